@@ -79,6 +79,10 @@ def test_a_load_is_built_where_it_is_large(shell: Shell) -> None:
     assert not list((shell.folder / "rowfall-data" / PIPES).iterdir())
     again = shell.ok("load", "in/*.csv.gz", "--table", "t", "--json", *options).document
     assert (again["rows"], again["splits_skipped"]) == (0, 2)
+    left = built["merges"]
+    assert (left["parts"], left["into"]) == (built["parts_active"], 1)
+    text = "SELECT sum(data_uncompressed_bytes) FROM system.parts WHERE active AND table = 't'"
+    assert shell.ok("query", text, "--format", "TSV").out.split() == [str(left["bytes"])]
 
 
 @pytest.mark.parametrize("key", ["kind", "(id % 3, kind)"])

@@ -9,7 +9,7 @@ from dataclasses import field
 from enum import StrEnum
 
 from rowfall.core.dataclass import dataclass
-from rowfall.core.model import Encoding
+from rowfall.core.model import Encoding, MergeWork
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +72,7 @@ class Report:
         peak_memory: bytes resident in the engine process at its highest; on a server, bytes
             that the load's statements held.
         merge_seconds: seconds that ``--wait merges=N`` took.
+        merges: what merges have left to do in the target at the end, None for nothing.
         phases: share of engine time, 0..1, of ``read``, ``convert``, ``insert``, ``publish``.
         limited_by: one sentence.
         settings: as sent.
@@ -119,6 +120,7 @@ class Report:
     visibility: str = ""
     total_seconds: float = 0.0
     progress: float | None = None
+    merges: MergeWork | None = None
 
 
 @dataclass(frozen=True, slots=True)

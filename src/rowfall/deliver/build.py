@@ -31,16 +31,13 @@ from rowfall.deliver.delivery import Order
 from rowfall.deliver.streams import into_file
 from rowfall.engines.base import Engine, Tick
 from rowfall.engines.codes import MEMORY_LIMIT, QUERY_WAS_CANCELLED
-from rowfall.plan import decoder, keys, statements, table_definition
+from rowfall.plan import attempts, decoder, keys, statements, table_definition
 from rowfall.plan.keys import PartitionKey
 from rowfall.plan.table_definition import Definition
 from rowfall.sources import rewriting
 
 # As often as the decoder reports its progress.
 _BUILD_POLL_SECONDS = decoder.PROGRESS_MS / 1e3
-# Of the memory of a statement: as much may be written while others are held, and the rows of a
-# partition are copied once more.
-_HELD_SHARE = 4
 _UNLIMITED = 4 << 30
 # Rows are only held by blocks: one that fits into the cache is sorted faster, and each partition of
 # it should have some of them.
@@ -99,7 +96,7 @@ class Build(Decode):
             "columns": [used.document() for used in found.used],
             "most": int(order.settings.get("max_partitions_per_insert_block", 0)),
             "file": str(Path(outputs[0]).parent / "keys.native"),
-            "hold_bytes": limit // _HELD_SHARE,
+            "hold_bytes": limit // attempts.HELD_SHARE,
         }
         least, most = _HELD_BLOCK
         block = min(most, max(least, order.schema.partitions * _HELD_SLICE))

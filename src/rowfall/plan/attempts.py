@@ -6,12 +6,13 @@ has to be exact.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 from rowfall.core.errors import UsageError
 from rowfall.core.listing import Listing
-from rowfall.core.model import BUILD, Encoding, Facts, Forecast, Group, Kind, Transport
+from rowfall.core.model import BUILD, Encoding, Facts, Forecast, Group, Kind, MergeWork, Transport
 from rowfall.core.options import Options
 from rowfall.core.units import parse_size
 from rowfall.plan import balance
@@ -56,6 +57,9 @@ _OF_SOURCE = {(Kind.TEXT, False): 0.25, (Kind.JSON, False): 0.15}
 # A file of that size is encoded by several threads; while one is brought to its store, the next
 # is written.
 _CORES_EACH, _LEAST_FILES, _MOST_FILES = 4, 2, 8
+# Rows of built partitions are held in this part of an attempt's memory: as much may be written
+# while others are held, and the rows of a partition are copied once more.
+HELD_SHARE = 4
 # More parts than this in one partition and MergeTree delays inserts (parts_to_delay_insert).
 DELAY_PARTS = 1_000
 
@@ -243,13 +247,22 @@ def expect(
     # A part is made of the only copy of its block.
     copies = 1 if transport.delivery.value == BUILD else 3
     memory = ENGINE_BASE + lanes * copies * threads * block_size
-    parts = 0
+    parts, merges = 0, None
     if count is not None and facts.target.caps.publish is Publish.ATTACH:
+        built = transport.delivery.value == BUILD and shape.partitions > 1
         for group in groups:
             own = count * len(group.indexes) / max(1, len(todo))
             blocks = max(1, round(own / block_rows + threads / 2))
-            parts += blocks * shape.partitions
-    return Forecast(count, seconds, min(memory, engine.memory), parts, _advice(facts, parts))
+            if built:
+                # The rows of a partition are held until they are a part.
+                blocks = math.ceil(own * shape.row_bytes / (share.memory // HELD_SHARE))
+            parts += max(1, blocks) * shape.partitions
+        size = int(count * shape.row_bytes)
+        into = max(1, shape.partitions)
+        merges = MergeWork.of(parts, into, size, size // into, engine.cores)
+    return Forecast(
+        count, seconds, min(memory, engine.memory), parts, _advice(facts, parts), merges=merges
+    )
 
 
 def side_by_side(forecasts: Sequence[Forecast]) -> Forecast:
@@ -262,7 +275,17 @@ def side_by_side(forecasts: Sequence[Forecast]) -> Forecast:
         max(f.memory for f in forecasts),
         sum(f.parts for f in forecasts),
         tuple(dict.fromkeys(advice for f in forecasts for advice in f.advice)),
+        merges=_merges([f.merges for f in forecasts if f.merges is not None]),
     )
+
+
+def _merges(works: Sequence[MergeWork]) -> MergeWork | None:
+    if not works:
+        return None
+    return MergeWork(
+        sum(w.parts for w in works), sum(w.into for w in works), sum(w.bytes for w in works),
+        max(w.seconds for w in works),
+    )  # fmt: skip
 
 
 def _advice(facts: LoadFacts, parts: int) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ from typing import Any
 from rowfall.core import formats, units
 from rowfall.core.model import ENGINE, Plan
 from rowfall.core.results import Report, Verification
-from rowfall.report.layout import grid, render
+from rowfall.report.layout import grid, merges_left, render
 
 _COLORS = {"green": "#2e7d32", "yellow": "#b26a00", "red": "#c62828"}
 _OUTCOMES = {"done": "green", "failed": "red", "lost": "red"}
@@ -45,6 +45,7 @@ def plan_html(plan: Plan) -> str:
         ("rows", rows),
         ("time", time),
         ("memory", f"about {units.memory(forecast.memory)}"),
+        ("merges", merges_left(forecast.merges)),
         ("promise", plan.promise),
     ]
     columns = [(c.name, c.type, c.reason) for c in plan.schema.columns]
@@ -89,6 +90,7 @@ def report_html(report: Report) -> str:
         ("limit", report.limited_by),
         ("memory", units.memory(report.peak_memory) if report.peak_memory else ""),
         ("written", units.size(report.bytes_written) if report.bytes_written else ""),
+        ("merges", merges_left(report.merges)),
     ]
     shown = report.failures[:SHOWN_FAILURES]
     more = len(report.failures) - len(shown)

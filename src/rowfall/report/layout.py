@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from rowfall.core import units
+from rowfall.core.model import MergeWork
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -46,6 +47,17 @@ def render(parts: Iterable[RenderableType], *, color: bool = False, width: int =
             # A word longer than a line (a URI, a path) stays whole, so that it can be copied.
             console.print(part, width=max(width, console.measure(part).minimum))
     return "\n".join(line.rstrip() for line in out.getvalue().split("\n")).removesuffix("\n")
+
+
+def merges_left(work: MergeWork | None) -> str:
+    """Return what merges have to do: ``280 parts into 56: 450 MB, about 3 s``.
+
+    Return "" for nothing, and for less than a second of it: so much is over when the load ends.
+    """
+    if work is None or work.seconds < 1:
+        return ""
+    parts, into = units.counted(work.parts, "part"), units.exact(work.into)
+    return f"{parts} into {into}: {units.size(work.bytes)}, {units.forecast(work.seconds)}"
 
 
 def grid(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from rowfall.core import sql, units, uri
 from rowfall.core.results import Leftover, Report, Verification, VerifiedSplit
-from rowfall.report.layout import WIDTH, bar, facts, grid, render, wrap
+from rowfall.report.layout import WIDTH, bar, facts, grid, merges_left, render, wrap
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -184,6 +184,9 @@ def _numbers(report: Report) -> RenderableType:
     if report.parts_written or report.parts_active:
         active = f"{units.exact(report.parts_active)} active in the table now"
         rows.append(("parts", units.exact(report.parts_written), f"written, {active}"))
+    if (left := merges_left(report.merges)) and report.merges is not None:
+        _, _, into = left.partition(" into ")
+        rows.append(("merges", units.exact(report.merges.parts), f"parts left, into {into}"))
     if report.peak_memory:
         rows.append(("memory", units.memory(report.peak_memory), "at the peak"))
     return grid(rows, right={1})

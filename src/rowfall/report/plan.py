@@ -14,7 +14,7 @@ from rowfall.core import engine_formats, formats, units
 from rowfall.core.listing import Listing
 from rowfall.core.model import ENGINE, SEND, WRITE, Forecast, Kind, Plan, Setting, Transport
 from rowfall.core.options import DISTRIBUTED, FILTER
-from rowfall.report.layout import WIDTH, facts, grid, render, wrap, wrap_sql
+from rowfall.report.layout import WIDTH, facts, grid, merges_left, render, wrap, wrap_sql
 
 PLAN_VERSION = 2  # 2: "seats" and "seat" became "writers" and "writer"
 DECODER = "rowfall-decode"
@@ -361,6 +361,7 @@ def _forecast(plan: Plan, width: int) -> list[RenderableType]:
             ("time", time),
             ("memory", f"about {units.memory(forecast.memory)} at the peak"),
             ("parts", f"about {units.exact(forecast.parts)} before merges"),
+            ("merges", merges_left(forecast.merges)),
             ("disk", _disk(forecast)),
         ]
     )

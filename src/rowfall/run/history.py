@@ -11,6 +11,7 @@ from typing import Any
 from rowfall.core import uri
 from rowfall.core.errors import LedgerError, UsageError
 from rowfall.core.masked import MASK
+from rowfall.core.model import MergeWork
 from rowfall.core.options import Options
 from rowfall.core.results import Failure, Report, ShardReport
 from rowfall.ledger import Ledger, LoadRow, running
@@ -125,6 +126,8 @@ def from_json(text: str) -> Report:
         values = {k: v for k, v in found.items() if k in known}
         values["failures"] = tuple(Failure(**f) for f in values.get("failures", ()))
         values["notes"] = tuple(values.get("notes", ()))
+        if values.get("merges") is not None:
+            values["merges"] = MergeWork(**values["merges"])
         values["shards"] = tuple(ShardReport(**s) for s in values.get("shards", ()))
         return Report(**values)
     except (ValueError, TypeError) as error:

@@ -12,7 +12,7 @@ from typing import Any
 from rowfall.core import sql
 from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import Interrupted, RowfallError
-from rowfall.core.model import PUSH, Kind, Plan, Statement
+from rowfall.core.model import PUSH, Kind, MergeWork, Plan, Statement
 from rowfall.core.results import Report, ShardReport
 from rowfall.core.sqltext import SqlText, quote, quoted_list
 from rowfall.core.version import __version__
@@ -63,6 +63,7 @@ def make_report(
     if problem is not None:
         outcome = "interrupted" if isinstance(problem, Interrupted) else "failed"
     alive = outcome != "interrupted"
+    parts, merges = _active_parts(session) if alive else (0, None)
     # Less than at the beginning: the engine died and its successor counts from zero.
     cpu = max(0.0, session.engine.cpu_seconds() - done.engine_cpu)
     costs = _Costs(cpu + counts.helper_seconds, 0.0, session.engine.resident()[1])
@@ -103,7 +104,7 @@ def make_report(
         cpu_seconds=round(costs.cpu, 3),
         cpu_seconds_here=round(costs.here, 3),
         parts_written=counts.parts,
-        parts_active=_active_parts(session) if alive else 0,
+        parts_active=parts,
         peak_memory=costs.peak,
         merge_seconds=round(finished.waited.seconds, 3) if finished.waited else 0.0,
         attempts=counts.attempts,
@@ -117,20 +118,36 @@ def make_report(
         rowfall_version=__version__,
         shards=shards,
         imbalance=round(imbalance(shards), 4) if shards else 0.0,
+        merges=merges,
     )
 
 
-def _active_parts(session: Session) -> int:
-    """Return the active parts of the target at the end; 0 where they may not be seen."""
-    parts = 0
+def _active_parts(session: Session) -> tuple[int, MergeWork | None]:
+    """Return the active parts of the target at the end, 0 where they may not be seen.
+
+    With them comes what merges have left to do; the writers merge side by side.
+    """
+    parts, left = 0, []
     for writer in session.writers if session.target.caps.tables else ():
         with suppress(RowfallError):
-            ((own,),) = writer.engine.ask(
-                "SELECT count() FROM system.parts WHERE active AND rows > 0 AND "
-                f"{sql.table_is(writer.target.database, writer.target.table)}",
+            ((own, several, into, size, most),) = writer.engine.ask(
+                "SELECT sum(n), sumIf(n, n > 1), countIf(n > 1), sumIf(size, n > 1), "
+                "maxIf(size, n > 1) FROM (SELECT count() AS n, "
+                "sum(data_uncompressed_bytes) AS size FROM system.parts WHERE "
+                "active AND rows > 0 AND "
+                f"{sql.table_is(writer.target.database, writer.target.table)} "
+                "GROUP BY partition_id)",
             )
-            parts += own
-    return parts
+            parts += int(own)
+            cores = writer.engine.facts.cores
+            left.append(MergeWork.of(int(several), int(into), int(size), int(most), cores))
+    found = [work for work in left if work is not None]
+    if not found:
+        return parts, None
+    return parts, MergeWork(
+        sum(w.parts for w in found), sum(w.into for w in found), sum(w.bytes for w in found),
+        max(w.seconds for w in found),
+    )  # fmt: skip
 
 
 # --- costs ----------------------------------------------------------------------------------------

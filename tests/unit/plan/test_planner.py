@@ -252,6 +252,17 @@ def test_partition_explosion_is_forecast_with_advice() -> None:
     assert plan_of([10_000_000], schema=quiet).forecast.advice == ()
 
 
+def test_merges_are_forecast_where_parts_are_more_than_partitions() -> None:
+    schema = Schema(SCHEMA.columns, order_by="a", partition_by="b", partitions=50, row_bytes=10)
+    made = plan_of([10_000_000_000], schema=schema).forecast
+    assert made.merges is not None
+    assert (made.merges.parts, made.merges.into) == (made.parts, 50)
+    assert made.merges.bytes == int((made.rows or 0) * 10)
+    assert made.merges.seconds > 0
+    one = Facts("26.9.2.1", 1, 8 << 30)
+    assert plan_of([1_000], schema=schema, facts=one).forecast.merges is None
+
+
 def test_a_plan_shows_the_ddl_only_when_it_will_run() -> None:
     assert plan_of([1]).ddl.startswith("CREATE TABLE `default`.`t`")
     there = Schema(SCHEMA.columns, exists=True)

@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from rowfall.core.model import MergeWork
 from rowfall.core.results import Failure, Report, ShardReport, Verification, VerifiedSplit
+from rowfall.report.html import report_html
 from rowfall.report.loads import (
     SHOWN_FAILURES,
     SHOWN_SHARDS,
@@ -21,6 +23,7 @@ from rowfall.report.loads import (
     verification_document,
     verification_text,
 )
+from rowfall.run.history import from_json
 
 DONE = Report(
     load_id="3f2a9c1e77aa4b10",
@@ -121,6 +124,23 @@ def test_report_of_a_finished_load() -> None:
             "  look at it: rowfall query 'SELECT count() FROM default.trips'",
         ]
     )
+
+
+def test_report_says_what_merges_have_left_to_do() -> None:
+    left = MergeWork.of(280, 56, 450_000_000, 9_000_000, 2)
+    assert left == MergeWork(280, 56, 450_000_000, 2.25)
+    line = "  merges           280  parts left, into 56: 450 MB, about 2 s"
+    assert line in report_text(replace(DONE, merges=left)).split("\n")
+    assert "280 parts into 56: 450 MB, about 2 s" in report_html(replace(DONE, merges=left))
+    assert from_json(json.dumps(asdict(replace(DONE, merges=left)))).merges == left
+    assert "merges" not in report_text(DONE)
+    short = MergeWork(4, 1, 1_000, 0.0)
+    assert "merges" not in report_text(replace(DONE, merges=short))
+    # One thread merges a partition, however many cores there are.
+    one = MergeWork.of(3, 2, 1_000_000_000, 900_000_000, 16)
+    assert one is not None
+    assert one.seconds == 9.0
+    assert MergeWork.of(56, 56, 1, 1, 2) is None
 
 
 def test_short_report_of_a_finished_load_has_at_most_five_lines() -> None:

@@ -21,6 +21,7 @@ from rowfall.core.model import (
     Forecast,
     Group,
     Kind,
+    MergeWork,
     Plan,
     PlannedWriter,
     Schema,
@@ -30,6 +31,7 @@ from rowfall.core.model import (
 from rowfall.core.options import Options
 from rowfall.core.results import Report
 from rowfall.measure.scale import project_source
+from rowfall.report.html import plan_html
 from rowfall.report.loads import loads_document, report_document, verification_document
 from rowfall.report.plan import plan_document, plan_text
 from rowfall.report.scale import scale_document
@@ -111,6 +113,12 @@ def test_plan_has_every_section() -> None:
         assert line in text.split("\n")
     assert sql.create_table("default", "trips", SCHEMA) in text
     assert text.endswith(SQL)
+    assert "parts into" not in text
+    plan = a_plan()
+    left = MergeWork(280, 56, 450_000_000, 2.25)
+    plan = replace(plan, forecast=replace(plan.forecast, merges=left))
+    assert "  merges  280 parts into 56: 450 MB, about 2 s" in plan_text(plan).split("\n")
+    assert "280 parts into 56: 450 MB, about 2 s" in plan_html(plan)
 
 
 def test_reasons_are_aligned_comments_that_leave_the_sql_intact() -> None:
@@ -217,6 +225,7 @@ def shapes(name: str, document: Mapping[str, Any]) -> dict[str, set[str]]:
 
 
 def test_the_page_about_json_lists_the_fields_that_there_are() -> None:
+    left = MergeWork(2, 1, 10, 0.1)
     report = Report(
         "id",
         "done",
@@ -226,8 +235,10 @@ def test_the_page_about_json_lists_the_fields_that_there_are() -> None:
         "now",
         failures=(results.Failure("a", "b"),),
         shards=(results.ShardReport(1, "h:9000", 1, 1, 1, 1, 1, 1.0, 1.0, 1, 1, 1),),
+        merges=left,
     )
     plan = replace(a_plan(), writers=(a_writer(1),))
+    plan = replace(plan, forecast=replace(plan.forecast, merges=left))
     split = results.VerifiedSplit("a", 1, "0", 1)
     verified = results.Verification("id", True, 1, 1, "0", "0", "all", 1.0, (split,))
     real = shapes("rowfall_report", report_document(report))
