@@ -16,6 +16,7 @@ from typing import Any, ClassVar
 from rowfall.core import uri
 from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import SourceError, UsageError
+from rowfall.core.iceberg_catalogues import opening_hint
 from rowfall.core.iceberg_types import readable
 from rowfall.core.options import Options
 from rowfall.sources import iceberg_metadata as metadata
@@ -151,8 +152,7 @@ def _of_catalogue(text: str, options: Options) -> _Found:
     except Exception as error:  # whatever its kind raises
         raise SourceError(
             f"cannot open the catalogue {catalogue}: {_first_line(error)}",
-            hint="Catalogues are configured in ~/.pyiceberg.yaml or by "
-            f"PYICEBERG_CATALOG__{catalogue.upper()}__URI and its like.",
+            hint=opening_hint(catalogue, error),
         ) from error
     try:
         table = opened.load_table(name)
