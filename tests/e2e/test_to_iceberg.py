@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as parquet
 import pyiceberg.catalog
 import pytest
 from pyiceberg.schema import Schema
@@ -367,6 +368,34 @@ def test_bad_rows_are_named_and_left_out(into: Into) -> None:
     report = into.load("*.csv", "--type", "id Int64", "--max-errors", "1")
     assert report["rows"] == 2
     assert sorted(into.rows("id, x")) == [[1, 2], [4, 5], [6, 7]]
+
+
+def test_texts_are_utf8(into: Into) -> None:
+    """Bytes that are none are refused with their place, or go into a column of bytes."""
+    good, bad = ["fine", "ä"], b"\xff\xfe"
+    table = pa.table({
+        "id": [1, 2], "s": pa.array([good[0].encode(), bad]),
+        "l": [[good[0].encode()], [good[1].encode()]],
+    })  # fmt: skip
+    parquet.write_table(table, into.shell.folder / "flat.parquet")
+    inner = pa.table({"id": [1, 2], "s": good, "l": [[good[0].encode(), bad], []]})
+    parquet.write_table(inner, into.shell.folder / "nested.parquet")
+    for name, column, row in (("flat", "s", 2), ("nested", "l", 1)):
+        done = into.shell.ends(1, "load", f"{name}.parquet", "--to", into.to)
+        assert f"{name}.parquet row {row}" in done.talk
+        assert f'"{column}"' in done.talk
+    report = into.load("flat.parquet", "--max-errors", "1")
+    assert (report["rows"], into.rows("id, s")) == (1, [[1, "fine"]])
+
+
+def test_columns_of_bytes_take_any(into: Into) -> None:
+    (into.shell.folder / "rows.csv").write_bytes(b"id,s\n1,fine\n2,\xff\xfe\n")
+    assert "is not UTF-8" in into.shell.run("load", "rows.csv", "--to", into.to).talk
+    into.load("rows.csv", "--encoding", "binary")
+    made = pa.table({"id": [3], "s": pa.array([b"\xfd"])})
+    parquet.write_table(made, into.shell.folder / "more.parquet")
+    into.load("more.parquet")
+    assert sorted(into.rows("id, hex(s)")) == [[1, "66696E65"], [2, "FFFE"], [3, "FD"]]
 
 
 def test_a_record_that_is_gone_is_no_empty_one(into: Into) -> None:

@@ -103,3 +103,8 @@ def _wrong_at(data: bytes) -> int:
 def decode(data: bytes, charset: str) -> str:
     """Return bytes as text for a look at it: what is not of the charset is replaced."""
     return data.decode(_CODECS.get(charset, charset), errors="replace")
+
+
+def names_binary(encoding: str | None) -> bool:
+    """Tell whether an answer of ``--encoding`` means bytes that are no text."""
+    return encoding is not None and find(encoding) == BINARY

@@ -59,16 +59,21 @@ class Stored:
     required: bool
 
 
-def stored(type_: str) -> Stored:
+def stored(type_: str, *, binary: bool = False) -> Stored:
     """Return the type of Iceberg that holds every value of one of ClickHouse.
+
+    Args:
+        binary: strings of any bytes, which ``string`` does not hold, are ``binary``.
 
     Raises:
         ValueError: there is none; the text says why.
     """
     known = parse_type(type_)
     if known.base in ("Array", "Map", "Tuple", "Nested"):
-        return _nested(known)
+        return _nested(known, binary=binary)
     found = _WRITTEN.get(known.base) or _sized(known)
+    if binary and known.base == "String":
+        found = ("binary", "String")
     return _optional(*found, nullable=known.nullable)
 
 
@@ -93,26 +98,26 @@ def _sized(known: Type) -> tuple[str, str]:
     raise ValueError("Iceberg has no type that holds all its values")
 
 
-def _nested(known: Type) -> Stored:
+def _nested(known: Type, *, binary: bool) -> Stored:
     parts = arguments(known.args)
     if known.base == "Array":
-        one = stored(known.args)
+        one = stored(known.args, binary=binary)
         element = {"type": "list", "element-id": 0, "element": one.type,
                    "element-required": one.required}  # fmt: skip
         return Stored(element, f"Array({one.written})", True)
     if known.base == "Map":
-        key, value = (stored(part) for part in parts)
+        key, value = (stored(part, binary=binary) for part in parts)
         pair = {"type": "map", "key-id": 0, "key": key.type, "value-id": 0, "value": value.type,
                 "value-required": value.required}  # fmt: skip
         return Stored(pair, f"Map({key.written}, {value.written})", True)
     if known.base == "Nested":
-        return stored(f"Array(Tuple({known.args}))")
+        return stored(f"Array(Tuple({known.args}))", binary=binary)
     fields, texts = [], []
     for part in parts:
         found = _FIELD.fullmatch(part)
         if found is None or (name := sql.identifier(found[1])) is None:
             raise ValueError("the elements of a tuple need names there")
-        one = stored(found[2])
+        one = stored(found[2], binary=binary)
         fields.append({"id": 0, "name": name, "required": one.required, "type": one.type})
         texts.append(f"{sql.name(name)} {one.written}")
     struct = {"type": "struct", "fields": fields}

@@ -313,6 +313,9 @@ class Committing(Protocol):
     def layout(self) -> Layout:
         """Return how rows have to be written."""
 
+    def of_bytes(self, columns: Sequence[Column]) -> frozenset[str]:
+        """Return the names of those columns that take any bytes; texts in others are UTF-8."""
+
     def written(self, attempt: str, staging: Path) -> list[NewFile]:
         """Finish the files with rows that an attempt has written into a folder; return them."""
 

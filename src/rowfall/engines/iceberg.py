@@ -23,9 +23,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from rowfall.core import iceberg_types, s3_access, sql, uri
+from rowfall.core import charsets, iceberg_types, s3_access, sql, uri
 from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import RowfallError, TargetError, UsageError
+from rowfall.core.iceberg_catalogues import creation_hint, opening_hint
 from rowfall.core.listing import overlap
 from rowfall.core.masked import Secret
 from rowfall.core.model import Column
@@ -155,8 +156,7 @@ class IcebergTable:
         except Exception as error:  # whatever its kind raises
             raise UsageError(
                 f"cannot open the catalogue {self._catalogue}: {_first_line(error)}",
-                hint="Catalogues are configured in ~/.pyiceberg.yaml or by "
-                f"PYICEBERG_CATALOG__{self._catalogue.upper()}__URI and its like.",
+                hint=opening_hint(self._catalogue, error),
             ) from None
 
     @contextmanager
@@ -180,10 +180,11 @@ class IcebergTable:
                 hint="The user needs to read and write the folder of the table.",
             ) from None
         except Exception as error:  # of a catalogue and its store, whatever they are
+            hint = creation_hint(self._catalogue, error)
             raise TargetError(
                 f"cannot {what} {self.name}: {_first_line(error)}",
-                hint="Run the same command again when catalogue and store answer.",
-                transient=True,
+                hint=hint or "Run the same command again when catalogue and store answer.",
+                transient=hint is None,
             ) from error
 
     def _table(self) -> Table | None:
@@ -292,7 +293,7 @@ class IcebergTable:
         """See :class:`rowfall.engines.database.Committing`."""
         from pyiceberg.table.metadata import new_table_metadata
 
-        schema = _schema(columns)
+        schema = _schema(columns, binary=charsets.names_binary(self.options.encoding))
         spec, order = _spec(self.options, schema), _order(self.options, schema)
         catalog = self._opened()
         with self._explained("make"):
@@ -317,6 +318,17 @@ class IcebergTable:
         self.table_id()
 
     # --- how rows are written ---------------------------------------------------------------------
+
+    def of_bytes(self, columns: Sequence[Column]) -> frozenset[str]:
+        """See :class:`rowfall.engines.database.Committing`."""
+        from pyiceberg.types import BinaryType, FixedType
+
+        table = self._table()
+        if table is None:
+            new = charsets.names_binary(self.options.encoding)
+            return frozenset(column.name for column in columns if new)
+        fields = table.schema().fields
+        return frozenset(f.name for f in fields if isinstance(f.field_type, BinaryType | FixedType))
 
     def layout(self) -> Layout:
         """See :class:`rowfall.engines.database.Committing`."""
@@ -748,13 +760,13 @@ def _plain(type_: Any) -> Any:
     return type_ if isinstance(type_, bool | int) else str(type_)
 
 
-def _schema(columns: Sequence[Column]) -> Schema:
+def _schema(columns: Sequence[Column], *, binary: bool) -> Schema:
     """Return the schema of a new table."""
     from pyiceberg.schema import Schema
 
     fields = []
     for column in columns:
-        found = iceberg_types.stored(column.type)
+        found = iceberg_types.stored(column.type, binary=binary)
         fields.append({"id": 0, "name": column.name, "required": found.required,
                        "type": found.type})  # fmt: skip
     numbered = _numbered({"type": "struct", "fields": fields}, iter(range(1, 1 << 30)))

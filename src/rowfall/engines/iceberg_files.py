@@ -39,7 +39,7 @@ _STOP, _TRUE, _FALSE, _BYTE, _DOUBLE, _BINARY, _LIST, _SET, _MAP, _STRUCT = (
 _I32 = 5
 # Numbers of fields in FileMetaData and SchemaElement of parquet.thrift.
 _SCHEMA = 2
-_NAME, _CHILDREN, _FIELD_ID, _LOGICAL = 4, 5, 9, 10
+_NAME, _CHILDREN, _CONVERTED, _FIELD_ID, _LOGICAL = 4, 5, 6, 9, 10
 # Of the union LogicalType, and of its member for times.
 _TIMESTAMP, _ADJUSTED = 8, 1
 
@@ -67,6 +67,7 @@ def add_ids(path: Path, schema: Schema) -> int:
         footer = _with_ids(file.read(length), schema)
         file.seek(begin)
         file.write(footer + struct.pack("<I", len(footer)) + _MAGIC)
+        file.truncate()  # what was said of columns of bytes is gone
         return file.tell()
 
 
@@ -106,7 +107,14 @@ def _number_struct(group: _Fields, fields: Any, rest: Iterator[_Fields]) -> None
 
 
 def _number(element: _Fields, id_: int, type_: Any, rest: Iterator[_Fields]) -> None:
-    from pyiceberg.types import ListType, MapType, StructType, TimestampNanoType, TimestampType
+    from pyiceberg.types import (
+        BinaryType,
+        ListType,
+        MapType,
+        StructType,
+        TimestampNanoType,
+        TimestampType,
+    )
 
     element.values[_FIELD_ID] = (_I32, id_)
     if isinstance(type_, StructType):
@@ -118,6 +126,10 @@ def _number(element: _Fields, id_: int, type_: Any, rest: Iterator[_Fields]) -> 
         next(rest)
         _number(next(rest), type_.key_id, type_.key_type, rest)
         _number(next(rest), type_.value_id, type_.value_type, rest)
+    elif isinstance(type_, BinaryType):
+        # The engine says of all strings that they are UTF-8, and some readers check it.
+        for name in (_CONVERTED, _LOGICAL):
+            element.values.pop(name, None)
     elif isinstance(type_, TimestampType | TimestampNanoType):
         # The engine writes moments only; this type is a time on no clock in particular.
         logical = element.values.get(_LOGICAL)

@@ -29,6 +29,7 @@ from rowfall.core.options import Options
 from rowfall.core.sqltext import SqlText, quote
 from rowfall.engines.base import ExistingTable
 from rowfall.engines.codes import DATA_CODES, GONE
+from rowfall.engines.database import Committing
 from rowfall.engines.embedded import usable_cores
 from rowfall.plan import attempts, cutting, memory, transport
 from rowfall.plan.continued import continue_streams
@@ -50,6 +51,7 @@ from rowfall.plan.statements import FLOAT_PROBE
 from rowfall.plan.upserts import ask_stored
 from rowfall.schema import data_errors, inference
 from rowfall.schema.density import FILES, rows_per_byte
+from rowfall.schema.strict_reading import only_utf8
 from rowfall.schema.table_changes import TableQuestions
 from rowfall.sources import rewriting
 from rowfall.sources.base import Addressed, Pinned, Ranged, Source, any_version
@@ -97,6 +99,9 @@ def survey(
         # Nothing sorts the rows.
         notes = tuple(note for note in schema.notes if note[0] != "ORDER BY")
         schema = replace(schema, order_by="tuple()", notes=notes)
+    if isinstance(session.database, Committing):
+        but = session.database.of_bytes(schema.columns)
+        schema = replace(schema, columns=only_utf8(schema.columns, encoding, but))
     _check_changes(session, schema)
     if reached is not None and encoding is not None and encoding.dialect is not None:
         reached = _rewritten_here(session, encoding.dialect)

@@ -56,6 +56,10 @@ _ENCODING = (
     "Name the encoding of the file, e.g. --encoding windows-1252; --encoding binary loads the "
     "bytes as they are."
 )
+_ONLY_TEXT = (
+    "Texts of the table are UTF-8, and a column of the type binary takes any bytes: make one with "
+    "another tool (of text files: --encoding binary), or leave the column out with --skip {}."
+)
 
 
 def header_error(
@@ -136,6 +140,8 @@ def bad_row_error(
         at = bad.fields - 1 if 0 < bad.fields < width else bad.which - 1
         column = schema.columns[at]
         text, hint = _value_error(where, column, bad, shown, schema, misfits)
+        if hint is _ENCODING and (encoding.kind is Kind.TYPED or encoding.binary):
+            hint = _ONLY_TEXT.format(column.source or column.name)
         return DataError(text, uri=split.uri, line=line, column=column.name, value=shown, hint=hint)
     return DataError(text, uri=split.uri, line=line, value=shown, hint=hint)
 

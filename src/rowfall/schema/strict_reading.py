@@ -14,7 +14,7 @@ last section gives the schema that reads the same rows without the guess.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 
 from rowfall.core import sql
@@ -23,7 +23,7 @@ from rowfall.core.dataclass import dataclass
 from rowfall.core.formats import LAKES
 from rowfall.core.model import Column, Encoding, Kind, Schema, Setting
 from rowfall.core.sqltext import quote
-from rowfall.core.type_names import TIMES, Type, first_fields, parse_type
+from rowfall.core.type_names import TIMES, Type, arguments, elements, first_fields, parse_type
 
 TAG = "rowfall: "
 """Start of every message that a guard raises inside the engine."""
@@ -326,6 +326,60 @@ def _typed(column: Column, target: Type, source: Type) -> Column:
     return replace(
         column, read_type=read, expression=_checked(whole, bad, column), lenient=value, bad=bad
     )
+
+
+def only_utf8(
+    columns: Sequence[Column], encoding: Encoding | None, but: Collection[str]
+) -> tuple[Column, ...]:
+    """Return the columns with a check that texts are UTF-8, for a target whose texts have to be.
+
+    Text that is read as UTF-8 has been checked already.
+
+    Args:
+        encoding: None for rows that are made. ``but``: names of columns that take any bytes.
+    """
+    known = encoding is not None and encoding.kind in (Kind.TEXT, Kind.JSON)
+    known = known and encoding is not None and not encoding.binary
+    found = []
+    for column in columns:
+        nested = parse_type(column.type).base in _NESTED
+        x = column.expression or sql.name(column.source or column.name)
+        wrong = "" if column.name in but or (known and not nested) else _no_utf8(column.type, x)
+        if not wrong:
+            found.append(column)
+            continue
+        message = f"{TAG}bytes that are not UTF-8 in {column.name} {column.type}"
+        checked = f"tupleElement(({x}, throwIf({wrong}, {quote(message)})), 1)"
+        bad = f"({column.bad}) OR {wrong}" if column.bad else wrong
+        found.append(replace(
+            column, expression=checked, lenient=column.lenient or x, bad=bad,
+            read_type=column.read_type or column.type,
+        ))  # fmt: skip
+    return tuple(found)
+
+
+_NESTED = frozenset({"Array", "Map", "Tuple"})
+
+
+def _no_utf8(type_: str, x: str, depth: int = 0) -> str:
+    """Return SQL that is 1 where a text of a value is not UTF-8; "" for types without texts."""
+    kind = parse_type(type_)
+    if kind.base == "String":
+        return f"ifNull(NOT isValidUTF8({x}), 0)"
+    if kind.base == "Array":
+        inner = _no_utf8(kind.args, f"e{depth}", depth + 1)
+        return inner and f"arrayExists(e{depth} -> {inner}, {x})"
+    if kind.base == "Map":
+        parts = zip(("mapKeys", "mapValues"), arguments(kind.args), strict=True)
+        tests = [_no_utf8(f"Array({part})", f"{name}({x})", depth) for name, part in parts]
+    elif kind.base == "Tuple":
+        tests = [
+            _no_utf8(part, f"tupleElement({x}, {n})", depth)
+            for n, part in enumerate(elements(kind.args), 1)
+        ]
+    else:
+        return ""
+    return " OR ".join(filter(None, tests))
 
 
 # --- reader settings -----------------------------------------------------------------------------
