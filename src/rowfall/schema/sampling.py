@@ -144,6 +144,10 @@ VALID_LINES = 1_000
 """Lines of broken JSON that are sampled: they travel inside the statement."""
 OBJECT_BYTES = 8 << 20
 """Bytes of JSON that are looked at, of all sampled files together: 0.3 s of Python."""
+TYPED_FILES = 3
+"""Objects of a sample of a format with types, first and last among them: whole pages of each column
+are read of each. 22 columns of strings of 8 files take 0.13 s of CPU, and as many rows of 3 0.04.
+"""
 OBJECTS_READ = 256
 """Objects of JSON that are read at once: one that is not needed any more may be large."""
 VALUES = 400_000
@@ -632,10 +636,14 @@ def _measure(
         return tuple(columns)
     known = encoding.kind is Kind.JSON and wanted.names
     values = KNOWN_VALUES if known else VALUES
+    typed = encoding.kind is Kind.TYPED
+    counts_nulls = any("nulls" in facts for _, facts in groups)  # of any file they count
+    if typed and not counts_nulls and len(splits) > TYPED_FILES:
+        last = len(splits) - 1
+        splits = [splits[n * last // (TYPED_FILES - 1)] for n in range(TYPED_FILES)]
     limit = rows_each(len(columns), len(splits), values)
     if all(facts == ("bytes_each",) for _, facts in groups):
         splits, limit = [max(splits, key=lambda split: split.size or 0)], WIDTH_ROWS
-    typed = encoding.kind is Kind.TYPED
     asked = sorted(number for members in groups.values() for number in members) if typed else None
     reads = [
         (column.name, column.declared if typed else "Nullable(String)")
