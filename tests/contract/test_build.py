@@ -32,6 +32,7 @@ ONE_BLOCK = {
     "min_insert_block_size_bytes": 1_000_000_000,
     "precise_float_parsing": 1,
     "max_partitions_per_insert_block": 0,
+    "input_format_parquet_preserve_order": 1,
 }
 # Random for each part.
 OF_ITSELF = {"uuid.txt", "checksums.txt"}

@@ -79,7 +79,9 @@ pub fn takes(found: &DataType, wanted: &Type) -> bool {
             matches!(unit, TimeUnit::Second | TimeUnit::Millisecond)
         }
         (BaseType::DateTime64(digits, _), DataType::Timestamp(unit, _)) => {
-            *digits == unit_digits(*unit)
+            // Old points in time (INT96) are nanoseconds, whatever their table says.
+            let own = unit_digits(*unit);
+            *digits == own || (*unit == TimeUnit::Nanosecond && *digits < own)
         }
         (BaseType::Decimal(_, digits, scale), DataType::Decimal128(precision, own)) => {
             *own >= 0 && *own as u8 == *scale && precision <= digits
@@ -170,11 +172,27 @@ pub fn append(column: &mut Column, array: &dyn Array) -> Result<(), String> {
             let unit = 10i64.pow(u32::from(*digits));
             let (first, last) = DATETIME64_SECONDS;
             let fits = (first.saturating_mul(unit), last.saturating_mul(unit));
-            match digits {
-                0 => times(column, array.as_primitive::<TimestampSecondType>(), nulls, fits),
-                3 => times(column, array.as_primitive::<TimestampMillisecondType>(), nulls, fits),
-                6 => times(column, array.as_primitive::<TimestampMicrosecondType>(), nulls, fits),
-                _ => times(column, array.as_primitive::<TimestampNanosecondType>(), nulls, fits),
+            let DataType::Timestamp(own, _) = array.data_type() else {
+                return Err("values of another type".to_owned());
+            };
+            // Of finer times only those are taken that lose nothing.
+            let more = 10i64.pow(u32::from(unit_digits(*own) - digits));
+            match own {
+                TimeUnit::Second => {
+                    times(column, array.as_primitive::<TimestampSecondType>(), nulls, fits, more)
+                }
+                TimeUnit::Millisecond => {
+                    let values = array.as_primitive::<TimestampMillisecondType>();
+                    times(column, values, nulls, fits, more)
+                }
+                TimeUnit::Microsecond => {
+                    let values = array.as_primitive::<TimestampMicrosecondType>();
+                    times(column, values, nulls, fits, more)
+                }
+                TimeUnit::Nanosecond => {
+                    let values = array.as_primitive::<TimestampNanosecondType>();
+                    times(column, values, nulls, fits, more)
+                }
             }
         }
         (BaseType::Decimal(width, digits, _), _) => {
@@ -408,13 +426,21 @@ fn plain<T: ArrowPrimitiveType>(
     Ok(())
 }
 
-/// Append points in time of the same digits, all of them from the first to the last number.
+/// Append points in time that are multiples of `unit`, divided by it, all of them from the first to
+/// the last number.
 fn times<T: ArrowPrimitiveType<Native = i64>>(
     column: &mut Column,
     array: &PrimitiveArray<T>,
     nulls: Option<&NullBuffer>,
     (first, last): (i64, i64),
+    unit: i64,
 ) -> Result<(), String> {
+    if unit > 1 {
+        return convert(column, array, nulls, |v| {
+            let whole = v / unit;
+            (v % unit == 0 && (first..=last).contains(&whole)).then(|| whole.to_le_bytes())
+        });
+    }
     let fits = |v: &i64| (first..=last).contains(v);
     let fine = match nulls {
         None => array.values().iter().all(fits),

@@ -3,7 +3,10 @@
 
 use std::sync::Arc;
 
-use arrow_schema::{DataType, Field, Schema};
+use arrow_array::cast::AsArray;
+use arrow_array::types::{TimestampNanosecondType, TimestampSecondType};
+use arrow_array::{Array, RecordBatch};
+use arrow_schema::{DataType, Field, Schema, TimeUnit};
 use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::{
     ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReader,
@@ -15,7 +18,7 @@ use parquet::file::metadata::{ColumnChunkMetaData, ParquetMetaData};
 
 use crate::columnar::arrow::ArrowBatch;
 use crate::columnar::ipc::find_columns;
-use crate::columnar::objects::{FetchedGroup, Object};
+use crate::columnar::objects::{FetchedGroup, Object, RowGroup};
 use crate::columnar::{Batch, BatchError, BatchReader, Input};
 use crate::types::{BaseType, Type};
 
@@ -30,6 +33,8 @@ const AHEAD_BYTES: u64 = 64 << 20;
 pub struct File {
     object: Object,
     metadata: ArrowReaderMetadata,
+    /// The same, of columns whose old points in time are read as seconds.
+    seconds: Option<ArrowReaderMetadata>,
     /// The wanted columns, in their order: numbers in the file, and in batches of these columns.
     columns: Vec<usize>,
     places: Vec<usize>,
@@ -54,7 +59,7 @@ impl File {
         let metadata = ArrowReaderMetadata::load(&object, options).map_err(unreadable)?;
         check_nesting(&metadata)?;
         let columns = find_columns(metadata.schema(), wanted)?;
-        check_types(metadata.metadata(), &columns)?;
+        let seconds = as_seconds(&metadata, &columns)?;
         let metadata = with_dictionaries(metadata, &columns, wanted);
         let mut left = Vec::new();
         for (group, found) in metadata.metadata().row_groups().iter().enumerate() {
@@ -69,7 +74,8 @@ impl File {
         sorted.dedup();
         let place = |column: &usize| sorted.binary_search(column).expect("it is among them");
         let places = columns.iter().map(place).collect();
-        let mut file = File { object, metadata, columns, places, left, fetched: Vec::new() };
+        let fetched = Vec::new();
+        let mut file = File { object, metadata, seconds, columns, places, left, fetched };
         file.fetch_ahead();
         Ok(file)
     }
@@ -110,6 +116,8 @@ impl Input for File {
         let (metadata, columns) = (self.metadata.clone(), self.columns.clone());
         Ok(Some(Box::new(Piece {
             state: PieceState::Waiting(source, metadata, columns, part),
+            seconds: self.seconds.clone(),
+            check: None,
             places: self.places.clone(),
             left: part.2,
         })))
@@ -119,6 +127,9 @@ impl Input for File {
 /// A row group, or a part of one.
 struct Piece {
     state: PieceState,
+    seconds: Option<ArrowReaderMetadata>,
+    /// Reads the old points in time once more, as seconds.
+    check: Option<ParquetRecordBatchReader>,
     places: Vec<usize>,
     /// Rows that have not been read.
     left: usize,
@@ -131,33 +142,46 @@ enum PieceState {
     Reading(ParquetRecordBatchReader),
 }
 
-impl PieceState {
+impl Piece {
     fn reader(&mut self) -> Result<&mut ParquetRecordBatchReader, BatchError> {
-        if let PieceState::Waiting(source, metadata, columns, (group, from, rows)) = self {
-            let mask = ProjectionMask::leaves(metadata.parquet_schema(), columns.iter().copied());
-            let all = metadata.metadata().row_group(*group).num_rows();
-            let mut builder = ParquetRecordBatchReaderBuilder::new_with_metadata(
-                source.wait()?,
-                metadata.clone(),
-            )
-            .with_row_groups(vec![*group])
-            .with_projection(mask)
-            .with_batch_size(BATCH_ROWS);
-            if (*rows as i64) < all {
-                builder = builder.with_offset(*from).with_limit(*rows);
+        if let PieceState::Waiting(source, metadata, columns, part) = &self.state {
+            let source = source.wait()?;
+            if let Some(seconds) = self.seconds.take() {
+                let old = old_times(seconds.metadata(), columns);
+                self.check = Some(open_part(source.clone(), seconds, &old, *part)?);
             }
-            *self = PieceState::Reading(builder.build().map_err(unreadable)?);
+            let reader = open_part(source, metadata.clone(), columns, *part)?;
+            self.state = PieceState::Reading(reader);
         }
-        match self {
+        match &mut self.state {
             PieceState::Reading(reader) => Ok(reader),
             PieceState::Waiting(..) => unreachable!("it was opened above"),
         }
     }
 }
 
+/// Read some columns of a row group or of a part of one.
+fn open_part(
+    source: RowGroup,
+    metadata: ArrowReaderMetadata,
+    columns: &[usize],
+    (group, from, rows): (usize, usize, usize),
+) -> Result<ParquetRecordBatchReader, BatchError> {
+    let mask = ProjectionMask::leaves(metadata.parquet_schema(), columns.iter().copied());
+    let all = metadata.metadata().row_group(group).num_rows();
+    let mut builder = ParquetRecordBatchReaderBuilder::new_with_metadata(source, metadata)
+        .with_row_groups(vec![group])
+        .with_projection(mask)
+        .with_batch_size(BATCH_ROWS);
+    if (rows as i64) < all {
+        builder = builder.with_offset(from).with_limit(rows);
+    }
+    builder.build().map_err(unreadable)
+}
+
 impl BatchReader for Piece {
     fn next_batch(&mut self) -> Result<Option<Box<dyn Batch>>, BatchError> {
-        let batch = match self.state.reader()?.next() {
+        let batch = match self.reader()?.next() {
             None if self.left > 0 => {
                 return Err(BatchError::declined("a row group with fewer rows than it says"));
             }
@@ -168,6 +192,10 @@ impl BatchReader for Piece {
             .left
             .checked_sub(batch.num_rows())
             .ok_or_else(|| BatchError::declined("a row group with more rows than it says"))?;
+        if let Some(check) = &mut self.check {
+            let seconds = check.next().transpose().map_err(|error| unreadable(error.into()))?;
+            check_old_times(&batch, seconds.as_ref())?;
+        }
         Ok(Some(Box::new(ArrowBatch::of(&batch, &self.places))))
     }
 }
@@ -189,12 +217,50 @@ fn check_nesting(metadata: &ArrowReaderMetadata) -> Result<(), BatchError> {
     Err(BatchError::declined("nested columns"))
 }
 
-/// Check that the wanted columns are of types that are read the same everywhere.
-fn check_types(metadata: &ParquetMetaData, columns: &[usize]) -> Result<(), BatchError> {
+/// The columns of points in time of the old kind: nanoseconds of a day and the day, in 96 bits.
+fn old_times(metadata: &ParquetMetaData, columns: &[usize]) -> Vec<usize> {
     let schema = metadata.file_metadata().schema_descr();
-    for (number, &column) in columns.iter().enumerate() {
-        if schema.column(column).physical_type() == PhysicalType::INT96 {
-            return Err(BatchError::Declined(Some(number), "values of the type INT96".to_owned()));
+    let mut found = columns.to_vec();
+    found.retain(|&column| schema.column(column).physical_type() == PhysicalType::INT96);
+    found.sort_unstable();
+    found.dedup();
+    found
+}
+
+/// How old points in time are read as seconds, None where there are none.
+///
+/// 64 bits of nanoseconds hold the years 1677 to 2262 only, and what does not fit comes out as some
+/// other time, without a word. Seconds always fit, so each value is compared with them.
+fn as_seconds(
+    metadata: &ArrowReaderMetadata,
+    columns: &[usize],
+) -> Result<Option<ArrowReaderMetadata>, BatchError> {
+    let old = old_times(metadata.metadata(), columns);
+    if old.is_empty() {
+        return Ok(None);
+    }
+    let mut fields: Vec<Field> =
+        metadata.schema().fields().iter().map(|field| field.as_ref().clone()).collect();
+    for column in old {
+        fields[column].set_data_type(DataType::Timestamp(TimeUnit::Second, None));
+    }
+    let options = ArrowReaderOptions::new().with_schema(Arc::new(Schema::new(fields)));
+    ArrowReaderMetadata::try_new(Arc::clone(metadata.metadata()), options)
+        .map(Some)
+        .map_err(unreadable)
+}
+
+/// Check that the old points in time of a batch are those that the same rows have in seconds.
+fn check_old_times(batch: &RecordBatch, seconds: Option<&RecordBatch>) -> Result<(), BatchError> {
+    let wrong = || BatchError::declined("a time of the type INT96 that nanoseconds do not hold");
+    let seconds = seconds.filter(|s| s.num_rows() == batch.num_rows()).ok_or_else(wrong)?;
+    for (field, rough) in seconds.schema().fields().iter().zip(seconds.columns()) {
+        let fine = batch.column_by_name(field.name()).ok_or_else(wrong)?;
+        let rough = rough.as_primitive::<TimestampSecondType>();
+        let fine = fine.as_primitive::<TimestampNanosecondType>();
+        let same = |row| rough.value(row) == fine.value(row).div_euclid(1_000_000_000);
+        if !(0..fine.len()).all(|row| fine.is_null(row) || same(row)) {
+            return Err(wrong());
         }
     }
     Ok(())
