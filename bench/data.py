@@ -33,6 +33,7 @@ class Case:
         format: the engine's name of the format.
         remote: read from the S3 service, not from disk.
         partition_by: partition key of the target, "" for none.
+        merged: merges behind the load are measured, too.
     """
 
     name: str
@@ -42,17 +43,18 @@ class Case:
     format: str
     remote: bool = False
     partition_by: str = ""
+    merged: bool = False
 
 
 _ALL = (
-    Case("trips-disk", "trips, csv.gz on disk", "trips", "csv.gz", "CSV"),
+    Case("trips-disk", "trips, csv.gz on disk", "trips", "csv.gz", "CSV", merged=True),
     Case("trips-s3", "trips, csv.gz in S3", "trips", "csv.gz", "CSV", remote=True),
     Case("taxi-csv", "taxi, csv.gz on disk", "taxi", "csv.gz", "CSV"),
     Case("taxi-json", "taxi, json.gz on disk", "taxi", "json.gz", "JSONEachRow"),
     Case("taxi-parquet", "taxi, Parquet on disk", "taxi", "parquet", "Parquet"),
     Case(
         "trips-partitioned", "trips, csv.gz on disk, into 56 partitions", "trips", "csv.gz", "CSV",
-        partition_by="duration_seconds",
+        partition_by="duration_seconds", merged=True,
     ),
     Case("hits-tsv", "hits (105 columns), tsv.gz on disk", "hits", "tsv.gz", "TSVWithNames"),
     Case("hits-parquet", "hits (105 columns), Parquet on disk", "hits", "parquet", "Parquet"),

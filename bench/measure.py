@@ -55,6 +55,8 @@ class Result:
         settings: what was set by hand.
         parts, stored: active parts and their bytes after the run; empty for floors.
         notes: the side's own report per round, for results.json only.
+        single, final: wall and CPU seconds of merges after the run, until each partition is one
+            part, and until OPTIMIZE FINAL is done; empty where they were not measured.
     """
 
     name: str
@@ -68,6 +70,8 @@ class Result:
     stored: list[int] = field(default_factory=list)
     checksums: list[str] = field(default_factory=list)
     notes: list[dict[str, Any]] = field(default_factory=list)
+    single: list[tuple[float, float]] = field(default_factory=list)
+    final: list[tuple[float, float]] = field(default_factory=list)
 
     def add(self, sample: Sample, rows: int) -> None:
         self.wall.append(sample.wall)

@@ -115,8 +115,11 @@ def final(opponents: list[Side], best: Side) -> list[Side]:
     ]
 
 
-def once(side: Side, given: Input, folder: Path, result: Result) -> None:
+def once(side: Side, given: Input, folder: Path, result: Result, *, merged: bool = False) -> None:
     """Run a side once in a fresh folder, check what it left, and add both to ``result``.
+
+    Args:
+        merged: let the plain engine merge what was left, and measure that, too.
 
     Raises:
         BenchError: it failed, or the table is not the table of the other sides.
@@ -128,6 +131,8 @@ def once(side: Side, given: Input, folder: Path, result: Result) -> None:
     own = Path(tempfile.mkdtemp(dir=folder))
     try:
         _once(side, given, own, result)
+        if merged and side.kind in (LOAD, ENGINE):
+            _merge(own / "data", result)
     except BenchError as error:
         raise BenchError(f"{side.name}: {error}") from None
 
@@ -152,6 +157,18 @@ def _once(side: Side, given: Input, folder: Path, result: Result) -> None:
         result.notes.append({"seconds": told["seconds"]})
     if side.kind in (LOAD, ENGINE):
         _check(given, to, result)
+
+
+def _merge(to: Path, result: Result) -> None:
+    request = {"path": str(to), "run": [], "ask": [_SUM], "merge": TABLE}
+    sample = run([sys.executable, _SCRIPT], stdin=json.dumps(request).encode())
+    told = json.loads(sample.output)
+    ((rows, checksum),) = told["answers"][0]
+    result.rows.append(int(rows))
+    result.checksums.append(checksum)
+    single, final = told["merged"]
+    result.single.append(tuple(single))
+    result.final.append(tuple(final))
 
 
 def _rowfall(given: Input, to: str, *, table: bool) -> list[str | Path]:

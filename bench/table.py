@@ -20,7 +20,8 @@ cache. CPU seconds are user and system time of the process and of everything it 
 service runs on the same cores and is not counted. Peak memory is that of the largest process of a
 side. Parts are the active ones when the process has ended. Every table is read again afterwards
 by the plain engine: rows, definition and a checksum over all columns have to be the same on all
-sides, or the case fails.
+sides, or the case fails. Where a case has merges, the plain engine then merges what each side has
+left: first the partitions of several parts, then all that OPTIMIZE FINAL finds to do.
 
 The engine's sides are plain chDB scripts with `INSERT INTO t SELECT * FROM ...` and the table's
 structure given. "Tuned as in 100B rows" sets max_threads and max_insert_threads to the cores,
@@ -68,6 +69,30 @@ def sides_table(results: Sequence[Result], base: Result) -> list[str]:
             f"{ratio(result, base):.2f}",
         ))  # fmt: skip
     return markdown(_HEAD, rows)
+
+
+def merged_table(results: Sequence[Result], base: Result) -> list[str]:
+    """One line a side whose merges were measured: the load, and the merges behind it."""
+    rows = []
+    for result in results:
+        if not result.final:
+            continue
+        cells = [result.name]
+        for which in ("single", "final"):
+            for at in (0, 1):
+                took = merged_seconds(result, which, at)
+                ours = merged_seconds(base, which, at)
+                cells.append(f"{took:.2f} ({took / ours:.2f})")
+        rows.append(cells)
+    head = ("side", "one part each: wall s", "CPU s", "FINAL: wall s", "CPU s")
+    return markdown(head, rows) if rows else []
+
+
+def merged_seconds(result: Result, which: str, at: int) -> float:
+    """Median of load and merges together: wall seconds (0) or CPU seconds (1)."""
+    loads = (result.wall, result.cpu)[at]
+    merges = [took[at] for took in getattr(result, which)]
+    return median(load + merge for load, merge in zip(loads, merges, strict=True))
 
 
 def opponent(results: Sequence[Result]) -> Result:
@@ -175,8 +200,12 @@ def _case(case: Mapping[str, Any]) -> list[str]:
         return [facts, "", "**Failed, so there are no figures:**", "", "```", case["error"], "```"]
     results = _results(case["sides"])
     swept = sweep_table(_results(case["sweep"]))
+    merged = merged_table(results, loader(results))
+    if merged:
+        what = "Load and merges together, until each partition is one part and until OPTIMIZE FINAL"
+        merged = ["", f"{what} is done (in brackets the ratio to rowfall):", "", *merged, ""]
     return [
-        facts, "", *sides_table(results, loader(results)), "", verdict_words(results),
+        facts, "", *sides_table(results, loader(results)), "", verdict_words(results), *merged,
         f"All sides stored the same rows (checksum {case['checksum']}).", "",
         f"<details><summary>The sweep (rounds: {case['sweep_rounds']})</summary>", "", *swept, "",
         "</details>",

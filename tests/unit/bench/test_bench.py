@@ -71,6 +71,22 @@ class TestArithmetic:
         assert overlap(a, b) is overlap(b, a) is expected
 
 
+class TestMerges:
+    def test_load_and_merges_are_added_round_by_round(self) -> None:
+        ours = result("rowfall load", "rowfall", 1.0, 2.0, 3.0)
+        ours.single, ours.final = [(0.0, 0.0)] * 3, [(1.0, 2.0)] * 3
+        theirs = result("engine, defaults", "engine", 4.0, 4.0, 4.0)
+        theirs.single, theirs.final = [(4.0, 8.0)] * 3, [(5.0, 10.0)] * 3
+        assert table.merged_seconds(ours, "final", 0) == 3.0
+        assert table.merged_seconds(theirs, "single", 1) == 16.0
+        lines = table.merged_table([theirs, ours, FLOOR], ours)
+        assert [cell.strip() for cell in lines[2].split("|")[1:-1]] == [
+            "engine, defaults", "8.00 (4.00)", "16.00 (4.00)", "9.00 (3.00)", "18.00 (3.00)",
+        ]  # fmt: skip
+        assert len(lines) == 4
+        assert table.merged_table(SIDES, ROWFALL) == []
+
+
 class TestAgreement:
     def test_equal_sides_give_their_checksum(self) -> None:
         assert agree(SIDES, 100) == "7"
