@@ -32,7 +32,7 @@ WHEELS_PROFILE ?= release
 DIST ?= dist
 WHEELS_ENV := build/wheels-$(shell sha256sum < requirements-wheels.lock | cut -c1-16)
 
-.PHONY: help venv decoder demo rust memcheck miri test test-all test-singlestore fast check faults simulate bench
+.PHONY: help venv decoder demo rust memcheck miri aarch64 test test-all test-singlestore fast check faults simulate bench
 .PHONY: bench-100b lock
 .PHONY: wheels clean
 
@@ -105,6 +105,12 @@ miri:  ## some tests of the crate under Miri (a nightly toolchain with the compo
 		cargo +nightly miri test -q --no-default-features --lib -- --skip rewrite && \
 		cargo +nightly miri test -q --no-default-features --test decode -- \
 		--skip large --skip memory --skip few_values --skip last_rows --skip asked_for
+
+# qemu runs them some 30 times as slowly, so of thousands of mutations a hundred are tried.
+aarch64: venv  ## tests of the crate for aarch64 (NEON), compiled and run on x86-64; Debian only
+	cd $(CRATE) && CARGO_TARGET_DIR=$(KEPT) PROPTEST_CASES=20 ROWFALL_MUTATIONS=100 \
+		PYTHONPATH=../../tests ../../$(BIN)/python -m lab.aarch64 \
+		cargo test -q --profile quick --target aarch64-unknown-linux-gnu
 
 check: venv  ## style, types and import rules
 	$(BIN)/ruff check .

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import subprocess
-import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from lab import debian
 from lab.process import Service, ServiceError, free_ports, reachable
 
 _PACKAGE = "mariadb-server-core"
@@ -154,40 +153,4 @@ def client() -> tuple[str, dict[str, str]]:
 
 
 def _packages(package: str = _PACKAGE, name: str = "mariadb") -> Path:
-    """Return the folder of the unpacked packages, fetched once for all test processes."""
-    cache = Path.home() / ".cache" / "rowfall-lab"
-    cache.mkdir(parents=True, exist_ok=True)
-    path = cache / name
-    with (cache / "mariadb.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not path.exists():
-            with tempfile.TemporaryDirectory(dir=cache, prefix="fetch-") as folder:
-                _unpack(Path(folder), package)
-                Path(folder, "root").rename(path)
-    return path
-
-
-def _unpack(folder: Path, package: str) -> None:
-    """Download a package and what it needs that this machine lacks, and unpack it."""
-    # Names of the packages only: what is there already is not fetched.
-    plan = ("apt-get", "install", "--print-uris", "-qq", "-y", "--no-install-recommends", package)
-    try:
-        listed = _run(folder, *plan)
-    except ServiceError:  # a fresh image has no lists of packages
-        _run(folder, "apt-get", "update")
-        listed = _run(folder, *plan)
-    names = [line.split()[1].partition("_")[0] for line in listed.splitlines() if line[:1] == "'"]
-    _run(folder, "apt-get", "download", *(names or [package]))
-    (folder / "root").mkdir()
-    for file in folder.glob("*.deb"):
-        _run(folder, "dpkg", "-x", str(file), "root")
-
-
-def _run(folder: Path, *command: str) -> str:
-    done = subprocess.run(
-        command, cwd=folder, stdin=subprocess.DEVNULL, capture_output=True, text=True,
-        timeout=300, check=False,
-    )  # fmt: skip
-    if done.returncode != 0:
-        raise ServiceError(f"cannot fetch MariaDB: {done.stderr.strip()[-500:]}")
-    return done.stdout
+    return debian.unpacked(name, package, needs=True)
