@@ -2,6 +2,7 @@
 
     python bench/hundred_billion.py --work DIR [--rows 1e11] [--distinct 1e9] [--files 1000]
                                     [--slice 2h | --slice-rows 5e9] [--kills 2] [--check]
+                                    [--note TEXT]
 
 Each run goes on where the last one has stopped; ``DIR/state.json`` remembers, and the page of
 results says how many of the rows have been loaded so far. The rows are those of
@@ -316,6 +317,7 @@ class Bench:
             "rowfall's CPU time is user and system time of all its processes, background merges, "
             "kills and starts included; that of the published loads is wall time times vCPUs.",
             "",
+            *([found["note"], ""] if found.get("note") else []),
             "| from row | to row | wall s | CPU s | M rows/s | ended by |",
             "| ---: | ---: | ---: | ---: | ---: | --- |",
         ]
@@ -365,12 +367,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--slice", default="2h", help="stop after this time (default 2h)")
     parser.add_argument("--slice-rows", type=float, default=TARGET, help="or after these rows")
     parser.add_argument("--kills", type=int, default=2, help="kill -9 on the way (default 2)")
+    parser.add_argument("--note", help="for the page of results: what else the machine did")
     parser.add_argument(
         "--check", action="store_true", help="compare the checksum of what is there"
     )
     given = parser.parse_args(arguments)
     try:
         bench = Bench(given)
+        if given.note is not None:
+            bench.state.found["note"] = given.note
         adopt_orphans()
         bench.prepare()
         if not given.check:

@@ -18,7 +18,8 @@ from lab import debian
 
 TARGET = "aarch64-unknown-linux-gnu"
 _PACKAGES = (
-    "rustc-web", "libstd-rust-web-dev:arm64", "gcc-aarch64-linux-gnu", "qemu-user-static",
+    "rustc-web", "libstd-rust-web-dev:arm64", "gcc-aarch64-linux-gnu",
+    "libc6-dev-arm64-cross", "qemu-user-static",
 )  # fmt: skip
 # libc.so of the cross-compiler is a script that names files from the root.
 _LINKER = """#!/bin/sh
