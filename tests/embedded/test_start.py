@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -160,3 +161,28 @@ def runs(pid: int) -> bool:
     except (FileNotFoundError, ProcessLookupError):
         return False
     return any(not int(task.rpartition(")")[2].split()[6]) & 0x4 for task in tasks)
+
+
+def test_a_child_that_waits_in_another_folder_is_not_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Relative names of a statement would mean files of the folder of an earlier call."""
+    monkeypatch.setattr(prestart, "_waiting", [])
+    taken = []
+    for name in ("before", "now", "now"):
+        folder = tmp_path / name
+        folder.mkdir(exist_ok=True)
+        monkeypatch.chdir(folder)
+        prestart.prestart(("rows.csv",), None)
+        (waiting,) = prestart._waiting
+        taken.append(waiting)
+    assert taken[0] is taken[1]
+    child = prestart.take(())
+    try:
+        assert child is not taken[0]
+        assert taken[0].process.poll() is not None
+        assert os.readlink(f"/proc/{child.process.pid}/cwd") == str(tmp_path / "now")
+        prestart._waiting.append(child)
+        assert prestart.take(()) is child
+    finally:
+        child.drop()

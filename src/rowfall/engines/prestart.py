@@ -18,9 +18,12 @@ if TYPE_CHECKING:
 
 
 class Child:
-    """A child that waits for the line that says what to open; ``stderr`` is its own file."""
+    """A child that waits for the line that says what to open; ``stderr`` is its own file.
 
-    __slots__ = ("process", "stderr", "stdin", "stdout")
+    It works in the ``folder`` that this process was in.
+    """
+
+    __slots__ = ("folder", "process", "stderr", "stdin", "stdout")
 
     def __init__(self, process: subprocess.Popen[bytes], stderr: IO[bytes]) -> None:
         assert process.stdin is not None and process.stdout is not None  # noqa: S101, PT018 - pipes
@@ -28,6 +31,14 @@ class Child:
         self.stdin: IO[bytes] = process.stdin
         self.stdout: IO[bytes] = process.stdout
         self.stderr = stderr
+        self.folder = _folder()
+
+    def drop(self) -> None:
+        """End it, whatever it does; it has opened nothing."""
+        self.process.kill()
+        self.process.wait()
+        for file in (self.stdin, self.stdout, self.stderr):
+            file.close()
 
 
 _waiting: list[Child] = []
@@ -57,12 +68,26 @@ def prestart_early(arguments: Sequence[str]) -> None:
 
 
 def take(fds: Sequence[int]) -> Child:
-    """Return the waiting child, or a new one when descriptors have to be inherited."""
+    """Return the waiting child, or a new one when descriptors have to be inherited.
+
+    One that waits since a call that failed may be in another folder, in which relative names of a
+    statement mean other files.
+    """
     if _waiting and not fds:
         child = _waiting.pop()
         if child.process.poll() is None:
-            return child
+            if child.folder == _folder():
+                return child
+            child.drop()
     return _spawn(fds)
+
+
+def _folder() -> str:
+    """Return the current folder, "" where somebody has removed it."""
+    try:
+        return os.getcwd()
+    except OSError:
+        return ""
 
 
 def _spawn(fds: Sequence[int]) -> Child:
