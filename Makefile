@@ -140,10 +140,14 @@ test: $(TESTED)  ## what a merge has to pass: style, types, the crate, and the t
 test-all: $(TESTED)  ## the same with every test and more examples of each: an hour
 	@export ROWFALL_TESTS=all ROWFALL_FAULT_ROUNDS=$${ROWFALL_FAULT_ROUNDS:-20}; $(call BESIDE,$(PYTEST) --durations=20)
 
-# The rows that MariaDB stands in for otherwise. Its tables t_* and _rowfall_loaded are dropped.
+# What MariaDB stands in for otherwise: its own tests, every source into it, and connections that are
+# cut and a rowfall that is killed at each step. In the database of the URL the tables t_* and
+# _rowfall_loaded are dropped; all else is in databases db_* and into_*, which are made and dropped.
 test-singlestore: venv decoder  ## the tests of SingleStore against ROWFALL_SINGLESTORE_URL
 	@test -n "$$ROWFALL_SINGLESTORE_URL" || { echo "set ROWFALL_SINGLESTORE_URL=singlestore://user:password@host:3306/database"; exit 1; }
-	@ROWFALL_TESTS=all $(PYTEST) tests/e2e/test_to_singlestore.py
+	@ROWFALL_TESTS=all $(PYTEST) tests/e2e/test_to_singlestore.py tests/contract/test_matrix.py \
+		tests/faults/test_to_mysql.py -k "test_to_singlestore or -singlestore] or connection_is_cut \
+		or rowfall_is_killed or two_loads_of_the_same_files"
 
 # ROWFALL_FAULT_SEED=N repeats a run, ROWFALL_FAULT_ROUNDS=N makes it shorter or longer.
 faults: check  ## the fault tests again and again: 200 rounds of each kind of test

@@ -21,6 +21,8 @@ from typing import Any, Self
 _SUBREAPER = 36  # PR_SET_CHILD_SUBREAPER
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _LOOK_EVERY = 0.02
+# As an installation has its byte code: without, each start compiles for 0.6 CPU-seconds.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 
 class BenchError(Exception):

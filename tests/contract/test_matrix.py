@@ -30,7 +30,7 @@ from lab.hdfs import Hdfs
 from lab.http import Web
 from lab.kafka import Kafka
 from lab.lake_tables import iceberg
-from lab.mariadb import MariaDB
+from lab.mariadb import SINGLESTORE_URL, GivenServer, MariaDB
 from lab.postgresql import PostgresqlServer
 from lab.seaweed import Seaweed
 from rowfall.sources import REGISTRY as SOURCES
@@ -283,6 +283,18 @@ def _into_mysql(bench: Bench) -> To:
     return To(to, read=_queried(bench, to))
 
 
+def _into_singlestore(bench: Bench) -> To:
+    """Into the live server of ``make test-singlestore``; MariaDB stands in elsewhere."""
+    given = GivenServer(SINGLESTORE_URL) if SINGLESTORE_URL else None
+    server: MariaDB | GivenServer = given or bench.service("mariadb")
+    database = _name("into")
+    server.query(f"CREATE DATABASE {database}")
+    if given is not None:
+        bench.request.addfinalizer(lambda: given.query(f"DROP DATABASE {database}"))
+    to = server.uri(database, scheme="singlestore")
+    return To(to, read=_queried(bench, to))
+
+
 def _into_topic(bench: Bench) -> To:
     kafka: Kafka = bench.service("kafka")
     topic = kafka.create()
@@ -327,13 +339,14 @@ TO: dict[str, Callable[[Bench], To]] = {
     "cluster": _cluster,
     "postgresql": _into_postgresql,
     "mysql": _into_mysql,
+    "singlestore": _into_singlestore,
     "kafka": _into_topic,
     "iceberg": _into_iceberg,
     "file": _export,
     "s3": _export_s3,
     "null": _nowhere,
 }
-SAME_TARGETS = {"clickhouses": "clickhouse", "mariadb": "mysql", "singlestore": "mysql"}
+SAME_TARGETS = {"clickhouses": "clickhouse", "mariadb": "mysql"}
 
 # What the gate tries; the service of the one is that of the other, as far as they need any.
 GATE = {
@@ -341,11 +354,12 @@ GATE = {
     ("az", "null"), ("http", "file"), ("hdfs", "null"), ("arrow", "folder"), ("generate", "file"),
     ("kafka", "kafka"), ("iceberg", "iceberg"), ("delta", "folder"), ("mysql", "mysql"),
     ("clickhouse", "clickhouse"), ("postgresql", "postgresql"), ("file", "cluster"),
+    ("file", "singlestore"),
 }  # fmt: skip
 # The worker that has the service; a cluster's is the longest, so it comes first.
 _WORKERS = (
     ("cluster", "cluster21"), ("hdfs", "hdfs"), ("kafka", "kafka"), ("postgresql", "postgresql"),
-    ("mysql", "mysql"), ("clickhouse", "server"),
+    ("mysql", "mysql"), ("singlestore", "mysql"), ("clickhouse", "server"),
 )  # fmt: skip
 
 

@@ -408,6 +408,20 @@ def test_a_record_that_is_gone_is_no_empty_one(into: Into) -> None:
     assert into.rows("count()") == [[1]]
 
 
+def test_a_hint_that_is_behind_is_mended_by_the_next_load(into: Into) -> None:
+    """As a load leaves it that is killed right behind its commit; who only reads writes nothing."""
+    into.shell.write("a.csv", "id\n1\n2\n")
+    into.load("a.csv")
+    hint = Path(into.place) / "metadata/version-hint.text"
+    newest = hint.read_text()
+    hint.write_text("1")
+    into.shell.ok("plan", "a.csv", "--to", into.to)
+    into.shell.ok("query", "SELECT count() FROM t", "--to", into.to)
+    assert hint.read_text() == "1"
+    assert into.load("a.csv")["rows"] == 0
+    assert hint.read_text() == newest != "1"
+
+
 def test_clean_removes_what_was_written_and_not_committed(into: Into) -> None:
     """Two files of three are written when the third is found to be bad: with --replace nothing is
     visible, and what was written waits for the next run."""

@@ -135,14 +135,67 @@ def test_both_writers_write_the_same(db: Database) -> None:
     for decoder in ("auto", "never"):
         plan = db.shell.ok("plan", "t.csv", "--to", db.uri(), "--table", "t", "--decoder", decoder,
                            *options).out  # fmt: skip
-        writer = "rowfall-decode" if decoder == "auto" else "the engine"
-        assert f"written as text by {writer}" in " ".join(plan.split())
+        said = "in binary by rowfall-decode" if decoder == "auto" else "as text by the engine"
+        plan = " ".join(plan.split())
+        assert f"written {said}" in plan
+        assert ("VALUES (?, ?," if decoder == "auto" else "LOAD DATA LOCAL") in plan
         db.load("t.csv", "--decoder", decoder, *options)
         names = ", ".join(f"IFNULL(HEX(`{name}`), 'null')" for name in WRITTEN_TYPES)
         sums.append(db.run(f"SELECT {names} FROM t ORDER BY `i`"))
         db.run("DROP TABLE t")
     assert len(sums[0]) == 3000
     assert sums[0] == sums[1]
+
+
+# Columns, and what is written into them, which is not their own type everywhere.
+_COLUMNS = {
+    "tiny": ("TINYINT", "number % 256 - 128"), "big": ("BIGINT UNSIGNED", "number * 1e15"),
+    "middle": ("MEDIUMINT", "number - 500"), "year": ("YEAR", "1901 + number % 255"),
+    "flag": ("BOOLEAN", "number % 2"), "short": ("FLOAT(7,2)", "number / 8 + 0.005"),
+    "float": ("FLOAT", "number / 7"), "double": ("DOUBLE", "number * exp10(number % 40) / 7"),
+    "fixed": ("DOUBLE(20,3)", "number / 3"), "dec": ("DECIMAL(20,6)", "number / 8"),
+    "at": ("TIMESTAMP(3) NULL", "toDateTime64(946684800 + number * 86_399 + number / 8, 3, 'UTC')"),
+    "when": ("DATETIME(6)", "toDateTime64(number * 8_639_999 + number / 64, 6, 'UTC')"),
+    "day": ("DATE", "toDate32(number * 97 - 20_000)"), "clock": ("TIME", "concat('-12:00:', "
+    "leftPad(toString(number % 60), 2, '0'))"), "e": ("ENUM('a','it''s')", "['a', 'it\\'s'][1 + "
+    "number % 2]"), "c": ("CHAR(3) CHARACTER SET latin1", "['é', 'ab ', ''][1 + number % 3]"),
+    "bin": ("BINARY(4)", "concat(char(40 + number % 50), 'é')"),
+    "blob": ("BLOB", "char(65, 40 + number % 50)"),
+    "long": ("LONGTEXT", "repeat('é', [0, 125, 126, 32_767, 32_768][1 + number % 5])"),
+    "json": ("JSON", "concat('[', toString(number), ', \"a\"]')"),
+    "uuid": ("UUID", "toUUID('123e4567-e89b-12d3-a456-426614174000')"),
+    "v4": ("INET4", "toIPv4(number)"),
+    "v6": ("INET6", "toIPv6(concat('fe80::', toString(number)))"),
+}  # fmt: skip
+
+
+def test_columns_of_a_table_get_the_same_in_binary(db: Database) -> None:
+    """As parameters, and as LOAD DATA reads them; every seventh row is NULL."""
+    values = ", ".join(
+        f"if(number % 7 = 3, NULL, {value}) AS {name}" for name, (_, value) in _COLUMNS.items()
+    )
+    db.shell.write(
+        "t.csv", made(f"SELECT number AS id, {values} FROM numbers(300)", "CSVWithNames")
+    )
+    columns = ", ".join(f"`{name}` {type_}" for name, (type_, _) in _COLUMNS.items())
+    sums = []
+    for decoder, command in (("auto", "Com_stmt_prepare"), ("never", "Com_load")):
+        db.run(f"CREATE OR REPLACE TABLE t (id INT, {columns})")
+        before = db.run(f"SHOW GLOBAL STATUS LIKE '{command}'")
+        done = db.load("t.csv", "--decoder", decoder)
+        assert "the engine reads it instead" not in done.talk, done.talk
+        assert db.run(f"SHOW GLOBAL STATUS LIKE '{command}'") != before
+        names = ", ".join(f"IFNULL(HEX(`{name}`), 'null')" for name in _COLUMNS)
+        sums.append(db.run(f"SELECT id, {names}, at, `when`, day FROM t ORDER BY id"))
+        db.run("DROP TABLE _rowfall_loaded")
+    assert len(sums[0]) == 300
+    assert sums[0] == sums[1]
+
+
+def test_a_row_that_no_packet_takes_is_sent_as_text(db: Database) -> None:
+    db.shell.write("a.csv", f"id,name\n1,{'x' * (17 << 20)}\n2,y\n")
+    assert "a row is larger than max_allowed_packet" in db.load("a.csv").talk
+    assert db.run("SELECT id, LENGTH(name) FROM t ORDER BY id") == [(1, 17 << 20), (2, 1)]
 
 
 @pytest.mark.parametrize("name", ["a.csv.gz", "a.parquet", "a.json", "-", "mysql"])

@@ -21,7 +21,7 @@ import pytest
 from conftest import Cli
 from lab.disk import SmallDisk
 from lab.kafka import Kafka
-from lab.mariadb import MariaDB
+from lab.mariadb import SINGLESTORE_URL, GivenServer, MariaDB
 from lab.process import wait_until
 from lab.proxy import Proxy
 from rowfall.core.masked import Secret
@@ -35,11 +35,14 @@ _ATTEMPTS = ("--attempt-bytes", "100kB")
 """One for each file."""
 _COMMIT = "\x03COMMIT"
 """With the byte of a query in front: not of READ COMMITTED."""
-# Statements of a load, in their order: the record is made, a lease is asked for, rows are sent, the
-# record is completed, all is committed.
+# Statements of a load, in their order: the record is made, a lease is asked for, rows are announced
+# (as parameters, and as text), the record is completed, all is committed.
 _STEPS = (
-    "CREATE TABLE", "\x03BEGIN", "_rowfall_loaded` VALUES", "LOAD DATA", "UPDATE `", _COMMIT,
+    "CREATE TABLE", "\x03BEGIN", "_rowfall_loaded` VALUES", "VALUES (?", "LOAD DATA", "UPDATE `",
+    _COMMIT,
 )  # fmt: skip
+if SINGLESTORE_URL:  # which takes no rows of parameters
+    _STEPS = tuple(step for step in _STEPS if step != "VALUES (?")
 _CASES = [(step, passes) for step in _STEPS for passes in (False, True)] + [("rows", False)]
 _IN_THE_ROWS = 60_000
 
@@ -48,7 +51,7 @@ _IN_THE_ROWS = 60_000
 class Place:
     """A database behind a proxy, and files to load."""
 
-    server: MariaDB
+    server: MariaDB | GivenServer
     proxy: Proxy
     name: str
     rowfall: Cli
@@ -56,16 +59,23 @@ class Place:
     @property
     def command(self) -> tuple[str, ...]:
         direct = self.server.uri(self.name)
-        to = direct.replace(f":{self.server.port}/", f":{self.proxy.port}/")
+        at = f"{self.server.host}:{self.server.port}/"
+        to = direct.replace(at, f"127.0.0.1:{self.proxy.port}/")
         more = ("--table", "t", "--patience", "20s", *_ATTEMPTS)
         return ("load", "in/*.csv", "--to", to, *more)
 
-    def cut(self, step: str, *, passes: bool) -> None:
-        """Cut the connection at a statement: it does not arrive, or its answer is lost."""
+    def cut(self, step: str, *, passes: bool) -> tuple[str, ...]:
+        """Cut the connection at a statement: it does not arrive, or its answer is lost.
+
+        Returns:
+            The options of a load that has this statement.
+        """
         if step == "rows":
             self.proxy.drop_after(up=_IN_THE_ROWS)
         else:
             self.proxy.drop_at(step.encode(), passes=passes)
+        more = ("--decoder", "never") if step == "LOAD DATA" else ()
+        return ("--streams", "1", *more)
 
     def check(self) -> None:
         """Check the table, after one more run that has nothing left to do."""
@@ -79,6 +89,8 @@ class Place:
         assert self.server.query(look, database=self.name) == [
             (_ROWS, _ROWS * (_ROWS - 1) // 2, _ROWS)
         ]
+        if isinstance(self.server, GivenServer):
+            return
         (left,) = self.server.query(
             f"SELECT COUNT(*) FROM information_schema.INNODB_TRX t JOIN "
             f"information_schema.PROCESSLIST p ON p.ID = t.trx_mysql_thread_id "
@@ -87,7 +99,7 @@ class Place:
         assert left == (0,)
 
 
-def place(server: MariaDB, rowfall: Cli, proxy: Proxy) -> Place:
+def place(server: MariaDB | GivenServer, rowfall: Cli, proxy: Proxy) -> Place:
     name = f"db_{secrets.token_hex(4)}"
     server.query(f"CREATE DATABASE {name}")
     (rowfall.cwd / "in").mkdir()
@@ -99,17 +111,25 @@ def place(server: MariaDB, rowfall: Cli, proxy: Proxy) -> Place:
 
 
 @pytest.fixture
-def here(mariadb: MariaDB, rowfall: Cli) -> Iterator[Place]:
-    with Proxy(mariadb.port) as proxy:
-        yield place(mariadb, rowfall, proxy)
+def here(request: pytest.FixtureRequest, rowfall: Cli) -> Iterator[Place]:
+    if not SINGLESTORE_URL:
+        mariadb: MariaDB = request.getfixturevalue("mariadb")
+        with Proxy(mariadb.port) as proxy:
+            yield place(mariadb, rowfall, proxy)
+        return
+    server = GivenServer(SINGLESTORE_URL)
+    with Proxy(server.port, server.host) as proxy:
+        made = place(server, rowfall, proxy)
+        yield made
+        server.query(f"DROP DATABASE {made.name}")
 
 
 @pytest.mark.sampled
 @pytest.mark.parametrize(("step", "passes"), _CASES)
 def test_a_connection_is_cut(here: Place, step: str, passes: bool) -> None:
     """The load tries again by itself, or asks how its commit has ended."""
-    here.cut(step, passes=passes)
-    done = here.rowfall(*here.command, "--streams", "1")
+    more = here.cut(step, passes=passes)
+    done = here.rowfall(*here.command, *more)
     assert here.proxy.dropped.is_set()
     assert done.returncode == 0, done.stderr
     here.check()
@@ -118,8 +138,8 @@ def test_a_connection_is_cut(here: Place, step: str, passes: bool) -> None:
 @pytest.mark.sampled
 @pytest.mark.parametrize(("step", "passes"), _CASES)
 def test_rowfall_is_killed(here: Place, step: str, passes: bool) -> None:
-    here.cut(step, passes=passes)
-    process = here.rowfall.start(*here.command, "--streams", "1")
+    more = here.cut(step, passes=passes)
+    process = here.rowfall.start(*here.command, *more)
     assert here.proxy.dropped.wait(60)
     process.send_signal(signal.SIGKILL)
     process.communicate()
@@ -137,8 +157,8 @@ def test_rowfall_is_killed(here: Place, step: str, passes: bool) -> None:
 def test_the_server_is_killed(rowfall: Cli, step: str, passes: bool, both: bool) -> None:
     with MariaDB() as server, Proxy(server.port) as proxy:
         here = place(server, rowfall, proxy)
-        here.cut(step, passes=passes)
-        process = rowfall.start(*here.command, "--streams", "1")
+        more = here.cut(step, passes=passes)
+        process = rowfall.start(*here.command, *more)
         assert proxy.dropped.wait(60)
         server.kill()
         if both:

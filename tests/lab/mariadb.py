@@ -11,6 +11,7 @@ from urllib.parse import quote
 
 from lab import debian
 from lab.process import Service, ServiceError, free_ports, reachable
+from rowfall.core import uri
 
 _PACKAGE = "mariadb-server-core"
 _SPIDER = "mariadb-plugin-spider"
@@ -28,6 +29,7 @@ class MariaDB(Service):
     """
 
     name = "mariadb"
+    host = "127.0.0.1"
     user = "lab"
     password = "lab-password-0123456789"
 
@@ -150,6 +152,44 @@ def client() -> tuple[str, dict[str, str]]:
     libraries = reachable(_packages()) / "usr/lib/x86_64-linux-gnu"
     program = reachable(_packages(_CLIENT, "mariadb-client")) / "usr/bin/mariadb"
     return str(program), {"LD_LIBRARY_PATH": str(libraries)}
+
+
+SINGLESTORE_URL = os.environ.get("ROWFALL_SINGLESTORE_URL", "")
+"""Of the server that ``make test-singlestore`` runs against; "" where MariaDB stands in for it."""
+
+
+class GivenServer:
+    """A live server that somebody else runs; tests make databases there.
+
+    Attributes:
+        host, port: where it is.
+    """
+
+    def __init__(self, url: str) -> None:
+        self._at = uri.parse(url)
+        self.host, self.port = self._at.host, self._at.port or 3306
+
+    def connect(self, database: str = "") -> Any:
+        """Return a connection of PyMySQL that commits by itself."""
+        import pymysql
+
+        password = self._at.password.reveal() if self._at.password else ""
+        return pymysql.connect(
+            host=self.host, port=self.port, user=self._at.user, password=password,
+            database=database or None, autocommit=True, charset="utf8mb4",
+        )  # fmt: skip
+
+    def query(self, *statements: str, database: str = "") -> list[tuple[Any, ...]]:
+        """Run statements and return the rows of the last one."""
+        with self.connect(database) as connection, connection.cursor() as cursor:
+            for statement in statements:
+                cursor.execute(statement)
+            return list(cursor.fetchall())
+
+    def uri(self, path: str, *, scheme: str = "singlestore") -> str:
+        """Return the address of ``database/table`` for rowfall."""
+        word = quote(self._at.password.reveal() if self._at.password else "", safe="")
+        return f"{scheme}://{quote(self._at.user, safe='')}:{word}@{self.host}:{self.port}/{path}"
 
 
 def _packages(package: str = _PACKAGE, name: str = "mariadb") -> Path:

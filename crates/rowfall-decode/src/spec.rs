@@ -87,6 +87,10 @@ pub struct Spec {
     /// The format of the outputs.
     #[serde(default)]
     pub output_format: OutputFormat,
+    /// Indices of the columns whose values go into a binary format as text, as the server's columns
+    /// are of other types.
+    #[serde(default)]
+    pub output_texts: Vec<usize>,
     /// Outputs are folders that are made, and each block becomes a part of a MergeTree table that
     /// is sorted by `sort_by`.
     #[serde(default)]
@@ -439,6 +443,9 @@ pub enum OutputFormat {
     /// Lines for COPY.
     #[serde(rename = "PostgreSQL")]
     PostgreSql,
+    /// Rows of parameters for COM_STMT_BULK_EXECUTE, in frames.
+    #[serde(rename = "MariaDB")]
+    MariaDb,
 }
 
 /// Rows and bytes of a block whose rows become text: it stays in the cache until they are written.
@@ -598,6 +605,13 @@ impl Spec {
             let data_type = Type::parse(&column.type_name, &column.shape, self.timezone.as_deref());
             let reason = match data_type {
                 Err(reason) => reason,
+                Ok(data_type)
+                    if self.output_format == OutputFormat::MariaDb
+                        && !self.output_texts.contains(&number)
+                        && !data_type.has_binary() =>
+                {
+                    "its values have text only".to_owned()
+                }
                 Ok(Type { base: BaseType::Tuple(..), .. })
                     if self.apart()
                         && self.delimiter.len() == 1

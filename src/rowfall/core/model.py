@@ -597,6 +597,7 @@ class Transport:
         sorted_by: columns, in the order of the key.
         streams: connections that rows are pushed over, 0 where they are not pushed.
         ranges: which large files are loaded in ranges, and why others are not.
+        binary: another database takes rows in binary, which rowfall-decode writes.
     """
 
     delivery: Choice
@@ -609,6 +610,7 @@ class Transport:
     sorted_by: tuple[str, ...] = ()
     streams: int = 0
     ranges: tuple[str, ...] = ()
+    binary: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,20 +11,27 @@ import os
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
 from rowfall.core.errors import EngineError, RowfallError
-from rowfall.core.model import Outcome, Refused
+from rowfall.core.model import Column, Outcome, Refused
 from rowfall.core.sqltext import SqlText
-from rowfall.deliver.decode import Child, Decode, DecoderInput, chunks
+from rowfall.deliver.decode import Child, DeclinedError, Decode, DecoderInput, chunks
 from rowfall.deliver.delivery import QUIET_SECONDS, Delivery, Order
 from rowfall.deliver.refused import write_good
 from rowfall.deliver.streams import AGAIN_SECONDS, POLL_SECONDS, Pipe, readings
 from rowfall.engines.base import Engine, Tick
-from rowfall.engines.database import Database, Marking
+from rowfall.engines.database import (
+    Binary,
+    Database,
+    Marking,
+    NoBinaryError,
+    TakingBinary,
+    WritingBinary,
+)
 from rowfall.publish.receiver import CountError
 from rowfall.targets.transactional import TransactionalTable
 
@@ -138,12 +145,14 @@ class WriteRows(Decode):
     ) -> None:  # fmt: skip
         super().__init__(program, engine, input_)
         self._target, self._database, self.prefill = target, database, prefill
+        self._binary: dict[str, Binary | None] = {}  # of the attempts that have begun
 
     def insert(self, order: Order, lane: int, on_tick: Tick) -> Outcome:
         # What is read in another way than planned may have other types; and where refused rows are
         # left out, their lines are counted in the order of the engine.
-        only = any(map(self._target.only_engine_writes, order.schema.columns))
-        if only or order.schema.projection is not None or order.most_refused is not None:
+        schema = order.schema
+        only = any(map(self._target.only_engine_writes, schema.columns))
+        if only or schema.projection is not None or order.most_refused is not None:
             return self._input.fallback.insert(order, lane, on_tick)
         return super().insert(order, lane, on_tick)
 
@@ -155,7 +164,19 @@ class WriteRows(Decode):
     ) -> Mapping[str, Any]:
         for pipe in outputs:
             os.mkfifo(pipe, 0o600)
-        return {"output_format": self._target.lines}
+        binary = self._binary[order.attempt] = self._in_binary(order.schema.columns)
+        if binary is None:
+            return {"output_format": self._target.lines}
+        return {"output_format": binary.format, "output_texts": list(binary.texts)}
+
+    def _in_binary(self, columns: Sequence[Column]) -> Binary | None:
+        """Return how rows are sent in binary; None for text.
+
+        What the database refuses is sent once more, so that it can be told with its line.
+        """
+        if not (self._input.source.replayable and isinstance(self._database, TakingBinary)):
+            return None
+        return self._database.binary(columns)
 
     def _insert_blocks(self, order: Order, outputs: list[str], lane: int, tick: Tick) -> Outcome:
         """Send what comes out of the pipe, and return when the database has taken all of it."""
@@ -167,10 +188,17 @@ class WriteRows(Decode):
             body = self._body(child, outputs[0])
             if self.prefill is not None:
                 body = self.prefill.over(body)
-            taken = transaction.write(columns, body)
-        except BaseException:
+            binary = self._binary.pop(order.attempt)
+            if binary is not None and isinstance(transaction, WritingBinary):
+                taken = transaction.write_binary(columns, binary, body)
+            else:
+                taken = transaction.write(columns, body)
+        except BaseException as error:
             if self.prefill is not None:
                 self.prefill.end()
+            if isinstance(error, NoBinaryError):
+                what = f"{self._target.text} does not take the rows in binary: {error}"
+                raise DeclinedError(what, None) from None
             raise
         written = int(self.result_of(child, order).get("rows", taken))
         if taken != written:

@@ -63,6 +63,9 @@ CHILD_FAILED, CHILD_GONE = 302, 75
 # Of blanks where the reader of CSV expects none: CANNOT_PARSE_INPUT_ASSERTION_FAILED, and of
 # numbers CANNOT_PARSE_NUMBER.
 BLANKS_REFUSED = frozenset({27, 72})
+
+VIOLATED_CONSTRAINT = 469
+
 # Raised by a value or a row that does not fit; schema.bad_rows finds its position.
 DATA_CODES = frozenset(
     {
@@ -92,6 +95,7 @@ DATA_CODES = frozenset(
         407,  # DECIMAL_OVERFLOW
         441,  # CANNOT_PARSE_DOMAIN_VALUE
         467,  # CANNOT_PARSE_BOOL
+        VIOLATED_CONSTRAINT,
         561,  # ZSTD_DECODER_FAILED
         636,  # CANNOT_EXTRACT_TABLE_STRUCTURE
         675,  # CANNOT_PARSE_IPV4

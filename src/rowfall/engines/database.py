@@ -68,6 +68,24 @@ class TakenError(TargetError):
         self.taken = taken
 
 
+class NoBinaryError(Exception):
+    """The database does not take these rows in binary; as text it does, or says what is wrong."""
+
+
+@dataclass(frozen=True, slots=True)
+class Binary:
+    """How the values of a load's columns are sent in binary.
+
+    Attributes:
+        format: as rowfall-decode calls it. ``texts``: indexes of columns that are text in it all
+            the same. ``types``: of the columns, as the protocol numbers them.
+    """
+
+    format: str
+    texts: tuple[int, ...]
+    types: tuple[int, ...] = ()
+
+
 @dataclass(frozen=True, slots=True)
 class Record:
     """A split as the database remembers it.
@@ -174,6 +192,18 @@ class Transaction(Protocol):
 
     def cancel(self) -> None:
         """End what the transaction waits for, from another thread; raises nothing."""
+
+
+@runtime_checkable
+class WritingBinary(Protocol):
+    """A transaction that takes rows in binary, too."""
+
+    def write_binary(self, columns: Sequence[str], binary: Binary, rows: Iterator[bytes]) -> int:
+        """Send rows as :meth:`Transaction.write` does.
+
+        Raises:
+            NoBinaryError: what it has sent is to be rolled back and sent as text.
+        """
 
 
 @runtime_checkable
@@ -310,6 +340,9 @@ class Committing(Protocol):
             UsageError: it cannot be sorted or partitioned as the options say.
         """
 
+    def mend(self) -> None:
+        """Finish what the commit of a process that was killed has left: its table is there."""
+
     def layout(self) -> Layout:
         """Return how rows have to be written."""
 
@@ -354,6 +387,17 @@ class Holding(Protocol):
 
         Again each time that a range of them is leased: with its connection it is lost.
         """
+
+
+@runtime_checkable
+class TakingBinary(Protocol):
+    """A database that takes rows in binary, too; its transactions are :class:`WritingBinary`."""
+
+    def takes_binary(self) -> bool:
+        """Tell whether it does: as server, table and options are."""
+
+    def binary(self, columns: Sequence[Column]) -> Binary | None:
+        """Return how the values of columns are sent; None where they can be sent as text only."""
 
 
 def upkeep(indexes: int, keys: int, checks: int, triggers: int) -> str:

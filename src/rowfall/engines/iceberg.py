@@ -317,6 +317,11 @@ class IcebergTable:
         self._uuid = ""
         self.table_id()
 
+    def mend(self) -> None:
+        """See :class:`rowfall.engines.database.Committing`."""
+        if not self._catalogue:
+            self._opened().name_newest()
+
     # --- how rows are written ---------------------------------------------------------------------
 
     def of_bytes(self, columns: Sequence[Column]) -> frozenset[str]:

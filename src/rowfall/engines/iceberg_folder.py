@@ -33,6 +33,8 @@ from rowfall.core.errors import RowfallError, TargetError
 from rowfall.core.options import Options
 
 _HINT = "version-hint.text"
+# Commits of others between two looks; each of them takes seconds, a look milliseconds.
+_MOST_HINTS = 10
 _VERSION = re.compile(r"v(\d+)\.metadata\.json")
 _OTHER = re.compile(r"\d+-.*\.metadata\.json|v\d+.*\.metadata\.json.*")
 # One that is away is an error after some 10 s, not after minutes; a file of data takes longer.
@@ -402,9 +404,26 @@ class FolderCatalog(NoopCatalog):
         out = _Buffer(self._path(version))
         ToOutputFile.table_metadata(metadata, out)
         self.store.create(self._path(version), out.data)
-        # Readers that cannot list start from here and look for higher ones.
+        self.name_newest()
+
+    def name_newest(self) -> None:
+        """Name the newest version in the hint, from which readers start that cannot list.
+
+        It is behind where the one that made the version was killed before this. Another one may
+        commit meanwhile and have its hint replaced by an older one: so it is looked at again until
+        it names the newest.
+        """
+        name = f"{self.location}/metadata/{_HINT}"
         with suppress(RowfallError, OSError):
-            self.store.write(f"{self.location}/metadata/{_HINT}", str(version).encode())
+            for _ in range(_MOST_HINTS):
+                version = self._version()
+                try:
+                    known = self.store.read(name).strip()
+                except FileNotFoundError:
+                    known = b"0"
+                if not version or (known.isdigit() and int(known) >= version):
+                    return
+                self.store.write(name, str(version).encode())
 
 
 class _Buffer(OutputFile):

@@ -15,22 +15,20 @@ from typing import Any
 from rowfall.core.errors import EngineError, RowfallError, TargetError, UsageError
 from rowfall.core.listing import MARK
 from rowfall.core.masked import Secret
+from rowfall.core.model import Column
 from rowfall.core.mysql import TSV_LINES, name, quote
 from rowfall.core.options import ERROR, REPLACE, SKIP, Options
 from rowfall.core.sqltext import SqlText
 from rowfall.core.units import parse_duration
-from rowfall.engines import mysql_wire
+from rowfall.engines import mysql_bulk, mysql_wire
 from rowfall.engines.base import ExistingTable
-from rowfall.engines.database import RECORD, Result, Transaction, Transactions, upkeep
+from rowfall.engines.database import RECORD, Binary, Result, Transaction, Transactions, upkeep
 from rowfall.engines.mysql_columns import catalogue_column, result_column, tsv
 from rowfall.engines.mysql_errors import LOST, NO_FILES, PASSING, explained, number_of
-from rowfall.engines.mysql_loading import Loading
+from rowfall.engines.mysql_loading import PATIENCE_SECONDS, Loading
 
 _CONNECT_SECONDS = 10
 _RETRY_SECONDS = 0.5
-# The server ends a LOAD DATA for which nothing comes for net_read_timeout, 30 s by itself; a source
-# may be away for longer.
-_PATIENCE_SECONDS = 3_600
 # How long the end of a transaction is waited for that nobody answers for.
 _LOCK_SECONDS = 50
 # Without it 0 in an AUTO_INCREMENT column would become the next number.
@@ -38,8 +36,8 @@ _MODE = "STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION,NO_AUTO_VALUE_ON_ZERO"
 # unique_checks stays: without, MariaDB sorts rows into an empty table at the end, for twice the
 # CPU, and locks all of it.
 _SESSION = {
-    "sql_mode": f"'{_MODE}'", "time_zone": "'+00:00'", "net_read_timeout": _PATIENCE_SECONDS,
-    "net_write_timeout": _PATIENCE_SECONDS, "max_error_count": 64, "sql_notes": 1,
+    "sql_mode": f"'{_MODE}'", "time_zone": "'+00:00'", "net_read_timeout": PATIENCE_SECONDS,
+    "net_write_timeout": PATIENCE_SECONDS, "max_error_count": 64, "sql_notes": 1,
 }  # fmt: skip
 # By what a server calls the longest time of a statement: MariaDB the first.
 _NO_LIMIT = ("max_statement_time", "max_execution_time")
@@ -381,6 +379,38 @@ class MySQL(Transactions):
     def _begin(self) -> Transaction:
         return Loading(self)
 
+    def takes_binary(self) -> bool:
+        """See :meth:`rowfall.engines.database.TakingBinary.takes_binary`.
+
+        Of InnoDB only, as other engines send statements on to other servers; and not where a log of
+        statements is kept, which has no such ones. Duplicates are told from other warnings by LOAD
+        DATA only.
+        """
+        settings = self.settings
+        engine = self._options.engine or str(settings.get("default_storage_engine", ""))
+        if self.columns:
+            ((engine,),) = self.ask(
+                f"SELECT ENGINE FROM information_schema.TABLES WHERE {self._is_table}"
+            )
+        logged = str(settings.get("log_bin", "OFF")).upper() not in ("OFF", "0")
+        return (
+            not self.distributed
+            and mysql_bulk.takes_parameters(str(settings["version"]))
+            and str(engine).lower() == "innodb"
+            and self.on_conflict == ERROR
+            and not (logged and str(settings.get("binlog_format", "")).upper() == "STATEMENT")
+            and int(settings.get("max_allowed_packet", 0)) >= mysql_bulk.LEAST_PACKET
+        )
+
+    def binary(self, columns: Sequence[Column]) -> Binary | None:
+        """See :meth:`rowfall.engines.database.TakingBinary.binary`."""
+        return mysql_bulk.binary(columns, self.columns) if self.takes_binary() else None
+
+    def insert_statement(self, columns: Sequence[str]) -> str:
+        """Return the INSERT of parameters."""
+        listed, marks = ", ".join(map(name, columns)), ", ".join("?" * len(columns))
+        return f"INSERT INTO {self.whole_name} ({listed}) VALUES ({marks})"
+
     def load_statement(self, columns: Sequence[str]) -> str:
         """Return LOAD DATA for lines of TSV."""
         skip = "SKIP DUPLICATE KEY ERRORS " if self.distributed else "IGNORE "
@@ -451,7 +481,7 @@ class MySQL(Transactions):
         connection: Any = None
         while connection is None:
             try:
-                connection = driver.connect(
+                connection = mysql_bulk.connection_class(driver)(
                     host=self._host, port=self._port, user=self._user or None,
                     database=self._given.get("database") or self._database, charset="utf8mb4",
                     password=self._password.reveal() if self._password else "",

@@ -15,12 +15,14 @@ from typing import TYPE_CHECKING, Any
 
 from rowfall.core.mysql import quote
 from rowfall.core.options import SKIP
-from rowfall.engines import mysql_wire
+from rowfall.engines import mysql_bulk, mysql_wire
 from rowfall.engines.codes import NETWORK_ERROR
 from rowfall.engines.database import (
     LEASE_SECONDS,
     RECORD,
+    Binary,
     BusyError,
+    NoBinaryError,
     Record,
     RefusedRowError,
     RolledBackError,
@@ -45,6 +47,9 @@ if TYPE_CHECKING:
 
 # How long rows wait for locks of others, as servers do by themselves.
 _LOCK_SECONDS = 50
+PATIENCE_SECONDS = 3_600
+"""How long the server waits for rows that do not come; 30 s or 8 h by itself, as it waits for
+packets of LOAD DATA or for the next command."""
 # Records of one INSERT: well below the smallest max_allowed_packet that servers come with.
 _RECORDS_AT_ONCE = 500
 _MOST_NAME = 500
@@ -118,6 +123,23 @@ class Loading:
             raise database.explained(error, "load rows") from None
         self._gained += done.records - done.skipped - done.deleted
         return done.records
+
+    def write_binary(self, columns: Sequence[str], binary: Binary, rows: Iterator[bytes]) -> int:
+        """See :meth:`rowfall.engines.database.WritingBinary.write_binary`."""
+        database = self._database
+        try:
+            # Between two frames the session waits for the source as LOAD DATA does.
+            self._execute(f"SET SESSION wait_timeout = {PATIENCE_SECONDS}")
+            taken = mysql_bulk.insert(
+                self._connection, database.insert_statement(columns), binary.types, rows,
+                int(database.settings["max_allowed_packet"]),
+            )  # fmt: skip
+        except (database.driver.err.MySQLError, OSError) as error:
+            if number_of(error) in PASSING or isinstance(error, OSError):
+                raise database.explained(error, "load rows") from None
+            raise NoBinaryError(str(error.args[-1])) from None
+        self._gained += taken
+        return taken
 
     def _warnings(self) -> list[tuple[int, str]]:
         """Return number and text of warnings; those about keys last where these are left out."""

@@ -120,6 +120,7 @@ class TargetFacts:
         replicas: on a cluster, shards have further replicas of it.
         promise: what holds instead of the target's promise; "" where that holds.
         upkeep: of another database, what each row costs besides; "" for nothing.
+        binary: of another database, it takes rows in binary that rowfall-decode writes.
         stored: what is in it, where rows of it are to be replaced by their key.
     """
 
@@ -132,6 +133,7 @@ class TargetFacts:
     promise: str = ""
     stored: Stored | None = None
     upkeep: str = ""
+    binary: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -331,7 +331,10 @@ def _example(
         return f"{create};\nSTART PIPELINE `{own}` FOREGROUND;\nDROP PIPELINE `{own}`"
     if isinstance(target, TransactionalTable):
         rows = sql.select(schema.columns, read_relation(source, splits, encoding, schema))
-        return f"{target.command(schema)}\n-- of the rows that are read here, as text:\n{rows}"
+        command, form = target.command(schema), "text"
+        if transport.binary:
+            command, form = target.command_of_binary(schema), "parameters, many at a time"
+        return f"{command}\n-- of the rows that are read here, as {form}:\n{rows}"
     text = statements.insert_select(source, target, schema, encoding, splits, staging, only)
     more = len(group.indexes) - len(splits)
     note = f"\n-- and {more} more objects in the same statement" if more > 0 else ""

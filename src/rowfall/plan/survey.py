@@ -29,7 +29,7 @@ from rowfall.core.options import Options
 from rowfall.core.sqltext import SqlText, quote
 from rowfall.engines.base import ExistingTable
 from rowfall.engines.codes import DATA_CODES, GONE
-from rowfall.engines.database import Committing
+from rowfall.engines.database import Committing, TakingBinary
 from rowfall.engines.embedded import usable_cores
 from rowfall.plan import attempts, cutting, memory, transport
 from rowfall.plan.continued import continue_streams
@@ -126,6 +126,7 @@ def survey(
             session.database.promise() if session.database is not None else "",
             ask_stored(session),
             session.database.upkeep() if session.database is not None and thorough else "",
+            thorough and _takes_binary(session),
         ),
         reach=reached,
         sharding=_ask_sharding(session, schema),
@@ -143,6 +144,14 @@ def survey(
     facts = replace(facts, listing=cut.listing, ranges=cut.notes)
     facts = replace(facts, landed=_landed(session, facts, known))
     return ask_space(session, facts, attempts.rows(facts, facts.todo), sample=thorough)
+
+
+def _takes_binary(session: Session) -> bool:
+    """Tell whether rows may be sent in binary: again as text where they are refused so."""
+    database = session.database
+    return isinstance(database, TakingBinary) and (
+        session.source.replayable and database.takes_binary()
+    )
 
 
 def _ask_density(session: Session, encoding: Encoding | None) -> float | None:

@@ -81,7 +81,7 @@ def choose_transport(facts: LoadFacts, options: Options) -> Transport:
         fallback = Choice(PUSH, delivery.reason)
     elif text and facts.placement != "embedded":
         fallback = Choice(PUSH, "a server reads no ranges of text files")
-    streams = 0
+    streams, binary = 0, False
     compression = Choice("", "no rows are sent to a server")
     if delivery.value == PUSH:
         streams = count_streams(facts, options, parser)
@@ -106,12 +106,14 @@ def choose_transport(facts: LoadFacts, options: Options) -> Transport:
     if facts.target.caps.publish is Publish.TRANSACTION:
         parts = _choose_writer(facts, parser)
         by = PROGRAM if parts.value == PROGRAM else "the engine"
-        delivery = Choice(SEND, f"rows are taken as text, which {by} writes")
+        binary = facts.table.binary and parts.value == PROGRAM
+        form = "in binary" if binary else "as text"
+        delivery = Choice(SEND, f"rows are taken {form}, which {by} writes")
     if facts.target.caps.publish is Publish.COMMIT:
         delivery = Choice(WRITE, "the table is made of Parquet files")
     return Transport(
         delivery, parser, fallback, sort, parts, compression, sharding, sorted_by, streams,
-        facts.ranges,
+        facts.ranges, binary,
     )  # fmt: skip
 
 

@@ -259,10 +259,11 @@ def _parser(plan: Plan) -> list[tuple[str, str]]:
 
 
 def _text_writer(transport: Transport) -> tuple[str, str]:
-    """Return who writes the text that another database takes."""
+    """Return who writes what another database takes."""
     writes = transport.parts
     by = DECODER if writes.value != ENGINE else "the engine"
-    return "rows", f"written as text by {by}: {writes.reason}"
+    form = "in binary" if transport.binary else "as text"
+    return "rows", f"written {form} by {by}: {writes.reason}"
 
 
 def _packed(transport: Transport) -> str:

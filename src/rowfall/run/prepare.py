@@ -110,6 +110,8 @@ def _prepare_database(
     if isinstance(database, Committing):
         if statements:
             database.make(plan.schema.columns)
+        else:
+            database.mend()
     else:
         database.prepare(statements)
     ledger.set_table(session.target_key, database.table_id())

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING
 
@@ -136,8 +137,11 @@ def open_session(
                 _check_writer(writer, options, dry, may_lack_database=shards is not None)
                 if not dry:
                     make_durable(writer.engine, writer.target.database)
-        database = None
+        database = reader = None
         if target.address is not None:
+            # It opens while the database is asked, 0.1 s either.
+            reader = _engine_here(source, None, options)
+            stack.callback(reader.close)
             database = open_database(target.address, target, options)
             stack.callback(database.close)
             database.check(dry=dry)
@@ -149,12 +153,9 @@ def open_session(
         folder = target.folder
         if folder is not None and dry and not folder.is_dir():
             folder = None
-        memory = _memory_here(options) if options.memory and server is None else None
-        reader = Embedded(
-            folder, memory=memory, threads=options.threads, fds=source.fds, idle=server is not None,
-            durable=not options.no_sync, work=source.work if isinstance(source, Folders) else "",
-        )  # fmt: skip
-        stack.callback(reader.close)
+        if reader is None:
+            reader = _engine_here(source, folder, options, served=server is not None)
+            stack.callback(reader.close)
         ledger = None
         if not dry or target.ledger_path.exists():
             ledger = Ledger(target.ledger_path)
@@ -167,6 +168,17 @@ def open_session(
             texts, to, options, source, target, listing, encoding, reader, writers, ledger, emit,
             shards, began or time.monotonic(), database,
         )  # fmt: skip
+
+
+def _engine_here(
+    source: Source, folder: Path | None, options: Options, *, served: bool = False
+) -> Embedded:
+    """Return the engine of this machine; it opens meanwhile, unless a server does the work."""
+    return Embedded(
+        folder, memory=_memory_here(options) if options.memory and not served else None,
+        threads=options.threads, fds=source.fds, idle=served, durable=not options.no_sync,
+        work=source.work if isinstance(source, Folders) else "",
+    )  # fmt: skip
 
 
 def _memory_here(options: Options) -> int:

@@ -13,6 +13,7 @@ from rowfall.core.errors import DataError
 from rowfall.core.listing import Split
 from rowfall.core.model import Column, Encoding, Kind, Schema
 from rowfall.core.type_names import Type, parse_type
+from rowfall.engines.codes import VIOLATED_CONSTRAINT
 from rowfall.schema.bad_row_queries import (
     LONG,
     MALFORMED,
@@ -256,7 +257,22 @@ def explain_engine_error(code: int, message: str, uri: str = "") -> DataError:
     return DataError(f"{place} {text}", uri=uri, hint=hint)
 
 
+# The row is counted in a block, of which nobody knows the place in the file; values may be long.
+_VIOLATED = re.compile(
+    r"Constraint `?(.*?)`? for table .*? is violated(?: at row \d+)?\. "
+    r"Expression: \((.*?)\)\.(?: Column values: (.{1,200}))?",
+    re.DOTALL,
+)
+
+
 def _cause_and_hint(code: int, message: str) -> tuple[str, str]:
+    if code == VIOLATED_CONSTRAINT and (broken := _VIOLATED.search(message)):
+        values = (broken[3] or "").removesuffix(". (VIOLATED_CONSTRAINT)").rstrip(". ")
+        shown = f": {values}" if values else ""
+        return (
+            f"has a row that breaks the constraint {broken[1]} of the table, {broken[2]}{shown}",
+            "Correct the row, or change the constraint: ALTER TABLE ... DROP CONSTRAINT.",
+        )
     first = _URI.sub("", _AT_ROW.sub("", message)).split("\n")[0].strip(" :.")
     key = _AT_KEY.search(message)
     if key and _NESTED.search(message):

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import date
+from functools import partial
 
 from rowfall.core.formats import ORDERS
 from rowfall.core.model import Column, Dialect, Encoding
@@ -41,7 +42,7 @@ def find_columns(
     )
     dates = tuple(
         (i, order) for i, values in enumerate(columns)
-        if order and _most([_is_date(value, order) for value in values])
+        if order and _most(values, partial(_is_date, order=order))
     )  # fmt: skip
     # Names that the user has given are not those of the files.
     header = tuple(names) if encoding.has_header and not encoding.renamed else ()
@@ -83,7 +84,7 @@ def suggest(
             order: {
                 i
                 for i, own in enumerate(columns)
-                if _most([_is_date(v, order) and not _ISO.match(v) for v in own])
+                if _most(own, partial(_is_foreign_date, order=order))
             }
             for order in ORDERS
         }
@@ -115,7 +116,7 @@ def _flags(decimal: str, thousands: str) -> str:
 
 def _are_numbers(values: Sequence[str], dialect: Dialect) -> bool:
     number = _number(dialect)
-    return _most([bool(number.match(v)) for v in values]) and not any(map(_is_code, values))
+    return _most(values, number.match) and not any(map(_is_code, values))
 
 
 def _columns(
@@ -126,8 +127,16 @@ def _columns(
     return [[row[i].strip() for row in rows if row[i].strip() not in empty] for i in range(width)]
 
 
-def _most(fits: Sequence[bool]) -> bool:
-    return bool(fits) and sum(fits) >= 0.9 * len(fits)
+def _most(values: Sequence[str], fits: Callable[[str], object]) -> bool:
+    """Tell whether nine of ten values fit; of those that do not, only so many are looked at."""
+    left = len(values)
+    least = 0.9 * left
+    for value in values:
+        if not fits(value):
+            left -= 1
+            if left < least:
+                return False
+    return left > 0
 
 
 def only_where_read(encoding: Encoding, columns: Sequence[Column]) -> Encoding:
@@ -155,6 +164,10 @@ def _number(dialect: Dialect) -> re.Pattern[str]:
 def _is_code(value: str) -> bool:
     """Tell whether digits are no number: codes begin with zeros."""
     return len(value) > 1 and value[0] == "0" and value[1].isdigit()
+
+
+def _is_foreign_date(value: str, order: str) -> bool:
+    return not _ISO.match(value) and _is_date(value, order)
 
 
 def _is_date(value: str, order: str) -> bool:

@@ -145,6 +145,12 @@ class MySQLTable(TransactionalTable):
         at = f"{name(self.database)}.{name(self.table)}"
         return f"LOAD DATA LOCAL INFILE 'rowfall' INTO TABLE {at} {TSV_LINES} ({columns})"
 
+    def command_of_binary(self, schema: Schema) -> str:
+        """See :class:`rowfall.targets.transactional.TransactionalTable`."""
+        columns = ", ".join(name(c.name) for c in schema.columns)
+        marks = ", ".join("?" * len(schema.columns))
+        return f"INSERT INTO {name(self.database)}.{name(self.table)} ({columns}) VALUES ({marks})"
+
     def _keys(self) -> list[str]:
         """Return the keys of a new table. InnoDB keeps rows in the order of the primary one."""
         key = self.options.order_by

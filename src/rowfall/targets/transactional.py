@@ -143,6 +143,10 @@ class TransactionalTable:
         """Return the command that takes the rows, for plans."""
         raise NotImplementedError
 
+    def command_of_binary(self, schema: Schema) -> str:
+        """Return the command that takes the rows in binary, for plans."""
+        return self.command(schema)
+
     # --- what they share --------------------------------------------------------------------------
 
     def sent(self, schema: Schema) -> Schema:

@@ -35,7 +35,8 @@ impl Output {
             To::Parts(Box::new(part::Output::open(path, spec)?))
         } else if spec.output_format != OutputFormat::Native {
             let types = spec.types().expect("checked before workers start");
-            To::Text(Box::new(text::Output::new(native::open(path)?, &types, spec.output_format)))
+            let (format, texts) = (spec.output_format, &spec.output_texts);
+            To::Text(Box::new(text::Output::new(native::open(path)?, &types, format, texts)))
         } else {
             let packed = spec.output_compression == OutputCompression::Lz4;
             To::Native(native::Output::open(path, packed)?)

@@ -86,6 +86,21 @@ impl Type {
         }
     }
 
+    /// True for types whose values the binary protocol of MySQL knows.
+    pub fn has_binary(&self) -> bool {
+        match self.base {
+            BaseType::Int(bytes, _) => bytes <= 8,
+            BaseType::Float32
+            | BaseType::Float64
+            | BaseType::Bool
+            | BaseType::Date
+            | BaseType::Date32
+            | BaseType::DateTime(_)
+            | BaseType::DateTime64(..) => true,
+            _ => false,
+        }
+    }
+
     /// Bytes that a value takes at least, with its NULL mark and the offset of what varies.
     pub fn row_bytes(&self) -> usize {
         let own = match &self.base {

@@ -1,7 +1,8 @@
 //! Writes rows as text: as the engine's TSV and CSV have them, or as TSV for a database, which takes
-//! some bytes in another way.
+//! some bytes in another way. And rows of parameters for MariaDB, whose numbers and times are binary.
 
 mod numbers;
+mod parameters;
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -65,8 +66,12 @@ pub struct Output {
     file: File,
     out: Vec<u8>,
     kinds: Vec<Kind>,
+    /// Of each column.
+    as_text: Vec<bool>,
     escapes: Escapes,
     delimiter: u8,
+    /// Rows of parameters are written, not lines.
+    framed: bool,
 }
 
 /// What is written in place of a byte; empty for bytes that stay.
@@ -84,6 +89,10 @@ impl Escapes {
             texts[usize::from(b'"')] = b"\"\"";
             return Escapes { texts, below: 0, marks: [b'"'; 2] };
         }
+        if format == OutputFormat::MariaDb {
+            // Values have their lengths before them; a mark that stays costs its look only.
+            return Escapes { texts, below: 0, marks: [0; 2] };
+        }
         for (byte, text) in [
             (b'\x08', &b"\\b"[..]),
             (b'\n', b"\\n"),
@@ -93,7 +102,7 @@ impl Escapes {
             // PostgreSQL would take digits that follow for a part of an octal number.
             (0, if format == OutputFormat::PostgreSql { b"\\000" } else { b"\\0" }),
             // LOAD DATA knows no \f: it would take it for the letter.
-            (b'\x0c', if format == OutputFormat::MySql { b"" } else { b"\\f" }),
+            (b'\x0c', if is_mysql(format) { b"" } else { b"\\f" }),
             // Databases take quotes as they are, and escapes cost them more.
             (b'\'', if format == OutputFormat::Tsv { b"\\'" } else { b"" }),
         ] {
@@ -160,7 +169,7 @@ impl Kind {
             BaseType::Decimal(4, _, scale) => Kind::Decimal32(*scale),
             BaseType::Decimal(8, _, scale) => Kind::Decimal64(*scale),
             BaseType::Decimal(bytes, _, scale) => Kind::WideDecimal(usize::from(*bytes), *scale),
-            BaseType::Bool if format == OutputFormat::MySql => Kind::Bool([b"0", b"1"]),
+            BaseType::Bool if is_mysql(format) => Kind::Bool([b"0", b"1"]),
             BaseType::Bool => Kind::Bool([b"false", b"true"]),
             BaseType::FixedString(n) if format == OutputFormat::PostgreSql => Kind::CutString(*n),
             BaseType::FixedString(n) => Kind::FixedString(*n),
@@ -189,6 +198,11 @@ impl Kind {
     }
 }
 
+/// True for formats that write true as 1: the word is no number there.
+fn is_mysql(format: OutputFormat) -> bool {
+    matches!(format, OutputFormat::MySql | OutputFormat::MariaDb)
+}
+
 /// True where CSV has values of a type between quotes.
 fn is_quoted(data_type: &Type) -> bool {
     !matches!(
@@ -204,6 +218,8 @@ fn is_quoted(data_type: &Type) -> bool {
 /// One column, and how far its rows have been written.
 struct Cell<'a> {
     kind: &'a Kind,
+    /// Not in the form of a binary format.
+    as_text: bool,
     quoted: bool,
     nulls: &'a [u8],
     data: &'a [u8],
@@ -217,9 +233,9 @@ struct Cell<'a> {
 /// No day of a value.
 const NO_DAY: i32 = i32::MIN;
 
-/// The date of a day since 1970 (Hinnant, civil_from_days).
-#[inline(never)]
-fn date_of(day: i32) -> [u8; 10] {
+/// Year, month and day of a day since 1970 (Hinnant, civil_from_days).
+#[inline(always)]
+fn civil(day: i32) -> (i32, u32, u32) {
     let shifted = day + 719_468;
     let era = shifted.div_euclid(146_097);
     let of_era = shifted.rem_euclid(146_097);
@@ -228,13 +244,25 @@ fn date_of(day: i32) -> [u8; 10] {
     let month = (5 * of_year + 2) / 153;
     let of_month = of_year - (153 * month + 2) / 5 + 1;
     let month = if month < 10 { month + 3 } else { month - 9 };
-    let year = (year + era * 400 + i32::from(month <= 2)) as u32;
+    (year + era * 400 + i32::from(month <= 2), month as u32, of_month as u32)
+}
+
+/// The date of a day since 1970.
+#[inline(never)]
+fn date_of(day: i32) -> [u8; 10] {
+    let (year, month, of_month) = civil(day);
+    let year = year as u32;
     let ([a, b], [c, d]) = (pair(year / 100 % 100), pair(year % 100));
-    let ([e, f], [g, h]) = (pair(month as u32), pair(of_month as u32));
+    let ([e, f], [g, h]) = (pair(month), pair(of_month));
     [a, b, c, d, b'-', e, f, b'-', g, h]
 }
 
 impl<'a> Cell<'a> {
+    fn of(kind: &'a Kind, as_text: bool, column: &'a Column) -> Cell<'a> {
+        let (nulls, data) = (&column.nulls[..], &column.data[..]);
+        Cell { kind, as_text, quoted: false, nulls, data, at: 0, day: NO_DAY, date: [0; 10] }
+    }
+
     #[inline(always)]
     fn take<const N: usize>(&mut self) -> [u8; N] {
         let at = self.at;
@@ -399,24 +427,27 @@ fn put_ipv6(out: &mut Vec<u8>, octets: [u8; 16]) {
 
 impl Output {
     /// Write lines of columns of these types into a file.
-    pub fn new(file: File, types: &[Type], format: OutputFormat) -> Output {
+    ///
+    /// `texts`: the columns whose values are text in a binary format.
+    pub fn new(file: File, types: &[Type], format: OutputFormat, texts: &[usize]) -> Output {
         let escapes = Escapes::of(format);
         let kinds = types.iter().map(|found| Kind::of(found, format, &escapes)).collect();
         let delimiter = if format == OutputFormat::Csv { b',' } else { b'\t' };
-        Output { file, out: Vec::with_capacity(2 * WRITE_BYTES), kinds, escapes, delimiter }
+        let as_text = (0..types.len()).map(|number| texts.contains(&number)).collect();
+        let out = Vec::with_capacity(2 * WRITE_BYTES);
+        let framed = format == OutputFormat::MariaDb;
+        Output { file, out, kinds, as_text, escapes, delimiter, framed }
     }
 
     /// Write the rows of one block.
     pub fn write(&mut self, columns: &[Column], rows: usize) -> io::Result<()> {
+        if self.framed {
+            return self.write_frames(columns, rows);
+        }
         let csv = self.delimiter == b',';
         let cells = columns.iter().zip(&self.kinds).map(|(column, kind)| Cell {
-            kind,
             quoted: csv && is_quoted(&column.data_type),
-            nulls: &column.nulls,
-            data: &column.data,
-            at: 0,
-            day: NO_DAY,
-            date: [0; 10],
+            ..Cell::of(kind, true, column)
         });
         let mut cells: Vec<Cell<'_>> = cells.collect();
         let (out, escapes, delimiter) = (&mut self.out, &self.escapes, self.delimiter);
