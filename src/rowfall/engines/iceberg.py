@@ -581,7 +581,8 @@ class IcebergTable:
                 if isinstance(error, TargetError) and not error.transient:
                     raise
                 raise UnknownEndError(
-                    f"the commit to {self.name} was not answered", transient=True,
+                    f"the commit to {self.name} was not answered: {_first_line(error)}",
+                    transient=True,
                     hint="Run the same command again: it asks how it has ended.",
                 ) from error  # fmt: skip
             time.sleep(pause * random.uniform(0.5, 1))  # noqa: S311 - no secret
