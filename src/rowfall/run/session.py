@@ -139,9 +139,11 @@ def open_session(
                     make_durable(writer.engine, writer.target.database)
         database = reader = None
         if target.address is not None:
-            # It opens while the database is asked, 0.1 s either.
-            reader = _engine_here(source, None, options)
-            stack.callback(reader.close)
+            # It opens while the database is asked, 0.1 s either; but stdin has its descriptor, which
+            # the engine inherits, only when it is listed.
+            if source.replayable:
+                reader = _engine_here(source, None, options)
+                stack.callback(reader.close)
             database = open_database(target.address, target, options)
             stack.callback(database.close)
             database.check(dry=dry)

