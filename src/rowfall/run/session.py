@@ -139,8 +139,8 @@ def open_session(
                     make_durable(writer.engine, writer.target.database)
         database = reader = None
         if target.address is not None:
-            # It opens while the database is asked, 0.1 s either; but stdin has its descriptor, which
-            # the engine inherits, only when it is listed.
+            # It opens while the database is asked, 0.1 s either; but the descriptor of stdin, which
+            # the engine inherits, is made when it is listed.
             if source.replayable:
                 reader = _engine_here(source, None, options)
                 stack.callback(reader.close)

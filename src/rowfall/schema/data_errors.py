@@ -271,7 +271,7 @@ def _cause_and_hint(code: int, message: str) -> tuple[str, str]:
         shown = f": {values}" if values else ""
         return (
             f"has a row that breaks the constraint {broken[1]} of the table, {broken[2]}{shown}",
-            "Correct the row, or change the constraint: ALTER TABLE ... DROP CONSTRAINT.",
+            "Correct the row, or drop the constraint of the table.",
         )
     first = _URI.sub("", _AT_ROW.sub("", message)).split("\n")[0].strip(" :.")
     key = _AT_KEY.search(message)

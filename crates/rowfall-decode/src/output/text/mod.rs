@@ -90,7 +90,7 @@ impl Escapes {
             return Escapes { texts, below: 0, marks: [b'"'; 2] };
         }
         if format == OutputFormat::MariaDb {
-            // Values have their lengths before them; a mark that stays costs its look only.
+            // Values have their lengths before them, and all bytes stay.
             return Escapes { texts, below: 0, marks: [0; 2] };
         }
         for (byte, text) in [

@@ -1,8 +1,8 @@
 //! Writes rows of parameters, as the command COM_STMT_BULK_EXECUTE of MariaDB has them, in frames.
 //!
 //! A frame is two numbers of four bytes, rows and bytes, and then the rows. A value is a byte, 1 for
-//! NULL, and what is not NULL behind it. LOAD DATA looks at each character of a text: of 400,000 taxi
-//! rows the server spends 40 % less CPU on such ones.
+//! NULL, and what is not NULL behind it. LOAD DATA looks at each character of a text: on 400,000 taxi
+//! rows the server spends a third less CPU this way.
 
 use std::io::{self, Write};
 
