@@ -118,7 +118,7 @@ source.listing()
 def read(low, high):
     connection, condition = source._connect(), f"trip_id >= {low} AND trip_id < {high}"
     statement = source._statement(source.described.columns, condition, binary=True)
-    relay = mysql_packets.execute(connection, mysql_packets.prepare(connection, statement)[0])
+    relay = mysql_packets.relayed(connection, mysql_packets.prepare(connection, statement)[0])
     for piece in relay.pieces():
         if not piece and relay.is_complete():
             break

@@ -22,7 +22,8 @@ import itertools
 import os
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import TypeVar
@@ -37,6 +38,7 @@ from rowfall.core.model import Column, Encoding, Kind, Schema
 from rowfall.core.nearest import did_you_mean
 from rowfall.core.options import Options
 from rowfall.core.units import parse_duration
+from rowfall.sources.handover import Answer, Handover
 from rowfall.sources.pipes import Streams
 
 END = (1 << 63) - 1
@@ -366,6 +368,7 @@ class Database(Streams, ABC):
 
     def __init__(self, address: Address, options: Options) -> None:
         super().__init__()
+        self._answers = Handover(self)
         self.patience = parse_duration(options.patience)
         self.address = address
         self.text = address.text
@@ -459,18 +462,27 @@ class Database(Streams, ABC):
         return []
 
     def stored(self) -> Encoding | None:
-        """Return the encoding of :meth:`packets`; None where they are as the streams are."""
+        """Return the encoding of :meth:`answer`; None where rows come as the streams are."""
         return None
 
-    def packets(self, split: Split) -> Iterator[bytes]:
-        """Give the rows of a split as rowfall-decode takes them, see :meth:`stored`."""
+    def answer(self, split: Split) -> AbstractContextManager[Answer]:
+        """Ask for the rows of a split as rowfall-decode takes them, see :meth:`stored`."""
         raise NotImplementedError
 
     def pipes(self, splits: Sequence[Split]) -> list[str]:
-        """Return the path of a fresh named pipe for each split, for rowfall-decode."""
+        """Return a path for each split, at which rowfall-decode gets its rows."""
         if self.stored() is None:
             return super().pipes(splits)
-        return self._streams.open([(s.name, functools.partial(self.packets, s)) for s in splits])
+        return self._answers.offer([(s.name, functools.partial(self.answer, s)) for s in splits])
+
+    def error(self, name: str) -> Exception | None:
+        """Return what went wrong the last time that the rows of a split were read."""
+        return self._answers.error(name) or super().error(name)
+
+    def close(self) -> None:
+        """Offer no rows any more; connections are the dialect's."""
+        self._answers.close()
+        super().close()
 
     def condition(self, split: Split) -> str:
         """Return the condition on the rows of a split; "" for all rows."""

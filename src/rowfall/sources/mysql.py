@@ -19,6 +19,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from rowfall.core.dataclass import dataclass
@@ -42,6 +43,7 @@ from rowfall.sources.databases import (
     no_table,
     parse,
 )
+from rowfall.sources.handover import Answer
 from rowfall.sources.mysql_types import TSV, Declared, columns_of, marks_of, of_result
 
 _PORT = 3306
@@ -143,7 +145,7 @@ class MySQL(Database):
         self._opened = False
         self._index = ""
         self._marks = TSV
-        self._binary = False
+        self._binary = self._encrypted = False
 
     # --- catalogue ----------------------------------------------------------------------------
 
@@ -152,6 +154,7 @@ class MySQL(Database):
         try:
             found = self._query(connection) if self.query else self._table(connection)
             self._binary = self._can_prepare(connection, found)
+            self._encrypted = mysql_packets.is_encrypted(connection)
             return found
         except self._driver().err.MySQLError as error:
             raise self._explained(error) from None
@@ -389,21 +392,45 @@ class MySQL(Database):
             yield from mysql_rows.lines(reader, self._marks)
             reading.ended = True
 
+    def pipes(self, splits: Sequence[Split]) -> list[str]:
+        """See :class:`rowfall.sources.databases.Database`; what TLS encrypts is read here."""
+        if self.stored() is None or not self._encrypted:
+            return super().pipes(splits)
+        return self._streams.open([(s.name, partial(self.packets, s)) for s in splits])
+
+    @contextmanager
+    def answer(self, split: Split) -> Iterator[Answer]:
+        """Ask for the rows of a range in binary, in the snapshot of one connection."""
+        with self._reading() as reading:
+            if mysql_packets.is_encrypted(reading.connection):
+                raise mysql_rows.BrokenRowsError("the server encrypts some connections only")
+            number = self._prepared(reading.connection, split)
+            answer = mysql_packets.execute(reading.connection, number)
+            yield answer
+            if answer.complete:
+                mysql_packets.close(reading.connection, number)
+                reading.ended = True
+
     def packets(self, split: Split) -> Iterator[bytes]:
         """Give the rows of a range in binary, in the snapshot of one connection, and then b""."""
         with self._reading() as reading:
-            connection, columns = reading.connection, self.described.columns
-            statement = self._statement(columns, self.condition(split), binary=True)
-            number, count = mysql_packets.prepare(connection, statement)
-            if count != len(columns):
-                raise mysql_rows.BrokenRowsError("the table has other columns now")
-            relay = mysql_packets.execute(connection, number)
+            number = self._prepared(reading.connection, split)
+            relay = mysql_packets.relayed(reading.connection, number)
             try:
                 yield from relay.pieces()
             except GeneratorExit:  # who reads them has gone
                 reading.ended = relay.is_complete()
             if reading.ended:
-                mysql_packets.close(connection, number)
+                mysql_packets.close(reading.connection, number)
+
+    def _prepared(self, connection: Any, split: Split) -> int:
+        """Return the number of a statement that gives the rows of a range in binary."""
+        columns = self.described.columns
+        statement = self._statement(columns, self.condition(split), binary=True)
+        number, count = mysql_packets.prepare(connection, statement)
+        if count != len(columns):
+            raise mysql_rows.BrokenRowsError("the table has other columns now")
+        return number
 
     @contextmanager
     def _reading(self) -> Iterator[_Reading]:

@@ -319,12 +319,16 @@ class Streams:
         Raises:
             RowfallError: the reason, where the source said it.
         """
-        broken = [(split, error) for split in splits if (error := self._streams.error(split.name))]
+        broken = [(split, error) for split in splits if (error := self.error(split.name))]
         known = [error for _, error in broken if isinstance(error, RowfallError)]
         # One that lasts is told first: trying again would only meet it again.
         for error in sorted(known, key=lambda error: error.transient):
             raise error
         return [(split, describe(error, split.name)) for split, error in broken]
+
+    def error(self, name: str) -> Exception | None:
+        """Return what went wrong the last time that a stream was sent."""
+        return self._streams.error(name)
 
     def close(self) -> None:
         """Remove the pipes; a source that holds connections ends them, too."""

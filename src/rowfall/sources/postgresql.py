@@ -3,7 +3,8 @@
 Rows come by ``COPY (SELECT ...) TO STDOUT`` as text, over as many connections as the load reads
 ranges at a time, all in one snapshot that the first connection has exported and keeps open. The
 SELECT writes what a reader of TSV takes (:mod:`rowfall.sources.postgresql_types`), and this process
-passes on the lines, or for rowfall-decode the messages (:mod:`rowfall.sources.postgresql_rows`).
+passes on the lines (:mod:`rowfall.sources.postgresql_rows`). rowfall-decode gets the socket and
+reads the messages itself (:mod:`rowfall.sources.handover`).
 
 A range that has to be read again after the server restarted is read in a new snapshot. See
 :mod:`rowfall.sources.databases` for what makes that safe.
@@ -31,6 +32,7 @@ from rowfall.sources.databases import (
     parse,
     without,
 )
+from rowfall.sources.handover import Answer
 from rowfall.sources.postgresql_catalogue import BLOCKS, Catalogue, block_base
 from rowfall.sources.postgresql_types import identifier
 
@@ -143,17 +145,16 @@ class Postgresql(Database):
                 self._plain = self._first is not None and postgresql_rows.is_plain(self._first)
         return replace(self.encoding(Listing()), format="PostgreSQL") if self._plain else None
 
-    def packets(self, split: Split) -> Iterator[bytes]:
-        """Give the messages of the answer to COPY, in the snapshot of the load, and then b""."""
+    @contextlib.contextmanager
+    def answer(self, split: Split) -> Iterator[Answer]:
+        """Ask for the messages of a COPY, in the snapshot of the load."""
         with self._reading(split) as reading:
             if not reading.reader.plain:
                 raise postgresql_rows.BrokenRowsError("the server encrypts some connections only")
             connection = reading.reader.connection
-            with postgresql_rows.relayed(connection, self._select(split)) as relay:
-                try:
-                    yield from relay.pieces()
-                except GeneratorExit:  # who reads them has gone
-                    reading.ended = relay.is_complete()
+            with postgresql_rows.asked(connection, self._select(split)) as answer:
+                yield answer
+            reading.ended = answer.complete
 
     def _select(self, split: Split) -> str:
         """Return the statement that gives the rows of a split."""

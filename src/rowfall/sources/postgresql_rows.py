@@ -3,8 +3,8 @@
 The server sends a message for each row: five bytes of header, and a line. The driver gives every
 one of them by itself, which takes 1.35 us of CPU for a row of 410 bytes. Only the end of that line
 is a line feed, so one regular expression takes thousands of messages apart at once, straight from
-the socket, for 0.75 us. rowfall-decode does that itself: for it messages are passed on as they come
-(:class:`rowfall.sources.relay.Relay`). The driver logs in and runs all other statements; where it
+the socket, for 0.75 us. rowfall-decode does that itself: it gets the socket
+(:mod:`rowfall.sources.handover`). The driver logs in and runs all other statements; where it
 encrypts the connection, it also reads the rows.
 """
 
@@ -17,7 +17,8 @@ import socket
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from rowfall.sources.relay import Gathered, Relay
+from rowfall.sources.handover import Answer
+from rowfall.sources.relay import Gathered
 
 if TYPE_CHECKING:
     from psycopg import Connection
@@ -77,10 +78,10 @@ def copy(connection: Connection[Any], select: str, *, plain: bool) -> Iterator[b
 
 
 @contextlib.contextmanager
-def relayed(connection: Connection[Any], select: str) -> Iterator[Relay]:
-    """Ask for the rows of a SELECT, whose messages are passed on; of a connection that is plain."""
+def asked(connection: Connection[Any], select: str) -> Iterator[Answer]:
+    """Ask for the rows of a SELECT, whose messages somebody else reads; of a plain connection."""
     with _asked(connection, f"COPY ({select}) TO STDOUT".encode()) as end:
-        yield Relay(end.fileno(), end.recv, ends)
+        yield Answer(end.fileno(), ends)
 
 
 @contextlib.contextmanager

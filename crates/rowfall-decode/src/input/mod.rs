@@ -3,6 +3,7 @@
 pub(crate) mod buffer;
 pub(crate) mod copy_messages;
 mod decompress;
+mod handed;
 pub(crate) mod http;
 pub(crate) mod http_request;
 pub mod inflate;

@@ -8,6 +8,7 @@ use std::sync::Mutex;
 
 use ureq::Agent;
 
+use crate::input::handed::Answer;
 use crate::input::http::HttpReader;
 use crate::input::http_request;
 use crate::spec::Input;
@@ -23,6 +24,8 @@ const AHEAD_OBJECTS: usize = 8;
 pub enum InputReader {
     /// A file, stdin, or a range of a file.
     File(Take<File>),
+    /// The answer of a database.
+    Answer(Answer),
     /// An object behind a URL.
     Http(HttpReader),
 }
@@ -31,15 +34,23 @@ impl Read for InputReader {
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
         match self {
             InputReader::File(file) => file.read(out),
+            InputReader::Answer(answer) => answer.read(out),
             InputReader::Http(remote) => remote.read(out),
         }
     }
 }
 
 impl InputReader {
-    /// Open a file or stdin.
+    /// Open a file, stdin or what is handed over.
     pub fn file(input: &Input) -> io::Result<InputReader> {
-        let mut file = File::open(if input.path == "-" { "/dev/stdin" } else { &input.path })?;
+        let mut file = match File::open(if input.path == "-" { "/dev/stdin" } else { &input.path })
+        {
+            // Behind a socket there is no file.
+            Err(error) if error.kind() == io::ErrorKind::NotADirectory => {
+                return Answer::open(&input.path).map(InputReader::Answer);
+            }
+            opened => opened?,
+        };
         if input.start > 0 {
             file.seek(SeekFrom::Start(input.start))?;
         }
