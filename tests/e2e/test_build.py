@@ -441,16 +441,26 @@ def test_what_the_engine_reads_is_handed_over(shell: Shell) -> None:
     )
 
 
-def test_parquet_that_is_damaged_or_unusual_is_the_engines(shell: Shell) -> None:
+def test_parquet_that_is_damaged_or_unusual(shell: Shell) -> None:
+    """Times of INT96 are copied like others; a file that is cut off is the engine's to judge."""
     columns_file(shell.folder / "in/a.parquet", 9_000)
     columns_file(shell.folder / "in/b.parquet", 9_000, use_deprecated_int96_timestamps=True)
     schema = "id UInt32, kind String, note Nullable(String), price Float64, at DateTime64(9, 'UTC')"
-    done = shell.ok(
-        "load", "in/b.parquet", "--table", "t", "--build", "on", "--order-by", "id", "--json",
-        "--schema", schema,
-    ).document  # fmt: skip
-    assert done["rows"] == 9_000
-    assert any("INT96; the engine reads it instead" in note for note in done["notes"])
+    load = (
+        "load",
+        "in/b.parquet",
+        "--table",
+        "t",
+        "--order-by",
+        "id",
+        "--json",
+        "--schema",
+        schema,
+    )
+    done = shell.ok(*load, "--build", "on").document
+    assert (done["rows"], done["notes"]) == (9_000, [])
+    shell.ok(*load, "--decoder", "never", "--to", "engine")
+    assert shell.ok("query", COUNT).out == shell.ok("query", COUNT, "--to", "engine").out
     data = (shell.folder / "in/a.parquet").read_bytes()
     (shell.folder / "in/cut.parquet").write_bytes(data[:-300])
     failed = shell.run(
