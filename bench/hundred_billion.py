@@ -2,7 +2,7 @@
 
     python bench/hundred_billion.py --work DIR [--rows 1e11] [--distinct 1e9] [--files 1000]
                                     [--slice 2h | --slice-rows 5e9] [--kills 2] [--check]
-                                    [--note TEXT]
+                                    [--attempt-bytes SIZE] [--note TEXT]
 
 Each run goes on where the last one has stopped; ``DIR/state.json`` remembers, and the page of
 results says how many of the rows have been loaded so far. The rows are those of
@@ -58,7 +58,7 @@ SUMS = (
 # A merge holds its parts and what it makes of them at the same time, in both of its two threads;
 # parts of one attempt that is repeated wait to be removed.
 HEADROOM = 2.5
-LOOK_EVERY = 1.0  # seconds
+LOOK_EVERY = 0.2  # seconds
 # After Ctrl-C rowfall lets nothing go on for longer than two seconds; then it closes the engine.
 STOP_SECONDS = 60
 
@@ -92,6 +92,7 @@ class Bench:
     def __init__(self, given: argparse.Namespace) -> None:
         self.work: Path = given.work
         self.rows, self.files, self.kills = int(given.rows), given.files, given.kills
+        self.more = ["--attempt-bytes", given.attempt_bytes] if given.attempt_bytes else []
         self.file_rows = self.rows // self.files
         self.distinct_files = max(1, min(self.files, round(given.distinct / self.file_rows)))
         self.distinct = self.distinct_files * self.file_rows
@@ -165,7 +166,7 @@ class Bench:
         return [
             ROWFALL, "load", source, "--to", data, "--table", NAME, "--json",
             "--schema", table("trips").structure, "--order-by", table("trips").order_by,
-            "--partition-by", PARTITION_BY,
+            "--partition-by", PARTITION_BY, *self.more,
         ]  # fmt: skip
 
     def _ask(self, sql: str, data: Path) -> list[int]:
@@ -367,6 +368,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--slice", default="2h", help="stop after this time (default 2h)")
     parser.add_argument("--slice-rows", type=float, default=TARGET, help="or after these rows")
     parser.add_argument("--kills", type=int, default=2, help="kill -9 on the way (default 2)")
+    parser.add_argument("--attempt-bytes", help="as of rowfall load, for small rehearsals")
     parser.add_argument("--note", help="for the page of results: what else the machine did")
     parser.add_argument(
         "--check", action="store_true", help="compare the checksum of what is there"

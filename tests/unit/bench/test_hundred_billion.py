@@ -20,7 +20,9 @@ PROGRAM = Path(__file__).resolve().parents[3] / "bench/hundred_billion.py"
 
 
 def given(work: Path, **changed: Any) -> Namespace:
-    asked = {"work": work, "rows": 1e11, "files": 1000, "distinct": 1e9, "kills": 2}
+    asked = {
+        "work": work, "rows": 1e11, "files": 1000, "distinct": 1e9, "kills": 2, "attempt_bytes": "",
+    }  # fmt: skip
     return Namespace(**{**asked, **changed})
 
 
@@ -61,6 +63,8 @@ def test_a_small_run_in_slices_is_killed_and_ends_with_every_row_once(tmp_path: 
     command = [
         sys.executable, str(PROGRAM), "--work", str(tmp_path / "work"), "--rows", "4e7",
         "--files", "40", "--distinct", "4e6", "--kills", "1", "--slice-rows", "1.5e7",
+        # Attempts of two or three files: one of all would be there as a whole, or not at all.
+        "--attempt-bytes", "5MB",
     ]  # fmt: skip
     for _ in range(8):
         done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
