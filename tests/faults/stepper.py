@@ -83,9 +83,9 @@ def patch(steps: Steps) -> None:
 
         return run_step
 
-    def calling(name: str, call: Callable[..., Any]) -> Callable[..., Any]:
+    def calling(of: str, name: str, call: Callable[..., Any]) -> Callable[..., Any]:
         def call_step(*args: Any) -> Any:
-            number = steps.begin(f"call: {name}")
+            number = steps.begin(f"{of}: {name}")
             steps.at(number, "before")
             found = call(*args)
             steps.at(number, "after")
@@ -106,16 +106,16 @@ def patch(steps: Steps) -> None:
     Store.change = change_step  # type: ignore[method-assign]
     for transaction in TRANSACTIONS:
         for name in ("lease", "write", "finish", "commit"):
-            setattr(transaction, name, calling(name, getattr(transaction, name)))
+            setattr(transaction, name, calling("database", name, getattr(transaction, name)))
     # A question of rowfall-decode about partitions, and each of its parts on the way to staging.
     for name in ("partitions", "move"):
-        setattr(build, name, calling(name, getattr(build, name)))
+        setattr(build, name, calling("decoder", name, getattr(build, name)))
     if any("iceberg+" in argument for argument in sys.argv):
         from rowfall.engines.iceberg_folder import S3, Disk  # pyiceberg takes half a second
 
         for store in (Disk, S3):
             for name in ("create", "write", "put", "remove"):
-                setattr(store, name, calling(name, getattr(store, name)))
+                setattr(store, name, calling("iceberg", name, getattr(store, name)))
 
 
 if __name__ == "__main__":
