@@ -6,8 +6,8 @@
 
 use std::io::{self, Write};
 
-use super::{Cell, Kind, Output, civil};
 use crate::column::Column;
+use crate::output::text::{Cell, Kind, Output, civil};
 
 /// Bytes of a frame, about which it ends: larger ones cost the server as much.
 const FRAME_BYTES: usize = 512 << 10;
