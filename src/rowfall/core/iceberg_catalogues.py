@@ -1,4 +1,4 @@
-"""What helps where a catalogue of Iceberg tables cannot be used, for sources and targets."""
+"""Says what helps where a catalogue of Iceberg tables cannot be used, to sources and targets."""
 
 from __future__ import annotations
 

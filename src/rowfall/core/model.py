@@ -461,7 +461,7 @@ MERGE_RATE = 100e6
 
 @dataclass(frozen=True, slots=True)
 class MergeWork:
-    """What merges have left to do until each partition is one part, about.
+    """Estimate of what merges have left to do until each partition is one part.
 
     Attributes:
         parts: of partitions that have several; ``into``: how many partitions these are.

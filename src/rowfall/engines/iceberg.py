@@ -131,7 +131,7 @@ class IcebergTable:
             return self._catalog
         try:
             import pyarrow  # noqa: F401 - to ask whether they are installed
-            import pyiceberg  # noqa: F401
+            import pyiceberg  # noqa: F401 - as above
         except ImportError:
             raise UsageError(
                 "tables of Iceberg are written with pyiceberg and pyarrow, which are not installed",
