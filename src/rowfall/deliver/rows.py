@@ -189,10 +189,11 @@ class WriteRows(Decode):
             if self.prefill is not None:
                 body = self.prefill.over(body)
             binary = self._binary.pop(order.attempt)
-            if binary is not None and isinstance(transaction, WritingBinary):
-                taken = transaction.write_binary(columns, binary, body)
-            else:
+            if binary is None:
                 taken = transaction.write(columns, body)
+            else:
+                assert isinstance(transaction, WritingBinary)  # noqa: S101 - of a TakingBinary
+                taken = transaction.write_binary(columns, binary, body)
         except BaseException as error:
             if self.prefill is not None:
                 self.prefill.end()

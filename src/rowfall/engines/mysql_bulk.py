@@ -21,7 +21,10 @@ FORMAT = "MariaDB"
 """The rows, as rowfall-decode calls them."""
 
 LEAST_PACKET = 4 << 20
-"""Of max_allowed_packet: rowfall-decode ends a frame with the row that fills 512 KiB."""
+"""Smallest max_allowed_packet, in bytes, with which rows are sent so.
+
+rowfall-decode ends a frame with the row that fills 512 KiB, so most rows fit eight times.
+"""
 
 _EXECUTE, _PREPARE, _CLOSE = 0xFA, 0x16, 0x19
 _SEND_TYPES = 128
