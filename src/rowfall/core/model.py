@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import field, replace
 from enum import StrEnum
 from typing import Any, TypeVar
@@ -485,6 +485,17 @@ class MergeWork:
             return None
         seconds = max(size / max(1, cores), largest) / MERGE_RATE
         return cls(parts, into, size, round(seconds, 3))
+
+    @classmethod
+    def together(cls, works: Iterable[MergeWork | None]) -> MergeWork | None:
+        """Return the work of engines that merge side by side, None where there is none."""
+        found = [work for work in works if work is not None]
+        if not found:
+            return None
+        return cls(
+            sum(work.parts for work in found), sum(work.into for work in found),
+            sum(work.bytes for work in found), max(work.seconds for work in found),
+        )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

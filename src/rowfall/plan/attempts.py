@@ -276,17 +276,8 @@ def side_by_side(forecasts: Sequence[Forecast]) -> Forecast:
         max(f.memory for f in forecasts),
         sum(f.parts for f in forecasts),
         tuple(dict.fromkeys(advice for f in forecasts for advice in f.advice)),
-        merges=_merges([f.merges for f in forecasts if f.merges is not None]),
+        merges=MergeWork.together(f.merges for f in forecasts),
     )
-
-
-def _merges(works: Sequence[MergeWork]) -> MergeWork | None:
-    if not works:
-        return None
-    return MergeWork(
-        sum(w.parts for w in works), sum(w.into for w in works), sum(w.bytes for w in works),
-        max(w.seconds for w in works),
-    )  # fmt: skip
 
 
 def _advice(facts: LoadFacts, parts: int) -> tuple[str, ...]:

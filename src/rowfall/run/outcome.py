@@ -141,13 +141,7 @@ def _active_parts(session: Session) -> tuple[int, MergeWork | None]:
             parts += int(own)
             cores = writer.engine.facts.cores
             left.append(MergeWork.of(int(several), int(into), int(size), int(most), cores))
-    found = [work for work in left if work is not None]
-    if not found:
-        return parts, None
-    return parts, MergeWork(
-        sum(w.parts for w in found), sum(w.into for w in found), sum(w.bytes for w in found),
-        max(w.seconds for w in found),
-    )  # fmt: skip
+    return parts, MergeWork.together(left)
 
 
 # --- costs ----------------------------------------------------------------------------------------

@@ -342,7 +342,7 @@ def only_utf8(
     known = known and encoding is not None and not encoding.binary
     found = []
     for column in columns:
-        nested = parse_type(column.type).base in _NESTED
+        nested = parse_type(column.type).nested
         x = column.expression or sql.name(column.source or column.name)
         wrong = "" if column.name in but or (known and not nested) else _no_utf8(column.type, x)
         if not wrong:
@@ -356,9 +356,6 @@ def only_utf8(
             read_type=column.read_type or column.type,
         ))  # fmt: skip
     return tuple(found)
-
-
-_NESTED = frozenset({"Array", "Map", "Tuple"})
 
 
 def _no_utf8(type_: str, x: str, depth: int = 0) -> str:
