@@ -110,8 +110,9 @@ class Kafka(Service):
             listeners + _SETTINGS.format(controller=controller, data=data, delay=delay)
         )
         name = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        named = f"--cluster-id={name}"  # one name in 64 starts with "-", like an option of its own
         formatted = subprocess.run(
-            [*self._java(), "kafka.tools.StorageTool", "format", "-t", name, "-c", settings],
+            [*self._java(), "kafka.tools.StorageTool", "format", named, "-c", settings],
             capture_output=True, text=True, check=False,
         )  # fmt: skip
         if formatted.returncode:
