@@ -10,10 +10,12 @@ keys, and its rows are counted after it.
 from __future__ import annotations
 
 import contextlib
+import shlex
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
@@ -166,9 +168,62 @@ sys.exit(any([process.wait() for process in started]))
 """
 
 
+@contextlib.contextmanager
+def kafka(rows: int, folder: Path, partitions: int = 1) -> Iterator[Case]:
+    """Taxi CSV into a topic, against Kafka's own console producer as it comes, and tuned.
+
+    Its jar of 3.9 is the last that the broker's own dependencies hold. Both sides wait for all
+    replicas, of which there is one.
+    """
+    from confluent_kafka import Consumer, TopicPartition
+
+    from lab.kafka import Kafka, console_producer
+
+    path = taxi_csv(rows, folder)
+    bare = folder / "bare.csv"  # lines are messages, also a header
+    with path.open("rb") as file:
+        file.readline()
+        bare.write_bytes(file.read())
+    topic = "t"
+    with Kafka() as server:
+        consumer = Consumer({"bootstrap.servers": server.servers, "group.id": "bench"})
+
+        def fresh() -> None:
+            if topic in server.admin.list_topics(timeout=10).topics:
+                server.drop(topic)
+                while topic in server.admin.list_topics(timeout=10).topics:
+                    time.sleep(0.1)
+            server.create(topic, partitions)
+
+        def count() -> int:
+            ends = (consumer.get_watermark_offsets(TopicPartition(topic, number), timeout=10)[1]
+                    for number in range(partitions))  # fmt: skip
+            return sum(ends)
+
+        own = " ".join(map(shlex.quote, console_producer(server.servers, topic)))
+        tuned = "--batch-size 1000000 --max-memory-bytes 134217728 --compression-codec lz4"
+        feed = f"< {shlex.quote(str(bare))} > /dev/null"
+        to = f"kafka://{server.servers}/{topic}"
+        load = rowfall("load", str(path), "--to", to, "--to-format", "CSV")
+        yield Case(
+            (
+                Side("console producer", ["bash", "-c", f"{own} {feed}"]),
+                Side("console producer, tuned", ["bash", "-c", f"{own} {tuned} {feed}"]),
+                Side("rowfall", load),
+                Side("rowfall --decoder never", [*load, "--decoder", "never"]),
+            ),
+            lambda: server.pid or 0,
+            fresh,
+            count,
+        )
+        consumer.close()
+
+
 CASES: dict[str, Callable[[int, Path], contextlib.AbstractContextManager[Case]]] = {
     "postgresql": postgresql,
     "mariadb": mariadb,
+    "kafka": kafka,
+    "kafka-4": partial(kafka, partitions=4),
 }
 
 

@@ -36,6 +36,7 @@ _POM = """<project xmlns="http://maven.apache.org/POM/4.0.0">
 """
 # The second compiler of Java would take more CPU than the tests win by it.
 _JAVA = ("java", "-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-XX:-UsePerfData")
+_QUIET = ("-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",)
 _LISTENERS = """listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}
 advertised.listeners=PLAINTEXT://127.0.0.1:{port}
 """
@@ -154,7 +155,7 @@ class Kafka(Service):
         ]))  # fmt: skip
 
     def _java(self) -> list[str]:
-        return [*_JAVA, "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-cp", f"{self._jars}/*"]
+        return [*_JAVA, *_QUIET, "-cp", f"{self._jars}/*"]
 
     def command(self) -> Sequence[str | Path]:
         return [*self._java(), "kafka.Kafka", self.folder / "server.properties"]
@@ -220,6 +221,17 @@ class Kafka(Service):
                     producer.poll(0.1)
         if left := producer.flush(60):
             raise ServiceError(f"{left} messages were not sent")
+
+
+def console_producer(servers: str, topic: str) -> list[str]:
+    """Return the command of Kafka's own producer, which sends each line of its input.
+
+    Of 3.9, the last whose server brings it along; with the options of its own script.
+    """
+    jars = reachable(_jars("3.9.1"))
+    return ["java", "-Xmx512M", "-server", "-XX:+UseG1GC", *_QUIET, "-cp", f"{jars}/*",
+            "kafka.tools.ConsoleProducer", "--bootstrap-server", servers,
+            "--topic", topic]  # fmt: skip
 
 
 def _done(futures: Mapping[Any, Any]) -> None:
