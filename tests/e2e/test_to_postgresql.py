@@ -146,13 +146,20 @@ def test_types_of_a_new_table(into: Into) -> None:
 
 
 def test_both_writers_write_the_same(into: Into) -> None:
-    """rowfall-decode, the engine, and the engine for a file that rowfall-decode declines."""
+    """rowfall-decode in binary and as text, the engine, and it for what rowfall-decode declines."""
     into.shell.write("t.csv", made(WRITTEN, "CSVWithNames"))
     types = [f"{name} {type_}" for name, type_ in WRITTEN_TYPES.items()]
     options = [word for one in types for word in ("--type", one)]
     plan = " ".join(into.ends(0, "plan", "t.csv", "--table", "a", *options).out.split())
-    assert "written as text by rowfall-decode" in plan
+    assert "written in binary by rowfall-decode" in plan
+    assert "FROM STDIN (FORMAT binary)" in plan
     assert into.load("t.csv", "--table", "a", *options)["rows"] == 3000
+    # A column that takes text only.
+    into.do("CREATE TABLE {s}.e (LIKE {s}.a)", "ALTER TABLE {s}.e ADD more bytea")
+    plan = " ".join(into.ends(0, "plan", "t.csv", "--table", "e", *options).out.split())
+    assert "written as text by rowfall-decode" in plan
+    into.load("t.csv", "--table", "e", *options)
+    into.do("ALTER TABLE {s}.e DROP more")
     never = ("--decoder", "never")
     plan = " ".join(into.ends(0, "plan", "t.csv", "--table", "b", *never, *options).out.split())
     assert "written as text by the engine" in plan
@@ -168,7 +175,7 @@ def test_both_writers_write_the_same(into: Into) -> None:
     done = into.ends(0, "load", "u.csv", "--table", "c", *options)
     assert "the engine reads it instead" in done.talk
     into.load("u.csv", "--table", "d", *never, *options)
-    for one, other, rows in (("a", "b", 3000), ("c", "d", 9000)):
+    for one, other, rows in (("a", "b", 3000), ("e", "b", 3000), ("c", "d", 9000)):
         tables = (
             f"(TABLE {{s}}.{one} EXCEPT TABLE {{s}}.{other})",
             f"(TABLE {{s}}.{other} EXCEPT TABLE {{s}}.{one})",
@@ -176,6 +183,50 @@ def test_both_writers_write_the_same(into: Into) -> None:
         assert into.ask(f"{tables[0]} UNION ALL {tables[1]}") == []
         for table in (one, other):
             assert into.ask(f"SELECT count(*) FROM {{s}}.{table}") == [(rows,)]
+
+
+# Types of columns, and what is written into them.
+_COLUMNS = {
+    "two": ("smallint", "number * 109 - 32_000"),
+    "four": ("int", "number * 7_000_000 - 2_000_000_000"),
+    "eight": ("bigint", "toInt64(number * 1e16) - 5_000_000_000_000_000_000"),
+    "ok": ("boolean", "number % 3 = 0"), "real": ("real", "number / 7"),
+    "double": ("double precision", "number * exp10(number % 40) / 7 - 5"),
+    "money": ("numeric(9,2)", "number * 101.37 - 9_999"),
+    "tiny": ("numeric(18,17)", "number / 1024"), "deep": ("numeric(18,18)", "number / 65536"),
+    "long": ("numeric(50,20)", "number * 1e20 / 8 - 7"),
+    "whole": ("numeric(30)", "number * 10000 - 10000"),
+    "day": ("date", "toDate32(number * 97 - 20_000)"),
+    "at": ("timestamp(3)", "toDateTime64(946684800 + number * 86_399 + number / 8, 3, 'UTC')"),
+    "zone": ("timestamptz", "toDateTime64(number * 8_639_999 + number / 64, 6, 'UTC')"),
+    "id": ("uuid", "toUUID('123e4567-e89b-12d3-a456-426614174000')"),
+    "word": ("varchar(9)", "repeat('é', number % 9)"),
+    "fixed": ("char(4)", "['é', 'ab ', ''][1 + number % 3]"),
+    "doc": ("jsonb", "concat('{\"b\":', toString(number), ',\"a\":[1]}')"),
+    "said": ("json", "concat('[', toString(number), ', \"a\"]')"),
+    "nonneg": ("{s}.positive", "number"),
+}  # fmt: skip
+
+
+def test_columns_of_a_table_get_the_same_in_binary(into: Into) -> None:
+    """Each type, with every seventh value NULL, also through the table of --on-conflict."""
+    values = ", ".join(
+        f"if(number % 7 = 3, NULL, {value}) AS {name}" for name, (_, value) in _COLUMNS.items()
+    )
+    text = made(f"SELECT number AS id, {values} FROM numbers(500)", "CSVWithNames")
+    into.shell.write("t.csv", text)
+    into.do("CREATE DOMAIN {s}.positive AS int CHECK (VALUE >= 0)")
+    columns = ", ".join(f"{name} {type_}" for name, (type_, _) in _COLUMNS.items())
+    rows = []
+    for table, more in (("a", ()), ("b", ("--decoder", "never")), ("c", ("--on-conflict", "skip"))):
+        into.do(f"CREATE TABLE {{s}}.{table} (n int PRIMARY KEY, {columns})")
+        options = ("t.csv", "--table", table, "--rename", "id=n", *more)
+        plan = " ".join(into.ends(0, "plan", *options).out.split())
+        assert ("written in binary" in plan) == (table != "b")
+        assert "the engine reads it instead" not in into.ends(0, "load", *options).talk
+        rows.append(into.ask(f"SELECT t::text FROM {{s}}.{table} AS t ORDER BY n"))
+    assert len(rows[0]) == 500
+    assert rows[0] == rows[1] == rows[2]
 
 
 @pytest.mark.parametrize("decoder", ["auto", "never"])

@@ -69,7 +69,7 @@ fn types() -> serde_json::Value {
         "shapes": ["", "T", "Z"],
         "timezones": ["UTC", "Etc/UTC"],
         "output_compressions": ["none", "lz4"],
-        "output_formats": ["Native", "CSV", "TSV", "MySQL", "PostgreSQL", "MariaDB"],
+        "output_formats": ["Native", "CSV", "TSV", "MySQL", "PostgreSQL", "MariaDB", "PostgreSQL binary"],
     })
 }
 

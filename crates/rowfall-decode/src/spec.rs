@@ -8,6 +8,7 @@ use serde::Deserialize;
 use crate::codec::Chains;
 use crate::dialect::Dialect;
 use crate::error::Fail;
+use crate::types::postgresql::Field;
 use crate::types::{BaseType, Type};
 
 /// The document. Fields with a default may be left out, unknown ones are an error.
@@ -91,6 +92,9 @@ pub struct Spec {
     /// are of other types.
     #[serde(default)]
     pub output_texts: Vec<usize>,
+    /// The types of the server's columns, as it calls them, for a binary format that they decide on.
+    #[serde(default)]
+    pub output_types: Vec<String>,
     /// Outputs are folders that are made, and each block becomes a part of a MergeTree table that
     /// is sorted by `sort_by`.
     #[serde(default)]
@@ -446,6 +450,9 @@ pub enum OutputFormat {
     /// Rows of parameters for COM_STMT_BULK_EXECUTE, in frames.
     #[serde(rename = "MariaDB")]
     MariaDb,
+    /// Rows for COPY in binary.
+    #[serde(rename = "PostgreSQL binary")]
+    PostgreSqlBinary,
 }
 
 /// Rows and bytes of a block whose rows become text: it stays in the cache until they are written.
@@ -611,6 +618,15 @@ impl Spec {
                         && !data_type.has_binary() =>
                 {
                     "its values have text only".to_owned()
+                }
+                Ok(data_type)
+                    if self.output_format == OutputFormat::PostgreSqlBinary
+                        && !self
+                            .output_types
+                            .get(number)
+                            .is_some_and(|name| Field::of(&data_type, name).is_some()) =>
+                {
+                    "the server takes its values as text only".to_owned()
                 }
                 Ok(Type { base: BaseType::Tuple(..), .. })
                     if self.apart()

@@ -167,7 +167,10 @@ class WriteRows(Decode):
         binary = self._binary[order.attempt] = self._in_binary(order.schema.columns)
         if binary is None:
             return {"output_format": self._target.lines}
-        return {"output_format": binary.format, "output_texts": list(binary.texts)}
+        return {
+            "output_format": binary.format, "output_texts": list(binary.texts),
+            "output_types": list(binary.names),
+        }  # fmt: skip
 
     def _in_binary(self, columns: Sequence[Column]) -> Binary | None:
         """Return how rows are sent in binary; None for text.

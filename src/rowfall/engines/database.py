@@ -78,12 +78,14 @@ class Binary:
 
     Attributes:
         format: as rowfall-decode calls it. ``texts``: indexes of columns that are text in it all
-            the same. ``types``: of the columns, as the protocol numbers them.
+            the same. ``types``: of the columns, as the protocol numbers them. ``names``: of the
+            types of the database's columns, where they decide how values look.
     """
 
     format: str
-    texts: tuple[int, ...]
+    texts: tuple[int, ...] = ()
     types: tuple[int, ...] = ()
+    names: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,15 +18,19 @@ from typing import TYPE_CHECKING, Any
 from rowfall.core.errors import EngineError, RowfallError, TargetError, UsageError
 from rowfall.core.listing import MARK
 from rowfall.core.masked import Secret, redact
+from rowfall.core.model import Column
 from rowfall.core.options import ERROR, REPLACE, Options
 from rowfall.core.sqltext import SqlText
 from rowfall.core.units import parse_duration
+from rowfall.engines import postgresql_copy
 from rowfall.engines.base import ExistingTable
 from rowfall.engines.codes import NETWORK_ERROR
 from rowfall.engines.database import (
     LEASE_SECONDS,
     RECORD,
+    Binary,
     BusyError,
+    NoBinaryError,
     Record,
     RefusedRowError,
     Result,
@@ -339,7 +343,16 @@ class Postgresql(Transactions):
         found = self._find()
         if found is None:
             return None
-        rows = self._rows(
+        columns = tuple(
+            (name, clickhouse_type(type_, modifier, nullable=not filled), default)
+            for name, type_, modifier, filled, default in self._columns()
+        )
+        unlogged = " unlogged" if found["persistence"] == "u" else ""
+        return ExistingTable("", f"{self.kind}{unlogged}", "", columns)
+
+    def _columns(self) -> list[tuple[str, str, int, bool, str]]:
+        """Return name, type in pg_type and its modifier, NOT NULL, and kind of default."""
+        return self._rows(
             "SELECT a.attname, CASE WHEN t.typtype = 'd' THEN b.typname ELSE t.typname END, "
             "CASE WHEN t.typtype = 'd' THEN t.typtypmod ELSE a.atttypmod END, "
             "a.attnotnull OR t.typnotnull, CASE WHEN a.attgenerated <> '' OR a.attidentity = 'a' "
@@ -349,12 +362,6 @@ class Postgresql(Transactions):
             "WHERE a.attrelid = %s::oid AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum",
             self._oid,
         )  # fmt: skip
-        columns = tuple(
-            (str(name), clickhouse_type(str(type_), modifier, nullable=not filled), str(default))
-            for name, type_, modifier, filled, default in rows
-        )
-        unlogged = " unlogged" if found["persistence"] == "u" else ""
-        return ExistingTable("", f"{self.kind}{unlogged}", "", columns)
 
     def table_id(self) -> str:
         """Return the oid of the table: one that is made anew has another."""
@@ -500,6 +507,19 @@ class Postgresql(Transactions):
         if idle is not None and not idle.closed:
             return Copy(self, idle, self._options.on_conflict)
         return Copy(self, self.connect(patience=self._patience), self._options.on_conflict)
+
+    def takes_binary(self) -> bool:
+        """See :meth:`rowfall.engines.database.TakingBinary.takes_binary`."""
+        if self._find() is None:
+            return True  # as all types of new tables do, which rowfall-decode writes
+        return all(
+            postgresql_copy.takes(type_, clickhouse_type(type_, modifier, nullable=False))
+            for _, type_, modifier, _, default in self._columns() if default != "MATERIALIZED"
+        )  # fmt: skip
+
+    def binary(self, columns: Sequence[Column]) -> Binary | None:
+        """See :meth:`rowfall.engines.database.TakingBinary.binary`."""
+        return postgresql_copy.binary(columns, {name: kind for name, kind, *_ in self._columns()})
 
     def give_back(self, connection: Connection[Any]) -> None:
         """Keep a connection for the next transaction."""
@@ -648,24 +668,39 @@ class Copy:
         """See :class:`rowfall.engines.database.Transaction`."""
         import psycopg
 
+        try:
+            return self._copy(columns, "", replace_escape(rows, *_ZERO))
+        except psycopg.Error as error:
+            raise self._database.translate(error, columns) from None
+
+    def write_binary(self, columns: Sequence[str], binary: Binary, rows: Iterator[bytes]) -> int:
+        """See :meth:`rowfall.engines.database.WritingBinary.write_binary`."""
+        import psycopg
+
+        try:
+            return self._copy(columns, " (FORMAT binary)", postgresql_copy.framed(rows))
+        except psycopg.Error as error:
+            said = self._database.translate(error, columns)
+            if isinstance(said, RefusedRowError):
+                raise NoBinaryError(said.message) from None
+            raise said from None
+
+    def _copy(self, columns: Sequence[str], how: str, rows: Iterator[bytes]) -> int:
         self._columns = columns
         names = ", ".join(map(identifier, columns))
         into = self._database.table
-        try:
-            with self._connection.cursor() as cursor:
-                if self._on_conflict != ERROR:
-                    cursor.execute(
-                        f"CREATE TEMP TABLE IF NOT EXISTS {_ROWS} ON COMMIT DROP AS "
-                        f"SELECT {names} FROM {into} WITH NO DATA".encode()
-                    )
-                    into = f"pg_temp.{_ROWS}"
-                with cursor.copy(f"COPY {into} ({names}) FROM STDIN".encode()) as copy:
-                    for data in replace_escape(rows, *_ZERO):
-                        copy.write(data)
-                self._taken += cursor.rowcount
-                return cursor.rowcount
-        except psycopg.Error as error:
-            raise self._database.translate(error, columns) from None
+        with self._connection.cursor() as cursor:
+            if self._on_conflict != ERROR:
+                cursor.execute(
+                    f"CREATE TEMP TABLE IF NOT EXISTS {_ROWS} ON COMMIT DROP AS "
+                    f"SELECT {names} FROM {into} WITH NO DATA".encode()
+                )
+                into = f"pg_temp.{_ROWS}"
+            with cursor.copy(f"COPY {into} ({names}) FROM STDIN{how}".encode()) as copy:
+                for data in rows:
+                    copy.write(data)
+            self._taken += cursor.rowcount
+            return cursor.rowcount
 
     def mark(self) -> None:
         """See :class:`rowfall.engines.database.Transaction`."""

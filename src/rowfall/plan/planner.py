@@ -333,7 +333,7 @@ def _example(
         rows = sql.select(schema.columns, read_relation(source, splits, encoding, schema))
         command, form = target.command(schema), "text"
         if transport.binary:
-            command, form = target.command_of_binary(schema), "parameters, many at a time"
+            command, form = target.command_of_binary(schema), "values in binary"
         return f"{command}\n-- of the rows that are read here, as {form}:\n{rows}"
     text = statements.insert_select(source, target, schema, encoding, splits, staging, only)
     more = len(group.indexes) - len(splits)

@@ -1,4 +1,4 @@
-"""A table of PostgreSQL: ``postgresql://user@host:port/database``; rows come by COPY as text."""
+"""A table of PostgreSQL: ``postgresql://user@host:port/database``; rows come by COPY."""
 
 from __future__ import annotations
 
@@ -131,6 +131,10 @@ class Postgresql(TransactionalTable):
         names = ", ".join(_identifier(c.name) for c in schema.columns)
         at = f"{_identifier(self.database)}.{_identifier(self.table)}"
         return f"COPY {at} ({names}) FROM STDIN"
+
+    def command_of_binary(self, schema: Schema) -> str:
+        """See :class:`rowfall.targets.transactional.TransactionalTable`."""
+        return f"{self.command(schema)} (FORMAT binary)"
 
 
 def _digits(base: str, args: str) -> int:

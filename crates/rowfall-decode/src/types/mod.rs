@@ -2,6 +2,7 @@
 //! Parsing values is left to `values`.
 
 pub mod parse;
+pub mod postgresql;
 pub mod zone;
 
 /// A type without Nullable and LowCardinality.

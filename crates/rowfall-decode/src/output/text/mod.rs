@@ -1,8 +1,9 @@
 //! Writes rows as text: as the engine's TSV and CSV have them, or as TSV for a database, which takes
-//! some bytes in another way. And rows of parameters for MariaDB, whose numbers and times are binary.
+//! some bytes in another way. And rows in binary: of parameters for MariaDB, and of COPY.
 
 mod numbers;
 mod parameters;
+mod tuples;
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -15,6 +16,7 @@ use crate::output::text::numbers::{
     pair, put_decimal, put_f32, put_f64, put_i64, put_padded, put_u64, put_wide, put_wide_decimal,
 };
 use crate::spec::OutputFormat;
+use crate::types::postgresql::Field;
 use crate::types::{BaseType, Type};
 
 /// Bytes that are written together: a pipe takes some of them while the next ones are made.
@@ -70,8 +72,9 @@ pub struct Output {
     as_text: Vec<bool>,
     escapes: Escapes,
     delimiter: u8,
-    /// Rows of parameters are written, not lines.
-    framed: bool,
+    /// Of each column, for COPY in binary.
+    fields: Vec<Field>,
+    format: OutputFormat,
 }
 
 /// What is written in place of a byte; empty for bytes that stay.
@@ -89,7 +92,7 @@ impl Escapes {
             texts[usize::from(b'"')] = b"\"\"";
             return Escapes { texts, below: 0, marks: [b'"'; 2] };
         }
-        if format == OutputFormat::MariaDb {
+        if matches!(format, OutputFormat::MariaDb | OutputFormat::PostgreSqlBinary) {
             // Values have their lengths before them, and all bytes stay.
             return Escapes { texts, below: 0, marks: [0; 2] };
         }
@@ -171,7 +174,7 @@ impl Kind {
             BaseType::Decimal(bytes, _, scale) => Kind::WideDecimal(usize::from(*bytes), *scale),
             BaseType::Bool if is_mysql(format) => Kind::Bool([b"0", b"1"]),
             BaseType::Bool => Kind::Bool([b"false", b"true"]),
-            BaseType::FixedString(n) if format == OutputFormat::PostgreSql => Kind::CutString(*n),
+            BaseType::FixedString(n) if is_postgresql(format) => Kind::CutString(*n),
             BaseType::FixedString(n) => Kind::FixedString(*n),
             BaseType::Date => Kind::Date,
             BaseType::Date32 => Kind::Date32,
@@ -201,6 +204,11 @@ impl Kind {
 /// True for formats that write true as 1: the word is no number there.
 fn is_mysql(format: OutputFormat) -> bool {
     matches!(format, OutputFormat::MySql | OutputFormat::MariaDb)
+}
+
+/// True for formats whose texts have no zero byte.
+fn is_postgresql(format: OutputFormat) -> bool {
+    matches!(format, OutputFormat::PostgreSql | OutputFormat::PostgreSqlBinary)
 }
 
 /// True where CSV has values of a type between quotes.
@@ -371,12 +379,16 @@ impl<'a> Cell<'a> {
 
 const HEX: &[u8; 16] = b"0123456789abcdef";
 
-/// Append a UUID: two numbers, the upper one first.
+/// The bytes of a UUID, which is stored as two numbers, the upper one first.
+fn uuid_bytes(halves: [u8; 16]) -> [u8; 16] {
+    std::array::from_fn(|n| halves[n / 8 * 8 + 7 - n % 8])
+}
+
+/// Append a UUID.
 fn put_uuid(out: &mut Vec<u8>, halves: [u8; 16]) {
     let mut text = [b'-'; 36];
     let mut at = 0;
-    for n in 0..16 {
-        let byte = halves[n / 8 * 8 + 7 - n % 8];
+    for (n, byte) in uuid_bytes(halves).into_iter().enumerate() {
         if matches!(n, 4 | 6 | 8 | 10) {
             at += 1;
         }
@@ -426,24 +438,37 @@ fn put_ipv6(out: &mut Vec<u8>, octets: [u8; 16]) {
 }
 
 impl Output {
-    /// Write lines of columns of these types into a file.
+    /// Write rows of columns of these types into a file.
     ///
-    /// `texts`: the columns whose values are text in a binary format.
-    pub fn new(file: File, types: &[Type], format: OutputFormat, texts: &[usize]) -> Output {
+    /// `texts`: the columns whose values are text in a binary format. `names`: the types of the
+    /// server's columns, for COPY in binary.
+    pub fn new(
+        file: File,
+        types: &[Type],
+        format: OutputFormat,
+        texts: &[usize],
+        names: &[String],
+    ) -> Output {
         let escapes = Escapes::of(format);
         let kinds = types.iter().map(|found| Kind::of(found, format, &escapes)).collect();
         let delimiter = if format == OutputFormat::Csv { b',' } else { b'\t' };
         let as_text = (0..types.len()).map(|number| texts.contains(&number)).collect();
+        let field = |(found, name): (&Type, &String)| Field::of(found, name).expect("was checked");
+        let fields = types.iter().zip(names).map(field).collect();
         let out = Vec::with_capacity(2 * WRITE_BYTES);
-        let framed = format == OutputFormat::MariaDb;
-        Output { file, out, kinds, as_text, escapes, delimiter, framed }
+        Output { file, out, kinds, as_text, escapes, delimiter, fields, format }
     }
 
     /// Write the rows of one block.
     pub fn write(&mut self, columns: &[Column], rows: usize) -> io::Result<()> {
-        if self.framed {
-            return self.write_frames(columns, rows);
+        match self.format {
+            OutputFormat::MariaDb => self.write_frames(columns, rows),
+            OutputFormat::PostgreSqlBinary => self.write_tuples(columns, rows),
+            _ => self.write_lines(columns, rows),
         }
+    }
+
+    fn write_lines(&mut self, columns: &[Column], rows: usize) -> io::Result<()> {
         let csv = self.delimiter == b',';
         let cells = columns.iter().zip(&self.kinds).map(|(column, kind)| Cell {
             quoted: csv && is_quoted(&column.data_type),

@@ -66,7 +66,7 @@ pub fn put_padded(out: &mut Vec<u8>, n: u64, width: usize) {
 const POWER: (u64, usize) = (10_000_000_000_000_000_000, 19);
 
 /// The digits of a little-endian integer of up to 32 bytes; true where it is below zero.
-fn wide_digits(bytes: &[u8], signed: bool, digits: &mut Vec<u8>) -> bool {
+pub fn wide_digits(bytes: &[u8], signed: bool, digits: &mut Vec<u8>) -> bool {
     let negative = signed && bytes.last().is_some_and(|byte| byte & 128 != 0);
     let mut limbs = [0u64; 4];
     let count = bytes.len() / 8;

@@ -169,7 +169,7 @@ mod tests {
         ));
         let types: Vec<Type> = columns.iter().map(|c| c.data_type.clone()).collect();
         let file = File::create(&path).expect("a file");
-        let mut output = Output::new(file, &types, OutputFormat::MariaDb, texts);
+        let mut output = Output::new(file, &types, OutputFormat::MariaDb, texts, &[]);
         output.write(columns, rows).expect("written");
         let mut found = Vec::new();
         File::open(&path).expect("the file").read_to_end(&mut found).expect("read");
