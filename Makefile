@@ -19,6 +19,12 @@ DECODER := .venv/.decoder-$(SOURCES)
 # What cargo compiles for the tests is kept for other checkouts, as the services are that the tests
 # start: all the crates that ours needs are three minutes of CPU, ours alone is one.
 KEPT := $(HOME)/.cache/rowfall-lab/crates-$(shell sha256sum < $(CRATE)/Cargo.lock | cut -c1-16)
+# cargo knows a file by its time, and its path by where it lies in the crate: what another checkout
+# has compiled there would be taken for this one's. So the files of ours are touched first.
+define OURS
+	@mkdir -p $(KEPT); [ "$$(cat $(KEPT)/checkout 2>/dev/null)" = "$(CURDIR)" ] || \
+		{ find $(CRATE)/src $(CRATE)/tests -name '*.rs' -exec touch {} +; echo "$(CURDIR)" >$(KEPT)/checkout; }
+endef
 # The tests take the release build where it is there, and otherwise one without link-time
 # optimisation, which takes minutes.
 TESTED := $(or $(wildcard $(DECODER)),.venv/.decoder-quick-$(SOURCES))
@@ -52,6 +58,7 @@ $(STAMP):
 decoder: $(DECODER)  ## build rowfall-decode into .venv, where there is a Rust toolchain
 
 .venv/.decoder-%: $(STAMP)
+	$(OURS)
 	@if cargo --version >/dev/null 2>&1; then \
 		$(if $(findstring quick,$@),CARGO_TARGET_DIR=$(KEPT)) \
 		PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/pip install -q --no-deps --no-build-isolation \
@@ -85,6 +92,7 @@ demo: venv decoder  ## load, query and resume, step by step, in a temporary fold
 
 rust: venv  ## style and tests of the crate
 	@command -v cargo >/dev/null || { echo "make test needs a Rust toolchain (cargo)"; exit 1; }
+	$(OURS)
 	export CARGO_TARGET_DIR=$(KEPT) && cd $(CRATE) && cargo fmt --check && \
 		cargo clippy -q --profile quick --all-targets -- -D warnings && \
 		cargo test -q --profile quick
@@ -109,6 +117,7 @@ miri:  ## some tests of the crate under Miri (a nightly toolchain with the compo
 # Tests of a second run under qemu for minutes, so of thousands of mutations a hundred are tried. One
 # test starts the program itself, which this machine's kernel cannot.
 aarch64: venv  ## tests of the crate for aarch64 (NEON), compiled and run on x86-64; Debian only
+	$(OURS)
 	cd $(CRATE) && CARGO_TARGET_DIR=$(KEPT) PROPTEST_CASES=20 ROWFALL_MUTATIONS=100 \
 		PYTHONPATH=../../tests ../../$(BIN)/python -m lab.aarch64 \
 		cargo test -q --profile quick --target aarch64-unknown-linux-gnu --no-fail-fast \

@@ -109,7 +109,8 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 
 
 def _leave_out_cases(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Keep a quarter of the cases of tests that are marked as sampled: first, last, and between.
+    """Keep some cases of tests that are marked as sampled: ``sampled(n)`` the first one and n - 1
+    more, the last one among them; ``sampled`` a quarter, three at least.
 
     The same ones each time; ``make test-all`` runs them all.
     """
@@ -119,8 +120,9 @@ def _leave_out_cases(config: pytest.Config, items: list[pytest.Item]) -> None:
             cases.setdefault(item.nodeid.partition("[")[0], []).append(item)
     left = set[pytest.Item]()
     for all_ in cases.values():
-        most = max(3, len(all_) // 4) - 1
-        kept = {round(n * (len(all_) - 1) / most) for n in range(most + 1)}
+        asked = next(all_[0].iter_markers("sampled")).args
+        most = asked[0] if asked else max(3, len(all_) // 4)
+        kept = {round(n * (len(all_) - 1) / max(1, most - 1)) for n in range(most)}
         left |= {item for n, item in enumerate(all_) if n not in kept}
     config.hook.pytest_deselected(items=left)
     items[:] = [item for item in items if item not in left]

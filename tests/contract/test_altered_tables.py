@@ -137,6 +137,7 @@ def make(engine: Engine, ledger: Ledger, database: str, kind: str) -> Table:
     return Table(engine, Publisher(engine, ledger), Pair(database, "t", "_rowfall_x_1"))
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("case", EACH)
 def test_rows_follow_their_table(table: Table, case: Case) -> None:
     table.alter(case.alter)

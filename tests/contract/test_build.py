@@ -448,6 +448,7 @@ def wide(
     return columns, table_of(*values)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("key", ["", "(b, a)"])
 def test_columns_of_every_type(key: str, parts: Parts) -> None:
     columns, rows = wide(random.Random(f"{SEED} {key}"), TYPES, 9_000)
@@ -487,6 +488,7 @@ def test_orders_of_rows(order: str, parts: Parts) -> None:
 LONG = (0, 1, 127, 128, 129, 130, 16_383, 16_384, 16_386, 70_000, 1 << 20, (1 << 21) - 1, 1 << 21)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("key", ["", "k"])
 def test_strings_of_all_lengths(key: str, parts: Parts) -> None:
     rng = random.Random(f"{SEED} {key}")
@@ -526,7 +528,7 @@ def test_granules_of_long_rows(parts: Parts) -> None:
 @pytest.mark.parametrize("type_", ["LowCardinality(String)", "LowCardinality(Nullable(String))"])
 @pytest.mark.parametrize("values", [3, 254, 255, 256, 8_190, 8_191, 8_192, 8_193, 15_000])
 @pytest.mark.parametrize("format", ["CSV", "Parquet"])
-@pytest.mark.sampled
+@pytest.mark.sampled(3)
 def test_dictionaries(type_: str, values: int, format: str, parts: Parts) -> None:
     """Of a whole part, or of each granule; read as a whole and from the middle."""
     rng = random.Random(f"{SEED} {type_} {values}")
@@ -634,6 +636,7 @@ def test_they_merge_with_the_engines_parts(parts: Parts) -> None:
     parts.drop(ours, theirs)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("more", [1, 12], ids=["narrow", "wide"])
 @pytest.mark.parametrize("format", ["CSV", "JSONEachRow"])
 def test_blocks_and_outputs(format: str, more: int, parts: Parts) -> None:

@@ -50,6 +50,7 @@ def columns_of(
     return columns, table_of(*values)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("key", ["", "(b, a)"])
 @pytest.mark.parametrize("format", ["Parquet", "ArrowStream", "Native"])
 def test_files_of_a_part(format: str, key: str, parts: Parts) -> None:
@@ -59,6 +60,7 @@ def test_files_of_a_part(format: str, key: str, parts: Parts) -> None:
     parts.drop(compared(parts, columns, key, rows, format=format))
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("more", [1, 12], ids=["narrow", "wide"])
 def test_workers_share_a_file(more: int, parts: Parts) -> None:
     """No row is lost, and each part is in order, whatever each of them took."""
@@ -179,7 +181,7 @@ def taken(program_spec: Mapping[str, Any]) -> tuple[int, dict[str, Any]]:
 
 
 @pytest.mark.parametrize("writer", WRITERS)
-@pytest.mark.sampled
+@pytest.mark.sampled(1)
 def test_files_of_others(writer: str, parts: Parts, tmp_path: Path) -> None:
     """Types, encodings and codecs as pyarrow writes them: rows are those that the engine reads."""
     options = dict(WRITERS[writer])
@@ -202,6 +204,7 @@ def test_files_of_others(writer: str, parts: Parts, tmp_path: Path) -> None:
     }, writer  # fmt: skip
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("writer", ["plain", "gzip", "lz4", "spilled", "groups"])
 def test_old_times_are_taken(writer: str, parts: Parts, tmp_path: Path) -> None:
     """INT96, as Spark writes it: to nanoseconds, and to the type that lake tables give it."""

@@ -223,7 +223,7 @@ def near(rng: random.Random, type_: str, span: int, *, high: bool) -> list[str]:
     return [NULL if type_ == "Nullable(Int32)" and n % 7 == 0 else str(n) for n in numbers]
 
 
-@pytest.mark.sampled
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("high", [False, True])
 @pytest.mark.parametrize("span", [0, 255, 256, 65_535, 65_536])
 def test_values_that_are_near_each_other(span: int, high: bool, parts: Parts) -> None:

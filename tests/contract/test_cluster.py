@@ -83,6 +83,7 @@ def test_an_unknown_cluster(cluster4: Lab, login: Log) -> None:
     assert "lab" in (caught.value.hint or "")
 
 
+@pytest.mark.long
 def test_a_node_that_is_down_and_one_that_hangs(cluster4: Lab, login: Log) -> None:
     asks, dead, frozen = login(cluster4.nodes[0]), cluster4.nodes[1], cluster4.nodes[3]
     with down(dead):

@@ -258,6 +258,7 @@ def test_a_relay_that_dies_loses_nothing(reach: Reach, entry: Node, far: Node) -
     assert text(direct, f"SELECT count() FROM {table}") == "40"
 
 
+@pytest.mark.long
 def test_a_relay_that_gives_up_is_no_failure(
     reach: Reach, entry: Node, far: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:

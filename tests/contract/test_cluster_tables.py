@@ -181,6 +181,7 @@ def test_a_local_table_without_its_distributed_one(cluster4: Lab, login: Log) ->
     assert tables.complete
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -243,6 +244,7 @@ def test_no_right_for_on_cluster(cluster4: Lab, login: Log) -> None:
     assert "GRANT CLUSTER ON *.* TO no_cluster" in (caught.value.hint or "")
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("mode", ["never_throw", "throw"])
 def test_a_node_that_hangs_is_named(cluster4: Lab, login: Log, mode: str) -> None:
     """``throw`` ends in error 159, as where a profile does not let the mode be chosen."""

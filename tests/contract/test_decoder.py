@@ -24,6 +24,7 @@ ROOT = Path(__file__).parents[2]
 SCRIPTS = ROOT / "crates/rowfall-decode/tests"
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("script", "options"),
     [
@@ -92,7 +93,7 @@ def engine() -> Chdb:
 
 
 @pytest.mark.parametrize("zone", sorted(decoder.ZONES))
-@pytest.mark.sampled
+@pytest.mark.sampled(3)
 def test_local_times_are_the_engines(zone: str, engine: Chdb, tmp_path: Path) -> None:
     """Around every change of the clocks and on every day: the engine's time, or declined."""
     step = int(os.environ.get("ROWFALL_ZONE_STEP", 86_400 + QUARTER))

@@ -212,6 +212,7 @@ def test_unknown_outcome_where_the_server_stays_away(wire: Wire) -> None:
 
 
 # The short body is all in the buffers of this side when the connection breaks, the long one not.
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("size", [4_000_000, 24_000_000], ids=["short", "long"])
 @pytest.mark.parametrize("encoding", ["", "gzip"])
 def test_a_body_cut_in_the_middle_has_failed(wire: Wire, encoding: str, size: int) -> None:

@@ -103,6 +103,7 @@ def test_an_answer_is_read_from_its_connection(handover: Handover, tmp_path: Pat
     assert [answer.complete for answer in server.answers] == [True, True]
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("data", "error"),
     [

@@ -246,6 +246,7 @@ class Actions:
                      f"`{self.both.database}`.`_rowfall_gone`")  # fmt: skip
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("seed", range(ROUNDS))
 def test_the_model_answers_like_the_engine(both: Both, ledger: Ledger, seed: int) -> None:
     do = Actions(both, ledger, seed)

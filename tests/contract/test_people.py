@@ -192,6 +192,7 @@ def check(engine: Engine, ledger: Ledger, deeds: Sequence[str], before: int) -> 
     assert not found, "\n".join(found)
 
 
+@pytest.mark.sampled(1)
 def test_what_people_do_after_a_crash(engine: Engine, ledger: Ledger) -> None:
     check(engine, ledger, KINDS, 50)
 

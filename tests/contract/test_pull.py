@@ -124,6 +124,7 @@ KINDS = [(name, "none") for name in FORMATS] + [
 ]
 
 
+@pytest.mark.sampled(1)
 def test_no_other_version_is_pulled(store: Store, pulling: Server) -> None:
     for name in ("a.csv", "b.csv"):
         store.put(f"v/{name}", b"1,x\n")
@@ -159,6 +160,7 @@ def test_formats_and_compressions(
     assert source.changed(splits) == []
 
 
+@pytest.mark.sampled(1)
 def test_nasty_names(store: Store, embedded: Embedded, pulling: Server) -> None:
     for number, name in enumerate(NASTY):
         store.put(f"n/{name}", f"{number},x\n".encode())
@@ -175,6 +177,7 @@ def test_nasty_names(store: Store, embedded: Embedded, pulling: Server) -> None:
         assert alone == total(embedded, source, [split], encoding), split.uri
 
 
+@pytest.mark.sampled(1)
 def test_many_objects_of_different_folders(
     store: Store, embedded: Embedded, pulling: Server
 ) -> None:
@@ -199,6 +202,7 @@ def test_mixed_compressions(store: Store, embedded: Embedded, pulling: Server) -
     assert found == total(embedded, source, splits, encoding)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("nasty", ["c.csv", "c*.csv", "c,d.csv"])
 @pytest.mark.parametrize("alone", [False, True])
 def test_a_missing_object_is_an_error(
@@ -241,6 +245,7 @@ def test_as_many_long_keys_as_one_attempt_holds(
     assert found == total(embedded, source, splits, encoding)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("table", ["trips", "taxi", "hits", "random"])
 def test_generated_rows(embedded: Embedded, pulling: Server, table: str) -> None:
     source = open_source([f"generate://{table}?rows=50k&seed=3"], Options(files=3))

@@ -213,7 +213,7 @@ def still_running(server: Server, attempt: str) -> int:
 
 @pytest.mark.parametrize("compression", COMPRESSIONS)
 @pytest.mark.parametrize("format", TEXTS)
-@pytest.mark.sampled
+@pytest.mark.sampled(3)
 def test_text_arrives_as_it_does_embedded(
     push: Push,
     reader: Embedded,
@@ -226,6 +226,7 @@ def test_text_arrives_as_it_does_embedded(
     load(push, reader, tmp_path, format, compression)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("way", ["raw", "blocks", "packed blocks"])
 @pytest.mark.parametrize("format", TYPED)
 def test_typed_files_arrive_as_they_do_embedded(
@@ -282,6 +283,7 @@ print(out.rows_read, int(high) // 1024)
 """
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("format", ["CSV", pytest.param("CSVWithNames", marks=pytest.mark.long)])
 def test_a_big_file_in_pieces(
     server: Server, service: Guarded, reader: Embedded, tmp_path: Path, format: str
@@ -341,6 +343,7 @@ def opened(
 # --- what does not fit ---------------------------------------------------------------------------
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("way", ["raw", "blocks", "packed blocks"])
 def test_a_bad_value_names_its_column_and_ends_all_streams(
     server: Server, reader: Embedded, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str
@@ -400,7 +403,7 @@ def test_floats_are_read_exactly_or_not_at_all(
 
 @pytest.mark.parametrize("compression", [c for c in COMPRESSIONS if c != "none"])
 @pytest.mark.parametrize("left_out", [1, 100, 0.4])
-@pytest.mark.sampled
+@pytest.mark.sampled(1)
 def test_a_cut_file_is_never_a_short_one(
     push: Push, reader: Embedded, tmp_path: Path, compression: str, left_out: float
 ) -> None:
@@ -554,6 +557,7 @@ def test_an_answer_that_is_lost_is_settled(
         assert push.count(server) == 400_000
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("way", ["raw", "blocks"])
 def test_kill_ends_every_stream(
     service: Guarded,

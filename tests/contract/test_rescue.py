@@ -135,6 +135,7 @@ class Scene:
         return (found, left) == (f"{50 + ROWS * len(loads)}\t{50 + ROWS * len(loads)}", "0")
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("attached", [True, False])
 def test_another_attempt_has_landed_since_the_count(scene: Scene, attached: bool) -> None:
     scene.overtaken(attached=attached)
@@ -143,6 +144,7 @@ def test_another_attempt_has_landed_since_the_count(scene: Scene, attached: bool
     assert scene.holds("a", "b")
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("attached", [True, False])
 def test_another_attempt_has_landed_before_the_count(scene: Scene, attached: bool) -> None:
     """While this one was staged, which takes most of its time."""
@@ -160,6 +162,7 @@ def test_another_attempt_has_landed_before_the_count(scene: Scene, attached: boo
     assert scene.holds("a", "b") if attached else scene.holds("a", "b", "c")
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("first", ["a", "b"])
 def test_both_were_attached_and_neither_has_said_so(scene: Scene, first: str) -> None:
     for load_id in ("ab", "ba")[first == "b"]:
@@ -173,6 +176,7 @@ def test_both_were_attached_and_neither_has_said_so(scene: Scene, first: str) ->
     assert scene.holds("a", "b")
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("attached", ["a", "b"])
 def test_one_of_two_was_attached_and_nobody_knows_which(scene: Scene, attached: str) -> None:
     for load_id in ("a", "b"):
@@ -188,6 +192,7 @@ def test_one_of_two_was_attached_and_nobody_knows_which(scene: Scene, attached: 
     assert text(scene.server, staged) == "200"
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("attached", [True, False])
 def test_rows_of_others_that_nobody_wrote_down(scene: Scene, attached: bool) -> None:
     """They are merged with the rest, so that no sum is right."""
@@ -198,6 +203,7 @@ def test_rows_of_others_that_nobody_wrote_down(scene: Scene, attached: bool) -> 
         scene.rescue()
 
 
+@pytest.mark.sampled(1)
 def test_an_attempt_that_is_published_while_rows_are_counted(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -266,6 +272,7 @@ def limited(scene: Scene) -> Iterator[Limited]:
     found.engine.close()
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("attached", [True, False])
 def test_the_rights_of_the_guide_end_a_dead_load(
     scene: Scene, limited: Limited, attached: bool

@@ -79,6 +79,7 @@ def total(engine: Embedded, source: Source, splits: list[Split], encoding: Encod
 # --- objects -----------------------------------------------------------------------------------
 
 
+@pytest.mark.sampled(2)
 def test_reads_every_object_once(store: Store, engine: Embedded) -> None:
     for number in range(12):
         store.put(f"p/part-{number:02}.csv", f"{number},x\n".encode())
@@ -118,6 +119,7 @@ def test_identity_is_stable_and_follows_the_content(store: Store) -> None:
     assert next(store.open("a.csv")[1].splits("t")).id != first.id
 
 
+@pytest.mark.sampled(2)
 def test_no_other_version_is_read(store: Store, engine: Embedded) -> None:
     """What was listed is asked for by its ETag: an object that changes back is noticed, too."""
     names = ["v/a.csv", "v/b{c}.csv"] if store.globs else ["v/a.csv", "v/b%7Bc%7D.csv"]
@@ -144,7 +146,7 @@ def test_no_other_version_is_read(store: Store, engine: Embedded) -> None:
     assert total(engine, any_version(source), splits, encoding) == "2 4"
 
 
-@pytest.mark.sampled
+@pytest.mark.sampled(2)
 def test_nasty_names(store: Store, engine: Embedded) -> None:
     for number, name in enumerate(store.nasty):
         store.put(f"n/{name}", f"{number},x\n".encode())
@@ -163,6 +165,7 @@ def test_nasty_names(store: Store, engine: Embedded) -> None:
         assert total(engine, source, list(listing.splits("t")), encoding) == f"1 {number}", name
 
 
+@pytest.mark.sampled(2)
 def test_compression_by_extension_and_mixed(store: Store, engine: Embedded) -> None:
     store.put("m/a.csv.gz", gzip.compress(b"1,x\n"))
     store.put("m/b.csv", b"2,x\n")
@@ -184,6 +187,7 @@ def test_sample_describes_itself(store: Store, engine: Embedded) -> None:
     assert [row[0] for row in rows] == ["c1", "c2"]
 
 
+@pytest.mark.sampled(2)
 def test_empty_objects_are_left_out(store: Store) -> None:
     store.put("a.csv", b"1,x\n")
     store.put("b.csv", b"")
@@ -193,6 +197,7 @@ def test_empty_objects_are_left_out(store: Store) -> None:
     assert caught.value.hint
 
 
+@pytest.mark.sampled(2)
 def test_changed_and_gone(store: Store, engine: Embedded) -> None:
     for name in "abc":
         store.put(f"{name}.csv", b"1,x\n")
@@ -228,6 +233,7 @@ def test_mixed_formats(store: Store) -> None:
         store.open("{a.csv,b.json}")
 
 
+@pytest.mark.sampled(2)
 def test_many_objects_in_one_statement(store: Store, engine: Embedded) -> None:
     for number in range(100):
         store.put(f"many/{number}.csv", f"{number},x\n".encode())
@@ -500,6 +506,7 @@ def _checksum(engine: Embedded, source: Source, splits: list[Split]) -> list[lis
     return run(engine, "SELECT count(), sum(cityHash64(toString(tuple(*)))) FROM ", relation)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("table", TABLES)
 def test_generated_rows_do_not_depend_on_cuts(table: str, engine: Embedded) -> None:
     def read(files: int, order: int, seed: int = 7) -> list[list[str]]:

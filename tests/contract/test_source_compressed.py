@@ -91,6 +91,7 @@ def pipe_threads() -> list[threading.Thread]:
 # --- bz2 ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.sampled(2)
 def test_bz2(put: Put, engine: Embedded) -> None:
     half = ROWS.index(b"100000,")
     uri = put("a.csv.bz2", bz2.compress(ROWS[:half]) + bz2.compress(ROWS[half:]))
@@ -126,6 +127,7 @@ def test_bz2_with_a_nasty_name(
         assert source.changed(splits) == []
 
 
+@pytest.mark.sampled(2)
 def test_many_bz2_and_others(put: Put, engine: Embedded) -> None:
     packers = (bz2.compress, gzip.compress, bytes)
     endings = (".bz2", ".gz", "")
@@ -169,6 +171,7 @@ def test_bz2_that_changes_before_it_is_read(put: Put, engine: Embedded) -> None:
     assert text.startswith(("changed from ", "its bz2 stream is broken"))
 
 
+@pytest.mark.sampled(2)
 def test_a_statement_that_fails_leaves_nothing(put: Put, engine: Embedded) -> None:
     bad = ROWS[: len(ROWS) // 2] + b"oops,x\n" + ROWS
     uris = [put(f"{n}.csv.bz2", bz2.compress(bad)) for n in range(4)]
@@ -204,7 +207,7 @@ def test_not_bz2_at_all(put: Put, engine: Embedded) -> None:
 
 
 @pytest.mark.parametrize("name", ["a.csv.bz2", "a.csv.gz", "a.csv.xz"])
-@pytest.mark.sampled
+@pytest.mark.sampled(2)
 def test_cut_inside_the_signature(put: Put, engine: Embedded, name: str) -> None:
     pack = {"bz2": bz2.compress, "gz": gzip.compress, "xz": lzma.compress}[name.rpartition(".")[2]]
     whole = pack(ROWS)

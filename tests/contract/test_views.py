@@ -305,7 +305,7 @@ class Pairing:
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
-@pytest.mark.sampled
+@pytest.mark.sampled(8)
 def test_like_a_direct_insert(engine: Engine, case: Case) -> None:
     try:
         pairing = Pairing(engine, case)
@@ -323,6 +323,7 @@ def test_like_a_direct_insert(engine: Engine, case: Case) -> None:
 OLD = ("alias", "qualified", "subquery", "cte", "join", "array join", "cascade", "states", "scalar")
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", OLD)
 def test_the_old_analyzer(server: Server, name: str) -> None:
     """Profiles may switch it on up to 26.8; there one mention of the table may be replaced."""

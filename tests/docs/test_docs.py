@@ -106,7 +106,7 @@ def run_when(page: Path) -> Any:
 
 
 @pytest.mark.parametrize("page", [run_when(page) for page in RUNNABLE])
-@pytest.mark.sampled
+@pytest.mark.sampled(3)
 def test_examples_run(
     page: Path, tmp_path: Path, environment: dict[str, str], request: pytest.FixtureRequest
 ) -> None:

@@ -233,6 +233,7 @@ def test_load_from_a_thread(data: str, tmp_path: Path) -> None:
     assert [r.rows for r in reports] == [10, 10]
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda s: s.name)
 @pytest.mark.parametrize("moment", ["the workers start", "the report is made"])
 def test_a_signal_is_an_interrupt_at_any_moment(
@@ -295,6 +296,7 @@ except Interrupted as error:
 """
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda s: s.name)
 def test_ctrl_c_is_an_exception(data: str, number: signal.Signals) -> None:
     program = subprocess.Popen(

@@ -66,7 +66,7 @@ TWO = {"2023/a.csv": rows(0), "2024/b.csv": rows(ROWS), "README": b"Two years.\n
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.sampled
+@pytest.mark.sampled(1)
 def test_members_are_files(shell: Shell, kind: str) -> None:
     shell.write(f"sales{kind}", KINDS[kind](TWO))
     done = shell.ok("load", f"sales{kind}")
@@ -192,6 +192,7 @@ def test_archives_that_cannot_be_read_whole(shell: Shell, name: str) -> None:
     assert "hint:" in failed.err
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("method", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])
 def test_a_member_with_a_wrong_checksum_fails_alone(shell: Shell, method: int) -> None:
     """Nothing of it is visible, and the other member is loaded."""
@@ -205,6 +206,7 @@ def test_a_member_with_a_wrong_checksum_fails_alone(shell: Shell, method: int) -
     assert shell.row("SELECT count(), min(id) FROM t") == [ROWS, ROWS]
 
 
+@pytest.mark.long
 def test_zip64(shell: Shell) -> None:
     """More members than 16 bits count, which is what the larger directory is for."""
     data = io.BytesIO()
@@ -218,6 +220,7 @@ def test_zip64(shell: Shell) -> None:
     assert shell.row("SELECT count() FROM many") == [ROWS]
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("kind", [".zip", ".tar", ".tgz"])
 def test_archives_in_a_bucket(shell: Shell, s3: Seaweed, bucket: str, kind: str) -> None:
     s3.put(bucket, f"in/sales{kind}", KINDS[kind](TWO))

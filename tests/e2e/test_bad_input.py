@@ -125,7 +125,7 @@ TEXT = {
 
 
 @pytest.mark.parametrize("name", TEXT)
-@pytest.mark.sampled
+@pytest.mark.sampled(1)
 def test_a_bad_row_fails_its_file_only(shell: Shell, name: str) -> None:
     load_bad(shell, TEXT[name], "csv", GOOD, "--schema", COLUMNS)
     assert shell.row("SELECT count(), sum(id) FROM t") == GOOD_SUM
@@ -146,7 +146,7 @@ LATE = {
 
 
 @pytest.mark.parametrize("name", LATE)
-@pytest.mark.sampled
+@pytest.mark.sampled(1)
 def test_a_value_that_the_sample_missed(shell: Shell, name: str) -> None:
     line, says, hint = LATE[name]
     bad = Case(MANY + line + "6,n2,8,2024-01-02\n", (f"line {LINES + 1} ", says), hint)
@@ -186,6 +186,7 @@ def test_five_bad_files_and_no_good_one_stop_the_load(shell: Shell) -> None:
 # --- bytes that are no text -----------------------------------------------------------------------
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("late", [False, True], ids=["sampled", "late"])
 def test_strings_take_any_byte(shell: Shell, late: bool) -> None:
     start = MANY if late else FIRST
@@ -227,7 +228,7 @@ def test_a_binary_file_with_a_csv_name(shell: Shell) -> None:
         "no line end", "line break in quotes", "all quoted",
     ],
 )  # fmt: skip
-@pytest.mark.sampled
+@pytest.mark.sampled(1)
 def test_unusual_files_load(shell: Shell, content: str, more: list[int]) -> None:
     for number, good in enumerate(GOOD):
         shell.write(f"in/good_{number}.csv", good)
@@ -311,7 +312,7 @@ ARCHIVES: dict[str, tuple[str, Callable[[], bytes], str]] = {
 
 
 @pytest.mark.parametrize("name", ARCHIVES)
-@pytest.mark.sampled
+@pytest.mark.sampled(1)
 def test_a_broken_archive_fails_alone(shell: Shell, name: str) -> None:
     end, content, says = ARCHIVES[name]
     good = [packed(text.encode(), end) for text in GOOD]
@@ -355,7 +356,7 @@ JSON = {
 
 
 @pytest.mark.parametrize("name", JSON)
-@pytest.mark.sampled
+@pytest.mark.sampled(1)
 def test_bad_json_fails_its_file_only(shell: Shell, name: str) -> None:
     good = [obj(1) + obj(2), obj(3) + obj(4)]
     load_bad(shell, JSON[name], "ndjson", good, "--schema", COLUMNS)
@@ -646,6 +647,7 @@ CHANGES: dict[str, Callable[[Path], Any]] = {
 }
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     "change",
     [

@@ -85,6 +85,7 @@ def test_a_load_is_built_where_it_is_large(shell: Shell) -> None:
     assert shell.ok("query", text, "--format", "TSV").out.split() == [str(left["bytes"])]
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("key", ["kind", "(id % 3, kind)"])
 def test_partitions_are_built(shell: Shell, key: str) -> None:
     """One part for each partition, as the engine would fill them, and again nothing."""
@@ -135,6 +136,7 @@ def test_parts_of_the_engine_and_built_ones_merge(shell: Shell) -> None:
     assert shell.ok("query", PARTS, "--format", "TSV").out.startswith("1\t")
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("option", ["--atomic", "--replace"])
 def test_all_at_once(shell: Shell, option: str) -> None:
     rows(shell, "a", 0, 30_000)
@@ -146,6 +148,7 @@ def test_all_at_once(shell: Shell, option: str) -> None:
     assert shell.ok("query", COUNT, "--format", "TSV").out.split()[0] == str(total)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("options", "why"),
     [
@@ -323,6 +326,7 @@ def test_a_constraint_that_a_row_breaks(shell: Shell) -> None:
     assert shell.ok("query", "SELECT count() FROM t", "--format", "TSV").out == "100\n"
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("key", ["id", "(kind, id)", "tuple()"])
 def test_a_plain_table_that_is_there_is_built(shell: Shell, key: str) -> None:
     rows(shell, "a", 0, 1000)
@@ -406,6 +410,7 @@ def decider(shell: Shell, *args: str) -> tuple[str, str]:
     return made["delivery"], made["decoder"]
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("key", ["(kind, id)", "tuple()"])
 def test_columns_of_parquet_are_copied(shell: Shell, key: str) -> None:
     for n in range(2):

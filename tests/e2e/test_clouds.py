@@ -98,6 +98,7 @@ def leaks(cloud: Cloud, text: str) -> bool:
     return any(secret in text.replace(f"{secret}[HIDDEN]", "") for secret in cloud.hidden)
 
 
+@pytest.mark.sampled(1)
 @ALL_CLOUDS
 @pytest.mark.parametrize("decoder", ["always", pytest.param("never", marks=pytest.mark.long)])
 def test_a_load(shell: Shell, cloud: Cloud, decoder: str) -> None:
@@ -111,6 +112,7 @@ def test_a_load(shell: Shell, cloud: Cloud, decoder: str) -> None:
     assert shell.row(COUNT) == EXACT
 
 
+@pytest.mark.sampled(1)
 def test_what_is_read_from_its_end(shell: Shell, cloud: Cloud) -> None:
     shell.ok("load", "generate://trips?rows=30000", "--to", "out/part.parquet")
     cloud.put("p/a.parquet", (shell.folder / "out/part.parquet").read_bytes())
@@ -123,6 +125,7 @@ def big(rows: int) -> bytes:
     return b"".join(b"%09d,%010d\n" % (i, i) for i in range(1, rows + 1))
 
 
+@pytest.mark.sampled(1)
 def test_a_big_object_is_read_in_ranges(shell: Shell, cloud: Cloud) -> None:
     rows = 2_000_000
     body = big(rows)
@@ -136,6 +139,7 @@ def test_a_big_object_is_read_in_ranges(shell: Shell, cloud: Cloud) -> None:
     assert shell.row(COUNT) == [rows, rows * (rows + 1) // 2, rows]
 
 
+@pytest.mark.sampled(1)
 @ALL_CLOUDS
 def test_nothing_shows_a_key(shell: Shell, cloud: Cloud) -> None:
     cloud.put("bad/a.csv", b"id,name\n1,x\nzwei,y\n")
@@ -154,6 +158,7 @@ def test_nothing_shows_a_key(shell: Shell, cloud: Cloud) -> None:
             assert not any(secret.encode() in path.read_bytes() for secret in cloud.hidden)
 
 
+@pytest.mark.sampled(1)
 def test_no_error_shows_a_key(shell: Shell, cloud: Cloud) -> None:
     """What the engine says of one address out of many holds the address in its own form."""
     cloud.put("in/2.csv.gz", b"no gzip at all")
@@ -184,6 +189,7 @@ def test_mistakes(shell: Shell, cloud: Cloud) -> None:
     assert shell.run("load", f"{scheme}://", "--table", "t", env=cloud.env).code == 2
 
 
+@pytest.mark.sampled(1)
 def test_into_a_server(lake: Lake, cloud: Cloud) -> None:
     plan = lake.ok("plan", cloud.source, "--table", "t", "--json", env=cloud.env).document
     assert plan["decoder"] == rewriting.PROGRAM

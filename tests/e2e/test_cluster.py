@@ -38,6 +38,7 @@ def objects(fleet: Fleet, s3: Seaweed, bucket: str, count: int = 8, rows: int = 
 # --- what lands where -----------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_servers_of_one_machine_share_its_cores(fleet: Fleet) -> None:
     source = files(fleet)
     asked = ("plan", source, "--table", "t", "--json")
@@ -114,6 +115,7 @@ def test_the_other_replica_follows(fleet: Fleet) -> None:
         assert fleet.ask(node, "SELECT count() FROM {db}.t_local") == [[4_000]]
 
 
+@pytest.mark.long
 def test_tables_that_are_there_are_used_as_they_are(fleet: Fleet) -> None:
     on = "ON CLUSTER lab"
     fleet.do(f"CREATE DATABASE {{db}} {on}")
@@ -178,6 +180,7 @@ def test_rows_may_be_sent_on_without_a_key(fleet: Fleet, s3: Seaweed, bucket: st
     assert not fleet.left()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("way", ["filter", "distributed"])
 def test_a_key_works_where_another_replica_loads(
     fleet: Fleet, s3: Seaweed, bucket: str, way: str
@@ -215,6 +218,7 @@ def test_views_of_the_distributed_table_would_see_nothing(fleet: Fleet) -> None:
     assert fleet.numbers("t") == [2_000, 2_000]
 
 
+@pytest.mark.long
 def test_views_of_the_local_tables_get_every_row_once(fleet: Fleet) -> None:
     fleet.load(files(fleet, 2), "--table", "t")
     on = "ON CLUSTER lab"
@@ -318,6 +322,7 @@ def test_a_shard_killed_in_the_middle_costs_no_row(fleet: Fleet, s3: Seaweed, bu
 # --- tables that stay empty -----------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_tables_that_a_failed_load_has_made_go_away(fleet: Fleet) -> None:
     """The next load makes them anew, with other types; ``rowfall clean`` drops them."""
     fleet.shell.write("bad.csv", csv([(1, "a"), ("x", "b")], *HEAD))
@@ -337,6 +342,7 @@ def test_tables_that_a_failed_load_has_made_go_away(fleet: Fleet) -> None:
     assert "nothing to clean" in fleet.ok("clean", "--yes").talk
 
 
+@pytest.mark.long
 def test_an_empty_table_of_somebody_else_stays(fleet: Fleet) -> None:
     fleet.shell.write("bad.csv", csv([(1, "a"), ("x", "b")], *HEAD))
     load = ("load", "bad.csv", "--table", "t", "--schema", "id UInt64, name String")

@@ -116,6 +116,7 @@ def small(shell: Shell) -> Iterator[tuple[Fleet, SmallDisk]]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
+@pytest.mark.long
 def test_a_full_disk_of_one_shard_costs_no_row(small: tuple[Fleet, SmallDisk]) -> None:
     fleet, disk = small
     on = "ON CLUSTER lab"

@@ -65,6 +65,7 @@ def test_a_load_through_one_node(fleet: Fleet, source: str) -> None:
 
 
 # 10 s each; faults/test_cluster.py hurts a load of the other way.
+@pytest.mark.long
 @pytest.mark.parametrize("way", ["filter", pytest.param("distributed", marks=pytest.mark.long)])
 def test_a_sharding_key_through_one_node(fleet: Fleet, source: str, way: str) -> None:
     fleet.load(source, "--table", "t", *KEY, "--method", way, "--verify")
@@ -96,6 +97,7 @@ def test_the_decoder_through_one_node(fleet: Fleet, source: str) -> None:
             path.unlink()
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("command", ["plan", "load"])
 def test_rows_that_would_have_to_be_sent_from_here(fleet: Fleet, source: str, command: str) -> None:
     """Said before a table is made."""

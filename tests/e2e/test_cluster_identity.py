@@ -47,6 +47,7 @@ def turned(cluster: Cluster) -> list[list[Node]]:
     return [[node for node in reversed(cluster.nodes) if node.shard == shard] for shard in (2, 1)]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("by_hand", [pytest.param(False, marks=pytest.mark.long), True])
 def test_shards_in_another_order(fleet: Fleet, by_hand: bool) -> None:
     if by_hand:  # each node with a UUID of its own
@@ -66,6 +67,7 @@ def test_shards_in_another_order(fleet: Fleet, by_hand: bool) -> None:
     assert not fleet.left()
 
 
+@pytest.mark.long
 def test_a_shard_that_is_added_gets_its_share_of_what_is_left(fleet: Fleet) -> None:
     cluster, load = fleet.cluster, ("in/*.csv", "--table", "t")
     cluster.define("lab", [node for node in cluster.nodes if node.shard == 1])
@@ -103,6 +105,7 @@ def test_the_journal_is_where_it_was_begun(fleet: Fleet) -> None:
     assert "not one journal says what was loaded" in fleet.ends(3, "load", *load).talk
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("way", ["filter", pytest.param("distributed", marks=pytest.mark.long)])
 def test_a_sharding_key_follows_the_list(fleet: Fleet, s3: Seaweed, bucket: str, way: str) -> None:
     """The shard whose node keeps the journal is the second one by then."""

@@ -76,6 +76,7 @@ def test_plain_tables(fleet: Fleet, load: tuple[str, ...], key: str) -> None:
     assert not fleet.left()
 
 
+@pytest.mark.sampled(1)
 def test_plain_tables_of_one_shard(fleet: Fleet, load: tuple[str, ...]) -> None:
     mirror.create(fleet.cluster, fleet.database, COLUMNS)
     fleet.to = fleet.to.replace(f"cluster={mirror.NAME}", f"cluster={mirror.PAIR}")
@@ -84,6 +85,7 @@ def test_plain_tables_of_one_shard(fleet: Fleet, load: tuple[str, ...]) -> None:
     assert [rows for rows, _ in held(fleet)] == [ALL, 0]
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("key", [pytest.param("rand()", marks=pytest.mark.long), "id"])
 def test_tables_that_replicate_by_themselves(fleet: Fleet, load: tuple[str, ...], key: str) -> None:
     """As those that rowfall makes; with a key, each shard reads what it keeps."""
@@ -111,6 +113,7 @@ def test_a_replica_that_is_away_would_miss_the_rows(fleet: Fleet, load: tuple[st
     assert sum(rows for rows, _ in held(fleet)) == ALL
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("load", ["pull"], indirect=True)
 @pytest.mark.parametrize("more", [("--direct",), ("--method", "filter")])
 def test_ways_that_would_leave_a_replica_without_rows(

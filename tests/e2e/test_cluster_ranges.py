@@ -54,6 +54,7 @@ def test_each_shard_reads_its_own_row_groups(fleet: Fleet, s3: Seaweed, bucket: 
         assert 0.4 * ROWS < read < 0.6 * ROWS
 
 
+@pytest.mark.long
 def test_a_parquet_file_in_no_order_stays_whole(fleet: Fleet, s3: Seaweed, bucket: str) -> None:
     s3.put(bucket, "mixed.parquet", parquet(key="cityHash64(number)"))
     source = f"s3://{bucket}/mixed.parquet"
@@ -64,6 +65,7 @@ def test_a_parquet_file_in_no_order_stays_whole(fleet: Fleet, s3: Seaweed, bucke
     assert fleet.numbers("t") == [ROWS, ROWS]
 
 
+@pytest.mark.long
 def test_another_cluster_goes_on_with_the_ranges(fleet: Fleet, s3: Seaweed, bucket: str) -> None:
     """Killed in the middle; then one node alone, which would have cut nothing, takes the rest."""
     s3.put(bucket, "big.parquet", parquet())
@@ -87,6 +89,7 @@ def test_another_cluster_goes_on_with_the_ranges(fleet: Fleet, s3: Seaweed, buck
     assert not fleet.left()
 
 
+@pytest.mark.long
 def test_what_has_landed_whole_is_not_cut_later(fleet: Fleet, s3: Seaweed, bucket: str) -> None:
     s3.put(bucket, "big.parquet", parquet())
     source = f"s3://{bucket}/big.parquet"
@@ -149,6 +152,7 @@ def test_one_local_file_is_pushed_to_all_shards(fleet: Fleet) -> None:
     assert fleet.numbers("t") == [LINES, LINES]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("way", ["--pull", pytest.param("--push", marks=pytest.mark.long)])
 def test_what_the_decoder_declines_of_a_range_is_read_here(
     fleet: Fleet, s3: Seaweed, bucket: str, decoders: None, way: str
@@ -164,6 +168,7 @@ def test_what_the_decoder_declines_of_a_range_is_read_here(
     assert fleet.numbers("t") == [LINES, LINES]
 
 
+@pytest.mark.long
 def test_a_bad_row_is_named_by_its_line_of_the_file(
     fleet: Fleet, s3: Seaweed, bucket: str, decoders: None
 ) -> None:

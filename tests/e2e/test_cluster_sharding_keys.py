@@ -118,6 +118,7 @@ def test_rows_are_where_clickhouse_puts_them(
     check(fleet, key, WAYS)
 
 
+@pytest.mark.long
 def test_weights_count(heavy: Fleet, s3: Seaweed, bucket: str) -> None:
     source, key = objects(s3, bucket), "cityHash64(id)"
     for way in WAYS:
@@ -129,6 +130,7 @@ def test_weights_count(heavy: Fleet, s3: Seaweed, bucket: str) -> None:
     check(heavy, key, WAYS, "heavy")
 
 
+@pytest.mark.long
 def test_reading_skips_the_other_shards(fleet: Fleet, s3: Seaweed, bucket: str) -> None:
     """What the key is for: a question about one name goes to one shard, and finds all its rows."""
     for way in WAYS:
@@ -145,6 +147,7 @@ def test_reading_skips_the_other_shards(fleet: Fleet, s3: Seaweed, bucket: str) 
             assert one == len([i for i in range(FILES * ROWS) if f"n{i % 97}" == name])
 
 
+@pytest.mark.long
 def test_rows_that_are_pushed_find_their_shard(fleet: Fleet) -> None:
     """From files of this machine, by the decoder and by the engine here, and from stdin."""
     for n in range(FILES):
@@ -174,6 +177,7 @@ def test_decoders_inside_the_shards(fleet: Fleet, s3: Seaweed, bucket: str) -> N
             path.unlink()
 
 
+@pytest.mark.long
 def test_the_plan_says_what_both_ways_cost(fleet: Fleet, s3: Seaweed, bucket: str) -> None:
     source = objects(s3, bucket)
     args = ("plan", source, "--table", "t", "--shard-key", "id", *SCHEMA, *PULL, "--json")
@@ -189,6 +193,7 @@ def test_the_plan_says_what_both_ways_cost(fleet: Fleet, s3: Seaweed, bucket: st
     assert sum(writer["splits"] for writer in sent["writers"]) == FILES
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("way", [pytest.param("filter", marks=pytest.mark.long), "distributed"])
 def test_views_of_the_local_tables_get_every_row_once(
     fleet: Fleet, s3: Seaweed, bucket: str, way: str
@@ -209,6 +214,7 @@ def test_views_of_the_local_tables_get_every_row_once(
     assert not fleet.left()
 
 
+@pytest.mark.long
 def test_bad_rows_are_left_out_once(fleet: Fleet, s3: Seaweed, bucket: str) -> None:
     source = objects(s3, bucket)
     s3.put(bucket, "in/f0.csv", (rows(0, ROWS) + "x,y,z,w\n").encode())
@@ -239,6 +245,7 @@ def test_shards_that_are_added_get_what_comes_later(heavy: Fleet, s3: Seaweed, b
 # --- what is refused ------------------------------------------------------------------------------
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("args", "said"),
     [
@@ -267,6 +274,7 @@ def test_servers_that_disagree_are_named(heavy: Fleet, s3: Seaweed, bucket: str)
     assert "do not agree on the shards" in done.talk
 
 
+@pytest.mark.long
 def test_a_shard_that_is_away_cannot_be_left_out(fleet: Fleet, s3: Seaweed, bucket: str) -> None:
     source = objects(s3, bucket)
     args = ("load", source, "--table", "t", "--shard-key", "id", *SCHEMA, *PULL)

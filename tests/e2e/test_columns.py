@@ -46,6 +46,7 @@ def days(shell: Shell, end: str = "csv") -> str:
 # --- names of folders and files ------------------------------------------------------------------
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("end", ["csv", "jsonl", "parquet"])
 def test_folders_of_hive_are_columns(shell: Shell, end: str) -> None:
     source = days(shell, end)
@@ -99,6 +100,7 @@ def test_folders_of_a_bucket(shell: Shell, s3: Seaweed, bucket: str) -> None:
     assert shell.rows("SELECT dt, id FROM t ORDER BY dt") == [["2024-01-01", 1], ["2024-01-02", 1]]
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     "how", [["--push"], ["--decoder", "never"], []], ids=["push", "raw", "auto"]
 )
@@ -119,6 +121,7 @@ def test_columns_of_a_server(lake: Lake, how: list[str]) -> None:
 # --- renamed, left out, computed -----------------------------------------------------------------
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("decoder", ["always", "never"])
 @pytest.mark.parametrize("end", ["csv", "jsonl"])
 def test_columns_are_left_out_and_renamed(shell: Shell, end: str, decoder: str) -> None:
@@ -137,6 +140,7 @@ def test_columns_without_a_header(shell: Shell) -> None:
     assert shell.row("SELECT count(), sum(c3) FROM t") == [4, 30]
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("decoder", ["always", "never"])
 def test_what_is_selected_is_loaded_once(shell: Shell, decoder: str) -> None:
     days(shell)
@@ -197,6 +201,7 @@ def test_widening_and_expressions(shell: Shell) -> None:
     assert shell.ok("load", "b.csv", "--table", "t", *wide, "--json").document["rows"] == 2
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     ("options", "said"),
     [
@@ -316,6 +321,7 @@ def test_a_table_with_a_primary_key_and_settings_as_schema_file(shell: Shell) ->
     assert "PRIMARY KEY id ORDER BY (id, name) SETTINGS index_granularity = 9" in text
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", ["n", "my n"])
 def test_the_command_of_a_hint_works(shell: Shell, name: str) -> None:
     """A later file needs a wider type: what the hint says can be pasted."""

@@ -68,6 +68,7 @@ def test_the_same_rows_as_the_engine_reads(shell: Shell) -> None:
     assert "\n15000\t" in decoded
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     "form",
     [
@@ -208,6 +209,7 @@ MADE = """SELECT toUInt32(number * 7919 % 20000) AS id,
     FROM numbers(20000) FORMAT """
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("form", ["CSVWithNames", "TSV", "JSONEachRow"])
 def test_nested_columns(shell: Shell, form: str) -> None:
     (shell.folder / "in.data").write_text(shell.ok("query", MADE + form).out)
@@ -230,6 +232,7 @@ PAIRS_MADE = """SELECT toUInt32(number) AS id,
     toUInt8(number % 7) AS k FROM numbers(20000) FORMAT """
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("apart", ["1", "0"])
 @pytest.mark.parametrize("form", [pytest.param("CSV", marks=pytest.mark.long), "CSVWithNames"])
 def test_tuples_of_csv(shell: Shell, form: str, apart: str) -> None:
@@ -319,6 +322,7 @@ def test_a_lack_of_memory_is_not_blamed_on_the_decoder(shell: Shell) -> None:
     assert "rowfall-decode" not in done.talk
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("victim", ["decoder", "rowfall", "aborted"])
 def test_killed_in_the_middle(shell: Shell, victim: str) -> None:
     shell.ok("load", "generate://trips?rows=6000000", "--to", "in/p_{n}.csv", "--files", "4")
@@ -479,6 +483,7 @@ class Guarded(Silent):
         return super().send_head()
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("place", ["u:pw-12345@HOST/in", "HOST/old", "u:wrong-pw@HOST/in"])
 def test_a_web_server_with_users_and_redirects(shell: Shell, place: str) -> None:
     for folder in ("in", "new"):
@@ -499,6 +504,7 @@ def test_a_web_server_with_users_and_redirects(shell: Shell, place: str) -> None
     assert shell.row("SELECT count(), sum(id) FROM t") == [2, 3]
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     "fault",
     [
@@ -521,6 +527,7 @@ def test_a_store_that_stumbles(
     assert sum(map(by_decoder, lake.requests)) == OBJECTS + 3
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "fault",
     [
@@ -542,6 +549,7 @@ def test_a_store_that_refuses_the_decoder(
     same_rows(shell, objects)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("what", ["gone", "changed"])
 def test_an_object_that_is_another_one_meanwhile(
     shell: Shell, lake: Faulty, s3: Seaweed, objects: list[bytes], what: str
@@ -563,6 +571,7 @@ def test_an_object_that_is_another_one_meanwhile(
     assert shell.row("SELECT countIf(id BETWEEN 80001 AND 120000) FROM t") == [0]
 
 
+@pytest.mark.long
 def test_a_big_object_that_changes_is_no_mixture(shell: Shell, lake: Faulty, s3: Seaweed) -> None:
     bucket = shell.env["BUCKET"]
     lines = b"".join(b"%09d,%010d\n" % (i, i) for i in range(1_200_000))  # 25 MB: seven ranges
@@ -660,6 +669,7 @@ def test_the_line_of_a_bad_value_in_a_range(shell: Shell, lake: Faulty, s3: Seaw
     assert shell.rows("SELECT name FROM system.tables WHERE name = 't' AND total_rows > 0") == []
 
 
+@pytest.mark.long
 def test_a_big_file_of_a_web_server_is_read_in_ranges(shell: Shell, web: Web) -> None:
     rows = 2_000_000
     url = web.put("decode/big.csv", numbers(rows))
@@ -674,6 +684,7 @@ def test_a_big_file_of_a_web_server_is_read_in_ranges(shell: Shell, web: Web) ->
     assert cut(ranges)
 
 
+@pytest.mark.long
 def test_a_cut_of_an_object_inside_of_quotes_is_found(
     shell: Shell, lake: Faulty, s3: Seaweed
 ) -> None:

@@ -51,7 +51,7 @@ SHAPES = {
 
 
 @pytest.mark.parametrize("name", SHAPES)
-@pytest.mark.sampled
+@pytest.mark.sampled(2)
 def test_each_dialect_gives_the_same_rows(shell: Shell, name: str) -> None:
     shell.write("a.csv", SHAPES[name])
     for decoder in ("never", "auto", "always"):
@@ -82,6 +82,7 @@ def test_a_file_with_another_header_is_not_read_by_position(shell: Shell) -> Non
     assert shell.row("SELECT count() FROM t") == [57]
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("options", "first"),
     [
@@ -133,6 +134,7 @@ def test_the_first_column_of_r_has_no_name(shell: Shell) -> None:
         assert rows == [[1, 1.5, "a"], [2, 2.0, "b"]]
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("text", "options", "types"),
     [

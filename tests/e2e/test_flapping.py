@@ -121,6 +121,7 @@ def readings(kinds: Iterable[str]) -> list[pytest.ParameterSet]:
     ]
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(("scheme", "kind", "checks"), readings(NAMES))
 def test_the_embedded_engine_reads_what_was_listed(
     shell: Shell, home: Scripted, versions: dict[str, tuple[bytes, bytes]], scheme: str, kind: str,
@@ -161,6 +162,7 @@ def assert_whole(shell: Shell, code: int) -> None:
         assert shell.rows(full) == []
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("scheme", ["http", "s3"])
 def test_what_the_decoder_declines_is_read_pinned(
     shell: Shell, home: Scripted, versions: dict[str, tuple[bytes, bytes]], scheme: str
@@ -178,6 +180,7 @@ def test_what_the_decoder_declines_is_read_pinned(
     assert_whole(shell, shell.run("load", url, "--table", "t").code)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(("scheme", "kind", "checks"), readings(("csv", "parquet")))
 def test_a_server_pulls_what_was_listed(
     lake: Lake, home: Scripted, versions: dict[str, tuple[bytes, bytes]], scheme: str, kind: str,
@@ -220,6 +223,7 @@ def test_a_file_without_etag_is_known_by_its_time(
     assert shell.row(TOTALS) == [ROWS, ROWS, 1, 1]
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("scheme", "kind"),
     [

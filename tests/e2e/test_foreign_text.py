@@ -23,6 +23,7 @@ SCHEMA = "id UInt32, name String, amount Nullable(Float64), day Nullable(Date)"
 # --- bytes that lie ------------------------------------------------------------------------------
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("mode", EACH_MODE)
 def test_gzip_called_csv_is_read_as_gzip(shell: Shell, mode: str) -> None:
     shell.write("t.csv", gzip.compress(PLAIN.encode()))
@@ -51,6 +52,7 @@ def test_a_workbook_is_refused_before_anything_is_made(shell: Shell) -> None:
     assert not (shell.folder / "rowfall-data").exists()
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("mode", EACH_MODE)
 def test_bytes_that_are_not_utf_8_are_refused(shell: Shell, mode: str) -> None:
     shell.write("first.csv", PLAIN.encode("latin-1"))
@@ -92,7 +94,7 @@ def test_a_byte_order_mark_before_a_header(shell: Shell, mode: str) -> None:
     ("charset", "named"),
     [("latin-1", "latin-1"), ("utf-16", None), ("utf-16-be", "utf-16be"), ("cp1252", "cp1252")],
 )
-@pytest.mark.sampled
+@pytest.mark.sampled(1)
 def test_charsets(shell: Shell, charset: str, named: str | None, mode: str) -> None:
     shell.write("t.csv", PLAIN.encode(charset))
     options = ("--encoding", named) if named else ()
@@ -111,6 +113,7 @@ def test_charsets_of_other_formats_stdin_and_packed_files(shell: Shell) -> None:
     assert shell.rows("SELECT * FROM v ORDER BY id") == [[1, None], [2, 5], [3, 6]]
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("mode", EACH_MODE)
 def test_words_for_null_are_null_in_columns_of_text(shell: Shell, mode: str) -> None:
     """Also where few fields are words; in quotes a word is a word, and nothing is nothing."""
@@ -133,6 +136,7 @@ def test_stdin_says_what_it_is_and_is_copied_where_it_is_read_twice(shell: Shell
     assert shell.row("SELECT count() FROM u") == [3]
 
 
+@pytest.mark.long
 def test_stdin_with_other_marks_bad_rows_and_wider_types(shell: Shell) -> None:
     scratch = shell.folder / "scratch"
     scratch.mkdir()
@@ -168,6 +172,7 @@ def test_bytes_that_a_charset_lacks_are_errors_with_their_offset(shell: Shell) -
     assert shell.row("SELECT name = unhex('93FA967B') FROM binary WHERE id = 1") == [1]
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("mode", EACH_MODE)
 def test_a_byte_that_is_no_text_is_a_bad_row_where_some_are_allowed(
     shell: Shell, mode: str
@@ -186,6 +191,7 @@ def test_what_is_no_row_of_foreign_text_has_a_hint(shell: Shell) -> None:
     assert shell.rows("SELECT * FROM u ORDER BY id") == [[1, '"a'], [2, "b"]]
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("mode", EACH_MODE)
 def test_null_of_databases_is_null_in_rewritten_text(shell: Shell, mode: str) -> None:
     """It is told from a text that is empty, as in plain CSV; in quotes it is a text."""
@@ -206,6 +212,7 @@ DIALECT = ("--delimiter", ";", "--encoding", "latin-1", "--null", "NA,-", "--dec
            "--thousands", ".", "--dates", "dmy")  # fmt: skip
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("mode", EACH_MODE)
 def test_a_foreign_file_gives_the_rows_of_the_plain_one(shell: Shell, mode: str) -> None:
     shell.write("t.csv", FOREIGN.encode("latin-1"))
@@ -222,6 +229,7 @@ def test_a_foreign_file_gives_the_rows_of_the_plain_one(shell: Shell, mode: str)
     shell.ok("verify", load)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("mode", EACH_MODE)
 def test_bad_rows_of_foreign_text_are_named_by_their_lines(shell: Shell, mode: str) -> None:
     # An empty line is left out of what is read.

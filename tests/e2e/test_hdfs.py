@@ -162,6 +162,7 @@ def test_what_cannot_be_read_is_said(shell: Shell, hdfs: Hdfs, folder: str) -> N
         assert "secret@" not in done.talk
 
 
+@pytest.mark.long
 def test_a_server_pulls_by_itself(lake: Lake, hdfs: Hdfs, folder: str) -> None:
     for n in range(3):
         hdfs.put(f"{folder}/{n}.parquet", parquet(100 * n, 100 * n + 100))

@@ -24,7 +24,7 @@ def given(done: Done, flag: str) -> list[str]:
 
 
 @pytest.mark.parametrize("name", ["p", "my p", "it's", "a`b", "$HOME"])
-@pytest.mark.sampled
+@pytest.mark.sampled(1)
 def test_a_json_column_of_any_name(shell: Shell, name: str) -> None:
     rows = [json.dumps({"id": n, name: {"a": n}}) for n in range(2)]
     shell.write("a.jsonl", "\n".join(rows) + "\n")
@@ -49,6 +49,7 @@ def test_names_with_blanks_and_quotes(shell: Shell) -> None:
     assert shell.row("SELECT count() FROM d") == [20_001]
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("target", ["my host:8123", "10.0.0.1", "a 'b'.xlsx"])
 def test_targets_that_look_like_something_else(shell: Shell, target: str) -> None:
     shell.write("a.csv", "id,n\n1,2\n2,3\n")

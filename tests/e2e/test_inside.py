@@ -92,6 +92,7 @@ def test_install_and_load(lake: Lake, scripts: Path, s3: Seaweed, source: str) -
     assert read_inside(lake) == 1
 
 
+@pytest.mark.long
 def test_a_big_object_is_shared_by_several_programs(
     lake: Lake, scripts: Path, s3: Seaweed, bucket: str
 ) -> None:
@@ -137,6 +138,7 @@ def test_no_log_holds_a_key_or_a_signature(
             assert secret.encode() not in log.read_bytes()
 
 
+@pytest.mark.long
 def test_another_version_is_not_used(lake: Lake, scripts: Path, s3: Seaweed, source: str) -> None:
     path = scripts / rewriting.PROGRAM
     path.write_text("#!/bin/sh\necho rowfall-decode 0.0.9\n")
@@ -164,6 +166,7 @@ def test_what_it_declines_the_server_reads(
     assert 'in/5.csv line 2 column "id": "7x" does not fit UInt32' in done.talk
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     "text",
     [

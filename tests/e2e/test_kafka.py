@@ -341,6 +341,7 @@ def followed(kafka: Kafka, topic: str, batches: int, monkeypatch: pytest.MonkeyP
     return asked
 
 
+@pytest.mark.long
 def test_batches_cost_the_same_and_leave_a_small_ledger(
     shell: Shell, kafka: Kafka, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -368,6 +369,7 @@ def test_batches_cost_the_same_and_leave_a_small_ledger(
     assert shell.row("SELECT count(), uniqExact(c1) FROM t") == [60, 60]
 
 
+@pytest.mark.long
 def test_batches_into_a_server_cost_the_same(
     lake: Lake, kafka: Kafka, monkeypatch: pytest.MonkeyPatch
 ) -> None:

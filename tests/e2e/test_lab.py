@@ -136,6 +136,7 @@ def test_from_up_to_down(bench: Bench) -> None:
     assert not bench.folder.exists()
 
 
+@pytest.mark.long
 def test_data_and_addresses_stay(bench: Bench) -> None:
     csv = bench.shell.write("a.csv", "a\n1\n2\n")
 
@@ -164,6 +165,7 @@ def test_servers_of_root_are_unprivileged(bench: Bench) -> None:
     assert listening == ["0100007F"]
 
 
+@pytest.mark.long
 def test_up_brings_back_what_has_died(bench: Bench) -> None:
     bench.up(1, 2)
     document = bench.ok("status", "--json").document
@@ -174,6 +176,7 @@ def test_up_brings_back_what_has_died(bench: Bench) -> None:
     assert len(bench.pids()) == 2
 
 
+@pytest.mark.long
 def test_a_server_that_hangs_is_silent(bench: Bench) -> None:
     bench.up()
     (pid,) = bench.pids()
@@ -204,6 +207,7 @@ def test_a_running_lab_is_not_started_again(bench: Bench) -> None:
     assert len(bench.pids()) == 1
 
 
+@pytest.mark.long
 def test_a_port_that_is_taken(bench: Bench) -> None:
     bench.up(1, 2)
     port = bench.ok("status", "--json").document["nodes"][1]["tcp_port"]
@@ -215,6 +219,7 @@ def test_a_port_that_is_taken(bench: Bench) -> None:
     bench.ok("up")
 
 
+@pytest.mark.long
 def test_a_server_that_does_not_come_up(bench: Bench) -> None:
     bench.up(1, 2)
     bench.ok("down")

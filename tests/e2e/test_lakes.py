@@ -214,6 +214,7 @@ def test_partition_values_of_delta_are_in_the_log_alone(shell: Shell) -> None:
     assert loaded(shell, "count(), uniqExact(part)", "few") == [[50, 4]]
 
 
+@pytest.mark.long
 def test_a_delta_log_that_is_read_from_a_checkpoint(shell: Shell) -> None:
     at = str(shell.folder / "t")
     for start in range(0, 50, 10):
@@ -271,6 +272,7 @@ def test_deletion_vectors_of_delta_are_applied(shell: Shell) -> None:
     assert "nothing to load" in shell.ok("load", "delta+t").err
 
 
+@pytest.mark.long
 def test_tables_that_the_engine_has_written(shell: Shell) -> None:
     for kind, engine in (("iceberg", "IcebergLocal"), ("delta", "DeltaLakeLocal")):
         at = shell.folder / kind
@@ -286,6 +288,7 @@ def test_tables_that_the_engine_has_written(shell: Shell) -> None:
 # --- what goes wrong -----------------------------------------------------------------------------
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("step", ["rowfall.run.load.survey", "rowfall.run.load.prepare"])
 def test_a_snapshot_that_expires_while_it_is_loaded(
     shell: Shell, monkeypatch: pytest.MonkeyPatch, step: str

@@ -59,7 +59,7 @@ def ten_files(shell: Shell) -> None:
     ],
     ids=str,
 )
-@pytest.mark.sampled
+@pytest.mark.sampled(1)
 def test_paths_and_globs(shell: Shell, sources: list[str], ids: Sequence[int]) -> None:
     ten_files(shell)
     shell.write("deep/a/b/f100.csv", rows(100, 101))
@@ -71,7 +71,7 @@ def test_paths_and_globs(shell: Shell, sources: list[str], ids: Sequence[int]) -
 
 
 @pytest.mark.parametrize("how", ["CSV", "gzip", "JSON", "Parquet", "Native"])
-@pytest.mark.sampled
+@pytest.mark.sampled(1)
 def test_stdin(shell: Shell, how: str) -> None:
     content = {
         "CSV": lambda: rows(1, 5).encode(),
@@ -92,6 +92,7 @@ def test_stdin(shell: Shell, how: str) -> None:
     assert shell.row("SELECT count(), sum(id) FROM u") == [2, 3]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", ["trips", "taxi", "hits", "random"])
 def test_generators(shell: Shell, name: str) -> None:
     shell.ok("load", f"generate://{name}?rows=5_000", "--verify")
@@ -203,7 +204,7 @@ CHECK = (
 
 
 @pytest.mark.parametrize(("name", "end", "packed"), MATRIX, ids=[m[0] for m in MATRIX])
-@pytest.mark.sampled
+@pytest.mark.sampled(1)
 def test_every_format_both_ways(
     shell: Shell, name: str, end: str, packed: Sequence[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -429,6 +430,7 @@ def test_verify_says_which_files_are_short(shell: Shell) -> None:
     assert landed() == [None, None, 0], "the row is in two files"
 
 
+@pytest.mark.long
 def test_verify_counts_where_rows_are_collapsed_or_mixed(shell: Shell) -> None:
     shell.write("in/a.csv", "id,x\n1,a\n1,b\n2,c\n")
     shell.write("in/b.csv", "id,x\n2,d\n3,e\n")
@@ -554,6 +556,7 @@ def test_threads_and_memory(shell: Shell) -> None:
     assert "has no setting 'max_insert_thread'" in unknown.talk
 
 
+@pytest.mark.long
 def test_a_memory_error_makes_smaller_blocks(shell: Shell) -> None:
     command = ("load", "generate://random?rows=60_000&bytes=2_000", "--table", "t", "--set")
     done = shell.ok(*command, "max_memory_usage=250000000", "--json")
@@ -590,6 +593,10 @@ def test_a_partition_explosion_is_forecast(shell: Shell) -> None:
     warned = done.talk.index("The partition key key has about")
     assert warned < done.talk.index("done in ")
     assert shell.row("SELECT count(), uniqExact(_partition_id) FROM a") == [5000, 1000]
+    # So it is for a table that is there.
+    shell.write("b.csv", csv(lines, "key", "value"))
+    plan = shell.ok("plan", "b.csv", "--table", "a", "--json").document
+    assert "The partition key key has about" in plan["forecast"]["advice"][0]
 
 
 # --- temporary files ------------------------------------------------------------------------------
@@ -618,7 +625,7 @@ def scratch(shell: Shell) -> Path:
         (0, "", ("query", "SELECT 1")),
     ],
 )
-@pytest.mark.sampled
+@pytest.mark.sampled(1)
 def test_no_temporary_file_is_left(
     shell: Shell, scratch: Path, code: int, what: str, command: Sequence[str]
 ) -> None:

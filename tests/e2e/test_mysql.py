@@ -177,6 +177,7 @@ _RAW = {
 }
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("more", [{}, _RAW], ids=["texts", "bytes"])
 def test_rows_in_binary_are_those_of_text(
     shell: Shell, tables: Tables, more: dict[str, Any]
@@ -230,6 +231,7 @@ def test_a_query_is_loaded(shell: Shell, tables: Tables) -> None:
     assert "two columns of one name" in twice.talk
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("column", "value"),
     [

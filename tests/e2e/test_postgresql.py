@@ -166,6 +166,7 @@ def test_rows_that_are_not_committed_yet_are_waited_for(base: Base) -> None:
     assert base.row("SELECT sum(n) FROM t") == [78]
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("definition", "values"),
     [
@@ -212,6 +213,7 @@ def test_files_that_are_written_are_known_again(base: Base) -> None:
     assert base.load("t", *into, "--replace")["rows"] == ROWS + 10
 
 
+@pytest.mark.long
 def test_views_queries_and_partitions(base: Base) -> None:
     base.do(
         "CREATE TABLE {s}.p (id int, at date) PARTITION BY RANGE (at)",
@@ -410,6 +412,7 @@ def test_what_cannot_be_read_is_named(base: Base) -> None:
     assert "--query is for databases" in base.shell.ends(2, "load", "a.csv", "--query", "x").talk
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("type_", "value", "column"),
     [

@@ -22,6 +22,7 @@ def values(
     return shell.ok("query", "SELECT * FROM t ORDER BY ALL", "--to", to, "--format", "TSV").out
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("mode", MODES)
 def test_an_empty_last_field_without_a_line_end_is_null(shell: Shell, mode: str) -> None:
     data = "id,city,note\n1,Oslo,\n2,Rome,x\n3,Bern,"
@@ -29,6 +30,7 @@ def test_an_empty_last_field_without_a_line_end_is_null(shell: Shell, mode: str)
     assert values(shell, data, *given, mode=mode) == "1\tOslo\t\\N\n2\tRome\tx\n3\tBern\t\\N\n"
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("type_", ["Float64", "Int32", "Date", "UUID", "Bool", "DateTime"])
 def test_nor_is_it_an_error_behind_the_sample(shell: Shell, type_: str) -> None:
     texts = {
@@ -62,7 +64,7 @@ RAGGED = {
 
 @pytest.mark.parametrize("form", ["CSVWithNames", "CSV", "TSVWithNames"])
 @pytest.mark.parametrize("case", RAGGED)
-@pytest.mark.sampled
+@pytest.mark.sampled(1)
 def test_rows_of_another_length_are_refused(shell: Shell, case: str, form: str) -> None:
     data, line, says = RAGGED[case]
     head, _, rest = data.partition("\n")
@@ -92,7 +94,7 @@ TRAILING = {
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("case", TRAILING)
-@pytest.mark.sampled
+@pytest.mark.sampled(1)
 def test_a_delimiter_at_the_end_of_all_rows(shell: Shell, case: str, mode: str) -> None:
     """As TPC-H writes its tables; a row that does not end so is refused."""
     data, form = TRAILING[case]
@@ -121,6 +123,7 @@ def test_headers_of_another_order_are_read_by_position(shell: Shell) -> None:
     assert "c.csv" in done.talk
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("mode", MODES)
 def test_blanks_stay_wherever_they_stand(shell: Shell, mode: str) -> None:
     """Whether the sample has some makes no difference, and the decoder reads them."""
@@ -138,6 +141,7 @@ def test_blanks_stay_wherever_they_stand(shell: Shell, mode: str) -> None:
         assert plan["decoder"] == "rowfall-decode"
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("mode", MODES)
 def test_blanks_in_front_of_the_first_field_stay(shell: Shell, mode: str) -> None:
     """Wherever a header puts the field, alone, and in rows that are left when others are bad."""
@@ -155,6 +159,7 @@ def test_blanks_in_front_of_the_first_field_stay(shell: Shell, mode: str) -> Non
     assert shell.rows("SELECT * FROM one ORDER BY s") == [[""], [" a"], ["b"], [None]]
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("mode", MODES)
 def test_blanks_behind_quotes_and_around_numbers(shell: Shell, mode: str) -> None:
     """They stand where the sample has not seen any, and blanks in front of a string stay."""

@@ -46,6 +46,7 @@ def test_a_sample_of_local_files(shell: Shell, trips: str) -> None:
     assert [load["target"] for load in loads] == [str(shell.folder / "trips/{n}.csv.gz")]
 
 
+@pytest.mark.long
 def test_past_loads_come_before_a_sample(shell: Shell) -> None:
     shell.ok("load", "generate://trips?rows=3e7", "--to", "trips/{n}.csv", "--files", "8")
     load = shell.ok("load", "trips/*.csv", "--json").document
@@ -101,6 +102,7 @@ def test_the_cores_are_those_of_the_server(
     assert shell.ok(*args, "--cores", "16", env=env).document["node"]["cores"] == 16
 
 
+@pytest.mark.long
 def test_a_million_files_on_a_thousand_nodes(shell: Shell) -> None:
     source = "simulate://csv.gz?files=1e6&size=25MB&sigma=1&prefixes=1000"
     one = ("--nodes", "1000", "--cores", "32", "--attempt-bytes", "1TB")
@@ -134,6 +136,7 @@ def test_text_shows_formula_limits_and_cost(shell: Shell) -> None:
     assert "core rate = 25.8 MB/s: as given" in text
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     ("args", "said"),
     [

@@ -77,7 +77,7 @@ def files_of(kind: str, lake: Lake) -> str:
 
 
 @pytest.mark.parametrize("kind", ["csv", "csv.gz", "ndjson", "parquet", "many"])
-@pytest.mark.sampled
+@pytest.mark.sampled(1)
 def test_local_files_are_pushed(lake: Lake, kind: str) -> None:
     source = files_of(kind, lake)
     report = lake.load(source, "--table", "t", "--verify", "--streams", "2")
@@ -97,6 +97,7 @@ def test_the_engine_here_reads_what_the_decoder_may_not(lake: Lake) -> None:
     assert lake.row(sums.format("t")) == lake.row(sums.format("u"))
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("type_", ["String", "Nullable(Float64)"])
 def test_a_server_refuses_short_rows_of_files_that_are_sent_as_they_are(
     lake: Lake, type_: str
@@ -163,6 +164,7 @@ def test_a_big_object_is_pushed_in_ranges(lake: Lake, s3: Seaweed, bucket: str) 
     ) == [2, 1]  # fmt: skip
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("options", "delivery", "decoder"),
     [((), "push", "rowfall-decode"), (("--decoder", "never"), "pull", "engine"),
@@ -206,6 +208,7 @@ def test_blocks_are_compressed_on_their_way(lake: Lake, decoder: str) -> None:
     lake.ok("load", source, "--table", "lz4", "--compress", "lz4")  # nothing is left to do
 
 
+@pytest.mark.long
 def test_a_server_that_stays_away_ends_the_load_after_its_patience(lake: Lake) -> None:
     """And the same command loads the rest, and nothing twice."""
     for n in range(2):
@@ -296,7 +299,7 @@ ENGINES = {
 
 
 @pytest.mark.parametrize("engine", ENGINES, ids=lambda e: str(re.split(r"\W", e)[0]))
-@pytest.mark.sampled
+@pytest.mark.sampled(1)
 def test_table_engines(lake: Lake, engine: str) -> None:
     lake.do(f"CREATE TABLE {{db}}.t (id UInt32, amount UInt32, sign Int8) ENGINE = {engine}")
     for number in range(10):
@@ -317,6 +320,7 @@ def test_table_engines(lake: Lake, engine: str) -> None:
     assert (again["rows"], again["splits_skipped"]) == (0, 10)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("engine", ["MergeTree ORDER BY tuple()", "Null"], ids=["table", "null"])
 def test_views_get_every_row_once(lake: Lake, engine: str) -> None:
     lake.do(
@@ -420,6 +424,7 @@ def states_while(lake: Lake, *load: str) -> tuple[set[tuple[tuple[int, int], ...
 REPLICATED = "ReplicatedMergeTree('/tables/{db}', 'r')"
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("engine", "partition_by", "options"),
     [
@@ -452,6 +457,7 @@ def test_readers_see_what_the_plan_says(
     ]  # fmt: skip
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("exists", [True, pytest.param(False, marks=pytest.mark.long)])
 def test_atomic_is_refused_where_keeper_commits_partitions(lake: Lake, exists: bool) -> None:
     three_files(lake)
@@ -472,6 +478,7 @@ def test_atomic_is_refused_where_keeper_commits_partitions(lake: Lake, exists: b
     assert lake.row("SELECT count(), sum(id) FROM {db}.t") == [3, 6]
 
 
+@pytest.mark.long
 def test_wait_for_merges(lake: Lake) -> None:
     for number in range(6):
         lake.shell.write(f"f{number}.csv", rows(number, number + 1, *HEAD))
@@ -555,6 +562,7 @@ def test_clean_shows_and_drops_what_a_killed_load_left(lake: Lake) -> None:
     assert "its process is gone" in lake.ok("report", "last").out
 
 
+@pytest.mark.long
 def test_an_empty_table_that_a_failed_load_has_made_goes_away(lake: Lake) -> None:
     lake.shell.write("bad.csv", rows(0, 3, *HEAD) + "x,y\n")
     wrong = ("load", "bad.csv", "--table", "t", "--schema", "id UInt64, name String")
@@ -568,6 +576,7 @@ def test_an_empty_table_that_a_failed_load_has_made_goes_away(lake: Lake) -> Non
     assert lake.row("SELECT count() FROM {db}.t") == [1]
 
 
+@pytest.mark.long
 def test_clean_of_a_folder(shell: Shell) -> None:
     process = shell.cli.start("load", "generate://taxi?rows=40_000_000")
     folder = shell.folder / "rowfall-data"
@@ -600,6 +609,7 @@ def test_reports(lake: Lake) -> None:
     assert (quiet.out, quiet.err) == ("", "")
 
 
+@pytest.mark.long
 def test_costs_are_the_servers(lake: Lake) -> None:
     """From its query_log; without the right to read that, nothing is said instead of zero."""
     report = lake.load("generate://taxi?rows=300_000")
@@ -618,6 +628,7 @@ def test_costs_are_the_servers(lake: Lake) -> None:
     assert pushed["bytes_source"] == (lake.shell.folder / "a.csv").stat().st_size
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     "how",
     [

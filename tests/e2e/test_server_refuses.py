@@ -192,7 +192,7 @@ _ON_NEW = [right for right in RIGHTS.split(", ") if right != "CREATE TABLE"]
     ],
     ids=lambda value: {False: "new", True: "existing"}.get(value, value),
 )
-@pytest.mark.sampled
+@pytest.mark.sampled(1)
 def test_a_missing_right_is_named_before_rows_are_read(
     lake: Lake, right: str, exists: bool
 ) -> None:
@@ -261,6 +261,7 @@ PROFILES = {
 }  # fmt: skip
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("case", [
     pytest.param(name, marks=[] if name in ("nulls", "fixed limit", "threads", "reading")
                  else [pytest.mark.long]) for name in PROFILES

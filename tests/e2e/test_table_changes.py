@@ -91,6 +91,7 @@ def test_a_server_s_table_becomes_wider(lake: Lake) -> None:
     assert "feeds materialized views" in refused.talk
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("end", ["jsonl", "parquet", "tsv"])
 def test_other_formats_become_wider(shell: Shell, end: str) -> None:
     table(shell, "id Int64, n Int32, s LowCardinality(FixedString(2)), b UInt8")
@@ -107,6 +108,7 @@ def test_other_formats_become_wider(shell: Shell, end: str) -> None:
     assert shell.rows("SELECT * FROM t") == [[2, 3_000_000_000, "long", None]]
 
 
+@pytest.mark.long
 def test_values_behind_the_sample_name_the_command_that_works(shell: Shell) -> None:
     table(shell, "id Int64, n Int32, d Date, b UInt8")
     rows: list[tuple[object, ...]] = [(i, 1, "2024-01-01", 7) for i in range(40_000)]
@@ -173,7 +175,7 @@ def source(shell: Shell, end: str) -> str:
 
 
 @pytest.mark.parametrize("end", ["csv", "tsv", "jsonl", "parquet", "orc", "avro"])
-@pytest.mark.sampled
+@pytest.mark.sampled(1)
 def test_columns_that_only_files_or_only_the_table_have(shell: Shell, end: str) -> None:
     name = source(shell, end)
     for n in range(3):
@@ -200,6 +202,7 @@ def test_columns_that_only_files_or_only_the_table_have(shell: Shell, end: str) 
     assert shell.row("SELECT * FROM t1 WHERE id = 9") == [9, 9, None]
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("how", ["auto", "always", "never"])
 def test_keys_behind_the_sample_are_ignored(shell: Shell, how: str) -> None:
     table(shell, "id Int64, s Nullable(String), b Int64")
@@ -232,6 +235,7 @@ def test_a_word_that_is_no_choice(shell: Shell) -> None:
 # --- files that differ from each other ------------------------------------------------------------
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("end", ["orc", "avro", "arrow"])
 def test_the_union_of_files_that_name_their_types(shell: Shell, end: str) -> None:
     format_ = {"orc": "ORC", "avro": "Avro", "arrow": "Arrow"}[end]
@@ -287,6 +291,7 @@ UNITED = [
 _LOOK = "SELECT id, s, toString(day), extra FROM {} ORDER BY id"
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("decoder", ["auto", "never"])
 @pytest.mark.parametrize("end", ["csv", "tsv"])
 def test_the_union_of_text_files(shell: Shell, end: str, decoder: str) -> None:
@@ -309,6 +314,7 @@ def test_columns_in_another_order_go_through_the_decoder(shell: Shell) -> None:
     assert shell.rows("SELECT * FROM t ORDER BY id") == [[1, "n"], [2, "m"]]
 
 
+@pytest.mark.long
 def test_the_union_of_packed_files_and_bad_rows(shell: Shell) -> None:
     shell.write("in/a.csv.gz", gzip.compress(b"id,s\n1,n\n"))
     shell.write("in/b.csv.gz", gzip.compress(b"extra,id\n7,2\nx,3\n8,4,5\n"))
@@ -347,6 +353,7 @@ def test_what_the_union_does_not_take(shell: Shell) -> None:
     assert "other marks than the first file" in refused.talk
 
 
+@pytest.mark.long
 def test_the_union_of_text_on_a_server(lake: Lake) -> None:
     files = united(lake.shell, "csv")
     for way in ("--push", "--pull"):
@@ -386,6 +393,7 @@ def test_a_table_of_a_cluster_is_altered_on_all_nodes(fleet: Fleet) -> None:
         assert found == [[9, 3_000_000_000, "c9", "x"]]
 
 
+@pytest.mark.long
 def test_a_load_waits_while_another_one_alters_node_after_node(
     fleet: Fleet, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -49,7 +49,7 @@ EXPECTED = [
 
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("projection", PROJECTIONS)
-@pytest.mark.sampled
+@pytest.mark.sampled(1)
 def test_a_server_counts_what_it_reads_for_projections(
     lake: Lake, projection: str, engine: str
 ) -> None:
@@ -66,6 +66,7 @@ def test_a_server_counts_what_it_reads_for_projections(
     assert lake.staging() == set()
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("projection", PROJECTIONS)
 def test_the_embedded_engine_loads_into_projections(shell: Shell, projection: str) -> None:
     made = f"CREATE TABLE t (id UInt64, name String, {PROJECTIONS[projection]}) ENGINE = MergeTree "
@@ -76,6 +77,7 @@ def test_the_embedded_engine_loads_into_projections(shell: Shell, projection: st
     assert shell.rows(sums().format(db="default"), "--to", "data") == EXPECTED
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("options", [("--atomic",), ("--direct",)], ids=str)
 def test_other_ways_into_a_table_with_projections(lake: Lake, options: tuple[str, ...]) -> None:
     lake.do(f"CREATE TABLE {{db}}.t (id UInt64, name String, {PROJECTIONS['two']}) "

@@ -60,6 +60,7 @@ def anywhere(request: pytest.FixtureRequest, shell: Shell) -> Into:
     return Into(shell, f"s3://{bucket}/lake/t", request.getfixturevalue("s3"))
 
 
+@pytest.mark.sampled(1)
 def test_files_are_loaded_once(anywhere: Into) -> None:
     into, shell = anywhere, anywhere.shell
     for number in range(3):

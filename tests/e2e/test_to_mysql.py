@@ -198,6 +198,7 @@ def test_a_row_that_no_packet_takes_is_sent_as_text(db: Database) -> None:
     assert db.run("SELECT id, LENGTH(name) FROM t ORDER BY id") == [(1, 17 << 20), (2, 1)]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", ["a.csv.gz", "a.parquet", "a.json", "-", "mysql"])
 def test_other_sources(db: Database, name: str) -> None:
     rows = f"generate://random?rows={_ROWS}&bytes=20"
@@ -277,6 +278,7 @@ def test_a_table_without_a_key_has_no_conflicts(db: Database) -> None:
 # --- values and tables that do not fit ------------------------------------------------------------
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     ("column", "value", "said"),
     [

@@ -154,12 +154,12 @@ def test_both_writers_write_the_same(into: Into) -> None:
     assert "written in binary by rowfall-decode" in plan
     assert "FROM STDIN (FORMAT binary)" in plan
     assert into.load("t.csv", "--table", "a", *options)["rows"] == 3000
-    # A column that takes text only.
-    into.do("CREATE TABLE {s}.e (LIKE {s}.a)", "ALTER TABLE {s}.e ADD more bytea")
-    plan = " ".join(into.ends(0, "plan", "t.csv", "--table", "e", *options).out.split())
+    # Addresses of a table that is there are text.
+    into.do("CREATE TABLE {s}.e (LIKE {s}.a)", "CREATE TABLE {s}.f (LIKE {s}.a)")
+    plan = " ".join(into.ends(0, "plan", "t.csv", "--table", "e").out.split())
     assert "written as text by rowfall-decode" in plan
-    into.load("t.csv", "--table", "e", *options)
-    into.do("ALTER TABLE {s}.e DROP more")
+    into.load("t.csv", "--table", "e")
+    into.load("t.csv", "--table", "f", "--decoder", "never")
     never = ("--decoder", "never")
     plan = " ".join(into.ends(0, "plan", "t.csv", "--table", "b", *never, *options).out.split())
     assert "written as text by the engine" in plan
@@ -175,7 +175,7 @@ def test_both_writers_write_the_same(into: Into) -> None:
     done = into.ends(0, "load", "u.csv", "--table", "c", *options)
     assert "the engine reads it instead" in done.talk
     into.load("u.csv", "--table", "d", *never, *options)
-    for one, other, rows in (("a", "b", 3000), ("e", "b", 3000), ("c", "d", 9000)):
+    for one, other, rows in (("a", "b", 3000), ("e", "f", 3000), ("c", "d", 9000)):
         tables = (
             f"(TABLE {{s}}.{one} EXCEPT TABLE {{s}}.{other})",
             f"(TABLE {{s}}.{other} EXCEPT TABLE {{s}}.{one})",
@@ -199,7 +199,7 @@ _COLUMNS = {
     "day": ("date", "toDate32(number * 97 - 20_000)"),
     "at": ("timestamp(3)", "toDateTime64(946684800 + number * 86_399 + number / 8, 3, 'UTC')"),
     "zone": ("timestamptz", "toDateTime64(number * 8_639_999 + number / 64, 6, 'UTC')"),
-    "id": ("uuid", "toUUID('123e4567-e89b-12d3-a456-426614174000')"),
+    "uid": ("uuid", "toUUID('123e4567-e89b-12d3-a456-426614174000')"),
     "word": ("varchar(9)", "repeat('é', number % 9)"),
     "fixed": ("char(4)", "['é', 'ab ', ''][1 + number % 3]"),
     "doc": ("jsonb", "concat('{\"b\":', toString(number), ',\"a\":[1]}')"),

@@ -118,7 +118,7 @@ def test_null_in_the_key_is_an_error_in_the_load_and_stays_in_the_table(lake: La
     ]  # fmt: skip
 
 
-@pytest.mark.sampled
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("table", "key", "said"),
     [

@@ -134,7 +134,7 @@ def attach(run: Run, staging: str, parts: list[str]) -> None:
 
 @pytest.mark.parametrize("then", ["", "merged", "merged and cleared", "written to", "both"])
 @pytest.mark.parametrize("copied", [0, 1, 3, 8])
-@pytest.mark.sampled
+@pytest.mark.sampled(2)
 def test_parts_in_both_tables_are_told_apart(
     engine: Embedded,
     ledger: Ledger,
@@ -183,6 +183,7 @@ def test_equal_rows_of_an_earlier_load_are_not_mistaken_for_this_one(
     assert totals(run) == (2 * ALL[0], 2 * ALL[1])
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("first", [0, 800], ids=["the same keys", "other keys"])
 def test_rows_that_were_united_with_others_are_not_taken_for_missing(
     engine: Embedded, ledger: Ledger, target: Table, run: Run, first: int

@@ -89,6 +89,7 @@ ADD = "ALTER TABLE {db}.t ADD COLUMN c UInt8 DEFAULT 7"
 EACH_ONCE = f"{ROWS}\t{ROWS}\t{7 * ROWS}"
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("kind", "before"),
     [
@@ -155,6 +156,7 @@ def test_other_changes_during_a_load(scene: Scene, before: str, alter: str) -> N
 NUMBERS = "ALTER TABLE {db}.t MODIFY COLUMN name UInt64"
 
 
+@pytest.mark.long
 def test_rows_that_cannot_follow_stand_in_nobodys_way(scene: Scene) -> None:
     scene.alter_before(ATTACH, NUMBERS)
     first = scene.load(files="rows0.csv")
@@ -186,6 +188,7 @@ def test_rows_that_cannot_follow_stand_in_nobodys_way(scene: Scene) -> None:
     assert scene.left() == []
 
 
+@pytest.mark.long
 def test_rows_that_cannot_follow_are_given_up(scene: Scene) -> None:
     scene.alter_before(ATTACH, NUMBERS)
     first = scene.load(files="rows0.csv")
@@ -202,6 +205,7 @@ def test_rows_that_cannot_follow_are_given_up(scene: Scene) -> None:
     assert scene.do("SELECT count(), uniqExact(k) FROM {db}.t") == "500\t500"
 
 
+@pytest.mark.long
 def test_rows_that_are_not_committed_are_staged_anew(scene: Scene) -> None:
     scene.alter_before(COUNT, NUMBERS)
     done = scene.load(files="rows0.csv")
@@ -275,6 +279,7 @@ WIDENED = f"{ROWS}\t{ROWS}\t{ROWS * 2**40}\t{ROWS}"
 SUMS = "SELECT count(), uniqExact(k), sum(n), countIf(city = 'c') FROM {db}.t"
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("when", ["before", "after"])
 @pytest.mark.parametrize("step", [STEPS[0], *(pytest.param(s, marks=long) for s in STEPS[1:])])
 @pytest.mark.parametrize("kind", [(), pytest.param(("--atomic",), marks=long)], ids=str)

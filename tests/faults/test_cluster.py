@@ -232,6 +232,7 @@ def two_files(cluster22: Cluster, s3: Seaweed, tmp_path_factory: pytest.TempPath
     return rows
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("kind", kinds(HURTS, LONG))
 def test_a_hurt_load_ends_with_every_row_once(
     kind: str, cluster22: Cluster, files: Rows, tmp_path: Path, chance: random.Random,
@@ -244,6 +245,7 @@ def test_a_hurt_load_ends_with_every_row_once(
         survived(kind)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("kind", "way"),
     sample("by key", [(kind, way) for kind in HURTS for way in WAYS]) if ROUNDS else BY_KEY,

@@ -74,6 +74,7 @@ def hurt(process: Process, kind: str, delay: float) -> bool:
     return running
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("number", range(rounds(200, least=2)))
 def test_a_load_hurt_at_random_moments_ends_with_every_row_once(
     rowfall: Any,

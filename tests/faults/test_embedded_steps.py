@@ -136,6 +136,7 @@ class Folder:
         return f"[{process.returncode}] {err}"
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize(
     ("kind", "hurt"),

@@ -18,6 +18,7 @@ from lab.rows import Rows, checksum, leftovers, make_rows
 SMALL = ("--attempt-bytes", "1KB")
 
 
+@pytest.mark.long
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("kind", sample("dropped", [(), ("--atomic",)]), ids=str)
 def test_the_target_is_dropped_in_the_middle(
@@ -110,6 +111,7 @@ def test_two_replace_the_same_table_at_once(
     survived("--replace twice at once")
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("side", SIDES)
 def test_another_replaces_the_table_around_the_exchange(

@@ -80,6 +80,7 @@ def test_a_load_that_is_killed_again_and_again(shell: Shell, kafka: Kafka) -> No
     kill_and_repeat(shell, kafka, [dice.uniform(0.5, 4) for _ in range(12)])
 
 
+@pytest.mark.long
 def test_the_broker_is_killed_and_comes_back(shell: Shell, mortal: Kafka) -> None:
     """The load waits for it; what it had read is not read twice."""
     topic = filled(mortal)

@@ -87,6 +87,7 @@ def scene(server: ClickHouse, rows: Rows, tmp_path: Path) -> Iterator[Callable[[
         each.close()
 
 
+@pytest.mark.long
 def test_a_right_loader_passes_at_every_step(scene: Callable[[str], Scene]) -> None:
     right = scene("safe")
     steps = right.steps()
@@ -97,6 +98,7 @@ def test_a_right_loader_passes_at_every_step(scene: Callable[[str], Scene]) -> N
     assert not right.hurt_at(len(steps) + 1, "before", kill_rowfall)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("number", [1, 2])
 @pytest.mark.parametrize(
     ("how", "bad", "good", "message"),

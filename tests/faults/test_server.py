@@ -74,6 +74,7 @@ PACKED: Mapping[str, Callable[[Request], bool]] = {
 }
 
 
+@pytest.mark.long
 @LONG
 @pytest.mark.parametrize("maker", ["decoder", pytest.param("engine", marks=pytest.mark.long)])
 @pytest.mark.parametrize(
@@ -91,6 +92,7 @@ def test_hurt_while_compressed_blocks_are_sent(
             survived(f"compressed blocks of the {maker}: {kind} {side}")
 
 
+@pytest.mark.sampled(1)
 @LONG
 @pytest.mark.parametrize(
     ("kind", "maker"),
@@ -147,6 +149,7 @@ def test_several_load_the_same_files_and_one_is_killed(
         survived(f"{len(homes)} at once, one killed")
 
 
+@pytest.mark.long
 def test_several_load_the_same_files(place: Make) -> None:
     here = place()
     scene = here.scene
@@ -189,6 +192,7 @@ S3_FAULTS: Mapping[str, Fault] = {
 }
 
 
+@pytest.mark.sampled(1)
 @LONG
 @pytest.mark.parametrize(
     ("kind", "way"), sample("s3", [(k, w) for k in S3_FAULTS for w in ("--pull", "--push")], 2)
@@ -212,6 +216,7 @@ def test_s3_answers_badly(
             survived(f"S3 {way[2:]}: {kind}")
 
 
+@pytest.mark.long
 @LONG
 @pytest.mark.parametrize("way", sample("s3 stopped", ["--pull", "--push"]))
 def test_s3_is_stopped_and_started(
@@ -247,6 +252,7 @@ def test_s3_is_stopped_and_started(
 # --- memory and disk ------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("number", range(rounds(20)))
 def test_the_memory_limit_of_the_user_is_hit(
     server: ClickHouse, place: Make, chance: random.Random, survived: Survived, number: int
@@ -274,6 +280,7 @@ def small() -> Iterator[ClickHouse]:
         yield server
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("number", range(rounds(50)))
 def test_the_disk_is_filled_in_the_middle(
     small: ClickHouse, place: Make, chance: random.Random, survived: Survived, number: int
@@ -314,6 +321,7 @@ def wait_until_it_waits(scene: Scene) -> None:
     wait_until(asked, 60, "a load that waits")
 
 
+@pytest.mark.long
 def test_ctrl_c_while_the_files_of_others_are_waited_for(place: Make) -> None:
     here = place()
     scene = here.scene

@@ -135,6 +135,7 @@ KILLS = ("kill -9 rowfall", "kill -9 server", "kill -9 both")
 OTHERS = tuple(set(HURTS) - set(KILLS))
 
 
+@pytest.mark.sampled(2)
 @LONG
 @pytest.mark.parametrize(
     ("kind", "hurt"),

@@ -74,6 +74,7 @@ LOAD = ("load", "in", "--table", "t")
 # --- another table with rows ----------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_a_restored_database_is_a_question(lake: Lake, tmp_path: Path) -> None:
     write(lake.shell, "a")
     lake.ok(*LOAD)
@@ -94,6 +95,7 @@ def test_a_restored_database_is_a_question(lake: Lake, tmp_path: Path) -> None:
     assert lake.row(COUNT) == [200, 200]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("first", [pytest.param("here", marks=pytest.mark.long), "elsewhere"])
 def test_a_table_is_restored_without_its_journal(lake: Lake, tmp_path: Path, first: str) -> None:
     """Then only ledgers know; one that knows nothing appends, as to any table with rows."""
@@ -115,6 +117,7 @@ def test_a_table_is_restored_without_its_journal(lake: Lake, tmp_path: Path, fir
     assert lake.row(COUNT) == [100, 100]
 
 
+@pytest.mark.long
 def test_a_backup_that_is_older_than_the_ledger(lake: Lake) -> None:
     write(lake.shell, "a")
     lake.ok(*LOAD)
@@ -131,6 +134,7 @@ def test_a_backup_that_is_older_than_the_ledger(lake: Lake) -> None:
     assert "nothing to load" in lake.ok(*LOAD).talk
 
 
+@pytest.mark.long
 def test_a_load_that_the_backup_lacks_is_forgotten(lake: Lake) -> None:
     """Only the table is restored, from before the second load; the journal knows both."""
     write(lake.shell, "a")
@@ -146,6 +150,7 @@ def test_a_load_that_the_backup_lacks_is_forgotten(lake: Lake) -> None:
     assert lake.row(COUNT) == [200, 200]
 
 
+@pytest.mark.long
 def test_a_rebuilt_copy_takes_the_place(lake: Lake) -> None:
     write(lake.shell, "a", "b")
     lake.ok(*LOAD)
@@ -164,6 +169,7 @@ def test_a_rebuilt_copy_takes_the_place(lake: Lake) -> None:
     assert lake.row(COUNT) == [400, 300]
 
 
+@pytest.mark.long
 def test_rows_that_are_not_those_of_earlier_loads(lake: Lake) -> None:
     write(lake.shell, "a")
     lake.ok(*LOAD)
@@ -178,6 +184,7 @@ def test_rows_that_are_not_those_of_earlier_loads(lake: Lake) -> None:
     assert "nothing to load" in lake.ok(*LOAD).talk
 
 
+@pytest.mark.long
 def test_replace_is_no_question_and_keeps_it_until_its_end(lake: Lake) -> None:
     write(lake.shell, "a")
     lake.ok(*LOAD)
@@ -191,6 +198,7 @@ def test_replace_is_no_question_and_keeps_it_until_its_end(lake: Lake) -> None:
     assert lake.row(COUNT) == [200, 200]
 
 
+@pytest.mark.long
 def test_no_question_where_nothing_can_be_doubled(lake: Lake, tmp_path: Path) -> None:
     """A first load into a table with rows; a table made anew; rows of another rowfall's loads."""
     lake.do(
@@ -267,6 +275,7 @@ def test_a_copy_takes_the_place_after_a_kill(lake: Lake, tmp_path: Path, where: 
     assert lake.row(COUNT) == [110, 110]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("first", [pytest.param("here", marks=pytest.mark.long), "elsewhere"])
 def test_a_backup_is_restored_after_a_kill(lake: Lake, tmp_path: Path, first: str) -> None:
     write(lake.shell, "a")
@@ -298,6 +307,7 @@ def test_a_backup_lacks_what_a_killed_load_has_staged(lake: Lake) -> None:
     assert "nothing to load" in lake.ok(*LOAD).talk
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("where", "answer"),
     [pytest.param("attached", "all", marks=pytest.mark.long), ("committed", "journal")],
@@ -319,6 +329,7 @@ def test_a_copy_in_a_folder_after_a_kill(shell: Shell, where: str, answer: str) 
     assert "nothing to load" in shell.ok(*INTO).talk
 
 
+@pytest.mark.long
 def test_a_copy_takes_the_place_and_the_old_table_stays(lake: Lake, tmp_path: Path) -> None:
     write(lake.shell, "a")
     lake.ok(*LOAD)
@@ -329,6 +340,7 @@ def test_a_copy_takes_the_place_and_the_old_table_stays(lake: Lake, tmp_path: Pa
     assert lake.row(COUNT) == [100, 100]
 
 
+@pytest.mark.long
 def test_a_loaded_copy_takes_the_place(lake: Lake) -> None:
     """The new table was loaded under the name that it had before."""
     write(lake.shell, "a")
@@ -398,6 +410,7 @@ def test_nothing_of_all_loads_is_there(lake: Lake, tmp_path: Path) -> None:
     assert "nothing to load" in lake.ok(*LOAD, env=elsewhere(tmp_path)).talk
 
 
+@pytest.mark.long
 def test_forced_and_forgotten_loads_are_no_contradiction(lake: Lake, tmp_path: Path) -> None:
     two_loads(lake)
     lake.ok(*LOAD, "--force")
@@ -407,6 +420,7 @@ def test_forced_and_forgotten_loads_are_no_contradiction(lake: Lake, tmp_path: P
     lake.ok(*LOAD)
 
 
+@pytest.mark.long
 def test_the_ledger_is_set_back_while_a_load_is_unfinished(lake: Lake) -> None:
     """The load would go on with names of attempts that the journal has known for long."""
     write(lake.shell, "a")
@@ -461,6 +475,7 @@ def test_the_disk_of_a_server_is_set_back(shell: Shell) -> None:
 # --- renamed --------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("who", [pytest.param("here", marks=pytest.mark.long), "elsewhere"])
 def test_a_renamed_table(lake: Lake, tmp_path: Path, who: str) -> None:
     two_loads(lake)
@@ -480,6 +495,7 @@ def test_a_renamed_table(lake: Lake, tmp_path: Path, who: str) -> None:
     assert lake.row(COUNT) == [300, 300]
 
 
+@pytest.mark.long
 def test_a_renamed_table_is_loaded_again_if_wished(lake: Lake) -> None:
     two_loads(lake)
     lake.do("RENAME TABLE {db}.t TO {db}.t2", "TRUNCATE TABLE {db}.t2 SYNC")
@@ -489,6 +505,7 @@ def test_a_renamed_table_is_loaded_again_if_wished(lake: Lake) -> None:
     assert lake.row("SELECT count(), uniqExact(name) FROM {db}.t2") == [200, 200]
 
 
+@pytest.mark.long
 def test_a_database_is_restored_under_another_name(lake: Lake) -> None:
     two_loads(lake)
     name, other = backup(lake), f"{lake.database}_copy"
@@ -543,6 +560,7 @@ def change(shell: Shell, *statements: str) -> None:
         shell.ok("query", text, "--to", "data", "--write")
 
 
+@pytest.mark.long
 def test_a_rebuilt_copy_in_a_folder(shell: Shell) -> None:
     write(shell, "a")
     shell.ok(*INTO)
@@ -597,6 +615,7 @@ def test_the_ledger_of_a_folder_is_deleted(shell: Shell) -> None:
 # --- sources --------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_a_file_by_another_path(shell: Shell) -> None:
     write(shell, "a", "b")
     (shell.folder / "link").symlink_to("in")

@@ -12,7 +12,7 @@ from simulator import seams
 from simulator.world import simulate
 
 # A million takes three hours of one core: `make simulate` does that.
-SEEDS = int(os.environ.get("ROWFALL_SIM_SEEDS", "100000" if ALL else "2000"))
+SEEDS = int(os.environ.get("ROWFALL_SIM_SEEDS", "100000" if ALL else "1000"))
 # So many tests share them, so that workers take turns.
 SHARES = 20
 # Seeds of a search for one kind of fault: most are found in the first hundred.
@@ -80,6 +80,7 @@ OLD = (
 """Behaviours that are put back one by one: the kind of search, its seeds, and what is found."""
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(("old", "focus", "seeds", "wrong"), OLD, ids=lambda x: str(x))
 def test_the_simulator_finds_what_was_wrong(old: str, focus: str, seeds: range, wrong: str) -> None:
     found = violation(seeds, [old], focus=focus)
@@ -90,6 +91,7 @@ def test_the_simulator_finds_what_was_wrong(old: str, focus: str, seeds: range, 
     assert not violation([number], focus=focus)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("event", [event for event, focus in SPARED.items() if focus])
 def test_the_simulator_finds_what_is_wrong(event: str) -> None:
     if not violation(range(MOST), spared=set(SPARED) - {event}, focus=SPARED[event]):

@@ -89,6 +89,7 @@ def _named(to: str, name: str) -> str:
     return f"{to.rpartition('/')[0]}/{name}"
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("target", "more"), [("local", ()), ("local", ("--replace",)), ("s3", ())],
     indirect=["target"],

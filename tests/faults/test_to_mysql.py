@@ -124,7 +124,7 @@ def here(request: pytest.FixtureRequest, rowfall: Cli) -> Iterator[Place]:
         server.query(f"DROP DATABASE {made.name}")
 
 
-@pytest.mark.sampled
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(("step", "passes"), _CASES)
 def test_a_connection_is_cut(here: Place, step: str, passes: bool) -> None:
     """The load tries again by itself, or asks how its commit has ended."""
@@ -135,7 +135,7 @@ def test_a_connection_is_cut(here: Place, step: str, passes: bool) -> None:
     here.check()
 
 
-@pytest.mark.sampled
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(("step", "passes"), _CASES)
 def test_rowfall_is_killed(here: Place, step: str, passes: bool) -> None:
     more = here.cut(step, passes=passes)
@@ -199,6 +199,7 @@ def test_a_lock_is_waited_for(here: Place) -> None:
     here.check()
 
 
+@pytest.mark.long
 def test_a_transaction_that_the_server_ends_is_tried_again(here: Place) -> None:
     """As for a deadlock: LOAD DATA waits for a lock, and is killed there."""
     database = here.name

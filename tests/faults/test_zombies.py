@@ -76,6 +76,7 @@ def held_at(step: str, database: str) -> Held:
     }[step]
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("options", [
     pytest.param(("--atomic",), id="atomic"),
     pytest.param((), id="plain", marks=pytest.mark.long),

@@ -69,7 +69,9 @@ fn types() -> serde_json::Value {
         "shapes": ["", "T", "Z"],
         "timezones": ["UTC", "Etc/UTC"],
         "output_compressions": ["none", "lz4"],
-        "output_formats": ["Native", "CSV", "TSV", "MySQL", "PostgreSQL", "MariaDB", "PostgreSQL binary"],
+        "output_formats": [
+            "Native", "CSV", "TSV", "JSONEachRow", "MySQL", "PostgreSQL", "MariaDB", "PostgreSQL binary",
+        ],
     })
 }
 

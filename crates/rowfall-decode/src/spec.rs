@@ -441,6 +441,9 @@ pub enum OutputFormat {
     /// Lines as the engine writes them, NULL as `\N`.
     #[serde(rename = "CSV")]
     Csv,
+    /// Objects as the engine writes them.
+    #[serde(rename = "JSONEachRow")]
+    JsonEachRow,
     /// Lines for LOAD DATA.
     #[serde(rename = "MySQL")]
     MySql,
@@ -621,10 +624,10 @@ impl Spec {
                 }
                 Ok(data_type)
                     if self.output_format == OutputFormat::PostgreSqlBinary
-                        && !self
+                        && self
                             .output_types
                             .get(number)
-                            .is_some_and(|name| Field::of(&data_type, name).is_some()) =>
+                            .is_none_or(|name| Field::of(&data_type, name).is_none()) =>
                 {
                     "the server takes its values as text only".to_owned()
                 }

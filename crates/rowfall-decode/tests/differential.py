@@ -54,6 +54,7 @@ TYPES = [
 TARGETS: dict[str, tuple[Any, ...]] = {
     "TSV": (None,),
     "CSV": (None,),
+    "JSONEachRow": (None,),
     "PostgreSQL": (Postgresql("postgresql://u@h/d", "t", Options()), b"\\0", b"\\000"),
     "MySQL": (MySQLTable("mysql://u@h/d", "t", Options()), b"\\f", b"\f"),
 }

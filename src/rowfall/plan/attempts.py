@@ -289,8 +289,10 @@ def _advice(facts: LoadFacts, parts: int) -> tuple[str, ...]:
         )
     partitions = facts.schema.partitions
     if partitions > 100:
+        existing = facts.table.existing
+        key = facts.schema.partition_by or (existing.partition_key if existing else "")
         advice.append(
-            f"The partition key {facts.schema.partition_by} has about {partitions:,} values: "
+            f"The partition key {key} has about {partitions:,} values: "
             f"every block is cut into as many parts ({parts:,} in all). A coarser key "
             "(toYYYYMM of a date) or none loads and reads faster."
         )

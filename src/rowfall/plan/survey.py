@@ -93,7 +93,8 @@ def survey(
     reached = _ask_reach(session)
     transport.choose_delivery(reached, options)  # --pull is refused before anything is read
     listed = _ask_table(session, table or session.first_target.table)
-    encoding, schema = _ask_schema(session, reached, _columns(session, listed))
+    stored = _stored_key(session, listed)
+    encoding, schema = _ask_schema(session, reached, _columns(session, listed), stored)
     schema = replace(schema, keys=_keys(listed, schema))
     if session.database is not None:
         # Nothing sorts the rows.
@@ -459,8 +460,18 @@ def _refused_key(session: Session, schema: Schema, key: ShardingKey) -> str | No
 # --- the data ------------------------------------------------------------------------------------
 
 
+def _stored_key(session: Session, table: ExistingTable | None) -> str:
+    """Return the partition key of a table of ClickHouse that is there; "" for none."""
+    if session.database is not None:
+        return ""
+    key = table.partition_key if table else ""
+    if session.target.table and session.shards is not None and session.shards.tables.like:
+        key = session.shards.tables.like.partition_by
+    return "" if key in UNPARTITIONED else key
+
+
 def _ask_schema(
-    session: Session, reached: Reach | None, existing: Sequence[Sequence[Any]] | None
+    session: Session, reached: Reach | None, existing: Sequence[Sequence[Any]] | None, stored: str
 ) -> tuple[Encoding | None, Schema]:
     """Return encoding and columns: of the existing table, of the generator, or of the data."""
     engine, source = source_reader(session, reached)
@@ -475,7 +486,7 @@ def _ask_schema(
         try:
             return inference.schema_for(
                 source, listing, session.declared, _options(session), asks, existing,
-                json_type=_stores_json(session), table=_questions(session),
+                json_type=_stores_json(session), table=_questions(session), stored=stored,
             )  # fmt: skip
         except RowfallError as error:
             if isinstance(error, EngineError):

@@ -68,6 +68,7 @@ def schema_for(
     *,
     json_type: bool = True,
     table: TableQuestions | None = None,
+    stored: str = "",
 ) -> tuple[Encoding | None, Schema]:
     """Return encoding (with or without a header, as found) and schema of a load.
 
@@ -76,6 +77,7 @@ def schema_for(
         ask: runs a SELECT with settings and gives its rows.
         existing: (name, type, default_kind) of the target's columns when it is there already.
         table: answers questions about it, where its columns may be changed.
+        stored: its partition key; "" for none.
         json_type: the target has the type JSON, for objects whose keys vary.
 
     Raises:
@@ -166,7 +168,7 @@ def schema_for(
     encoding = marked_values.only_where_read(sample.encoding, columns)
     sample = replace(sample, encoding=encoding)
     _check_order(schema, asked, ask)
-    return encoding, _partitioned(schema, sample, source, ask)
+    return encoding, _partitioned(schema, sample, source, ask, stored)
 
 
 def _made_of(
@@ -594,9 +596,16 @@ def _check_order(schema: Schema, asked: TableOptions, ask: RunSelect) -> None:
             ) from None
 
 
-def _partitioned(schema: Schema, sample: SourceSample, source: Source, ask: RunSelect) -> Schema:
-    """Return the schema with its partitions counted in the sample; warn where rows add more."""
-    if not schema.partition_by or not sample.splits:
+def _partitioned(
+    schema: Schema, sample: SourceSample, source: Source, ask: RunSelect, stored: str
+) -> Schema:
+    """Return the schema with its partitions counted in the sample; warn where rows add more.
+
+    Args:
+        stored: the partition key of a table that is there; "" for none.
+    """
+    key = schema.partition_by or stored
+    if not key or not sample.splits:
         return schema
     if schema.projection is None:
         inner = sampling.sample_relation(source.relation, sample.splits, sample.encoding, [
@@ -605,7 +614,6 @@ def _partitioned(schema: Schema, sample: SourceSample, source: Source, ask: RunS
     else:
         rows = read_relation(source, sample.splits, sample.encoding, schema)
         inner = SqlText.of("(SELECT * FROM ", rows, f" LIMIT {sampling.ROWS})")
-    key = schema.partition_by
     text = SqlText.of(
         f"SELECT uniqExact({key}), uniqExactIf({key}, rand() % 4 = 0), count() "
         f"FROM (SELECT {sql.projection(schema.columns)} FROM ", inner, ")",
@@ -613,14 +621,16 @@ def _partitioned(schema: Schema, sample: SourceSample, source: Source, ask: RunS
     try:
         ((full, quarter, rows),) = ask(text, sampling.probe_settings(sample.encoding, strict=True))
     except RowfallError as error:
-        if getattr(error, "code", 0) in (46, 47, 62):
+        if not stored and getattr(error, "code", 0) in (46, 47, 62):
             raise UsageError(
                 f"PARTITION BY {key} makes no sense: {error.message.splitlines()[0]}",
                 hint="It is an expression over the columns of the table.",
             ) from error
-        return schema  # bad rows in the sample: the load itself will name their lines
+        # Bad rows in the sample: the load itself will name their lines. Or the key of a table is
+        # over columns that the files lack.
+        return schema
     notes = schema.notes
-    if full > 10 and full > 2 * quarter:
+    if not stored and full > 10 and full > 2 * quarter:
         notes = (*notes, (
             "PARTITION BY", f"{full:,} partitions in {rows:,} rows seen and growing with them: "
             "a coarser key loads faster",

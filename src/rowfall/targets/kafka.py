@@ -92,7 +92,7 @@ class KafkaTopic(TransactionalTable):
         self.engine_settings = _registry_settings(registry, topic, uri.mask(text), self.format)
         # What rowfall-decode declines after some rows is sent again by the engine: only a
         # transaction takes back what was sent before.
-        if self.format in ("CSV", "TSV") and options.transactional and not options.key:
+        if self.format != AVRO and options.transactional and not options.key:
             self.lines = self.format
         if password is not None:
             config["sasl.password"] = password

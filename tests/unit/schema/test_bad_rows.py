@@ -232,7 +232,7 @@ TEXTS = ["1", "+5", "007", "-0", "256", "300", " 5", "", "1.5", "1e2", "x", "tru
      "Nullable(UInt8)", "Nullable(Float64)", "Nullable(String)", "Nullable(Date)"],
 )  # fmt: skip
 @pytest.mark.parametrize("encoding", [CSV, TSV, JSON], ids=lambda e: e.format)
-@pytest.mark.sampled
+@pytest.mark.sampled(4)
 def test_strict_and_lenient_reading_agree(
     chdb_engine: Chdb, write: Write, encoding: Encoding, type_: str
 ) -> None:

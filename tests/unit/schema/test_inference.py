@@ -48,6 +48,7 @@ def one_type(engine: Chdb, write: Write, values: list[str]) -> str:
     return types(schema(engine, CSV, path)[1])["c2"]
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     ("values", "type_"),
     [

@@ -217,6 +217,7 @@ def check(engine: Chdb, write: Write, encoding: Encoding, type_: str, text: str)
     return accepted
 
 
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("type_", TYPES)
 @pytest.mark.parametrize("encoding", [CSV, TSV, JSON], ids=lambda e: e.format)
 def test_every_text_is_its_value_or_an_error(
@@ -230,6 +231,7 @@ def test_every_text_is_its_value_or_an_error(
             check(chdb_engine, write, encoding, type_, text)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("type_", INTS)
 @pytest.mark.parametrize("encoding", [CSV, TSV, JSON], ids=lambda e: e.format)
 def test_integers_load_up_to_their_limits(
@@ -266,6 +268,7 @@ def test_good_values_are_not_refused(
     assert all(check(chdb_engine, write, encoding, type_, text))
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("type_", ["UInt8", "Int32", "UInt64", "Int64", "Int128", "UInt256"])
 @pytest.mark.parametrize("encoding", [CSV, TSV, JSON], ids=lambda e: e.format)
 def test_any_string_of_digits(
@@ -286,6 +289,7 @@ def test_any_string_of_digits(
     run()
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("type_", TYPES)
 def test_nothing_is_never_a_value(chdb_engine: Chdb, write: Write, type_: str) -> None:
     target, nulls = parse_type(type_), []

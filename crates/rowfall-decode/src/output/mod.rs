@@ -35,10 +35,7 @@ impl Output {
             To::Parts(Box::new(part::Output::open(path, spec)?))
         } else if spec.output_format != OutputFormat::Native {
             let types = spec.types().expect("checked before workers start");
-            let (texts, names) = (&spec.output_texts, &spec.output_types);
-            let file = native::open(path)?;
-            let format = spec.output_format;
-            To::Text(Box::new(text::Output::new(file, &types, format, texts, names)))
+            To::Text(Box::new(text::Output::new(native::open(path)?, &types, spec)))
         } else {
             let packed = spec.output_compression == OutputCompression::Lz4;
             To::Native(native::Output::open(path, packed)?)

@@ -8,17 +8,29 @@ pub const MOST_DIGITS: u8 = 6;
 /// How a field looks, by the type of the server's column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Field {
+    /// 1 byte, 0 or 1.
     Bool,
+    /// 2 bytes, signed, as all integers.
     Int2,
+    /// 4 bytes.
     Int4,
+    /// 8 bytes.
     Int8,
+    /// 4 bytes.
     Float4,
+    /// 8 bytes.
     Float8,
+    /// Digits of base 10,000.
     Numeric,
+    /// Days since 2000 in 4 bytes.
     Date,
+    /// Microseconds since 2000 in 8 bytes.
     Timestamp,
+    /// 16 bytes.
     Uuid,
+    /// An address behind four bytes that describe it.
     Inet,
+    /// Any text that has no zero byte.
     Text,
     /// Text behind the version of the format.
     Jsonb,
@@ -38,9 +50,10 @@ impl Field {
             "int8" => (Field::Int8, integer(8)),
             "float4" => (Field::Float4, matches!(data_type.base, BaseType::Float32)),
             "float8" => (Field::Float8, matches!(data_type.base, BaseType::Float64)),
-            "numeric" => {
-                (Field::Numeric, matches!(data_type.base, BaseType::Int(..) | BaseType::Decimal(..)))
-            }
+            "numeric" => (
+                Field::Numeric,
+                matches!(data_type.base, BaseType::Int(..) | BaseType::Decimal(..)),
+            ),
             "date" => (Field::Date, matches!(data_type.base, BaseType::Date | BaseType::Date32)),
             "timestamp" | "timestamptz" => (
                 Field::Timestamp,

@@ -1,6 +1,7 @@
-//! Writes rows as text: as the engine's TSV and CSV have them, or as TSV for a database, which takes
-//! some bytes in another way. And rows in binary: of parameters for MariaDB, and of COPY.
+//! Writes rows as text: as the engine's TSV, CSV and JSONEachRow have them, or as TSV for a database,
+//! which takes some bytes in another way. And rows in binary: of parameters for MariaDB, and of COPY.
 
+mod json;
 mod numbers;
 mod parameters;
 mod tuples;
@@ -15,7 +16,7 @@ use crate::column::strings::read_varint;
 use crate::output::text::numbers::{
     pair, put_decimal, put_f32, put_f64, put_i64, put_padded, put_u64, put_wide, put_wide_decimal,
 };
-use crate::spec::OutputFormat;
+use crate::spec::{OutputFormat, Spec};
 use crate::types::postgresql::Field;
 use crate::types::{BaseType, Type};
 
@@ -74,6 +75,8 @@ pub struct Output {
     delimiter: u8,
     /// Of each column, for COPY in binary.
     fields: Vec<Field>,
+    /// What stands before the value of each column, for JSON.
+    keys: Vec<Vec<u8>>,
     format: OutputFormat,
 }
 
@@ -82,7 +85,7 @@ struct Escapes {
     texts: [&'static [u8]; 256],
     /// All bytes that do not stay are below this, or one of the marks.
     below: u8,
-    marks: [u8; 2],
+    marks: [u8; 4],
 }
 
 impl Escapes {
@@ -90,11 +93,14 @@ impl Escapes {
         let mut texts: [&[u8]; 256] = [b""; 256];
         if format == OutputFormat::Csv {
             texts[usize::from(b'"')] = b"\"\"";
-            return Escapes { texts, below: 0, marks: [b'"'; 2] };
+            return Escapes { texts, below: 0, marks: [b'"'; 4] };
+        }
+        if format == OutputFormat::JsonEachRow {
+            return Escapes { texts: json::TEXTS, below: 32, marks: json::MARKS };
         }
         if matches!(format, OutputFormat::MariaDb | OutputFormat::PostgreSqlBinary) {
             // Values have their lengths before them, and all bytes stay.
-            return Escapes { texts, below: 0, marks: [0; 2] };
+            return Escapes { texts, below: 0, marks: [0; 4] };
         }
         for (byte, text) in [
             (b'\x08', &b"\\b"[..]),
@@ -112,7 +118,7 @@ impl Escapes {
             texts[usize::from(byte)] = text;
         }
         let quote = if format == OutputFormat::Tsv { b'\'' } else { b'\\' };
-        Escapes { texts, below: 32, marks: [b'\\', quote] }
+        Escapes { texts, below: 32, marks: [b'\\', quote, quote, quote] }
     }
 
     /// Append a string that begins at `data[start]`, and is followed by `STEP` bytes where `data`
@@ -126,32 +132,44 @@ impl Escapes {
             let Some(step) = data.get(at..at + STEP) else { break };
             let step: &[u8; STEP] = step.try_into().expect("so many bytes");
             let used = (end - at).min(STEP);
-            let (below, [mark, other]) = (self.below, self.marks);
-            let special = |b: u8| (b < below) | (b == mark) | (b == other);
+            let (below, [a, b, c, d]) = (self.below, self.marks);
+            let special =
+                |byte: u8| (byte < below) | (byte == a) | (byte == b) | (byte == c) | (byte == d);
             if step.iter().fold(false, |found, &b| found | special(b))
                 && step[..used].iter().any(|&b| special(b))
             {
-                self.put_slowly(out, &step[..used]);
+                at += self.put_slowly(out, &data[at..end], used);
             } else {
                 // All 16 bytes are copied, which is one instruction; those behind are cut off.
                 out.extend_from_slice(step);
                 out.truncate(out.len() - (STEP - used));
+                at += used;
             }
-            at += used;
         }
         if at < end {
-            self.put_slowly(out, &data[at..end]);
+            self.put_slowly(out, &data[at..end], end - at);
         }
     }
 
+    fn put_all(&self, out: &mut Vec<u8>, text: &[u8]) {
+        self.put_slowly(out, text, text.len());
+    }
+
+    /// Append the first bytes of a text, `count` or some more where characters are replaced as a
+    /// whole; return how many.
     #[inline(never)]
-    fn put_slowly(&self, out: &mut Vec<u8>, text: &[u8]) {
-        for &byte in text {
+    fn put_slowly(&self, out: &mut Vec<u8>, text: &[u8], count: usize) -> usize {
+        let mut at = 0;
+        while at < count {
+            let byte = text[at];
+            at += 1;
             match self.texts[usize::from(byte)] {
                 b"" => out.push(byte),
+                json::SEPARATOR => at += json::put_separator(out, &text[at - 1..]) - 1,
                 text => out.extend_from_slice(text),
             }
         }
+        at
     }
 }
 
@@ -188,7 +206,7 @@ impl Kind {
             BaseType::Enum(bytes, elements) => {
                 let texts = elements.iter().map(|(name, number)| {
                     let mut text = Vec::new();
-                    escapes.put_slowly(&mut text, name);
+                    escapes.put_all(&mut text, name);
                     (*number, text)
                 });
                 Kind::Enum(usize::from(*bytes), texts.collect())
@@ -211,7 +229,7 @@ fn is_postgresql(format: OutputFormat) -> bool {
     matches!(format, OutputFormat::PostgreSql | OutputFormat::PostgreSqlBinary)
 }
 
-/// True where CSV has values of a type between quotes.
+/// True where CSV and JSON have values of a type between quotes.
 fn is_quoted(data_type: &Type) -> bool {
     !matches!(
         data_type.base,
@@ -341,7 +359,7 @@ impl<'a> Cell<'a> {
             Kind::CutString(bytes) => {
                 let text = self.take_slice(*bytes);
                 let len = text.iter().position(|byte| *byte == 0).unwrap_or(*bytes);
-                escapes.put_slowly(out, &text[..len]);
+                escapes.put_all(out, &text[..len]);
             }
             Kind::Date => {
                 let day = u16::from_le_bytes(self.take());
@@ -438,25 +456,19 @@ fn put_ipv6(out: &mut Vec<u8>, octets: [u8; 16]) {
 }
 
 impl Output {
-    /// Write rows of columns of these types into a file.
-    ///
-    /// `texts`: the columns whose values are text in a binary format. `names`: the types of the
-    /// server's columns, for COPY in binary.
-    pub fn new(
-        file: File,
-        types: &[Type],
-        format: OutputFormat,
-        texts: &[usize],
-        names: &[String],
-    ) -> Output {
+    /// Write rows of columns of these types into a file, as a spec says.
+    pub fn new(file: File, types: &[Type], spec: &Spec) -> Output {
+        let (format, texts) = (spec.output_format, &spec.output_texts);
         let escapes = Escapes::of(format);
         let kinds = types.iter().map(|found| Kind::of(found, format, &escapes)).collect();
         let delimiter = if format == OutputFormat::Csv { b',' } else { b'\t' };
         let as_text = (0..types.len()).map(|number| texts.contains(&number)).collect();
         let field = |(found, name): (&Type, &String)| Field::of(found, name).expect("was checked");
-        let fields = types.iter().zip(names).map(field).collect();
+        let fields = types.iter().zip(&spec.output_types).map(field).collect();
+        let names = spec.columns.iter().map(|column| column.name.as_bytes());
+        let keys = json::keys(names, &escapes);
         let out = Vec::with_capacity(2 * WRITE_BYTES);
-        Output { file, out, kinds, as_text, escapes, delimiter, fields, format }
+        Output { file, out, kinds, as_text, escapes, delimiter, fields, keys, format }
     }
 
     /// Write the rows of one block.
@@ -464,6 +476,7 @@ impl Output {
         match self.format {
             OutputFormat::MariaDb => self.write_frames(columns, rows),
             OutputFormat::PostgreSqlBinary => self.write_tuples(columns, rows),
+            OutputFormat::JsonEachRow => self.write_objects(columns, rows),
             _ => self.write_lines(columns, rows),
         }
     }

@@ -153,7 +153,7 @@ mod tests {
 
     use super::*;
     use crate::column::strings::append_string;
-    use crate::spec::OutputFormat;
+    use crate::spec::Spec;
     use crate::types::Type;
 
     fn column(type_name: &str, nulls: &[u8], data: Vec<u8>) -> Column {
@@ -169,7 +169,12 @@ mod tests {
         ));
         let types: Vec<Type> = columns.iter().map(|c| c.data_type.clone()).collect();
         let file = File::create(&path).expect("a file");
-        let mut output = Output::new(file, &types, OutputFormat::MariaDb, texts, &[]);
+        let spec = serde_json::json!({
+            "format": "CSV", "inputs": [], "outputs": [], "columns": [],
+            "output_format": "MariaDB", "output_texts": texts,
+        });
+        let spec: Spec = serde_json::from_value(spec).expect("a spec");
+        let mut output = Output::new(file, &types, &spec);
         output.write(columns, rows).expect("written");
         let mut found = Vec::new();
         File::open(&path).expect("the file").read_to_end(&mut found).expect("read");
