@@ -105,8 +105,9 @@ def patch(steps: Steps) -> None:
     Embedded.run, Server.run = stepping(Embedded.run), stepping(Server.run)  # type: ignore[method-assign]
     Store.change = change_step  # type: ignore[method-assign]
     for transaction in TRANSACTIONS:
-        for name in ("lease", "write", "finish", "commit"):
-            setattr(transaction, name, calling("database", name, getattr(transaction, name)))
+        for name in ("lease", "write", "write_binary", "finish", "commit"):
+            if hasattr(transaction, name):
+                setattr(transaction, name, calling("database", name, getattr(transaction, name)))
     # A question of rowfall-decode about partitions, and each of its parts on the way to staging.
     for name in ("partitions", "move"):
         setattr(build, name, calling("decoder", name, getattr(build, name)))
