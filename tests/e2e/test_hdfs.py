@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import io
 import itertools
 import json
+import resource
 import signal
 import threading
 import time
@@ -258,3 +260,43 @@ def test_faults_in_the_middle(
     wait_until(lambda: hdfs.healthy(hdfs.data_node), 60, "HDFS to be back")
     load(shell, source)
     assert shell.row(SUMS) == sums(1_000_000)
+
+
+@pytest.mark.long
+def test_the_memory_of_a_load_holds_for_large_row_groups(
+    shell: Shell, hdfs: Hdfs, folder: str
+) -> None:
+    """Two files of one row group each, half a gigabyte of values, in 1 GiB for all processes."""
+    count = 3_000_000
+    for n in range(2):
+        ids = pa.array(range(n * count, (n + 1) * count), pa.int64())
+        text = pc.binary_join_element_wise(pc.cast(ids, pa.string()), "x" * 150, "")
+        body = io.BytesIO()
+        pq.write_table(
+            pa.table({"id": ids, "text": text}), body, row_group_size=count, use_dictionary=False,
+            compression="snappy",
+        )  # fmt: skip
+        hdfs.put(f"{folder}/{n}.parquet", body.getvalue())
+    process = shell.cli.start(
+        "load", hdfs.at(f"{folder}/*.parquet"), "--table", "t", "--memory", "1GiB"
+    )
+    highest = 0
+    while process.poll() is None:
+        highest = max(highest, _resident(process.pid))
+        time.sleep(0.02)
+    assert process.wait() == 0, process.stderr.read() if process.stderr else ""
+    assert shell.row("SELECT count(), sum(id), sum(length(text)) > 0 FROM t") == [
+        2 * count, count * (2 * count - 1), 1,
+    ]  # fmt: skip
+    assert highest < 1 << 30, f"{highest >> 20} MiB"
+
+
+def _resident(pid: int) -> int:
+    """Bytes of memory of a process and its descendants."""
+    found = 0
+    with contextlib.suppress(OSError):  # it has just ended
+        found = int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * resource.getpagesize()
+        for task in Path(f"/proc/{pid}/task").iterdir():
+            with contextlib.suppress(OSError):
+                found += sum(map(_resident, map(int, (task / "children").read_text().split())))
+    return found

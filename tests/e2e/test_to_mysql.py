@@ -13,6 +13,8 @@ import pytest
 from e2e.test_to_postgresql import WRITTEN, WRITTEN_TYPES
 from e2e.tools import Done, Shell, made
 from lab.mariadb import MariaDB
+from lab.proxy import Proxy
+from rowfall.engines.mysql import MySQL
 
 pytestmark = pytest.mark.xdist_group("mysql")
 _ROWS = 5_000
@@ -196,6 +198,36 @@ def test_a_row_that_no_packet_takes_is_sent_as_text(db: Database) -> None:
     db.shell.write("a.csv", f"id,name\n1,{'x' * (17 << 20)}\n2,y\n")
     assert "a row is larger than max_allowed_packet" in db.load("a.csv").talk
     assert db.run("SELECT id, LENGTH(name) FROM t ORDER BY id") == [(1, 17 << 20), (2, 1)]
+
+
+@pytest.mark.parametrize("more", [(), ("--on-conflict", "skip")], ids=["binary", "LOAD DATA"])
+def test_a_slow_network_gets_compressed_packets(
+    db: Database, monkeypatch: pytest.MonkeyPatch, more: tuple[str, ...]
+) -> None:
+    """The same rows arrive in a fraction of the bytes, also where a row is refused first."""
+    db.shell.write("a.csv", "id,name\n" + lines(0, 30_000, "some text that is the same "))
+    sent = {}
+    with Proxy(db.server.port) as cable:
+        uri = db.uri().replace(f":{db.server.port}/", f":{cable.port}/")
+        args = ("a.csv", "--to", uri, "--table", "t", *more)
+        plan = " ".join(db.shell.ok("plan", *args).out.split())
+        assert "packets not compressed: the server is on this machine" in plan
+        for way in ("none", "zlib"):
+            db.run("CREATE OR REPLACE TABLE t (id INT PRIMARY KEY, name VARCHAR(60) NOT NULL)")
+            before = cable.passed["up"]
+            db.shell.ok("load", *args, "--compress", way)
+            sent[way] = cable.passed["up"] - before
+            assert db.loaded() == [(30_000, 30_000 * 29_999 // 2, 30_000)]
+        assert sent["zlib"] < sent["none"] / 3
+        # What is refused in binary is sent once more as text, over the same sessions.
+        db.shell.write("b.csv", "id,name\n" + lines(30_000, 40_000) + "1,double\n")
+        done = db.shell.run("load", "b.csv", *args[1:], "--compress", "zlib")
+        assert (done.code, db.loaded()[0][0]) == ((0, 40_000) if more else (1, 30_000)), done.err
+        monkeypatch.setattr(MySQL, "same_machine", lambda self: False)
+        cable.throttle(2_000_000)
+        assert "packets compressed with zlib: the network takes 2" in " ".join(
+            db.shell.ok("plan", *args).out.split()
+        )
 
 
 @pytest.mark.sampled(2)

@@ -493,9 +493,9 @@ class Options:
     compress: str = _opt(
         "auto",
         "--compress",
-        "auto|lz4|none",
-        "Compress blocks on their way to a server. Default: lz4 where the network is "
-        "slower than the cores here.",
+        "auto|lz4|zlib|none",
+        "Compress rows on their way to a server: blocks with lz4, the protocol of MySQL with "
+        "zlib. Default: where the network is slower than the cores here.",
         "Tuning",
     )
     streams: int | None = _opt(

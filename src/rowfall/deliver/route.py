@@ -20,11 +20,11 @@ from rowfall.deliver.files import WriteFiles
 from rowfall.deliver.rows import Prefill, SendRows, WriteRows
 from rowfall.engines.base import Tick, on_all
 from rowfall.engines.codes import NETWORK_ERROR
-from rowfall.engines.database import Committing, Database
+from rowfall.engines.database import Committing, Database, Packing
 from rowfall.plan.decoder import read_encoding
 from rowfall.plan.facts import LoadFacts
 from rowfall.plan.session import Session, Writer
-from rowfall.plan.transport import LZ4
+from rowfall.plan.transport import LZ4, ZLIB
 from rowfall.schema.headers import Headers
 from rowfall.targets.iceberg import IcebergTable
 from rowfall.targets.table import Table
@@ -61,6 +61,8 @@ def _open_sending(
 ) -> Delivery:  # fmt: skip
     """Return the delivery into another database, by whoever writes its text."""
     transport, encoding = plan.transport, facts.encoding
+    if isinstance(database, Packing):
+        database.pack(packed=transport.compression.value == ZLIB)
     busy = sum(1 for group in plan.groups if group.indexes)
     prefill = Prefill(min(plan.lanes, busy)) if session.options.prefill and busy else None
     if transport.parts.value == ENGINE or encoding is None or facts.program is None:

@@ -402,6 +402,20 @@ class TakingBinary(Protocol):
         """Return how the values of columns are sent; None where they can be sent as text only."""
 
 
+@runtime_checkable
+class Packing(Protocol):
+    """A database whose protocol can be compressed."""
+
+    def same_machine(self) -> bool:
+        """Tell whether it shares the CPU of this machine."""
+
+    def send_seconds(self, size: int) -> float:
+        """Return the seconds until it has got so many bytes and has said so."""
+
+    def pack(self, *, packed: bool) -> None:
+        """Say whether what is sent from now on is to be compressed."""
+
+
 def upkeep(indexes: int, keys: int, checks: int, triggers: int) -> str:
     """Return in words what a load keeps up with each row, see :meth:`Database.upkeep`."""
     counts = ((keys, "foreign key"), (checks, "CHECK"), (triggers, "trigger"))

@@ -16,6 +16,7 @@ from typing import Any
 from rowfall.core.model import Column
 from rowfall.core.type_names import Type, parse_type
 from rowfall.engines.database import Binary, NoBinaryError
+from rowfall.engines.mysql_packed import Packed, begin
 
 FORMAT = "MariaDB"
 """The rows, as rowfall-decode calls them."""
@@ -34,6 +35,7 @@ _AHEAD = 4
 # Bit 34 of the client's capabilities, which MariaDB reads where bit 0 is not set: these four bytes
 # were always zero in the protocol of MySQL.
 _MYSQL, _BULK, _ZEROS = 1, 1 << 2, slice(9, 32)
+_COMPRESS = 1 << 5
 
 _UNSIGNED, _TEXT = 0x8000, 253
 _INTEGERS = {"8": 1, "16": 2, "32": 3, "64": 8}
@@ -44,18 +46,30 @@ _MOMENT_KINDS = frozenset({"datetime", "timestamp"})
 
 
 @functools.cache
-def connection_class(driver: Any) -> type[Any]:
-    """Return the driver's connection, which tells a MariaDB that it sends rows of parameters."""
+def connection_class(driver: Any, *, packed: bool) -> type[Any]:
+    """Return the driver's connection, which tells a MariaDB that it sends rows of parameters.
+
+    Args:
+        packed: the protocol is to be compressed, if the server can do that.
+    """
 
     class Connection(driver.connections.Connection):  # type: ignore[misc]
         _logs_in = False
 
         def _request_authentication(self) -> None:
             self._logs_in = takes_parameters(str(self.server_version))
+            packs = packed and self.server_capabilities & _COMPRESS
+            self.client_flag |= _COMPRESS if packs else 0
             try:
                 super()._request_authentication()
             finally:
                 self._logs_in = False
+            if packs:
+                self._sock = self._rfile = Packed(self._sock, self._rfile)
+
+        def _execute_command(self, command: int, sql: str | bytes) -> None:
+            begin(self)
+            super()._execute_command(command, sql)
 
         def write_packet(self, payload: bytes) -> None:
             # The header goes alone first where TLS begins behind it, and then once more.
@@ -209,6 +223,7 @@ def _taker(pieces: Iterator[bytes]) -> Callable[[int], list[bytes]]:
 
 def _send(connection: Any, parts: Sequence[bytes], size: int) -> int:
     """Send a command; return the number that its answer has."""
+    begin(connection)
     sock = connection._sock
     if size < _MOST_PACKET:
         sock.sendall(b"".join([size.to_bytes(3, "little") + b"\0", *parts]))

@@ -8,7 +8,6 @@ how. Only when neither knows is the outcome unknown (:class:`UnknownOutcome`).
 from __future__ import annotations
 
 import contextlib
-import ipaddress
 import json
 import socket
 import threading
@@ -21,6 +20,7 @@ from typing import Any, Literal
 from rowfall.core.errors import EngineError, RowfallError, TargetError, UsageError
 from rowfall.core.masked import Secret
 from rowfall.core.model import Facts, Outcome, Statement
+from rowfall.core.netaddress import is_loopback
 from rowfall.core.sqltext import SqlText, quote
 from rowfall.core.units import duration
 from rowfall.engines._http import Address, Answer, Connections, Exchange, Lost, form
@@ -248,12 +248,7 @@ class Server(Asking):
 
         A loopback address alone may also be the end of a tunnel, or of a container.
         """
-        host = self._address.host.strip("[]")
-        try:
-            local = ipaddress.ip_address(host).is_loopback
-        except ValueError:
-            local = host == "localhost"
-        if not local:
+        if not is_loopback(self._address.host):
             return False
         name = str(self.ask("SELECT hostName()")[0][0])
         return name.partition(".")[0] == socket.gethostname().partition(".")[0]

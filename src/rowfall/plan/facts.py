@@ -108,6 +108,18 @@ class Stored:
 
 
 @dataclass(frozen=True, slots=True)
+class Link:
+    """The network to a server.
+
+    Attributes:
+        near: the server is on this machine. ``rate``: bytes per second; None where not measured.
+    """
+
+    near: bool = False
+    rate: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class TargetFacts:
     """Target of the rows on each writer.
 
@@ -122,6 +134,7 @@ class TargetFacts:
         upkeep: of another database, what each row costs besides; "" for nothing.
         binary: of another database, it takes rows in binary that rowfall-decode writes.
         stored: what is in it, where rows of it are to be replaced by their key.
+        link: the network to another database whose protocol can be compressed.
     """
 
     name: str = ""
@@ -134,6 +147,7 @@ class TargetFacts:
     stored: Stored | None = None
     upkeep: str = ""
     binary: bool = False
+    link: Link | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,8 @@ import copy
 import os
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import cast
 
 from rowfall.core import uri
@@ -351,15 +352,24 @@ def network_rate(server: Engine) -> float | None:
 
     None where its user may not try that.
     """
+    return rate_of(partial(_send_seconds, server))
+
+
+def rate_of(send_seconds: Callable[[int], float]) -> float | None:
+    """Measure the bytes per second that are sent, with a few tries; None where they are refused.
+
+    Args:
+        send_seconds: sends so many bytes and returns the seconds until the server has said so.
+    """
     with contextlib.suppress(RowfallError):
         # A statement's own time, and that of a new connection.
-        least = min(_send_seconds(server, 0) for _ in range(2))
-        taken = _send_seconds(server, FEW) - least
+        least = min(send_seconds(0) for _ in range(2))
+        taken = send_seconds(FEW) - least
         if taken > NOISE_SECONDS:
             return FEW / taken
-        taken = _send_seconds(server, MANY) - least
+        taken = send_seconds(MANY) - least
         if taken < 3 * NOISE_SECONDS:
-            taken = min(taken, _send_seconds(server, MANY) - least)
+            taken = min(taken, send_seconds(MANY) - least)
         return MANY / max(taken, 1e-3)
     return None
 

@@ -29,12 +29,13 @@ from rowfall.core.options import Options
 from rowfall.core.sqltext import SqlText, quote
 from rowfall.engines.base import ExistingTable
 from rowfall.engines.codes import DATA_CODES, GONE
-from rowfall.engines.database import Committing, TakingBinary
+from rowfall.engines.database import Committing, Packing, TakingBinary
 from rowfall.engines.embedded import usable_cores
 from rowfall.plan import attempts, cutting, memory, transport
 from rowfall.plan.continued import continue_streams
 from rowfall.plan.facts import (
     FilledTable,
+    Link,
     LoadFacts,
     Reach,
     ShardingFacts,
@@ -43,7 +44,7 @@ from rowfall.plan.facts import (
 )
 from rowfall.plan.other_names import landed_under_other_names
 from rowfall.plan.planner import check_clauses, chosen_settings
-from rowfall.plan.reach import decoder_refused, network_rate, reach, source_reader
+from rowfall.plan.reach import decoder_refused, network_rate, rate_of, reach, source_reader
 from rowfall.plan.rewritten_files import landed_in_other_files
 from rowfall.plan.session import Session, Writer
 from rowfall.plan.space import ask_space
@@ -128,6 +129,7 @@ def survey(
             ask_stored(session),
             session.database.upkeep() if session.database is not None and thorough else "",
             thorough and _takes_binary(session),
+            _link(session),
         ),
         reach=reached,
         sharding=_ask_sharding(session, schema),
@@ -145,6 +147,17 @@ def survey(
     facts = replace(facts, listing=cut.listing, ranges=cut.notes)
     facts = replace(facts, landed=_landed(session, facts, known))
     return ask_space(session, facts, attempts.rows(facts, facts.todo), sample=thorough)
+
+
+def _link(session: Session) -> Link | None:
+    """Return the network to a database whose protocol can be compressed; None for others."""
+    database = session.database
+    if not isinstance(database, Packing):
+        return None
+    if not transport.measures_link(session.options):
+        return Link()
+    near = database.same_machine()
+    return Link(near, None if near else rate_of(database.send_seconds))
 
 
 def _takes_binary(session: Session) -> bool:

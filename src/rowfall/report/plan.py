@@ -206,7 +206,7 @@ def _target(plan: Plan) -> RenderableType:
                 else []
             ),
             *_parser(plan),
-            *([("blocks", _packed(transport))] if transport.compression.value else []),
+            *([_packed(transport)] if transport.compression.value else []),
             *([("by key", transport.sharding.reason)] if by_key else []),
             *([("views", ", ".join(plan.views))] if plan.views else []),
             *([("columns", plan.schema.difference)] if plan.schema.difference else []),
@@ -266,11 +266,12 @@ def _text_writer(transport: Transport) -> tuple[str, str]:
     return "rows", f"written {form} by {by}: {writes.reason}"
 
 
-def _packed(transport: Transport) -> str:
-    """Return how blocks are sent."""
+def _packed(transport: Transport) -> tuple[str, str]:
+    """Return how blocks or rows are sent."""
+    what = "packets" if transport.delivery.value == SEND else "blocks"
     method = transport.compression.value
     packed = "not compressed" if method == "none" else f"compressed with {method}"
-    return f"{packed}: {transport.compression.reason}"
+    return what, f"{packed}: {transport.compression.reason}"
 
 
 def _table(plan: Plan, verbose: bool, width: int) -> list[RenderableType]:

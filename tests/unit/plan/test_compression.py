@@ -8,7 +8,7 @@ from rowfall.core.errors import UsageError
 from rowfall.core.listing import Listing
 from rowfall.core.model import Choice, Column, Encoding, Facts, Kind, Schema
 from rowfall.core.options import Options
-from rowfall.plan.facts import LoadFacts, Reach, WriterFacts
+from rowfall.plan.facts import Link, LoadFacts, Reach, TargetFacts, WriterFacts
 from rowfall.plan.transport import choose_transport
 from rowfall.targets import open_target
 from unit.plan.test_planner import CSV_GZ, Files
@@ -62,6 +62,33 @@ def test_the_slowest_of_several_servers_counts() -> None:
 def test_the_reason_has_both_rates() -> None:
     reason = choose(118e6, cores=2).reason
     assert reason == "the network takes 118 MB/s, 2 cores make 230 MB/s of blocks"
+
+
+@pytest.mark.parametrize(
+    ("link", "wish", "found"),
+    [
+        (Link(near=True), "auto", ("none", "the server is on this machine")),
+        (Link(), "auto", ("none", "the network could not be measured")),
+        (Link(rate=118e6), "auto", ("zlib", "the network takes 118 MB/s, 2 cores pack")),
+        (Link(rate=1.25e9), "auto", ("none", "the network takes 1.25 GB/s, 2 cores pack")),
+        (Link(near=True), "zlib", ("zlib", "as asked for")),
+        (Link(), "none", ("none", "as asked for")),
+    ],
+)
+def test_the_protocol_of_mysql(link: Link, wish: str, found: tuple[str, str]) -> None:
+    source = Files([1, 2])
+    target = open_target("mysql://u:p@h/d", "t", Options())
+    facts = LoadFacts(
+        source, target, source.listing(), CSV_GZ, Schema((Column("a", "UInt32"),)),
+        (WriterFacts(FACTS, "embedded"),), TargetFacts("t", link=link), cores_here=2,
+    )  # fmt: skip
+    chosen = choose_transport(facts, Options(compress=wish)).compression
+    assert (chosen.value, chosen.reason[: len(found[1])]) == found
+
+
+def test_zlib_is_for_the_protocol_of_mysql() -> None:
+    with pytest.raises(UsageError, match="only the protocol of MySQL"):
+        choose(None, wish="zlib")
 
 
 @pytest.mark.parametrize("wish", ["lz4", "none"])
