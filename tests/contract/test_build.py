@@ -457,7 +457,7 @@ def test_columns_of_every_type(key: str, parts: Parts) -> None:
 
 @pytest.mark.parametrize("type_", TYPES)
 @pytest.mark.parametrize("nulls", [0, 0.3, 1])
-@pytest.mark.sampled
+@pytest.mark.sampled(6)
 def test_keys_that_may_be_null(type_: str, nulls: float, parts: Parts) -> None:
     """As the first column of a key, where whole granules have NULL, and behind another one."""
     rng = random.Random(f"{SEED} {type_} {nulls}")

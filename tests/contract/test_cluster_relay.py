@@ -272,6 +272,7 @@ def test_a_relay_that_gives_up_is_no_failure(
     assert text(relayed, f"SELECT count() FROM {table}") == "40"
 
 
+@pytest.mark.long
 def test_a_far_server_that_dies(reach: Reach, entry: Node, far: Node) -> None:
     relayed = reach(far, entry)
     relayed.status.away = 3.0

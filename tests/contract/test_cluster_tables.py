@@ -282,6 +282,7 @@ def test_a_node_that_was_slow_is_waited_for(cluster4: Lab, login: Log) -> None:
     assert cluster4.nodes[3].query(show) == "1\n"
 
 
+@pytest.mark.long
 def test_a_node_that_is_down_is_left_behind(cluster4: Lab, login: Log) -> None:
     at, database = login(cluster4.nodes[0]), new_database()
     show = f"SELECT count() FROM system.databases WHERE name = '{database}'"

@@ -238,6 +238,7 @@ def fleet(shell: Shell, cluster21: Cluster) -> Iterator[Fleet]:
     fleet.drop()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("cloud", "key"),
     [
@@ -264,6 +265,7 @@ def test_one_large_object_loads_on_all_shards(fleet: Fleet, cloud: Cloud, key: s
 
 @pytest.mark.parametrize("cloud", ["gs", pytest.param("az", marks=pytest.mark.long)], indirect=True)
 # Ranges of text: test_cluster_ranges.py.
+@pytest.mark.long
 @pytest.mark.parametrize("key", ["big.parquet", pytest.param("big.csv", marks=pytest.mark.long)])
 def test_a_killed_load_goes_on_with_the_ranges(fleet: Fleet, cloud: Cloud, key: str) -> None:
     args, rows = large(cloud, key)

@@ -253,6 +253,7 @@ def test_options_of_clusters_need_one(shell: Shell) -> None:
 # --- nodes that are away --------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_a_shard_that_is_away_is_an_error_unless_asked_for(fleet: Fleet) -> None:
     source = files(fleet)
     fleet.load(source, "--table", "t")

@@ -110,6 +110,7 @@ def test_rows_that_would_have_to_be_sent_from_here(fleet: Fleet, source: str, co
     )
 
 
+@pytest.mark.long
 def test_who_passes_statements_on_learns_no_key(fleet: Fleet, source: str, s3: Seaweed) -> None:
     fleet.load(source, "--table", "t", *KEY, "--verify")
     mark = f"concat('{s3.secret_key[:4]}', '{s3.secret_key[4:]}')"

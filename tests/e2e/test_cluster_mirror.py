@@ -98,6 +98,7 @@ def test_tables_that_replicate_by_themselves(fleet: Fleet, load: tuple[str, ...]
     assert fleet.numbers("t") == [ALL, ALL]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("load", ["pull"], indirect=True)
 def test_a_replica_that_is_away_would_miss_the_rows(fleet: Fleet, load: tuple[str, ...]) -> None:
     mirror.create(fleet.cluster, fleet.database, COLUMNS)

@@ -112,6 +112,7 @@ def decoders(fleet: Fleet) -> Iterator[None]:
         path.unlink()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "format",
     [*(pytest.param(f, marks=pytest.mark.long) for f in ("CSVWithNames", "TSV")), "JSONEachRow"],

@@ -163,6 +163,7 @@ def test_rows_that_are_pushed_find_their_shard(fleet: Fleet) -> None:
     check(fleet, "small", tables)
 
 
+@pytest.mark.long
 def test_decoders_inside_the_shards(fleet: Fleet, s3: Seaweed, bucket: str) -> None:
     source = objects(s3, bucket)
     fleet.ok("install-decoder")

@@ -94,6 +94,7 @@ def test_every_text_format(shell: Shell, form: str) -> None:
         )
 
 
+@pytest.mark.long
 def test_sorted_blocks_hold_the_same_rows(shell: Shell) -> None:
     made = ("--to", "in/p_{n}.csv.gz", "--files", "3", "--to-format", "CSV")
     shell.ok("load", "generate://trips?rows=300000", *made)
@@ -113,6 +114,7 @@ def test_sorted_blocks_hold_the_same_rows(shell: Shell) -> None:
     assert len(counts) == 1
 
 
+@pytest.mark.long
 def test_the_plan_says_what_blocks_are_sorted_by(shell: Shell) -> None:
     mixed(shell, "a", 0, 100)
 
@@ -180,6 +182,7 @@ def test_one_packed_file_is_read_by_several_threads(
     assert "100002" in bad.talk, bad.talk
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "form",
     [*(pytest.param(f, marks=pytest.mark.long) for f in ("CSV", "JSONEachRow")), "CSVWithNames"],
@@ -314,6 +317,7 @@ def test_a_cut_file_is_no_short_file(shell: Shell) -> None:
     assert "f.csv.gz" in done.talk
 
 
+@pytest.mark.long
 def test_a_lack_of_memory_is_not_blamed_on_the_decoder(shell: Shell) -> None:
     shell.ok("load", "generate://taxi?rows=100000", "--to", "in/p_{n}.csv", "--files", "2")
     limit = ("--set", "max_memory_usage=30000000")
@@ -428,6 +432,7 @@ def test_objects_in_s3(shell: Shell, lake: Faulty, objects: list[bytes]) -> None
     assert sum(map(by_decoder, lake.requests)) == OBJECTS
 
 
+@pytest.mark.long
 def test_files_on_a_web_server(shell: Shell, web: Web, objects: list[bytes]) -> None:
     for n, body in enumerate(objects):
         web.put(f"decode/{n} +é.csv.gz", body)
@@ -437,6 +442,7 @@ def test_files_on_a_web_server(shell: Shell, web: Web, objects: list[bytes]) -> 
     same_rows(shell, objects)
 
 
+@pytest.mark.long
 def test_a_web_server_without_ranges(shell: Shell, objects: list[bytes]) -> None:
     # More than one piece of 4 MiB, and more than are held at a time.
     body = b"".join(b"%d,%d\n" % (i, i * 7919) for i in range(2_000_000))

@@ -142,6 +142,7 @@ WANTED = [
 ]
 
 
+@pytest.mark.sampled(1)
 def test_every_type_arrives_unchanged(to: Path, lake: Lake) -> None:
     for name, data in (("t", typed()), ("r", typed().to_reader())):
         assert rowfall.load(data, to=to, table=name, encoding="binary").outcome == "done"

@@ -28,6 +28,7 @@ def put(shell: Shell, s3: Seaweed, bucket: str, kind: str) -> list[Row]:
     return sorted(found)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", KINDS)
 def test_names_that_are_patterns(
     shell: Shell, s3: Seaweed, bucket: str, clickhouse: ClickHouse, kind: str

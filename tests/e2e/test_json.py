@@ -121,6 +121,7 @@ def test_mixed_types_and_deep_objects(shell: Shell) -> None:
         ]
 
 
+@pytest.mark.long
 def test_known_types_need_no_inference(shell: Shell) -> None:
     """Mixed types used to fail whatever was said about them."""
     shell.write("in.jsonl", '{"id":1,"v":1}\n{"id":2,"v":"x"}\n{"id":3,"v":{"a":[1,"y"]}}\n')

@@ -277,6 +277,7 @@ def test_an_empty_topic(shell: Shell, kafka: Kafka) -> None:
     assert shell.row("SELECT count() FROM t") == [10]
 
 
+@pytest.mark.long
 def test_other_consumers_change_nothing(shell: Shell, kafka: Kafka) -> None:
     """One joins the group of that name, and leaves it, while the topic is loaded."""
     from confluent_kafka import Consumer
@@ -396,6 +397,7 @@ def test_batches_into_a_cluster(
     assert fleet.numbers("t", "c1") == [40, 40]
 
 
+@pytest.mark.long
 def test_into_a_server(lake: Lake, kafka: Kafka) -> None:
     topic = kafka.create(partitions=2)
     kafka.send(topic, lines(0, 1000), 0)

@@ -96,6 +96,7 @@ def check(shell: Shell, file: str, rows: list[list[str]]) -> None:
         assert sorted(found) == sorted(rows)
 
 
+@pytest.mark.long
 def test_lineitem(shell: Shell) -> None:
     rng = random.Random(22)
     rows = [lineitem(rng) for _ in range(2000)]

@@ -338,6 +338,7 @@ def lakes_in_s3(s3: Seaweed, bucket: str) -> str:
     return f"s3://{bucket}"
 
 
+@pytest.mark.long
 def test_tables_in_s3(
     shell: Shell, s3: Seaweed, lakes_in_s3: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -364,6 +365,7 @@ def test_tables_in_s3(
     assert "the data file is gone" in gone.talk
 
 
+@pytest.mark.long
 def test_a_server_reads_the_files_itself(
     shell: Shell, clickhouse: ClickHouse, s3: Seaweed, lakes_in_s3: str
 ) -> None:

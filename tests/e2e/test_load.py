@@ -114,6 +114,7 @@ def test_trips_are_the_trips_of_the_tests(shell: Shell) -> None:
     ) == [1, 10, [1, 5, 10, 25, 50, 75, 100, 125, 150, 175], 0]
 
 
+@pytest.mark.long
 def test_http(shell: Shell, web: Web) -> None:
     folder = shell.folder.parent.name
     urls = [web.put(f"{folder}/f{n}.csv.gz", gzip.compress(rows(n, n + 1).encode()))
@@ -159,6 +160,7 @@ def test_s3(shell: Shell, s3: Seaweed, bucket: str) -> None:
     )
 
 
+@pytest.mark.long
 def test_export_to_s3_and_back(shell: Shell, s3: Seaweed, bucket: str) -> None:
     shell.ok("load", "generate://trips?rows=3_000", env=s3.env)
     for end, options in (("csv.gz", ["--to-format", "CSVWithNames"]), ("parquet", [])):
@@ -304,6 +306,7 @@ def test_a_database_in_the_table_name(shell: Shell) -> None:
     assert shell.row("SELECT count() FROM sales.t", "--to", "elsewhere") == [3]
 
 
+@pytest.mark.long
 def test_a_file_with_the_name_of_the_table(shell: Shell) -> None:
     """The embedded engine takes a file of the current folder for a table of that name."""
     shell.write("trips", "no table at all\n")
@@ -541,6 +544,7 @@ def test_documents_hold_what_is_documented(shell: Shell) -> None:
 # --- settings, memory, partitions -----------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_threads_and_memory(shell: Shell) -> None:
     document = shell.ok("load", "generate://taxi?rows=20_000", "--threads", "1", "--memory",
                         "600MiB", "--json").document  # fmt: skip

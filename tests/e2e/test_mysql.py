@@ -284,6 +284,7 @@ def test_tables_without_a_key_and_empty_ones(shell: Shell, tables: Tables) -> No
     assert shell.row("SELECT count(), sum(id) FROM later") == [2, 3]
 
 
+@pytest.mark.long
 def test_into_a_server(shell: Shell, tables: Tables, clickhouse: ClickHouse) -> None:
     tables.fill()
     lake = Lake(shell, clickhouse)

@@ -255,6 +255,7 @@ def server(clickhouse: ClickHouse) -> ClickHouse:
     return clickhouse
 
 
+@pytest.mark.long
 def test_into_a_server(base: Base, lake: Lake) -> None:
     base.numbers("t", 40_000)
     for decoder in ("auto", "never"):
@@ -452,6 +453,7 @@ def test_a_loaded_table_without_a_key_that_was_changed(base: Base) -> None:
     assert "loaded already" in base.ends(0, "h").talk
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("crash", [True, pytest.param(False, marks=pytest.mark.long)])
 def test_a_half_loaded_table_without_a_key_that_was_changed(base: Base, crash: bool) -> None:
     """Its rows may have moved to a block that is loaded or not; a crash forgets who was updated."""

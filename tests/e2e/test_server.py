@@ -148,6 +148,7 @@ def test_s3_is_pulled(lake: Lake, s3: Seaweed, bucket: str) -> None:
                     "query NOT LIKE '%countIf%') FROM system.query_log") == [0]  # fmt: skip
 
 
+@pytest.mark.long
 def test_a_big_object_is_pushed_in_ranges(lake: Lake, s3: Seaweed, bucket: str) -> None:
     count = 2_000_000
     s3.put(bucket, "big.csv", b"".join(b"%09d,%010d\n" % (i, i) for i in range(1, count + 1)))
@@ -517,6 +518,7 @@ def test_direct(lake: Lake) -> None:
 # --- afterwards -----------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_forget_then_load_again(lake: Lake) -> None:
     three_files(lake)
     lake.ok("load", "in/*.csv", "--table", "t")
@@ -628,7 +630,7 @@ def test_costs_are_the_servers(lake: Lake) -> None:
     assert pushed["bytes_source"] == (lake.shell.folder / "a.csv").stat().st_size
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.long
 @pytest.mark.parametrize(
     "how",
     [
@@ -690,6 +692,7 @@ def progress(lake: Lake, to: str, source: str, *options: str) -> list[tuple[int,
 # --- before ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_plan_touches_nothing(lake: Lake) -> None:
     three_files(lake)
     text = lake.ok("plan", "in/*.csv", "--table", "t").out

@@ -328,6 +328,7 @@ def test_the_union_of_packed_files_and_bad_rows(shell: Shell) -> None:
     assert "b.csv.gz\t3\textra" in (shell.folder / "rowfall-rejects.tsv").read_text()
 
 
+@pytest.mark.long
 def test_the_union_and_a_table(shell: Shell) -> None:
     """New columns go by --on-new-column; what takes no NULL is not filled in."""
     shell.write("old.csv", "id,s\n0,z\n")
@@ -418,6 +419,7 @@ def test_a_load_waits_while_another_one_alters_node_after_node(
     assert sum(fleet.counts("t_local")) == 2
 
 
+@pytest.mark.long
 def test_two_loads_add_the_same_column_at_once(lake: Lake) -> None:
     lake.do("CREATE TABLE {db}.t (id Int64, n Int32) ENGINE = MergeTree ORDER BY id")
     for n in range(2):

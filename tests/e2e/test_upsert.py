@@ -87,6 +87,7 @@ def test_the_plan_says_what_it_costs(lake: Lake) -> None:
     assert "exchanged at the end of the load" in plan["visibility"]
 
 
+@pytest.mark.long
 def test_a_key_that_occurs_twice_is_an_error_and_nothing_is_left(lake: Lake) -> None:
     filled(lake)
     lake.shell.write("in/a.csv", rows(0, 10, 2))

@@ -215,6 +215,7 @@ def test_rows_that_were_united_with_others_are_not_taken_for_missing(
         end_open_attempts(engine, ledger, target, silent)
 
 
+@pytest.mark.long
 def test_foreign_change_that_hides_the_evidence_is_refused(
     engine: Embedded, ledger: Ledger, target: Table, publisher: Publisher, run: Run
 ) -> None:

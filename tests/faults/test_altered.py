@@ -331,6 +331,7 @@ def test_a_folder_s_table_is_altered_by_a_load_that_dies(
     assert found == f"{ROWS}\t{ROWS}\t{1 + (ROWS - 1) * 2**40}\t{ROWS - 1}\n"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("before", [ATTACH, pytest.param(STAGE, marks=long),
                                     pytest.param(COMMIT, marks=long)])  # fmt: skip
 def test_another_load_alters_the_table_meanwhile(scene: Scene, before: str) -> None:

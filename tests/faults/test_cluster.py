@@ -232,7 +232,7 @@ def two_files(cluster22: Cluster, s3: Seaweed, tmp_path_factory: pytest.TempPath
     return rows
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("kind", kinds(HURTS, LONG))
 def test_a_hurt_load_ends_with_every_row_once(
     kind: str, cluster22: Cluster, files: Rows, tmp_path: Path, chance: random.Random,
@@ -295,6 +295,7 @@ def test_a_hurt_load_of_plain_replicas(
         survived(f"{kind}, mirrored")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "way",
     ["filter", *(pytest.param(way, marks=pytest.mark.long) for way in WAYS if way != "filter")],

@@ -92,6 +92,7 @@ def others(server: ClickHouse, tmp_path_factory: pytest.TempPathFactory) -> Rows
     return make_rows(server, tmp_path_factory.mktemp("others") / "files", files=3, rows=2000)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("home", sample("homes", ["", "other"]))
 def test_two_replace_the_same_table_at_once(
     place: Make, few: Rows, others: Rows, tmp_path: Path, survived: Survived, home: str

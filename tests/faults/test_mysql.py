@@ -128,6 +128,7 @@ def test_a_killed_connection_is_no_end_of_the_packets(mariadb: MariaDB) -> None:
     assert source._idle  # the connection can be used again
 
 
+@pytest.mark.long
 def test_connections_are_killed_while_a_load_reads(rowfall: Cli, mariadb: MariaDB) -> None:
     database = filled(mariadb)
     with killer(mariadb, database, 3) as killed:

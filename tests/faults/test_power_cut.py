@@ -237,6 +237,7 @@ def test_a_server_is_flushed(rowfall: Any, clickhouse: ClickHouse, source: Path)
     assert "fsync_after_insert = 1, fsync_part_directory = 1" in clickhouse.query(kept)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(("number", "lost"), [(1, "_rowfall_%"), (2, "t")])
 def test_a_server_was_without_power_before_a_sync(
     rowfall: Any, server: ClickHouse, source: Path, number: int, lost: str

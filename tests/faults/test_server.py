@@ -192,7 +192,7 @@ S3_FAULTS: Mapping[str, Fault] = {
 }
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.long
 @LONG
 @pytest.mark.parametrize(
     ("kind", "way"), sample("s3", [(k, w) for k in S3_FAULTS for w in ("--pull", "--push")], 2)

@@ -387,6 +387,7 @@ def test_the_server_is_set_back(lake: Lake) -> None:
     assert "nothing to load" in lake.ok(*LOAD).talk
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "how",
     ["DROP TABLE {db}.J SYNC", pytest.param("TRUNCATE TABLE {db}.J", marks=pytest.mark.long)],
@@ -401,6 +402,7 @@ def test_the_journal_is_lost(lake: Lake, tmp_path: Path, how: str) -> None:
     assert lake.row(COUNT) == [200, 200]
 
 
+@pytest.mark.long
 def test_nothing_of_all_loads_is_there(lake: Lake, tmp_path: Path) -> None:
     two_loads(lake)
     set_back(lake)
