@@ -95,6 +95,7 @@ def test_a_load_hurt_at_random_moments_ends_with_every_row_once(
         survived(f"embedded: {kind}")
 
 
+@pytest.mark.long
 def test_a_finished_load_loads_nothing_again(rowfall: Any, expected: tuple[str, str]) -> None:
     command = ("load", SOURCE, *OPTIONS)
     assert rowfall(*command).returncode == 0
