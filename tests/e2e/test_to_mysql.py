@@ -225,9 +225,9 @@ def test_a_slow_network_gets_compressed_packets(
         assert (done.code, db.loaded()[0][0]) == ((0, 40_000) if more else (1, 30_000)), done.err
         monkeypatch.setattr(MySQL, "same_machine", lambda self: False)
         cable.throttle(2_000_000)
-        assert "packets compressed with zlib: the network takes 2" in " ".join(
-            db.shell.ok("plan", *args).out.split()
-        )
+        db.shell.write("c.csv", "id,name\n" + lines(50_000, 60_000))
+        plan = " ".join(db.shell.ok("plan", "c.csv", *args[1:]).out.split())
+        assert "packets compressed with zlib: the network takes" in plan
 
 
 @pytest.mark.sampled(2)

@@ -229,9 +229,9 @@ class PlanKeywords(ReadKeywords, total=False):
     attaches them; on fails where it cannot. Default: auto.
     """
 
-    compress: Literal["auto", "lz4", "none"]
-    """Compress blocks on their way to a server. Default: lz4 where the network is slower than the
-    cores here.
+    compress: Literal["auto", "lz4", "zlib", "none"]
+    """Compress rows on their way to a server: blocks with lz4, the protocol of MySQL with zlib.
+    Default: where the network is slower than the cores here.
     """
 
     streams: int | None

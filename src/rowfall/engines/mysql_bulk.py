@@ -16,7 +16,7 @@ from typing import Any
 from rowfall.core.model import Column
 from rowfall.core.type_names import Type, parse_type
 from rowfall.engines.database import Binary, NoBinaryError
-from rowfall.engines.mysql_packed import Packed, begin
+from rowfall.engines.mysql_packed import Packed, answer_number, begin
 
 FORMAT = "MariaDB"
 """The rows, as rowfall-decode calls them."""
@@ -65,11 +65,13 @@ def connection_class(driver: Any, *, packed: bool) -> type[Any]:
             finally:
                 self._logs_in = False
             if packs:
-                self._sock = self._rfile = Packed(self._sock, self._rfile)
+                plain: Any = self
+                self._sock = self._rfile = Packed(plain._sock, plain._rfile)
 
         def _execute_command(self, command: int, sql: str | bytes) -> None:
             begin(self)
             super()._execute_command(command, sql)
+            self._next_seq_id: int = answer_number(self, self._next_seq_id)
 
         def write_packet(self, payload: bytes) -> None:
             # The header goes alone first where TLS begins behind it, and then once more.
@@ -227,7 +229,7 @@ def _send(connection: Any, parts: Sequence[bytes], size: int) -> int:
     sock = connection._sock
     if size < _MOST_PACKET:
         sock.sendall(b"".join([size.to_bytes(3, "little") + b"\0", *parts]))
-        return 1
+        return answer_number(connection, 1)
     whole, number = memoryview(b"".join(parts)), 0
     while True:
         part, whole = whole[:_MOST_PACKET], whole[_MOST_PACKET:]
@@ -235,7 +237,7 @@ def _send(connection: Any, parts: Sequence[bytes], size: int) -> int:
         sock.sendall(part)
         number += 1
         if len(part) < _MOST_PACKET:
-            return number % 256
+            return answer_number(connection, number % 256)
 
 
 def _answered(connection: Any, rows: int, number: int) -> int:

@@ -26,26 +26,30 @@ class Packed:
     """The socket of a connection, and the file that reads it, once both sides have agreed.
 
     What is sent waits for more until a frame is full or an answer is read.
+
+    Attributes:
+        number: of the next frame.
     """
 
     def __init__(self, sock: socket.socket, file: IO[bytes]) -> None:
         self._sock, self._file = sock, file
         self._waiting = bytearray()
         self._got = b""
-        self._number = 0
+        self.number = 0
 
     def begin(self) -> None:
         """Number the frames from 0: a command begins."""
-        self._send()
-        self._number = 0
+        self.flush()
+        self.number = 0
 
     def sendall(self, data: bytes | memoryview) -> None:
         """Send bytes, sooner or later."""
         self._waiting += data
         if len(self._waiting) >= _MOST:
-            self._send()
+            self.flush()
 
-    def _send(self) -> None:
+    def flush(self) -> None:
+        """Send what waits."""
         # Taken first: where this fails, what is read next is why.
         waiting, self._waiting = memoryview(self._waiting), bytearray()
         while waiting:
@@ -53,8 +57,8 @@ class Packed:
             packed = zlib.compress(part, _LEVEL) if len(part) >= _LEAST else b""
             shorter = 0 < len(packed) < len(part)
             body, plain = (packed, len(part)) if shorter else (bytes(part), 0)
-            header = len(body).to_bytes(3, "little") + bytes([self._number])
-            self._number = (self._number + 1) % 256
+            header = len(body).to_bytes(3, "little") + bytes([self.number])
+            self.number = (self.number + 1) % 256
             self._sock.sendall(header + plain.to_bytes(3, "little") + body)
 
     def read(self, count: int) -> bytes:
@@ -63,13 +67,13 @@ class Packed:
         Raises:
             OSError: the connection is lost, or what comes is no frame.
         """
-        self._send()
+        self.flush()
         while len(self._got) < count:
             header = self._file.read(_HEADER)
             if len(header) < _HEADER:
                 return b""
             size, plain = (int.from_bytes(header[at : at + 3], "little") for at in (0, 4))
-            self._number = (header[3] + 1) % 256
+            self.number = (header[3] + 1) % 256
             body = self._file.read(size)
             if len(body) < size:
                 return b""
@@ -91,6 +95,21 @@ class Packed:
 
 
 def begin(connection: Any) -> None:
-    """Tell a connection that a command begins, where it does not know it by itself."""
+    """Tell a connection that a command begins."""
     if isinstance(connection._sock, Packed):
         connection._sock.begin()
+
+
+def answer_number(connection: Any, number: int) -> int:
+    """Return the number that the answer to what was sent has; send what is left of that.
+
+    Of frames it is the number of the next one: a server that compresses goes on from there
+    (``net_flush`` of MySQL and MariaDB).
+
+    Args:
+        number: of the next packet, which it is without frames.
+    """
+    if not isinstance(connection._sock, Packed):
+        return number
+    connection._sock.flush()
+    return connection._sock.number

@@ -14,6 +14,7 @@ from typing import Any
 
 from rowfall.core.dataclass import dataclass
 from rowfall.engines.database import replace_escape
+from rowfall.engines.mysql_packed import answer_number
 
 _FILE_PLEASE = b"\xfb"
 # Of one packet; a server refuses larger ones than its max_allowed_packet, also here.
@@ -75,7 +76,7 @@ def load_data(connection: Any, statement: str, rows: Iterator[bytes], packet: in
     except BaseException as error:
         problem = error
     connection._sock.sendall(number.to_bytes(1, "big").rjust(_HEADER, b"\0"))
-    connection._next_seq_id = (number + 1) % 256
+    connection._next_seq_id = answer_number(connection, (number + 1) % 256)
     answer = connection._read_packet()
     if problem is not None:
         raise problem

@@ -387,7 +387,11 @@ class Postgresql(Transactions):
 
     def prepare(self, statements: Sequence[SqlText]) -> None:
         """See :class:`rowfall.engines.database.Database`."""
-        with self._asking() as connection:
+        # Of two that make a table at once, in spite of IF NOT EXISTS, one would get an error about
+        # the key of pg_type: so it waits.
+        lock = f"SELECT pg_advisory_xact_lock(hashtextextended('{RECORD}', 0))".encode()
+        with self._asking() as connection, connection.transaction():
+            connection.execute(lock)
             for statement in statements:
                 connection.execute(statement.reveal().encode())
         found = self._find()
@@ -396,14 +400,13 @@ class Postgresql(Transactions):
         if self._rows("SELECT 1 WHERE to_regclass(%s) IS NOT NULL", self.record):
             return
         kind = "UNLOGGED " if found["persistence"] == "u" else ""
-        with self._asking() as connection:
-            # Two that make it at once: one of them waits, or gets an error about the type's name.
+        with self._asking() as connection, connection.transaction():
+            connection.execute(lock)
             connection.execute(
-                f"BEGIN; SELECT pg_advisory_xact_lock(hashtextextended('{RECORD}', 0)); "
                 f"CREATE {kind}TABLE IF NOT EXISTS {self.record} (table_id bigint NOT NULL, "
                 "split text NOT NULL, attempt text NOT NULL, load text NOT NULL, name text NOT "
                 "NULL, whole text NOT NULL, rows bigint, at timestamptz NOT NULL DEFAULT now(), "
-                "PRIMARY KEY (table_id, split)); COMMIT".encode()
+                "PRIMARY KEY (table_id, split))".encode()
             )
 
     def landed(self) -> set[str]:

@@ -170,7 +170,7 @@ mod tests {
         let types: Vec<Type> = columns.iter().map(|c| c.data_type.clone()).collect();
         let file = File::create(&path).expect("a file");
         let spec = serde_json::json!({
-            "format": "CSV", "inputs": [], "outputs": [], "columns": [],
+            "version": 1, "format": "CSV", "inputs": [], "outputs": [], "columns": [],
             "output_format": "MariaDB", "output_texts": texts,
         });
         let spec: Spec = serde_json::from_value(spec).expect("a spec");

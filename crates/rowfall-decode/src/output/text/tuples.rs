@@ -246,7 +246,7 @@ mod tests {
         assert_eq!(numeric(1_234_567, 2), [3, 1, 0, 2, 1, 2345, 6700]);
         assert_eq!(numeric(5, 4), [1, 0xffff, 0, 4, 5]);
         assert_eq!(numeric(-5, 9), [1, 0xfffd, NEGATIVE, 9, 5000]);
-        assert_eq!(numeric(i64::MIN, 16)[..4], [6, 0, NEGATIVE, 16]);
+        assert_eq!(numeric(i64::MIN, 16)[..4], [5, 0, NEGATIVE, 16]);
         assert_eq!(numeric(99_990_000, 4), [1, 0, 0, 4, 9999]);
     }
 }
