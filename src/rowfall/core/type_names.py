@@ -48,6 +48,11 @@ class Type:
         return int(found[1]) if found else 0
 
     @property
+    def digits(self) -> int:
+        """Return the digits of a second that a DateTime64 has, 0 for all others."""
+        return int(self.args.split(",")[0] or 3) if self.base == "DateTime64" else 0
+
+    @property
     def text(self) -> bool:
         """True for a string type."""
         return self.base in ("String", "FixedString")

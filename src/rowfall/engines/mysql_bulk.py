@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from rowfall.core.model import Column
-from rowfall.core.type_names import Type, parse_type
+from rowfall.core.type_names import parse_type
 from rowfall.engines.database import Binary, NoBinaryError
 from rowfall.engines.mysql_packed import Packed, answer_number, begin
 
@@ -128,14 +128,10 @@ def _type_of(column: Column, row: Sequence[Any]) -> int:
         "Date": kind == "date",
         "Date32": kind == "date",
         "DateTime": kind in _MOMENT_KINDS,
-        "DateTime64": kind in _MOMENT_KINDS and _digits(type_) <= int(row[6] or 0),
+        # Text of more digits than the server keeps is never the same value.
+        "DateTime64": kind in _MOMENT_KINDS and type_.digits <= int(row[6] or 0),
     }
     return _BINARY[base] if same.get(base) else 0
-
-
-def _digits(type_: Type) -> int:
-    """Return the digits of a second; text of more than the server keeps is never the same value."""
-    return int(type_.args.split(",")[0] or 3) if type_.base == "DateTime64" else 0
 
 
 def insert(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from rowfall.core.model import Column
-from rowfall.core.type_names import Type, parse_type
+from rowfall.core.type_names import parse_type
 from rowfall.engines.database import Binary
 
 FORMAT = "PostgreSQL binary"
@@ -44,11 +44,7 @@ def takes(name: str, column_type: str) -> bool:
         return bool(type_.bits) and type_.bits + (0 if signed else 1) <= _INTEGERS[name]
     if name == "numeric":
         return bool(type_.bits) or type_.base == "Decimal"
-    return type_.base in _TAKES.get(name, ()) and _digits(type_) <= _MOST_DIGITS
-
-
-def _digits(type_: Type) -> int:
-    return int(type_.args.split(",")[0] or 3) if type_.base == "DateTime64" else 0
+    return type_.base in _TAKES.get(name, ()) and type_.digits <= _MOST_DIGITS
 
 
 def binary(columns: Sequence[Column], names: Mapping[str, str]) -> Binary | None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import socket
 import threading
 import time
 import uuid
@@ -20,7 +19,7 @@ from typing import Any, Literal
 from rowfall.core.errors import EngineError, RowfallError, TargetError, UsageError
 from rowfall.core.masked import Secret
 from rowfall.core.model import Facts, Outcome, Statement
-from rowfall.core.netaddress import is_loopback
+from rowfall.core.netaddress import is_loopback, is_own_name
 from rowfall.core.sqltext import SqlText, quote
 from rowfall.core.units import duration
 from rowfall.engines._http import Address, Answer, Connections, Exchange, Lost, form
@@ -250,8 +249,7 @@ class Server(Asking):
         """
         if not is_loopback(self._address.host):
             return False
-        name = str(self.ask("SELECT hostName()")[0][0])
-        return name.partition(".")[0] == socket.gethostname().partition(".")[0]
+        return is_own_name(str(self.ask("SELECT hostName()")[0][0]))
 
     def _parameters(self, statement: Statement, query_id: str) -> dict[str, str]:
         # What has a format is a question, which may be the user's own: :meth:`ask` knows ours.

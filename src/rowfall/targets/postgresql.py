@@ -8,7 +8,7 @@ from rowfall.core import sql
 from rowfall.core.errors import UsageError
 from rowfall.core.model import Column, Schema
 from rowfall.core.sqltext import SqlText
-from rowfall.core.type_names import arguments, parse_type
+from rowfall.core.type_names import parse_type
 from rowfall.targets.transactional import TransactionalTable, column_lines
 
 _TYPES = {
@@ -58,7 +58,7 @@ class Postgresql(TransactionalTable):
         if type_.base in ("DateTime", "DateTime32", "DateTime64"):
             zoned = "'" in type_.args
             kind = "timestamptz" if zoned else "timestamp"
-            return f"{kind}({min(_digits(type_.base, type_.args), _MOST_DIGITS)})"
+            return f"{kind}({min(type_.digits, _MOST_DIGITS)})"
         if type_.base == "Decimal":
             return f"numeric({type_.args})"
         if type_.base == "Array":
@@ -78,7 +78,7 @@ class Postgresql(TransactionalTable):
         if type_.base in ("DateTime", "DateTime32") and "'" in type_.args:
             found = "DateTime('UTC')"
         elif type_.base == "DateTime64" and "'" in type_.args:
-            found = f"DateTime64({_digits(type_.base, type_.args)}, 'UTC')"
+            found = f"DateTime64({type_.digits}, 'UTC')"
         elif type_.base in ("JSON", "Variant", "Dynamic"):
             found = "String"
         return f"Nullable({found})" if type_.nullable else found
@@ -92,7 +92,7 @@ class Postgresql(TransactionalTable):
             return f"concat('{{', arrayStringConcat(arrayMap(e -> {_ELEMENT}, {name}), ','), '}}')"
         if type_.base in ("Array", "Map", "Tuple", "Nested"):
             return f"toJSONString({name})"
-        if type_.base == "DateTime64" and _digits(type_.base, type_.args) > _MOST_DIGITS:
+        if type_.base == "DateTime64" and type_.digits > _MOST_DIGITS:
             zone = ", 'UTC'" if "'" in type_.args else ""
             cut = f"toDateTime64({name}, {_MOST_DIGITS}{zone})"
             text = f"{column.name}: PostgreSQL keeps six digits of a second"
@@ -135,11 +135,6 @@ class Postgresql(TransactionalTable):
     def command_of_binary(self, schema: Schema) -> str:
         """See :class:`rowfall.targets.transactional.TransactionalTable`."""
         return f"{self.command(schema)} (FORMAT binary)"
-
-
-def _digits(base: str, args: str) -> int:
-    """Return the digits of a second that a type has."""
-    return int(arguments(args)[0]) if base == "DateTime64" else 0
 
 
 def _identifier(name: str) -> str:

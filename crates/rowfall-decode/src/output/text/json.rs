@@ -1,9 +1,9 @@
 //! Writes rows as objects, as the engine's JSONEachRow has them.
 
-use std::io::{self, Write};
+use std::io;
 
 use crate::column::Column;
-use crate::output::text::{Cell, Escapes, Kind, Output, WRITE_BYTES, is_quoted};
+use crate::output::text::{Cell, Escapes, Kind, Output, is_quoted, write_rows};
 
 /// In place of the first byte of U+2028 and U+2029, which end lines in JavaScript, and of others.
 pub(super) const SEPARATOR: &[u8] = b"\xe2";
@@ -75,8 +75,8 @@ impl Output {
             ..Cell::of(kind, true, column)
         });
         let mut cells: Vec<(Cell<'_>, &Vec<u8>)> = cells.zip(&self.keys).collect();
-        let (out, escapes) = (&mut self.out, &self.escapes);
-        for row in 0..rows {
+        let escapes = &self.escapes;
+        write_rows(&mut self.file, &mut self.out, rows, |out, row| {
             for (cell, key) in &mut cells {
                 out.extend_from_slice(key);
                 let before = out.len();
@@ -96,13 +96,6 @@ impl Output {
                 }
             }
             out.extend_from_slice(b"}\n");
-            if out.len() >= WRITE_BYTES {
-                self.file.write_all(out)?;
-                out.clear();
-            }
-        }
-        self.file.write_all(out)?;
-        out.clear();
-        Ok(())
+        })
     }
 }

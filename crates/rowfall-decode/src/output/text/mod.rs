@@ -395,6 +395,26 @@ impl<'a> Cell<'a> {
     }
 }
 
+/// Append each row by `put`, and write what has come together.
+#[inline(always)]
+fn write_rows(
+    file: &mut File,
+    out: &mut Vec<u8>,
+    rows: usize,
+    mut put: impl FnMut(&mut Vec<u8>, usize),
+) -> io::Result<()> {
+    for row in 0..rows {
+        put(out, row);
+        if out.len() >= WRITE_BYTES {
+            file.write_all(out)?;
+            out.clear();
+        }
+    }
+    file.write_all(out)?;
+    out.clear();
+    Ok(())
+}
+
 const HEX: &[u8; 16] = b"0123456789abcdef";
 
 /// The bytes of a UUID, which is stored as two numbers, the upper one first.
@@ -488,8 +508,8 @@ impl Output {
             ..Cell::of(kind, true, column)
         });
         let mut cells: Vec<Cell<'_>> = cells.collect();
-        let (out, escapes, delimiter) = (&mut self.out, &self.escapes, self.delimiter);
-        for row in 0..rows {
+        let (escapes, delimiter) = (&self.escapes, self.delimiter);
+        write_rows(&mut self.file, &mut self.out, rows, |out, row| {
             for cell in &mut cells {
                 let before = out.len();
                 if cell.quoted {
@@ -508,13 +528,6 @@ impl Output {
             if let Some(last) = out.last_mut() {
                 *last = b'\n';
             }
-            if out.len() >= WRITE_BYTES {
-                self.file.write_all(out)?;
-                out.clear();
-            }
-        }
-        self.file.write_all(out)?;
-        out.clear();
-        Ok(())
+        })
     }
 }

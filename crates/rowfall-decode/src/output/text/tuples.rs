@@ -4,12 +4,12 @@
 //! and the value as the server's own type sends it (the `*recv` functions of its sources). All
 //! numbers have their highest byte first.
 
-use std::io::{self, Write};
+use std::io;
 
 use crate::column::Column;
 use crate::column::strings::read_varint;
 use crate::output::text::numbers::wide_digits;
-use crate::output::text::{Cell, Kind, Output, WRITE_BYTES, uuid_bytes};
+use crate::output::text::{Cell, Kind, Output, uuid_bytes, write_rows};
 use crate::types::postgresql::{Field, MOST_DIGITS};
 
 /// Days from 1970 to 2000, from where the server counts.
@@ -198,26 +198,18 @@ impl Output {
     pub(super) fn write_tuples(&mut self, columns: &[Column], rows: usize) -> io::Result<()> {
         let cells = self.kinds.iter().zip(columns).map(|(kind, one)| Cell::of(kind, false, one));
         let mut cells: Vec<(Cell<'_>, Field)> = cells.zip(self.fields.iter().copied()).collect();
-        let out = &mut self.out;
-        let count = (cells.len() as i16).to_be_bytes();
-        for row in 0..rows {
+        let (count, escapes) = ((cells.len() as i16).to_be_bytes(), &self.escapes);
+        write_rows(&mut self.file, &mut self.out, rows, |out, row| {
             out.extend_from_slice(&count);
             for (cell, field) in &mut cells {
                 let before = out.len();
-                cell.put_field(*field, out, &self.escapes);
+                cell.put_field(*field, out, escapes);
                 if cell.nulls.get(row).is_some_and(|null| *null != 0) {
                     out.truncate(before);
                     out.extend_from_slice(&(-1i32).to_be_bytes());
                 }
             }
-            if out.len() >= WRITE_BYTES {
-                self.file.write_all(out)?;
-                out.clear();
-            }
-        }
-        self.file.write_all(out)?;
-        out.clear();
-        Ok(())
+        })
     }
 }
 
