@@ -2,8 +2,8 @@
 
 Data are made once into ``--data``. A run at full size writes ``bench/RESULTS.md`` and
 ``bench/results.json``; any other scale is a rehearsal and writes beside its data. Cases that an
-earlier run of the same code on the same machine has measured are kept, so that a long run may be
-done case by case.
+earlier run on the same machine has measured are kept, so that a long run may be done case by case;
+the page says which of them an earlier state of the code was measured with.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ HERE = Path(__file__).resolve().parent
 DEFAULT_DATA = Path.home() / ".cache/rowfall-bench"
 LEAST_ROUNDS = 3
 # What must be the same for older cases to stand beside new ones.
-_SAME = ("source", "cores", "cpu", "memory", "kernel", "chdb", "python", "scale")
+_SAME = ("cores", "cpu", "memory", "chdb", "python", "scale")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -84,7 +84,8 @@ def _bench(options: argparse.Namespace) -> int:
     try:
         for name in names:
             if name == SMALL:
-                results["small"] = small.figures(root, work, options.scale)
+                figures = small.figures(root, work, options.scale)
+                results["small"] = {"source": _source_digest(), "date": _today(), **figures}
             else:
                 results["cases"][name] = measured = _case(CASES[name], root, work, options)
                 failed = failed or bool(measured.get("error"))
@@ -115,7 +116,8 @@ def _case(case: Case, root: Path, work: Path, options: argparse.Namespace) -> di
     print(f"\n{case.title}", flush=True)
     with opened(case, root, options.scale) as given:
         found: dict[str, Any] = {
-            "date": _today(), "rows": given.rows, "files": given.files, "bytes": given.size,
+            "date": _today(), "source": _source_digest(),
+            "rows": given.rows, "files": given.files, "bytes": given.size,
             "rounds": options.rounds, "sweep_rounds": options.sweep_rounds,
         }  # fmt: skip
         try:
@@ -215,14 +217,16 @@ def _today() -> str:
 
 
 def kept(path: Path, about: dict[str, Any]) -> dict[str, Any]:
-    """Earlier results of the same code on the same machine, or none."""
+    """Earlier results on the same machine, or none."""
     fresh: dict[str, Any] = {"about": about, "cases": {}, "small": {}}
     if not path.exists():
         return fresh
     old = json.loads(path.read_text())
     if old["about"].get("changed") or any(old["about"].get(name) != about[name] for name in _SAME):
         return fresh
-    return {**fresh, "cases": old["cases"], "small": old["small"]}
+    of = {"source": old["about"]["source"], "date": old["about"]["date"]}
+    cases = {name: {**of, **case} for name, case in old["cases"].items()}
+    return {**fresh, "cases": cases, "small": old["small"] and {**of, **old["small"]}}
 
 
 def write(out: Path, results: dict[str, Any]) -> None:

@@ -158,9 +158,12 @@ def document(results: Mapping[str, Any], titles: Mapping[str, str]) -> str:
     lines += ["## Aims", "", *_aims(results, titles), "", "## How it was measured", "", HOW]
     for name, title in titles.items():
         if name in cases:
-            lines += ["", f"## {title[0].upper()}{title[1:]}", "", *_case(cases[name])]
-    if results.get("small"):
-        lines += ["", "## Small figures", "", *_small(results["small"])]
+            title, found = f"## {title[0].upper()}{title[1:]}", cases[name]
+            lines += ["", title, "", *_case(found, _earlier(found, about))]
+    if small := results.get("small"):
+        earlier = _earlier(small, about)
+        said = [f"Measured on {small['date']}{earlier}.", ""] if earlier else []
+        lines += ["", "## Small figures", "", *said, *_small(small)]
     return "\n".join(lines) + "\n"
 
 
@@ -191,10 +194,15 @@ def _results(found: Sequence[Mapping[str, Any]]) -> list[Result]:
     return [Result.from_json(item) for item in found]
 
 
-def _case(case: Mapping[str, Any]) -> list[str]:
+def _earlier(measured: Mapping[str, Any], about: Mapping[str, Any]) -> str:
+    """What is said of figures that another state of the code has."""
+    return "" if measured["source"] == about["source"] else ", an earlier state of rowfall"
+
+
+def _case(case: Mapping[str, Any], earlier: str) -> list[str]:
     facts = (
         f"{case['rows']:,} rows in {case['files']} files, {units.size(case['bytes'])} as stored; "
-        f"{case['rounds']} rounds; {case['date']}."
+        f"{case['rounds']} rounds; {case['date']}{earlier}."
     )
     if case.get("error"):
         return [facts, "", "**Failed, so there are no figures:**", "", "```", case["error"], "```"]

@@ -200,13 +200,14 @@ def document(**changes: Any) -> str:
         "engine": "26.9", "python": "3.11.7",
     }  # fmt: skip
     case = {
-        "date": "2026-01-31", "rows": 100, "files": 20, "bytes": 12345, "rounds": 3,
+        "date": "2026-01-31", "source": "ab", "rows": 100, "files": 20, "bytes": 12345, "rounds": 3,
         "sweep_rounds": 1, "sweep": [TUNED.to_json()], "sides": [s.to_json() for s in SIDES],
         "best_cell": "x", "checksum": "7",
     }  # fmt: skip
     load = {"files": 20, "bytes": 1, "limit": 1 << 30, "limit_text": "1GiB", "wall": 1.0,
             "cpu": 1.0, "largest": 1 << 29, "together": 2 << 30, "retries": 0}  # fmt: skip
     small = {
+        "date": "2026-01-31", "source": "ab",
         "help": {"wall": 0.1, "all": [0.1] * 10},
         "tiny": {"rows": 1000, "wall": 0.5, "all": [0.5] * 5},
         "plan": {"objects": 1_000_000, "attempts": 9, "listing_seconds": 1.0,
@@ -261,7 +262,7 @@ def test_results_survive_json() -> None:
     assert Result.from_json(ROWFALL.to_json()) == ROWFALL
 
 
-def test_older_cases_are_kept_only_for_the_same_code_and_machine(tmp_path: Path) -> None:
+def test_older_cases_are_kept_for_the_same_machine_and_say_their_code(tmp_path: Path) -> None:
     path = tmp_path / "results.json"
     about = {"source": "ab", "cores": 2, "cpu": "c", "memory": 1, "kernel": "k", "chdb": "4",
              "python": "3", "scale": 1.0, "date": "2026-01-31"}  # fmt: skip
@@ -270,12 +271,15 @@ def test_older_cases_are_kept_only_for_the_same_code_and_machine(tmp_path: Path)
     again = run.kept(path, {**about, **FULL, "date": "2026-02-01"})
     assert again["cases"] == {"taxi-csv": FAILED}
     assert again["about"]["date"] == "2026-02-01"
-    assert run.kept(path, {**about, **FULL, "source": "cd"})["cases"] == {}
+    later = run.kept(path, {**about, **FULL, "source": "cd"})
+    assert "2026-01-31, an earlier state of rowfall." in table.document(later, TITLES)
+    assert "earlier state" not in table.document(again, TITLES)
+    assert run.kept(path, {**about, **FULL, "cpu": "d"})["cases"] == {}
 
 
 FULL = {"load": 0.1, "rowfall": "0.1.0", "engine": "26.9"}
-FAILED = {"date": "2026-01-31", "rows": 1, "files": 1, "bytes": 1, "rounds": 3, "sweep_rounds": 1,
-          "error": "x"}  # fmt: skip
+FAILED = {"date": "2026-01-31", "source": "ab", "rows": 1, "files": 1, "bytes": 1, "rounds": 3,
+          "sweep_rounds": 1, "error": "x"}  # fmt: skip
 
 
 def test_a_failing_command_is_an_error_that_quotes_it() -> None:
