@@ -9,10 +9,12 @@ import itertools
 import json
 import resource
 import signal
+import subprocess
 import threading
 import time
 import zipfile
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -28,8 +30,12 @@ from faults.kills import kill_rowfall
 from lab.clickhouse import ClickHouse
 from lab.hdfs import Hdfs
 from lab.process import free_ports, wait_until
+from rowfall.core.masked import Secret
+from rowfall.core.model import Column, Encoding, Kind, Schema
 from rowfall.core.options import Options
-from rowfall.sources import open_source
+from rowfall.plan import decoder
+from rowfall.sources import open_source, rewriting
+from rowfall.sources.base import Addressed
 
 _numbers = itertools.count()
 SUMS = "SELECT count(), sum(id), uniqExact(name) FROM t"
@@ -110,6 +116,31 @@ def test_parquet_is_read_by_the_engine_or_copied(shell: Shell, hdfs: Hdfs, folde
     cut = shell.ends(1, "load", hdfs.at(f"{folder}/*.parquet"), "--table", "t")
     assert "g.parquet" in cut.talk
     assert shell.row(SUMS) == sums(1000)
+
+
+def test_blocks_come_from_the_data_nodes(shell: Shell, hdfs: Hdfs, folder: str) -> None:
+    """Five blocks of 1 MiB, in two ranges, while nobody answers over HTTP."""
+    hdfs.put(f"{folder}/large.csv", rows(0, 300_000))
+    source = open_source([hdfs.at(f"{folder}/large.csv")], Options())
+    assert isinstance(source, Addressed)
+    split = source.listing().split(0, "")
+    (address,) = source.addresses([split])
+    assert [block.bytes for block in address.blocks[:-1]] == [1 << 20] * (len(address.blocks) - 1)
+    (nobody,) = free_ports(1)
+    away = replace(address, url=Secret(f"http://127.0.0.1:{nobody}/"))
+    columns = (Column("id", "Int64", shape=""), Column("name", "String", shape=""))
+    encoding = Encoding("CSVWithNames", "none", Kind.TEXT, names=("id", "name"))
+    spec = decoder.spec([split], encoding, Schema(columns), {}, ["-"], (), [away])
+    done = subprocess.run(
+        [rewriting.program() or "", "run", "--spec", "-"],
+        input=json.dumps(spec, default=Secret.reveal).encode(), capture_output=True, check=True,
+    )  # fmt: skip
+    assert json.loads(done.stderr.splitlines()[-1])["rows"] == 300_000
+    # Of what was replaced since it was listed there are no blocks.
+    hdfs.put(f"{folder}/large.csv", rows(0, 200_000))
+    assert source.addresses([split])[0].blocks == ()
+    assert load(shell, hdfs.at(f"{folder}/large.csv"))["rows"] == 200_000
+    assert shell.row(SUMS) == sums(200_000)
 
 
 def test_members_of_an_archive(shell: Shell, hdfs: Hdfs, folder: str) -> None:

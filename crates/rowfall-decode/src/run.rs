@@ -247,15 +247,16 @@ impl Shared<'_> {
 
     /// Decode input after input of text; false where one failed.
     fn decode(&self, worker: &mut Worker<'_>) -> bool {
-        if self.spec.ahead && self.spec.format != Format::MySql {
+        let packets = matches!(self.spec.format, Format::MySql | Format::PostgreSQL);
+        if self.spec.ahead && !packets {
             return self.decode_shared(worker);
         }
         while !self.stop.load(Ordering::Relaxed) {
             let Some((input, raw)) = self.inputs.take() else { break };
             let spec = &self.spec.inputs[input];
-            let read = match self.spec.format {
-                Format::MySql => worker.read_packets(spec, raw),
-                _ => worker.read(spec, raw),
+            let read = match packets {
+                true => worker.read_packets(spec, raw),
+                false => worker.read(spec, raw),
             };
             match read {
                 Ok(done) => self.done.lock().expect("no worker panics")[input] = Some(done),

@@ -53,6 +53,10 @@ pub struct Spec {
     /// What to do with columns and keys of the file that are not in `columns`.
     #[serde(default)]
     pub unknown: UnknownColumns,
+    /// The types of the columns of PostgreSQL, as it calls them; those whose values come as text
+    /// are `text`.
+    #[serde(default)]
+    pub input_types: Vec<String>,
     /// How many columns the file has, for formats without names where not all of them are wanted.
     #[serde(default)]
     pub file_columns: Option<usize>,
@@ -142,6 +146,9 @@ pub struct Input {
     /// Ranges are asked for with `offset` and `length` in the query of `url`, as WebHDFS wants it.
     #[serde(default)]
     pub by_query: bool,
+    /// Of a file in HDFS: its blocks, in their order; none where only `url` can be asked.
+    #[serde(default)]
+    pub blocks: Vec<Block>,
     /// Its size in bytes by the listing; another size is an error.
     #[serde(default)]
     pub size: Option<u64>,
@@ -161,6 +168,7 @@ impl Input {
             url: None,
             headers: BTreeMap::new(),
             by_query: false,
+            blocks: Vec::new(),
             size: None,
             version: None,
         }
@@ -191,6 +199,24 @@ impl Input {
         let plain = ["http://", "https://"].iter().any(|s| self.path.starts_with(s));
         self.url.clone().or_else(|| plain.then(|| Secret(self.path.clone())))
     }
+}
+
+/// A block of a file in HDFS.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Block {
+    /// Offset of its first byte in the file.
+    pub start: u64,
+    /// Its bytes.
+    pub bytes: u64,
+    /// The pool of blocks that it belongs to.
+    pub pool: String,
+    /// Its number in the pool.
+    pub id: u64,
+    /// Its generation stamp: the version.
+    pub stamp: u64,
+    /// `host:port` of the data nodes that have it, the nearest first.
+    pub nodes: Vec<String>,
 }
 
 /// A text that no message shows.
@@ -370,7 +396,7 @@ pub enum Format {
     /// What MySQL answers to COM_STMT_EXECUTE: packets with rows in binary.
     #[serde(rename = "MySQL")]
     MySql,
-    /// What PostgreSQL answers to COPY: messages with a line of TSV each.
+    /// What PostgreSQL answers to COPY in binary: messages with a row each.
     PostgreSQL,
 }
 
@@ -482,7 +508,7 @@ impl Spec {
     pub fn parse(text: &str) -> Result<Spec, Fail> {
         let mut spec: Spec =
             serde_json::from_str(text).map_err(|e| Fail::spec(format!("the spec: {e}")))?;
-        if matches!(spec.format, Format::Tsv | Format::TsvWithNames | Format::PostgreSQL) {
+        if matches!(spec.format, Format::Tsv | Format::TsvWithNames) {
             spec.delimiter = "\t".into();
         }
         if spec.output_format != OutputFormat::Native {
@@ -524,7 +550,7 @@ impl Spec {
         };
         let delimiter = self.delimiter.as_bytes();
         let columnar = self.format.is_columnar();
-        let whole = columnar || self.format == Format::MySql;
+        let whole = columnar || matches!(self.format, Format::MySql | Format::PostgreSQL);
         need(self.version == 1, "only version 1 of the spec is known");
         need(
             delimiter.len() == 1 && !b"\r\n\"\\ ".contains(&delimiter[0]),
@@ -548,8 +574,7 @@ impl Spec {
             "this program was built without Arrow and Parquet",
         );
         need(
-            !(whole || self.format == Format::PostgreSQL)
-                || (self.compression == Compression::None && self.dialect.is_none()),
+            !whole || (self.compression == Compression::None && self.dialect.is_none()),
             "columns are read as they are: without compression or dialect",
         );
         need(!self.columns.is_empty(), "there are no columns");
@@ -644,7 +669,11 @@ impl Spec {
                 Ok(data_type) if lines && !data_type.children().is_empty() => {
                     "lines of text have flat columns only".to_owned()
                 }
-                Ok(data_type) if whole && !data_type.children().is_empty() => {
+                Ok(data_type)
+                    if whole
+                        && self.format != Format::PostgreSQL
+                        && !data_type.children().is_empty() =>
+                {
                     "only flat columns are copied".to_owned()
                 }
                 Ok(data_type) if let Err(reason) = Chains::new(&column.codecs, &data_type) => {

@@ -13,13 +13,12 @@ use crate::columnar::{BatchError, BatchReader};
 use crate::cpu_time;
 use crate::error::{Decline, Fail, shorten};
 use crate::input::buffer::{MAX_RECORD_BYTES, TextBuffer};
-use crate::input::copy_messages::CopyMessages;
 use crate::input::queue::InputReader;
 use crate::input::read_ahead::Piece;
 use crate::input::rewrite::rewrite;
 use crate::input::source::TextSource;
 use crate::output::{Output, Partition};
-use crate::packets::{Broken, LocatedRows, Wire, mysql};
+use crate::packets::{Answer, Broken, LocatedRows, Wire, mysql, postgresql};
 use crate::partition::Partitions;
 use crate::partition::held::{Held, HeldBlock, partitions_of};
 use crate::simd::Simd;
@@ -328,14 +327,7 @@ impl<'a> Worker<'a> {
     /// Open the text of an input.
     pub fn open(&self, raw: std::io::Result<InputReader>) -> std::io::Result<TextSource> {
         let format = self.spec.format;
-        let opened = raw.and_then(|raw| match format {
-            Format::PostgreSQL => {
-                let count = Arc::default();
-                let lines = CopyMessages::new(raw, Arc::clone(&count));
-                Ok(TextSource::from_reader(Box::new(lines), count))
-            }
-            _ => TextSource::new(raw, self.spec.compression, self.simd),
-        });
+        let opened = raw.and_then(|raw| TextSource::new(raw, self.spec.compression, self.simd));
         match &self.spec.dialect {
             None => opened,
             Some(dialect) => opened
@@ -432,20 +424,41 @@ impl<'a> Worker<'a> {
         input: &Input,
         raw: std::io::Result<InputReader>,
     ) -> Result<InputSummary, Fail> {
+        if self.spec.format == Format::MySql {
+            return self.read_answer(input, raw, mysql::ResultSet::default());
+        }
+        let copy = postgresql::Copy::of(&self.spec.input_types);
+        let copy = copy.ok_or_else(|| declined(input, "columns of other types"))?;
+        self.read_answer(input, raw, copy)
+    }
+
+    fn read_answer(
+        &mut self,
+        input: &Input,
+        raw: std::io::Result<InputReader>,
+        mut answer: impl Answer,
+    ) -> Result<InputSummary, Fail> {
         let io = |error: &std::io::Error| Fail::io(input.name(), error);
         let odd = |what: &str| io(&std::io::Error::other(what));
         let mut raw = raw.map_err(|e| io(&e))?;
         self.buffer.reset(input.start);
-        let (mut answer, mut located) = (mysql::Answer::default(), LocatedRows::default());
+        let mut located = LocatedRows::default();
         let columns = self.spec.columns.iter();
         let field_numbers: Vec<usize> = columns.filter_map(|c| c.position).collect();
         let mut summary = InputSummary::default();
         let broken = |broken| match broken {
             Broken::Said(what) => odd(&what),
             Broken::Odd(what) => odd(what),
+            Broken::Lost { sent, came } => {
+                let sent = sent.map_or("no".to_owned(), |sent| sent.to_string());
+                odd(&format!("the server sent {sent} rows, of which {came} came"))
+            }
             Broken::Declined(what) => self::declined(input, &what),
         };
-        while !answer.ended {
+        if let Some(wires) = answer.columns() {
+            self.check_wires(input, wires, &field_numbers)?;
+        }
+        while !answer.ended() {
             let before = self.buffer.end - self.buffer.start;
             if !self.buffer.read_some(&mut raw, self.spec.chunk_bytes).map_err(|e| io(&e))? {
                 return Err(odd("the answer ends before its last packet"));
@@ -454,16 +467,19 @@ impl<'a> Worker<'a> {
             summary.bytes_read += bytes;
             self.add_bytes(bytes, None)?;
             loop {
-                let (start, end, knew) = (self.buffer.start, self.buffer.end, answer.has_columns());
+                let (start, end) = (self.buffer.start, self.buffer.end);
+                let knew = answer.columns().is_some();
                 let next = answer.read(self.buffer.text_mut(), start, end).map_err(broken)?;
-                if !knew && answer.has_columns() {
-                    self.check_wires(input, &answer, &field_numbers)?;
+                let wires = answer.columns().unwrap_or(&[]);
+                let knows = answer.columns().is_some();
+                if knows && !knew {
+                    self.check_wires(input, wires, &field_numbers)?;
                 }
-                answer.locate(self.buffer.text(), &mut located).map_err(broken)?;
-                self.decode_located(input, summary.rows, &answer, &located, &field_numbers)?;
+                answer.locate(self.buffer.text_mut(), &mut located).map_err(broken)?;
+                self.decode_located(input, summary.rows, wires, &located, &field_numbers)?;
                 summary.rows += located.count as u64;
                 self.buffer.start = next;
-                if knew == answer.has_columns() {
+                if knew == knows {
                     break;
                 }
             }
@@ -479,10 +495,10 @@ impl<'a> Worker<'a> {
     fn check_wires(
         &self,
         input: &Input,
-        answer: &mysql::Answer,
+        wires: &[Wire],
         field_numbers: &[usize],
     ) -> Result<(), Fail> {
-        let count = answer.wires.len();
+        let count = wires.len();
         let wanted = self.spec.file_columns.unwrap_or(count);
         if count != wanted || field_numbers.iter().any(|number| *number >= count) {
             let what = format!("an answer of {count} columns where {wanted} are expected");
@@ -496,7 +512,7 @@ impl<'a> Worker<'a> {
         &mut self,
         input: &Input,
         before: u64,
-        answer: &mysql::Answer,
+        wires: &[Wire],
         located: &LocatedRows,
         field_numbers: &[usize],
     ) -> Result<(), Fail> {
@@ -506,11 +522,11 @@ impl<'a> Worker<'a> {
             let text = (self.buffer.text(), &self.options);
             let (columns, sorting, rows) = (&mut self.columns, &mut self.sorting, (taken, count));
             let decoded =
-                decode_packets(columns, located, &answer.wires, field_numbers, text, rows, sorting);
+                decode_packets(columns, located, wires, field_numbers, text, rows, sorting);
             if let Err(BadValue { row, column, start, end }) = decoded {
                 let spec = column.map(|n| &self.spec.columns[n]);
                 let type_name = spec.map_or(String::new(), |c| c.type_name.clone());
-                let text = column.is_some_and(|n| answer.wires[field_numbers[n]] == Wire::Text);
+                let text = column.is_some_and(|n| wires[field_numbers[n]] == Wire::Text);
                 return Err(Fail::Value(Box::new(Decline {
                     uri: input.name().to_owned(),
                     line: before + (taken + row) as u64 + 1,

@@ -1,5 +1,5 @@
-//! Answers of MySQL to prepared statements and of PostgreSQL to COPY: their rows come out, and damaged ones
-//! end in an error.
+//! Answers of MySQL to prepared statements and of PostgreSQL to COPY in binary: their rows come out,
+//! and damaged ones end in an error.
 
 #[path = "common/blocks.rs"]
 mod blocks;
@@ -282,85 +282,215 @@ fn other_columns_and_more_behind_the_end_are_refused() {
 
 // --- PostgreSQL -----------------------------------------------------------------------------------
 
-const LINES: [(&str, &str); 2] = [("n", "Int32"), ("s", "Nullable(String)")];
+const COPIED: [(&str, &str); 4] = [
+    ("n", "Int32"),
+    ("s", "Nullable(String)"),
+    ("f", "Float64"),
+    ("t", "Nullable(DateTime64(6, 'UTC'))"),
+];
+/// Microseconds from 1970 to 2000.
+const MICROS: i64 = 946_684_800_000_000;
+
+type Copied = (i32, Option<String>, f64, Option<i64>);
 
 /// A message of PostgreSQL.
 fn message(kind: u8, body: &[u8]) -> Vec<u8> {
     [&[kind][..], &(body.len() as u32 + 4).to_be_bytes(), body].concat()
 }
 
-/// The answer to a COPY of some lines, and what comes out of them.
-fn copied(rows: &[(i32, Option<String>)]) -> (Vec<u8>, Vec<u8>) {
-    let mut data = message(b'H', &[0, 0, 2, 0, 0, 0, 0]);
-    let mut texts: Vec<u8> = rows.iter().map(|row| u8::from(row.1.is_none())).collect();
-    for (n, s) in rows {
-        let line = format!("{n}\t{}\n", s.as_deref().unwrap_or("\\N"));
-        data.extend(message(b'd', line.as_bytes()));
-        string(&mut texts, s.as_deref().unwrap_or("").as_bytes());
+/// A row in binary.
+fn tuple(fields: &[Option<&[u8]>]) -> Vec<u8> {
+    let mut out = (fields.len() as u16).to_be_bytes().to_vec();
+    for field in fields {
+        out.extend(field.map_or(-1, |value| value.len() as i32).to_be_bytes());
+        out.extend(field.unwrap_or_default());
     }
+    out
+}
+
+/// The answer to a COPY of some rows: the head stands before the first one, in its message.
+fn answered(rows: &[Vec<u8>]) -> Vec<u8> {
+    let mut data = message(b'H', &[1, 0, 2, 0, 1, 0, 1]);
+    let mut body = b"PGCOPY\n\xff\r\n\0\0\0\0\0\0\0\0\0".to_vec();
+    for row in rows {
+        body.extend(row);
+        data.extend(message(b'd', &body));
+        body.clear();
+    }
+    body.extend([0xff, 0xff]);
+    data.extend(message(b'd', &body));
     data.extend(message(b'N', b"SNOTICE\0Ma notice\0\0"));
     data.extend(message(b'c', b""));
     data.extend(message(b'C', format!("COPY {}\0", rows.len()).as_bytes()));
     data.extend(message(b'Z', b"T"));
-    let numbers = rows.iter().flat_map(|row| row.0.to_le_bytes()).collect();
-    (data, block(rows.len(), &[("n", "Int32", numbers), ("s", "Nullable(String)", texts)]))
+    data
 }
 
-fn lines() -> impl Strategy<Value = Vec<(i32, Option<String>)>> {
-    proptest::collection::vec((any::<i32>(), proptest::option::of("[a-zé€ ]{0,300}")), 0..30)
+/// The answer to a COPY of some rows, and what comes out of them.
+fn copied(rows: &[Copied]) -> (Vec<u8>, Vec<u8>) {
+    let mut texts: Vec<u8> = rows.iter().map(|row| u8::from(row.1.is_none())).collect();
+    let mut times: Vec<u8> = rows.iter().map(|row| u8::from(row.3.is_none())).collect();
+    let mut tuples = Vec::new();
+    for (n, s, f, t) in rows {
+        let (n, f) = (n.to_be_bytes(), f.to_be_bytes());
+        let since = t.map(|t| (t - MICROS).to_be_bytes());
+        tuples.push(tuple(&[
+            Some(&n),
+            s.as_deref().map(str::as_bytes),
+            Some(&f),
+            since.as_ref().map(|since| &since[..]),
+        ]));
+        string(&mut texts, s.as_deref().unwrap_or("").as_bytes());
+        times.extend(t.unwrap_or(0).to_le_bytes());
+    }
+    let numbers = rows.iter().flat_map(|row| row.0.to_le_bytes()).collect();
+    let floats = rows.iter().flat_map(|row| row.2.to_le_bytes()).collect();
+    let datas = [numbers, texts, floats, times];
+    let columns: Vec<_> = COPIED.iter().zip(datas).map(|((n, kind), d)| (*n, *kind, d)).collect();
+    (answered(&tuples), block(rows.len(), &columns))
+}
+
+fn copied_rows() -> impl Strategy<Value = Vec<Copied>> {
+    let text = proptest::option::of("[a-zé€\\\\ \t\n]{0,300}");
+    let moment = proptest::option::of(0..5_000_000_000_000_000i64);
+    proptest::collection::vec((any::<i32>(), text, -1e300..1e300f64, moment), 0..30)
+}
+
+fn types(names: &[&str]) -> serde_json::Value {
+    json!({"input_types": names})
+}
+
+fn copy_native(data: &[u8], chunk: usize) -> Result<Vec<u8>, serde_json::Value> {
+    let mut more = types(&["int4", "text", "float8", "timestamp"]);
+    more["chunk_bytes"] = chunk.into();
+    native(data, "PostgreSQL", &COPIED, more)
 }
 
 proptest! {
     #[test]
-    fn lines_come_out_of_messages(all in lines(), chunk in 1..700usize) {
+    fn rows_come_out_of_messages(all in copied_rows(), chunk in 1..700usize) {
         let (data, wanted) = copied(&all);
-        let found = native(&data, "PostgreSQL", &LINES, json!({"chunk_bytes": chunk}));
-        prop_assert_eq!(found, Ok(wanted));
+        prop_assert_eq!(copy_native(&data, chunk), Ok(wanted));
     }
 
     #[test]
     fn damaged_messages_end_in_an_error_or_in_rows(
-        all in lines(),
+        all in copied_rows(),
         damages in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..4),
         cut in any::<prop::sample::Index>(),
     ) {
         let (mut data, _) = copied(&all);
-        let cut = native(&data[..cut.index(data.len())], "PostgreSQL", &LINES, json!({}));
-        prop_assert!(cut.is_err());
+        prop_assert!(copy_native(&data[..cut.index(data.len())], 256).is_err());
         for (at, byte) in damages {
             let at = at.index(data.len());
             data[at] = byte;
         }
-        let _ = native(&data, "PostgreSQL", &LINES, json!({}));
+        let _ = copy_native(&data, 256);
     }
 
     #[test]
     fn noise_is_no_copy(data in proptest::collection::vec(any::<u8>(), 0..400)) {
-        let found = native(&data, "PostgreSQL", &LINES, json!({}));
-        prop_assert!(found.is_err());
+        prop_assert!(copy_native(&data, 256).is_err());
     }
+}
+
+/// What becomes of one value that PostgreSQL calls `name`.
+fn one_value(name: &str, kind: &str, value: &[u8]) -> Result<Vec<u8>, String> {
+    let data = answered(&[tuple(&[Some(value)])]);
+    let found = native(&data, "PostgreSQL", &[("v", kind)], types(&[name]));
+    found.map_err(|fail| fail["message"].as_str().unwrap_or("").to_owned())
+}
+
+/// A number of digits of 10,000.
+fn numeric(weight: i16, minus: bool, scale: u16, digits: &[u16]) -> Vec<u8> {
+    let sign = if minus { 0x4000 } else { 0 };
+    let head = [digits.len() as u16, weight as u16, sign, scale];
+    head.iter().chain(digits).flat_map(|word| word.to_be_bytes()).collect()
+}
+
+#[test]
+fn values_of_postgresql_are_what_their_text_is() {
+    let day = |day: i32| one_value("date", "String", &(day - 10_957).to_be_bytes());
+    assert_eq!(day(0), Ok(texts("String", &["1970-01-01"])));
+    let time = |micros: i64| one_value("timestamp", "String", &(micros - MICROS).to_be_bytes());
+    assert_eq!(time(951_782_400_500_000), Ok(texts("String", &["2000-02-29 00:00:00.5"])));
+    assert_eq!(time(-1_000_000), Ok(texts("String", &["1969-12-31 23:59:59"])));
+    let date32 = |day: i32| one_value("date", "Date32", &day.to_be_bytes());
+    assert_eq!(date32(0), Ok(block(1, &[("v", "Date32", 10_957i32.to_le_bytes().to_vec())])));
+    // Infinity, and what is before 1900.
+    assert!(date32(i32::MAX).is_err() && date32(-40_000).is_err());
+    for micros in [i64::MAX, i64::MIN, -MICROS - 1] {
+        let kind = "DateTime64(6, 'UTC')";
+        assert!(one_value("timestamp", kind, &micros.to_be_bytes()).is_err(), "{micros}");
+    }
+    // It has more digits than the type.
+    assert!(one_value("timestamp", "DateTime64(3, 'UTC')", &1i64.to_be_bytes()).is_err());
+    let text = "00112233-4455-6677-8899-aabbccddeeff";
+    let id: Vec<u8> = (0..16).map(|n| n * 0x11).collect();
+    assert_eq!(one_value("uuid", "String", &id), Ok(texts("String", &[text])));
+    let halves = [0x0011_2233_4455_6677u64.to_le_bytes(), 0x8899_aabb_ccdd_eeffu64.to_le_bytes()];
+    assert_eq!(one_value("uuid", "UUID", &id), Ok(block(1, &[("v", "UUID", halves.concat())])));
+    assert_eq!(one_value("bool", "Bool", &[1]), Ok(block(1, &[("v", "Bool", vec![1])])));
+    assert!(one_value("bool", "Bool", &[2]).is_err());
+    assert_eq!(one_value("oid", "String", &[255; 4]), Ok(texts("String", &["4294967295"])));
+    let array = [&[2, 0, 0, 0, 0, 0, 0, 0][..], &[0, 0], b"\x01a\x03b\\'"].concat();
+    let found = one_value("text", "Array(Nullable(String))", br"['a','b\\\'']");
+    assert_eq!(found, Ok(block(1, &[("v", "Array(Nullable(String))", array)])));
+    assert!(one_value("int4", "Int32", &[0; 8]).is_err());
+    let float = |value: f64| one_value("float8", "Float64", &value.to_be_bytes());
+    assert!(float(f64::INFINITY).is_err());
+    let nan = f64::NAN.to_le_bytes().to_vec();
+    assert_eq!(float(f64::NAN), Ok(block(1, &[("v", "Float64", nan)])));
+}
+
+#[test]
+fn numbers_of_postgresql_have_all_their_digits() {
+    for (value, text) in [
+        (numeric(0, false, 0, &[]), "0"),
+        (numeric(0, true, 2, &[1, 2500]), "-1.25"),
+        (numeric(1, false, 0, &[12]), "120000"),
+        (numeric(1, false, 5, &[1, 2345, 6789, 1000]), "12345.67891"),
+        (numeric(-1, false, 4, &[5]), "0.0005"),
+        (numeric(-2, true, 9, &[1, 2000]), "-0.000000012"),
+    ] {
+        assert_eq!(one_value("numeric", "String", &value), Ok(texts("String", &[text])), "{text}");
+    }
+    let decimal = block(1, &[("v", "Decimal(9, 2)", (-125i32).to_le_bytes().to_vec())]);
+    assert_eq!(
+        one_value("numeric", "Decimal(9, 2)", &numeric(0, true, 2, &[1, 2500])),
+        Ok(decimal)
+    );
+    let nan = [0, 0, 0, 0, 0xc0, 0, 0, 0];
+    assert!(one_value("numeric", "String", &nan).is_err());
+    assert!(one_value("numeric", "String", &numeric(0, false, 0, &[10_000])).is_err());
+    assert!(one_value("numeric", "String", &[0, 0, 0]).is_err());
 }
 
 #[test]
 fn a_copy_that_breaks_off_is_an_error() {
     let said = |data: &[u8]| {
-        let fail = native(data, "PostgreSQL", &LINES, json!({})).expect_err("no whole answer");
+        let fail = copy_native(data, 256).expect_err("no whole answer");
         fail["message"].as_str().expect("a text").to_owned()
     };
-    let rows = [(1, None), (2, Some("two".to_owned()))];
-    let (whole, _) = copied(&rows);
+    let (whole, _) = copied(&[(1, None, 0.5, None), (2, Some("two".to_owned()), 1.5, Some(7))]);
+    let (none, _) = copied(&[]);
+    let end = |sent: &str| [message(b'C', sent.as_bytes()), message(b'Z', b"T")].concat();
+    let behind = b"N".len() + 4 + b"SNOTICE\0Ma notice\0\0".len() + 5 + 5 + b"COPY 2\0".len() + 6;
+    let rows = &whole[..whole.len() - behind];
     let error = message(b'E', b"SERROR\0C57014\0Mcanceling statement\0\0");
-    let row = message(b'd', b"1\t\\N\n");
-    let open = message(b'H', &[0, 0, 2, 0, 0, 0, 0]);
-    assert_eq!(said(&[open.clone(), row.clone(), error].concat()), "canceling statement");
-    let few = [open.clone(), row, message(b'C', b"COPY 2\0"), message(b'Z', b"T")].concat();
-    assert_eq!(said(&few), "the server sent 2 rows, of which 1 came");
-    assert_eq!(
-        said(&[open, message(b'Z', b"T")].concat()),
-        "the server sent no rows, of which 0 came"
-    );
-    let more = [whole, message(b'Z', b"T")].concat();
+    assert_eq!(said(&[rows, &error].concat()), "canceling statement");
+    assert_eq!(said(&[rows, &end("COPY 3\0")].concat()), "the server sent 3 rows, of which 2 came");
+    assert_eq!(said(&message(b'Z', b"T")), "the server sent no rows, of which 0 came");
+    // What ends the rows has not come.
+    let cut = &rows[..rows.len() - 7];
+    assert_eq!(said(&[cut, &end("COPY 2\0")].concat()), "the server sent 2 rows, of which 2 came");
+    let more = [&whole[..], &message(b'Z', b"T")].concat();
     assert_eq!(said(&more), "there is more behind the end of the rows");
     assert_eq!(said(b"d\0\0\0\x03"), "a message without a length");
     assert_eq!(said(b"N\x7f\0\0\0"), "the server sent something that is no row");
+    assert!(copy_native(&none, 256).is_ok());
+    let lines = message(b'd', b"1\tx\t1.5\t2000-01-01\n");
+    assert_eq!(said(&lines), "the server sent something that is no row");
+    let other = native(&whole, "PostgreSQL", &COPIED, types(&["int4", "text", "float8", "point"]));
+    assert_eq!(other.expect_err("a point")["message"], "columns of other types");
 }

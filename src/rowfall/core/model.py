@@ -85,6 +85,7 @@ class Encoding:
             header, or by lines. "" where it is ``format``.
         names: the header of the sampled files, in its order; () where there is none.
         trailing: each row ends with a delimiter (``1|a|``), a header may.
+        types: of the columns of rows in binary that do not say them, as the database calls them.
         charset: of a stream that is rewritten before anything here reads it, for people; else "".
         dialect: how the bytes are written where they are rewritten first: then the attributes
             above say how they are read after that. None where they are read as they are.
@@ -104,6 +105,7 @@ class Encoding:
     written: str = ""
     names: tuple[str, ...] = ()
     trailing: bool = False
+    types: tuple[str, ...] = ()
     charset: str = ""
     dialect: Dialect | None = None
 

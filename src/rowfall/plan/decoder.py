@@ -22,17 +22,15 @@ from rowfall.schema import strict_reading
 from rowfall.schema.strict_reading import strict_column
 from rowfall.schema.united_headers import lacks_columns
 from rowfall.sources import rewriting
-from rowfall.sources.base import HttpAddress, Source, Stored
+from rowfall.sources.base import Block, HttpAddress, Source, Stored
 from rowfall.sources.rewriting import PROGRAM
 
 _SCHEMES = frozenset({uri.FILE, "s3", "gs", "az", "http", "https", "hdfs"})
 _FORMATS = frozenset({"CSV", "CSVWithNames", "TSV", "TSVWithNames", "JSONEachRow"})
 _COLUMNAR = frozenset({"Parquet", "ArrowStream"})
-_ROWS = frozenset({"MySQL"})
-"""Formats of rows in binary, of flat columns."""
-_LINES = frozenset({"PostgreSQL"})
-"""Formats of lines of TSV in messages."""
-CUT = _FORMATS | _LINES
+_ROWS = frozenset({"MySQL", "PostgreSQL"})
+"""Formats of rows in binary; those of MySQL have flat columns."""
+CUT = _FORMATS
 """Formats whose records the decoder finds before it parses them: several threads read one file."""
 _PACKED = frozenset({"none", "gzip", "zstd", "lz4", "xz", "bz2"})
 _UTC = frozenset({"UTC", "Etc/UTC", "Zulu", "GMT"})
@@ -74,10 +72,7 @@ def refusal(
         return "the rows are made by the engine"
     columnar = copies(encoding)
     packed = _PACKED if not columnar else ("none",)
-    if (
-        not (columnar or encoding.format in _FORMATS | _ROWS | _LINES)
-        or encoding.compression not in packed
-    ):
+    if not (columnar or encoding.format in _FORMATS | _ROWS) or encoding.compression not in packed:
         return f"{PROGRAM} does not read {encoding.format} in {encoding.compression}"
     if not len(listing) or not (streamed or uri.scheme_of(listing.uri(0)) in _SCHEMES):
         return f"{PROGRAM} reads files, object stores and HTTP only"
@@ -91,7 +86,7 @@ def refusal(
         return f"{PROGRAM} reads whole files of {encoding.format}"
     for column in schema.reads:
         nested = parse_type(column.type).nested
-        if encoding.format in _ROWS and nested:
+        if encoding.format == "MySQL" and nested:
             return f"only the engine reads {column.type} (column {column.name})"
         if columnar and (nested or column.optional or not _is_copied(column)):
             return f"only the engine reads {column.type} (column {column.name})"
@@ -217,7 +212,11 @@ def spec(
             input_["version"] = split.version
         if address.by_query:
             input_["by_query"] = True
+        if address.blocks:
+            input_["blocks"] = [_block(block) for block in address.blocks if _has(split, block)]
     more: dict[str, Any] = {"binary": True} if encoding.binary else {}
+    if encoding.types:
+        more["input_types"] = list(encoding.types)
     if encoding.ignores:
         more["unknown"] = "skip"
     if encoding.dialect is not None:
@@ -250,6 +249,19 @@ def spec(
         ),
         **({"trailing": True} if encoding.trailing else {}),
     }
+
+
+def _block(block: Block) -> dict[str, Any]:
+    return {
+        "start": block.start, "bytes": block.bytes, "pool": block.pool, "id": block.id,
+        "stamp": block.stamp, "nodes": list(block.nodes),
+    }  # fmt: skip
+
+
+def _has(split: Split, block: Block) -> bool:
+    """Tell whether a block has bytes of a range."""
+    behind = split.stop is not None and block.start >= split.stop
+    return not behind and block.start + block.bytes > (split.start or 0)
 
 
 # The engine's reader makes whole blocks of Parquet, and then half of one is enough for a part.

@@ -84,6 +84,24 @@ class Pullable(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class Block:
+    """A block of a file in HDFS, as the name node describes it.
+
+    Attributes:
+        start, bytes: where it is in the file.
+        pool, id, stamp: its block pool, number and generation stamp.
+        nodes: ``host:port`` of the data nodes that have it, the nearest first.
+    """
+
+    start: int
+    bytes: int
+    pool: str
+    id: int
+    stamp: int
+    nodes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class HttpAddress:
     """Address of an object over plain HTTP: all that a program needs that knows nothing of stores.
 
@@ -92,12 +110,14 @@ class HttpAddress:
         headers: of each request; never sent to another host than the URL's.
         by_query: ranges are asked for with ``offset`` and ``length`` in the query (WebHDFS).
         any_version: the version of the split is nothing that the store knows; its size is.
+        blocks: of a file in HDFS, where they can be read without WebHDFS, which has the rest.
     """
 
     url: Secret
     headers: Mapping[str, Secret] = field(default_factory=dict)
     by_query: bool = False
     any_version: bool = False
+    blocks: Sequence[Block] = ()
 
 
 @runtime_checkable

@@ -302,7 +302,7 @@ class SourceColumn:
         select: SQL whose text is what a reader of TSV takes for ``type``.
         bytes_each: of a value in memory, about.
         binary: SQL whose value in the database's binary protocol rowfall-decode takes for ``type``;
-            "" where it has no such form.
+            "" where it has no such form. ``wire``: its type there, where rows do not say that.
     """
 
     name: str
@@ -311,6 +311,7 @@ class SourceColumn:
     select: str
     bytes_each: float = 8.0
     binary: str = ""
+    wire: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,9 @@
 """Files in HDFS: ``hdfs://user@host:8020/path-or-glob?http=9870``, without Java.
 
-The name node is asked over WebHDFS: what there is, and where rowfall-decode and samples read. The
-engine's ``hdfs()`` speaks the RPC protocol of the port in the URI, and reads what only it can.
+The name node is asked over WebHDFS: what there is, and where its blocks are. rowfall-decode reads
+them from the data nodes by their own protocol, and over WebHDFS what it does not get there; samples
+come over WebHDFS. The engine's ``hdfs()`` speaks the RPC protocol of the port in the URI, and reads
+what only it can.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ import json
 import os
 import re
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -28,9 +31,9 @@ from rowfall.core.options import Options
 from rowfall.core.sql import literal
 from rowfall.core.sqltext import SqlText
 from rowfall.sources import completeness, from_clause, globs, pipes
-from rowfall.sources.base import EMBEDDED, HttpAddress, Probe, any_version
+from rowfall.sources.base import EMBEDDED, Block, HttpAddress, Probe, any_version
 from rowfall.sources.from_clause import TableFunction
-from rowfall.sources.objects import ObjectSource, with_data
+from rowfall.sources.objects import REQUESTS, ObjectSource, with_data
 
 RPC_PORT, HTTP_PORT = 8020, 9870
 """Ports of a name node where nothing else is configured (Hadoop 3)."""
@@ -39,6 +42,9 @@ RPC_PORT, HTTP_PORT = 8020, 9870
 _TIMEOUT = 9.0
 # Each request makes the data node ask the name node for blocks, some 10 ms: few and large ones.
 _PIECE = 16 << 20
+# Two questions about blocks cost as much as one request over WebHDFS: smaller files are one.
+_LEAST_IN_BLOCKS = 1 << 20
+_WITHOUT = "AAAAAA"  # a token of four empty fields; others are given to whom Kerberos knows
 # "?" is a wildcard, too, so only this is taken for a query.
 _PLACE = re.compile(
     r"hdfs://(?:([^@/]*)@)?([^@:/]+)(?::(\d+))?(/.*?)?(?:\?http=(\d+))?\Z",
@@ -171,11 +177,22 @@ class Hdfs(ObjectSource):
         return from_clause.url_probe(function, split.size, head)
 
     def addresses(self, splits: Sequence[Split]) -> list[HttpAddress]:
+        large = {s.uri: s for s in splits if (s.size or 0) >= _LEAST_IN_BLOCKS}
+        with ThreadPoolExecutor(REQUESTS) as pool:
+            blocks = dict(zip(large, pool.map(self._blocks, large.values()), strict=True))
         found = []
         for split in splits:
             node, path = self._at(split.uri)
-            found.append(HttpAddress(Secret(node.url(path, "OPEN")), by_query=True))
+            url = Secret(node.url(path, "OPEN"))
+            found.append(HttpAddress(url, by_query=True, blocks=blocks.get(split.uri, ())))
         return found
+
+    def _blocks(self, split: Split) -> Sequence[Block]:
+        """Return the blocks of a file; none where WebHDFS has to be asked for its bytes."""
+        node, path = self._at(split.uri)
+        with suppress(SourceError):  # whoever reads it says why
+            return node.blocks(path, split.version)
+        return ()
 
 
 def _patterns(paths: Sequence[str]) -> Iterator[tuple[str, str | None, int]]:
@@ -384,6 +401,27 @@ class NameNode:
         # HttpFS has no such operation.
         return bool((found or {}).get("LocatedBlocks", {}).get("isUnderConstruction"))
 
+    def blocks(self, path: str, version: str) -> Sequence[Block]:
+        """Return the blocks of a file, in order.
+
+        None of a file of another version, of one whose blocks are no pieces of it as it is
+        (encrypted, erasure-coded, still written), and where data nodes want to know who asks.
+
+        Raises:
+            SourceError: as :meth:`status`.
+        """
+        status = (self._ask(path, "GETFILESTATUS") or {}).get("FileStatus", {})
+        if not status or status.get("encBit") or status.get("ecBit"):
+            return ()
+        entry = _entry(path, status)
+        asked = self._ask(path, "GET_BLOCK_LOCATIONS", offset=0, length=entry.size)
+        located = (asked or {}).get("LocatedBlocks", {})
+        blocks = [_block(one) for one in located.get("locatedBlocks", ())]
+        found = [block for block in blocks if block is not None]
+        whole = len(found) == len(blocks) and sum(b.bytes for b in found) == entry.size
+        stays = entry.version == version and not located.get("isUnderConstruction")
+        return found if whole and stays else ()
+
     def read(self, path: str, start: int, length: int) -> bytes:
         """Return ``length`` bytes of a file, fewer where it ends.
 
@@ -489,6 +527,19 @@ class NameNode:
                 return b"FileStatus" in answer.read()
         except (OSError, http.client.HTTPException):
             return False
+
+
+def _block(located: dict[str, Any]) -> Block | None:
+    """Return a block, as a name node describes it; None where data nodes do not give it to us."""
+    block, token = located["block"], located.get("blockToken", {})
+    # Groups of erasure-coded blocks have numbers below zero.
+    if token.get("urlString", _WITHOUT) != _WITHOUT or block["blockId"] < 0:
+        return None
+    nodes = tuple(f"{node['ipAddr']}:{node['xferPort']}" for node in located.get("locations", ()))
+    return Block(
+        located["startOffset"], block["numBytes"], block["blockPoolId"], block["blockId"],
+        block["generationStamp"], nodes,
+    )  # fmt: skip
 
 
 def _entry(path: str, status: dict[str, Any]) -> Entry:

@@ -1,10 +1,10 @@
 """PostgreSQL: ``postgresql://user@host:port/database/table``, or a database and ``--query``.
 
-Rows come by ``COPY (SELECT ...) TO STDOUT`` as text, over as many connections as the load reads
-ranges at a time, all in one snapshot that the first connection has exported and keeps open. The
+Rows come by ``COPY (SELECT ...) TO STDOUT``, over as many connections as the load reads ranges at
+a time, all in one snapshot that the first connection has exported and keeps open. For an engine the
 SELECT writes what a reader of TSV takes (:mod:`rowfall.sources.postgresql_types`), and this process
 passes on the lines (:mod:`rowfall.sources.postgresql_rows`). rowfall-decode gets the socket and
-reads the messages itself (:mod:`rowfall.sources.handover`).
+reads the messages itself (:mod:`rowfall.sources.handover`), whose rows are in binary.
 
 A range that has to be read again after the server restarted is read in a new snapshot. See
 :mod:`rowfall.sources.databases` for what makes that safe.
@@ -22,7 +22,7 @@ from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import SourceError, UsageError
 from rowfall.core.listing import Listing, Split
 from rowfall.core.masked import redact
-from rowfall.core.model import Encoding
+from rowfall.core.model import Encoding, Kind
 from rowfall.core.options import Options
 from rowfall.sources import postgresql_rows
 from rowfall.sources.databases import (
@@ -135,7 +135,7 @@ class Postgresql(Database):
             reading.ended = True
 
     def stored(self) -> Encoding | None:
-        """Return the encoding of messages, which rowfall-decode takes apart.
+        """Return the encoding of messages in binary, which rowfall-decode takes apart.
 
         None where the connections are encrypted: then the driver reads them.
         """
@@ -143,25 +143,33 @@ class Postgresql(Database):
             _ = self.described
             with self._said(), self._guard:
                 self._plain = self._first is not None and postgresql_rows.is_plain(self._first)
-        return replace(self.encoding(Listing()), format="PostgreSQL") if self._plain else None
+        if not self._plain:
+            return None
+        columns = self.described.columns
+        names, types = tuple(c.name for c in columns), tuple(c.wire for c in columns)
+        return Encoding(
+            "PostgreSQL", "none", Kind.TYPED, header=names, names=names, fields=len(names),
+            types=types,
+        )  # fmt: skip
 
     @contextlib.contextmanager
     def answer(self, split: Split) -> Iterator[Answer]:
-        """Ask for the messages of a COPY, in the snapshot of the load."""
+        """Ask for the messages of a COPY in binary, in the snapshot of the load."""
         with self._reading(split) as reading:
             if not reading.reader.plain:
                 raise postgresql_rows.BrokenRowsError("the server encrypts some connections only")
             connection = reading.reader.connection
-            with postgresql_rows.asked(connection, self._select(split)) as answer:
+            with postgresql_rows.asked(connection, self._select(split, binary=True)) as answer:
                 yield answer
             reading.ended = answer.complete
 
-    def _select(self, split: Split) -> str:
-        """Return the statement that gives the rows of a split."""
+    def _select(self, split: Split, *, binary: bool = False) -> str:
+        """Return the statement that gives the rows of a split: as lines, or in binary."""
         described = self.described
         columns = ", ".join(
-            c.select if c.select == identifier(c.name) else f"{c.select} AS {identifier(c.name)}"
+            text if text == identifier(c.name) else f"{text} AS {identifier(c.name)}"
             for c in described.columns
+            for text in [c.binary if binary else c.select]
         )
         source = f"({self.query}\n) AS q" if self.query else _quoted(described.name)
         where = self.condition(split)

@@ -24,7 +24,7 @@ from rowfall.sources.databases import (
     digest,
     no_table,
 )
-from rowfall.sources.postgresql_types import KEYS, PgType, identifier, map_type, or_null
+from rowfall.sources.postgresql_types import KEYS, PgType, identifier, in_binary, map_type, or_null
 
 if TYPE_CHECKING:
     from psycopg import Connection
@@ -345,6 +345,7 @@ class Catalogue:
             name, or_null(target) if nullable else target,
             f"{type_.shown} of the database" + (f", {remark}" if remark else ""),
             select.replace("{x}", identifier(name)), float(sized or bytes_each) + nullable,
+            *in_binary(type_, select, identifier(name)),
         )  # fmt: skip
 
     def _check_types(

@@ -3,7 +3,7 @@
 The server sends a message for each row: five bytes of header, and a line. The driver gives every
 one of them by itself, which takes 1.35 us of CPU for a row of 410 bytes. Only the end of that line
 is a line feed, so one regular expression takes thousands of messages apart at once, straight from
-the socket, for 0.75 us. rowfall-decode does that itself: it gets the socket
+the socket, for 0.75 us. rowfall-decode gets the socket and reads rows in binary
 (:mod:`rowfall.sources.handover`). The driver logs in and runs all other statements; where it
 encrypts the connection, it also reads the rows.
 """
@@ -79,8 +79,8 @@ def copy(connection: Connection[Any], select: str, *, plain: bool) -> Iterator[b
 
 @contextlib.contextmanager
 def asked(connection: Connection[Any], select: str) -> Iterator[Answer]:
-    """Ask for the rows of a SELECT, whose messages somebody else reads; of a plain connection."""
-    with _asked(connection, f"COPY ({select}) TO STDOUT".encode()) as end:
+    """Ask for the rows of a SELECT in binary, which somebody else reads; of a plain connection."""
+    with _asked(connection, f"COPY ({select}) TO STDOUT (FORMAT binary)".encode()) as end:
         yield Answer(end.fileno(), ends)
 
 

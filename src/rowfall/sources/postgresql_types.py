@@ -1,7 +1,8 @@
 """Types of PostgreSQL: what a column becomes in ClickHouse, and SQL of its text. Pure.
 
 COPY writes what a reader of TSV takes but for booleans, arrays and ``bytea``: those a SELECT writes
-in its way (docs/guides/databases.md has the types).
+in its way (docs/guides/databases.md has the types). For rowfall-decode it writes numbers, times and
+texts in binary, and of all else that text.
 """
 
 from __future__ import annotations
@@ -38,6 +39,15 @@ _TEXT = frozenset((
     "text", "varchar", "bpchar", "char", "name", "citext", "json", "jsonb", "xml", "inet", "cidr",
     "macaddr", "macaddr8", "time", "timetz", "interval", "bit", "varbit",
 ))  # fmt: skip
+# What COPY writes in binary as rowfall-decode takes it, and of texts those whose bytes it writes.
+_BINARY = frozenset((
+    "bool", "int2", "int4", "int8", "oid", "float4", "float8", "date", "uuid", "numeric",
+))  # fmt: skip
+_BYTES = frozenset(("text", "varchar", "bpchar", "name", "json"))
+# Elements of arrays stand in quotes. COPY as text escapes what else has a meaning in TSV; in binary
+# nobody does, and rowfall-decode knows quotes behind a backslash only.
+_DOUBLED = "replace({x}, '''', '''''')"
+_ESCAPED = "replace(replace({x}, chr(92), chr(92) || chr(92)), '''', chr(92) || '''')"
 _TEXT_BYTES = 24.0
 _MOST_DIGITS = 76
 
@@ -68,6 +78,25 @@ def map_type(type_: PgType) -> tuple[str, str, float, str] | None:
     return None
 
 
+def in_binary(type_: PgType, select: str, name: str) -> tuple[str, str]:
+    """Return SQL whose value COPY writes in binary, and the type that rowfall-decode reads.
+
+    Args:
+        select: SQL of its text, see :func:`map_type`; all that has no binary form of its own.
+        name: the quoted name of the column.
+    """
+    if type_.element is not None:
+        inner = map_type(type_.element)
+        select = select if inner is None else _array_text(inner, _ESCAPED)
+    elif type_.name in _BINARY:
+        return name, type_.name
+    elif type_.name in ("timestamp", "timestamptz"):
+        return name, "timestamp"  # both count microseconds, the second one those in UTC
+    elif type_.name in _BYTES or type_.kind == "e":
+        return name, "text"
+    return f"({select.replace('{x}', name)})::text", "text"
+
+
 def _map_numeric(modifier: int) -> tuple[str, str, float, str]:
     if modifier < 0:
         return "String", "{x}", 16.0, "of any precision: as text; --type NAME='Decimal(38, 10)'"
@@ -85,19 +114,28 @@ def _map_array(element: PgType) -> tuple[str, str, float, str] | None:
     inner = map_type(element)
     if inner is None:
         return None
-    type_, select, width, _ = inner
+    type_, _, width, _ = inner
     type_ = "String" if type_.startswith("LowCardinality") else type_
+    sql = _array_text(inner, _DOUBLED)
+    return f"Array(Nullable({type_}))", sql, 16 + 4 * width, "of one dimension, and not NULL"
+
+
+def _array_text(inner: tuple[str, str, float, str], escaped: str) -> str:
+    """Return SQL of the text of an array ``{x}``, whose elements ``inner`` describes.
+
+    Args:
+        escaped: SQL of a text ``{x}`` as it may stand in quotes.
+    """
+    type_, select, _, _ = inner
     value = select.replace("{x}", "e")
     if not type_.startswith(("Int", "UInt", "Float", "Decimal", "Bool")):
-        # Quotes are doubled; COPY itself escapes what else has a meaning in TSV.
-        value = f"'''' || replace({value}::text, '''', '''''') || ''''"
+        value = "'''' || " + escaped.replace("{x}", f"{value}::text") + " || ''''"
     # The braces of several dimensions are no array of one, which the reader says with the row.
-    sql = (
+    return (
         "CASE WHEN array_ndims({x}) > 1 THEN {x}::text WHEN {x} IS NOT NULL THEN '[' || coalesce("
         f"(SELECT string_agg(coalesce(({value})::text, 'NULL'), ',' ORDER BY n) "
         "FROM unnest({x}) WITH ORDINALITY AS u(e, n)), '') || ']' END"
     )
-    return f"Array(Nullable({type_}))", sql, 16 + 4 * width, "of one dimension, and not NULL"
 
 
 def or_null(type_: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rowfall.sources.postgresql_types import PgType, map_type
+from rowfall.sources.postgresql_types import PgType, in_binary, map_type
 
 
 def numeric(precision: int, scale: int) -> int:
@@ -40,3 +40,29 @@ def test_types(type_: PgType, expected: str) -> None:
 def test_types_that_have_to_be_cast(name: str) -> None:
     assert map_type(PgType(name, name)) is None
     assert map_type(PgType(f"{name}[]", f"_{name}", element=PgType(name, name))) is None
+
+
+@pytest.mark.parametrize(
+    ("type_", "sql", "wire"),
+    [
+        (PgType("integer", "int4"), '"x"', "int4"),
+        (PgType("numeric(10,2)", "numeric", modifier=numeric(10, 2)), '"x"', "numeric"),
+        (PgType("", "timestamptz"), '"x"', "timestamp"),
+        (PgType("mood", "mood", "e"), '"x"', "text"),
+        (PgType("jsonb", "jsonb"), '("x")::text', "text"),
+        (PgType("bytea", "bytea"), """(encode("x", 'hex'))::text""", "text"),
+    ],
+)
+def test_what_comes_in_binary(type_: PgType, sql: str, wire: str) -> None:
+    found = map_type(type_)
+    assert found is not None
+    assert in_binary(type_, found[1], '"x"') == (sql, wire)
+
+
+def test_nobody_escapes_texts_of_arrays_in_binary() -> None:
+    type_ = PgType("", "_text", element=PgType("text", "text"))
+    found = map_type(type_)
+    assert found is not None
+    assert "chr(92)" not in found[1]
+    escaped = "replace(replace(e::text, chr(92), chr(92) || chr(92)), '''', chr(92) || '''')"
+    assert escaped in in_binary(type_, found[1], '"x"')[0]

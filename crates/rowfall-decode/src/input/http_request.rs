@@ -12,9 +12,9 @@ use ureq::{Agent, Body};
 use crate::spec::{Input, Secret};
 
 /// A connection without a byte for so long has stalled: stores answer within a second, or say 503.
-const READ_TIMEOUT: Duration = Duration::from_secs(15);
+pub const READ_TIMEOUT: Duration = Duration::from_secs(15);
 /// Time to connect: a packet lost twice takes 3 s.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Redirects that are followed: browsers and curl allow 20 and 50, servers need one or two.
 const MAX_REDIRECTS: usize = 10;
 /// Connections kept open for their next request: all that a run uses on 32 cores.

@@ -1,7 +1,7 @@
 //! Reads files, stdin and HTTP objects, and decompresses them into a buffer of text.
 
 pub(crate) mod buffer;
-pub(crate) mod copy_messages;
+mod data_node;
 mod decompress;
 mod handed;
 pub(crate) mod http;

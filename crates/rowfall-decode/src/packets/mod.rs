@@ -3,6 +3,7 @@
 //! to `values`.
 
 pub mod mysql;
+pub mod postgresql;
 
 use crate::text::fields::Span;
 
@@ -22,6 +23,14 @@ pub enum Wire {
     /// The same, then hour, minute, second, then microseconds (4 bytes); what is zero at the end is
     /// left out. So many digits of a second are shown; true where a date of zeros is NULL.
     Moment(u8, bool),
+    /// Days since 2000-01-01, 4 bytes.
+    DayNumber,
+    /// Microseconds since 2000-01-01, 8 bytes.
+    Micros,
+    /// 16 bytes.
+    Uuid,
+    /// Digits of 10,000 with their weight, sign and scale, 2 bytes each; the highest byte first.
+    Numeric,
 }
 
 /// Why an answer cannot be read.
@@ -31,8 +40,31 @@ pub enum Broken {
     Said(String),
     /// It is no answer of the protocol.
     Odd(&'static str),
+    /// Rows are missing, or there is nothing that says how many there are.
+    Lost {
+        /// Rows that the server says it has sent.
+        sent: Option<u64>,
+        /// Rows that came.
+        came: u64,
+    },
     /// Only another reader can take it.
     Declined(String),
+}
+
+/// The answer of a database, of which more and more is there.
+pub trait Answer {
+    /// Find the whole packets in `text[start..end]`. Returns where the first one begins that is
+    /// not there as a whole.
+    fn read(&mut self, text: &mut [u8], start: usize, end: usize) -> Result<usize, Broken>;
+
+    /// Find the fields of the rows that the last [`Answer::read`] has found; once.
+    fn locate(&self, text: &mut [u8], to: &mut LocatedRows) -> Result<(), Broken>;
+
+    /// How the values of its columns are written; None before that is known.
+    fn columns(&self) -> Option<&[Wire]>;
+
+    /// The last packet has come.
+    fn ended(&self) -> bool;
 }
 
 /// Rows of packets, and where their fields are.

@@ -3,7 +3,7 @@
 //! <https://dev.mysql.com/doc/dev/mysql-server/latest/page_protocol_binary_resultset.html>
 
 use crate::error::shorten;
-use crate::packets::{Broken, LocatedRows, Wire};
+use crate::packets::{Answer, Broken, LocatedRows, Wire};
 
 /// Length (3 bytes) and number of a packet.
 const HEADER: usize = 4;
@@ -21,46 +21,22 @@ const SHORT: u8 = 255;
 
 /// The state of one answer.
 #[derive(Default)]
-pub struct Answer {
+pub struct ResultSet {
     /// How many columns there will be; None before that is known.
     count: Option<usize>,
     /// What is known of the columns so far.
-    pub wires: Vec<Wire>,
+    wires: Vec<Wire>,
     /// Of each column, the bytes of its values, [`TEXT`] or [`SHORT`].
     widths: Vec<u8>,
     /// All columns are known.
     in_rows: bool,
     /// The last packet has come.
-    pub ended: bool,
+    ended: bool,
     /// Start and end of each row that has been found.
     rows: Vec<(usize, usize)>,
 }
 
-impl Answer {
-    /// Find the whole packets in `text[start..end]`. Returns where the first one begins that is
-    /// not there as a whole. Rows of several packets are put together.
-    pub fn read(&mut self, text: &mut [u8], start: usize, end: usize) -> Result<usize, Broken> {
-        self.rows.clear();
-        let mut at = start;
-        while !self.ended {
-            let Some((body, next)) = whole_packet(text, at, end) else { return Ok(at) };
-            if self.in_rows && text[at + HEADER..].first() == Some(&0) && body.1 > body.0 {
-                self.rows.push(body);
-            } else {
-                self.special(&text[body.0..body.1])?;
-                // What is behind the columns is found with the next call: `wires` are looked at.
-                if self.in_rows && self.rows.is_empty() && !self.ended {
-                    return Ok(next);
-                }
-            }
-            at = next;
-        }
-        if at < end {
-            return Err(Broken::Odd("there is more behind the end of the rows"));
-        }
-        Ok(at)
-    }
-
+impl ResultSet {
     /// Take a packet that is no row.
     fn special(&mut self, body: &[u8]) -> Result<(), Broken> {
         match body.first() {
@@ -90,7 +66,7 @@ impl Answer {
                 Wire::Int(bytes, _) => bytes as u8,
                 Wire::Float32 => 4,
                 Wire::Float64 => 8,
-                Wire::Day(_) | Wire::Moment(..) => SHORT,
+                _ => SHORT, // dates
             });
             return Ok(());
         }
@@ -100,14 +76,41 @@ impl Answer {
         self.in_rows = true;
         Ok(())
     }
+}
 
-    /// True once all columns are known.
-    pub fn has_columns(&self) -> bool {
-        self.in_rows
+impl Answer for ResultSet {
+    /// As of the trait; rows of several packets are put together.
+    fn read(&mut self, text: &mut [u8], start: usize, end: usize) -> Result<usize, Broken> {
+        self.rows.clear();
+        let mut at = start;
+        while !self.ended {
+            let Some((body, next)) = whole_packet(text, at, end) else { return Ok(at) };
+            if self.in_rows && text[at + HEADER..].first() == Some(&0) && body.1 > body.0 {
+                self.rows.push(body);
+            } else {
+                self.special(&text[body.0..body.1])?;
+                // What is behind the columns is found with the next call: they are looked at.
+                if self.in_rows && self.rows.is_empty() && !self.ended {
+                    return Ok(next);
+                }
+            }
+            at = next;
+        }
+        if at < end {
+            return Err(Broken::Odd("there is more behind the end of the rows"));
+        }
+        Ok(at)
     }
 
-    /// Find the fields of the rows that the last [`Answer::read`] has found.
-    pub fn locate(&self, text: &[u8], to: &mut LocatedRows) -> Result<(), Broken> {
+    fn columns(&self) -> Option<&[Wire]> {
+        self.in_rows.then_some(&self.wires)
+    }
+
+    fn ended(&self) -> bool {
+        self.ended
+    }
+
+    fn locate(&self, text: &mut [u8], to: &mut LocatedRows) -> Result<(), Broken> {
         let (rows, columns) = (self.rows.len(), self.wires.len());
         let nulls = (columns + NULL_BITS).div_ceil(8);
         // Before memory is taken for their fields: of a byte there are eight columns at most.

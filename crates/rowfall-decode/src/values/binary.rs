@@ -13,7 +13,7 @@ use crate::types::BaseType;
 use crate::values::fixed_width::FixedWidth;
 use crate::values::flat::{self, decode_fixed};
 use crate::values::integer::{Integer, load8};
-use crate::values::time::{FIRST, LAST, days};
+use crate::values::time::{FIRST, LAST, civil, days};
 
 /// The fields of some rows of packets.
 pub struct PacketFields<'a> {
@@ -82,6 +82,7 @@ impl<'a> Fields<'a> for PacketFields<'a> {
         }
         let base = column.data_type.base.clone();
         Some(match (wire, &base) {
+            (Wire::Int(1, false), BaseType::Bool) => decode_fixed(column, self, Flag),
             (Wire::Int(n, signed), BaseType::Int(bytes @ 1..=8, of_signed)) => {
                 match (bytes, of_signed) {
                     (1, true) => decode_fixed(column, self, Number::<i8>::new(n, signed)),
@@ -104,6 +105,12 @@ impl<'a> Fields<'a> for PacketFields<'a> {
             (Wire::Moment(own, _), BaseType::DateTime64(digits, None)) if own <= *digits => {
                 decode_fixed(column, self, Moment { days: Days::default(), digits: *digits })
             }
+            (Wire::DayNumber, BaseType::Date32) => decode_fixed(column, self, DayNumber),
+            (Wire::Micros, BaseType::DateTime(None)) => decode_fixed(column, self, Clock),
+            (Wire::Micros, BaseType::DateTime64(digits, None)) => {
+                decode_fixed(column, self, Micros { digits: *digits })
+            }
+            (Wire::Uuid, BaseType::Uuid) => decode_fixed(column, self, Halves),
             // The server would round them its own way.
             (Wire::Float32 | Wire::Float64, _) => Err(0),
             _ => self.decode_as_text(column),
@@ -158,6 +165,29 @@ fn write_text(wire: Wire, value: &[u8], to: &mut Vec<u8>) -> Option<()> {
             let (year, month, day) = date(value).filter(|_| value.len() <= 4)?;
             write!(to, "{year:04}-{month:02}-{day:02}").ok()?;
         }
+        Wire::DayNumber => {
+            let (year, month, day) = civil_of(DayNumber.parse(&padded(value), 0, 4)?)?;
+            write!(to, "{year:04}-{month:02}-{day:02}").ok()?;
+        }
+        Wire::Micros => {
+            let micros = Micros { digits: 6 }.parse(&padded(value), 0, 8)?;
+            let (seconds, micros) = (micros.div_euclid(1_000_000), micros.rem_euclid(1_000_000));
+            let (year, month, day) = civil_of(i32::try_from(seconds.div_euclid(86_400)).ok()?)?;
+            let clock = seconds.rem_euclid(86_400);
+            let (hour, minute, second) = (clock / 3600, clock / 60 % 60, clock % 60);
+            write!(to, "{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02}").ok()?;
+            if micros > 0 {
+                let fraction = format!(".{micros:06}");
+                to.extend_from_slice(fraction.trim_end_matches('0').as_bytes());
+            }
+        }
+        Wire::Uuid => {
+            let mut hex = String::with_capacity(32);
+            value.iter().rev().for_each(|byte| hex.push_str(&format!("{byte:02x}")));
+            let parts = [&hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]];
+            to.extend_from_slice(parts.join("-").as_bytes());
+        }
+        Wire::Numeric => write_numeric(value, to)?,
         Wire::Moment(digits, _) => {
             let (year, month, day) = date(value)?;
             let (seconds, micros) = clock(value)?;
@@ -175,6 +205,51 @@ fn write_text(wire: Wire, value: &[u8], to: &mut Vec<u8>) -> Option<()> {
         }
     }
     Some(())
+}
+
+/// Append a number of digits of 10,000, as its text; None for what is none, as NaN.
+fn write_numeric(value: &[u8], to: &mut Vec<u8>) -> Option<()> {
+    const MINUS: u16 = 0x4000;
+    let mut words = value.chunks_exact(2).map(|two| u16::from_be_bytes([two[0], two[1]]));
+    let (count, weight, sign) = (words.next()?, words.next()? as i16, words.next()?);
+    let scale = usize::from(words.next()?);
+    let digits: Vec<u16> = words.collect();
+    let fine = digits.len() == usize::from(count) && digits.iter().all(|digit| *digit < 10_000);
+    if !fine || value.len() % 2 == 1 || !matches!(sign, 0 | MINUS) || scale > 16_383 {
+        return None;
+    }
+    if sign == MINUS {
+        to.push(b'-');
+    }
+    let digit = |power: i32| {
+        let at = usize::try_from(i32::from(weight) - power).ok();
+        at.and_then(|at| digits.get(at)).copied().unwrap_or(0)
+    };
+    write!(to, "{}", digit(i32::from(weight).max(0))).ok()?;
+    for power in (0..i32::from(weight)).rev() {
+        write!(to, "{:04}", digit(power)).ok()?;
+    }
+    if scale > 0 {
+        to.push(b'.');
+        let end = to.len() + scale;
+        for power in 1..=scale.div_ceil(4) {
+            write!(to, "{:04}", digit(-(power as i32))).ok()?;
+        }
+        to.truncate(end);
+    }
+    Some(())
+}
+
+/// Year, month and day; None where the year has not four digits.
+fn civil_of(day: i32) -> Option<(i32, u32, u32)> {
+    Some(civil(day)).filter(|(year, ..)| (1..10_000).contains(year))
+}
+
+/// A value of up to 8 bytes, for who reads 8 of them.
+fn padded(value: &[u8]) -> [u8; 16] {
+    let mut bytes = [0; 16];
+    bytes[..value.len()].copy_from_slice(value);
+    bytes
 }
 
 /// True for a date without a month or a day.
@@ -236,6 +311,13 @@ impl<T: TryFrom<i128> + Copy + Integer> FixedWidth for Number<T> {
     }
 }
 
+/// The value, unless it is infinite: whether the engine takes the word of a server for that is its
+/// own affair.
+#[inline(always)]
+fn finite(value: f64) -> Option<f64> {
+    Some(value).filter(|value| !value.is_infinite())
+}
+
 /// Reads Float32.
 struct Single;
 
@@ -245,7 +327,7 @@ impl FixedWidth for Single {
 
     #[inline(always)]
     fn parse(&mut self, text: &[u8], start: usize, _: usize) -> Option<f32> {
-        Some(f32::from_bits(load8(text, start) as u32))
+        finite(f32::from_bits(load8(text, start) as u32).into()).map(|value| value as f32)
     }
 }
 
@@ -258,7 +340,7 @@ impl FixedWidth for Widened {
 
     #[inline(always)]
     fn parse(&mut self, text: &[u8], start: usize, _: usize) -> Option<f64> {
-        Some(f32::from_bits(load8(text, start) as u32).into())
+        finite(f32::from_bits(load8(text, start) as u32).into())
     }
 }
 
@@ -271,7 +353,91 @@ impl FixedWidth for Double {
 
     #[inline(always)]
     fn parse(&mut self, text: &[u8], start: usize, _: usize) -> Option<f64> {
-        Some(f64::from_bits(load8(text, start)))
+        finite(f64::from_bits(load8(text, start)))
+    }
+}
+
+/// Reads Bool.
+struct Flag;
+
+impl FixedWidth for Flag {
+    type Out = u8;
+    const ZERO: u8 = 0;
+
+    #[inline(always)]
+    fn parse(&mut self, text: &[u8], start: usize, _: usize) -> Option<u8> {
+        Some(text[start]).filter(|value| *value < 2)
+    }
+}
+
+/// Reads UUID, whose bytes come from the last to the first: two numbers, the upper one first.
+struct Halves;
+
+impl FixedWidth for Halves {
+    type Out = [u64; 2];
+    const ZERO: [u64; 2] = [0; 2];
+
+    #[inline(always)]
+    fn parse(&mut self, text: &[u8], start: usize, _: usize) -> Option<[u64; 2]> {
+        Some([load8(text, start + 8), load8(text, start)])
+    }
+}
+
+/// Days and microseconds between 1970 and 2000.
+const DAYS: i32 = 10_957;
+const MICROS: i64 = DAYS as i64 * 86_400 * 1_000_000;
+
+/// Reads Date32 of days since 2000.
+struct DayNumber;
+
+impl FixedWidth for DayNumber {
+    type Out = i32;
+    const ZERO: i32 = 0;
+
+    #[inline(always)]
+    fn parse(&mut self, text: &[u8], start: usize, _: usize) -> Option<i32> {
+        let day = (load8(text, start) as u32 as i32).checked_add(DAYS)?;
+        (FIRST..=LAST).contains(&day).then_some(day)
+    }
+}
+
+/// Reads DateTime64 of microseconds since 2000.
+struct Micros {
+    digits: u8,
+}
+
+impl FixedWidth for Micros {
+    type Out = i64;
+    const ZERO: i64 = 0;
+
+    #[inline(always)]
+    fn parse(&mut self, text: &[u8], start: usize, _: usize) -> Option<i64> {
+        const DAY: i64 = 86_400 * 1_000_000;
+        let micros = (load8(text, start) as i64).checked_add(MICROS)?;
+        let within = i64::from(FIRST) * DAY..(i64::from(LAST) + 1) * DAY;
+        // As of text: the engine's signs of fractions before 1970 are its own affair.
+        if !within.contains(&micros) || (micros < 0 && micros % 1_000_000 != 0) {
+            return None;
+        }
+        let digits = u32::from(self.digits);
+        if digits >= 6 {
+            return micros.checked_mul(10i64.pow(digits - 6));
+        }
+        let unit = 10i64.pow(6 - digits);
+        (micros % unit == 0).then_some(micros / unit)
+    }
+}
+
+/// Reads DateTime of microseconds since 2000.
+struct Clock;
+
+impl FixedWidth for Clock {
+    type Out = u32;
+    const ZERO: u32 = 0;
+
+    #[inline(always)]
+    fn parse(&mut self, text: &[u8], start: usize, end: usize) -> Option<u32> {
+        u32::try_from(Micros { digits: 0 }.parse(text, start, end)?).ok()
     }
 }
 

@@ -10,7 +10,7 @@ mod integer;
 mod nested;
 mod short_integers;
 mod string;
-mod time;
+pub mod time;
 mod wide_integer;
 
 pub use crate::values::binary::PacketFields;

@@ -19,6 +19,7 @@ use crate::output::text::numbers::{
 use crate::spec::{OutputFormat, Spec};
 use crate::types::postgresql::Field;
 use crate::types::{BaseType, Type};
+use crate::values::time::civil;
 
 /// Bytes that are written together: a pipe takes some of them while the next ones are made.
 const WRITE_BYTES: usize = 128 << 10;
@@ -258,20 +259,6 @@ struct Cell<'a> {
 
 /// No day of a value.
 const NO_DAY: i32 = i32::MIN;
-
-/// Year, month and day of a day since 1970 (Hinnant, civil_from_days).
-#[inline(always)]
-fn civil(day: i32) -> (i32, u32, u32) {
-    let shifted = day + 719_468;
-    let era = shifted.div_euclid(146_097);
-    let of_era = shifted.rem_euclid(146_097);
-    let year = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
-    let of_year = of_era - (365 * year + year / 4 - year / 100);
-    let month = (5 * of_year + 2) / 153;
-    let of_month = of_year - (153 * month + 2) / 5 + 1;
-    let month = if month < 10 { month + 3 } else { month - 9 };
-    (year + era * 400 + i32::from(month <= 2), month as u32, of_month as u32)
-}
 
 /// The date of a day since 1970.
 #[inline(never)]

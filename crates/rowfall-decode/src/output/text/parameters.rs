@@ -7,7 +7,8 @@
 use std::io::{self, Write};
 
 use crate::column::Column;
-use crate::output::text::{Cell, Kind, Output, civil};
+use crate::output::text::{Cell, Kind, Output};
+use crate::values::time::civil;
 
 /// Bytes of a frame, about which it ends: larger ones cost the server as much.
 const FRAME_BYTES: usize = 512 << 10;
