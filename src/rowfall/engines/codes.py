@@ -127,6 +127,9 @@ _MEANINGS: dict[int, Meaning] = {
     209: Meaning(EngineError, "The source or network timed out; run again.", transient=True),
     NETWORK_ERROR: Meaning(EngineError, "The network failed; run again.", transient=True),
     S3_ERROR: Meaning(SourceError, "Check bucket, key and credentials.", transient=True),
+    # AZURE_BLOB_STORAGE_ERROR, HDFS_ERROR
+    500: Meaning(SourceError, "Check container, name and credentials.", transient=True),
+    660: Meaning(SourceError, "Check name node and data nodes; run again.", transient=True),
     86: Meaning(SourceError, "Open the URL by hand to see the server's answer.", transient=True),
     107: Meaning(SourceError, "A file was removed after it was listed; run again."),
     243: Meaning(TargetError, "Free some space and run the same command again."),

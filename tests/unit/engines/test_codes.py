@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rowfall.core.errors import ObjectChangedError
+from rowfall.core.errors import ObjectChangedError, SourceError
 from rowfall.core.sql import CHANGED
 from rowfall.engines.codes import DATA_CODES, translate
 
@@ -44,3 +44,18 @@ def test_another_version_of_an_object(text: str) -> None:
 )
 def test_other_errors_that_quote_the_same_words(text: str) -> None:
     assert not isinstance(translate(text), ObjectChangedError)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Code: 660. DB::Exception: Unable to connect to HDFS: Connection refused. (HDFS_ERROR)",
+        "Code: 500. DB::Exception: Azure Blob Storage Error. (AZURE_BLOB_STORAGE_ERROR)",
+        "Code: 499. DB::Exception: Failed to get object info. (S3_ERROR)",
+    ],
+)
+def test_a_store_that_is_away_is_tried_again(text: str) -> None:
+    error = translate(text)
+    assert isinstance(error, SourceError)
+    assert error.transient
+    assert error.exit_code == 4

@@ -103,7 +103,6 @@ fn receive(
     let mut reader = BufReader::with_capacity(BUFFER, stream);
     let size = varint(|| Ok(array::<1>(&mut reader)?[0]))? as usize;
     let (sums, mut at) = opened(&exactly(&mut reader, size, MOST_HEAD)?)?;
-    let mut wanted = to;
     while at < to {
         let packet = Packet::read(&mut reader)?;
         if packet.at != at || packet.bytes == 0 {
@@ -122,10 +121,9 @@ fn receive(
         at += packet.bytes as u64;
         let more = at.saturating_sub(to) as usize;
         bytes.truncate((bytes.len() - more).max(had));
-        wanted = wanted.min(at);
     }
     // An empty packet ends it. Nobody needs to hear from us who has ended the connection.
-    if wanted == to && Packet::read(&mut reader).is_ok_and(|packet| packet.bytes == 0) {
+    if Packet::read(&mut reader).is_ok_and(|packet| packet.bytes == 0) {
         let mut said = Vec::new();
         number(&mut said, 1, CHECKSUM_OK);
         said.insert(0, said.len() as u8);
