@@ -151,6 +151,11 @@ def sorting_elements(key: str) -> list[str]:
     return elements(found[0]) if len(found) == 1 else found
 
 
+def is_reversed(element: str) -> bool:
+    """Tell whether an element of a sorting key says in which direction rows are sorted by it."""
+    return sql.tokens(element)[-1].upper() in _DIRECTIONS
+
+
 def elements(key: str) -> list[str]:
     """Return the expressions of a key: those of a tuple, or the one that it is."""
     words = sql.tokens(key.strip())
@@ -208,8 +213,8 @@ def sorting_key(
     by_name = {column.name: n for n, column in enumerate(columns)}
     listed = sorting_elements(key)
     for number, element in enumerate(listed):
-        if {sql.tokens(element)[-1].upper()} & _DIRECTIONS:
-            return f"its key is sorted in a direction of its own ({element})"
+        if is_reversed(element):
+            return f"its key is reversed ({element})"
         own, _, why = _names(element, by_name, others)
         if why:
             return f"its key {why}"

@@ -17,7 +17,7 @@ from rowfall.core import sql
 from rowfall.core.dataclass import dataclass
 from rowfall.core.sql import closing, identifier, items, tokens
 from rowfall.core.sqltext import quote
-from rowfall.plan.keys import sorting_elements
+from rowfall.plan.keys import is_reversed, sorting_elements
 
 _COLUMN_WORDS = frozenset({
     "DEFAULT", "MATERIALIZED", "ALIAS", "EPHEMERAL", "COMMENT", "CODEC", "STATISTICS", "TTL",
@@ -212,8 +212,12 @@ def refusal(table: Definition, filled: Collection[str]) -> str | None:
             return "it has a sampling key"
         if re.search(r"\bTO (DISK|VOLUME)\b", text):
             return "its TTL moves rows to other disks"
+    listed = sorting_elements(table.sorting_key)
+    # The list of tables shows the key without that.
+    if turned := next(filter(is_reversed, listed), None):
+        return f"its key is reversed ({turned})"
     primary = sorting_elements(table.clauses.get("PRIMARY", "").removeprefix("KEY "))
-    if primary != sorting_elements(table.sorting_key)[: len(primary)]:
+    if primary != listed[: len(primary)]:
         return "its primary key is not the beginning of its sorting key"
     return _settings_refusal(table)
 

@@ -81,6 +81,7 @@ def test_a_default_is_made_after_what_it_is_computed_from() -> None:
         ("", "ORDER BY a SAMPLE BY a", "a", "it has a sampling key"),
         ("", "PRIMARY KEY b ORDER BY (a, b)", "a",
          "its primary key is not the beginning of its sorting key"),
+        ("", "ORDER BY (a, b DESC)", "a", "its key is reversed (b DESC)"),
         ("", "PRIMARY KEY a ORDER BY (a, b)", "a", None),
         ("", "PRIMARY KEY (a, -b) ORDER BY (a, -b, d)", "a", None),
         ("", "PRIMARY KEY tuple() ORDER BY a", "a", None),
