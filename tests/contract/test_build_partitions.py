@@ -78,7 +78,7 @@ def build(
 
     def answers(question: str, about: Mapping[str, Any]) -> Mapping[str, Any]:
         assert question == "partitions"
-        return partitions(parts._engine, found, schema(columns), about, 7)
+        return partitions(found, parts._engine, schema(columns), about, 7)
 
     child = Child(str(rewriting.program()), document, answers)
     assert child.wait(60)
@@ -120,29 +120,31 @@ def compared(
     assert parts.check(ours) == []
     mine, theirs, counted = (parts_of(parts, table) for table in (ours, plain, counting))
     assert mine.keys() == theirs.keys()
-    low = {name for name, type_ in columns.items() if type_.startswith("Low")}
     for id_, folder in mine.items():
-        other = theirs[id_]
-        assert sorted(p.name for p in folder.iterdir()) == sorted(p.name for p in other.iterdir())
-        for file in folder.iterdir():
-            name = file.name
-            if name == "serialization.json":
-                assert kinds(file) == kinds(counted[id_] / name)
-            elif name in OF_ITSELF:
-                continue
-            elif file.suffix in (".txt", ".dat", ".idx"):
-                assert file.read_bytes() == (other / name).read_bytes(), (id_, name)
-            elif file.suffix == ".cmrk2":
-                assert marks(file) == marks(other / name), (id_, name)
-            elif file.suffix == ".cidx" or (
-                file.suffix == ".bin" and name.split(".")[0] not in low
-            ):
-                assert unpacked(file) == unpacked(other / name), (id_, name)
+        same_files(folder, theirs[id_], counted[id_], columns)
     whole = "SELECT count(), sum(cityHash64(tuple(*))) FROM"
     assert parts.sql(f"{whole} {ours}") == parts.sql(f"{whole} {plain}")
     parts.drop(ours, plain, counting)
     path.unlink()
     return len(mine)
+
+
+def same_files(mine: Path, theirs: Path, counted: Path, columns: Columns) -> None:
+    """Assert that two parts are the same, but for dictionaries; ``counted`` counts defaults."""
+    low = {name for name, type_ in columns.items() if type_.startswith("Low")}
+    assert sorted(p.name for p in mine.iterdir()) == sorted(p.name for p in theirs.iterdir())
+    for file in mine.iterdir():
+        name = file.name
+        if name == "serialization.json":
+            assert kinds(file) == kinds(counted / name)
+        elif name in OF_ITSELF:
+            continue
+        elif file.suffix in (".txt", ".dat", ".idx"):
+            assert file.read_bytes() == (theirs / name).read_bytes(), (mine, name)
+        elif file.suffix == ".cmrk2":
+            assert marks(file) == marks(theirs / name), (mine, name)
+        elif file.suffix == ".cidx" or (file.suffix == ".bin" and name.split(".")[0] not in low):
+            assert unpacked(file) == unpacked(theirs / name), (mine, name)
 
 
 def few(rng: random.Random, type_: str, some: int = 12) -> list[str]:

@@ -156,7 +156,7 @@ def test_all_at_once(shell: Shell, option: str) -> None:
         (["--engine", "Memory"], "its engine is Memory"),
         (["--decoder", "never"], "rowfall-decode does not parse: --decoder never"),
         (["--presort", "off"], "blocks are not sorted by its key (id)"),
-        (["--order-by", "id % 7"], "blocks are not sorted by its key (id % 7)"),
+        (["--order-by", "(id % 7, [id])"], "only the engine sorts by Array("),
         (["--direct"], "rows go straight into the table"),
         (["--to", "null:"], "rows go into no table of the embedded engine"),
         (["--set", "materialize_statistics_on_insert=1"], "--set materialize_statistics_on_insert"),
@@ -180,7 +180,14 @@ def test_a_table_that_asks_for_more_is_the_engines(shell: Shell) -> None:
             "only the engine writes the codec LZ4HC(0) (column price)",
         ),
         (", x UInt8 EPHEMERAL", "ORDER BY id", "the column x is EPHEMERAL"),
-        ("", "ORDER BY (id, kind) PRIMARY KEY id", "it has a primary key of its own"),
+        (
+            ", made UInt32 DEFAULT id", "ORDER BY (id, made + 1)",
+            "its key uses made, which the load does not fill",
+        ),
+        (
+            "", "ORDER BY id DESC SETTINGS allow_experimental_reverse_key = 1",
+            "its key is reversed (id DESC)",
+        ),
         ("", "ORDER BY id SAMPLE BY id", "it has a sampling key"),
         (
             "", "ORDER BY id SETTINGS min_bytes_for_wide_part = 1000000000",
@@ -252,6 +259,12 @@ TABLES = {
     "coalescing": (
         "(id UInt32, kind String, note String, price Float64, maybe Nullable(UInt32)) "
         "ENGINE = CoalescingMergeTree ORDER BY (kind, price)"
+    ),
+    "expressions": (
+        "(id UInt32, kind String, note String, price Float64, maybe Nullable(UInt32), "
+        "l UInt8 DEFAULT length(note), INDEX i l TYPE minmax) "
+        "ENGINE = MergeTree PARTITION BY kind PRIMARY KEY (id % 10, upper(kind)) "
+        "ORDER BY (id % 10, upper(kind), cityHash64(note)) SETTINGS min_bytes_for_wide_part = 0"
     ),
     "key with NULL": (
         "(id UInt32, kind String, note String, price Float64, maybe Nullable(UInt32)) "

@@ -48,13 +48,16 @@ pub struct Sorting {
 const MANY_COLUMNS: usize = 8;
 
 impl Sorting {
-    /// Choose the way for blocks of these columns.
-    pub fn new(keys: &[usize], columns: &mut [Column]) -> Sorting {
-        let sort_batches = !keys.is_empty() && columns.len() >= keys.len() + MANY_COLUMNS;
+    /// Choose the way for blocks of these columns, with values of the key behind them that are there
+    /// for whole blocks only.
+    pub fn new(keys: &[usize], columns: &mut [Column], key_values: &[Column]) -> Sorting {
+        let sort_batches =
+            !keys.is_empty() && key_values.is_empty() && columns.len() >= keys.len() + MANY_COLUMNS;
         for (number, column) in columns.iter_mut().enumerate() {
             keep_sizes(column, sort_batches && !keys.contains(&number));
         }
-        let may_count = !sort_batches && columns.iter().all(|c| can_scatter(c.width()));
+        let mut all = columns.iter().chain(key_values);
+        let may_count = !sort_batches && all.all(|column| can_scatter(column.width()));
         Sorting { keys: keys.to_vec(), sort_batches, may_count, ..Sorting::default() }
     }
 

@@ -9,6 +9,7 @@
 //! | `run` | starts one worker for each output, reports progress, sums up |
 //! | `worker` | reads inputs one after the other and writes their rows as blocks |
 //! | `block` | decodes batches of rows into the columns of a block, sorts the block |
+//! | `computed` | asks for the values of a key that are no columns |
 //! | `partition` | finds the partitions of rows, and holds blocks until a part is whole |
 //! | `output` | writes blocks: Native to pipes and files, or as parts of a table |
 //! | `sort` | puts the rows of a block into the order of the table's key |
@@ -35,6 +36,7 @@ mod block;
 mod codec;
 mod column;
 mod columnar;
+mod computed;
 mod cpu_time;
 pub mod dialect;
 pub mod error;

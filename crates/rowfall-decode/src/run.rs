@@ -10,6 +10,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::columnar::queue::PieceQueue;
+use crate::computed::Computed;
 use crate::cpu_time;
 use crate::error::Fail;
 use crate::input::buffer::TextBuffer;
@@ -31,6 +32,7 @@ struct Shared<'a> {
     bytes: Option<u64>,
     stop: AtomicBool,
     partitioned: Option<Partitioned>,
+    computed: Option<Computed>,
     /// All workers have read what there is.
     all_read: Barrier,
     progress: Progress,
@@ -74,6 +76,7 @@ pub fn run(spec: &Spec) -> Result<Value, Fail> {
         bytes: spec.inputs.iter().map(Input::bytes).sum(),
         stop: AtomicBool::new(false),
         partitioned: Partitioned::new(spec),
+        computed: Computed::new(spec),
         all_read: Barrier::new(spec.outputs.len()),
         progress: Progress::default(),
         done: Mutex::new(vec![None; spec.inputs.len()]),
@@ -207,8 +210,9 @@ impl Shared<'_> {
                 return None;
             }
         };
-        let partitioned = self.partitioned.as_ref();
-        let mut worker = Worker::new(self.spec, self.simd, output, &self.progress, partitioned);
+        let (partitioned, computed) = (self.partitioned.as_ref(), self.computed.as_ref());
+        let mut worker =
+            Worker::new(self.spec, self.simd, output, &self.progress, partitioned, computed);
         if self.spec.format.is_columnar() {
             if let Err((input, fail)) = self.copy(&mut worker) {
                 self.fail(input, fail);

@@ -75,8 +75,15 @@ pub struct Spec {
     #[serde(default = "quarter_gib")]
     pub block_bytes: usize,
     /// Indices of the columns by which each block is sorted; none to leave the rows as they come.
+    /// Those of `computed` follow the columns.
     #[serde(default)]
     pub sort_by: Option<Vec<usize>>,
+    /// How many of `sort_by`, from the first one on, are the primary key of parts; none for all.
+    #[serde(default)]
+    pub primary: Option<usize>,
+    /// Values of the sorting key that are no columns, for `parts`.
+    #[serde(default)]
+    pub computed: Option<ComputedKeys>,
     /// Pipes, files, `-` for stdout, or folders (`parts`): one for each thread.
     pub outputs: Vec<String>,
     /// Milliseconds between lines about the progress on stderr; 0 for none.
@@ -306,6 +313,40 @@ pub struct PartitionKey {
     /// Bytes of rows that are held in memory, so that those of a partition become one part.
     #[serde(default)]
     pub hold_bytes: usize,
+}
+
+/// Expressions of a sorting key. Their values are asked for, see [`crate::questions`].
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ComputedKeys {
+    /// The first part of the names of files in which values are handed over, in the Native format.
+    pub file: String,
+    /// The expressions.
+    pub expressions: Vec<KeyExpression>,
+}
+
+/// An expression of a sorting key.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct KeyExpression {
+    /// The ClickHouse type of its values.
+    #[serde(rename = "type")]
+    pub type_name: String,
+    /// The columns that it uses.
+    pub columns: Vec<KeyColumn>,
+}
+
+impl ComputedKeys {
+    /// The types of the values; points in time need no zone.
+    pub fn types(&self) -> Result<Vec<Type>, String> {
+        let types = self.expressions.iter().map(|key| Type::parse(&key.type_name, "", Some("UTC")));
+        types.collect()
+    }
+
+    /// True where an expression uses a column.
+    pub fn uses(&self, column: usize) -> bool {
+        self.expressions.iter().flat_map(|key| &key.columns).any(|used| used.index == column)
+    }
 }
 
 /// A column that an expression of a key uses.
@@ -622,18 +663,36 @@ impl Spec {
                     || self.output_compression != OutputCompression::None),
             "lines of text are neither parts nor sorted nor compressed",
         );
+        let expressions = self.computed.iter().flat_map(|keys| &keys.expressions);
+        let values = self.columns.len() + expressions.clone().count();
         let sort = self.sort_by.iter().flatten();
-        need(sort.clone().all(|&i| i < self.columns.len()), "sort_by names a missing column");
-        let partition = self.partition_by.iter().flat_map(|key| &key.columns);
+        need(sort.clone().all(|&i| i < values), "sort_by names a missing column");
         need(
-            partition.clone().all(|c| c.index < self.columns.len()),
-            "partition_by names a missing column",
+            self.primary.is_none_or(|count| count <= sort.count()),
+            "the primary key is longer than sort_by",
+        );
+        let partition = self.partition_by.iter().flat_map(|key| &key.columns);
+        let used = partition.clone().chain(expressions.flat_map(|key| &key.columns));
+        need(
+            used.clone().all(|c| c.index < self.columns.len()),
+            "an expression of a key uses a missing column",
         );
         need(
-            partition.clone().all(|c| c.floor >= 0 && c.modulo >= 0 && c.divide >= 0),
+            used.clone().all(|c| c.floor >= 0 && c.modulo >= 0 && c.divide >= 0),
             "steps and divisors are above zero",
         );
-        need(self.parts || self.partition_by.is_none(), "only parts have partitions");
+        need(
+            self.parts || (self.partition_by.is_none() && self.computed.is_none()),
+            "only parts have partitions, and keys that are computed",
+        );
+        let plain =
+            |types: Vec<Type>| types.iter().all(|t| t.children().is_empty() && !t.low_cardinality);
+        for types in self.computed.iter().map(ComputedKeys::types) {
+            match types {
+                Ok(types) => need(plain(types), "blocks are sorted by flat values"),
+                Err(reason) => need(false, &reason),
+            }
+        }
         let keys = self.sort_by.as_deref().unwrap_or(&[]);
         let is_partition_key = |number: usize| partition.clone().any(|c| c.index == number);
         for (number, column) in self.columns.iter().enumerate() {

@@ -10,6 +10,7 @@ use crate::block::{
 use crate::column::Column;
 use crate::column::keys::Keys;
 use crate::columnar::{BatchError, BatchReader};
+use crate::computed::Computed;
 use crate::cpu_time;
 use crate::error::{Decline, Fail, shorten};
 use crate::input::buffer::{MAX_RECORD_BYTES, TextBuffer};
@@ -92,7 +93,10 @@ pub struct Worker<'a> {
     output: Output,
     progress: &'a Progress,
     partitioned: Option<&'a Partitioned>,
-    /// The partition of each row, and what counts them.
+    computed: Option<&'a Computed>,
+    /// Values of the key that are no columns, of the block that is written.
+    key_values: Vec<Column>,
+    /// The partition or the class of each row, and what counts them.
     numbers: Vec<u16>,
     counting: CountingSort,
     names: Vec<String>,
@@ -142,6 +146,7 @@ impl<'a> Worker<'a> {
         output: Output,
         progress: &'a Progress,
         partitioned: Option<&'a Partitioned>,
+        computed: Option<&'a Computed>,
     ) -> Worker<'a> {
         let types = spec.types().expect("checked before workers start");
         let sources: Vec<String> = spec.columns.iter().map(|c| c.source().to_owned()).collect();
@@ -150,11 +155,18 @@ impl<'a> Worker<'a> {
         let mut columns: Vec<Column> = types.into_iter().map(Column::new).collect();
         // Blocks that are held come together from all workers, whose keys have other numbers.
         if spec.format.has_dictionaries() && partitioned.is_none() {
-            for column in &mut columns {
-                column.keys = column.data_type.low_cardinality.then(Keys::default);
+            for (number, column) in columns.iter_mut().enumerate() {
+                // What is handed over has its strings.
+                let handed = spec.computed.as_ref().is_some_and(|keys| keys.uses(number));
+                let kept = column.data_type.low_cardinality && !handed;
+                column.keys = kept.then(Keys::default);
             }
         }
-        let sorting = Sorting::new(spec.sort_by.as_deref().unwrap_or(&[]), &mut columns);
+        let key_types = spec.computed.as_ref().map(|keys| keys.types());
+        let key_types = key_types.transpose().expect("checked before workers start");
+        let key_values: Vec<Column> = key_types.into_iter().flatten().map(Column::new).collect();
+        let keys = spec.sort_by.as_deref().unwrap_or(&[]);
+        let sorting = Sorting::new(keys, &mut columns, &key_values);
         Worker {
             reader: ObjectReader::new(&sources, nullable, spec.unknown == UnknownColumns::Skip),
             object_rows: ObjectRows::default(),
@@ -163,6 +175,8 @@ impl<'a> Worker<'a> {
             output,
             progress,
             partitioned,
+            computed,
+            key_values,
             numbers: Vec::new(),
             counting: CountingSort::default(),
             block_limits: (spec.block_rows, spec.block_bytes),
@@ -202,6 +216,12 @@ impl<'a> Worker<'a> {
 
     /// Sort the rows of the columns, write them and drop them.
     fn write(&mut self, rows: usize, partition: Option<&Partition>) -> Result<(), Fail> {
+        if let Some(computed) = self.computed {
+            let (numbers, values) = (&mut self.numbers, &mut self.key_values);
+            let filled = computed.fill(&self.names, &self.columns, rows, numbers, values);
+            filled.map_err(|what| self.unanswered(&what))?;
+            self.columns.append(&mut self.key_values);
+        }
         let order = self.sorting.sort(&mut self.columns, rows);
         let began = cpu_time::thread_nanoseconds();
         let (names, columns) = (&self.names, &self.columns);
@@ -212,8 +232,16 @@ impl<'a> Worker<'a> {
                 .part_nanoseconds
                 .fetch_add(cpu_time::thread_nanoseconds() - began, Ordering::Relaxed);
         }
+        self.key_values.extend(self.columns.drain(self.names.len()..));
         self.columns.iter_mut().for_each(Column::clear);
         Ok(())
+    }
+
+    /// The failure where what was asked about a block has no answer.
+    fn unanswered(&self, what: &str) -> Fail {
+        let input = &self.spec.inputs[0];
+        let whole = Input { uri: Some(String::new()), ..input.clone() };
+        declined(if self.spec.inputs.len() == 1 { input } else { &whole }, what)
     }
 
     /// Hold the rows of the block by their partitions; write all that are held where they are too
@@ -221,12 +249,9 @@ impl<'a> Worker<'a> {
     fn hold(&mut self, partitioned: &Partitioned) -> Result<(), Fail> {
         let (names, columns, numbers) = (&self.names, &self.columns, &mut self.numbers);
         let found = partitioned.partitions.number(names, columns, self.rows, numbers);
-        let found = found.map_err(|what| {
-            let input = &self.spec.inputs[0];
-            let whole = Input { uri: Some(String::new()), ..input.clone() };
-            declined(if self.spec.inputs.len() == 1 { input } else { &whole }, &what)
-        })?;
-        let block = HeldBlock::new(&self.columns, numbers, &found, &mut self.counting);
+        let found = found.map_err(|what| self.unanswered(&what))?;
+        let (numbers, counting) = (&mut self.numbers, &mut self.counting);
+        let block = HeldBlock::new(&self.columns, numbers, &found, counting);
         self.columns.iter_mut().for_each(Column::clear);
         let blocks = partitioned.held.add(block, partitioned.most);
         for partition in partitions_of(&blocks) {

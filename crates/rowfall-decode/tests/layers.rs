@@ -25,6 +25,7 @@ const LAYERS: &[&str] = &[
     "sort",
     "output",
     "partition",
+    "computed",
     "block",
     "worker",
     "run",

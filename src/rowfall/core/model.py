@@ -607,7 +607,7 @@ class Transport:
         sharding: how rows get to the shards that a sharding key names: ``filter`` (each shard
             reads all files and keeps its own rows), ``distributed`` (each sends on what is not its
             own), or ``any`` where no key says on which shard a row belongs.
-        sorted_by: columns, in the order of the key.
+        sorted_by: columns, and of parts also expressions, in the order of the key.
         streams: connections that rows are pushed over, 0 where they are not pushed.
         ranges: which large files are loaded in ranges, and why others are not.
         binary: another database takes rows in binary, which rowfall-decode writes.

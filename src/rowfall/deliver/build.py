@@ -32,7 +32,7 @@ from rowfall.deliver.streams import into_file
 from rowfall.engines.base import Engine, Tick
 from rowfall.engines.codes import MEMORY_LIMIT, QUERY_WAS_CANCELLED
 from rowfall.plan import attempts, decoder, keys, statements, table_definition
-from rowfall.plan.keys import PartitionKey
+from rowfall.plan.keys import PartitionKey, SortingKey
 from rowfall.plan.table_definition import Definition
 from rowfall.sources import rewriting
 
@@ -66,9 +66,32 @@ class Build(Decode):
             "parts": True,
             "columns": [{**c, "codecs": codecs[c["name"]]} for c in columns],
             "layout": table_definition.layout(table),
-            "sort_by": [stored.index(n) for n in asked["sort_by"] or ()] or None,
+            **self._sorted(order, outputs, table, [names[n] for n in stored]),
             **self._partitioned(order, outputs, table, [names[n] for n in stored]),
         }
+
+    def _sorted(
+        self, order: Order, outputs: list[str], table: Definition, names: Sequence[str]
+    ) -> Mapping[str, Any]:
+        """Return what the spec says about the order of rows.
+
+        Args:
+            names: of the columns of the parts, in their order.
+
+        Raises:
+            DeclinedError: only the engine sorts by the key of the table.
+        """
+        columns = {column.name: column for column in order.schema.columns}
+        stored = [columns[name] for name in names]
+        question = keys.question_of_types(table.sorting_key, stored)
+        types = [str(row[1]) for row in self._engine.ask(question)] if question else []
+        others = [column.name for column in table.columns]
+        found = keys.sorting_key(table.sorting_key, stored, others, types)
+        if isinstance(found, str):
+            raise DeclinedError(f"parts of the table cannot be built: {found}", None)
+        self._sorting[order.attempt] = found
+        file = str(Path(outputs[0]).parent / "values")
+        return found.document(len(names), file, table.primary_elements)
 
     def _partitioned(
         self, order: Order, outputs: list[str], table: Definition, names: Sequence[str]
@@ -106,11 +129,15 @@ class Build(Decode):
         """Return what computes the partition key of values that the program has met."""
 
         def answer(question: str, about: Mapping[str, Any]) -> Mapping[str, Any]:
-            key = self._keys.get(order.attempt)
-            if key is None:
-                raise EngineError(f"nobody knows {question}")
             # The engine may be reading for the program on the order's own lane.
-            return partitions(self._engine, key, order.schema, about, _ASKING_LANES + lane)
+            asked, other = (self._engine, order.schema, about), _ASKING_LANES + lane
+            sorting = self._sorting.get(order.attempt)
+            if question == "keys" and sorting is not None:
+                return compute_keys(sorting, *asked, other)
+            key = self._keys.get(order.attempt)
+            if key is None or question != "partitions":
+                raise EngineError(f"nobody knows {question}")
+            return partitions(key, *asked, other)
 
         return answer
 
@@ -164,6 +191,7 @@ class Build(Decode):
         super().__init__(program, engine, input_)
         self._tables: dict[str, Definition] = {}
         self._keys: dict[str, PartitionKey] = {}
+        self._sorting: dict[str, SortingKey] = {}
 
     def _insert_blocks(self, order: Order, outputs: list[str], lane: int, tick: Tick) -> Outcome:
         began = time.monotonic()
@@ -171,6 +199,7 @@ class Build(Decode):
         while not child.wait(_BUILD_POLL_SECONDS):
             tick({})
         self._keys.pop(order.attempt, None)
+        self._sorting.pop(order.attempt, None)
         report = self.result_of(child, order)
         if not report:
             return Outcome()
@@ -216,7 +245,7 @@ def move(part: Path, place: Path) -> None:
 
 
 def partitions(
-    engine: Engine, key: PartitionKey, schema: Schema, about: Mapping[str, Any], lane: int
+    key: PartitionKey, engine: Engine, schema: Schema, about: Mapping[str, Any], lane: int
 ) -> Mapping[str, Any]:
     """Return the partitions of values: the name of each, and the key as parts hold it.
 
@@ -226,22 +255,49 @@ def partitions(
     Raises:
         EngineError: the engine cannot compute the key, or it is NULL.
     """
-    sent = {column.name: statements.sent_type(column) for column in schema.reads}
-    own = {column.name: column.type for column in schema.columns}
-    names = about["columns"]
-    given = sql.literal(sql.structure([(name, sent[name]) for name in names]))
-    # With the types that the columns have in the table.
-    cast = ", ".join(f"CAST({sql.name(n)}, {sql.literal(own[n])}) AS {sql.name(n)}" for n in names)
     values = ", ".join(key.elements)
     rows = engine.ask(
         f"SELECT partitionId({values}), hex(formatRow('RowBinary', {values})) FROM "
-        f"(SELECT {cast} FROM file({sql.literal(about['file'])}, 'Native', {given}))",
+        f"({_handed_rows(schema, about)})",
         {"max_threads": 1},
         lane=lane,
     )
     if any(identifier is None for identifier, _ in rows):
         raise EngineError("a partition key that is NULL")
     return {"partitions": rows}
+
+
+def compute_keys(
+    key: SortingKey, engine: Engine, schema: Schema, about: Mapping[str, Any], lane: int
+) -> Mapping[str, Any]:
+    """Write the values of some expressions of a sorting key into a file, in the Native format.
+
+    Args:
+        about: the file with the values, the names of their columns, the numbers of the
+            expressions, and the file that is to be made.
+
+    Raises:
+        EngineError: the engine cannot compute them.
+    """
+    values = ", ".join(
+        f"{key.expressions[n].value} AS {sql.name(keys.key_name(n))}" for n in about["expressions"]
+    )
+    query = SqlText.of(f"SELECT {values} FROM ({_handed_rows(schema, about)})")
+    # One thread keeps the rows in their order.
+    statement = Statement(into_file(query, about["into"]), {"max_threads": 1})
+    engine.run(statement, lane=lane)
+    return {}
+
+
+def _handed_rows(schema: Schema, about: Mapping[str, Any]) -> str:
+    """Return a query of the rows that the program has handed over for a question."""
+    sent = {column.name: statements.sent_type(column) for column in schema.reads}
+    own = {column.name: column.type for column in schema.columns}
+    names = about["columns"]
+    given = sql.literal(sql.structure([(name, sent[name]) for name in names]))
+    # With the types that the columns have in the table.
+    cast = ", ".join(f"CAST({sql.name(n)}, {sql.literal(own[n])}) AS {sql.name(n)}" for n in names)
+    return f"SELECT {cast} FROM file({sql.literal(about['file'])}, 'Native', {given})"
 
 
 # What the engine reads, on its way to the program: one block after the other.

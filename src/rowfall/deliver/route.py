@@ -97,7 +97,9 @@ def _open(session: Session, facts: LoadFacts, plan: Plan, writer: Writer) -> Del
     if not handed and (transport.parser.value == ENGINE or encoding is None):
         return fallback
     names = [column.name for column in plan.schema.columns]
-    sort_by = tuple(names.index(name) for name in transport.sorted_by)
+    # Parts are sorted as the definition of their table says.
+    builds = transport.delivery.value == BUILD
+    sort_by = () if builds else tuple(names.index(name) for name in transport.sorted_by)
     read = read_encoding(source, encoding) or NATIVE
     given = DecoderInput(source, writer.target, read, encoding, sort_by, fallback, headers)
     if transport.parser.value == INSIDE:

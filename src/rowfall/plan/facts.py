@@ -135,6 +135,7 @@ class TargetFacts:
         binary: of another database, it takes rows in binary that rowfall-decode writes.
         stored: what is in it, where rows of it are to be replaced by their key.
         link: the network to another database whose protocol can be compressed.
+        key_types: of the elements of its sorting key; () where all are columns, or nobody asked.
     """
 
     name: str = ""
@@ -148,6 +149,7 @@ class TargetFacts:
     upkeep: str = ""
     binary: bool = False
     link: Link | None = None
+    key_types: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,18 +4,25 @@ rowfall-decode asks the engine for the values of a partition key, once for each 
 with the same values of the columns that the key uses, or such as the key does not tell apart
 (crates/rowfall-decode/src/partition). A key by months of a time has a class for each quarter of an
 hour then, and not one for each second.
+
+Expressions of a sorting key are asked for in the same way, or for all rows of a block at once
+(crates/rowfall-decode/src/computed.rs).
 """
 
 from __future__ import annotations
 
+import itertools
+import math
 import re
 from collections.abc import Collection, Sequence
 from dataclasses import replace
+from typing import Any
 
 from rowfall.core import sql
 from rowfall.core.dataclass import dataclass
-from rowfall.core.model import Column
+from rowfall.core.model import Column, Kind
 from rowfall.core.type_names import parse_type
+from rowfall.schema.strict_reading import strict_column
 
 # All zones that the decoder knows have had offsets of whole quarters of an hour since 1970.
 QUARTER = 900
@@ -27,6 +34,15 @@ _TIME_FUNCTIONS = frozenset((
     "toStartOfFifteenMinutes", "toLastDayOfMonth", "toYYYYMM", "toYYYYMMDD", "toISOYear",
     "toISOWeek", "toWeek", "toYearWeek",
 ))  # fmt: skip
+# Seconds in which others are the same: not each quarter begins with ten minutes.
+_MINUTE_FUNCTIONS = {
+    "toStartOfTenMinutes": 300, "toStartOfFiveMinutes": 300, "toStartOfFiveMinute": 300,
+    "toStartOfMinute": 60, "toMinute": 60,
+}  # fmt: skip
+_INTERVAL = re.compile(
+    r"(toStartOfInterval)\((`[^`\\]+`|\w+), "
+    r"toInterval(Minute|Hour|Day|Week|Month|Quarter|Year)\((\d+)\)\)"
+)
 _CALL = re.compile(r"(\w+)\((`[^`\\]+`|\w+)(?:, (\d+))?\)")
 _MODULO = re.compile(r"(`[^`\\]+`|\w+) % (\d+)")
 # The engine computes partition keys with a modulo of its own, whose results have other types.
@@ -37,6 +53,7 @@ _UNSTEADY = re.compile(
     r"currentDatabase|serverUUID|timeZone|timezone|uptime|version|lambda|arrayMap|IN$|in$)"
 )
 _NULLS = frozenset({"ifNull", "coalesce", "isNull", "isNotNull", "assumeNotNull"})
+_DIRECTIONS = frozenset({"ASC", "DESC"})
 _DIVISOR = 1 << 62
 
 
@@ -71,6 +88,74 @@ class PartitionKey:
     used: tuple[Used, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Expression:
+    """An element of a sorting key that is no column.
+
+    Attributes:
+        text: as the engine has it.
+        type: of its values, without what means nothing for their order: ``LowCardinality`` and
+            time zones.
+        made: with another type than the engine would give it.
+    """
+
+    text: str
+    used: tuple[Used, ...]
+    type: str = ""
+    made: bool = False
+
+    @property
+    def value(self) -> str:
+        """Return the expression as it is asked for."""
+        return f"CAST({self.text}, {sql.literal(self.type)})" if self.made else self.text
+
+
+@dataclass(frozen=True, slots=True)
+class SortingKey:
+    """A sorting key that the decoder can follow.
+
+    Attributes:
+        elements: indexes of columns, and expressions of them.
+    """
+
+    elements: tuple[int | Expression, ...]
+
+    @property
+    def expressions(self) -> tuple[Expression, ...]:
+        return tuple(e for e in self.elements if isinstance(e, Expression))
+
+    def document(self, columns: int, file: str, primary: int | None = None) -> dict[str, Any]:
+        """Return what the spec of rowfall-decode says about the key.
+
+        Args:
+            columns: how many there are. ``file``: the beginning of names of files.
+            primary: how many elements are the primary key; None for all.
+        """
+        numbers = itertools.count(columns)
+        found: dict[str, Any] = {
+            "sort_by": [e if isinstance(e, int) else next(numbers) for e in self.elements] or None,
+            "primary": primary,
+        }
+        if self.expressions:
+            listed = [
+                {"type": e.type, "columns": [used.document() for used in e.used]}
+                for e in self.expressions
+            ]
+            found["computed"] = {"file": file, "expressions": listed}
+        return found
+
+
+def sorting_elements(key: str) -> list[str]:
+    """Return the elements of a sorting key: ``a, f(b)``, with brackets around it or without."""
+    found = elements(f"({key})")
+    return elements(found[0]) if len(found) == 1 else found
+
+
+def is_reversed(element: str) -> bool:
+    """Tell whether an element of a sorting key says in which direction rows are sorted by it."""
+    return sql.tokens(element)[-1].upper() in _DIRECTIONS
+
+
 def elements(key: str) -> list[str]:
     """Return the expressions of a key: those of a tuple, or the one that it is."""
     words = sql.tokens(key.strip())
@@ -93,21 +178,15 @@ def partition_key(
     computed = []
     by_name = {column.name: n for n, column in enumerate(columns)}
     for element in elements(key):
-        words = sql.tokens(element)
-        names = [sql.identifier(word) for word in words]
-        calls = {names[i] for i in range(len(words) - 1) if words[i + 1] == "("}
-        own = [n for i, n in enumerate(names) if n in by_name and words[i + 1 : i + 2] != ["("]]
-        if missing := sorted({*others} & {*names} - {*by_name}):
-            return f"the partition key uses {missing[0]}, which the load does not fill"
-        unsteady = [name for name in calls if name and _UNSTEADY.match(name)]
-        if unsteady or "->" in element:
-            return f"the partition key uses {unsteady[0] if unsteady else 'a lambda'}"
+        own, calls, why = _names(element, by_name, others)
+        if why:
+            return f"the partition key {why}"
         use, text = _use(element, by_name, columns)
-        if use is None and _ANY_MODULO & {*words}:
+        if use is None and _ANY_MODULO & {*sql.tokens(element)}:
             return f"the engine computes {element} of a partition key by a rule of its own"
         computed.append(text)
         for name in own:
-            column = columns[by_name[name or ""]]
+            column = columns[by_name[name]]
             type_ = parse_type(column.type)
             if type_.base.startswith(("Float", "BFloat")):
                 return f"the partition key uses floats ({column.name})"
@@ -120,11 +199,102 @@ def partition_key(
     return PartitionKey(tuple(computed), tuple(used))
 
 
+def sorting_key(
+    key: str, columns: Sequence[Column], others: Collection[str] = (), types: Sequence[str] = ()
+) -> SortingKey | str:
+    """Return how rows are sorted, or why only the engine can do it, as half a sentence.
+
+    Args:
+        key: as the engine has it.
+        columns: of the load; ``others``: names of the table's, these among them.
+        types: of the elements; none where nobody has asked.
+    """
+    found: list[int | Expression] = []
+    by_name = {column.name: n for n, column in enumerate(columns)}
+    listed = sorting_elements(key)
+    for number, element in enumerate(listed):
+        if is_reversed(element):
+            return f"its key is reversed ({element})"
+        own, _, why = _names(element, by_name, others)
+        if why:
+            return f"its key {why}"
+        nested = [n for n in own if parse_type(columns[by_name[n]].type).nested]
+        if nested:
+            return f"its key uses nested values ({nested[0]})"
+        if sql.identifier(element) in by_name:
+            found.append(by_name[own[0]])
+            continue
+        if not own:
+            return f"its key uses no column of the load in {element}"
+        if len(types) != len(listed):
+            return f"the engine does not tell the type of {element} in its key"
+        type_ = _sorted_type(types[number])
+        if type_ is None:
+            return f"only the engine sorts by {types[number]} ({element} in its key)"
+        use, _ = _use(element, by_name, columns)
+        used = [use] if use else [Used(by_name[name]) for name in dict.fromkeys(own)]
+        found.append(Expression(element, tuple(used), type_, type_ != types[number]))
+    return SortingKey(tuple(found))
+
+
+def _sorted_type(type_: str) -> str | None:
+    """Return the type by which values of another one are sorted; None where the engine sorts."""
+    kind = parse_type(type_)
+    bare = kind.bare
+    if kind.base == "DateTime64":
+        bare = f"DateTime64({kind.args.partition(',')[0]})"
+    elif kind.base == "DateTime":
+        bare = "DateTime"
+    if kind.nested or strict_column("v", "v", bare, Kind.TEXT).shape is None:
+        return None
+    return f"Nullable({bare})" if kind.nullable else bare
+
+
+def question_of_types(key: str, columns: Sequence[Column]) -> str | None:
+    """Return what asks for the types of a sorting key, a row for each element, the type second.
+
+    None where all of them are columns: nobody need ask.
+    """
+    listed = sorting_elements(key)
+    if {sql.identifier(element) for element in listed} <= {column.name for column in columns}:
+        return None
+    values = ", ".join(f"{element} AS {sql.name(key_name(n))}" for n, element in enumerate(listed))
+    given = sql.literal(sql.structure([(column.name, column.type) for column in columns]))
+    return f"DESCRIBE TABLE (SELECT {values} FROM null({given}))"
+
+
+def key_name(number: int) -> str:
+    """Return what an expression is called: no column that is loaded into parts has a blank."""
+    return f"key {number}"
+
+
+def _names(
+    element: str, by_name: Collection[str], others: Collection[str]
+) -> tuple[list[str], set[str], str]:
+    """Return the columns of the load that an expression uses, what it calls, and why it is refused.
+
+    Args:
+        others: names of the table's columns.
+    """
+    words = sql.tokens(element)
+    names = [sql.identifier(word) for word in words]
+    calls = {names[i] or "" for i in range(len(words) - 1) if words[i + 1] == "("}
+    own = [n for i, n in enumerate(names) if n in by_name and words[i + 1 : i + 2] != ["("]]
+    why = ""
+    unsteady = [name for name in calls if _UNSTEADY.match(name)]
+    if missing := sorted(({*others} & {*names}) - {*by_name}):
+        why = f"uses {missing[0]}, which the load does not fill"
+    elif unsteady or "->" in element:
+        why = f"uses {unsteady[0] if unsteady else 'a lambda'}"
+    return [n for n in own if n], calls, why
+
+
 def _use(
     element: str, by_name: dict[str, int], columns: Sequence[Column]
 ) -> tuple[Used | None, str]:
     """Return what an expression does not tell apart, None for any; and as it is computed."""
-    call, modulo = _CALL.fullmatch(element), _MODULO.fullmatch(element)
+    call = _CALL.fullmatch(element) or _INTERVAL.fullmatch(element)
+    modulo = _MODULO.fullmatch(element)
     if modulo is None and call is not None and call[1] in ("modulo", "mod") and call[3]:
         modulo = re.fullmatch(r"(.*) % (.*)", f"{call[2]} % {call[3]}")
     match = modulo or call
@@ -141,9 +311,12 @@ def _use(
     assert call is not None  # noqa: S101 - one of both has matched
     if call[1] == "intDiv" and call[3] and whole and 0 < int(call[3]) < _DIVISOR:
         return replace(used, divide=int(call[3])), element
-    if call[1] in _TIME_FUNCTIONS and base in ("DateTime", "DateTime64"):
+    step = QUARTER if call[1] in _TIME_FUNCTIONS else _MINUTE_FUNCTIONS.get(call[1], 0)
+    if call[1] == "toStartOfInterval" and call.re is _INTERVAL:
+        step = math.gcd(QUARTER, 60 * int(call[4])) if call[3] == "Minute" else QUARTER
+    if step and base in ("DateTime", "DateTime64"):
         scale = (
             re.match(r"\d+", parse_type(columns[used.index].type).args) if "64" in base else None
         )
-        return replace(used, floor=QUARTER * 10 ** int(scale[0] if scale else 0)), element
+        return replace(used, floor=step * 10 ** int(scale[0] if scale else 0)), element
     return None, element

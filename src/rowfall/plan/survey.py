@@ -31,7 +31,7 @@ from rowfall.engines.base import ExistingTable
 from rowfall.engines.codes import DATA_CODES, GONE
 from rowfall.engines.database import Committing, Packing, TakingBinary
 from rowfall.engines.embedded import usable_cores
-from rowfall.plan import attempts, cutting, memory, transport
+from rowfall.plan import attempts, cutting, keys, memory, transport
 from rowfall.plan.continued import continue_streams
 from rowfall.plan.facts import (
     FilledTable,
@@ -130,6 +130,7 @@ def survey(
             session.database.upkeep() if session.database is not None and thorough else "",
             thorough and _takes_binary(session),
             _link(session),
+            _ask_key_types(session, listed, schema),
         ),
         reach=reached,
         sharding=_ask_sharding(session, schema),
@@ -567,6 +568,24 @@ def _keys(listed: ExistingTable | None, schema: Schema) -> tuple[str, ...]:
         texts = (listed.sorting_key, listed.partition_key)
     named = {sql.identifier(word) for text in texts for word in sql.tokens(text)}
     return tuple(column.name for column in schema.columns if column.name in named)
+
+
+def _ask_key_types(
+    session: Session, listed: ExistingTable | None, schema: Schema
+) -> tuple[str, ...]:
+    """Return the types of the elements of the sorting key, where rowfall-decode might sort."""
+    if session.target.folder is None or session.options.build == "off":
+        return ()
+    key = transport.sorting_key(schema, listed)
+    question = keys.question_of_types(key, schema.columns)
+    if question is None:
+        return ()
+    try:
+        return tuple(str(row[1]) for row in session.engine.ask(question))
+    except EngineError as error:
+        if error.transient:
+            raise
+        return ()  # it uses a column that the load does not fill, or is no key at all
 
 
 def _check_changes(session: Session, schema: Schema) -> None:

@@ -17,6 +17,7 @@ from rowfall.core import sql
 from rowfall.core.dataclass import dataclass
 from rowfall.core.sql import closing, identifier, items, tokens
 from rowfall.core.sqltext import quote
+from rowfall.plan.keys import is_reversed, sorting_elements
 
 _COLUMN_WORDS = frozenset({
     "DEFAULT", "MATERIALIZED", "ALIAS", "EPHEMERAL", "COMMENT", "CODEC", "STATISTICS", "TTL",
@@ -98,6 +99,17 @@ class Definition:
     clauses: Mapping[str, str] = field(default_factory=dict)
     settings: Mapping[str, str] = field(default_factory=dict)
     unknown: tuple[str, ...] = ()
+
+    @property
+    def sorting_key(self) -> str:
+        """Return ``(a, f(b))``; "" for none."""
+        return self.clauses.get("ORDER", "").removeprefix("BY ")
+
+    @property
+    def primary_elements(self) -> int | None:
+        """Return how many elements of the sorting key are the primary key; None for all."""
+        primary = self.clauses.get("PRIMARY")
+        return None if primary is None else len(sorting_elements(primary.removeprefix("KEY ")))
 
     @property
     def expires(self) -> bool:
@@ -200,9 +212,13 @@ def refusal(table: Definition, filled: Collection[str]) -> str | None:
             return "it has a sampling key"
         if re.search(r"\bTO (DISK|VOLUME)\b", text):
             return "its TTL moves rows to other disks"
-    primary, order = table.clauses.get("PRIMARY"), table.clauses.get("ORDER", "")
-    if primary is not None and primary != f"KEY {order.removeprefix('BY ')}":
-        return "it has a primary key of its own"
+    listed = sorting_elements(table.sorting_key)
+    # The list of tables shows the key without that.
+    if turned := next(filter(is_reversed, listed), None):
+        return f"its key is reversed ({turned})"
+    primary = sorting_elements(table.clauses.get("PRIMARY", "").removeprefix("KEY "))
+    if primary != listed[: len(primary)]:
+        return "its primary key is not the beginning of its sorting key"
     return _settings_refusal(table)
 
 

@@ -12,7 +12,7 @@ import re
 from collections.abc import Sequence
 
 from rowfall.cluster.sharding_keys import ShardingKey
-from rowfall.core import formats, units
+from rowfall.core import formats, sql, units
 from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import TargetError, UsageError
 from rowfall.core.listing import Split
@@ -62,17 +62,15 @@ def choose_transport(facts: LoadFacts, options: Options) -> Transport:
     """
     todo = facts.todo
     delivery, parser = choose_reading(facts, options)
-    sorted_by, sort = _choose_sorting(facts, options, parser)
-    if parser.value == ENGINE and options.decoder != "never":
-        # The program could sort what the engine hands over.
-        sorted_by = _key(facts, options)
-    parts = _choose_parts(facts, options, parser, sorted_by)
-    if parts.value == PROGRAM:
+    parts = _choose_parts(facts, options, parser)
+    built = parts.value == PROGRAM
+    if built:
         delivery = Choice(BUILD, parts.reason)
-        if sorted_by:
-            sort = Choice("sorted", "parts are in the order of the table's key")
-    elif parser.value == ENGINE:
-        sorted_by = ()
+    sorted_by = _sorted_elements(facts) if built else ()
+    if sorted_by:
+        sort = Choice("sorted", "parts are in the order of the table's key")
+    else:
+        sorted_by, sort = _choose_sorting(facts, options, parser)
     sharding = _choose_sharding(facts, options, delivery, parser, todo)
     # The server cannot read ranges of text; what its decoder declines of them is read here.
     text = any(facts.listing.of_text(i) for i in todo) if facts.listing.parts else False
@@ -214,7 +212,7 @@ def _not_copied(facts: LoadFacts, options: Options) -> str | None:
         return None if facts.target.folder is not None else "rows go into no folder"
     if options.build == "off":
         return "--build off"
-    why = _not_built(facts, options, Choice(HERE, ""), _key(facts, options))
+    why = _not_built(facts, options, Choice(HERE, ""))
     return why or _too_few(facts, options)
 
 
@@ -356,22 +354,21 @@ def _not_raw(split: Split, encoding: Encoding) -> str | None:
 _TUPLE = re.compile(r"(?:tuple)?\((.*)\)", re.S)
 
 
-def sorting_key(facts: LoadFacts) -> str:
+def sorting_key(schema: Schema, existing: ExistingTable | None) -> str:
     """Return ``a, b``: the key of the table that is there, or of the one that will be made."""
-    if facts.schema.exists:
-        existing = facts.table.existing
+    if schema.exists:
         return existing.sorting_key if existing else ""
-    order = facts.schema.order_by
+    order = schema.order_by
     found = _TUPLE.fullmatch(order.strip())
     return found[1] if found else order
 
 
-def _key(facts: LoadFacts, options: Options) -> tuple[str, ...]:
-    """Return the columns of the table's key; () where it is more than flat columns of the load."""
-    if options.presort == "off":
-        return ()
-    found = decoder.sort_columns(sorting_key(facts), facts.schema)
-    return tuple(facts.schema.columns[n].name for n in found)
+def _sorted_elements(facts: LoadFacts) -> tuple[str, ...]:
+    """Return the elements of the key by which rowfall-decode sorts the rows of parts."""
+    names = {column.name for column in facts.schema.columns}
+    listed = keys.sorting_elements(sorting_key(facts.schema, facts.table.existing))
+    named = ((sql.identifier(element), element) for element in listed)
+    return tuple(name if name in names else element for name, element in named)
 
 
 def _choose_sorting(
@@ -394,7 +391,7 @@ def _choose_sorting(
     elif not facts.target.caps.tables:
         why = "rows go into no table"
     else:
-        key = sorting_key(facts)
+        key = sorting_key(facts.schema, facts.table.existing)
         found = decoder.sort_columns(key, facts.schema)
         if facts.schema.projection is not None:
             found = ()
@@ -430,9 +427,7 @@ _PART_SETTINGS = frozenset(
 )
 
 
-def _choose_parts(
-    facts: LoadFacts, options: Options, parser: Choice, sorted_by: Sequence[str]
-) -> Choice:
+def _choose_parts(facts: LoadFacts, options: Options, parser: Choice) -> Choice:
     """Decide whether rowfall-decode writes the parts of the table, so that they are only attached.
 
     The parts are what the embedded engine would write for the same blocks: wide and sorted. What it
@@ -443,7 +438,7 @@ def _choose_parts(
         UsageError: ``--build on``, and it cannot.
     """
     wish = options.build
-    why = _not_built(facts, options, parser, sorted_by)
+    why = _not_built(facts, options, parser)
     if wish == "on" and why is not None:
         raise UsageError(f"parts cannot be built: {why}", hint="Leave out --build on.")
     if wish == "off":
@@ -493,9 +488,7 @@ def _too_few(facts: LoadFacts, options: Options) -> str | None:
     return "there are few rows" if few else None
 
 
-def _not_built(
-    facts: LoadFacts, options: Options, parser: Choice, sorted_by: Sequence[str]
-) -> str | None:
+def _not_built(facts: LoadFacts, options: Options, parser: Choice) -> str | None:
     """Return why only the engine can write the parts of the table, as half a sentence."""
     target, schema = facts.target, facts.schema
     if target.folder is None or target.caps.publish is not Publish.ATTACH:
@@ -526,9 +519,20 @@ def _not_built(
     why = _not_known(schema, facts.table.existing) if schema.exists else _not_simple(schema)
     if why is not None:
         return why
-    if not sorted_by and (key := sorting_key(facts)):
+    return _not_sorted(facts, options)
+
+
+def _not_sorted(facts: LoadFacts, options: Options) -> str | None:
+    """Return why only the engine sorts rows by the table's key."""
+    table = facts.table.existing
+    key = sorting_key(facts.schema, table)
+    if not keys.sorting_elements(key):
+        return None
+    if options.presort == "off":
         return f"blocks are not sorted by its key ({key})"
-    return None
+    others = [column[0] for column in table.columns] if table else []
+    found = keys.sorting_key(key, facts.schema.columns, others, facts.table.key_types)
+    return found if isinstance(found, str) else None
 
 
 def _not_simple(schema: Schema) -> str | None:

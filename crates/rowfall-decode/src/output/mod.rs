@@ -6,6 +6,7 @@ mod native;
 mod part;
 pub mod text;
 
+use std::borrow::Borrow;
 use std::io;
 
 use crate::column::Column;
@@ -44,7 +45,7 @@ impl Output {
     }
 
     /// Write one block of all columns, its rows in `order` if there is one: those of a partition where
-    /// the table has such.
+    /// the table has such. Of parts, values of the key that are not stored follow the columns.
     pub fn write(
         &mut self,
         names: &[String],
@@ -65,7 +66,7 @@ impl Output {
 pub fn write_block(
     path: &str,
     names: &[String],
-    columns: &[Column],
+    columns: &[impl Borrow<Column>],
     rows: usize,
 ) -> io::Result<()> {
     native::Output::open(path, false)?.write(names, columns, rows, None)

@@ -1,6 +1,6 @@
 //! Writes blocks in the Native format of files and HTTP bodies (revision 0), compressed or not.
 
-use std::borrow::Cow;
+use std::borrow::{Borrow, Cow};
 use std::fs::{File, OpenOptions};
 use std::io::{self, IoSlice, Write};
 
@@ -105,23 +105,24 @@ impl Output {
     pub fn write(
         &mut self,
         names: &[String],
-        columns: &[Column],
+        columns: &[impl Borrow<Column>],
         rows: usize,
         order: Option<&[u32]>,
     ) -> io::Result<()> {
+        let columns: Vec<&Column> = columns.iter().map(Borrow::borrow).collect();
         let children = columns.iter().zip(names).enumerate();
         let heads: Vec<Vec<u8>> = children
             .map(|(n, (c, name))| column_header(n == 0, columns.len(), rows, name, &c.data_type))
             .collect();
         if let Some(order) = order {
-            for (head, column) in heads.iter().zip(columns) {
+            for (head, &column) in heads.iter().zip(&columns) {
                 self.buffer_for(head.len())?.extend_from_slice(head);
                 gather_column(column, rows, order, self)?;
             }
             return self.flush();
         }
         let mut pieces = Vec::with_capacity(columns.len() * 3);
-        for (head, column) in heads.iter().zip(columns) {
+        for (head, &column) in heads.iter().zip(&columns) {
             pieces.push(Cow::Borrowed(&head[..]));
             add_pieces(column, rows, &mut pieces);
         }

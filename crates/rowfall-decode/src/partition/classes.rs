@@ -3,9 +3,9 @@
 
 use std::collections::HashMap;
 
-use crate::column::Values;
 use crate::column::numbering::{Hashing, Numbering};
 use crate::column::strings::starts_of;
+use crate::column::{Column, Values};
 use crate::sort::counting::{BITS, KEYS};
 use crate::sort::keys::{KeyRange, key_range, pack_keys};
 use crate::spec::{KeyColumn, Same};
@@ -39,12 +39,22 @@ impl<'a> Used<'a> {
     }
 
     /// The bytes of a value, those of its length included.
-    pub fn bytes(&self, row: usize) -> &'a [u8] {
+    fn bytes(&self, row: usize) -> &'a [u8] {
         let width = self.values.data_type.width();
         match self.starts[..] {
             [] => &self.values.data[row * width..][..width],
             _ => &self.values.data[self.starts[row] as usize..self.starts[row + 1] as usize],
         }
+    }
+
+    /// Copy the values of some rows.
+    pub fn pick(&self, rows: &[u32]) -> Column {
+        let mut column = Column::new(self.values.data_type.clone());
+        for &row in rows {
+            column.nulls.extend(self.values.nulls.get(row as usize));
+            column.data.extend_from_slice(self.bytes(row as usize));
+        }
+        column
     }
 
     fn is_word(&self) -> bool {

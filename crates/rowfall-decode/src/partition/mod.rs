@@ -76,7 +76,7 @@ impl Partitions {
         let samples = number_rows(&used, rows, numbers).ok_or_else(|| {
             format!("a block with more than {MOST_CLASSES} values under the partition key")
         })?;
-        let places = self.places(names, columns, &used, &samples)?;
+        let places = self.places(names, &used, &samples)?;
         let mut met: Vec<u16> = samples
             .iter()
             .zip(&places)
@@ -108,7 +108,6 @@ impl Partitions {
     fn places(
         &self,
         names: &[String],
-        columns: &[Column],
         used: &[Used<'_>],
         samples: &[u32],
     ) -> Result<Vec<u16>, String> {
@@ -130,7 +129,7 @@ impl Partitions {
         if new.is_empty() {
             return Ok(places);
         }
-        let answers = self.ask(names, columns, used, &rows)?;
+        let answers = self.ask(names, used, &rows)?;
         for ((class, key), (id, value)) in new.into_iter().zip(answers) {
             let place = known.place(id, value, &self.columns)?;
             known.classes.insert(key, place);
@@ -143,21 +142,10 @@ impl Partitions {
     fn ask(
         &self,
         names: &[String],
-        columns: &[Column],
         used: &[Used<'_>],
         rows: &[u32],
     ) -> Result<Vec<(String, Vec<u8>)>, String> {
-        let picked: Vec<Column> = (self.columns.iter().zip(used))
-            .map(|(key, used)| {
-                let from = &columns[key.index];
-                let mut column = Column::new(from.data_type.clone());
-                for &row in rows {
-                    column.nulls.extend(from.nulls.get(row as usize));
-                    column.data.extend_from_slice(used.bytes(row as usize));
-                }
-                column
-            })
-            .collect();
+        let picked: Vec<Column> = used.iter().map(|one| one.pick(rows)).collect();
         let asked: Vec<String> = self.columns.iter().map(|key| names[key.index].clone()).collect();
         let path = self.file.to_string_lossy();
         output::write_block(&path, &asked, &picked, rows.len()).map_err(|e| e.to_string())?;

@@ -36,7 +36,7 @@ const OWN_KEYS: u64 = 1 << 9;
 /// as `ID_0`, `ID_1`, ...
 pub struct Output {
     folder: PathBuf,
-    /// Indices of the columns of the table's key.
+    /// Indices of the columns of the table's primary key.
     keys: Vec<usize>,
     /// The codecs of each column.
     chains: Vec<Chains>,
@@ -54,9 +54,11 @@ impl Output {
             .map(|(column, data_type)| Chains::new(&column.codecs, data_type))
             .collect::<Result<_, _>>()
             .map_err(io::Error::other)?;
+        let mut keys = spec.sort_by.clone().unwrap_or_default();
+        keys.truncate(spec.primary.unwrap_or(keys.len()));
         Ok(Output {
             folder: path.into(),
-            keys: spec.sort_by.clone().unwrap_or_default(),
+            keys,
             chains,
             layout: spec.layout,
             parts: 0,
@@ -64,7 +66,8 @@ impl Output {
         })
     }
 
-    /// Write one block of all columns as a part, its rows in `order` if there is one.
+    /// Write one block of all columns as a part, its rows in `order` if there is one. Behind the
+    /// columns that have names are values of the key, which are in the primary index only.
     pub fn write(
         &mut self,
         names: &[String],
@@ -79,6 +82,8 @@ impl Output {
         std::fs::create_dir(&folder)?;
         let block = PartBlock { rows, granule: granule_rows(columns, rows, self.layout), order };
         let mut checksums = Checksums::default();
+        let keys: Vec<Values<'_>> = self.keys.iter().map(|&key| columns[key].values()).collect();
+        let columns = &columns[..names.len()];
         let (mut kinds, mut streams) = (Vec::new(), String::new());
         for ((name, column), chains) in names.iter().zip(columns).zip(&self.chains) {
             let stream = &mut self.stream;
@@ -89,7 +94,6 @@ impl Output {
             streams += &format!("{} substreams for column `{name}`:\n", found.streams.len());
             found.streams.iter().for_each(|stream| streams += &format!("\t{stream}\n"));
         }
-        let keys: Vec<Values<'_>> = self.keys.iter().map(|&key| columns[key].values()).collect();
         if !keys.is_empty() {
             self.stream.small_file(
                 &folder,
