@@ -190,6 +190,10 @@ impl<'a> Worker<'a> {
         if self.rows == 0 {
             return Ok(());
         }
+        // A few rows of short text may have as many elements.
+        if self.columns.iter().any(|column| column.longest() > u32::MAX as usize) {
+            return Err(self.declined_block("a block with a column of more than 4 GiB"));
+        }
         match self.partitioned {
             Some(partitioned) => self.hold(partitioned)?,
             None => self.write(self.rows, None)?,
@@ -222,11 +226,10 @@ impl<'a> Worker<'a> {
     fn hold(&mut self, partitioned: &Partitioned) -> Result<(), Fail> {
         let (names, columns, numbers) = (&self.names, &self.columns, &mut self.numbers);
         let found = partitioned.partitions.number(names, columns, self.rows, numbers);
-        let found = found.map_err(|what| {
-            let input = &self.spec.inputs[0];
-            let whole = Input { uri: Some(String::new()), ..input.clone() };
-            declined(if self.spec.inputs.len() == 1 { input } else { &whole }, &what)
-        })?;
+        let found = match found {
+            Ok(found) => found,
+            Err(what) => return Err(self.declined_block(&what)),
+        };
         let block = HeldBlock::new(&self.columns, numbers, &found, &mut self.counting);
         self.columns.iter_mut().for_each(Column::clear);
         let blocks = partitioned.held.add(block, partitioned.most);
@@ -234,6 +237,13 @@ impl<'a> Worker<'a> {
             self.write_held(partitioned, &blocks, partition)?;
         }
         Ok(())
+    }
+
+    /// The failure about a block, whose rows may come from any of the inputs.
+    fn declined_block(&self, what: &str) -> Fail {
+        let input = &self.spec.inputs[0];
+        let whole = Input { uri: Some(String::new()), ..input.clone() };
+        declined(if self.spec.inputs.len() == 1 { input } else { &whole }, what)
     }
 
     /// Write the rows that all workers hold in the end, partition after partition that no other has
