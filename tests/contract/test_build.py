@@ -304,14 +304,50 @@ def marks(path: Path) -> list[tuple[int, int]]:
     return [(start, rows) for _, start, rows in found]
 
 
-def kinds(path: Path) -> Any:
-    """How columns are stored, and their defaults; that these may be left out is up to the table."""
-    return json.loads(path.read_text().replace('"Sparse"', '"Default"'))
+def kinds(path: Path, *, sampled: bool = False) -> Any:
+    """How columns are stored, and their defaults; that these may be left out is up to the table.
+
+    Args:
+        sampled: with what the engine says of tuples, by some rows of a block before it is sorted.
+    """
+    found = json.loads(path.read_text().replace('"Sparse"', '"Default"'))
+
+    def forget(columns: Iterable[dict[str, Any]]) -> None:
+        for column in columns:
+            if "subcolumns" in column:
+                del column["num_defaults"]
+                forget(column["subcolumns"])
+
+    if not sampled:
+        forget(found["columns"])
+    return found
+
+
+def dictionaries(part: Path) -> set[str]:
+    """The files that say values by the keys of a dictionary, and those of the keys."""
+    found = {path.name.removesuffix(".dict.bin") for path in part.glob("*.dict.bin")}
+    return {f"{name}{end}" for name in found for end in (".bin", ".dict.bin")}
 
 
 def compared(
     parts: Parts, columns: Columns, key: str, rows: Rows, *, granules: bool = True,
     format: str = "CSV", codecs: Columns | None = None, settings: str = "",
+) -> str:  # fmt: skip
+    """Build a part of rows; see :func:`compared_file`."""
+    path = parts.file(columns, rows)
+    if format != "CSV":
+        path = parts.written(columns, parts.relation(columns, path), format)
+    table = compared_file(
+        parts, columns, key, path, granules=granules, format=format, codecs=codecs,
+        settings=settings,
+    )  # fmt: skip
+    path.unlink()
+    return table
+
+
+def compared_file(
+    parts: Parts, columns: Columns, key: str, path: Path, *, granules: bool = True,
+    format: str = "CSV", codecs: Columns | None = None, settings: str = "", sampled: bool = False,
 ) -> str:  # fmt: skip
     """Build a part; assert that it is what the engine writes, to the last byte.
 
@@ -321,10 +357,8 @@ def compared(
     Args:
         granules: they are the same, too, and so are dictionaries but for their order.
         format: of the file that both read.
+        sampled: so are numbers of tuples that the engine takes from some rows.
     """
-    path = parts.file(columns, rows)
-    if format != "CSV":
-        path = parts.written(columns, parts.relation(columns, path), format)
     ours = parts.create(columns, key, settings, codecs)
     parts.build(ours, columns, key, [path], format=format)
     # This one stores nothing sparsely, that one counts defaults.
@@ -342,23 +376,23 @@ def compared(
         f"{name}.bin" for name, type_ in columns.items()
         if format in ("Parquet", "ArrowStream") and type_.startswith("Nullable(Fixed")
     }  # fmt: skip
-    low = {name for name, type_ in columns.items() if type_.startswith("Low")}
+    low = dictionaries(mine)
     for path_ in mine.iterdir():
         name = path_.name
         if name == "serialization.json":
-            assert kinds(path_) == kinds(parts.part(counting) / name)
+            theirs = kinds(parts.part(counting) / name, sampled=sampled)
+            assert kinds(path_, sampled=sampled) == theirs
         elif path_.suffix == ".txt" and name not in OF_ITSELF:
             assert path_.read_text() == (other / name).read_text(), name
         elif path_.suffix == ".cmrk2" and granules:
             assert marks(path_) == marks(other / name), name
-        elif path_.suffix == ".bin" and name.split(".")[0] not in low and name not in loose:
+        elif path_.suffix == ".bin" and name not in low | loose:
             assert unpacked(path_) == unpacked(other / name), name
     assert parts.contents(ours) == parts.contents(plain)
     if granules:
         assert parts.index(ours, key) == parts.index(plain, key)
         assert parts.sizes(ours) == parts.sizes(plain)
     parts.drop(plain, counting)
-    path.unlink()
     return ours
 
 

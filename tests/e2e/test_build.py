@@ -114,6 +114,55 @@ def test_partitions_are_built(shell: Shell, key: str) -> None:
     assert (again["rows"], again["splits_skipped"]) == (0, 2)
 
 
+NESTED = (
+    "id UInt32, day Date, tags Array(LowCardinality(String)), place Tuple(x Float64, `at of` "
+    "Nullable(String)), counts Map(String, Array(Nullable(UInt16)))"
+)
+NESTED_MADE = """SELECT toUInt32(number * 7919 % 60000) AS id, toDate(20000 + number % 9) AS day,
+    arrayMap(i -> ['a', 'it''s', '"q"', 'two\\twords', 'ä'][i % 5 + 1], range(number % 7)) AS tags,
+    CAST((number / 8, if(number % 4 = 0, NULL, 'somewhere')),
+        'Tuple(x Float64, `at of` Nullable(String))') AS place,
+    CAST(if(number % 3 = 0, map(), map('k', [1, NULL, number % 999], 'x y', [])),
+        'Map(String, Array(Nullable(UInt16)))') AS counts
+    FROM numbers(60000) FORMAT """
+
+
+@pytest.mark.sampled(2)
+@pytest.mark.parametrize("form", ["CSV", "TSV", "JSONEachRow"])
+@pytest.mark.parametrize("key", [None, "day"])
+def test_nested_columns_are_built(shell: Shell, form: str, key: str | None) -> None:
+    null = " SETTINGS format_csv_null_representation = ''" if form == "CSV" else ""
+    (shell.folder / "in.data").write_text(shell.ok("query", NESTED_MADE + form + null).out)
+    options = ["in.data", "--format", form, "--schema", NESTED, "--order-by", "id", "--table", "t"]
+    options += ["--partition-by", key] if key else []
+    made = shell.ok("plan", *options, "--json", "--build", "on").document
+    assert made["delivery"] == "build"
+    assert shell.ok("load", *options, "--json", "--build", "on").document["notes"] == []
+    shell.ok("load", *options, "--build", "off", "--to", "off")
+    sums = (
+        "SELECT count(), sum(cityHash64(id, day, tags, toString(place), toString(counts))) FROM t"
+    )
+    for query in (
+        sums,
+        "SELECT place.x, counts['k'] FROM t WHERE id BETWEEN 70 AND 80 ORDER BY id",
+    ):
+        assert shell.ok("query", query).out == shell.ok("query", query, "--to", "off").out
+    checks = shell.ok("query", "CHECK TABLE t SETTINGS check_query_single_value_result = 1").out
+    assert checks.split()[-1] == "1"
+    shell.ok("load", *options[:3], "--table", "t", "--force", "--build", "off")
+    shell.ok("query", "OPTIMIZE TABLE t FINAL", "--write")
+    found = shell.ok("query", "SELECT count(), sum(length(tags)) FROM t", "--format", "TSV").out
+    assert found.split()[0] == "120000"
+
+
+def test_nested_columns_that_are_not_parsed_are_the_engines(shell: Shell) -> None:
+    table = pa.table({"id": range(1000), "list": [[n] for n in range(1000)]})
+    pq.write_table(table, shell.folder / "in.parquet")
+    done = shell.run("load", "in.parquet", "--order-by", "id", "--table", "t", "--build", "on")
+    assert done.code == 2
+    assert "(column list)" in done.talk
+
+
 def test_a_limit_of_partitions_is_the_engines_error(shell: Shell) -> None:
     rows(shell, "a", 0, 1_000)
     done = shell.run(

@@ -1,7 +1,7 @@
 //! Builds blocks: decodes batches of rows into columns, one column after the other, and sorts the
 //! rows by the table's key. Finding rows is left to `text`, writing blocks to `output`.
 
-use crate::column::reorder::{RowSelection, gather, gather_fixed, gather_strings};
+use crate::column::reorder::{RowSelection, append_rows, gather};
 use crate::column::{Column, ColumnEnd, Values};
 use crate::columnar::Batch;
 use crate::packets::{LocatedRows, Wire};
@@ -210,12 +210,7 @@ pub fn append_batch(
         });
     }
     if unsorted.is_empty() {
-        let like = |column: &Column| {
-            let mut own = Column::new(column.data_type.clone());
-            own.keeps_sizes = column.keeps_sizes;
-            own
-        };
-        unsorted.extend(columns.iter().map(like));
+        unsorted.extend(columns.iter().map(Column::like));
     }
     for (number, (column, block)) in unsorted.iter_mut().zip(columns.iter_mut()).enumerate() {
         column.clear();
@@ -224,41 +219,18 @@ pub fn append_batch(
         batch.append(number, rows, column).map_err(|what| (number, what))?;
     }
     let keys: Vec<Values<'_>> = keys.iter().map(|&key| unsorted[key].values()).collect();
-    let order = match sorter.sort(&keys, rows.1 - rows.0, false) {
-        SortOrder::Rows(order) => Some(order),
-        _ => None,
+    let count = rows.1 - rows.0;
+    let order = match sorter.sort(&keys, count, false) {
+        SortOrder::Rows(order) => RowSelection::Order(order),
+        _ => RowSelection::Range(0, count),
     };
     for (column, from) in columns.iter_mut().zip(unsorted.iter()) {
-        append_rows(column, from, order);
+        append_rows(column, from, count, order);
     }
     for (column, from) in columns.iter_mut().zip(unsorted) {
         column.keys = from.keys.take();
     }
     Ok(())
-}
-
-/// Append all rows of a flat column, in an order if there is one.
-fn append_rows(column: &mut Column, from: &Column, order: Option<&[u32]>) {
-    let Some(order) = order else {
-        column.nulls.extend_from_slice(&from.nulls);
-        column.data.extend_from_slice(&from.data);
-        column.sizes.extend_from_slice(&from.sizes);
-        return;
-    };
-    let rows = RowSelection::Order(order);
-    let fixed = |values: &[u8], width: usize, out: &mut Vec<u8>| {
-        gather_fixed(values, width, rows, out).expect("memory takes all");
-    };
-    if from.data_type.nullable {
-        fixed(&from.nulls, 1, &mut column.nulls);
-    }
-    if from.keeps_sizes {
-        fixed(&from.sizes, 1, &mut column.sizes);
-    }
-    match from.width() {
-        0 => gather_strings(from.values(), order, &mut column.data).expect("memory takes all"),
-        width => fixed(&from.data, width, &mut column.data),
-    }
 }
 
 /// Append a batch of rows to all columns, or return the first value that is declined.

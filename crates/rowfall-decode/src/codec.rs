@@ -129,8 +129,8 @@ pub struct Chains {
 }
 
 impl Chains {
-    /// The codecs of a column; LZ4 where there are none.
-    pub fn new(codecs: &[String], data_type: &Type) -> Result<Chains, String> {
+    /// The codecs of a flat type; LZ4 where there are none.
+    fn new(codecs: &[String], data_type: &Type) -> Result<Chains, String> {
         let parsed: Result<Vec<_>, _> =
             codecs.iter().map(|text| Codec::parse(text, data_type)).collect();
         let mut values = parsed?;
@@ -142,6 +142,19 @@ impl Chains {
             beside.push(Codec::None);
         }
         Ok(Chains { values, beside })
+    }
+
+    /// The codecs of the flat types that a type consists of, in their order; there is one at least.
+    /// What is beside all values of a column has the same codecs.
+    pub fn of_each(codecs: &[String], data_type: &Type) -> Result<Vec<Chains>, String> {
+        match data_type.children() {
+            [] => Ok(vec![Chains::new(codecs, data_type)?]),
+            children => {
+                let found: Result<Vec<_>, _> =
+                    children.iter().map(|child| Chains::of_each(codecs, child)).collect();
+                Ok(found?.concat())
+            }
+        }
     }
 }
 

@@ -9,6 +9,7 @@ use crate::codec::Chains;
 use crate::dialect::Dialect;
 use crate::error::Fail;
 use crate::types::postgresql::Field;
+use crate::types::streams::{LONGEST_NAME, longest_name};
 use crate::types::{BaseType, Type};
 
 /// The document. Fields with a default may be left out, unknown ones are an error.
@@ -722,9 +723,6 @@ impl Spec {
                 {
                     self.apart_reason().unwrap_or_default().to_owned()
                 }
-                Ok(data_type) if self.parts && !data_type.children().is_empty() => {
-                    "parts are made of flat columns only".to_owned()
-                }
                 Ok(data_type) if lines && !data_type.children().is_empty() => {
                     "lines of text have flat columns only".to_owned()
                 }
@@ -735,8 +733,16 @@ impl Spec {
                 {
                     "only flat columns are copied".to_owned()
                 }
-                Ok(data_type) if let Err(reason) = Chains::new(&column.codecs, &data_type) => {
+                Ok(data_type) if let Err(reason) = Chains::of_each(&column.codecs, &data_type) => {
                     format!("{reason} is not known")
+                }
+                Ok(data_type)
+                    if self.parts && longest_name(&data_type, &column.name, 0) > LONGEST_NAME =>
+                {
+                    "the names of its files are so long that the engine has others".to_owned()
+                }
+                Ok(data_type) if is_partition_key(number) && !data_type.children().is_empty() => {
+                    "partitions by nested values are the engine's".to_owned()
                 }
                 Ok(data_type)
                     if is_partition_key(number)

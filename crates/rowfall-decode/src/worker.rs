@@ -203,6 +203,10 @@ impl<'a> Worker<'a> {
         if self.rows == 0 {
             return Ok(());
         }
+        // A few rows of short text may have as many elements.
+        if self.columns.iter().any(|column| column.longest() > u32::MAX as usize) {
+            return Err(self.declined_block("a block with a column of more than 4 GiB"));
+        }
         match self.partitioned {
             Some(partitioned) => self.hold(partitioned)?,
             None => self.write(self.rows, None)?,
@@ -219,7 +223,7 @@ impl<'a> Worker<'a> {
         if let Some(computed) = self.computed {
             let (numbers, values) = (&mut self.numbers, &mut self.key_values);
             let filled = computed.fill(&self.names, &self.columns, rows, numbers, values);
-            filled.map_err(|what| self.unanswered(&what))?;
+            filled.map_err(|what| self.declined_block(&what))?;
             self.columns.append(&mut self.key_values);
         }
         let order = self.sorting.sort(&mut self.columns, rows);
@@ -237,19 +241,12 @@ impl<'a> Worker<'a> {
         Ok(())
     }
 
-    /// The failure where what was asked about a block has no answer.
-    fn unanswered(&self, what: &str) -> Fail {
-        let input = &self.spec.inputs[0];
-        let whole = Input { uri: Some(String::new()), ..input.clone() };
-        declined(if self.spec.inputs.len() == 1 { input } else { &whole }, what)
-    }
-
     /// Hold the rows of the block by their partitions; write all that are held where they are too
     /// many.
     fn hold(&mut self, partitioned: &Partitioned) -> Result<(), Fail> {
         let (names, columns, numbers) = (&self.names, &self.columns, &mut self.numbers);
         let found = partitioned.partitions.number(names, columns, self.rows, numbers);
-        let found = found.map_err(|what| self.unanswered(&what))?;
+        let found = found.map_err(|what| self.declined_block(&what))?;
         let (numbers, counting) = (&mut self.numbers, &mut self.counting);
         let block = HeldBlock::new(&self.columns, numbers, &found, counting);
         self.columns.iter_mut().for_each(Column::clear);
@@ -258,6 +255,13 @@ impl<'a> Worker<'a> {
             self.write_held(partitioned, &blocks, partition)?;
         }
         Ok(())
+    }
+
+    /// The failure about a block, whose rows may come from any of the inputs.
+    fn declined_block(&self, what: &str) -> Fail {
+        let input = &self.spec.inputs[0];
+        let whole = Input { uri: Some(String::new()), ..input.clone() };
+        declined(if self.spec.inputs.len() == 1 { input } else { &whole }, what)
     }
 
     /// Write the rows that all workers hold in the end, partition after partition that no other has

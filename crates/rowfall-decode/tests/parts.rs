@@ -1,5 +1,5 @@
-//! Parts hold the rows of the Native blocks: every flat type, several granules and parts, in order
-//! of a key and as they come.
+//! Parts hold the rows of the Native blocks: flat and nested types, several granules and parts, in
+//! order of a key and as they come.
 
 mod common;
 #[path = "common/parts.rs"]
@@ -44,6 +44,59 @@ fn parts_hold_the_rows_of_the_blocks() {
     assert!(read(json!({"sort_by": [0], "block_bytes": 1 << 20, "ahead": true})) > 3);
     assert_eq!(compare(b"", "TSV", COLUMNS, &json!({})), 0);
     assert_eq!(compare(b"x\n", "TSV", COLUMNS, &json!({})), 0);
+}
+
+const NESTED: &[(&str, &str)] = &[
+    ("number", "Int64"),
+    ("list", "Array(UInt16)"),
+    ("texts", "Array(Nullable(String))"),
+    ("lists", "Array(Array(LowCardinality(String)))"),
+    ("map", "Map(String, Array(Nullable(UInt8)))"),
+    ("pair", "Tuple(UInt8, String)"),
+    ("deep", "Array(Tuple(a Date, b Map(LowCardinality(String), Tuple(UInt8, FixedString(2)))))"),
+];
+
+/// Rows of nested values, many of them empty, some long.
+fn nested_rows(count: u64) -> String {
+    let list = |count: u64, each: &dyn Fn(u64) -> String| {
+        format!("[{}]", (0..count).map(each).collect::<Vec<_>>().join(","))
+    };
+    let row = |n: u64| {
+        let mixed = n.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 20;
+        let size = if mixed.is_multiple_of(1000) { 4000 } else { mixed % 5 };
+        let list_ = list(size, &|i| (i * mixed % 60_000).to_string());
+        let texts = list(mixed % 4, &|i| match (mixed + i) % 3 {
+            0 => "NULL".to_owned(),
+            left => format!("'{}'", "t".repeat(left as usize * 70)),
+        });
+        let lists =
+            list(mixed % 3, &|i| list(mixed % (i + 2), &|j| format!("'k{}'", j * mixed % 30)));
+        let map = match mixed % 3 {
+            0 => "{}".to_owned(),
+            left => format!("{{'a':[NULL,{left}],'':[]}}"),
+        };
+        let deep =
+            list(mixed % 3, &|i| format!("('2024-02-29',{{'x{i}':({i},'ab'),'y':(7,'x')}})"));
+        format!("{mixed}\t{list_}\t{texts}\t{lists}\t{map}\t({},'{n}')\t{deep}\n", n % 256)
+    };
+    (0..count).map(row).collect()
+}
+
+#[test]
+fn nested_columns_are_parts() {
+    let text = nested_rows(20_000);
+    let read = |more| compare(text.as_bytes(), "TSV", NESTED, &more);
+    assert_eq!(read(json!({})), 1);
+    assert_eq!(read(json!({"sort_by": [0]})), 1);
+    assert_eq!(read(json!({"sort_by": [0], "block_rows": 7_000})), 3);
+    let small = json!({"granule_rows": 100, "min_block": 1000, "max_block": 3000});
+    assert_eq!(read(json!({"sort_by": [0], "layout": small})), 1);
+    let columns: Vec<_> = (0..10).flat_map(|_| NESTED).collect();
+    let names: Vec<String> = (0..columns.len()).map(|n| format!("c{n}")).collect();
+    let columns: Vec<_> = names.iter().zip(columns).map(|(n, (_, kind))| (&n[..], *kind)).collect();
+    let text: String =
+        nested_rows(500).lines().map(|line| format!("{}\n", [line; 10].join("\t"))).collect();
+    assert_eq!(compare(text.as_bytes(), "TSV", &columns, &json!({"sort_by": [0]})), 1);
 }
 
 #[test]

@@ -99,6 +99,15 @@ def elements(arguments_: str) -> list[str]:
     return [_NAME.sub("", part) for part in arguments(arguments_)]
 
 
+def element_names(arguments_: str) -> list[str]:
+    """Return the names of a tuple's elements: where they have none, their numbers."""
+    named = [_NAME.match(part) for part in arguments(arguments_)]
+    return [
+        found[0].strip().strip("`") if found else str(number)
+        for number, found in enumerate(named, 1)
+    ]
+
+
 def csv_fields(type_: str) -> int:
     """Return how many fields of CSV a column takes where elements of tuples have their own."""
     found = _TUPLE.match(type_.strip())

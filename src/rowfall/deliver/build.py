@@ -18,6 +18,7 @@ from rowfall.core.errors import EngineError, TargetError
 from rowfall.core.listing import Split
 from rowfall.core.model import Column, Encoding, Kind, Outcome, Schema, Statement
 from rowfall.core.sqltext import SqlText, quote
+from rowfall.core.type_names import parse_type
 from rowfall.deliver.decode import (
     Answers,
     Child,
@@ -61,10 +62,15 @@ class Build(Decode):
         names = [column["name"] for column in asked["columns"]]
         stored = [names.index(c.name) for c in table.columns if c.name in names]
         codecs = {c.name: table_definition.codecs(c) for c in table.columns}
+        # In nested types the table quotes some names of elements that need no quotes.
+        types = {c.name: c.type for c in table.columns if parse_type(c.type).nested}
         columns = [asked["columns"][n] for n in stored]
         return {
             "parts": True,
-            "columns": [{**c, "codecs": codecs[c["name"]]} for c in columns],
+            "columns": [
+                {**c, "type": types.get(c["name"], c["type"]), "codecs": codecs[c["name"]]}
+                for c in columns
+            ],
             "layout": table_definition.layout(table),
             **self._sorted(order, outputs, table, [names[n] for n in stored]),
             **self._partitioned(order, outputs, table, [names[n] for n in stored]),

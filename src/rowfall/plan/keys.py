@@ -190,6 +190,8 @@ def partition_key(
             type_ = parse_type(column.type)
             if type_.base.startswith(("Float", "BFloat")):
                 return f"the partition key uses floats ({column.name})"
+            if type_.nested:
+                return f"the partition key uses nested values ({column.name})"
             if "Nullable" in column.type and not calls & _NULLS:
                 return f"the partition key may be NULL ({column.name})"
             found.setdefault(column.name, []).append(use or Used(by_name[column.name]))

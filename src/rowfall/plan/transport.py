@@ -511,6 +511,11 @@ def _not_built(facts: LoadFacts, options: Options, parser: Choice) -> str | None
             return f"the files of a column named {column.name} have names of their own"
         if not decoder.stores(column, facts.common_engine) or is_json(column):
             return f"only the engine writes {column.type} (column {column.name})"
+        if parse_type(column.type).nested:
+            if parser.value == ENGINE:
+                return f"{PROGRAM} copies no {column.type} (column {column.name}): {parser.reason}"
+            if not decoder.names_files(column):
+                return f"the names of the files of the column {column.name} would be too long"
     # Other settings mean nothing where no INSERT runs.
     for text in options.set:
         name = text.partition("=")[0]

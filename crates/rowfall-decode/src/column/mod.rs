@@ -9,6 +9,9 @@ pub mod strings;
 use crate::column::keys::Keys;
 use crate::types::{BaseType, Type};
 
+/// Bytes of the position of a string in memory.
+pub const POSITION_BYTES: usize = size_of::<u32>();
+
 /// A column of the block that is being built, in the layout of the Native format.
 #[derive(Debug)]
 pub struct Column {
@@ -46,16 +49,50 @@ impl Column {
         Column { data_type, nulls, data, children, sizes, keeps_sizes: false, keys: None }
     }
 
+    /// An empty column for values of another one.
+    pub fn like(other: &Column) -> Column {
+        let mut found = Column::new(other.data_type.clone());
+        found.keep_sizes_of(other);
+        found
+    }
+
+    fn keep_sizes_of(&mut self, other: &Column) {
+        self.keeps_sizes = other.keeps_sizes;
+        self.children.iter_mut().zip(&other.children).for_each(|(own, o)| own.keep_sizes_of(o));
+    }
+
     /// Bytes of a value in `data`; 0 where they vary.
     pub fn width(&self) -> usize {
         self.values().width()
     }
 
-    /// Bytes in memory of all values.
+    /// Bytes in memory of all values, and of the positions of strings in arrays and maps, which are
+    /// found when these are written: there may be many more of them than rows.
     pub fn bytes(&self) -> usize {
         let children: usize = self.children.iter().map(Column::bytes).sum();
         let keys = self.keys.as_ref().map_or(0, Keys::bytes);
-        self.nulls.len() + self.data.len() + self.sizes.len() + keys + children
+        let positions = match self.data_type.base {
+            BaseType::Array(_) | BaseType::Map(_) => {
+                let strings: usize = self.children.iter().map(Column::strings).sum();
+                POSITION_BYTES * strings * self.elements(0)
+            }
+            _ => 0,
+        };
+        self.nulls.len() + self.data.len() + self.sizes.len() + keys + positions + children
+    }
+
+    /// How many strings each value has that are in no array or map.
+    fn strings(&self) -> usize {
+        match self.data_type.base {
+            BaseType::String => 1,
+            BaseType::Tuple(..) => self.children.iter().map(Column::strings).sum(),
+            _ => 0,
+        }
+    }
+
+    /// Bytes of the data of what takes most, the column itself or what is in it.
+    pub fn longest(&self) -> usize {
+        self.children.iter().map(Column::longest).max().unwrap_or(0).max(self.data.len())
     }
 
     /// How many values the children have, where the column has `rows`.

@@ -3,8 +3,9 @@
 
 use std::io;
 
-use crate::column::Values;
 use crate::column::strings::starts_of;
+use crate::column::{Column, Values};
+use crate::types::BaseType;
 
 /// Takes bytes: memory, or a buffer that is written out when it is full.
 pub trait ByteSink {
@@ -22,31 +23,122 @@ impl ByteSink for Vec<u8> {
 
 /// Rows that are copied for each call of [`ByteSink::buffer_for`].
 const STEP: usize = 1024;
+/// Bytes of neighbours that are.
+const PIECE: usize = 64 << 10;
 
-/// Some rows of a column: neighbours from the first to the second number, or those of an order.
+/// Some rows of a column.
 #[derive(Clone, Copy)]
 pub enum RowSelection<'a> {
+    /// Neighbours from the first to the second number.
     Range(usize, usize),
+    /// Those of an order.
     Order(&'a [u32]),
+    /// Several ranges: what arrays in another order have as their elements, of which there may be
+    /// many more than arrays.
+    Runs(&'a [(u32, u32)]),
 }
 
-impl RowSelection<'_> {
+impl<'a> RowSelection<'a> {
     /// How many rows they are.
     pub fn len(&self) -> usize {
         match self {
             RowSelection::Range(from, to) => to - from,
             RowSelection::Order(order) => order.len(),
+            RowSelection::Runs(runs) => runs.iter().map(|(from, to)| (to - from) as usize).sum(),
         }
     }
 
     /// The results of `each` for the number of each row.
+    ///
+    /// # Panics
+    /// Panics where they are runs, see [`RowSelection::without_runs`].
     pub fn map<T>(self, each: impl FnMut(usize) -> T) -> impl Iterator<Item = T> {
         let (run, order) = match self {
             RowSelection::Range(from, to) => (from..to, &[][..]),
             RowSelection::Order(order) => (0..0, order),
+            RowSelection::Runs(_) => unreachable!("they were made an order"),
         };
         run.chain(order.iter().map(|row| *row as usize)).map(each)
     }
+
+    /// The same rows, runs as an order, for which there is `memory`.
+    pub fn without_runs<'b>(self, memory: &'b mut Vec<u32>) -> RowSelection<'b>
+    where
+        'a: 'b,
+    {
+        let RowSelection::Runs(runs) = self else { return self };
+        memory.clear();
+        runs.iter().for_each(|(from, to)| memory.extend(*from..*to));
+        RowSelection::Order(memory)
+    }
+
+    /// Call `each` for pieces of at most `most` rows, which are no runs.
+    #[inline(always)]
+    pub fn pieces(
+        self,
+        most: usize,
+        mut each: impl FnMut(RowSelection<'_>) -> io::Result<()>,
+    ) -> io::Result<()> {
+        let mut range = |from: usize, to: usize| {
+            let mut starts = (from..to).step_by(most);
+            starts.try_for_each(|start| each(RowSelection::Range(start, to.min(start + most))))
+        };
+        match self {
+            RowSelection::Range(from, to) => range(from, to),
+            RowSelection::Runs(runs) => {
+                runs.iter().try_for_each(|(from, to)| range(*from as usize, *to as usize))
+            }
+            RowSelection::Order(order) => {
+                order.chunks(most).try_for_each(|rows| each(RowSelection::Order(rows)))
+            }
+        }
+    }
+
+    /// The elements of these rows of arrays, which may be in arrays themselves: the offsets of each
+    /// of them, from the outermost on. There is `memory` for the runs.
+    pub fn elements<'b>(self, arrays: &[&[u8]], memory: &'b mut Vec<(u32, u32)>) -> RowSelection<'b>
+    where
+        'a: 'b,
+    {
+        if arrays.is_empty() {
+            return self;
+        }
+        let inside = |mut run: (usize, usize)| {
+            for offsets in arrays {
+                let offsets = offsets.as_chunks::<8>().0;
+                run = (array_start(offsets, run.0), array_start(offsets, run.1));
+            }
+            run
+        };
+        memory.clear();
+        let mut add = |(from, to): (usize, usize)| {
+            let (from, to) = (from as u32, to as u32);
+            match memory.last_mut() {
+                Some(last) if last.1 == from => last.1 = to,
+                _ if from == to => {}
+                _ => memory.push((from, to)),
+            }
+        };
+        match self {
+            RowSelection::Range(from, to) => {
+                let (from, to) = inside((from, to));
+                return RowSelection::Range(from, to);
+            }
+            RowSelection::Order(order) => {
+                order.iter().for_each(|row| add(inside((*row as usize, *row as usize + 1))));
+            }
+            RowSelection::Runs(runs) => {
+                runs.iter().for_each(|run| add(inside((run.0 as usize, run.1 as usize))));
+            }
+        }
+        RowSelection::Runs(memory)
+    }
+}
+
+/// The first element of a row of arrays: where those of the row before it end.
+#[inline(always)]
+fn array_start(offsets: &[[u8; 8]], row: usize) -> usize {
+    row.checked_sub(1).map_or(0, |before| u64::from_le_bytes(offsets[before]) as usize)
 }
 
 /// Append the NULL marks (of a Nullable column) and the values in an order that has each row once.
@@ -71,9 +163,12 @@ pub fn gather_fixed(
     let order = match rows {
         RowSelection::Order(order) => order,
         RowSelection::Range(from, to) => {
-            let bytes = &data[from * width..to * width];
-            out.buffer_for(bytes.len())?.extend_from_slice(bytes);
-            return Ok(());
+            return copy_range(&data[from * width..to * width], out);
+        }
+        RowSelection::Runs(runs) => {
+            let wide = width as u32;
+            let span = |(from, to): &(u32, u32)| (from * wide, (to - from) * wide);
+            return copy_spans(data, runs.iter().map(span), out);
         }
     };
     match width {
@@ -84,6 +179,100 @@ pub fn gather_fixed(
         16 => gather_bytes::<16>(data, order, out),
         32 => gather_bytes::<32>(data, order, out),
         n => gather_any_width(data, n, order, out),
+    }
+}
+
+/// Append neighbouring bytes.
+fn copy_range(bytes: &[u8], out: &mut impl ByteSink) -> io::Result<()> {
+    for piece in bytes.chunks(PIECE) {
+        out.buffer_for(piece.len())?.extend_from_slice(piece);
+    }
+    Ok(())
+}
+
+/// Append how many elements some rows of arrays have, in eight bytes each.
+pub fn gather_array_sizes(
+    offsets: &[u8],
+    rows: RowSelection<'_>,
+    out: &mut impl ByteSink,
+) -> io::Result<()> {
+    let offsets = offsets.as_chunks::<8>().0;
+    rows.pieces(STEP, |rows| {
+        let out = out.buffer_for(8 * rows.len())?;
+        let size = |row: usize| array_start(offsets, row + 1) - array_start(offsets, row);
+        rows.map(size).for_each(|size| out.extend_from_slice(&(size as u64).to_le_bytes()));
+        Ok(())
+    })
+}
+
+/// Append some of the `count` rows of a column to another one of its type, with all their elements.
+pub fn append_rows(to: &mut Column, from: &Column, count: usize, rows: RowSelection<'_>) {
+    const NEVER: &str = "memory takes all";
+    let fixed = |values: &[u8], width: usize, out: &mut Vec<u8>| {
+        gather_fixed(values, width, rows, out).expect(NEVER);
+    };
+    if from.data_type.nullable {
+        fixed(&from.nulls, 1, &mut to.nulls);
+    }
+    if from.keeps_sizes {
+        fixed(&from.sizes, 1, &mut to.sizes);
+    }
+    let mut memory = Vec::new();
+    let elements = match (&from.data_type.base, from.width()) {
+        (BaseType::Array(_) | BaseType::Map(_), _) => {
+            let mut end = to.elements(0);
+            let offsets = from.data.as_chunks::<8>().0;
+            let append = |rows: RowSelection<'_>| {
+                rows.map(|row| array_start(offsets, row)..array_start(offsets, row + 1)).for_each(
+                    |elements| {
+                        end += elements.len();
+                        to.data.extend_from_slice(&(end as u64).to_le_bytes());
+                    },
+                );
+                Ok(())
+            };
+            rows.pieces(STEP, append).expect(NEVER);
+            rows.elements(&[&from.data], &mut memory)
+        }
+        (BaseType::Tuple(..), _) => rows,
+        (_, 0) => return append_strings(&mut to.data, from, count, rows).expect(NEVER),
+        (_, width) => return fixed(&from.data, width, &mut to.data),
+    };
+    let count = from.elements(count);
+    for (to, from) in to.children.iter_mut().zip(&from.children) {
+        append_rows(to, from, count, elements);
+    }
+}
+
+/// Append some of the `count` strings of a column with their lengths before them.
+fn append_strings(
+    to: &mut Vec<u8>,
+    from: &Column,
+    count: usize,
+    rows: RowSelection<'_>,
+) -> io::Result<()> {
+    if matches!(rows, RowSelection::Range(0, all) if all == count) {
+        to.extend_from_slice(&from.data);
+        return Ok(());
+    }
+    let starts = starts_of(from.values(), count);
+    let span = |first: usize, end: usize| (starts[first], starts[end] - starts[first]);
+    match rows {
+        RowSelection::Range(first, end) => {
+            copy_spans(&from.data, std::iter::once(span(first, end)), to)
+        }
+        RowSelection::Runs(runs) => {
+            let spans = runs.iter().map(|(first, end)| span(*first as usize, *end as usize));
+            copy_spans(&from.data, spans, to)
+        }
+        RowSelection::Order(order) => {
+            let spans = order.iter().map(|row| {
+                let row = *row as usize;
+                prefetch(&starts, row + 16);
+                span(row, row + 1)
+            });
+            copy_spans(&from.data, spans, to)
+        }
     }
 }
 
@@ -177,6 +366,9 @@ pub fn copy_spans(
             prefetch(data, span.0 as usize + 64);
             total += span.1 as usize;
             count += 1;
+            if total >= PIECE {
+                break;
+            }
         }
         if count == 0 {
             return Ok(());

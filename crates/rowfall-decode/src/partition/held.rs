@@ -7,9 +7,9 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-use crate::column::Column;
-use crate::column::reorder::{RowSelection, copy_spans, gather_fixed};
+use crate::column::reorder::{RowSelection, append_rows, copy_spans, gather_fixed};
 use crate::column::strings::starts_of;
+use crate::column::{Column, POSITION_BYTES};
 use crate::partition::Numbered;
 use crate::sort::counting::{CountingSort, can_scatter, wide};
 use crate::sort::keys::min_max;
@@ -27,7 +27,7 @@ struct Slice {
     partition: u16,
     from: u32,
     to: u32,
-    /// Where its strings start and end, for each column of strings.
+    /// Where its strings start and end, for each column of strings, those in nested columns, too.
     bytes: Vec<(u32, u32)>,
 }
 
@@ -47,6 +47,8 @@ enum HeldValues {
     Narrow { low: u64, bytes: usize, data: Vec<u8> },
     /// One value for each number that rows have.
     Same(Vec<u8>),
+    /// A nested column by its partitions; this one holds the whole of it.
+    Nested(Box<Column>),
 }
 
 impl HeldBlock {
@@ -76,16 +78,16 @@ impl HeldBlock {
             }
         };
         let mut strings: Vec<Vec<(u32, u32)>> = vec![Vec::new(); runs.len()];
-        let mut texts = |column: &Column| {
+        let texts = |column: &Column, strings: &mut [Vec<(u32, u32)>]| {
             let starts = starts_of(column.values(), rows);
             if sorted {
-                for ((_, from, to), ends) in runs.iter().zip(&mut strings) {
+                for ((_, from, to), ends) in runs.iter().zip(strings) {
                     ends.push((starts[*from], starts[*to]));
                 }
                 return column.data.clone();
             }
             let mut data = Vec::with_capacity(column.data.len() + 64);
-            for ((_, from, to), ends) in runs.iter().zip(&mut strings) {
+            for ((_, from, to), ends) in runs.iter().zip(strings) {
                 let before = data.len();
                 let span = |row: &u32| {
                     let (start, end) = (starts[*row as usize], starts[*row as usize + 1]);
@@ -97,7 +99,26 @@ impl HeldBlock {
             }
             data
         };
+        let nested = |column: &Column, strings: &mut [Vec<(u32, u32)>]| {
+            let all = match sorted {
+                true => RowSelection::Range(0, rows),
+                false => RowSelection::Order(&order),
+            };
+            let mut own = Column::like(column);
+            append_rows(&mut own, column, rows, all);
+            let slices = runs.iter().map(|(_, from, to)| (*from, *to)).collect();
+            find_strings(&own, rows, slices, strings);
+            HeldColumn {
+                nulls: Vec::new(),
+                sizes: Vec::new(),
+                width: 0,
+                values: HeldValues::Nested(Box::new(own)),
+            }
+        };
         let held = |(index, column): (usize, &Column)| {
+            if !column.children.is_empty() {
+                return nested(column, &mut strings);
+            }
             let (data, width) = (&column.data, column.data_type.width());
             let kept = |there: bool, bytes: &[u8]| match there {
                 true => fixed(bytes, 1),
@@ -105,7 +126,7 @@ impl HeldBlock {
             };
             let same = width > 0 && !column.data_type.nullable && found.columns.contains(&index);
             let values = if column.data_type.base == BaseType::String {
-                HeldValues::Whole(texts(column))
+                HeldValues::Whole(texts(column, &mut strings))
             } else if same {
                 let value =
                     |number: u16| &data[found.samples[usize::from(number)] as usize * width..];
@@ -163,13 +184,18 @@ impl HeldBlock {
         let Some(place) = self.find(partition) else { return (0, 0) };
         let slice = &self.slices[place];
         let texts: usize = slice.bytes.iter().map(|(from, to)| (to - from) as usize).sum();
-        let fixed = |column: &HeldColumn| {
-            column.width
-                + usize::from(!column.nulls.is_empty())
-                + usize::from(!column.sizes.is_empty())
+        let rows = (slice.from as usize, slice.to as usize);
+        let fixed = |column: &HeldColumn| match &column.values {
+            HeldValues::Nested(own) => fixed_bytes(own, rows),
+            _ => {
+                let row = column.width
+                    + usize::from(!column.nulls.is_empty())
+                    + usize::from(!column.sizes.is_empty());
+                row * slice.rows()
+            }
         };
-        let row: usize = self.columns.iter().map(fixed).sum();
-        (slice.rows(), row * slice.rows() + texts)
+        let fixed: usize = self.columns.iter().map(fixed).sum();
+        (slice.rows(), fixed + texts)
     }
 
     /// Append the rows of a partition to columns of the same types, and return how many they are.
@@ -185,8 +211,13 @@ impl HeldBlock {
             if !own.sizes.is_empty() {
                 column.sizes.extend_from_slice(&own.sizes[rows.clone()]);
             }
+            if let HeldValues::Nested(own) = &own.values {
+                append_slice(column, own, (rows.start, rows.end), &mut strings);
+                continue;
+            }
             let out = &mut column.data;
             match (&own.values, own.width) {
+                (HeldValues::Nested(_), _) => unreachable!("appended above"),
                 (HeldValues::Whole(data), 0) => {
                     let (from, to) = strings.next().expect("one for each column of strings");
                     out.extend_from_slice(&data[*from as usize..*to as usize]);
@@ -234,9 +265,103 @@ impl HeldColumn {
             HeldValues::Whole(data) | HeldValues::Narrow { data, .. } | HeldValues::Same(data) => {
                 data.capacity()
             }
+            HeldValues::Nested(column) => allocated(column),
         };
         self.nulls.capacity() + self.sizes.capacity() + values
     }
+}
+
+/// The elements that rows of a nested column have: from the first to the one behind the last.
+fn elements(column: &Column, (from, to): (usize, usize)) -> (usize, usize) {
+    let offsets = column.data.as_chunks::<8>().0;
+    let end = |row: usize| u64::from_le_bytes(offsets[row]) as usize;
+    match column.data_type.base {
+        BaseType::Array(_) | BaseType::Map(_) => {
+            (from.checked_sub(1).map_or(0, end), to.checked_sub(1).map_or(0, end))
+        }
+        _ => (from, to),
+    }
+}
+
+/// Add where the strings of each slice start and end, of all columns of strings in a nested one of
+/// `count` values.
+fn find_strings(
+    column: &Column,
+    count: usize,
+    slices: Vec<(usize, usize)>,
+    strings: &mut [Vec<(u32, u32)>],
+) {
+    if column.data_type.base == BaseType::String {
+        let starts = starts_of(column.values(), count);
+        for ((from, to), ends) in slices.iter().zip(strings) {
+            ends.push((starts[*from], starts[*to]));
+        }
+        return;
+    }
+    let count = column.elements(count);
+    let slices: Vec<_> = slices.into_iter().map(|slice| elements(column, slice)).collect();
+    for child in &column.children {
+        find_strings(child, count, slices.clone(), strings);
+    }
+}
+
+/// Append the rows of a slice of a nested column to one of its type; `strings` are those of the slice
+/// that are still to come.
+fn append_slice<'a>(
+    to: &mut Column,
+    own: &Column,
+    rows: (usize, usize),
+    strings: &mut impl Iterator<Item = &'a (u32, u32)>,
+) {
+    let (first, end) = rows;
+    if own.data_type.nullable {
+        to.nulls.extend_from_slice(&own.nulls[first..end]);
+    }
+    if own.keeps_sizes {
+        to.sizes.extend_from_slice(&own.sizes[first..end]);
+    }
+    match &own.data_type.base {
+        BaseType::Array(_) | BaseType::Map(_) => {
+            let before = elements(own, rows).0;
+            let more = to.elements(0);
+            let offsets = &own.data.as_chunks::<8>().0[first..end];
+            to.data.extend(offsets.iter().flat_map(|end| {
+                (u64::from_le_bytes(*end) - before as u64 + more as u64).to_le_bytes()
+            }));
+        }
+        BaseType::Tuple(..) => {}
+        BaseType::String => {
+            let (from, end) = strings.next().expect("one for each column of strings");
+            to.data.extend_from_slice(&own.data[*from as usize..*end as usize]);
+        }
+        _ => {
+            let width = own.data_type.width();
+            to.data.extend_from_slice(&own.data[first * width..end * width]);
+        }
+    }
+    let inside = elements(own, rows);
+    for (to, own) in to.children.iter_mut().zip(&own.children) {
+        append_slice(to, own, inside, strings);
+    }
+}
+
+/// Bytes of some rows of a nested column without those of their strings, but with their positions.
+fn fixed_bytes(column: &Column, rows: (usize, usize)) -> usize {
+    let width = match column.data_type.base {
+        BaseType::Array(_) | BaseType::Map(_) => 8,
+        BaseType::String => POSITION_BYTES,
+        _ => column.data_type.width(),
+    };
+    let marks = usize::from(column.data_type.nullable) + usize::from(column.keeps_sizes);
+    let inside = elements(column, rows);
+    let children: usize = column.children.iter().map(|child| fixed_bytes(child, inside)).sum();
+    (rows.1 - rows.0) * (width + marks) + children
+}
+
+/// Bytes of memory that a nested column takes.
+fn allocated(column: &Column) -> usize {
+    let own = column.nulls.capacity() + column.data.capacity() + column.sizes.capacity();
+    own + column.children.iter().map(allocated).sum::<usize>()
 }
 
 /// The values of a column by their partitions in fewer bytes, None where they need all they have.

@@ -3,6 +3,7 @@
 
 pub mod parse;
 pub mod postgresql;
+pub mod streams;
 pub mod zone;
 
 /// A type without Nullable and LowCardinality.

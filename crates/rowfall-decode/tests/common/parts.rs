@@ -55,8 +55,9 @@ pub fn compare(text: &[u8], format: &str, columns: &[(&str, &str)], more: &Value
         assert_eq!(count, rows.to_string());
         for ((name, kind), data_type) in columns.iter().zip(&types) {
             assert_eq!((string(&mut rest), string(&mut rest)), (name.as_bytes(), kind.as_bytes()));
-            let wanted = native_values(&mut rest, data_type, rows);
-            assert_eq!(part_values(&part, name, data_type, rows), wanted, "{name} {kind}");
+            versions(&mut rest, data_type);
+            let wanted = native_columns(&mut rest, data_type, rows);
+            assert_eq!(part_columns(&part, name, 0, data_type, rows), wanted, "{name} {kind}");
         }
     }
     assert!(!folder.0.join(parts.to_string()).exists(), "more parts than blocks");
@@ -110,9 +111,73 @@ fn looked_up(
     found.map(|n| (!nullable || n > 0).then(|| keys[n].clone())).collect()
 }
 
-fn native_values(rest: &mut &[u8], data_type: &Type, rows: usize) -> Values {
+/// The versions of dictionaries, which stand before the data of a column.
+fn versions(rest: &mut &[u8], data_type: &Type) {
     if data_type.low_cardinality {
         assert_eq!(word(rest), 1, "version");
+    }
+    data_type.children().iter().for_each(|child| versions(rest, child));
+}
+
+/// What a column consists of: of arrays and maps their sizes, and the values of each flat type.
+fn native_columns(rest: &mut &[u8], data_type: &Type, rows: usize) -> Vec<Values> {
+    if data_type.children().is_empty() {
+        return vec![native_values(rest, data_type, rows)];
+    }
+    let (mut found, mut rows) = (Vec::new(), rows);
+    if !matches!(data_type.base, BaseType::Tuple(..)) {
+        let mut before = 0;
+        let sizes = (0..rows).map(|_| {
+            let end = word(rest);
+            Some(((end - std::mem::replace(&mut before, end)) as u64).to_le_bytes().to_vec())
+        });
+        found.push(sizes.collect());
+        rows = before;
+    }
+    let children = data_type.children().iter();
+    found.extend(children.flat_map(|child| native_columns(rest, child, rows)));
+    found
+}
+
+/// The same of the streams of a part, which are in so many arrays.
+fn part_columns(
+    part: &Path,
+    name: &str,
+    arrays: usize,
+    data_type: &Type,
+    rows: usize,
+) -> Vec<Values> {
+    if data_type.children().is_empty() {
+        return vec![part_values(part, name, data_type, rows)];
+    }
+    let (mut found, mut rows, mut arrays) = (Vec::new(), rows, arrays);
+    if !matches!(data_type.base, BaseType::Tuple(..)) {
+        let sizes = stream(part, &format!("{name}.size{arrays}"));
+        assert_eq!(sizes.len(), 8 * rows);
+        found.push(sizes.chunks(8).map(|size| Some(size.to_vec())).collect());
+        let mut rest = &sizes[..];
+        rows = (0..rows).map(|_| word(&mut rest)).sum();
+        arrays += 1;
+    }
+    for (number, child) in data_type.children().iter().enumerate() {
+        let own = match &data_type.base {
+            BaseType::Array(_) => String::new(),
+            BaseType::Map(_) => ["%2Ekeys", "%2Evalues"][number].to_owned(),
+            BaseType::Tuple(_, names) if !names.is_empty() => {
+                format!("%2E{}", String::from_utf8_lossy(&names[number]))
+            }
+            _ => format!("%2E{}", number + 1),
+        };
+        found.extend(part_columns(part, &format!("{name}{own}"), arrays, child, rows));
+    }
+    found
+}
+
+fn native_values(rest: &mut &[u8], data_type: &Type, rows: usize) -> Values {
+    if data_type.low_cardinality {
+        if rows == 0 {
+            return Vec::new();
+        }
         let flags = word(rest);
         let keys = keys(rest);
         assert_eq!(word(rest), rows);
@@ -131,30 +196,31 @@ fn native_values(rest: &mut &[u8], data_type: &Type, rows: usize) -> Values {
 }
 
 fn part_values(part: &Path, name: &str, data_type: &Type, rows: usize) -> Values {
-    let (data, granules) = stream(part, name, rows);
+    let data = stream(part, name);
     let mut data = &data[..];
     if data_type.low_cardinality {
-        let (dictionary, _) = stream(part, &format!("{name}.dict"), rows);
+        let dictionary = stream(part, &format!("{name}.dict"));
         let mut dictionary = &dictionary[..];
         assert_eq!(word(&mut dictionary), 1, "version");
         let shared = if dictionary.is_empty() { Vec::new() } else { keys(&mut dictionary) };
         let mut values = Vec::new();
-        for granule in granules {
+        while !data.is_empty() {
             let flags = word(&mut data);
             let own = if flags & 0x200 == 0 { None } else { Some(keys(&mut data)) };
             let keys = own.as_ref().unwrap_or(&shared);
-            assert_eq!(word(&mut data), granule);
+            let granule = word(&mut data);
             values.extend(looked_up(&mut data, flags, granule, keys, data_type.nullable));
         }
-        assert!(data.is_empty() && dictionary.is_empty());
+        assert!(dictionary.is_empty());
+        assert_eq!(values.len(), rows);
         return values;
     }
     let nulls = match data_type.nullable {
-        true => stream(part, &format!("{name}.null"), rows).0,
+        true => stream(part, &format!("{name}.null")),
         false => Vec::new(),
     };
     let sizes = match data_type.base {
-        BaseType::String => stream(part, &format!("{name}.size"), rows).0,
+        BaseType::String => stream(part, &format!("{name}.size")),
         _ => (data_type.width() as u64).to_le_bytes().repeat(rows),
     };
     let mut sizes = &sizes[..];
@@ -167,8 +233,8 @@ fn part_values(part: &Path, name: &str, data_type: &Type, rows: usize) -> Values
     values
 }
 
-/// The bytes of a stream, and the rows of its granules.
-fn stream(part: &Path, name: &str, rows: usize) -> (Vec<u8>, Vec<usize>) {
+/// The bytes of a stream, whose marks are those of the part.
+fn stream(part: &Path, name: &str) -> Vec<u8> {
     let read = |name: String| std::fs::read(part.join(&name)).unwrap_or_else(|_| panic!("{name}"));
     let (data, starts) = unpacked(&read(format!("{name}.bin")));
     let (marks, _) = unpacked(&read(format!("{name}.cmrk2")));
@@ -183,8 +249,9 @@ fn stream(part: &Path, name: &str, rows: usize) -> (Vec<u8>, Vec<usize>) {
         last = at;
     }
     assert_eq!((granules.pop(), last), (Some(0), data.len()), "the mark behind all granules");
-    assert_eq!(granules.iter().sum::<usize>(), rows);
-    (data, granules)
+    let count = std::fs::read_to_string(part.join("count.txt")).expect("count.txt");
+    assert_eq!(granules.iter().sum::<usize>().to_string(), count);
+    data
 }
 
 /// The bytes of a file of frames, and where each frame starts, packed and unpacked; also the end.

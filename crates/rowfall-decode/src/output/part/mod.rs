@@ -1,10 +1,12 @@
 //! Writes a block as a part of a MergeTree table: a folder with the files that the engine itself
 //! would write for an INSERT of the block, so that the part has only to be attached.
 //!
-//! It is a wide part, sorted by the key's columns; strings have their sizes in a stream of their own. The engine's code for the same files is in
+//! It is a wide part, sorted by the key's columns; strings have their sizes in a stream of their own,
+//! and so have arrays and maps. The engine's code for the same files is in
 //! `MergeTreeDataPartWriterWide` and `MergedBlockOutputStream`.
 
 mod checksums;
+mod defaults;
 pub mod partition;
 mod stream;
 mod strings;
@@ -12,10 +14,10 @@ mod strings;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::codec::Chains;
-use crate::column::reorder::{self, ByteSink, RowSelection, all_equal};
+use crate::column::reorder::{self, ByteSink, RowSelection, all_equal, gather_array_sizes};
 use crate::column::strings::{append_string, starts_of};
 use crate::column::{Column, Values};
 use crate::output::low_cardinality::{self, Renumbering};
@@ -25,6 +27,7 @@ use crate::output::part::stream::Stream;
 use crate::output::part::strings::{StringLayout, text_span};
 use crate::spec::{PartLayout, Spec};
 use crate::types::BaseType;
+use crate::types::streams::{array_sizes, element_name, element_names};
 
 /// Keys at most of a dictionary that a whole column shares: low_cardinality_max_dictionary_size.
 const MAX_SHARED_KEYS: usize = 8192;
@@ -38,8 +41,8 @@ pub struct Output {
     folder: PathBuf,
     /// Indices of the columns of the table's primary key.
     keys: Vec<usize>,
-    /// The codecs of each column.
-    chains: Vec<Chains>,
+    /// The codecs of each column: of all flat types that it consists of.
+    chains: Vec<Vec<Chains>>,
     layout: PartLayout,
     parts: usize,
     stream: Stream,
@@ -51,7 +54,7 @@ impl Output {
         std::fs::create_dir(path)?;
         let types = spec.types().expect("checked before anything is read");
         let chains = (spec.columns.iter().zip(&types))
-            .map(|(column, data_type)| Chains::new(&column.codecs, data_type))
+            .map(|(column, data_type)| Chains::of_each(&column.codecs, data_type))
             .collect::<Result<_, _>>()
             .map_err(io::Error::other)?;
         let mut keys = spec.sort_by.clone().unwrap_or_default();
@@ -86,13 +89,24 @@ impl Output {
         let columns = &columns[..names.len()];
         let (mut kinds, mut streams) = (Vec::new(), String::new());
         for ((name, column), chains) in names.iter().zip(columns).zip(&self.chains) {
-            let stream = &mut self.stream;
-            let found = block.column(name, column, chains, &folder, stream, &mut checksums)?;
-            if let Some(defaults) = found.defaults {
-                kinds.push((name, defaults));
+            let mut writer = ColumnWriter {
+                block: &block,
+                folder: &folder,
+                stream: &mut self.stream,
+                checksums: &mut checksums,
+                chains,
+                arrays: Vec::new(),
+                dictionaries: Vec::new(),
+                streams: Vec::new(),
+            };
+            let defaults = writer.column(name, column, rows)?;
+            let found = [writer.dictionaries, writer.streams].concat();
+            if let Some(mut kind) = defaults::kind(column, rows, defaults) {
+                kind["name"] = json!(name);
+                kinds.push((name, kind));
             }
-            streams += &format!("{} substreams for column `{name}`:\n", found.streams.len());
-            found.streams.iter().for_each(|stream| streams += &format!("\t{stream}\n"));
+            streams += &format!("{} substreams for column `{name}`:\n", found.len());
+            found.iter().for_each(|stream| streams += &format!("\t{stream}\n"));
         }
         if !keys.is_empty() {
             self.stream.small_file(
@@ -105,14 +119,8 @@ impl Output {
         if let Some(partition) = partition {
             partition.write(names, columns, rows, &folder, &mut checksums)?;
         }
-        kinds.sort_unstable();
-        let kinds: Vec<_> = kinds
-            .iter()
-            .map(|(name, defaults)| {
-                json!({"kind": "Default", "name": name, "num_defaults": defaults,
-                       "num_rows": rows, "exact_num_defaults": true})
-            })
-            .collect();
+        kinds.sort_unstable_by_key(|(name, _)| *name);
+        let kinds: Vec<Value> = kinds.into_iter().map(|(_, kind)| kind).collect();
         let kinds = json!({
             "columns": kinds, "propagate_types_serialization_versions_to_nested_types": true,
             "types_serialization_versions": {"string": 1}, "version": 1,
@@ -137,17 +145,21 @@ impl Output {
 /// Rows of a granule, as the engine has them for an INSERT: as many as fit into its bytes, or, of
 /// a longer block, so many that the last granule is about as long as the others.
 fn granule_rows(columns: &[Column], rows: usize, layout: PartLayout) -> usize {
-    // In the engine's memory a string has eight bytes besides its text, here one or two.
-    let more = |column: &Column| match column.data_type.width() {
-        0 if !column.data_type.low_cardinality => 7 * rows,
-        _ => 0,
-    };
-    let bytes: usize = columns.iter().map(|c| c.nulls.len() + c.data.len() + more(c)).sum();
+    let bytes: usize = columns.iter().map(|column| engine_bytes(column, rows)).sum();
     let found = match bytes / layout.granule_bytes {
         0 => layout.granule_bytes / (bytes / rows).max(1),
         granules => rows / granules,
     };
     found.clamp(1, layout.granule_rows)
+}
+
+/// Bytes of a column in the engine's memory: there a string has eight bytes besides its text, here
+/// one or two.
+fn engine_bytes(column: &Column, rows: usize) -> usize {
+    let plain = column.data_type.base == BaseType::String && !column.data_type.low_cardinality;
+    let (more, rows) = (if plain { 7 * rows } else { 0 }, column.elements(rows));
+    let children: usize = column.children.iter().map(|child| engine_bytes(child, rows)).sum();
+    column.nulls.len() + column.data.len() + more + children
 }
 
 /// As many rows, as neighbours where all values are the `same`: copying neighbours is cheaper.
@@ -162,13 +174,6 @@ struct PartBlock<'a> {
     order: Option<&'a [u32]>,
 }
 
-/// The streams of a column that was written.
-struct WrittenColumn {
-    streams: Vec<String>,
-    /// How many rows hold the type's default value; None where the engine does not count them.
-    defaults: Option<usize>,
-}
-
 impl PartBlock<'_> {
     /// The rows of each granule.
     fn granules(&self) -> impl Iterator<Item = RowSelection<'_>> {
@@ -179,139 +184,6 @@ impl PartBlock<'_> {
                 RowSelection::Order(&order[from..to])
             })
         })
-    }
-
-    /// Write a column as its streams.
-    fn column(
-        &self,
-        name: &str,
-        column: &Column,
-        chains: &Chains,
-        folder: &Path,
-        stream: &mut Stream,
-        checksums: &mut Checksums,
-    ) -> io::Result<WrittenColumn> {
-        let mut streams = Vec::new();
-        let mut write =
-            |suffix: &str,
-             beside: bool,
-             fill: &mut dyn FnMut(RowSelection<'_>, &mut Stream) -> io::Result<()>| {
-                let name = format!("{name}{suffix}");
-                let codecs = if beside { &chains.beside } else { &chains.values };
-                stream.begin(folder, name.clone(), codecs)?;
-                for rows in self.granules() {
-                    stream.mark(rows.len())?;
-                    fill(rows, stream)?;
-                }
-                streams.push(name);
-                stream.end(folder, checksums)
-            };
-        let data_type = &column.data_type;
-        if data_type.low_cardinality {
-            return Ok(WrittenColumn {
-                streams: self
-                    .low_cardinality_column(name, column, chains, folder, stream, checksums)?,
-                defaults: None,
-            });
-        }
-        if data_type.nullable {
-            let same = all_equal(&column.nulls, 1);
-            write(".null", true, &mut |rows, out| {
-                reorder::gather_fixed(&column.nulls, 1, in_any_order(same, rows), out)
-            })?;
-        }
-        let mut defaults = None;
-        match data_type.width() {
-            0 => {
-                let texts = StringLayout::new(column.values(), self.rows);
-                write(".size", true, &mut |rows, out| texts.write_sizes(rows, out))?;
-                write("", false, &mut |rows, out| texts.write_strings(&column.data, rows, out))?;
-                if !data_type.nullable {
-                    defaults = Some(texts.count_empty(self.rows));
-                }
-            }
-            width => {
-                let same = all_equal(&column.data, width);
-                write("", false, &mut |rows, out| {
-                    reorder::gather_fixed(&column.data, width, in_any_order(same, rows), out)
-                })?;
-                if !data_type.nullable {
-                    defaults = Some(match same {
-                        true => {
-                            self.rows * usize::from(column.data[..width].iter().all(|b| *b == 0))
-                        }
-                        false => count_zeros(&column.data, width),
-                    });
-                }
-            }
-        }
-        Ok(WrittenColumn { streams, defaults })
-    }
-
-    /// Write a LowCardinality column: with one dictionary for all of it where the engine would have
-    /// one, otherwise each granule has its own keys.
-    fn low_cardinality_column(
-        &self,
-        name: &str,
-        column: &Column,
-        chains: &Chains,
-        folder: &Path,
-        stream: &mut Stream,
-        checksums: &mut Checksums,
-    ) -> io::Result<Vec<String>> {
-        let nullable = column.data_type.nullable;
-        let found = low_cardinality::dictionary_of(column, true);
-        let shared = found.count as usize <= MAX_SHARED_KEYS;
-        let names = vec![format!("{name}.dict"), name.to_owned()];
-        stream.begin(folder, names[0].clone(), &chains.values)?;
-        stream.buffer_for(8)?.extend_from_slice(&low_cardinality::VERSION);
-        for rows in self.granules() {
-            stream.mark(rows.len())?;
-        }
-        if shared {
-            let out = stream.buffer_for(8 + found.keys.len())?;
-            out.extend_from_slice(&u64::from(found.count).to_le_bytes());
-            out.extend_from_slice(&found.keys);
-        }
-        stream.end(folder, checksums)?;
-        let starts = match (shared, &column.keys) {
-            (false, None) => starts_of(column.values(), self.rows),
-            _ => Vec::new(),
-        };
-        let mut renumbering = column.keys.as_ref().map(Renumbering::of);
-        let value = |row: usize| {
-            let (from, size) = text_span(&starts, row);
-            let null = column.nulls.get(row) == Some(&1);
-            (!null).then(|| &column.data[from as usize..][..size as usize])
-        };
-        stream.begin(folder, names[1].clone(), &chains.beside)?;
-        for rows in self.granules() {
-            stream.mark(rows.len())?;
-            let own = match (shared, &column.keys, &mut renumbering) {
-                (true, ..) => None,
-                (false, Some(keys), Some(all)) => Some(all.dictionary(column, keys, rows, false)),
-                _ => Some(low_cardinality::build_dictionary(rows.map(value), nullable, false)),
-            };
-            let out = stream
-                .buffer_for(24 + 4 * rows.len() + own.as_ref().map_or(0, |o| o.keys.len()))?;
-            match &own {
-                None => {
-                    out.extend_from_slice(&(SHARED_KEYS | found.index_width_code()).to_le_bytes())
-                }
-                Some(own) => {
-                    out.extend_from_slice(&(OWN_KEYS | own.index_width_code()).to_le_bytes());
-                    out.extend_from_slice(&u64::from(own.count).to_le_bytes());
-                    out.extend_from_slice(&own.keys);
-                }
-            }
-            out.extend_from_slice(&(rows.len() as u64).to_le_bytes());
-            match &own {
-                None => found.write_indexes(rows.map(|row| found.indexes[row]), out),
-                Some(own) => own.write_indexes(own.indexes.iter().copied(), out),
-            }
-        }
-        stream.end(folder, checksums)?;
-        Ok(names)
     }
 
     /// The primary index: the key of the first row of each granule, and of the last row.
@@ -346,6 +218,177 @@ impl PartBlock<'_> {
             }
         }
         out
+    }
+}
+
+/// Writes the streams of one column: of nested types first the sizes of arrays and maps, then what
+/// is in them, as columns of their own, whose granules are the values of the column's.
+struct ColumnWriter<'a> {
+    block: &'a PartBlock<'a>,
+    folder: &'a Path,
+    stream: &'a mut Stream,
+    checksums: &'a mut Checksums,
+    /// The codecs of the flat types that are still to be written, in their order.
+    chains: &'a [Chains],
+    /// The offsets of the arrays and maps around what is written, from the outermost on.
+    arrays: Vec<&'a [u8]>,
+    /// The names of the streams, in the order in which the engine lists them: dictionaries, then all
+    /// others.
+    dictionaries: Vec<String>,
+    streams: Vec<String>,
+}
+
+impl<'a> ColumnWriter<'a> {
+    /// Write a column of so many values. Returns how many of them are the type's default, None where
+    /// the engine does not count them or where they are not of a flat column.
+    fn column(
+        &mut self,
+        name: &str,
+        column: &'a Column,
+        count: usize,
+    ) -> io::Result<Option<usize>> {
+        let array = match column.data_type.base {
+            BaseType::Array(_) | BaseType::Map(_) => true,
+            BaseType::Tuple(..) => false,
+            _ if column.data_type.low_cardinality => {
+                self.low_cardinality(name, column, count)?;
+                self.chains = &self.chains[1..];
+                return Ok(None);
+            }
+            _ => {
+                let defaults = self.flat(name, column, count)?;
+                self.chains = &self.chains[1..];
+                return Ok(defaults);
+            }
+        };
+        if array {
+            let name = array_sizes(name, self.arrays.len());
+            self.write(name, true, &mut |rows, out| gather_array_sizes(&column.data, rows, out))?;
+            self.arrays.push(&column.data);
+        }
+        let count = column.elements(count);
+        let names = element_names(&column.data_type);
+        for (number, child) in column.children.iter().enumerate() {
+            match names.get(number) {
+                Some(element) => self.column(&element_name(name, element), child, count)?,
+                None => self.column(name, child, count)?,
+            };
+        }
+        if array {
+            self.arrays.pop();
+        }
+        Ok(None)
+    }
+
+    /// Write a stream; `beside` the values are their NULL marks and sizes. `fill` appends the values
+    /// of a granule.
+    fn write(
+        &mut self,
+        name: String,
+        beside: bool,
+        fill: &mut dyn FnMut(RowSelection<'_>, &mut Stream) -> io::Result<()>,
+    ) -> io::Result<()> {
+        let chains = &self.chains[0];
+        let codecs = if beside { &chains.beside } else { &chains.values };
+        self.stream.begin(self.folder, name.clone(), codecs)?;
+        let mut runs = Vec::new();
+        for rows in self.block.granules() {
+            self.stream.mark(rows.len())?;
+            fill(rows.elements(&self.arrays, &mut runs), self.stream)?;
+        }
+        self.streams.push(name);
+        self.stream.end(self.folder, self.checksums)
+    }
+
+    /// Write the values of a flat type; returns how many of a whole column are the default.
+    fn flat(&mut self, name: &str, column: &Column, count: usize) -> io::Result<Option<usize>> {
+        let data_type = &column.data_type;
+        if data_type.nullable {
+            let same = all_equal(&column.nulls, 1);
+            self.write(format!("{name}.null"), true, &mut |rows, out| {
+                reorder::gather_fixed(&column.nulls, 1, in_any_order(same, rows), out)
+            })?;
+        }
+        let width = data_type.width();
+        if width == 0 {
+            let texts = StringLayout::new(column.values(), count);
+            self.write(format!("{name}.size"), true, &mut |rows, out| {
+                texts.write_sizes(rows, out)
+            })?;
+            self.write(name.to_owned(), false, &mut |rows, out| {
+                texts.write_strings(&column.data, rows, out)
+            })?;
+            return Ok((!data_type.nullable).then(|| texts.count_empty(count)));
+        }
+        let same = all_equal(&column.data, width);
+        self.write(name.to_owned(), false, &mut |rows, out| {
+            reorder::gather_fixed(&column.data, width, in_any_order(same, rows), out)
+        })?;
+        Ok((!data_type.nullable).then(|| match same {
+            true => count * usize::from(column.data[..width].iter().all(|b| *b == 0)),
+            false => count_zeros(&column.data, width),
+        }))
+    }
+
+    /// Write LowCardinality values: with one dictionary for all of them where the engine would have
+    /// one, otherwise each granule has its own keys.
+    fn low_cardinality(&mut self, name: &str, column: &Column, count: usize) -> io::Result<()> {
+        let nullable = column.data_type.nullable;
+        let found = low_cardinality::dictionary_of(column, true);
+        let shared = found.count as usize <= MAX_SHARED_KEYS && count > 0;
+        let dictionary = format!("{name}.dict");
+        self.stream.begin(self.folder, dictionary.clone(), &self.chains[0].values)?;
+        self.stream.buffer_for(8)?.extend_from_slice(&low_cardinality::VERSION);
+        for rows in self.block.granules() {
+            self.stream.mark(rows.len())?;
+        }
+        if shared {
+            let out = self.stream.buffer_for(8 + found.keys.len())?;
+            out.extend_from_slice(&u64::from(found.count).to_le_bytes());
+            out.extend_from_slice(&found.keys);
+        }
+        self.dictionaries.push(dictionary);
+        self.stream.end(self.folder, self.checksums)?;
+        let starts = match (shared, &column.keys) {
+            (false, None) => starts_of(column.values(), count),
+            _ => Vec::new(),
+        };
+        let mut renumbering = column.keys.as_ref().map(Renumbering::of);
+        let value = |row: usize| {
+            let (from, size) = text_span(&starts, row);
+            let null = column.nulls.get(row) == Some(&1);
+            (!null).then(|| &column.data[from as usize..][..size as usize])
+        };
+        let mut memory = Vec::new();
+        self.write(name.to_owned(), true, &mut |rows, stream| {
+            if rows.len() == 0 {
+                return Ok(()); // arrays that are all empty
+            }
+            let rows = rows.without_runs(&mut memory);
+            let own = match (shared, &column.keys, &mut renumbering) {
+                (true, ..) => None,
+                (false, Some(keys), Some(all)) => Some(all.dictionary(column, keys, rows, false)),
+                _ => Some(low_cardinality::build_dictionary(rows.map(value), nullable, false)),
+            };
+            let out = stream
+                .buffer_for(24 + 4 * rows.len() + own.as_ref().map_or(0, |o| o.keys.len()))?;
+            match &own {
+                None => {
+                    out.extend_from_slice(&(SHARED_KEYS | found.index_width_code()).to_le_bytes());
+                }
+                Some(own) => {
+                    out.extend_from_slice(&(OWN_KEYS | own.index_width_code()).to_le_bytes());
+                    out.extend_from_slice(&u64::from(own.count).to_le_bytes());
+                    out.extend_from_slice(&own.keys);
+                }
+            }
+            out.extend_from_slice(&(rows.len() as u64).to_le_bytes());
+            match &own {
+                None => found.write_indexes(rows.map(|row| found.indexes[row]), out),
+                Some(own) => own.write_indexes(own.indexes.iter().copied(), out),
+            }
+            Ok(())
+        })
     }
 }
 

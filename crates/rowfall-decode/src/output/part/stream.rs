@@ -41,7 +41,7 @@ pub struct Stream {
 impl ByteSink for Stream {
     fn buffer_for(&mut self, more: usize) -> io::Result<&mut Vec<u8>> {
         if self.block.len() + more > self.layout.max_block {
-            self.compress_block()?;
+            self.compress_whole_blocks()?;
         }
         self.block.reserve(more);
         Ok(&mut self.block)
@@ -69,6 +69,7 @@ impl Stream {
 
     /// Start a granule of so many rows.
     pub fn mark(&mut self, rows: usize) -> io::Result<()> {
+        self.compress_whole_blocks()?;
         if self.block.len() >= self.layout.min_block {
             self.compress_block()?;
         }
@@ -92,16 +93,36 @@ impl Stream {
         Ok(())
     }
 
+    /// Compress the bytes of which there is as much as a block may have: the engine's buffer is as
+    /// long, so that its blocks end there, too, wherever a value ends.
+    fn compress_whole_blocks(&mut self) -> io::Result<()> {
+        // T64 takes whole values only.
+        let size = (self.layout.max_block & !7).max(8);
+        let whole = self.block.len() / size * size;
+        for from in (0..whole).step_by(size) {
+            self.compress(from, from + size)?;
+        }
+        self.block.drain(..whole);
+        Ok(())
+    }
+
     /// Compress what the block holds, and begin another one.
     fn compress_block(&mut self) -> io::Result<()> {
-        if self.block.is_empty() {
-            return Ok(());
+        self.compress_whole_blocks()?;
+        if !self.block.is_empty() {
+            self.compress(0, self.block.len())?;
+            self.block.clear();
         }
+        Ok(())
+    }
+
+    /// Compress some of the bytes as a block.
+    fn compress(&mut self, from: usize, to: usize) -> io::Result<()> {
         let before = self.compressed.bytes().len();
-        self.uncompressed_hash.add(&self.block);
-        self.compressed.append_chain(&self.block, &self.codecs);
+        let text = &self.block[from..to];
+        self.uncompressed_hash.add(text);
+        self.compressed.append_chain(text, &self.codecs);
         self.compressed_bytes += (self.compressed.bytes().len() - before) as u64;
-        self.block.clear();
         if self.compressed.bytes().len() >= WRITE_BYTES { self.write_compressed() } else { Ok(()) }
     }
 

@@ -7,6 +7,9 @@ use crate::column::Values;
 use crate::column::reorder::{ByteSink, RowSelection, all_equal, copy_bytes, copy_spans, prefetch};
 use crate::column::strings::starts_of;
 
+/// Strings at most whose sizes are written at once.
+const STEP: usize = 8192;
+
 /// The positions of the strings of a column.
 pub enum StringLayout {
     /// Every string takes so many bytes, its length included.
@@ -36,6 +39,11 @@ impl StringLayout {
 
     /// Append the sizes of some strings, eight bytes each.
     pub fn write_sizes(&self, rows: RowSelection<'_>, out: &mut impl ByteSink) -> io::Result<()> {
+        rows.pieces(STEP, |rows| self.write_some_sizes(rows, out))
+    }
+
+    #[inline(always)]
+    fn write_some_sizes(&self, rows: RowSelection<'_>, out: &mut impl ByteSink) -> io::Result<()> {
         let bytes = 8 * rows.len();
         let out = out.buffer_for(bytes)?;
         let used = out.len();
@@ -58,6 +66,7 @@ impl StringLayout {
                     *place = size(starts[row], starts[row + 1]);
                 }
             }
+            (StringLayout::Starts(_), RowSelection::Runs(_)) => unreachable!("no piece is one"),
         }
         // SAFETY: `room` is the next eight bytes for each row, and each of its places was written.
         unsafe { out.set_len(used + bytes) };
@@ -76,6 +85,15 @@ impl StringLayout {
                 let (used, size) = text_in(0, *stride);
                 let span = |row: usize| (row as u32 * stride + used, size);
                 copy_spans(data, (from..to).map(span), out)
+            }
+            (StringLayout::SameSize(stride), RowSelection::Runs(runs)) => {
+                let (used, size) = text_in(0, *stride);
+                let span = |row: u32| (row * stride + used, size);
+                copy_spans(data, runs.iter().flat_map(|(from, to)| *from..*to).map(span), out)
+            }
+            (StringLayout::Starts(starts), RowSelection::Runs(runs)) => {
+                let span = |row: u32| text_span(starts, row as usize);
+                copy_spans(data, runs.iter().flat_map(|(from, to)| *from..*to).map(span), out)
             }
             (StringLayout::SameSize(stride), RowSelection::Order(order)) => {
                 match text_in(0, *stride).1 {

@@ -1,0 +1,78 @@
+//! Counts the default values of columns for `serialization.json`: by these counts the engine decides
+//! which columns a merge stores sparsely.
+
+use serde_json::{Value, json};
+
+use crate::column::Column;
+use crate::column::strings::strings_of;
+use crate::types::BaseType;
+
+/// Rows of which the engine looks at each; of more tuples it looks at a tenth.
+const ALL_ROWS: usize = 1000;
+
+/// What is said of a column: of a flat one it has been `counted`, and of tuples their elements count.
+/// None of columns that are never sparse.
+pub fn kind(column: &Column, rows: usize, counted: Option<usize>) -> Option<Value> {
+    match column.data_type.base {
+        BaseType::Tuple(..) => Some(element(column, rows).0),
+        _ => counted.map(|defaults| exact(defaults, rows)),
+    }
+}
+
+fn exact(defaults: usize, rows: usize) -> Value {
+    json!({"kind": "Default", "num_defaults": defaults, "num_rows": rows,
+           "exact_num_defaults": true})
+}
+
+/// What is said of an element of a tuple, of whatever type, and for each row whether it is the
+/// default.
+fn element(column: &Column, rows: usize) -> (Value, Vec<bool>) {
+    if !matches!(column.data_type.base, BaseType::Tuple(..)) {
+        let found = defaults(column, rows);
+        return (exact(found.iter().filter(|is| **is).count(), rows), found);
+    }
+    let (mut all, mut kinds) = (vec![true; rows], Vec::new());
+    for child in &column.children {
+        let (kind, found) = element(child, rows);
+        all.iter_mut().zip(found).for_each(|(all, is)| *all &= is);
+        kinds.push(kind);
+    }
+    let kind = json!({"kind": "Default", "num_defaults": sampled(&all), "num_rows": rows,
+                      "subcolumns": kinds});
+    (kind, all)
+}
+
+/// For each value of a column that is no tuple whether it is the default.
+fn defaults(column: &Column, rows: usize) -> Vec<bool> {
+    if column.data_type.nullable {
+        return column.nulls.iter().map(|null| *null == 1).collect();
+    }
+    match column.data_type.base {
+        BaseType::String => strings_of(&column.data).map(<[u8]>::is_empty).collect(),
+        BaseType::Array(_) | BaseType::Map(_) => {
+            let mut before = [0; 8];
+            let offsets = column.data.as_chunks::<8>().0.iter();
+            offsets.map(|end| std::mem::replace(&mut before, *end) == *end).collect()
+        }
+        _ => {
+            let values = column.data.chunks_exact(column.data_type.width());
+            let found: Vec<bool> = values.map(|v| v.iter().all(|byte| *byte == 0)).collect();
+            debug_assert_eq!(found.len(), rows);
+            found
+        }
+    }
+}
+
+/// How many there are, as far as the engine knows.
+fn sampled(defaults: &[bool]) -> usize {
+    let rows = defaults.len();
+    let most = if rows <= ALL_ROWS { rows } else { (rows as f64 * 0.1) as usize };
+    let (mut seen, mut found) = (0, 0);
+    for (row, is) in defaults.iter().enumerate() {
+        if seen * rows <= row * most {
+            seen += 1;
+            found += usize::from(*is);
+        }
+    }
+    (found as f64 / seen.max(1) as f64 * rows as f64) as usize
+}
