@@ -163,6 +163,38 @@ def test_nested_columns_that_are_not_parsed_are_the_engines(shell: Shell) -> Non
     assert "(column list)" in done.talk
 
 
+@pytest.mark.parametrize(
+    ("source", "key", "condition"),
+    [
+        ("in/*.csv.gz", "id % 7, cityHash64(note), upper(kind)", "id % 7 = 3"),
+        ("generate://trips?rows=50000", "intDiv(vehicle_id, 3), -distance_miles", "vehicle_id < 3"),
+    ],
+    ids=["files", "generated"],
+)
+def test_keys_of_expressions(source: str, key: str, condition: str, shell: Shell) -> None:
+    """The rows are in the order that the plan tells, whoever has made them."""
+    rows(shell, "a", 0, 30_000)
+    options = (source, "--order-by", f"({key})", "--table", "t")
+    made = shell.ok("plan", *options, "--json", "--build", "on").document
+    assert made["delivery"] == "build"
+    assert ", ".join(made["sorted_by"]) == key
+    for build in ("on", "off"):
+        done = shell.ok("load", *options, "--json", "--build", build, "--to", build).document
+        assert not [note for note in done["notes"] if "engine reads" in str(note)]
+    found = [
+        shell.ok("query", "SELECT count(), sum(cityHash64(*)) FROM t", "--to", to).out
+        for to in ("on", "off")
+    ]
+    assert found[0] == found[1]
+    check = "CHECK TABLE t SETTINGS check_query_single_value_result = 1"
+    assert shell.ok("query", check, "--to", "on", "--format", "TSV").out == "1\n"
+    counts = [
+        shell.ok("query", f"SELECT count() FROM t WHERE {condition} SETTINGS {how}", "--to", to).out
+        for to, how in (("on", "force_primary_key = 1"), ("off", "use_primary_key = 0"))
+    ]
+    assert counts[0] == counts[1]
+
+
 def test_a_limit_of_partitions_is_the_engines_error(shell: Shell) -> None:
     rows(shell, "a", 0, 1_000)
     done = shell.run(

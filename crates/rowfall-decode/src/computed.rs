@@ -3,8 +3,9 @@
 //!
 //! Of an expression with few values in a block, a time cut to hours for one, each class of rows
 //! (`partition::classes`) is asked about once in a run. Of others the columns that it uses are handed
-//! over as a whole, and its values come back as a column. 500,000 rows cost the engine about as much
-//! as 5,000 questions then would cost both sides.
+//! over as a whole, and its values come back as a column. A question of one row takes 4 ms, and one of
+//! 500,000 strings for their hashes 25 (a busy machine); parts of many small partitions need none where
+//! all of their classes are known.
 
 use std::borrow::Borrow;
 use std::collections::HashMap;

@@ -64,6 +64,16 @@ pub struct KeyRange {
     last: u64,
     /// Bits of the greatest packed number.
     pub bits: u32,
+    /// Bits at the lower end that are not packed.
+    dropped: u32,
+}
+
+impl KeyRange {
+    /// The range with the upper bits only of its numbers, where they are more than `most`.
+    pub fn cut(self, most: u32) -> KeyRange {
+        let dropped = self.bits.saturating_sub(most);
+        KeyRange { bits: self.bits - dropped, dropped, ..self }
+    }
 }
 
 /// Find the range of a column; None for types wider than 64 bits, and where NULLs do not fit behind
@@ -128,7 +138,7 @@ impl VisitValues for FindRange<'_> {
         };
         let (low, high) = found.map_or((0, 0), |(low, high)| (number(low), number(high)));
         let last = (high - low).checked_add(u64::from(!self.nulls.is_empty()))?;
-        Some(KeyRange { low, last, bits: 64 - last.leading_zeros() })
+        Some(KeyRange { low, last, bits: 64 - last.leading_zeros(), dropped: 0 })
     }
 }
 
@@ -209,15 +219,17 @@ impl<K: PackedKey> VisitValues for PackKeys<'_, K> {
         read: impl Fn([u8; N]) -> T,
         number: impl Fn(T) -> u64,
     ) {
-        let KeyRange { low, last, bits } = self.range;
+        let KeyRange { low, last, bits, dropped } = self.range;
         let values = self.keys.iter_mut().zip(&data[self.from..]);
         if self.nulls.is_empty() {
-            values.for_each(|(key, value)| *key = key.append(bits, number(read(*value)) - low));
+            values.for_each(|(key, value)| {
+                *key = key.append(bits, (number(read(*value)) - low) >> dropped);
+            });
             return;
         }
         for ((key, value), null) in values.zip(self.nulls) {
             let number = if *null == 0 { number(read(*value)) - low } else { last };
-            *key = key.append(bits, number);
+            *key = key.append(bits, number >> dropped);
         }
     }
 }

@@ -3,7 +3,8 @@
 //! The key columns are packed into one number a row where they fit into 64 bits with the row's
 //! number; then a radix sort of plain numbers does it, 12 bits a pass. Keys of few values are
 //! counted instead, see [`counting`]. Strings of few values are numbered in their order first. Where
-//! only the first columns fit, rows that are equal in those are compared by the others.
+//! only the first columns fit, and the upper bits of the next one, rows that are equal in those are
+//! compared by the others: of hashes nearly none.
 
 pub mod counting;
 pub mod keys;
@@ -59,14 +60,21 @@ impl Sorter {
             })
             .collect();
         let (mut ranges, mut bits): (Vec<KeyRange>, u32) = (Vec::new(), 0);
+        let mut whole = 0;
         for range in keys.iter().map_while(key_range) {
-            if bits + range.bits + row_bits > 64 {
+            let room = 64 - row_bits - bits;
+            let fits = range.bits <= room;
+            if fits || room > 0 {
+                ranges.push(range.cut(room));
+                bits += range.bits.min(room);
+            }
+            if !fits {
                 break;
             }
-            bits += range.bits;
-            ranges.push(range);
+            whole += 1;
         }
-        let (first, rest) = keys.split_at(ranges.len());
+        // A column of which only the upper bits are packed is compared, too.
+        let (first, rest) = (&keys[..ranges.len()], &keys[whole..]);
         if rest.is_empty() && counting && bits <= BITS {
             let unsorted = self.counting.count(first, &ranges, rows);
             return if unsorted { SortOrder::Counted(&self.counting) } else { SortOrder::Sorted };
@@ -241,4 +249,52 @@ pub fn compare_values(base: &BaseType, a: &[u8], b: &[u8]) -> Ordering {
     let flip = if signed { 128 } else { 0 };
     let top = |v: &[u8]| v[v.len() - 1] ^ flip;
     top(a).cmp(&top(b)).then_with(|| a.iter().rev().cmp(b.iter().rev()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Sort rows of two numbers, the first of them NULL where it is None.
+    fn sorted(rows: &[(Option<i64>, u64)]) -> Vec<u32> {
+        let type_of = |name| Type::parse(name, "", None).expect("a type");
+        let types = [type_of("Nullable(Int64)"), type_of("UInt64")];
+        let nulls: Vec<u8> = rows.iter().map(|row| u8::from(row.0.is_none())).collect();
+        let first: Vec<u8> = rows.iter().flat_map(|r| r.0.unwrap_or(0).to_le_bytes()).collect();
+        let second: Vec<u8> = rows.iter().flat_map(|row| row.1.to_le_bytes()).collect();
+        let values =
+            |data_type, nulls, data| Values { data_type, nulls, data, sizes: &[], keys: None };
+        let keys = [values(&types[0], &nulls, &first[..]), values(&types[1], &[], &second)];
+        match Sorter::default().sort(&keys, rows.len(), false) {
+            SortOrder::Sorted => (0..rows.len() as u32).collect(),
+            SortOrder::Rows(order) => order.to_vec(),
+            SortOrder::Counted(_) => unreachable!("not asked for"),
+        }
+    }
+
+    #[test]
+    fn numbers_that_differ_below_what_is_packed() {
+        let mut state = 7u64;
+        let mut random = |most: u64| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (state >> 33) % most
+        };
+        for (wide, near) in [(1, 1), (1, 50), (3, 7), (1 << 20, 3), (1 << 31, 1 << 31)] {
+            for count in [1, 2, 3, 1000] {
+                let rows: Vec<(Option<i64>, u64)> = (0..count)
+                    .map(|_| {
+                        let high = (random(wide) as i64 - wide as i64 / 2) << 32;
+                        let value = (random(9) > 0).then(|| high + random(near) as i64);
+                        (value, random(wide) << 33 | random(near))
+                    })
+                    .collect();
+                let mut wanted: Vec<u32> = (0..count).collect();
+                wanted.sort_by_key(|row| {
+                    let (first, second) = rows[*row as usize];
+                    (first.is_none(), first, second)
+                });
+                assert_eq!(sorted(&rows), wanted, "{wide} {near} {count}");
+            }
+        }
+    }
 }
