@@ -113,23 +113,37 @@ impl<'a> RowSelection<'a> {
             }
             RowSelection::Order(order) => {
                 for (place, row) in order.iter().enumerate() {
-                    if let Some(later) = order.get(place + 16) {
+                    if let Some(later) = order.get(place + LOOKAHEAD) {
                         prefetch(offsets, *later as usize);
                     }
                     add(*row as usize, *row as usize + 1);
                 }
             }
             RowSelection::Runs(runs) => {
-                for (place, (from, to)) in runs.iter().enumerate() {
-                    if let Some((later, _)) = runs.get(place + 16) {
-                        prefetch(offsets, *later as usize);
-                    }
-                    add(*from as usize, *to as usize);
+                for (from, to) in with_lookahead(runs, |later| prefetch(offsets, later)) {
+                    add(from as usize, to as usize);
                 }
             }
         }
         RowSelection::Runs(&memory[before..])
     }
+}
+
+/// Rows or runs between the one that is copied and the one that is loaded into the cache.
+const LOOKAHEAD: usize = 16;
+
+/// The runs, with a call of `prepare` for the start of one that comes later: they are anywhere.
+#[inline(always)]
+pub fn with_lookahead(
+    runs: &[(u32, u32)],
+    prepare: impl Fn(usize),
+) -> impl Iterator<Item = (u32, u32)> {
+    runs.iter().enumerate().map(move |(place, run)| {
+        if let Some((later, _)) = runs.get(place + LOOKAHEAD) {
+            prepare(*later as usize);
+        }
+        *run
+    })
 }
 
 /// The first element of a row of arrays: where those of the row before it end.
@@ -164,8 +178,9 @@ pub fn gather_fixed(
         }
         RowSelection::Runs(runs) => {
             let wide = width as u32;
-            let span = |(from, to): &(u32, u32)| (from * wide, (to - from) * wide);
-            return copy_spans(data, runs.iter().map(span), out);
+            let span = |(from, to): (u32, u32)| (from * wide, (to - from) * wide);
+            let runs = with_lookahead(runs, |later| prefetch(data, later * width));
+            return copy_spans(data, runs.map(span), out);
         }
     };
     match width {
