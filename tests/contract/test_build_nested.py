@@ -131,6 +131,14 @@ def test_long_arrays(longest: int, key: str, parts: Parts) -> None:
     parts.drop(compared_file(parts, columns, key, path, format="JSONEachRow", settings=sizes))
 
 
+def test_one_array_is_a_table(parts: Parts) -> None:
+    """Of whose columns the engine counts no defaults."""
+    columns = {"a": "Array(Array(UInt8))"}
+    made = "(SELECT arrayMap(i -> range(i), range(number % 5)) FROM numbers(20000))"
+    path = parts.written(columns, made, "JSONEachRow")
+    parts.drop(compared_file(parts, columns, "", path, format="JSONEachRow"))
+
+
 def test_arrays_that_are_all_empty(parts: Parts) -> None:
     """Whole granules of them, and whole columns."""
     shapes = [(shape, type_) for shape in SHAPES for type_ in ("LowCardinality(String)", "Int8")]

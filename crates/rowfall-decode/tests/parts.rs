@@ -5,6 +5,7 @@ mod common;
 #[path = "common/parts.rs"]
 mod parts;
 
+use rowfall_decode::spec::Spec;
 use serde_json::json;
 
 use crate::parts::compare;
@@ -97,6 +98,28 @@ fn nested_columns_are_parts() {
     let text: String =
         nested_rows(500).lines().map(|line| format!("{}\n", [line; 10].join("\t"))).collect();
     assert_eq!(compare(text.as_bytes(), "TSV", &columns, &json!({"sort_by": [0]})), 1);
+}
+
+#[test]
+fn what_the_engine_writes_is_refused_by_name() {
+    let long = format!("Tuple({} UInt8)", "x".repeat(120));
+    let by = json!({"columns": [{"index": 0}], "file": "keys"});
+    for (kind, more, reason) in [
+        (&long[..], json!({}), "the names of its files are so long"),
+        ("Array(UInt8)", json!({"partition_by": by}), "partitions by nested values"),
+        ("Array(UInt8)", json!({"sort_by": [0]}), "blocks are not sorted by nested values"),
+        ("Array(UInt8)", json!({"format": "Native"}), "only flat columns are copied"),
+    ] {
+        let mut spec = json!({
+            "version": 1, "inputs": [], "format": "TSV", "outputs": ["-"], "parts": true,
+            "columns": [{"name": "odd", "position": 0, "type": kind}],
+        });
+        for (name, value) in more.as_object().expect("an object") {
+            spec[name] = value.clone();
+        }
+        let said = format!("{:?}", Spec::parse(&spec.to_string()).expect_err("refused"));
+        assert!(said.contains(&format!("column odd: {reason}")), "{said}");
+    }
 }
 
 #[test]

@@ -81,10 +81,11 @@ impl Column {
         self.nulls.len() + self.data.len() + self.sizes.len() + keys + positions + children
     }
 
-    /// How many strings each value has that are in no array or map.
+    /// How many strings each value has that are in no array or map; those of dictionaries are two,
+    /// as they have a number besides a position.
     fn strings(&self) -> usize {
         match self.data_type.base {
-            BaseType::String => 1,
+            BaseType::String => 1 + usize::from(self.data_type.low_cardinality),
             BaseType::Tuple(..) => self.children.iter().map(Column::strings).sum(),
             _ => 0,
         }

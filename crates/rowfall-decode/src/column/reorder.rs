@@ -94,45 +94,56 @@ impl<'a> RowSelection<'a> {
         }
     }
 
-    /// The elements of these rows of arrays, which may be in arrays themselves: the offsets of each
-    /// of them, from the outermost on. There is `memory` for the runs.
-    pub fn elements<'b>(self, arrays: &[&[u8]], memory: &'b mut Vec<(u32, u32)>) -> RowSelection<'b>
-    where
-        'a: 'b,
-    {
-        if arrays.is_empty() {
-            return self;
-        }
-        let inside = |mut run: (usize, usize)| {
-            for offsets in arrays {
-                let offsets = offsets.as_chunks::<8>().0;
-                run = (array_start(offsets, run.0), array_start(offsets, run.1));
-            }
-            run
-        };
-        memory.clear();
-        let mut add = |(from, to): (usize, usize)| {
-            let (from, to) = (from as u32, to as u32);
-            match memory.last_mut() {
-                Some(last) if last.1 == from => last.1 = to,
+    /// The elements of these rows of arrays, by the offsets of the arrays. Runs are added to what is
+    /// in `memory`.
+    pub fn elements<'b>(self, offsets: &[u8], memory: &'b mut Vec<(u32, u32)>) -> RowSelection<'b> {
+        let offsets = offsets.as_chunks::<8>().0;
+        let before = memory.len();
+        let mut add = |from: usize, to: usize| {
+            let (from, to) = (array_start(offsets, from) as u32, array_start(offsets, to) as u32);
+            match memory[before..].last_mut() {
                 _ if from == to => {}
+                Some(last) if last.1 == from => last.1 = to,
                 _ => memory.push((from, to)),
             }
         };
         match self {
             RowSelection::Range(from, to) => {
-                let (from, to) = inside((from, to));
-                return RowSelection::Range(from, to);
+                return RowSelection::Range(array_start(offsets, from), array_start(offsets, to));
             }
             RowSelection::Order(order) => {
-                order.iter().for_each(|row| add(inside((*row as usize, *row as usize + 1))));
+                for (place, row) in order.iter().enumerate() {
+                    if let Some(later) = order.get(place + LOOKAHEAD) {
+                        prefetch(offsets, *later as usize);
+                    }
+                    add(*row as usize, *row as usize + 1);
+                }
             }
             RowSelection::Runs(runs) => {
-                runs.iter().for_each(|run| add(inside((run.0 as usize, run.1 as usize))));
+                for (from, to) in with_lookahead(runs, |later| prefetch(offsets, later)) {
+                    add(from as usize, to as usize);
+                }
             }
         }
-        RowSelection::Runs(memory)
+        RowSelection::Runs(&memory[before..])
     }
+}
+
+/// Rows or runs between the one that is copied and the one that is loaded into the cache.
+const LOOKAHEAD: usize = 16;
+
+/// The runs, with a call of `prepare` for the start of one that comes later: they are anywhere.
+#[inline(always)]
+pub fn with_lookahead(
+    runs: &[(u32, u32)],
+    prepare: impl Fn(usize),
+) -> impl Iterator<Item = (u32, u32)> {
+    runs.iter().enumerate().map(move |(place, run)| {
+        if let Some((later, _)) = runs.get(place + LOOKAHEAD) {
+            prepare(*later as usize);
+        }
+        *run
+    })
 }
 
 /// The first element of a row of arrays: where those of the row before it end.
@@ -167,8 +178,9 @@ pub fn gather_fixed(
         }
         RowSelection::Runs(runs) => {
             let wide = width as u32;
-            let span = |(from, to): &(u32, u32)| (from * wide, (to - from) * wide);
-            return copy_spans(data, runs.iter().map(span), out);
+            let span = |(from, to): (u32, u32)| (from * wide, (to - from) * wide);
+            let runs = with_lookahead(runs, |later| prefetch(data, later * width));
+            return copy_spans(data, runs.map(span), out);
         }
     };
     match width {
@@ -232,7 +244,7 @@ pub fn append_rows(to: &mut Column, from: &Column, count: usize, rows: RowSelect
                 Ok(())
             };
             rows.pieces(STEP, append).expect(NEVER);
-            rows.elements(&[&from.data], &mut memory)
+            rows.elements(&from.data, &mut memory)
         }
         (BaseType::Tuple(..), _) => rows,
         (_, 0) => return append_strings(&mut to.data, from, count, rows).expect(NEVER),

@@ -221,6 +221,24 @@ impl PartBlock<'_> {
     }
 }
 
+/// The elements of an array column in the order of a part.
+struct Elements {
+    /// Of rows in another order: those of each row, without rows that have none.
+    runs: Option<Vec<(u32, u32)>>,
+    /// Of each granule the first of its runs and the one behind the last; without runs so the elements.
+    granules: Vec<(usize, usize)>,
+}
+
+impl Elements {
+    fn granule(&self, number: usize) -> RowSelection<'_> {
+        let (from, to) = self.granules[number];
+        match &self.runs {
+            None => RowSelection::Range(from, to),
+            Some(runs) => RowSelection::Runs(&runs[from..to]),
+        }
+    }
+}
+
 /// Writes the streams of one column: of nested types first the sizes of arrays and maps, then what
 /// is in them, as columns of their own, whose granules are the values of the column's.
 struct ColumnWriter<'a> {
@@ -230,8 +248,8 @@ struct ColumnWriter<'a> {
     checksums: &'a mut Checksums,
     /// The codecs of the flat types that are still to be written, in their order.
     chains: &'a [Chains],
-    /// The offsets of the arrays and maps around what is written, from the outermost on.
-    arrays: Vec<&'a [u8]>,
+    /// The elements of the arrays and maps around what is written, from the outermost on.
+    arrays: Vec<Elements>,
     /// The names of the streams, in the order in which the engine lists them: dictionaries, then all
     /// others.
     dictionaries: Vec<String>,
@@ -264,7 +282,8 @@ impl<'a> ColumnWriter<'a> {
         if array {
             let name = array_sizes(name, self.arrays.len());
             self.write(name, true, &mut |rows, out| gather_array_sizes(&column.data, rows, out))?;
-            self.arrays.push(&column.data);
+            let elements = self.elements(&column.data);
+            self.arrays.push(elements);
         }
         let count = column.elements(count);
         let names = element_names(&column.data_type);
@@ -280,6 +299,21 @@ impl<'a> ColumnWriter<'a> {
         Ok(None)
     }
 
+    /// The elements of arrays at the present place.
+    fn elements(&self, offsets: &[u8]) -> Elements {
+        let (mut runs, mut granules) = (Vec::new(), Vec::new());
+        for (number, rows) in self.block.granules().enumerate() {
+            let before = runs.len();
+            let rows = self.arrays.last().map_or(rows, |elements| elements.granule(number));
+            let range = match rows.elements(offsets, &mut runs) {
+                RowSelection::Range(from, to) => (from, to),
+                _ => (before, runs.len()),
+            };
+            granules.push(range);
+        }
+        Elements { runs: self.block.order.is_some().then_some(runs), granules }
+    }
+
     /// Write a stream; `beside` the values are their NULL marks and sizes. `fill` appends the values
     /// of a granule.
     fn write(
@@ -291,10 +325,10 @@ impl<'a> ColumnWriter<'a> {
         let chains = &self.chains[0];
         let codecs = if beside { &chains.beside } else { &chains.values };
         self.stream.begin(self.folder, name.clone(), codecs)?;
-        let mut runs = Vec::new();
-        for rows in self.block.granules() {
+        for (number, rows) in self.block.granules().enumerate() {
             self.stream.mark(rows.len())?;
-            fill(rows.elements(&self.arrays, &mut runs), self.stream)?;
+            let values = self.arrays.last().map_or(rows, |elements| elements.granule(number));
+            fill(values, self.stream)?;
         }
         self.streams.push(name);
         self.stream.end(self.folder, self.checksums)

@@ -4,7 +4,9 @@
 use std::io;
 
 use crate::column::Values;
-use crate::column::reorder::{ByteSink, RowSelection, all_equal, copy_bytes, copy_spans, prefetch};
+use crate::column::reorder::{
+    ByteSink, RowSelection, all_equal, copy_bytes, copy_spans, prefetch, with_lookahead,
+};
 use crate::column::strings::starts_of;
 
 /// Strings at most whose sizes are written at once.
@@ -39,7 +41,13 @@ impl StringLayout {
 
     /// Append the sizes of some strings, eight bytes each.
     pub fn write_sizes(&self, rows: RowSelection<'_>, out: &mut impl ByteSink) -> io::Result<()> {
-        rows.pieces(STEP, |rows| self.write_some_sizes(rows, out))
+        let (StringLayout::Starts(starts), RowSelection::Runs(runs)) = (self, rows) else {
+            return rows.pieces(STEP, |rows| self.write_some_sizes(rows, out));
+        };
+        with_lookahead(runs, |later| prefetch(starts, later)).try_for_each(|(from, to)| {
+            let run = RowSelection::Range(from as usize, to as usize);
+            run.pieces(STEP, |rows| self.write_some_sizes(rows, out))
+        })
     }
 
     #[inline(always)]
@@ -92,8 +100,11 @@ impl StringLayout {
                 copy_spans(data, runs.iter().flat_map(|(from, to)| *from..*to).map(span), out)
             }
             (StringLayout::Starts(starts), RowSelection::Runs(runs)) => {
+                let runs = with_lookahead(runs, |later| {
+                    prefetch(data, starts[later] as usize);
+                });
                 let span = |row: u32| text_span(starts, row as usize);
-                copy_spans(data, runs.iter().flat_map(|(from, to)| *from..*to).map(span), out)
+                copy_spans(data, runs.flat_map(|(from, to)| from..to).map(span), out)
             }
             (StringLayout::SameSize(stride), RowSelection::Order(order)) => {
                 match text_in(0, *stride).1 {
