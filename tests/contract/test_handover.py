@@ -19,7 +19,7 @@ import pytest
 from rowfall.sources import postgresql_rows, rewriting
 from rowfall.sources.handover import Answer, Handover
 
-BEGIN = b"H\0\0\0\x09\0\0\1\0\0"
+BEGIN = b"H\0\0\0\x09\1\0\1\0\1"
 READY = b"Z\0\0\0\5T"
 ROWS = 20_000
 
@@ -28,8 +28,15 @@ def message(kind: bytes, body: bytes) -> bytes:
     return kind + (len(body) + 4).to_bytes(4, "big") + body
 
 
-LINES = b"".join(message(b"d", b"%d\ttext of a row\n" % n) for n in range(ROWS))
-END = message(b"c", b"") + message(b"C", b"COPY %d\0" % ROWS) + READY
+def row(number: int) -> bytes:
+    """A row in binary: a number of four bytes, and a text."""
+    fields = (number.to_bytes(4, "big", signed=True), b"text of a row")
+    return b"\0\2" + b"".join(len(value).to_bytes(4, "big") + value for value in fields)
+
+
+HEAD = b"PGCOPY\n\xff\r\n\0" + bytes(8)  # in the message of the first row
+TUPLES = b"".join(message(b"d", (b"" if n else HEAD) + row(n)) for n in range(ROWS))
+END = message(b"d", b"\xff\xff") + message(b"c", b"") + message(b"C", b"COPY %d\0" % ROWS) + READY
 ERROR = message(b"E", b"SFATAL\0C57P01\0Mterminating connection\0\0")
 
 
@@ -73,6 +80,7 @@ def start(path: str, folder: Path) -> subprocess.Popen[bytes]:
         "version": 1, "inputs": [{"path": path}], "format": "PostgreSQL", "timezone": "UTC",
         "columns": [{"name": "n", "position": 0, "type": "UInt32"},
                     {"name": "s", "position": 1, "type": "String"}],
+        "input_types": ["int4", "text"],
         "outputs": [str(folder / "out")],
     }  # fmt: skip
     child = subprocess.Popen(
@@ -96,7 +104,7 @@ def run(server: Server, handover: Handover, folder: Path) -> tuple[int, dict[str
 
 
 def test_an_answer_is_read_from_its_connection(handover: Handover, tmp_path: Path) -> None:
-    server = Server(BEGIN + LINES + END)
+    server = Server(BEGIN + TUPLES + END)
     for _ in range(2):
         assert run(server, handover, tmp_path)[0] == ROWS
         assert handover.error("rows") is None
@@ -107,8 +115,8 @@ def test_an_answer_is_read_from_its_connection(handover: Handover, tmp_path: Pat
 @pytest.mark.parametrize(
     ("data", "error"),
     [
-        (BEGIN + LINES + ERROR, postgresql_rows.ServerSaidError),
-        (BEGIN + LINES[:-7], ConnectionError),
+        (BEGIN + TUPLES + ERROR, postgresql_rows.ServerSaidError),
+        (BEGIN + TUPLES[:-7], ConnectionError),
         (b"", ConnectionError),
     ],
 )
@@ -124,7 +132,8 @@ def test_an_answer_that_breaks_off(
 def test_a_reader_that_declines_has_left_a_connection_of_no_use(
     handover: Handover, tmp_path: Path
 ) -> None:
-    server = Server(BEGIN + message(b"d", b"x\ty\n") + LINES + END)
+    rows = message(b"d", HEAD + row(-1)) + message(b"d", row(1)) * ROWS
+    server = Server(BEGIN + rows + END)
     assert "offset" in run(server, handover, tmp_path)[1]
     assert handover.error("rows") is None
     assert not server.answers[0].complete
@@ -133,7 +142,7 @@ def test_a_reader_that_declines_has_left_a_connection_of_no_use(
 def test_a_reader_that_is_killed_and_one_that_never_comes(
     handover: Handover, tmp_path: Path
 ) -> None:
-    server = Server(BEGIN + LINES)  # and no end
+    server = Server(BEGIN + TUPLES)  # and no end
     taken, left = handover.offer([("rows", server.answer), ("others", server.answer)])
     child = start(taken, tmp_path)
     assert child.stderr is not None
