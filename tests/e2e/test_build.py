@@ -138,6 +138,8 @@ def test_nested_columns_are_built(shell: Shell, form: str, key: str | None) -> N
     made = shell.ok("plan", *options, "--json", "--build", "on").document
     assert made["delivery"] == "build"
     assert shell.ok("load", *options, "--json", "--build", "on").document["notes"] == []
+    again = shell.ok("load", *options, "--json").document
+    assert (again["rows"], again["splits_skipped"]) == (0, 1)
     shell.ok("load", *options, "--build", "off", "--to", "off")
     sums = (
         "SELECT count(), sum(cityHash64(id, day, tags, toString(place), toString(counts))) FROM t"

@@ -283,7 +283,7 @@ def selected(made: Projection, ask: RunSelect, table: Mapping[str, str]) -> list
     condition = f" WHERE {made.where}" if made.where else ""
     query = f"SELECT {made.select} FROM null({quote(structure)}){condition}"
     try:
-        rows = ask(SqlText.of(f"DESCRIBE TABLE ({query})"), {})
+        rows = ask(SqlText.of(f"DESCRIBE TABLE ({query})"), {"print_pretty_type_names": 0})
         steps = ask(SqlText.of(f"SELECT explain FROM (EXPLAIN {query})"), {})
     except RowfallError as error:
         raise UsageError(

@@ -123,7 +123,9 @@ def _describe(columns: str, ask: RunSelect) -> tuple[tuple[str, str], ...]:
     """Return (name, type) of a column list as the engine reads it."""
     hint = "Write 'name Type, name Type'; quote odd names in backticks."
     try:
-        rows = ask(SqlText.of(f"DESCRIBE TABLE null({quote(columns)})"), {})
+        # On one line each, as the catalogue has the types of a table that is there.
+        pretty = {"print_pretty_type_names": 0}
+        rows = ask(SqlText.of(f"DESCRIBE TABLE null({quote(columns)})"), pretty)
     except RowfallError as error:
         cause = error.message.splitlines()[0]
         text = f"the columns {columns[:80]!r} make no sense: {cause}"
