@@ -21,7 +21,7 @@ from contract.test_build import (
     pool,
     table_of,
 )  # fmt: skip
-from contract.test_build_partitions import NUMBERS, parts_of, same_files, schema
+from contract.test_build_partitions import NUMBERS, same_files, same_parts, schema
 from rowfall.core.errors import EngineError
 from rowfall.core.model import Column
 from rowfall.deliver.build import compute_keys, partitions
@@ -133,11 +133,7 @@ def compared(
         insert(parts, table, columns, path)
         for verb in ("DETACH", "ATTACH"):
             parts.sql(f"ALTER TABLE {table} {verb} PARTITION ALL")
-    assert parts.check(ours) == []
-    mine, theirs, counted = (parts_of(parts, table) for table in (ours, plain, counting))
-    assert mine.keys() == theirs.keys()
-    for id_, folder in mine.items():
-        same_files(folder, theirs[id_], counted[id_])
+    same_parts(parts, ours, plain, counting)
     # With parts of the engine, and each other's.
     found = []
     for table in (ours, plain):

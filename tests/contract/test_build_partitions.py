@@ -127,14 +127,24 @@ def compared_file(
         parts.insert(table, columns, path, spec.get("format", "CSV"))
         for verb in ("DETACH", "ATTACH"):
             parts.sql(f"ALTER TABLE {table} {verb} PARTITION ALL")
+    count = same_parts(parts, ours, plain, counting)
+    whole = "SELECT count(), sum(cityHash64(tuple(*))) FROM"
+    assert parts.sql(f"{whole} {ours}") == parts.sql(f"{whole} {plain}")
+    parts.drop(ours, plain, counting)
+    return count
+
+
+def same_parts(parts: Parts, ours: str, plain: str, counting: str) -> int:
+    """Assert that the parts of two tables are the same; return how many there are.
+
+    Args:
+        counting: a table of the same rows that counts defaults, see :func:`same_files`.
+    """
     assert parts.check(ours) == []
     mine, theirs, counted = (parts_of(parts, table) for table in (ours, plain, counting))
     assert mine.keys() == theirs.keys()
     for id_, folder in mine.items():
         same_files(folder, theirs[id_], counted[id_])
-    whole = "SELECT count(), sum(cityHash64(tuple(*))) FROM"
-    assert parts.sql(f"{whole} {ours}") == parts.sql(f"{whole} {plain}")
-    parts.drop(ours, plain, counting)
     return len(mine)
 
 

@@ -21,7 +21,7 @@ use crate::column::strings::starts_of;
 use crate::columnar::native::Stream;
 use crate::columnar::{BatchError, Input};
 use crate::output;
-use crate::partition::classes::{NO_ROW, Used, number_rows};
+use crate::partition::classes::{FoundClasses, NO_ROW, Used, find_classes, number_rows};
 use crate::questions;
 use crate::spec::{KeyColumn, Spec};
 use crate::types::Type;
@@ -124,19 +124,8 @@ impl Computed {
         if known.classes.len() + classes > MOST_KNOWN {
             *known = Known::of(column.data_type.clone());
         }
-        let mut places = vec![0; samples.len()];
-        let (mut new, mut asked) = (Vec::new(), Vec::new());
-        for (class, &row) in samples.iter().enumerate().filter(|(_, row)| **row != NO_ROW) {
-            let mut key = Vec::new();
-            used.iter().for_each(|one| one.append_class(row as usize, &mut key));
-            match known.classes.get(&key) {
-                Some(place) => places[class] = *place,
-                None => {
-                    new.push((class, key));
-                    asked.push(row);
-                }
-            }
-        }
+        let FoundClasses { mut places, new, rows: asked } =
+            find_classes(&known.classes, &used, &samples);
         if !new.is_empty() {
             let names: Vec<String> =
                 expression.columns.iter().map(|key| names[key.index].clone()).collect();

@@ -65,6 +65,8 @@ class Build(Decode):
         # In nested types the table quotes some names of elements that need no quotes.
         types = {c.name: c.type for c in table.columns if parse_type(c.type).nested}
         columns = [asked["columns"][n] for n in stored]
+        loaded = {column.name: column for column in order.schema.columns}
+        held = [loaded[column["name"]] for column in columns]
         return {
             "parts": True,
             "columns": [
@@ -72,23 +74,21 @@ class Build(Decode):
                 for c in columns
             ],
             "layout": table_definition.layout(table),
-            **self._sorted(order, outputs, table, [names[n] for n in stored]),
-            **self._partitioned(order, outputs, table, [names[n] for n in stored]),
+            **self._sorted(order, outputs, table, held),
+            **self._partitioned(order, outputs, table, held),
         }
 
     def _sorted(
-        self, order: Order, outputs: list[str], table: Definition, names: Sequence[str]
+        self, order: Order, outputs: list[str], table: Definition, stored: Sequence[Column]
     ) -> Mapping[str, Any]:
         """Return what the spec says about the order of rows.
 
         Args:
-            names: of the columns of the parts, in their order.
+            stored: the columns of the parts, in their order.
 
         Raises:
             DeclinedError: only the engine sorts by the key of the table.
         """
-        columns = {column.name: column for column in order.schema.columns}
-        stored = [columns[name] for name in names]
         question = keys.question_of_types(table.sorting_key, stored)
         types = [str(row[1]) for row in self._engine.ask(question)] if question else []
         others = [column.name for column in table.columns]
@@ -97,15 +97,15 @@ class Build(Decode):
             raise DeclinedError(f"parts of the table cannot be built: {found}", None)
         self._sorting[order.attempt] = found
         file = str(Path(outputs[0]).parent / "values")
-        return found.document(len(names), file, table.primary_elements)
+        return found.document(len(stored), file, table.primary_elements)
 
     def _partitioned(
-        self, order: Order, outputs: list[str], table: Definition, names: Sequence[str]
+        self, order: Order, outputs: list[str], table: Definition, stored: Sequence[Column]
     ) -> Mapping[str, Any]:
         """Return what the spec says about the partitions of the table, {} where it has none.
 
         Args:
-            names: of the columns of the parts, in their order.
+            stored: the columns of the parts, in their order.
 
         Raises:
             DeclinedError: only the engine finds the partitions of rows.
@@ -113,10 +113,7 @@ class Build(Decode):
         text = table.clauses.get("PARTITION", "").removeprefix("BY ")
         if not keys.elements(text):
             return {}
-        columns = {column.name: column for column in order.schema.columns}
-        found = keys.partition_key(
-            text, [columns[name] for name in names], [c.name for c in table.columns]
-        )
+        found = keys.partition_key(text, stored, [c.name for c in table.columns])
         if isinstance(found, str):
             raise DeclinedError(found, None)
         self._keys[order.attempt] = found

@@ -26,12 +26,11 @@ from rowfall.sources.base import Block, HttpAddress, Source, Stored
 from rowfall.sources.rewriting import PROGRAM
 
 _SCHEMES = frozenset({uri.FILE, "s3", "gs", "az", "http", "https", "hdfs"})
-_FORMATS = frozenset({"CSV", "CSVWithNames", "TSV", "TSVWithNames", "JSONEachRow"})
+CUT = frozenset({"CSV", "CSVWithNames", "TSV", "TSVWithNames", "JSONEachRow"})
+"""Formats whose records the decoder finds before it parses them: several threads read one file."""
 _COLUMNAR = frozenset({"Parquet", "ArrowStream"})
 _ROWS = frozenset({"MySQL", "PostgreSQL"})
 """Formats of rows in binary; those of MySQL have flat columns."""
-CUT = _FORMATS
-"""Formats whose records the decoder finds before it parses them: several threads read one file."""
 _PACKED = frozenset({"none", "gzip", "zstd", "lz4", "xz", "bz2"})
 _UTC = frozenset({"UTC", "Etc/UTC", "Zulu", "GMT"})
 # Other zones that the decoder reads: those of crates/rowfall-decode/src/types/zone.rs.
@@ -72,7 +71,7 @@ def refusal(
         return "the rows are made by the engine"
     columnar = copies(encoding)
     packed = _PACKED if not columnar else ("none",)
-    if not (columnar or encoding.format in _FORMATS | _ROWS) or encoding.compression not in packed:
+    if not (columnar or encoding.format in CUT | _ROWS) or encoding.compression not in packed:
         return f"{PROGRAM} does not read {encoding.format} in {encoding.compression}"
     if not len(listing) or not (streamed or uri.scheme_of(listing.uri(0)) in _SCHEMES):
         return f"{PROGRAM} reads files, object stores and HTTP only"

@@ -190,3 +190,34 @@ fn sample(numbers: &[u16], classes: usize) -> Vec<u32> {
     }
     samples
 }
+/// The classes of a block, those that are known and those that have to be asked about.
+pub struct FoundClasses<P> {
+    /// The place of each class; that of a new one is still to be told.
+    pub places: Vec<P>,
+    /// Number and key of each new class.
+    pub new: Vec<(usize, Vec<u8>)>,
+    /// A row of each new class.
+    pub rows: Vec<u32>,
+}
+
+/// Look classes up by a row of each ([`NO_ROW`] of what is none).
+pub fn find_classes<P: Copy + Default>(
+    known: &HashMap<Vec<u8>, P>,
+    used: &[Used<'_>],
+    samples: &[u32],
+) -> FoundClasses<P> {
+    let places = vec![P::default(); samples.len()];
+    let mut found = FoundClasses { places, new: Vec::new(), rows: Vec::new() };
+    for (class, &row) in samples.iter().enumerate().filter(|(_, row)| **row != NO_ROW) {
+        let mut key = Vec::new();
+        used.iter().for_each(|one| one.append_class(row as usize, &mut key));
+        match known.get(&key) {
+            Some(place) => found.places[class] = *place,
+            None => {
+                found.new.push((class, key));
+                found.rows.push(row);
+            }
+        }
+    }
+    found
+}

@@ -13,7 +13,9 @@ use serde_json::json;
 
 use crate::column::Column;
 use crate::output::{self, Partition};
-use crate::partition::classes::{MOST_CLASSES, NO_ROW, Used, number_rows};
+use crate::partition::classes::{
+    FoundClasses, MOST_CLASSES, NO_ROW, Used, find_classes, number_rows,
+};
 use crate::questions;
 use crate::sort::counting::KEYS;
 use crate::spec::{KeyColumn, PartitionKey, Same};
@@ -113,19 +115,7 @@ impl Partitions {
     ) -> Result<Vec<u16>, String> {
         // Nobody else asks about the same meanwhile.
         let mut known = self.known.lock().expect("no worker panics");
-        let mut places = vec![0; samples.len()];
-        let (mut new, mut rows) = (Vec::new(), Vec::new());
-        for (class, &row) in samples.iter().enumerate().filter(|(_, row)| **row != NO_ROW) {
-            let mut key = Vec::new();
-            used.iter().for_each(|one| one.append_class(row as usize, &mut key));
-            match known.classes.get(&key) {
-                Some(place) => places[class] = *place,
-                None => {
-                    new.push((class, key));
-                    rows.push(row);
-                }
-            }
-        }
+        let FoundClasses { mut places, new, rows } = find_classes(&known.classes, used, samples);
         if new.is_empty() {
             return Ok(places);
         }
