@@ -19,7 +19,7 @@ from rowfall.core.sql import qualified
 from rowfall.engines.embedded import Embedded
 from rowfall.engines.server import Server
 from rowfall.targets.staging import clone, discard, facts
-from rowfall.targets.views import Select, Views, discover
+from rowfall.targets.views import Select, Views, discover, fed_name
 
 pytestmark = pytest.mark.xdist_group("engine")
 
@@ -229,10 +229,12 @@ class Pairing:
     """The same tables and views twice: one for a direct INSERT, one for a staged load."""
 
     def __init__(
-        self, engine: Engine, case: Case, settings: Mapping[str, int] = MappingProxyType({})
-    ) -> None:
+        self, engine: Engine, case: Case, settings: Mapping[str, int] = MappingProxyType({}),
+        *, fed: bool = False,
+    ) -> None:  # fmt: skip
         self.engine = engine
         self.settings = settings
+        self.fed = fed
         self.before: dict[str, str] = {}
         self.case = case
         number = f"{os.getpid()}_{next(_numbers)}"
@@ -249,11 +251,11 @@ class Pairing:
     def of(self, statement: str, database: str) -> str:
         return statement.replace("{db}_2", f"`{database} 2`").replace("{db}", f"`{database}`")
 
-    def insert(self, database: str, table: str, views: Views | None = None) -> None:
+    def insert(self, database: str, table: str, views: Views | None = None, rows: str = "") -> None:
         # One thread and small blocks: several blocks, and the same ones both times.
         run(
             self.engine,
-            f"INSERT INTO {qualified(database, table)} {self.case.rows}",
+            f"INSERT INTO {qualified(database, table)} {rows or self.case.rows}",
             settings={
                 "max_threads": 1, "max_insert_threads": 1, "max_block_size": 32,
                 "min_insert_block_size_rows": 32, "min_insert_block_size_bytes": 0,
@@ -266,9 +268,12 @@ class Pairing:
         own = facts(asking(self.engine), self.staged, self.table)
         assert own is not None
         views = discover(asking(self.engine), self.staged, self.table)
-        for statement in (*clone(own, prefix), *views.create(prefix, prefix)):
+        for statement in (*clone(own, prefix), *views.create(prefix, prefix, fed=self.fed)):
             run(self.engine, *statement.parts)
         self.insert(self.staged, prefix, views)
+        if self.fed:
+            staged = qualified(self.staged, prefix)
+            self.insert(self.staged, fed_name(prefix), views, f"SELECT * FROM {staged}")
         for table in self.case.tables:
             assert self.count(table) == self.before[table], "visible before it is published"
         pairs = [*views.pairs(prefix)]
@@ -317,6 +322,16 @@ def test_like_a_direct_insert(engine: Engine, case: Case) -> None:
     assert views
     if case.pairs is not None:
         assert len(views.pairs(PREFIX)) == case.pairs
+    pairing.close()
+
+
+@pytest.mark.parametrize("name", sorted(CASES.keys() - {"null with two views"}))
+@pytest.mark.parametrize("engine", ["embedded"], indirect=True)
+@pytest.mark.sampled(4)
+def test_fed_out_of_staging(engine: Engine, name: str) -> None:
+    """As above, where rows come into staging as parts, which fire no views."""
+    pairing = Pairing(engine, CASES[name], fed=True)
+    assert pairing.check()
     pairing.close()
 
 

@@ -16,6 +16,7 @@ from rowfall.core.options import DISTRIBUTED, FILTER
 from rowfall.deliver.build import NATIVE, Build, HandOver
 from rowfall.deliver.decode import Decode, DecodeInside, DecodePush, DecoderInput
 from rowfall.deliver.delivery import Delivery, Order, Pull
+from rowfall.deliver.feed import FeedViews
 from rowfall.deliver.files import WriteFiles
 from rowfall.deliver.rows import Prefill, SendRows, WriteRows
 from rowfall.engines.base import Tick, on_all
@@ -107,12 +108,13 @@ def _open(session: Session, facts: LoadFacts, plan: Plan, writer: Writer) -> Del
         return DecodeInside(writer.engine, given, stored / (plan.forecast.rows or 1))
     if facts.program is None:
         return fallback
-    if handed:
-        return HandOver(facts.program, writer.engine, given)
     if transport.delivery.value == PUSH:
         return DecodePush(facts.program, writer.engine, given, transport.streams, packed=packed)
-    opened = Build if transport.delivery.value == BUILD else Decode
-    return opened(facts.program, writer.engine, given)
+    opened = HandOver if handed else Build if builds else Decode
+    delivery = opened(facts.program, writer.engine, given)
+    if builds and facts.table.views:
+        return FeedViews(delivery, writer.engine, writer.target.database, facts.table.viewed)
+    return delivery
 
 
 def sending_since(delivery: Delivery, began: float) -> float:

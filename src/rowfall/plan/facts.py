@@ -126,7 +126,8 @@ class TargetFacts:
     Attributes:
         name: of the target's own table there, "" where rows go into no table.
         existing: None where it is made by the load.
-        views: materialized views that read what is inserted, ``database.name``.
+        views: materialized views that read what is inserted, ``database.name``. ``viewed``: the
+            columns that they use; () for all.
         ddl: statements that make the tables of a cluster; "" where there is nothing to make.
         filled: the target's own table, then those behind its views; () where there is no table.
         replicas: on a cluster, shards have further replicas of it.
@@ -150,6 +151,7 @@ class TargetFacts:
     binary: bool = False
     link: Link | None = None
     key_types: tuple[str, ...] = ()
+    viewed: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

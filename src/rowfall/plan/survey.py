@@ -31,7 +31,7 @@ from rowfall.engines.base import ExistingTable
 from rowfall.engines.codes import DATA_CODES, GONE
 from rowfall.engines.database import Committing, Packing, TakingBinary
 from rowfall.engines.embedded import usable_cores
-from rowfall.plan import attempts, cutting, keys, memory, transport
+from rowfall.plan import attempts, cutting, keys, memory, table_definition, transport
 from rowfall.plan.continued import continue_streams
 from rowfall.plan.facts import (
     FilledTable,
@@ -131,6 +131,7 @@ def survey(
             thorough and _takes_binary(session),
             _link(session),
             _ask_key_types(session, listed, schema),
+            _viewed(listed, found),
         ),
         reach=reached,
         sharding=_ask_sharding(session, schema),
@@ -385,6 +386,15 @@ def _ask_views(session: Session, schema: Schema) -> views.Views | None:
         return None
     target = session.first_target
     return views.discover(session.engine.ask, target.database, target.table)
+
+
+def _viewed(listed: ExistingTable | None, found: views.Views | None) -> tuple[str, ...]:
+    """Return the columns that views use; () for all."""
+    names = found.names_in_selects() if found else None
+    definition = table_definition.parse(listed.create_query) if listed else None
+    if names is None or definition is None:
+        return ()
+    return table_definition.stored_columns(definition, names)
 
 
 def _filled(

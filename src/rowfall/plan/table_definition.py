@@ -186,6 +186,18 @@ def _pieces(words: Sequence[str], heads: Collection[str]) -> dict[str, str]:
     return {name: "".join(text).strip() for name, text in found.items()}
 
 
+def stored_columns(table: Definition, names: Collection[str]) -> tuple[str, ...]:
+    """Return the columns of parts that some names may stand for, at least one.
+
+    An ALIAS stands for what its expression names, and conditions on rows need their columns.
+    """
+    wanted = _behind_aliases(table, set(names).union(*map(_names, table.constraints)))
+    given = [column.name for column in table.columns if column.kind in ("", "DEFAULT")]
+    # ``n.a`` is a column of its own, or an element of ``n``.
+    found = [name for name in given if {name, name.partition(".")[0]} & wanted]
+    return tuple(found or given[:1])
+
+
 # --- what is refused -----------------------------------------------------------------------------
 
 
@@ -318,14 +330,19 @@ def completions(table: Definition, filled: Collection[str]) -> list[str]:
 
 def _needs(table: Definition, column: DefinedColumn) -> set[str]:
     """Return the columns that a default is computed from, also by way of ALIAS columns."""
+    return _behind_aliases(table, _names(column.expression)) - {column.name}
+
+
+def _behind_aliases(table: Definition, names: set[str]) -> set[str]:
+    """Return names, and those that ALIAS columns among them are computed from."""
     found: set[str] = set()
-    fresh = _names(column.expression)
+    fresh = names
     by_name = {c.name: c for c in table.columns}
     while fresh:
         found |= fresh
         alias = [by_name[n] for n in fresh if n in by_name and by_name[n].kind == "ALIAS"]
         fresh = {n for c in alias for n in _names(c.expression)} - found
-    return found - {column.name}
+    return found
 
 
 def _filling(column: DefinedColumn) -> str:

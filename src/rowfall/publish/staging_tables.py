@@ -24,12 +24,15 @@ class StagingTables:
         shadow: name of the table that gathers all attempts until the end of the load
             (``--atomic``, ``--replace``), "" when each attempt becomes visible by itself.
         straight: rows go into the table without staging (``--direct``).
+        fed: no INSERT brings rows into staging, so views read from a table that keeps nothing,
+            into which staged rows are inserted once more; see :func:`views.fed_name`.
     """
 
     facts: TableFacts
     views: Views
     shadow: str = ""
     straight: bool = False
+    fed: bool = False
 
     @property
     def direct(self) -> bool:
@@ -124,7 +127,7 @@ class StagingTables:
             return ()
         return (
             *staging.clone(self.facts, prefix),
-            *self.views.create(prefix, prefix),
+            *self.views.create(prefix, prefix, fed=self.fed),
         )
 
     def pairs(self, prefix: str) -> tuple[Pair, ...]:

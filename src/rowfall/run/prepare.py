@@ -12,7 +12,7 @@ from rowfall.core import units
 from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import EngineError, TargetError, UsageError
 from rowfall.core.events import Note
-from rowfall.core.model import Plan, Statement
+from rowfall.core.model import BUILD, Plan, Statement
 from rowfall.engines.base import table_uuid
 from rowfall.engines.codes import ACCESS_DENIED, READONLY
 from rowfall.engines.database import Committing, Database
@@ -88,7 +88,10 @@ def prepare(settled: Settled, load: LoadRun, facts: LoadFacts, plan: Plan) -> Pr
             if not plan.schema.exists:
                 remember_made(ledger, load.id, tables.first, session.shards)
         whole = _announce(load, tables)
-        writers = tuple(_table_writer(settled, load, tables, writer) for writer in session.writers)
+        fed = plan.transport.delivery.value == BUILD
+        writers = tuple(
+            _table_writer(settled, load, tables, writer, fed=fed) for writer in session.writers
+        )
         prepared = _open_leases(
             settled, load,
             Prepared(tables, writers, whole=whole, together=facts.sharding is not None),
@@ -179,15 +182,16 @@ def _create_on_cluster(session: Session, shards: OpenCluster, load: LoadRun, pla
 
 
 def _table_writer(
-    settled: Settled, load: LoadRun, tables: TargetTables, writer: Writer
+    settled: Settled, load: LoadRun, tables: TargetTables, writer: Writer, *, fed: bool
 ) -> TableWriter:
-    """Return how attempts are staged on one writer."""
+    """Return how attempts are staged on one writer; ``fed`` as of :class:`StagingTables`."""
     session, engine = tables.session, writer.engine
     settings: Mapping[str, int] = {}
     if session.engine.ddl_settings:
         facts = session.engine.facts
         settings = staging.allowances(name for name in facts.settings if facts.allows(name, 1))
     staged = _staging_tables(settled, tables, writer)
+    staged = replace(staged, fed=fed and bool(staged.views))
     if session.options.gathers and load.shadow is not None:
         staged = replace(staged, shadow=load.shadow.name)
         load.shadow.create(staged, settings)

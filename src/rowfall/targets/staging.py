@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from rowfall.core import sql
 from rowfall.core.dataclass import dataclass
@@ -85,6 +86,7 @@ class TableFacts:
         partitioned: the table has a partition key.
         views: database and name of every view that an INSERT into this table fires.
         select: of a view, "" for tables.
+        inner: name of the table of a view that has one of its own, where no uuid tells it.
     """
 
     database: str
@@ -97,6 +99,7 @@ class TableFacts:
     create_query: str
     views: tuple[tuple[str, str], ...] = ()
     select: str = ""
+    inner: str = ""
 
     @property
     def qualified(self) -> str:
@@ -156,7 +159,18 @@ class TableFacts:
             return self.database, identifier(head[1]) or ""
         if head[:1] == ["TO"]:  # TO INNER UUID '...': a profile may ask for this form
             uuid = head[3].strip("'")
+        if self.inner:
+            return self.database, self.inner
         return self.database, f".inner.{self.table}" if uuid == _NO_UUID else f".inner_id.{uuid}"
+
+    @property
+    def hides_inner(self) -> bool:
+        """True for a view with a table of its own in the embedded engine's default database.
+
+        That shows no uuids, by which such a table is called.
+        """
+        unnamed = self.engine == "MaterializedView" and self.uuid == _NO_UUID
+        return unnamed and self._head()[:1] not in (["TO"], ["REFRESH"])
 
     def _head(self) -> list[str]:
         """Return the tokens after a view's name in its CREATE statement."""
@@ -200,7 +214,19 @@ def lookup(ask: Ask, names: Iterable[tuple[str, str]]) -> dict[tuple[str, str], 
                 partitioned=bool(row[6]), create_query=row[7],
                 views=tuple(sorted(zip(row[8], row[9], strict=True))), select=row[10],
             )  # fmt: skip
+            if found[name].hides_inner:
+                found[name] = replace(found[name], inner=_inner(ask, *name))
     return found
+
+
+def _inner(ask: Ask, database: str, view: str) -> str:
+    """Return the name of a view's own table by the folder that both name; "" where none does."""
+    here = f"database = {quote(database)}"
+    rows = ask(
+        f"SELECT name FROM system.tables WHERE {here} AND startsWith(name, '.inner_id.') AND "
+        f"data_paths = (SELECT data_paths FROM system.tables WHERE {here} AND name = {quote(view)})"
+    )
+    return str(rows[0][0]) if rows else ""
 
 
 def clone(table: TableFacts, staging: str, *, gathers: bool = False) -> tuple[SqlText, ...]:

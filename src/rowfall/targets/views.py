@@ -39,6 +39,8 @@ _HINT = (
     "Drop or detach the view while loading and fill its table afterwards, or load with --direct, "
     "where a crash may lose or repeat rows."
 )
+# Words before an asterisk that is no multiplication; ``count(*)`` is no matter.
+_TAKES_ALL = frozenset(("SELECT", "DISTINCT", ",", ".", "("))
 # Left out of a query tree: constants may be of the moment (now(), today()), and aliases of tables
 # mean nothing once all names are resolved.
 _PASSING = re.compile(
@@ -101,6 +103,21 @@ class Views:
             "parallel_view_processing": 1,
         }
 
+    def names_in_selects(self) -> frozenset[str] | None:
+        """Return all names in the SELECTs of the loaded table's own views: columns, and others.
+
+        None where one takes columns without their names: ``*``, ``COLUMNS('...')``.
+        """
+        found: set[str] = set()
+        for view in self.views:
+            words = [w for w in tokens(" ".join(view.pieces)) if not w.isspace()]
+            starred = (words[at - 1] for at, word in enumerate(words) if word == "*")
+            if view.source < 0 and ("COLUMNS" in words or _TAKES_ALL.intersection(starred)):
+                return None
+            if view.source < 0:
+                found.update(filter(None, map(identifier, words)))
+        return frozenset(found)
+
     def create_tables(self, prefix: str, *, gathers: bool = False) -> tuple[SqlText, ...]:
         """Return the statements that make the staging tables of the views' tables, or shadows."""
         made = (
@@ -109,22 +126,27 @@ class Views:
         )
         return tuple(statement for statements in made for statement in statements)
 
-    def create(self, prefix: str, staging: str) -> tuple[SqlText, ...]:
+    def create(self, prefix: str, staging: str, *, fed: bool = False) -> tuple[SqlText, ...]:
         """Return the statements that make all staging tables and views, once ``staging`` is there.
 
         They take no settings: an engine that appends them would write them into the views.
 
         Args:
             staging: the staging table of the loaded table.
+            fed: views of the loaded table read from another one, see :func:`fed_name`.
         """
-        return (
-            *self.create_tables(prefix),
-            *(self._view(prefix, staging, k) for k in range(len(self.views))),
-        )
+        made = self.create_tables(prefix)
+        source = staging
+        if fed:
+            source = fed_name(staging)
+            like = sql.qualified(self.database, staging)
+            create = f"CREATE TABLE {sql.qualified(self.database, source)} AS {like} ENGINE = Null"
+            made = (*made, SqlText.of(create))
+        return (*made, *(self._view(prefix, source, k) for k in range(len(self.views))))
 
-    def _view(self, prefix: str, staging: str, number: int) -> SqlText:
+    def _view(self, prefix: str, loaded: str, number: int) -> SqlText:
         view = self.views[number]
-        source = sql.qualified(self.database, staging)
+        source = sql.qualified(self.database, loaded)
         if view.source >= 0:
             source = self._staging(prefix, view.source)
         target = self._staging(prefix, view.target)
@@ -147,6 +169,14 @@ class Views:
             for k, table in enumerate(self.tables)
             if table.publish_kind == "attach"
         )
+
+
+def fed_name(staging: str) -> str:
+    """Return the name of the table that keeps nothing and fires the views of ``staging``.
+
+    Parts that are attached fire none. Their rows are inserted there, once they are in staging.
+    """
+    return f"{staging}_fed"
 
 
 def _staging_name(prefix: str, number: int) -> str:

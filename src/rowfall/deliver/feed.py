@@ -1,0 +1,70 @@
+"""Feeds materialized views with rows that are in staging already.
+
+Parts that are attached fire no view. So the views of an attempt read from a table that keeps
+nothing (see :func:`rowfall.targets.views.fed_name`), and the rows are inserted there once more, out
+of the page cache. The engine then neither parses nor sorts nor compresses the rows of the loaded
+table, only what the views make of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from rowfall.core import sql
+from rowfall.core.model import Outcome, Statement
+from rowfall.core.sqltext import SqlText
+from rowfall.deliver.delivery import Delivery, Order
+from rowfall.engines.base import Engine, Tick
+from rowfall.publish.receiver import CountError
+from rowfall.targets.views import fed_name
+
+
+class FeedViews:
+    """Delivers as another delivery does, then fires the views of staging.
+
+    Args:
+        inside: brings the rows into staging, by whatever way.
+        database: of the loaded table.
+        columns: those that the views use; () for all. The others have their defaults there.
+    """
+
+    def __init__(
+        self, inside: Delivery, engine: Engine, database: str, columns: Sequence[str]
+    ) -> None:
+        self._inside, self._engine, self._database = inside, engine, database
+        self._columns = ", ".join(map(sql.name, columns))
+
+    def insert(self, order: Order, lane: int, on_tick: Tick) -> Outcome:
+        """See :meth:`rowfall.deliver.delivery.Delivery.insert`.
+
+        Raises:
+            CountError: staging does not hold what was written.
+        """
+        made = self._inside.insert(order, lane, on_tick)
+        staged = sql.qualified(self._database, order.staging)
+        ((rows,),) = self._engine.ask(f"SELECT count() FROM {staged}", lane=lane)
+        if int(rows) != made.rows_written:
+            raise CountError(
+                f"{made.rows_written:,} rows were written and {int(rows):,} are staged",
+                transient=True,
+            )
+        fed = sql.qualified(self._database, fed_name(order.staging))
+        # What is in the columns of parts is inserted as it is: defaults are not computed again.
+        into = f"{fed} ({self._columns})" if self._columns else fed
+        statement = Statement(
+            SqlText.of(f"INSERT INTO {into} SELECT {self._columns or '*'} FROM {staged}"),
+            self._engine.facts.known(order.settings), query_id=order.attempt,
+        )  # fmt: skip
+        views = self._engine.run(statement, lane=lane)
+        # Each view reads again what comes into its source: as of an INSERT that fires them.
+        return replace(
+            made,
+            rows_read=made.rows_read - made.rows_written + views.rows_read,
+            cpu_seconds=made.cpu_seconds + views.cpu_seconds,
+            seconds=made.seconds + views.seconds,
+        )
+
+    def kill(self, attempt: str) -> None:
+        self._inside.kill(attempt)
+        self._engine.kill(attempt)
