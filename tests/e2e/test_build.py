@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import decimal
 import gzip
 import json
 import os
 import signal
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -611,6 +613,80 @@ def test_columns_of_parquet_are_copied(shell: Shell, key: str) -> None:
     assert checks.split()[-1] == "1"
     again = shell.ok("load", *options, "--table", "t", "--json").document
     assert (again["rows"], again["splits_skipped"]) == (0, 2)
+
+
+_Cents = decimal.Decimal
+CASTS: dict[str, tuple[pa.DataType, str, Callable[[int], object], object]] = {
+    # Type in the file and in the table, value of a row, and one that does not fit.
+    "narrow": (pa.int64(), "UInt16", lambda i: i, 65_536),
+    "unsigned": (pa.int32(), "UInt64", lambda i: i, -1),
+    "signed": (pa.uint64(), "Int16", lambda i: i, 32_768),
+    "wide": (pa.int64(), "Int128", lambda i: i - 2000, None),
+    "wide_unsigned": (pa.int64(), "UInt256", lambda i: i, -1),
+    "whole": (pa.float64(), "Int32", float, 2.5),
+    "short_whole": (pa.float32(), "Int8", lambda i: float(i % 100 - 50), 128.0),
+    "short": (pa.float64(), "Float32", lambda i: i / 8, 0.1),
+    "long": (pa.float32(), "Float64", lambda i: i / 8, None),
+    "float": (pa.int64(), "Float64", lambda i: i, 2**53 + 1),
+    "short_float": (pa.int64(), "Float32", lambda i: i, 2**24 + 1),
+    "yes": (pa.int32(), "Bool", lambda i: i % 2, 2),
+    "one": (pa.bool_(), "UInt8", lambda i: i % 2 == 0, None),
+    "more_digits": (pa.decimal128(12, 2), "Decimal(18, 4)", lambda i: _Cents(i) / 4, None),
+    "fewer_digits": (pa.decimal128(12, 4), "Decimal(9, 1)", lambda i: _Cents(i), _Cents("0.25")),
+    "number": (pa.decimal128(20, 2), "UInt32", lambda i: _Cents(i), _Cents("0.5")),
+    "price": (pa.int64(), "Decimal(38, 10)", lambda i: i, None),
+    "low_price": (pa.int32(), "Decimal(9, 2)", lambda i: i, 30_000_000),
+    "second": (pa.timestamp("ms", "UTC"), "DateTime", lambda i: i * 1000, 1),
+    "of_micros": (pa.timestamp("us", "UTC"), "DateTime", lambda i: i * 10**6, -(10**6)),
+    "of_nanos": (pa.timestamp("ns", "UTC"), "DateTime", lambda i: i * 10**9, 5 * 10**18),
+    "coarse": (pa.timestamp("us"), "DateTime64(3)", lambda i: i * 1000, 1),
+    "fine": (pa.timestamp("ms"), "DateTime64(6, 'UTC')", lambda i: i, None),
+    "day": (pa.date32(), "Date", lambda i: i, -1),
+    "padded": (pa.string(), "FixedString(3)", lambda i: "ab"[: i % 3], "abcd"),
+}
+
+
+def casts(shell: Shell, number: int = -1) -> str:
+    """``in/a.parquet`` of all casts; the last row of one column may not fit. Returns the schema."""
+    columns = {"id": pa.array(range(4000), pa.uint32())}
+    for at, (name, (own, _, value, wrong)) in enumerate(CASTS.items()):
+        for nulls in (False, True):
+            values = [None if nulls and i % 7 == 3 else value(i) for i in range(4000)]
+            values[-1] = wrong if at == number else values[-1]
+            stored = pa.int64() if pa.types.is_timestamp(own) else own
+            made = pa.array(values, pa.int32() if pa.types.is_date(own) else stored)
+            columns[f"{name}{'_null' if nulls else ''}"] = made.cast(own)
+    path = shell.folder / "in/a.parquet"
+    path.parent.mkdir(exist_ok=True)
+    pq.write_table(pa.table(columns), path, row_group_size=1500)
+    types = ", ".join(f"{n} {c[1]}, {n}_null Nullable({c[1]})" for n, c in CASTS.items())
+    return f"id UInt32, {types}"
+
+
+def test_columns_of_parquet_are_cast(shell: Shell) -> None:
+    """Into the types of the table, as the engine casts them."""
+    options = ("in/a.parquet", "--order-by", "id", "--schema", casts(shell))
+    assert decider(shell, *options) == ("build", "rowfall-decode")
+    built = shell.ok("load", *options, "--table", "t", "--json", "--build", "on").document
+    assert (built["rows"], built["notes"]) == (4_000, [])
+    shell.ok("load", *options, "--table", "t", "--decoder", "never", "--to", "off")
+    query = ("query", "SELECT * FROM t ORDER BY id", "--format", "TSV")
+    assert shell.ok(*query).out == shell.ok(*query, "--to", "off").out
+
+
+@pytest.mark.parametrize("name", [name for name, cast in CASTS.items() if cast[3] is not None])
+@pytest.mark.sampled(2)
+def test_a_value_that_its_column_does_not_hold(shell: Shell, name: str) -> None:
+    """The decoder declines it, and the engine names row and column."""
+    schema = casts(shell, list(CASTS).index(name))
+    load = ("load", "in/a.parquet", "--table", "t", "--order-by", "id", "--schema", schema)
+    built = shell.run(*load, "--build", "on")
+    engine = shell.run(*load, "--decoder", "never", "--to", "off")
+    assert built.code == engine.code == 1
+    said = [line for line in engine.err.splitlines() if line.startswith("failed: ")]
+    assert f'row 4000 column "{name}"' in said[0]
+    assert said == [line for line in built.err.splitlines() if line.startswith("failed: ")]
+    assert shell.ok("query", "SELECT count() FROM t", "--format", "TSV").out == "0\n"
 
 
 def test_what_the_engine_reads_is_handed_over(shell: Shell) -> None:

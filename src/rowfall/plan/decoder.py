@@ -16,7 +16,7 @@ from typing import Any
 from rowfall.core import type_names, uri
 from rowfall.core.listing import Listing, Split
 from rowfall.core.model import Column, Encoding, Facts, Kind, Schema
-from rowfall.core.type_names import parse_type
+from rowfall.core.type_names import Type, parse_type
 from rowfall.plan.statements import sent_type
 from rowfall.schema import strict_reading
 from rowfall.schema.strict_reading import strict_column
@@ -31,6 +31,10 @@ CUT = frozenset({"CSV", "CSVWithNames", "TSV", "TSVWithNames", "JSONEachRow"})
 _COLUMNAR = frozenset({"Parquet", "ArrowStream"})
 _ROWS = frozenset({"MySQL", "PostgreSQL"})
 """Formats of rows in binary; those of MySQL have flat columns."""
+_CONVERTED = frozenset({
+    ("Float32", "Float64"), ("Float64", "Float32"), ("DateTime64", "DateTime"),
+    ("DateTime64", "DateTime64"), ("Date32", "Date"), ("String", "FixedString"),
+})  # fmt: skip
 _PACKED = frozenset({"none", "gzip", "zstd", "lz4", "xz", "bz2"})
 _UTC = frozenset({"UTC", "Etc/UTC", "Zulu", "GMT"})
 # Other zones that the decoder reads: those of crates/rowfall-decode/src/types/zone.rs.
@@ -100,9 +104,30 @@ def refusal(
 
 
 def _is_copied(column: Column) -> bool:
-    """Tell whether a column is not cast: it may be that a NULL in it is an error."""
-    same = parse_type(column.read_type or column.type).bare == parse_type(column.type).bare
-    return same or not column.expression
+    """Tell whether a column is not cast, or in a way that loses nothing or is an error.
+
+    It may be that a NULL in it is an error, too.
+    """
+    own, type_ = parse_type(column.read_type or column.type), parse_type(column.type)
+    return own.bare == type_.bare or not column.expression or _is_converted(own, type_)
+
+
+def _is_converted(own: Type, wanted: Type) -> bool:
+    """Tell whether rowfall-decode converts values of files (columnar/arrow.rs).
+
+    As :func:`rowfall.schema.strict_reading.strict_column` compares them afterwards, values that
+    would become others are errors, which the engine says: the program declines them.
+    """
+    # Those of Arrow are that wide.
+    integers = 0 < own.bits <= 64
+    decimals = own.base == "Decimal" and int(own.args.partition(",")[0]) <= 38
+    if wanted.bits:
+        return integers or decimals or own.base in ("Float32", "Float64", "Bool")
+    if wanted.base == "Decimal":
+        return integers or decimals
+    if integers:
+        return wanted.base in ("Float32", "Float64", "Bool")
+    return (own.base, wanted.base) in _CONVERTED
 
 
 def _knows_zone(type_: str, engine: Facts) -> bool:

@@ -60,7 +60,10 @@ NEAR, FAR, _PIECE = 1 << 30, 64 << 20, 8 << 20
 """Bytes before a range that are read to count lines, of a file here and of one far away: about a
 second each for every error."""
 _ONE_BLOCK = {"max_threads": 1, "max_block_size": 16, "input_format_parallel_parsing": 0}
-_IN_ORDER = {"max_threads": 1, "input_format_parallel_parsing": 0, "query_plan_filter_push_down": 0}
+_IN_ORDER = {
+    "max_threads": 1, "input_format_parallel_parsing": 0, "query_plan_filter_push_down": 0,
+    "input_format_parquet_preserve_order": 1,
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

@@ -314,7 +314,7 @@ def _typed(column: Column, target: Type, source: Type) -> Column:
     if source.text and not target.text:
         value, wrong = _convert(x, target, TextTraits(infinite=True))
     else:
-        value = f"accurateCastOrNull({x}, {quote(target.bare)})"
+        value = f"accurateCastOrNull({_within(x, source, target)}, {quote(target.bare)})"
         wrong = f"isNull({value})"
         exact = (*TIMES, "Decimal", "Bool")
         if target.text or (source.base == "Decimal" and target.base.startswith("Float")):
@@ -326,6 +326,26 @@ def _typed(column: Column, target: Type, source: Type) -> Column:
     return replace(
         column, read_type=read, expression=_checked(whole, bad, column), lenient=value, bad=bad
     )
+
+
+# What a cast throws at, which then names no row: date_time_overflow_behavior is throw.
+_BOUNDS = {
+    ("Date32", "Date"): ("toDate32('1970-01-01')", "toDate32('2149-06-06')"),
+    ("DateTime64", "DateTime"): (
+        "toDateTime64('1970-01-01 00:00:00', 0, 'UTC')",
+        # The engine refuses the last second that a DateTime has.
+        "toDateTime64('2106-02-07 06:28:14', 0, 'UTC')",
+    ),
+}
+
+
+def _within(x: str, source: Type, target: Type) -> str:
+    """Return SQL for days and points in time that another type holds: the nearest one."""
+    bounds = _BOUNDS.get((source.base, target.base))
+    if bounds is None:
+        return x
+    # What a NULL hides is cast, too, so it must not stand for others.
+    return f"if({x} < {bounds[0]}, {bounds[0]}, if({x} > {bounds[1]}, {bounds[1]}, {x}))"
 
 
 def only_utf8(

@@ -1,7 +1,7 @@
 //! Copies arrays of Arrow into columns.
 //!
-//! Only pairs of types are taken whose values are the same in both, and values that are checked to
-//! fit: of days, points in time and decimals the engine's types hold fewer.
+//! Of pairs of types whose values are not the same in both, each value is converted if that loses
+//! nothing (see [`convert`]); one that does not fit is declined, and the engine says what it is.
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{
@@ -14,6 +14,7 @@ use arrow_array::{
 };
 use arrow_buffer::{ArrowNativeType, NullBuffer};
 use arrow_schema::{DataType, TimeUnit};
+use std::ops::RangeInclusive;
 
 use crate::column::Column;
 use crate::column::keys::Keys;
@@ -23,7 +24,9 @@ use crate::columnar::Batch;
 use crate::types::{BaseType, Type};
 
 /// The days that a Date32 holds: 1900-01-01 to 2299-12-31.
-const DATE32_DAYS: std::ops::RangeInclusive<i32> = -25_567..=120_529;
+const DATE32_DAYS: RangeInclusive<i32> = -25_567..=120_529;
+/// Digits by which a decimal may get more: 10^38 is the largest power in 128 bits.
+const MOST_DIGITS: i32 = 38;
 /// The seconds that a DateTime64 holds: the same days.
 const DATETIME64_SECONDS: (i64, i64) = (-25_567 * 86_400, 120_530 * 86_400 - 1);
 
@@ -58,33 +61,32 @@ pub fn takes(found: &DataType, wanted: &Type) -> bool {
             && wanted.base == BaseType::String;
     }
     match (&wanted.base, found) {
-        (BaseType::Int(bytes, signed), _) => {
-            integer(found).is_some_and(|(own, own_signed)| match (own_signed, signed) {
-                (true, true) | (false, false) => own <= *bytes,
-                (false, true) => own < *bytes,
-                (true, false) => false,
-            })
-        }
-        (BaseType::Float32, DataType::Float32)
-        | (BaseType::Float64, DataType::Float32 | DataType::Float64)
-        | (BaseType::Bool, DataType::Boolean)
+        (
+            BaseType::Int(..) | BaseType::Float32 | BaseType::Float64,
+            DataType::Float32 | DataType::Float64,
+        )
+        | (BaseType::Int(..) | BaseType::Bool, DataType::Boolean)
         | (BaseType::Date | BaseType::Date32, DataType::Date32)
         | (
             BaseType::String,
             DataType::Utf8 | DataType::LargeUtf8 | DataType::Binary | DataType::LargeBinary,
         ) => true,
         (BaseType::FixedString(n), DataType::FixedSizeBinary(size)) => *n == *size as usize,
-        (BaseType::DateTime(_), DataType::UInt32) => true,
-        (BaseType::DateTime(_), DataType::Timestamp(unit, _)) => {
-            matches!(unit, TimeUnit::Second | TimeUnit::Millisecond)
+        (
+            BaseType::FixedString(_),
+            DataType::Utf8 | DataType::LargeUtf8 | DataType::Binary | DataType::LargeBinary,
+        )
+        | (BaseType::DateTime(_), DataType::UInt32 | DataType::Timestamp(..))
+        | (BaseType::DateTime64(..), DataType::Timestamp(..)) => true,
+        (BaseType::Int(..), DataType::Decimal128(_, scale)) => *scale >= 0,
+        (BaseType::Decimal(_, _, scale), DataType::Decimal128(_, own)) => {
+            *own >= 0 && i32::from(*scale) - i32::from(*own) <= MOST_DIGITS
         }
-        (BaseType::DateTime64(digits, _), DataType::Timestamp(unit, _)) => {
-            // Old points in time (INT96) are nanoseconds, whatever their table says.
-            let own = unit_digits(*unit);
-            *digits == own || (*unit == TimeUnit::Nanosecond && *digits < own)
+        (BaseType::Decimal(_, _, scale), _) => {
+            integer(found).is_some() && i32::from(*scale) <= MOST_DIGITS
         }
-        (BaseType::Decimal(_, digits, scale), DataType::Decimal128(precision, own)) => {
-            *own >= 0 && *own as u8 == *scale && precision <= digits
+        (BaseType::Int(..) | BaseType::Float32 | BaseType::Float64 | BaseType::Bool, _) => {
+            integer(found).is_some()
         }
         _ => false,
     }
@@ -132,21 +134,69 @@ pub fn append(column: &mut Column, array: &dyn Array) -> Result<(), String> {
         return result;
     }
     match (&column.data_type.base.clone(), array.data_type()) {
-        (BaseType::Int(width, _), _) => integers(column, array, nulls, usize::from(*width)),
-        (BaseType::Float32, _) => plain(column, array.as_primitive::<Float32Type>(), nulls),
+        (BaseType::Float32, DataType::Float32) => {
+            plain(column, array.as_primitive::<Float32Type>(), nulls)
+        }
         (BaseType::Float64, DataType::Float64) => {
             plain(column, array.as_primitive::<Float64Type>(), nulls)
         }
-        (BaseType::Float64, _) => {
+        (BaseType::Float64, DataType::Float32) => {
             let values = array.as_primitive::<Float32Type>();
             convert(column, values, nulls, |v| Some(f64::from(v).to_le_bytes()))
         }
-        (BaseType::Bool, _) => {
+        (BaseType::Float32, DataType::Float64) => {
+            convert(column, array.as_primitive::<Float64Type>(), nulls, |v| {
+                let short = v as f32;
+                (f64::from(short) == v || v.is_nan()).then(|| short.to_le_bytes())
+            })
+        }
+        (BaseType::Int(width, _), DataType::Boolean) => {
+            let ones = array.as_boolean().values().iter().map(i128::from);
+            put_integers(column, ones.map(Some), nulls, usize::from(*width))
+        }
+        (BaseType::Int(width, signed), DataType::Float32 | DataType::Float64) => {
+            let range = int_range(*width, *signed);
+            let whole = |v: f64| {
+                let number = v as i128;
+                (number as f64 == v && range.contains(&number)).then_some(number)
+            };
+            match array.data_type() {
+                DataType::Float32 => {
+                    let values = array.as_primitive::<Float32Type>().values().iter();
+                    let values = values.map(|v| whole(f64::from(*v)));
+                    put_integers(column, values, nulls, usize::from(*width))
+                }
+                _ => {
+                    let values = array.as_primitive::<Float64Type>().values().iter();
+                    put_integers(column, values.map(|v| whole(*v)), nulls, usize::from(*width))
+                }
+            }
+        }
+        (BaseType::Int(width, signed), DataType::Decimal128(_, scale)) => {
+            let (unit, range) = (power_of_ten(*scale as u8), int_range(*width, *signed));
+            let values = array.as_primitive::<Decimal128Type>().values().iter();
+            let values =
+                values.map(|v| Some(v / unit).filter(|n| v % unit == 0 && range.contains(n)));
+            put_integers(column, values, nulls, usize::from(*width))
+        }
+        (BaseType::Int(width, signed), _) => {
+            integers(column, array, nulls, (usize::from(*width), *signed))
+        }
+        (BaseType::Float32, _) => numbers(column, array, nulls, |v| {
+            Some(v as f32).filter(|f| *f as i128 == v).map(f32::to_le_bytes)
+        }),
+        (BaseType::Float64, _) => numbers(column, array, nulls, |v| {
+            Some(v as f64).filter(|f| *f as i128 == v).map(f64::to_le_bytes)
+        }),
+        (BaseType::Bool, DataType::Boolean) => {
             let values = array.as_boolean();
             let start = column.data.len();
             column.data.extend(values.values().iter().map(u8::from));
             zero_nulls(&mut column.data[start..], 1, nulls);
             Ok(())
+        }
+        (BaseType::Bool, _) => {
+            numbers(column, array, nulls, |v| u8::try_from(v).ok().filter(|v| *v < 2).map(|v| [v]))
         }
         (BaseType::Date, _) => convert(column, array.as_primitive::<Date32Type>(), nulls, |v| {
             u16::try_from(v).ok().map(u16::to_le_bytes)
@@ -157,64 +207,62 @@ pub fn append(column: &mut Column, array: &dyn Array) -> Result<(), String> {
         (BaseType::DateTime(_), DataType::UInt32) => {
             plain(column, array.as_primitive::<UInt32Type>(), nulls)
         }
-        (BaseType::DateTime(_), DataType::Timestamp(TimeUnit::Second, _)) => {
-            convert(column, array.as_primitive::<TimestampSecondType>(), nulls, |v| {
-                u32::try_from(v).ok().map(u32::to_le_bytes)
+        (BaseType::DateTime(_), DataType::Timestamp(own, _)) => {
+            let unit = 10i64.pow(u32::from(unit_digits(*own)));
+            moments(column, array, *own, nulls, |v| {
+                // The engine refuses the last second.
+                let fits = |seconds: &u32| v % unit == 0 && *seconds < u32::MAX;
+                u32::try_from(v / unit).ok().filter(fits).map(u32::to_le_bytes)
             })
         }
-        (BaseType::DateTime(_), _) => {
-            convert(column, array.as_primitive::<TimestampMillisecondType>(), nulls, |v| {
-                let whole = v % 1000 == 0;
-                u32::try_from(v / 1000).ok().filter(|_| whole).map(u32::to_le_bytes)
-            })
-        }
-        (BaseType::DateTime64(digits, _), _) => {
+        (BaseType::DateTime64(digits, _), DataType::Timestamp(own, _)) => {
             let unit = 10i64.pow(u32::from(*digits));
             let (first, last) = DATETIME64_SECONDS;
-            let fits = (first.saturating_mul(unit), last.saturating_mul(unit));
-            let DataType::Timestamp(own, _) = array.data_type() else {
-                return Err("values of another type".to_owned());
-            };
+            let fits = first.saturating_mul(unit)..=last.saturating_mul(unit);
+            let own_digits = unit_digits(*own);
             // Of finer times only those are taken that lose nothing.
-            let more = 10i64.pow(u32::from(unit_digits(*own) - digits));
-            match own {
-                TimeUnit::Second => {
-                    times(column, array.as_primitive::<TimestampSecondType>(), nulls, fits, more)
-                }
-                TimeUnit::Millisecond => {
-                    let values = array.as_primitive::<TimestampMillisecondType>();
-                    times(column, values, nulls, fits, more)
-                }
-                TimeUnit::Microsecond => {
-                    let values = array.as_primitive::<TimestampMicrosecondType>();
-                    times(column, values, nulls, fits, more)
-                }
-                TimeUnit::Nanosecond => {
-                    let values = array.as_primitive::<TimestampNanosecondType>();
-                    times(column, values, nulls, fits, more)
-                }
+            let finer = 10i64.pow(u32::from(own_digits.saturating_sub(*digits)));
+            let coarser = 10i64.pow(u32::from(digits.saturating_sub(own_digits)));
+            if finer == 1 && coarser == 1 {
+                return same_moments(column, array, *own, nulls, &fits);
+            }
+            moments(column, array, *own, nulls, |v| {
+                let whole = (v % finer == 0).then(|| (v / finer).checked_mul(coarser)).flatten();
+                whole.filter(|v| fits.contains(v)).map(i64::to_le_bytes)
+            })
+        }
+        (BaseType::Decimal(width, digits, scale), found) => {
+            let own = if let DataType::Decimal128(_, own) = found { *own as u8 } else { 0 };
+            let finer = power_of_ten(own.saturating_sub(*scale));
+            let coarser = power_of_ten(scale.saturating_sub(own));
+            let most = 10u128.checked_pow(u32::from(*digits)).unwrap_or(u128::MAX);
+            let scaled = |v: i128| {
+                let whole = (v % finer == 0).then(|| (v / finer).checked_mul(coarser)).flatten();
+                whole.filter(|v| v.unsigned_abs() < most)
+            };
+            let width = usize::from(*width);
+            if let DataType::Decimal128(..) = found {
+                let values = array.as_primitive::<Decimal128Type>().values().iter();
+                return put_integers(column, values.map(|v| scaled(*v)), nulls, width);
+            }
+            match width {
+                4 => numbers(column, array, nulls, |v| scaled(v).map(|v| (v as i32).to_le_bytes())),
+                8 => numbers(column, array, nulls, |v| scaled(v).map(|v| (v as i64).to_le_bytes())),
+                16 => numbers(column, array, nulls, |v| scaled(v).map(i128::to_le_bytes)),
+                _ => numbers(column, array, nulls, |v| scaled(v).map(wide)),
             }
         }
-        (BaseType::Decimal(width, digits, _), _) => {
-            let values = array.as_primitive::<Decimal128Type>();
-            let most = 10i128.checked_pow(u32::from(*digits)).unwrap_or(i128::MAX);
-            let fits = move |v: &i128| v.unsigned_abs() < most.unsigned_abs();
-            match width {
-                4 => convert(column, values, nulls, |v| {
-                    Some(v).filter(fits).map(|v| (v as i32).to_le_bytes())
-                }),
-                8 => convert(column, values, nulls, |v| {
-                    Some(v).filter(fits).map(|v| (v as i64).to_le_bytes())
-                }),
-                16 => {
-                    convert(column, values, nulls, |v| Some(v).filter(fits).map(i128::to_le_bytes))
-                }
-                _ => convert(column, values, nulls, |v| {
-                    let mut wide = [if v < 0 { 255 } else { 0 }; 32];
-                    wide[..16].copy_from_slice(&v.to_le_bytes());
-                    Some(v).filter(fits).map(|_| wide)
-                }),
-            }
+        (BaseType::FixedString(width), DataType::Utf8) => {
+            padded(column, array.as_string::<i32>(), nulls, *width)
+        }
+        (BaseType::FixedString(width), DataType::LargeUtf8) => {
+            padded(column, array.as_string::<i64>(), nulls, *width)
+        }
+        (BaseType::FixedString(width), DataType::Binary) => {
+            padded(column, array.as_binary::<i32>(), nulls, *width)
+        }
+        (BaseType::FixedString(width), DataType::LargeBinary) => {
+            padded(column, array.as_binary::<i64>(), nulls, *width)
         }
         (BaseType::FixedString(width), _) => fixed_strings(column, array, nulls, *width),
         (BaseType::String, DataType::Utf8) => strings(column, array.as_string::<i32>(), nulls),
@@ -388,6 +436,28 @@ fn put_strings(
     Ok(())
 }
 
+/// Append strings of so many bytes at most; zeros follow shorter ones.
+fn padded<T: ByteArrayType>(
+    column: &mut Column,
+    array: &GenericByteArray<T>,
+    nulls: Option<&NullBuffer>,
+    width: usize,
+) -> Result<(), String> {
+    let (offsets, text) = (array.value_offsets(), array.value_data());
+    column.data.reserve(array.len() * width);
+    for (row, ends) in offsets.windows(2).enumerate() {
+        let start = column.data.len();
+        if !nulls.is_some_and(|nulls| nulls.is_null(row)) {
+            column.data.extend_from_slice(&text[ends[0].as_usize()..ends[1].as_usize()]);
+        }
+        if column.data.len() - start > width {
+            return Err(misfit(column));
+        }
+        column.data.resize(start + width, 0);
+    }
+    Ok(())
+}
+
 fn fixed_strings(
     column: &mut Column,
     array: &dyn Array,
@@ -426,27 +496,47 @@ fn plain<T: ArrowPrimitiveType>(
     Ok(())
 }
 
-/// Append points in time that are multiples of `unit`, divided by it, all of them from the first to
-/// the last number.
-fn times<T: ArrowPrimitiveType<Native = i64>>(
+/// Append points in time that are the same in both, all of them in a range.
+fn same_moments(
     column: &mut Column,
-    array: &PrimitiveArray<T>,
+    array: &dyn Array,
+    unit: TimeUnit,
     nulls: Option<&NullBuffer>,
-    (first, last): (i64, i64),
-    unit: i64,
+    range: &RangeInclusive<i64>,
 ) -> Result<(), String> {
-    if unit > 1 {
-        return convert(column, array, nulls, |v| {
-            let whole = v / unit;
-            (v % unit == 0 && (first..=last).contains(&whole)).then(|| whole.to_le_bytes())
-        });
-    }
-    let fits = |v: &i64| (first..=last).contains(v);
+    let values = ticks(array, unit);
     let fine = match nulls {
-        None => array.values().iter().all(fits),
-        Some(nulls) => array.values().iter().zip(nulls).all(|(v, valid)| !valid || fits(v)),
+        None => values.iter().all(|v| range.contains(v)),
+        Some(nulls) => values.iter().zip(nulls).all(|(v, valid)| !valid || range.contains(v)),
     };
-    if fine { plain(column, array, nulls) } else { Err(misfit(column)) }
+    if !fine {
+        return Err(misfit(column));
+    }
+    let start = column.data.len();
+    column.data.extend(values.iter().flat_map(|v| v.to_le_bytes()));
+    zero_nulls(&mut column.data[start..], size_of::<i64>(), nulls);
+    Ok(())
+}
+
+/// Append points in time that are converted.
+fn moments<const N: usize>(
+    column: &mut Column,
+    array: &dyn Array,
+    unit: TimeUnit,
+    nulls: Option<&NullBuffer>,
+    converted: impl Fn(i64) -> Option<[u8; N]>,
+) -> Result<(), String> {
+    convert_values(column, ticks(array, unit).iter().copied(), nulls, converted)
+}
+
+/// The numbers of an array of points in time.
+fn ticks(array: &dyn Array, unit: TimeUnit) -> &[i64] {
+    match unit {
+        TimeUnit::Second => array.as_primitive::<TimestampSecondType>().values(),
+        TimeUnit::Millisecond => array.as_primitive::<TimestampMillisecondType>().values(),
+        TimeUnit::Microsecond => array.as_primitive::<TimestampMicrosecondType>().values(),
+        TimeUnit::Nanosecond => array.as_primitive::<TimestampNanosecondType>().values(),
+    }
 }
 
 fn misfit(column: &Column) -> String {
@@ -460,10 +550,19 @@ fn convert<T: ArrowPrimitiveType, const N: usize>(
     nulls: Option<&NullBuffer>,
     converted: impl Fn(T::Native) -> Option<[u8; N]>,
 ) -> Result<(), String> {
-    column.data.reserve(array.len() * N);
-    for (row, value) in array.values().iter().enumerate() {
+    convert_values(column, array.values().iter().copied(), nulls, converted)
+}
+
+fn convert_values<V, const N: usize>(
+    column: &mut Column,
+    values: impl ExactSizeIterator<Item = V>,
+    nulls: Option<&NullBuffer>,
+    converted: impl Fn(V) -> Option<[u8; N]>,
+) -> Result<(), String> {
+    column.data.reserve(values.len() * N);
+    for (row, value) in values.enumerate() {
         let null = nulls.is_some_and(|nulls| nulls.is_null(row));
-        match if null { Some([0; N]) } else { converted(*value) } {
+        match if null { Some([0; N]) } else { converted(value) } {
             Some(bytes) => column.data.extend_from_slice(&bytes),
             None => return Err(misfit(column)),
         }
@@ -471,48 +570,134 @@ fn convert<T: ArrowPrimitiveType, const N: usize>(
     Ok(())
 }
 
-/// Append integers, whose own type is as wide or narrower.
+/// Call something with the values of an array of integers, whatever their type.
+macro_rules! of_integers {
+    ($array:expr, $values:ident => $then:expr) => {
+        match $array.data_type() {
+            DataType::Int8 => of_integers!(@ $array, Int8Type, $values => $then),
+            DataType::Int16 => of_integers!(@ $array, Int16Type, $values => $then),
+            DataType::Int32 => of_integers!(@ $array, Int32Type, $values => $then),
+            DataType::Int64 => of_integers!(@ $array, Int64Type, $values => $then),
+            DataType::UInt8 => of_integers!(@ $array, UInt8Type, $values => $then),
+            DataType::UInt16 => of_integers!(@ $array, UInt16Type, $values => $then),
+            DataType::UInt32 => of_integers!(@ $array, UInt32Type, $values => $then),
+            DataType::UInt64 => of_integers!(@ $array, UInt64Type, $values => $then),
+            _ => Err("values of another type".to_owned()),
+        }
+    };
+    (@ $array:expr, $type:ty, $values:ident => $then:expr) => {{
+        let $values = $array.as_primitive::<$type>();
+        $then
+    }};
+}
+
+/// Append integers that are converted.
+fn numbers<const N: usize>(
+    column: &mut Column,
+    array: &dyn Array,
+    nulls: Option<&NullBuffer>,
+    converted: impl Fn(i128) -> Option<[u8; N]>,
+) -> Result<(), String> {
+    of_integers!(array, values => convert(column, values, nulls, |v| converted(i128::from(v))))
+}
+
+/// Append integers as integers of another width, or signed otherwise.
 fn integers(
     column: &mut Column,
     array: &dyn Array,
     nulls: Option<&NullBuffer>,
-    width: usize,
+    wanted: (usize, bool),
 ) -> Result<(), String> {
-    match array.data_type() {
-        DataType::Int8 => widened(column, array.as_primitive::<Int8Type>(), nulls, width),
-        DataType::Int16 => widened(column, array.as_primitive::<Int16Type>(), nulls, width),
-        DataType::Int32 => widened(column, array.as_primitive::<Int32Type>(), nulls, width),
-        DataType::Int64 => widened(column, array.as_primitive::<Int64Type>(), nulls, width),
-        DataType::UInt8 => widened(column, array.as_primitive::<UInt8Type>(), nulls, width),
-        DataType::UInt16 => widened(column, array.as_primitive::<UInt16Type>(), nulls, width),
-        DataType::UInt32 => widened(column, array.as_primitive::<UInt32Type>(), nulls, width),
-        DataType::UInt64 => widened(column, array.as_primitive::<UInt64Type>(), nulls, width),
-        _ => Err("values of another type".to_owned()),
+    let (own, own_signed) = integer(array.data_type()).ok_or("values of another type")?;
+    if (usize::from(own), own_signed) == wanted {
+        return of_integers!(array, values => plain(column, values, nulls));
     }
+    of_integers!(array, values => recast(column, values, nulls, wanted))
 }
 
-fn widened<T: ArrowPrimitiveType>(
+fn recast<T: ArrowPrimitiveType>(
     column: &mut Column,
-    array: &PrimitiveArray<T>,
+    values: &PrimitiveArray<T>,
     nulls: Option<&NullBuffer>,
-    width: usize,
+    wanted: (usize, bool),
 ) -> Result<(), String>
 where
     T::Native: Into<i128>,
+    i8: TryFrom<T::Native>,
+    i16: TryFrom<T::Native>,
+    i32: TryFrom<T::Native>,
+    i64: TryFrom<T::Native>,
+    u8: TryFrom<T::Native>,
+    u16: TryFrom<T::Native>,
+    u32: TryFrom<T::Native>,
+    u64: TryFrom<T::Native>,
 {
-    if size_of::<T::Native>() == width {
-        return plain(column, array, nulls);
+    match wanted {
+        (1, true) => convert(column, values, nulls, |v| i8::try_from(v).ok().map(i8::to_le_bytes)),
+        (1, false) => convert(column, values, nulls, |v| u8::try_from(v).ok().map(u8::to_le_bytes)),
+        (2, true) => {
+            convert(column, values, nulls, |v| i16::try_from(v).ok().map(i16::to_le_bytes))
+        }
+        (2, false) => {
+            convert(column, values, nulls, |v| u16::try_from(v).ok().map(u16::to_le_bytes))
+        }
+        (4, true) => {
+            convert(column, values, nulls, |v| i32::try_from(v).ok().map(i32::to_le_bytes))
+        }
+        (4, false) => {
+            convert(column, values, nulls, |v| u32::try_from(v).ok().map(u32::to_le_bytes))
+        }
+        (8, true) => {
+            convert(column, values, nulls, |v| i64::try_from(v).ok().map(i64::to_le_bytes))
+        }
+        (8, false) => {
+            convert(column, values, nulls, |v| u64::try_from(v).ok().map(u64::to_le_bytes))
+        }
+        (16, signed) => convert(column, values, nulls, |v| {
+            Some(v.into()).filter(|v| signed || *v >= 0).map(i128::to_le_bytes)
+        }),
+        (_, signed) => convert(column, values, nulls, |v| {
+            Some(v.into()).filter(|v| signed || *v >= 0).map(wide)
+        }),
     }
-    column.data.reserve(array.len() * width);
-    for (row, value) in array.values().iter().enumerate() {
-        let value: i128 = match nulls {
-            Some(nulls) if nulls.is_null(row) => 0,
-            _ => (*value).into(),
+}
+
+/// The integers of a type that an `i128` holds as well.
+fn int_range(width: u8, signed: bool) -> RangeInclusive<i128> {
+    match (width, signed) {
+        (16.., true) => i128::MIN..=i128::MAX,
+        (16.., false) => 0..=i128::MAX,
+        (_, true) => -(1 << (8 * width - 1))..=(1 << (8 * width - 1)) - 1,
+        (_, false) => 0..=(1 << (8 * width)) - 1,
+    }
+}
+
+/// 10 to the power of [`MOST_DIGITS`] at most, as [`takes`] has made sure.
+fn power_of_ten(digits: u8) -> i128 {
+    10i128.pow(u32::from(digits))
+}
+
+/// An integer of 256 bits: of all above 128 the sign is repeated.
+fn wide(value: i128) -> [u8; 32] {
+    let mut bytes = [if value < 0 { 255 } else { 0 }; 32];
+    bytes[..16].copy_from_slice(&value.to_le_bytes());
+    bytes
+}
+
+/// Append integers that are known to fit into so many bytes; None is one that does not.
+fn put_integers(
+    column: &mut Column,
+    values: impl ExactSizeIterator<Item = Option<i128>>,
+    nulls: Option<&NullBuffer>,
+    width: usize,
+) -> Result<(), String> {
+    column.data.reserve(values.len() * width);
+    for (row, value) in values.enumerate() {
+        let null = nulls.is_some_and(|nulls| nulls.is_null(row));
+        let Some(value) = (if null { Some(0) } else { value }) else {
+            return Err(misfit(column));
         };
-        // Of Int256 the upper half repeats the sign.
-        let mut bytes = [if value < 0 { 255 } else { 0 }; 32];
-        bytes[..16].copy_from_slice(&value.to_le_bytes());
-        column.data.extend_from_slice(&bytes[..width]);
+        column.data.extend_from_slice(&wide(value)[..width]);
     }
     Ok(())
 }
