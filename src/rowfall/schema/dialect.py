@@ -13,6 +13,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from itertools import islice, pairwise
 
 from rowfall.core import charsets
@@ -476,6 +477,7 @@ _UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\Z")
 _WORDS = frozenset(("true", "false"))
 
 
+@lru_cache(1 << 15)  # of a wide sample; each value is asked for two or three times
 def _kind_of(value: str, mark: str = ",") -> str:
     """Return the kind of one value; "" for text."""
     value = value.strip()
@@ -491,8 +493,8 @@ def _kind_of(value: str, mark: str = ",") -> str:
 def _kind(values: Iterable[str], mark: str) -> str:
     """Return the kind of all values of a column that are there; "" for text, ? for none."""
     kinds: set[str] = set()
-    for value in values:
-        if value.strip() and value.strip() not in NULL_WORDS:
+    for value in dict.fromkeys(map(str.strip, values)):
+        if value and value not in NULL_WORDS:
             kinds.add(_kind_of(value, mark))
             if "" in kinds or len(kinds) > 1:
                 return ""
@@ -510,7 +512,7 @@ def _typed(files: Sequence[FileRecords], mark: str, width: int) -> float:
     rows = _body(files, width)[:100] or [f.rows[0] for f in files if len(f.rows[0]) == width]
     if not rows:
         return 0.0
-    kinds = [_kind([row[n] for row in rows], mark) for n in range(width)]
+    kinds = [_kind(column, mark) for column in zip(*rows, strict=True)]
     return sum(kind not in ("", "?") for kind in kinds) / width
 
 
@@ -540,9 +542,9 @@ def _named(found: Finding, asked: Asked) -> Finding:
         names = tuple(f"c{n + 1}" for n in range(width if found.files else 0))
     rows = _body(found.files, found.width)
     words: list[tuple[int, tuple[str, ...]]] = []
-    for n in range(found.width):
-        values = [row[n].strip() for row in rows]
-        held = tuple(dict.fromkeys(v for v in values if v in NULL_WORDS and v != "\\N"))
+    for n, column in enumerate(zip(*rows, strict=True)):
+        values = dict.fromkeys(map(str.strip, column))
+        held = tuple(v for v in values if v in NULL_WORDS and v != "\\N")
         if held and _kind(values, found.delimiter) not in ("", "?"):
             words.append((n, held))
     return replace(
@@ -608,7 +610,7 @@ def has_header(files: Sequence[FileRecords], mark: str, width: int) -> tuple[boo
     """
     first = files[0].rows[0]
     body = _body(files, width)
-    columns = [[row[n] for row in body] for n in range(min(width, len(first)))]
+    columns = list(zip(*body, strict=True))[: len(first)] or [()] * min(width, len(first))
     same = sum(f.rows[0] == first for f in files)
     if not any(f.strip() for f in first):
         return False, "the first line is empty", True

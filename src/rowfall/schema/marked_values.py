@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import date
@@ -114,26 +115,29 @@ def _flags(decimal: str, thousands: str) -> str:
     return " ".join(flags + ([f"--thousands {shlex.quote(thousands)}"] if thousands else []))
 
 
-def _are_numbers(values: Sequence[str], dialect: Dialect) -> bool:
+def _are_numbers(values: Counter[str], dialect: Dialect) -> bool:
     number = _number(dialect)
     return _most(values, number.match) and not any(map(_is_code, values))
 
 
 def _columns(
     rows: Sequence[Sequence[str]], width: int, nulls: Sequence[str]
-) -> list[list[str]]:  # fmt: skip
-    """Return the values of each column that are there."""
-    empty = {"", "\\N", *nulls}
-    return [[row[i].strip() for row in rows if row[i].strip() not in empty] for i in range(width)]
+) -> list[Counter[str]]:  # fmt: skip
+    """Return the values of each column that are there, and how often each is."""
+    found = [Counter(map(str.strip, column)) for column in zip(*rows, strict=True)]
+    for values in found:
+        for empty in ("", "\\N", *nulls):
+            values.pop(empty, None)
+    return found or [Counter() for _ in range(width)]
 
 
-def _most(values: Sequence[str], fits: Callable[[str], object]) -> bool:
+def _most(values: Counter[str], fits: Callable[[str], object]) -> bool:
     """Tell whether nine of ten values fit; of those that do not, only so many are looked at."""
-    left = len(values)
+    left = values.total()
     least = 0.9 * left
-    for value in values:
+    for value, times in values.items():
         if not fits(value):
-            left -= 1
+            left -= times
             if left < least:
                 return False
     return left > 0

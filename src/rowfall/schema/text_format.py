@@ -439,7 +439,7 @@ _UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\Z")
 
 def value_class(values: Sequence[str], nulls: Sequence[str] = ()) -> str:
     """Return the class of a column by its first values; "" where all are empty."""
-    kept = [v.strip() for v in values if v.strip() not in ("", "\\N", *nulls)]
+    kept = set(map(str.strip, values)).difference(("", "\\N"), nulls)
     for name, test in (("number", _NUMBER), ("time", _TIME), ("uuid", _UUID)):
         if kept and all(test.match(v) for v in kept):
             return name

@@ -243,7 +243,8 @@ def test_strict_and_lenient_reading_agree(
     }[encoding.kind]
     strict = []
     if "Float" in type_:
-        rows = [row for row in rows if "--5" not in row]  # garbage that only the reader takes
+        # Garbage that only the reader takes; and blanks, of which the sample has to tell it.
+        rows = [row for row in rows if "--5" not in row and not (encoding is CSV and " 5" in row)]
     for row in rows:
         try:
             strict += chdb_engine.read(write("x", row), encoding, made.columns)
