@@ -182,6 +182,27 @@ def test_a_partition_key_of_every_type(type_: str, parts: Parts) -> None:
     assert compared(parts, columns, "p", "n", rows) > 1
 
 
+NULLABLE = [type_ for type_ in TYPES if keys._field(type_)]
+
+
+@pytest.mark.parametrize("by", ["p", "(p, u)", "(e, p)", "(lower(toString(p)), e)"])
+@pytest.mark.parametrize("type_", NULLABLE)
+@pytest.mark.sampled
+def test_partition_keys_that_are_null(type_: str, by: str, parts: Parts) -> None:
+    """The names of partitions, and the least and greatest values, with NULL in some and in all."""
+    rng = random.Random(f"{SEED} {type_} {by}")
+    low = type_.startswith("Low")
+    columns = {
+        "p": "LowCardinality(Nullable(String))" if low else f"Nullable({type_})",
+        "e": "Nullable(Int16)", "u": "UInt8", "n": "UInt32",
+    }  # fmt: skip
+    rows = table_of(
+        pool(rng, type_, ROWS, 0.2, 0.2, some=6), pool(rng, "Int16", ROWS, 0.2, 0.3, some=3),
+        pool(rng, "UInt8", ROWS, 0.2, some=3), few(rng, "UInt32"),
+    )  # fmt: skip
+    assert compared(parts, columns, by, "n", rows, ", allow_nullable_key = 1") > 1
+
+
 @pytest.mark.parametrize(
     ("by", "count"),
     [
@@ -309,13 +330,14 @@ def test_too_many_partitions_are_declined(
 @pytest.mark.parametrize(
     ("by", "why"),
     [
-        ("f", "uses floats (f)"), ("toDate(now())", "uses now"), ("e", "may be NULL (e)"),
+        ("f", "uses floats (f)"), ("toDate(now())", "uses now"),
+        ("i", "Nullable(UUID) may be NULL"),
         ("(p, cityHash64(p) % 3)", "by a rule of its own"), ("1", "no column of the load"),
         ("a[1]", "uses nested values (a)"), ("length(a)", "uses nested values (a)"),
     ],
 )  # fmt: skip
 def test_keys_that_only_the_engine_follows(by: str, why: str) -> None:
-    columns = {"p": "UInt32", "f": "Float64", "e": "Nullable(UInt32)", "a": "Array(UInt8)"}
+    columns = {"p": "UInt32", "f": "Float64", "i": "Nullable(UUID)", "a": "Array(UInt8)"}
     found = keys.partition_key(by, schema(columns).columns)
     assert isinstance(found, str)
     assert why in found

@@ -256,17 +256,20 @@ def partitions(
         about: the file with the values, in the Native format, and the names of their columns.
 
     Raises:
-        EngineError: the engine cannot compute the key, or it is NULL.
+        EngineError: the engine cannot compute the key, or it may be NULL and has a type of which
+            only the engine knows the partitions.
     """
-    values = ", ".join(key.elements)
+    values, given, types = ", ".join(key.elements), _handed_rows(schema, about), []
+    if key.nullable:
+        types = [str(row[1]) for row in engine.ask(key.question_of_types(given), lane=lane)]
+    identifier = key.identifier(types)
+    if identifier is None:
+        raise EngineError(f"a partition key that may be NULL, of {', '.join(types)}")
     rows = engine.ask(
-        f"SELECT partitionId({values}), hex(formatRow('RowBinary', {values})) FROM "
-        f"({_handed_rows(schema, about)})",
+        f"SELECT {identifier}, hex(formatRow('RowBinary', {values})) FROM ({given})",
         {"max_threads": 1},
         lane=lane,
     )
-    if any(identifier is None for identifier, _ in rows):
-        raise EngineError("a partition key that is NULL")
     return {"partitions": rows}
 
 
