@@ -205,6 +205,8 @@ TAILS = [
     "PRIMARY KEY (p, lower(s)) ORDER BY (p, lower(s), toStartOfHour(m), i)",
     "PRIMARY KEY tuple() ORDER BY (lower(s), p)",
     "PRIMARY KEY p ORDER BY (p, n)",
+    "ORDER BY (p, cityHash64(s)) SAMPLE BY cityHash64(s)",
+    "PARTITION BY toYYYYMM(m) ORDER BY (n, s) SAMPLE BY n",
     "ReplacingMergeTree(n) ORDER BY (toStartOfDay(t), lower(l))",
     "ReplacingMergeTree PARTITION BY p % 3 ORDER BY (e + 1, cityHash64(x))",
     "SummingMergeTree PRIMARY KEY (p, toStartOfHour(t)) ORDER BY (p, toStartOfHour(t), l, n)",

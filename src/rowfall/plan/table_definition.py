@@ -207,9 +207,7 @@ def refusal(table: Definition, filled: Collection[str]) -> str | None:
                 return f"the column {column.name} has {word} {text}"
         if column.name in filled and (why := _codec_refusal(column)):
             return f"only the engine writes the codec {why} (column {column.name})"
-    for word, text in (*table.clauses.items(), *((c.name, _ttl(c)) for c in table.columns)):
-        if word == "SAMPLE":
-            return "it has a sampling key"
+    for text in (*table.clauses.values(), *map(_ttl, table.columns)):
         if re.search(r"\bTO (DISK|VOLUME)\b", text):
             return "its TTL moves rows to other disks"
     listed = sorting_elements(table.sorting_key)

@@ -78,7 +78,7 @@ def test_a_default_is_made_after_what_it_is_computed_from() -> None:
          "its compressed blocks have up to 100 bytes"),
         (", `b` UInt8 EPHEMERAL", "ORDER BY a", "a", "the column b is EPHEMERAL"),
         (" STATISTICS(tdigest)", "ORDER BY a", "a", "the column a has STATISTICS (tdigest)"),
-        ("", "ORDER BY a SAMPLE BY a", "a", "it has a sampling key"),
+        ("", "ORDER BY a SAMPLE BY a", "a", None),
         ("", "PRIMARY KEY b ORDER BY (a, b)", "a",
          "its primary key is not the beginning of its sorting key"),
         ("", "ORDER BY (a, b DESC)", "a", "its key is reversed (b DESC)"),
