@@ -227,7 +227,8 @@ def _ttl(column: DefinedColumn) -> str:
 # Codecs that rowfall-decode writes (crates/rowfall-decode/src/codec.rs), in the engine's own
 # words.
 _CODEC = re.compile(
-    r"Default|NONE|LZ4|ZSTD(\(\d+\))?|(Delta|DoubleDelta|Gorilla)(\(\d\))?|T64(\('(bit|byte)'\))?"
+    r"Default|NONE|LZ4(HC(\(\d+\))?)?|ZSTD(\(\d+(, \d+)?\))?|"
+    r"(Delta|DoubleDelta|Gorilla)(\(\d\))?|T64(\('(bit|byte)'\))?"
 )
 
 
