@@ -17,8 +17,10 @@ import pyarrow  # type: ignore[import-untyped]
 import pytest
 
 from contract.engines import run
+from rowfall.core import sql
 from rowfall.engines.embedded import Embedded
 from rowfall.plan import table_definition
+from rowfall.plan.keys import sorting_elements
 from rowfall.sources import rewriting
 
 SEED = int(os.environ.get("ROWFALL_SEED", "1"))
@@ -126,7 +128,7 @@ class Parts:
         table = f"t{next(self._numbers)}"
         given = {name: f" CODEC({codec})" for name, codec in (codecs or {}).items()}
         listed = ", ".join(
-            f"{name} {type_}{given.get(name, '')}" for name, type_ in columns.items()
+            f"{sql.name(name)} {type_}{given.get(name, '')}" for name, type_ in columns.items()
         )
         self.sql(
             f"CREATE TABLE {table} ({listed}) ENGINE = MergeTree "
@@ -148,8 +150,8 @@ class Parts:
 
     def relation(self, columns: Columns, path: Path, format: str = "CSV") -> str:
         """What reads a file."""
-        structure = ", ".join(f"{n} {t}" for n, t in columns.items()).replace("'", "\\'")
-        return f"file('{path}', '{format}', '{structure}')"
+        structure = sql.literal(sql.structure(columns.items()))
+        return f"file('{path}', '{format}', {structure})"
 
     def insert(self, table: str, columns: Columns, path: Path, format: str = "CSV") -> None:
         self.sql(
@@ -177,7 +179,8 @@ class Parts:
         """Write parts of files and attach them, as rowfall.deliver.build does it."""
         number = next(self._numbers)
         outputs = [self._folder / f"built{number}_{n}" for n in range(spec.pop("outputs", 1))]
-        names = list(columns)
+        names: list[str | None] = list(columns)
+        listed = sorting_elements(key) if key else []
         found = table_definition.parse(self.sql(f"SHOW CREATE TABLE {table} FORMAT TSVRaw"))
         assert found is not None
         assert table_definition.refusal(found, set(columns)) is None
@@ -194,7 +197,7 @@ class Parts:
                 {"name": name, "position": n, "type": type_, "codecs": codecs[name]}
                 for n, (name, type_) in enumerate(columns.items())
             ],
-            "sort_by": [names.index(k) for k in key.strip("()").split(", ")] if key else None,
+            "sort_by": [names.index(sql.identifier(k)) for k in listed] if listed else None,
             "outputs": [str(output) for output in outputs],
             "parts": True,
             **spec,
@@ -503,6 +506,49 @@ def test_keys_that_may_be_null(type_: str, nulls: float, parts: Parts) -> None:
     rows = table_of(values, few, pool(rng, "String", 9_000, defaults=0.3))
     for key in ("(k, n)", "(n, k)", "k"):
         parts.drop(compared(parts, columns, key, rows, settings=", allow_nullable_key = 1"))
+
+
+NAMES = (
+    "a b", "1st", "per cent %", "a.b", "a-b/c", "\u00e4\u00f6\u00fc\u00df", "\U0001f600",
+    "back`tick", "back\\slash", "key 0", "quo'te", 'dou"ble', "x" * 119, "y" * 122, "y" * 127, "z" * 128, "z" * 250, "\u00fc" * 21,
+    "\u00fc" * 22, "select", "tab,ular", "(x)",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("key", ["", "(`a b`, `\u00e4\u00f6\u00fc\u00df`)", "`tab,ular`"])
+def test_names_of_columns(key: str, parts: Parts) -> None:
+    """Every name with flat and nested values: files of escaped names, and hashes of long ones."""
+    rng = random.Random(f"{SEED} {key}")
+    types = ("UInt32", "String", "LowCardinality(String)")
+    for turn in (1, len(types)):
+        columns, values = {}, []
+        for number, name in enumerate(NAMES, turn):
+            # The files of dictionaries are told by their names, and those of long ones are hashes.
+            type_ = types[number % (2 if len(name.encode()) > 40 else 3)]
+            values.append(pool(rng, type_, 9_000, defaults=0.3))
+            columns[name] = type_
+            if turn == len(types) and "." not in name and name not in key:
+                columns[name] = "Array(Tuple(`\u20ac-` String, `b c` Nullable(UInt8)))"
+                values[-1] = [rng.choice(('"[]"', "\"[('x',1),('',NULL)]\"")) for _ in range(9_000)]
+        table = compared(parts, columns, key, table_of(*values))
+        parts.insert(table, columns, parts.file(columns, table_of(*values)))
+        parts.sql(f"OPTIMIZE TABLE {table} FINAL")
+        assert parts.check(table) == []
+        parts.drop(table)
+
+
+def test_a_dictionary_with_a_long_name(parts: Parts) -> None:
+    columns = {"k": "UInt32", "x" * 125: "LowCardinality(String)"}
+    path = parts.file(columns, [(str(n), f"v{n % 50}") for n in range(9_000)])
+    ours, theirs = parts.create(columns, "k"), parts.create(columns, "k")
+    parts.build(ours, columns, "k", [path])
+    parts.insert(theirs, columns, path)
+    parts.attach_again(theirs)
+    mine, other = ({p.name for p in parts.part(table).iterdir()} for table in (ours, theirs))
+    assert mine == other
+    assert parts.check(ours) == []
+    assert parts.contents(ours) == parts.contents(theirs)
+    parts.drop(ours, theirs)
 
 
 @pytest.mark.parametrize("order", ["sorted", "backwards", "equal"])

@@ -22,6 +22,7 @@ from contract.test_build import (
     table_of,
 )  # fmt: skip
 from contract.test_build_partitions import NUMBERS, same_files, same_parts, schema
+from rowfall.core import sql
 from rowfall.core.errors import EngineError
 from rowfall.core.model import Column
 from rowfall.deliver.build import compute_keys, partitions
@@ -42,7 +43,7 @@ DENSE = "ratio_of_defaults_for_sparse_serialization = 1"
 
 def create(parts: Parts, columns: Columns, tail: str, more: str = "") -> str:
     table = f"t{next(parts._numbers)}"
-    listed = ", ".join(f"{name} {type_}" for name, type_ in columns.items())
+    listed = sql.structure(columns.items())
     engine = tail if tail.split("(")[0].split()[0].endswith("MergeTree") else f"MergeTree {tail}"
     parts.sql(
         f"CREATE TABLE {table} ({listed}) ENGINE = {engine} SETTINGS {SETTINGS}"
@@ -222,6 +223,15 @@ def test_tables(tail: str, some: int, parts: Parts) -> None:
     if "PARTITION" in tail and some > 7:
         some = 12
     compared(parts, COLUMNS, tail, table_of(*cells(rng, COLUMNS, some)), block_rows=ROWS)
+
+
+def test_columns_that_are_called_like_expressions(parts: Parts) -> None:
+    rng = random.Random(SEED)
+    columns = {"key 1": "UInt32", "key 0": "String", "a b": "Int8"}
+    rows = table_of(*cells(rng, columns, 40, 5_000))
+    for tail in ("(`key 1` + 1, lower(`key 0`), `a b`)", "(upper(`key 0`), -`key 1`)"):
+        compared(parts, columns, f"ORDER BY {tail}", rows)
+        compared(parts, columns, f"PARTITION BY `a b` % 3 ORDER BY {tail}", rows)
 
 
 @pytest.mark.parametrize("rows", [1, 2, 9, 8_192, 16_384, 16_385])

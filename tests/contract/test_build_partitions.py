@@ -182,6 +182,13 @@ def test_a_partition_key_of_every_type(type_: str, parts: Parts) -> None:
     assert compared(parts, columns, "p", "n", rows) > 1
 
 
+def test_names_of_columns(parts: Parts) -> None:
+    rng = random.Random(SEED)
+    columns = {"p q.\u00e4": "UInt8", "x" * 130: "String", "n": "UInt32"}
+    rows = table_of(few(rng, "UInt8", 3), few(rng, "String", 3), few(rng, "UInt32"))
+    assert compared(parts, columns, f"(`p q.\u00e4`, {'x' * 130})", "n", rows) > 5
+
+
 NULLABLE = [type_ for type_ in TYPES if keys._field(type_)]
 
 

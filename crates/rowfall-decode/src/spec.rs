@@ -9,7 +9,6 @@ use crate::codec::Chains;
 use crate::dialect::Dialect;
 use crate::error::Fail;
 use crate::types::postgresql::Field;
-use crate::types::streams::{LONGEST_NAME, longest_name};
 use crate::types::{BaseType, Type};
 
 /// The document. Fields with a default may be left out, unknown ones are an error.
@@ -735,11 +734,6 @@ impl Spec {
                 }
                 Ok(data_type) if let Err(reason) = Chains::of_each(&column.codecs, &data_type) => {
                     format!("{reason} is not known")
-                }
-                Ok(data_type)
-                    if self.parts && longest_name(&data_type, &column.name, 0) > LONGEST_NAME =>
-                {
-                    "the names of its files are so long that the engine has others".to_owned()
                 }
                 Ok(data_type) if is_partition_key(number) && !data_type.children().is_empty() => {
                     "partitions by nested values are the engine's".to_owned()

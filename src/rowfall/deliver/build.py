@@ -289,8 +289,9 @@ def compute_keys(
         f"{key.expressions[n].value} AS {sql.name(keys.key_name(n))}" for n in about["expressions"]
     )
     query = SqlText.of(f"SELECT {values} FROM ({_handed_rows(schema, about)})")
-    # One thread keeps the rows in their order.
-    statement = Statement(into_file(query, about["into"]), {"max_threads": 1})
+    # One thread keeps the rows in their order, and a column may be called like an expression.
+    settings = {"max_threads": 1, "prefer_column_name_to_alias": 1}
+    statement = Statement(into_file(query, about["into"]), settings)
     engine.run(statement, lane=lane)
     return {}
 

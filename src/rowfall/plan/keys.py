@@ -95,8 +95,7 @@ class PartitionKey:
         Args:
             rows: a query of values of the columns.
         """
-        values = ", ".join(f"{e} AS {sql.name(key_name(n))}" for n, e in enumerate(self.elements))
-        return f"DESCRIBE TABLE (SELECT {values} FROM ({rows}))"
+        return f"DESCRIBE TABLE (SELECT {', '.join(self.elements)} FROM ({rows}))"
 
     def identifier(self, types: Sequence[str] = ()) -> str | None:
         """Return the expression for the name of a partition; None where nobody else computes it.
@@ -329,13 +328,12 @@ def question_of_types(key: str, columns: Sequence[Column]) -> str | None:
     listed = sorting_elements(key)
     if {sql.identifier(element) for element in listed} <= {column.name for column in columns}:
         return None
-    values = ", ".join(f"{element} AS {sql.name(key_name(n))}" for n, element in enumerate(listed))
     given = sql.literal(sql.structure([(column.name, column.type) for column in columns]))
-    return f"DESCRIBE TABLE (SELECT {values} FROM null({given}))"
+    return f"DESCRIBE TABLE (SELECT {', '.join(listed)} FROM null({given}))"
 
 
 def key_name(number: int) -> str:
-    """Return what an expression is called: no column that is loaded into parts has a blank."""
+    """Return what an expression is called where its values are handed over."""
     return f"key {number}"
 
 

@@ -27,7 +27,7 @@ use crate::output::part::stream::Stream;
 use crate::output::part::strings::{StringLayout, text_span};
 use crate::spec::{PartLayout, Spec};
 use crate::types::BaseType;
-use crate::types::streams::{array_sizes, element_name, element_names};
+use crate::types::streams::{array_sizes, element_name, element_names, escaped};
 
 /// Keys at most of a dictionary that a whole column shares: low_cardinality_max_dictionary_size.
 const MAX_SHARED_KEYS: usize = 8192;
@@ -99,13 +99,13 @@ impl Output {
                 dictionaries: Vec::new(),
                 streams: Vec::new(),
             };
-            let defaults = writer.column(name, column, rows)?;
+            let defaults = writer.column(&escaped(name.as_bytes()), column, rows)?;
             let found = [writer.dictionaries, writer.streams].concat();
             if let Some(mut kind) = defaults::kind(column, rows, defaults) {
                 kind["name"] = json!(name);
                 kinds.push((name, kind));
             }
-            streams += &format!("{} substreams for column `{name}`:\n", found.len());
+            streams += &format!("{} substreams for column {}:\n", found.len(), quoted(name));
             found.iter().for_each(|stream| streams += &format!("\t{stream}\n"));
         }
         if !keys.is_empty() {
@@ -126,7 +126,7 @@ impl Output {
             "types_serialization_versions": {"string": 1}, "version": 1,
         });
         let listed: String = (names.iter().zip(columns))
-            .map(|(name, column)| format!("`{name}` {}\n", column.data_type.name))
+            .map(|(name, column)| format!("{} {}\n", quoted(name), column.data_type.name))
             .collect();
         let count = columns.len();
         write_file(&folder, "serialization.json", &kinds.to_string(), Some(&mut checksums))?;
@@ -160,6 +160,29 @@ fn engine_bytes(column: &Column, rows: usize) -> usize {
     let (more, rows) = (if plain { 7 * rows } else { 0 }, column.elements(rows));
     let children: usize = column.children.iter().map(|child| engine_bytes(child, rows)).sum();
     column.nulls.len() + column.data.len() + more + children
+}
+
+/// A name in backquotes, as the engine's lists of columns have it.
+fn quoted(name: &str) -> String {
+    let mut found = String::from("`");
+    for letter in name.chars() {
+        let escape = match letter {
+            '\u{8}' => 'b',
+            '\u{c}' => 'f',
+            '\n' => 'n',
+            '\r' => 'r',
+            '\t' => 't',
+            '\0' => '0',
+            '\\' | '`' => letter,
+            _ => {
+                found.push(letter);
+                continue;
+            }
+        };
+        found.extend(['\\', escape]);
+    }
+    found.push('`');
+    found
 }
 
 /// As many rows, as neighbours where all values are the `same`: copying neighbours is cheaper.
@@ -324,7 +347,7 @@ impl<'a> ColumnWriter<'a> {
     ) -> io::Result<()> {
         let chains = &self.chains[0];
         let codecs = if beside { &chains.beside } else { &chains.values };
-        self.stream.begin(self.folder, name.clone(), codecs)?;
+        self.stream.begin(self.folder, &name, codecs)?;
         for (number, rows) in self.block.granules().enumerate() {
             self.stream.mark(rows.len())?;
             let values = self.arrays.last().map_or(rows, |elements| elements.granule(number));
@@ -371,7 +394,7 @@ impl<'a> ColumnWriter<'a> {
         let found = low_cardinality::dictionary_of(column, true);
         let shared = found.count as usize <= MAX_SHARED_KEYS && count > 0;
         let dictionary = format!("{name}.dict");
-        self.stream.begin(self.folder, dictionary.clone(), &self.chains[0].values)?;
+        self.stream.begin(self.folder, &dictionary, &self.chains[0].values)?;
         self.stream.buffer_for(8)?.extend_from_slice(&low_cardinality::VERSION);
         for rows in self.block.granules() {
             self.stream.mark(rows.len())?;
