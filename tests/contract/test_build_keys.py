@@ -38,7 +38,6 @@ COLUMNS = {
     "e": "Nullable(Int32)", "x": "Nullable(String)", "u": "UUID",
 }  # fmt: skip
 SETTINGS = "min_bytes_for_wide_part = 0, assign_part_uuids = 1, allow_nullable_key = 1"
-DENSE = "ratio_of_defaults_for_sparse_serialization = 1"
 
 
 def create(parts: Parts, columns: Columns, tail: str, more: str = "") -> str:
@@ -128,13 +127,11 @@ def compared(
     ours = create(parts, columns, tail, more)
     code, last, asked = build(parts, ours, columns, path, **spec)
     assert code == 0, last
-    dense = f"{more}, {DENSE}" if more else DENSE
-    plain, counting = create(parts, columns, tail, dense), create(parts, columns, tail, more)
-    for table in (plain, counting):
-        insert(parts, table, columns, path)
-        for verb in ("DETACH", "ATTACH"):
-            parts.sql(f"ALTER TABLE {table} {verb} PARTITION ALL")
-    same_parts(parts, ours, plain, counting)
+    plain = create(parts, columns, tail, more)
+    insert(parts, plain, columns, path)
+    for verb in ("DETACH", "ATTACH"):
+        parts.sql(f"ALTER TABLE {plain} {verb} PARTITION ALL")
+    same_parts(parts, ours, plain)
     # With parts of the engine, and each other's.
     found = []
     for table in (ours, plain):
@@ -143,7 +140,7 @@ def compared(
         assert parts.check(table) == []
         found.append(parts.sql(f"SELECT count(), sum(cityHash64(tuple(*))) FROM {table}"))
     assert found[0] == found[1]
-    parts.drop(ours, plain, counting)
+    parts.drop(ours, plain)
     path.unlink()
     return asked
 
@@ -302,18 +299,15 @@ def test_many_columns_and_dictionaries_of_parquet(parts: Parts) -> None:
     rows = table_of(*cells(rng, columns, 50))
     written = parts.written(columns, parts.relation(columns, parts.file(columns, rows)), "Parquet")
     for key in ("(upper(l), n)", "(upper(o), -n)", "(o, cityHash64(l))"):
-        ours, theirs, counting = (
-            create(parts, columns, f"ORDER BY {key}", more) for more in ("", DENSE, "")
-        )
+        ours, theirs = (create(parts, columns, f"ORDER BY {key}") for _ in range(2))
         code, last, _ = build(parts, ours, columns, written, format="Parquet")
         assert code == 0, last
-        for table in (theirs, counting):
-            parts.insert(table, columns, written, "Parquet")
-            parts.attach_again(table)
+        parts.insert(theirs, columns, written, "Parquet")
+        parts.attach_again(theirs)
         assert parts.check(ours) == []
-        same_files(*(parts.part(table) for table in (ours, theirs, counting)))
+        same_files(parts.part(ours), parts.part(theirs))
         assert parts.contents(ours) == parts.contents(theirs)
-        parts.drop(ours, theirs, counting)
+        parts.drop(ours, theirs)
 
 
 def test_what_is_not_answered_is_declined(parts: Parts) -> None:

@@ -120,42 +120,35 @@ def compared_file(
     ours = parts.create(columns, key, more, partition=by)
     code, last = build(parts, ours, by, columns, key, path, **spec)
     assert code == 0, last
-    off = ", ratio_of_defaults_for_sparse_serialization = 1"
-    plain = parts.create(columns, key, more + off, partition=by)
-    counting = parts.create(columns, key, more, partition=by)
-    for table in (plain, counting):
-        parts.insert(table, columns, path, spec.get("format", "CSV"))
-        for verb in ("DETACH", "ATTACH"):
-            parts.sql(f"ALTER TABLE {table} {verb} PARTITION ALL")
-    count = same_parts(parts, ours, plain, counting)
+    plain = parts.create(columns, key, more, partition=by)
+    parts.insert(plain, columns, path, spec.get("format", "CSV"))
+    for verb in ("DETACH", "ATTACH"):
+        parts.sql(f"ALTER TABLE {plain} {verb} PARTITION ALL")
+    count = same_parts(parts, ours, plain)
     whole = "SELECT count(), sum(cityHash64(tuple(*))) FROM"
     assert parts.sql(f"{whole} {ours}") == parts.sql(f"{whole} {plain}")
-    parts.drop(ours, plain, counting)
+    parts.drop(ours, plain)
     return count
 
 
-def same_parts(parts: Parts, ours: str, plain: str, counting: str) -> int:
-    """Assert that the parts of two tables are the same; return how many there are.
-
-    Args:
-        counting: a table of the same rows that counts defaults, see :func:`same_files`.
-    """
+def same_parts(parts: Parts, ours: str, plain: str) -> int:
+    """Assert that the parts of two tables are the same; return how many there are."""
     assert parts.check(ours) == []
-    mine, theirs, counted = (parts_of(parts, table) for table in (ours, plain, counting))
+    mine, theirs = (parts_of(parts, table) for table in (ours, plain))
     assert mine.keys() == theirs.keys()
     for id_, folder in mine.items():
-        same_files(folder, theirs[id_], counted[id_])
+        same_files(folder, theirs[id_])
     return len(mine)
 
 
-def same_files(mine: Path, theirs: Path, counted: Path) -> None:
-    """Assert that two parts are the same, but for dictionaries; ``counted`` counts defaults."""
+def same_files(mine: Path, theirs: Path) -> None:
+    """Assert that two parts are the same, but for dictionaries."""
     low = dictionaries(mine)
     assert sorted(p.name for p in mine.iterdir()) == sorted(p.name for p in theirs.iterdir())
     for file in mine.iterdir():
         name = file.name
         if name == "serialization.json":
-            assert kinds(file) == kinds(counted / name)
+            assert kinds(file) == kinds(theirs / name)
         elif name in OF_ITSELF:
             continue
         elif file.suffix in (".txt", ".dat", ".idx"):

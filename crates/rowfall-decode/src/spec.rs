@@ -279,6 +279,9 @@ pub struct PartLayout {
     pub min_block: usize,
     /// Bytes of a compressed block at most: `max_compress_block_size`.
     pub max_block: usize,
+    /// Share of defaults above which only the other values of a column are written:
+    /// `ratio_of_defaults_for_sparse_serialization`, in the engine's precision.
+    pub sparse_above: f32,
 }
 
 impl Default for PartLayout {
@@ -288,6 +291,7 @@ impl Default for PartLayout {
             granule_bytes: 10 << 20,
             min_block: 64 << 10,
             max_block: 1 << 20,
+            sparse_above: 0.9375,
         }
     }
 }

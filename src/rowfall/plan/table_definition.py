@@ -38,7 +38,7 @@ _NOT_OF_PARTS = re.compile(
     r"max_parts_(in_total|to_merge_at_once)|(max|min)_delay_to_\w+|old_parts_lifetime|"
     r"\w*deduplication_window\w*|async_insert|max_suspicious_\w+|ttl_only_drop_parts|"
     r"materialize_ttl_recalculate_only|assign_part_uuids|\w*vertical_merge\w*|"
-    r"ratio_of_defaults_for_sparse_serialization|allow_\w+|min_bytes_to_rebalance_\w+|"
+    r"allow_\w+|min_bytes_to_rebalance_\w+|"
     r"(temporary_directories|cleanup)_\w+|max_avg_part_size_for_too_many_parts|"
     r"max_(partitions|concurrent_queries|cleanup)\w*|use_\w*columns_cache|"
     r"prewarm_\w+|columns_and_secondary_indices_sizes_lazy_calculation|"
@@ -46,6 +46,7 @@ _NOT_OF_PARTS = re.compile(
     r"deduplicate_merge_projection_mode|min_free_disk_\w+"
 )
 _BYTES = re.compile(r"\d+\Z")
+_SHARE = re.compile(r"\d+(\.\d+)?\Z")
 # Parts that are made here are wide; who wants smaller ones compact says so by more than this.
 _WIDE_BYTES = 10 << 20
 # What rowfall-decode takes.
@@ -253,13 +254,17 @@ _LAYOUT = {
 }
 
 
-def layout(table: Definition) -> dict[str, int]:
-    """Return the sizes of granules and compressed blocks of a table's parts."""
+_SPARSE = "ratio_of_defaults_for_sparse_serialization"
+
+
+def layout(table: Definition) -> dict[str, float]:
+    """Return the sizes of granules and compressed blocks of a table's parts, and what is sparse."""
     # 0 stands for the default where it is a size of blocks.
-    return {
+    sizes: dict[str, float] = {
         name: int(table.settings.get(setting, default)) or default
         for setting, (name, default) in _LAYOUT.items()
     }
+    return {**sizes, "sparse_above": float(table.settings.get(_SPARSE, 0.9375))}
 
 
 def _settings_refusal(table: Definition) -> str | None:
@@ -278,6 +283,9 @@ def _settings_refusal(table: Definition) -> str | None:
         elif name in _LAYOUT:
             # Without granules of so many bytes at most marks have another form.
             if not _BYTES.match(value) or (name == "index_granularity_bytes" and value == "0"):
+                return text
+        elif name == _SPARSE:
+            if not _SHARE.match(value):
                 return text
         elif not _NOT_OF_PARTS.fullmatch(name):
             return text
