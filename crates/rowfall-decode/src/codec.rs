@@ -410,7 +410,9 @@ mod tests {
     #[test]
     fn other_codecs_are_refused() {
         for (codec, type_name) in [
-            ("LZ4HC(0)", "String"),
+            ("LZ4HC(x)", "String"),
+            ("ZSTD(1, 9)", "String"),
+            ("ZSTD(1, 32)", "String"),
             ("ZSTD(23)", "String"),
             ("ZSTD(1", "String"),
             ("T64", "String"),
