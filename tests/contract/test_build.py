@@ -17,8 +17,10 @@ import pyarrow  # type: ignore[import-untyped]
 import pytest
 
 from contract.engines import run
+from rowfall.core import sql
 from rowfall.engines.embedded import Embedded
 from rowfall.plan import table_definition
+from rowfall.plan.keys import sorting_elements
 from rowfall.sources import rewriting
 
 SEED = int(os.environ.get("ROWFALL_SEED", "1"))
@@ -126,7 +128,7 @@ class Parts:
         table = f"t{next(self._numbers)}"
         given = {name: f" CODEC({codec})" for name, codec in (codecs or {}).items()}
         listed = ", ".join(
-            f"{name} {type_}{given.get(name, '')}" for name, type_ in columns.items()
+            f"{sql.name(name)} {type_}{given.get(name, '')}" for name, type_ in columns.items()
         )
         self.sql(
             f"CREATE TABLE {table} ({listed}) ENGINE = MergeTree "
@@ -148,8 +150,8 @@ class Parts:
 
     def relation(self, columns: Columns, path: Path, format: str = "CSV") -> str:
         """What reads a file."""
-        structure = ", ".join(f"{n} {t}" for n, t in columns.items()).replace("'", "\\'")
-        return f"file('{path}', '{format}', '{structure}')"
+        structure = sql.literal(sql.structure(columns.items()))
+        return f"file('{path}', '{format}', {structure})"
 
     def insert(self, table: str, columns: Columns, path: Path, format: str = "CSV") -> None:
         self.sql(
@@ -177,7 +179,8 @@ class Parts:
         """Write parts of files and attach them, as rowfall.deliver.build does it."""
         number = next(self._numbers)
         outputs = [self._folder / f"built{number}_{n}" for n in range(spec.pop("outputs", 1))]
-        names = list(columns)
+        names: list[str | None] = list(columns)
+        listed = sorting_elements(key) if key else []
         found = table_definition.parse(self.sql(f"SHOW CREATE TABLE {table} FORMAT TSVRaw"))
         assert found is not None
         assert table_definition.refusal(found, set(columns)) is None
@@ -194,7 +197,7 @@ class Parts:
                 {"name": name, "position": n, "type": type_, "codecs": codecs[name]}
                 for n, (name, type_) in enumerate(columns.items())
             ],
-            "sort_by": [names.index(k) for k in key.strip("()").split(", ")] if key else None,
+            "sort_by": [names.index(sql.identifier(k)) for k in listed] if listed else None,
             "outputs": [str(output) for output in outputs],
             "parts": True,
             **spec,
@@ -305,12 +308,12 @@ def marks(path: Path) -> list[tuple[int, int]]:
 
 
 def kinds(path: Path, *, sampled: bool = False) -> Any:
-    """How columns are stored, and their defaults; that these may be left out is up to the table.
+    """How columns are stored, and their defaults.
 
     Args:
         sampled: with what the engine says of tuples, by some rows of a block before it is sorted.
     """
-    found = json.loads(path.read_text().replace('"Sparse"', '"Default"'))
+    found = json.loads(path.read_text())
 
     def forget(columns: Iterable[dict[str, Any]]) -> None:
         for column in columns:
@@ -361,13 +364,9 @@ def compared_file(
     """
     ours = parts.create(columns, key, settings, codecs)
     parts.build(ours, columns, key, [path], format=format)
-    # This one stores nothing sparsely, that one counts defaults.
-    dense = ", ratio_of_defaults_for_sparse_serialization = 1"
-    plain = parts.create(columns, key, settings + dense, codecs)
-    counting = parts.create(columns, key, settings, codecs)
-    for table in (plain, counting):
-        parts.insert(table, columns, path, format)
-        parts.attach_again(table)
+    plain = parts.create(columns, key, settings, codecs)
+    parts.insert(plain, columns, path, format)
+    parts.attach_again(plain)
     assert parts.check(ours) == []
     mine, other = parts.part(ours), parts.part(plain)
     assert sorted(p.name for p in mine.iterdir()) == sorted(p.name for p in other.iterdir())
@@ -380,8 +379,7 @@ def compared_file(
     for path_ in mine.iterdir():
         name = path_.name
         if name == "serialization.json":
-            theirs = kinds(parts.part(counting) / name, sampled=sampled)
-            assert kinds(path_, sampled=sampled) == theirs
+            assert kinds(path_, sampled=sampled) == kinds(other / name, sampled=sampled)
         elif path_.suffix == ".txt" and name not in OF_ITSELF:
             assert path_.read_text() == (other / name).read_text(), name
         elif path_.suffix == ".cmrk2" and granules:
@@ -392,7 +390,7 @@ def compared_file(
     if granules:
         assert parts.index(ours, key) == parts.index(plain, key)
         assert parts.sizes(ours) == parts.sizes(plain)
-    parts.drop(plain, counting)
+    parts.drop(plain)
     return ours
 
 
@@ -489,6 +487,41 @@ def test_columns_of_every_type(key: str, parts: Parts) -> None:
     parts.drop(compared(parts, columns, key, rows))
 
 
+@pytest.mark.parametrize("ratio", ["0", "0.5", "0.9", "0.9375", "0.99", "1"])
+@pytest.mark.parametrize("key", ["", "(b, a)", "d95"])
+@pytest.mark.sampled(6)
+def test_sparse_columns(key: str, ratio: str, parts: Parts) -> None:
+    """Of every share of defaults, also in the key, in runs, and with codecs of numbers."""
+    rng = random.Random(f"{SEED} {key} {ratio}")
+    rows = 20_000
+    columns, values, codecs = {"a": "Int32", "b": "String"}, [], {}
+    values = [pool(rng, type_, rows, 0.95) for type_ in columns.values()]
+    for share in (0, 0.4, 0.5, 0.85, 0.9, 0.93, 0.9375, 0.94, 0.95, 0.98, 0.99, 0.9999, 1):
+        name = f"{share:g}".replace("0.", "")
+        others = {n for n in range(rows) if n >= round(share * rows)}
+        for kind, type_, codec in (("d", "Int64", ""), ("c", "UInt32", "Delta(4), ZSTD(1)")):
+            columns[f"{kind}{name}"] = type_
+            mixed = rng.sample(range(rows), rows) if kind == "d" else range(rows)
+            values.append([str(n + 1 if n in others else 0) for n in mixed])
+            if codec:
+                codecs[f"{kind}{name}"] = codec
+    settings = f", ratio_of_defaults_for_sparse_serialization = {ratio}"
+    for more in ("", ", index_granularity = 100, min_compress_block_size = 100"):
+        table = compared(
+            parts, columns, key, table_of(*values), codecs=codecs, settings=settings + more
+        )
+        for condition in (
+            "a = 0", "a > 5", "b = ''", "b != ''", "d95 = 0", "c98 > 5", "d1 = 0", "c1 != 0",
+            "d9999 > 0", "d95 = 19999",
+        ):  # fmt: skip
+            found = count(parts, table, condition)
+            assert found == count(parts, table, f"identity({condition})", use_primary_key=0)
+        parts.insert(table, columns, parts.file(columns, table_of(*values)))
+        parts.sql(f"OPTIMIZE TABLE {table} FINAL")
+        assert parts.check(table) == []
+        parts.drop(table)
+
+
 @pytest.mark.parametrize("type_", TYPES)
 @pytest.mark.parametrize("nulls", [0, 0.3, 1])
 @pytest.mark.sampled(6)
@@ -503,6 +536,49 @@ def test_keys_that_may_be_null(type_: str, nulls: float, parts: Parts) -> None:
     rows = table_of(values, few, pool(rng, "String", 9_000, defaults=0.3))
     for key in ("(k, n)", "(n, k)", "k"):
         parts.drop(compared(parts, columns, key, rows, settings=", allow_nullable_key = 1"))
+
+
+NAMES = (
+    "a b", "1st", "per cent %", "a.b", "a-b/c", "\u00e4\u00f6\u00fc\u00df", "\U0001f600",
+    "back`tick", "back\\slash", "key 0", "quo'te", 'dou"ble', "x" * 115, "x" * 119, "y" * 122,
+    "y" * 127, "z" * 128, "z" * 250, "\u00fc" * 21, "\u00fc" * 22, "select", "tab,ular", "(x)",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("key", ["", "(`a b`, `\u00e4\u00f6\u00fc\u00df`)", "`tab,ular`"])
+def test_names_of_columns(key: str, parts: Parts) -> None:
+    """Every name with flat and nested values: files of escaped names, and hashes of long ones."""
+    rng = random.Random(f"{SEED} {key}")
+    types = ("UInt32", "String", "LowCardinality(String)")
+    for turn in (1, len(types)):
+        columns, values = {}, []
+        for number, name in enumerate(NAMES, turn):
+            # The files of dictionaries are told by their names, and those of long ones are hashes.
+            type_ = types[number % (2 if len(name.encode()) > 40 else 3)]
+            values.append(pool(rng, type_, 9_000, rng.choice((0.3, 0.97))))
+            columns[name] = type_
+            if turn == len(types) and "." not in name and name not in key:
+                columns[name] = "Array(Tuple(`\u20ac-` String, `b c` Nullable(UInt8)))"
+                values[-1] = [rng.choice(('"[]"', "\"[('x',1),('',NULL)]\"")) for _ in range(9_000)]
+        table = compared(parts, columns, key, table_of(*values))
+        parts.insert(table, columns, parts.file(columns, table_of(*values)))
+        parts.sql(f"OPTIMIZE TABLE {table} FINAL")
+        assert parts.check(table) == []
+        parts.drop(table)
+
+
+def test_a_dictionary_with_a_long_name(parts: Parts) -> None:
+    columns = {"k": "UInt32", "x" * 125: "LowCardinality(String)"}
+    path = parts.file(columns, [(str(n), f"v{n % 50}") for n in range(9_000)])
+    ours, theirs = parts.create(columns, "k"), parts.create(columns, "k")
+    parts.build(ours, columns, "k", [path])
+    parts.insert(theirs, columns, path)
+    parts.attach_again(theirs)
+    mine, other = ({p.name for p in parts.part(table).iterdir()} for table in (ours, theirs))
+    assert mine == other
+    assert parts.check(ours) == []
+    assert parts.contents(ours) == parts.contents(theirs)
+    parts.drop(ours, theirs)
 
 
 @pytest.mark.parametrize("order", ["sorted", "backwards", "equal"])
@@ -598,6 +674,12 @@ CODECS = {
     "NONE": ["String", "UInt64", "LowCardinality(String)", "Nullable(Int8)"],
     "ZSTD(1)": ["String", "Float64", "LowCardinality(String)", "Nullable(FixedString(40))"],
     "ZSTD(9)": ["Nullable(String)", "UUID"],
+    "ZSTD(3, 20)": ["String", "LowCardinality(String)", "Nullable(UInt64)"],
+    "ZSTD(1, 0)": ["UInt64"],
+    "LZ4HC": ["String", "Nullable(UInt64)"],
+    "LZ4HC(12)": ["LowCardinality(String)", "UUID"],
+    "Delta(4), LZ4HC(3)": ["Int32", "Nullable(DateTime)"],
+    "DoubleDelta, ZSTD(3, 22)": ["UInt64"],
     "Default": ["Int32"],
     "Delta, LZ4": ["Int8", "UInt16", "Nullable(Int32)", "UInt64", "Decimal(18, 4)", "Date32"],
     "Delta(8), ZSTD(1)": ["UInt8", "Float32"],

@@ -120,42 +120,35 @@ def compared_file(
     ours = parts.create(columns, key, more, partition=by)
     code, last = build(parts, ours, by, columns, key, path, **spec)
     assert code == 0, last
-    off = ", ratio_of_defaults_for_sparse_serialization = 1"
-    plain = parts.create(columns, key, more + off, partition=by)
-    counting = parts.create(columns, key, more, partition=by)
-    for table in (plain, counting):
-        parts.insert(table, columns, path, spec.get("format", "CSV"))
-        for verb in ("DETACH", "ATTACH"):
-            parts.sql(f"ALTER TABLE {table} {verb} PARTITION ALL")
-    count = same_parts(parts, ours, plain, counting)
+    plain = parts.create(columns, key, more, partition=by)
+    parts.insert(plain, columns, path, spec.get("format", "CSV"))
+    for verb in ("DETACH", "ATTACH"):
+        parts.sql(f"ALTER TABLE {plain} {verb} PARTITION ALL")
+    count = same_parts(parts, ours, plain)
     whole = "SELECT count(), sum(cityHash64(tuple(*))) FROM"
     assert parts.sql(f"{whole} {ours}") == parts.sql(f"{whole} {plain}")
-    parts.drop(ours, plain, counting)
+    parts.drop(ours, plain)
     return count
 
 
-def same_parts(parts: Parts, ours: str, plain: str, counting: str) -> int:
-    """Assert that the parts of two tables are the same; return how many there are.
-
-    Args:
-        counting: a table of the same rows that counts defaults, see :func:`same_files`.
-    """
+def same_parts(parts: Parts, ours: str, plain: str) -> int:
+    """Assert that the parts of two tables are the same; return how many there are."""
     assert parts.check(ours) == []
-    mine, theirs, counted = (parts_of(parts, table) for table in (ours, plain, counting))
+    mine, theirs = (parts_of(parts, table) for table in (ours, plain))
     assert mine.keys() == theirs.keys()
     for id_, folder in mine.items():
-        same_files(folder, theirs[id_], counted[id_])
+        same_files(folder, theirs[id_])
     return len(mine)
 
 
-def same_files(mine: Path, theirs: Path, counted: Path) -> None:
-    """Assert that two parts are the same, but for dictionaries; ``counted`` counts defaults."""
+def same_files(mine: Path, theirs: Path) -> None:
+    """Assert that two parts are the same, but for dictionaries."""
     low = dictionaries(mine)
     assert sorted(p.name for p in mine.iterdir()) == sorted(p.name for p in theirs.iterdir())
     for file in mine.iterdir():
         name = file.name
         if name == "serialization.json":
-            assert kinds(file) == kinds(counted / name)
+            assert kinds(file) == kinds(theirs / name)
         elif name in OF_ITSELF:
             continue
         elif file.suffix in (".txt", ".dat", ".idx"):
@@ -180,6 +173,34 @@ def test_a_partition_key_of_every_type(type_: str, parts: Parts) -> None:
     columns = {"p": type_, "n": "UInt32", "s": "String"}
     rows = table_of(few(rng, type_), few(rng, "UInt32"), few(rng, "String", 400))
     assert compared(parts, columns, "p", "n", rows) > 1
+
+
+def test_names_of_columns(parts: Parts) -> None:
+    rng = random.Random(SEED)
+    columns = {"p q.\u00e4": "UInt8", "x" * 130: "String", "n": "UInt32"}
+    rows = table_of(few(rng, "UInt8", 3), few(rng, "String", 3), few(rng, "UInt32"))
+    assert compared(parts, columns, f"(`p q.\u00e4`, {'x' * 130})", "n", rows) > 5
+
+
+NULLABLE = [type_ for type_ in TYPES if keys._field(type_)]
+
+
+@pytest.mark.parametrize("by", ["p", "(p, u)", "(e, p)", "(lower(toString(p)), e)"])
+@pytest.mark.parametrize("type_", NULLABLE)
+@pytest.mark.sampled
+def test_partition_keys_that_are_null(type_: str, by: str, parts: Parts) -> None:
+    """The names of partitions, and the least and greatest values, with NULL in some and in all."""
+    rng = random.Random(f"{SEED} {type_} {by}")
+    low = type_.startswith("Low")
+    columns = {
+        "p": "LowCardinality(Nullable(String))" if low else f"Nullable({type_})",
+        "e": "Nullable(Int16)", "u": "UInt8", "n": "UInt32",
+    }  # fmt: skip
+    rows = table_of(
+        pool(rng, type_, ROWS, 0.2, 0.2, some=6), pool(rng, "Int16", ROWS, 0.2, 0.3, some=3),
+        pool(rng, "UInt8", ROWS, 0.2, some=3), few(rng, "UInt32"),
+    )  # fmt: skip
+    assert compared(parts, columns, by, "n", rows, ", allow_nullable_key = 1") > 1
 
 
 @pytest.mark.parametrize(
@@ -309,13 +330,14 @@ def test_too_many_partitions_are_declined(
 @pytest.mark.parametrize(
     ("by", "why"),
     [
-        ("f", "uses floats (f)"), ("toDate(now())", "uses now"), ("e", "may be NULL (e)"),
+        ("f", "uses floats (f)"), ("toDate(now())", "uses now"),
+        ("i", "Nullable(UUID) may be NULL"),
         ("(p, cityHash64(p) % 3)", "by a rule of its own"), ("1", "no column of the load"),
         ("a[1]", "uses nested values (a)"), ("length(a)", "uses nested values (a)"),
     ],
 )  # fmt: skip
 def test_keys_that_only_the_engine_follows(by: str, why: str) -> None:
-    columns = {"p": "UInt32", "f": "Float64", "e": "Nullable(UInt32)", "a": "Array(UInt8)"}
+    columns = {"p": "UInt32", "f": "Float64", "i": "Nullable(UUID)", "a": "Array(UInt8)"}
     found = keys.partition_key(by, schema(columns).columns)
     assert isinstance(found, str)
     assert why in found

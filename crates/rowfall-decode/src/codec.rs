@@ -11,8 +11,11 @@ pub enum Codec {
     None,
     /// LZ4.
     Lz4,
-    /// zstd of a level.
-    Zstd(i32),
+    /// LZ4, of which a slower search of a level makes fewer bytes.
+    Lz4Hc(i32),
+    /// zstd of a level; with the logarithm of a window it looks for matches far behind, 0 leaves
+    /// that number to the level.
+    Zstd(i32, Option<u32>),
     /// Differences of neighbours of so many bytes.
     Delta(u8),
     /// Differences of these in few bits.
@@ -49,7 +52,8 @@ impl Codec {
         let found = match (name, argument) {
             ("NONE", None) => Some(Codec::None),
             ("LZ4", None) => Some(Codec::Lz4),
-            ("ZSTD", level) => level.unwrap_or("1").parse().ok().map(Codec::Zstd),
+            ("LZ4HC", level) => level.unwrap_or("0").parse().ok().map(Codec::Lz4Hc),
+            ("ZSTD", given) => zstd(given.unwrap_or("1")),
             ("Delta", _) => width().map(Codec::Delta),
             ("DoubleDelta", _) => width().map(Codec::DoubleDelta),
             ("Gorilla", _) => width().map(Codec::Gorilla),
@@ -60,7 +64,9 @@ impl Codec {
             Codec::Delta(n) | Codec::DoubleDelta(n) | Codec::Gorilla(n) => {
                 matches!(n, 1 | 2 | 4 | 8)
             }
-            Codec::Zstd(level) => (1..=22).contains(level),
+            Codec::Zstd(level, window) => {
+                (1..=22).contains(level) && window.is_none_or(|log| matches!(log, 0 | 10..=31))
+            }
             _ => true,
         };
         found.filter(sound).ok_or_else(refused)
@@ -68,15 +74,15 @@ impl Codec {
 
     /// True for what compresses any bytes; the others are for values of the type only.
     pub fn is_generic(self) -> bool {
-        matches!(self, Codec::Lz4 | Codec::Zstd(_))
+        matches!(self, Codec::Lz4 | Codec::Lz4Hc(_) | Codec::Zstd(..))
     }
 
     /// The engine's number.
     pub fn method(self) -> u8 {
         match self {
             Codec::None => 0x02,
-            Codec::Lz4 => 0x82,
-            Codec::Zstd(_) => 0x90,
+            Codec::Lz4 | Codec::Lz4Hc(_) => 0x82,
+            Codec::Zstd(..) => 0x90,
             Codec::Delta(_) => 0x92,
             Codec::T64(_) => 0x93,
             Codec::DoubleDelta(_) => 0x94,
@@ -95,7 +101,7 @@ impl Codec {
         };
         match self {
             Codec::None => out.extend_from_slice(text),
-            Codec::Lz4 | Codec::Zstd(_) => unreachable!("they are generic"),
+            Codec::Lz4 | Codec::Lz4Hc(_) | Codec::Zstd(..) => unreachable!("they are generic"),
             Codec::Delta(width) => {
                 let from = split(width, out);
                 let values = &text[from..];
@@ -156,6 +162,15 @@ impl Chains {
             }
         }
     }
+}
+
+/// The arguments of ZSTD: a level, and a window if it is given.
+fn zstd(arguments: &str) -> Option<Codec> {
+    let (level, window) = match arguments.split_once(',') {
+        Some((level, window)) => (level, Some(window.trim().parse().ok()?)),
+        None => (arguments, None),
+    };
+    Some(Codec::Zstd(level.parse().ok()?, window))
 }
 
 fn delta<const N: usize>(text: &[u8], out: &mut Vec<u8>) {
@@ -395,7 +410,9 @@ mod tests {
     #[test]
     fn other_codecs_are_refused() {
         for (codec, type_name) in [
-            ("LZ4HC(0)", "String"),
+            ("LZ4HC(x)", "String"),
+            ("ZSTD(1, 9)", "String"),
+            ("ZSTD(1, 32)", "String"),
             ("ZSTD(23)", "String"),
             ("ZSTD(1", "String"),
             ("T64", "String"),

@@ -9,7 +9,6 @@ use crate::codec::Chains;
 use crate::dialect::Dialect;
 use crate::error::Fail;
 use crate::types::postgresql::Field;
-use crate::types::streams::{LONGEST_NAME, longest_name};
 use crate::types::{BaseType, Type};
 
 /// The document. Fields with a default may be left out, unknown ones are an error.
@@ -280,6 +279,9 @@ pub struct PartLayout {
     pub min_block: usize,
     /// Bytes of a compressed block at most: `max_compress_block_size`.
     pub max_block: usize,
+    /// Share of defaults above which only the other values of a column are written:
+    /// `ratio_of_defaults_for_sparse_serialization`, in the engine's precision.
+    pub sparse_above: f32,
 }
 
 impl Default for PartLayout {
@@ -289,6 +291,7 @@ impl Default for PartLayout {
             granule_bytes: 10 << 20,
             min_block: 64 << 10,
             max_block: 1 << 20,
+            sparse_above: 0.9375,
         }
     }
 }
@@ -735,11 +738,6 @@ impl Spec {
                 }
                 Ok(data_type) if let Err(reason) = Chains::of_each(&column.codecs, &data_type) => {
                     format!("{reason} is not known")
-                }
-                Ok(data_type)
-                    if self.parts && longest_name(&data_type, &column.name, 0) > LONGEST_NAME =>
-                {
-                    "the names of its files are so long that the engine has others".to_owned()
                 }
                 Ok(data_type) if is_partition_key(number) && !data_type.children().is_empty() => {
                     "partitions by nested values are the engine's".to_owned()

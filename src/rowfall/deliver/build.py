@@ -256,17 +256,20 @@ def partitions(
         about: the file with the values, in the Native format, and the names of their columns.
 
     Raises:
-        EngineError: the engine cannot compute the key, or it is NULL.
+        EngineError: the engine cannot compute the key, or it may be NULL and has a type of which
+            only the engine knows the partitions.
     """
-    values = ", ".join(key.elements)
+    values, given, types = ", ".join(key.elements), _handed_rows(schema, about), []
+    if key.nullable:
+        types = [str(row[1]) for row in engine.ask(key.question_of_types(given), lane=lane)]
+    identifier = key.identifier(types)
+    if identifier is None:
+        raise EngineError(f"a partition key that may be NULL, of {', '.join(types)}")
     rows = engine.ask(
-        f"SELECT partitionId({values}), hex(formatRow('RowBinary', {values})) FROM "
-        f"({_handed_rows(schema, about)})",
+        f"SELECT {identifier}, hex(formatRow('RowBinary', {values})) FROM ({given})",
         {"max_threads": 1},
         lane=lane,
     )
-    if any(identifier is None for identifier, _ in rows):
-        raise EngineError("a partition key that is NULL")
     return {"partitions": rows}
 
 
@@ -286,8 +289,9 @@ def compute_keys(
         f"{key.expressions[n].value} AS {sql.name(keys.key_name(n))}" for n in about["expressions"]
     )
     query = SqlText.of(f"SELECT {values} FROM ({_handed_rows(schema, about)})")
-    # One thread keeps the rows in their order.
-    statement = Statement(into_file(query, about["into"]), {"max_threads": 1})
+    # One thread keeps the rows in their order, and a column may be called like an expression.
+    settings = {"max_threads": 1, "prefer_column_name_to_alias": 1}
+    statement = Statement(into_file(query, about["into"]), settings)
     engine.run(statement, lane=lane)
     return {}
 

@@ -146,43 +146,6 @@ def _is_stored(type_: str, engine: Facts) -> bool:
     return known and not low and _knows_zone(type_, engine)
 
 
-# The engine takes a hash in place of longer names (max_file_name_length).
-_LONGEST_FILE = 127
-
-
-def names_files(column: Column) -> bool:
-    """Tell whether the files of a column in a part have names that say what they hold."""
-    return _longest_file(column.type, len(column.name), 0) <= _LONGEST_FILE
-
-
-def _longest_file(type_: str, name: int, arrays: int) -> int:
-    """Return the length of the longest name (crates/rowfall-decode/src/types/streams.rs).
-
-    Args:
-        name: the length of what they all begin with.
-        arrays: in how many others these values are.
-    """
-    kind = parse_type(type_)
-    if not kind.nested:
-        return name + len(".size")
-    if kind.base == "Tuple":
-        names = type_names.element_names(kind.args)
-        escaped = (re.sub(rb"\W", b"%2E", element.encode()) for element in names)
-        return max(
-            _longest_file(part, name + len(b"%2E" + element), arrays)
-            for element, part in zip(escaped, type_names.elements(kind.args), strict=True)
-        )
-    sizes = name + len(f".size{arrays}")
-    if kind.base == "Array":
-        return max(sizes, _longest_file(kind.args, name, arrays + 1))
-    keys, values = type_names.arguments(kind.args)
-    return max(
-        sizes,
-        _longest_file(keys, name + len("%2Ekeys"), arrays + 1),
-        _longest_file(values, name + len("%2Evalues"), arrays + 1),
-    )
-
-
 def read_encoding(source: Source, encoding: Encoding | None) -> Encoding | None:
     """Return the encoding of what rowfall-decode would read: of a lake table that of its files."""
     return (source.stored() or encoding) if isinstance(source, Stored) else encoding

@@ -82,10 +82,46 @@ class PartitionKey:
 
     Attributes:
         elements: the expressions, as the engine computes them for parts.
+        nullable: one of them may be NULL.
     """
 
     elements: tuple[str, ...]
     used: tuple[Used, ...]
+    nullable: bool = False
+
+    def question_of_types(self, rows: str) -> str:
+        """Return what asks for the types of the elements, a row for each, the type second.
+
+        Args:
+            rows: a query of values of the columns.
+        """
+        return f"DESCRIBE TABLE (SELECT {', '.join(self.elements)} FROM ({rows}))"
+
+    def identifier(self, types: Sequence[str] = ()) -> str | None:
+        """Return the expression for the name of a partition; None where nobody else computes it.
+
+        ``partitionId`` gives NULL where an element is NULL, so the engine's own hash of the key is
+        made of its bytes.
+
+        Args:
+            types: of the elements, if one may be NULL.
+        """
+        if not self.nullable:
+            return f"partitionId({', '.join(self.elements)})"
+        values, hashed = [], []
+        for element, type_ in zip(self.elements, types, strict=True):
+            field = _field(type_)
+            if field is None:
+                return None
+            function = field[1]
+            # The type, too: the name of a Date that may be NULL is the number of its day.
+            nullable = "Nullable(" in type_
+            values.append(f"{function}({element})" if nullable and function else element)
+            bytes_ = _hashed(element, *field)
+            hashed.append(f"if(isNull({element}), char(0), {bytes_})" if nullable else bytes_)
+        # The empty string is there because one argument is not enough for concat.
+        together = f"concat('', {', '.join(hashed)})"
+        return f"ifNull(partitionId({', '.join(values)}), lower(hex(sipHash128({together}))))"
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,6 +212,7 @@ def partition_key(
     """
     found: dict[str, list[Used]] = {}
     computed = []
+    nullable = False
     by_name = {column.name: n for n, column in enumerate(columns)}
     for element in elements(key):
         own, calls, why = _names(element, by_name, others)
@@ -193,12 +230,43 @@ def partition_key(
             if type_.nested:
                 return f"the partition key uses nested values ({column.name})"
             if "Nullable" in column.type and not calls & _NULLS:
-                return f"the partition key may be NULL ({column.name})"
+                nullable = True
             found.setdefault(column.name, []).append(use or Used(by_name[column.name]))
     used = [ways[0] if len(set(ways)) == 1 else Used(ways[0].index) for ways in found.values()]
     if not used:
         return "the partition key uses no column of the load"
-    return PartitionKey(tuple(computed), tuple(used))
+    if nullable:
+        plain = [columns[by_name[n]] for n in map(sql.identifier, elements(key)) if n in by_name]
+        for column in plain:
+            if _field(column.type) is None:
+                return f"a partition key of {column.type} may be NULL"
+    return PartitionKey(tuple(computed), tuple(used), nullable)
+
+
+_UNSIGNED = re.compile(r"UInt(8|16|32|64)|Bool|Date|DateTime")
+_SIGNED = re.compile(r"Int(8|16|32|64)|Enum(8|16)|Date32")
+
+
+def _field(type_: str) -> tuple[int, str] | None:
+    """Return the engine's number of what it keeps values of a partition key in, and how to get it.
+
+    The function is "" for texts. None for types whose hash is only made by the engine.
+    """
+    base = parse_type(type_).base
+    if _UNSIGNED.fullmatch(base):
+        return 1, "toUInt64"
+    if _SIGNED.fullmatch(base):
+        return 2, "toInt64"
+    return (16, "") if base in ("String", "FixedString") else None
+
+
+def _hashed(element: str, number: int, function: str) -> str:
+    """Return the bytes that the engine hashes of an element of a partition key that is not NULL."""
+    value = f"assumeNotNull({element})"
+    if function:
+        return f"formatRow('RowBinary', toUInt8({number}), {function}({value}))"
+    length = f"formatRow('RowBinary', toUInt8({number}), toUInt64(length({value})))"
+    return f"concat({length}, {value})"
 
 
 def sorting_key(
@@ -260,13 +328,12 @@ def question_of_types(key: str, columns: Sequence[Column]) -> str | None:
     listed = sorting_elements(key)
     if {sql.identifier(element) for element in listed} <= {column.name for column in columns}:
         return None
-    values = ", ".join(f"{element} AS {sql.name(key_name(n))}" for n, element in enumerate(listed))
     given = sql.literal(sql.structure([(column.name, column.type) for column in columns]))
-    return f"DESCRIBE TABLE (SELECT {values} FROM null({given}))"
+    return f"DESCRIBE TABLE (SELECT {', '.join(listed)} FROM null({given}))"
 
 
 def key_name(number: int) -> str:
-    """Return what an expression is called: no column that is loaded into parts has a blank."""
+    """Return what an expression is called where its values are handed over."""
     return f"key {number}"
 
 

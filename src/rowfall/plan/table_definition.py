@@ -38,7 +38,7 @@ _NOT_OF_PARTS = re.compile(
     r"max_parts_(in_total|to_merge_at_once)|(max|min)_delay_to_\w+|old_parts_lifetime|"
     r"\w*deduplication_window\w*|async_insert|max_suspicious_\w+|ttl_only_drop_parts|"
     r"materialize_ttl_recalculate_only|assign_part_uuids|\w*vertical_merge\w*|"
-    r"ratio_of_defaults_for_sparse_serialization|allow_\w+|min_bytes_to_rebalance_\w+|"
+    r"allow_\w+|min_bytes_to_rebalance_\w+|"
     r"(temporary_directories|cleanup)_\w+|max_avg_part_size_for_too_many_parts|"
     r"max_(partitions|concurrent_queries|cleanup)\w*|use_\w*columns_cache|"
     r"prewarm_\w+|columns_and_secondary_indices_sizes_lazy_calculation|"
@@ -46,6 +46,7 @@ _NOT_OF_PARTS = re.compile(
     r"deduplicate_merge_projection_mode|min_free_disk_\w+"
 )
 _BYTES = re.compile(r"\d+\Z")
+_SHARE = re.compile(r"\d+(\.\d+)?\Z")
 # Parts that are made here are wide; who wants smaller ones compact says so by more than this.
 _WIDE_BYTES = 10 << 20
 # What rowfall-decode takes.
@@ -219,9 +220,7 @@ def refusal(table: Definition, filled: Collection[str]) -> str | None:
                 return f"the column {column.name} has {word} {text}"
         if column.name in filled and (why := _codec_refusal(column)):
             return f"only the engine writes the codec {why} (column {column.name})"
-    for word, text in (*table.clauses.items(), *((c.name, _ttl(c)) for c in table.columns)):
-        if word == "SAMPLE":
-            return "it has a sampling key"
+    for text in (*table.clauses.values(), *map(_ttl, table.columns)):
         if re.search(r"\bTO (DISK|VOLUME)\b", text):
             return "its TTL moves rows to other disks"
     listed = sorting_elements(table.sorting_key)
@@ -241,7 +240,8 @@ def _ttl(column: DefinedColumn) -> str:
 # Codecs that rowfall-decode writes (crates/rowfall-decode/src/codec.rs), in the engine's own
 # words.
 _CODEC = re.compile(
-    r"Default|NONE|LZ4|ZSTD(\(\d+\))?|(Delta|DoubleDelta|Gorilla)(\(\d\))?|T64(\('(bit|byte)'\))?"
+    r"Default|NONE|LZ4(HC(\(\d+\))?)?|ZSTD(\(\d+(, \d+)?\))?|"
+    r"(Delta|DoubleDelta|Gorilla)(\(\d\))?|T64(\('(bit|byte)'\))?"
 )
 
 
@@ -266,13 +266,17 @@ _LAYOUT = {
 }
 
 
-def layout(table: Definition) -> dict[str, int]:
-    """Return the sizes of granules and compressed blocks of a table's parts."""
+_SPARSE = "ratio_of_defaults_for_sparse_serialization"
+
+
+def layout(table: Definition) -> dict[str, float]:
+    """Return the sizes of granules and compressed blocks of a table's parts, and what is sparse."""
     # 0 stands for the default where it is a size of blocks.
-    return {
+    sizes: dict[str, float] = {
         name: int(table.settings.get(setting, default)) or default
         for setting, (name, default) in _LAYOUT.items()
     }
+    return {**sizes, "sparse_above": float(table.settings.get(_SPARSE, 0.9375))}
 
 
 def _settings_refusal(table: Definition) -> str | None:
@@ -291,6 +295,9 @@ def _settings_refusal(table: Definition) -> str | None:
         elif name in _LAYOUT:
             # Without granules of so many bytes at most marks have another form.
             if not _BYTES.match(value) or (name == "index_granularity_bytes" and value == "0"):
+                return text
+        elif name == _SPARSE:
+            if not _SHARE.match(value):
                 return text
         elif not _NOT_OF_PARTS.fullmatch(name):
             return text

@@ -414,8 +414,6 @@ def _choose_sorting(
 _LEAST_PART_BYTES = 10 << 20
 # The files of small partitions cost more than their rows: the engine writes them as compact parts.
 _LEAST_FILE_BYTES = 64 << 10
-# File names are those of the columns: others are escaped, and long ones hashed.
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}\Z")
 # Settings of an INSERT that apply to parts that are made here, too.
 _PART_SETTINGS = frozenset(
     {
@@ -510,15 +508,15 @@ def _not_built(facts: LoadFacts, options: Options, parser: Choice) -> str | None
         # Where rows are inserted for the views, the engine computes it anew: rand(), now().
         return f"views could get other values of the MATERIALIZED column {made[0]}"
     for column in schema.columns:
-        if not _NAME.match(column.name):
-            return f"the files of a column named {column.name} have names of their own"
+        if not column.name.isprintable():
+            return f"the definition of the table has {column.name!r} in another form"
         if not decoder.stores(column, facts.common_engine) or is_json(column):
             return f"only the engine writes {column.type} (column {column.name})"
         if parse_type(column.type).nested:
             if parser.value == ENGINE:
                 return f"{PROGRAM} copies no {column.type} (column {column.name}): {parser.reason}"
-            if not decoder.names_files(column):
-                return f"the names of the files of the column {column.name} would be too long"
+            if "." in column.name:
+                return f"columns of a Nested share sizes ({column.name})"
     # Other settings mean nothing where no INSERT runs.
     for text in options.set:
         name = text.partition("=")[0]

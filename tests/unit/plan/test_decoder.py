@@ -13,7 +13,7 @@ import pytest
 from rowfall.core.listing import Listing, Split
 from rowfall.core.model import Column, Encoding, Facts, Kind, Schema
 from rowfall.deliver.decode import chunks
-from rowfall.plan.decoder import flat_types, names_files, refusal, sort_columns, spec, stores
+from rowfall.plan.decoder import flat_types, refusal, sort_columns, spec, stores
 from rowfall.schema.strict_reading import TextTraits, strict_column
 
 FACTS = Facts("26.9", 2, 1 << 30, timezone="UTC")
@@ -154,21 +154,6 @@ def test_nested_types_are_taken_apart() -> None:
 )  # fmt: skip
 def test_what_parts_hold(type_: str, stored: bool) -> None:
     assert stores(Column("c", type_), FACTS) is stored
-
-
-@pytest.mark.parametrize(
-    ("type_", "ends_with"),
-    [
-        ("UInt8", ".size"), ("Array(Array(UInt8))", ".size1"), ("Tuple(UInt8)", "%2E1.size"),
-        ("Map(UInt8, Tuple(`a-\u00e4` Array(UInt8)))", "%2Evalues%2Ea%2D%C3%A4.size1"),
-        ("Map(Array(UInt8), Tuple(UInt8))", "%2Evalues%2E1.size"),
-    ],
-)  # fmt: skip
-def test_files_have_the_names_of_elements(type_: str, ends_with: str) -> None:
-    """The engine takes a hash for more than 127 characters."""
-    fits = 127 - len(ends_with)
-    assert names_files(Column("c" * fits, type_))
-    assert not names_files(Column("c" * (fits + 1), type_))
 
 
 def test_a_tuple_of_json_is_decoded() -> None:

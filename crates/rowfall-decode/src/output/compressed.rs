@@ -1,8 +1,10 @@
 //! Makes ClickHouse's compressed blocks: a checksum (CityHash 1.0.2), two sizes, and the compressed
 //! bytes. The files of tables consist of them, and HTTP inserts take them with `decompress=1`.
 
+use lz4::block::{CompressionMode, compress_to_buffer};
 use lz4_flex::block::{compress_into, get_maximum_output_size};
 use zstd::bulk::Compressor;
+use zstd::zstd_safe::CParameter;
 
 use crate::codec::Codec;
 
@@ -16,7 +18,7 @@ const HEADER: usize = 9;
 /// The engine's number for several codecs one after the other.
 const MULTIPLE: u8 = 0x91;
 /// The level of zstd for marks and keys.
-pub const ZSTD: Codec = Codec::Zstd(3);
+pub const ZSTD: Codec = Codec::Zstd(3, None);
 
 /// CityHash128 (1.0.2) as ClickHouse writes it: the upper half of the crate's number comes first.
 pub fn city_hash(bytes: &[u8]) -> u128 {
@@ -29,8 +31,8 @@ pub fn city_hash(bytes: &[u8]) -> u128 {
 pub struct CompressedBlocks {
     buffer: Vec<u8>,
     used: usize,
-    /// For the level that was used last.
-    zstd: Option<(i32, Compressor<'static>)>,
+    /// For the level and the window that were used last.
+    zstd: Option<((i32, Option<u32>), Compressor<'static>)>,
     /// What one codec has made for the next one.
     encoded: [Vec<u8>; 2],
 }
@@ -71,8 +73,8 @@ impl CompressedBlocks {
     pub fn append_block(&mut self, text: &[u8], codec: Codec) {
         let head = self.used + 16;
         let most = match codec {
-            Codec::Lz4 => get_maximum_output_size(text.len()),
-            Codec::Zstd(_) => zstd::zstd_safe::compress_bound(text.len()),
+            Codec::Lz4 | Codec::Lz4Hc(_) => get_maximum_output_size(text.len()),
+            Codec::Zstd(..) => zstd::zstd_safe::compress_bound(text.len()),
             _ => {
                 let [mut encoded, other] = std::mem::take(&mut self.encoded);
                 encoded.clear();
@@ -95,9 +97,13 @@ impl CompressedBlocks {
     /// Compress by a generic codec; returns the bytes it takes.
     fn pack(&mut self, text: &[u8], codec: Codec, to: &mut [u8]) -> usize {
         let packed = match codec {
-            Codec::Zstd(level) => {
-                if self.zstd.as_ref().is_none_or(|(known, _)| *known != level) {
-                    self.zstd = Some((level, Compressor::new(level).expect("a level")));
+            Codec::Lz4Hc(level) => {
+                let mode = CompressionMode::HIGHCOMPRESSION(level);
+                compress_to_buffer(text, Some(mode), false, to).ok()
+            }
+            Codec::Zstd(level, window) => {
+                if self.zstd.as_ref().is_none_or(|(known, _)| *known != (level, window)) {
+                    self.zstd = Some(((level, window), compressor(level, window)));
                 }
                 let zstd = self.zstd.as_mut().map(|(_, zstd)| zstd).expect("made");
                 zstd.compress_to_buffer(text, to).ok()
@@ -110,8 +116,8 @@ impl CompressedBlocks {
     /// Append what a codec makes of bytes.
     fn encode(&mut self, text: &[u8], codec: Codec, out: &mut Vec<u8>) {
         let most = match codec {
-            Codec::Lz4 => get_maximum_output_size(text.len()),
-            Codec::Zstd(_) => zstd::zstd_safe::compress_bound(text.len()),
+            Codec::Lz4 | Codec::Lz4Hc(_) => get_maximum_output_size(text.len()),
+            Codec::Zstd(..) => zstd::zstd_safe::compress_bound(text.len()),
             _ => return codec.encode(text, out),
         };
         let start = out.len();
@@ -149,6 +155,18 @@ impl CompressedBlocks {
     pub fn clear(&mut self) {
         self.used = 0;
     }
+}
+
+/// What compresses by zstd; the numbers were checked before.
+fn compressor(level: i32, window: Option<u32>) -> Compressor<'static> {
+    let mut found = Compressor::new(level).expect("a level");
+    if let Some(log) = window {
+        for parameter in [CParameter::EnableLongDistanceMatching(true), CParameter::WindowLog(log)]
+        {
+            found.set_parameter(parameter).expect("a window");
+        }
+    }
+    found
 }
 
 fn put_header(block: &mut [u8], method: u8, size: u32, text_len: usize) {

@@ -215,6 +215,9 @@ fn part_values(part: &Path, name: &str, data_type: &Type, rows: usize) -> Values
         assert_eq!(values.len(), rows);
         return values;
     }
+    if part.join(format!("{name}.sparse.idx.bin")).exists() {
+        return sparse_values(part, name, data_type, rows);
+    }
     let nulls = match data_type.nullable {
         true => stream(part, &format!("{name}.null")),
         false => Vec::new(),
@@ -230,6 +233,30 @@ fn part_values(part: &Path, name: &str, data_type: &Type, rows: usize) -> Values
     });
     let values = values.collect();
     assert!(data.is_empty() && sizes.is_empty());
+    values
+}
+
+/// The values of a sparse column: numbers of defaults before each of the others, and of those behind
+/// the last one of a granule, which have a bit of their own.
+fn sparse_values(part: &Path, name: &str, data_type: &Type, rows: usize) -> Values {
+    let (places, data) = (stream(part, &format!("{name}.sparse.idx")), stream(part, name));
+    let sizes = match data_type.base {
+        BaseType::String => stream(part, &format!("{name}.size")),
+        _ => (data_type.width() as u64).to_le_bytes().repeat(rows),
+    };
+    let (mut places, mut data, mut sizes) = (&places[..], &data[..], &sizes[..]);
+    let mut values = Values::new();
+    while !places.is_empty() {
+        let gap = number(&mut places);
+        let default = Some(vec![0; data_type.width()]);
+        values.extend(std::iter::repeat_n(default, gap & !(1 << 62)));
+        if gap < 1 << 62 {
+            let value = take(&mut data, word(&mut sizes));
+            assert!(value.iter().any(|byte| *byte != 0), "no default");
+            values.push(Some(value.to_vec()));
+        }
+    }
+    assert!(data.is_empty() && values.len() == rows);
     values
 }
 

@@ -1,39 +1,51 @@
-//! Counts the default values of columns for `serialization.json`: by these counts the engine decides
-//! which columns a merge stores sparsely.
+//! Counts the default values of columns for `serialization.json`, and decides by these counts which
+//! columns are sparse: of them only the values that are no defaults are written.
 
 use serde_json::{Value, json};
 
 use crate::column::Column;
 use crate::column::strings::strings_of;
-use crate::types::BaseType;
+use crate::types::{BaseType, Type};
 
 /// Rows of which the engine looks at each; of more tuples it looks at a tenth.
 const ALL_ROWS: usize = 1000;
 
 /// What is said of a column: of a flat one it has been `counted`, and of tuples their elements count.
-/// None of columns that are never sparse.
-pub fn kind(column: &Column, rows: usize, counted: Option<usize>) -> Option<Value> {
+/// None of columns that are never sparse. `above` is the share of defaults of a dense column at most.
+pub fn kind(column: &Column, rows: usize, counted: Option<usize>, above: f32) -> Option<Value> {
     match column.data_type.base {
-        BaseType::Tuple(..) => Some(element(column, rows).0),
-        _ => counted.map(|defaults| exact(defaults, rows)),
+        BaseType::Tuple(..) => Some(element(column, rows, above).0),
+        _ => counted.map(|defaults| exact(defaults, rows, above)),
     }
 }
 
-fn exact(defaults: usize, rows: usize) -> Value {
-    json!({"kind": "Default", "num_defaults": defaults, "num_rows": rows,
-           "exact_num_defaults": true})
+/// True where a column, or an element of a tuple, is sparse.
+pub fn is_sparse(data_type: &Type, defaults: usize, rows: usize, above: f32) -> bool {
+    let dense = data_type.nullable || data_type.low_cardinality || !data_type.children().is_empty();
+    !dense && are_most(defaults, rows, above)
+}
+
+fn are_most(defaults: usize, rows: usize, above: f32) -> bool {
+    defaults as f64 / rows as f64 > f64::from(above)
+}
+
+/// What is said of a flat column. The engine says the same of an element of a tuple that has a type
+/// which is never sparse, and it means nothing then.
+fn exact(defaults: usize, rows: usize, above: f32) -> Value {
+    let kind = if are_most(defaults, rows, above) { "Sparse" } else { "Default" };
+    json!({"kind": kind, "num_defaults": defaults, "num_rows": rows, "exact_num_defaults": true})
 }
 
 /// What is said of an element of a tuple, of whatever type, and for each row whether it is the
 /// default.
-fn element(column: &Column, rows: usize) -> (Value, Vec<bool>) {
+fn element(column: &Column, rows: usize, above: f32) -> (Value, Vec<bool>) {
     if !matches!(column.data_type.base, BaseType::Tuple(..)) {
         let found = defaults(column, rows);
-        return (exact(found.iter().filter(|is| **is).count(), rows), found);
+        return (exact(found.iter().filter(|is| **is).count(), rows, above), found);
     }
     let (mut all, mut kinds) = (vec![true; rows], Vec::new());
     for child in &column.children {
-        let (kind, found) = element(child, rows);
+        let (kind, found) = element(child, rows, above);
         all.iter_mut().zip(found).for_each(|(all, is)| *all &= is);
         kinds.push(kind);
     }

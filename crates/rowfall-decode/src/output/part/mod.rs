@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 
 use crate::codec::Chains;
 use crate::column::reorder::{self, ByteSink, RowSelection, all_equal, gather_array_sizes};
-use crate::column::strings::{append_string, starts_of};
+use crate::column::strings::{append_string, append_varint, starts_of};
 use crate::column::{Column, Values};
 use crate::output::low_cardinality::{self, Renumbering};
 use crate::output::part::checksums::{Checksums, FileHash};
@@ -26,14 +26,16 @@ use crate::output::part::partition::Partition;
 use crate::output::part::stream::Stream;
 use crate::output::part::strings::{StringLayout, text_span};
 use crate::spec::{PartLayout, Spec};
-use crate::types::BaseType;
-use crate::types::streams::{array_sizes, element_name, element_names};
+use crate::types::streams::{array_sizes, element_name, element_names, escaped};
+use crate::types::{BaseType, Type};
 
 /// Keys at most of a dictionary that a whole column shares: low_cardinality_max_dictionary_size.
 const MAX_SHARED_KEYS: usize = 8192;
 /// Flags before the indexes of a granule: their keys are those of the column, or the granule's own.
 const SHARED_KEYS: u64 = 1 << 8;
 const OWN_KEYS: u64 = 1 << 9;
+/// Added to the number of defaults at the end of a granule of a sparse column.
+const END_OF_GRANULE: usize = 1 << 62;
 
 /// Writes the parts of one worker, as folders `0`, `1`, ... in a folder of its own; with partitions
 /// as `ID_0`, `ID_1`, ...
@@ -95,17 +97,21 @@ impl Output {
                 stream: &mut self.stream,
                 checksums: &mut checksums,
                 chains,
+                sparse_above: self.layout.sparse_above,
                 arrays: Vec::new(),
                 dictionaries: Vec::new(),
                 streams: Vec::new(),
             };
-            let defaults = writer.column(name, column, rows)?;
+            let defaults = writer.column(&escaped(name.as_bytes()), column, rows)?;
             let found = [writer.dictionaries, writer.streams].concat();
-            if let Some(mut kind) = defaults::kind(column, rows, defaults) {
+            let above = self.layout.sparse_above;
+            // Where nothing is ever sparse the engine does not count.
+            let counted = defaults::kind(column, rows, defaults, above).filter(|_| above < 1.0);
+            if let Some(mut kind) = counted {
                 kind["name"] = json!(name);
                 kinds.push((name, kind));
             }
-            streams += &format!("{} substreams for column `{name}`:\n", found.len());
+            streams += &format!("{} substreams for column {}:\n", found.len(), quoted(name));
             found.iter().for_each(|stream| streams += &format!("\t{stream}\n"));
         }
         if !keys.is_empty() {
@@ -126,7 +132,7 @@ impl Output {
             "types_serialization_versions": {"string": 1}, "version": 1,
         });
         let listed: String = (names.iter().zip(columns))
-            .map(|(name, column)| format!("`{name}` {}\n", column.data_type.name))
+            .map(|(name, column)| format!("{} {}\n", quoted(name), column.data_type.name))
             .collect();
         let count = columns.len();
         write_file(&folder, "serialization.json", &kinds.to_string(), Some(&mut checksums))?;
@@ -160,6 +166,29 @@ fn engine_bytes(column: &Column, rows: usize) -> usize {
     let (more, rows) = (if plain { 7 * rows } else { 0 }, column.elements(rows));
     let children: usize = column.children.iter().map(|child| engine_bytes(child, rows)).sum();
     column.nulls.len() + column.data.len() + more + children
+}
+
+/// A name in backquotes, as the engine's lists of columns have it.
+fn quoted(name: &str) -> String {
+    let mut found = String::from("`");
+    for letter in name.chars() {
+        let escape = match letter {
+            '\u{8}' => 'b',
+            '\u{c}' => 'f',
+            '\n' => 'n',
+            '\r' => 'r',
+            '\t' => 't',
+            '\0' => '0',
+            '\\' | '`' => letter,
+            _ => {
+                found.push(letter);
+                continue;
+            }
+        };
+        found.extend(['\\', escape]);
+    }
+    found.push('`');
+    found
 }
 
 /// As many rows, as neighbours where all values are the `same`: copying neighbours is cheaper.
@@ -221,7 +250,8 @@ impl PartBlock<'_> {
     }
 }
 
-/// The elements of an array column in the order of a part.
+/// The elements of an array column in the order of a part; or the values of a sparse column that are
+/// no defaults, which are as elements of the rows that have one.
 struct Elements {
     /// Of rows in another order: those of each row, without rows that have none.
     runs: Option<Vec<(u32, u32)>>,
@@ -248,6 +278,8 @@ struct ColumnWriter<'a> {
     checksums: &'a mut Checksums,
     /// The codecs of the flat types that are still to be written, in their order.
     chains: &'a [Chains],
+    /// The share of defaults of a dense column at most.
+    sparse_above: f32,
     /// The elements of the arrays and maps around what is written, from the outermost on.
     arrays: Vec<Elements>,
     /// The names of the streams, in the order in which the engine lists them: dictionaries, then all
@@ -324,7 +356,7 @@ impl<'a> ColumnWriter<'a> {
     ) -> io::Result<()> {
         let chains = &self.chains[0];
         let codecs = if beside { &chains.beside } else { &chains.values };
-        self.stream.begin(self.folder, name.clone(), codecs)?;
+        self.stream.begin(self.folder, &name, codecs)?;
         for (number, rows) in self.block.granules().enumerate() {
             self.stream.mark(rows.len())?;
             let values = self.arrays.last().map_or(rows, |elements| elements.granule(number));
@@ -346,22 +378,77 @@ impl<'a> ColumnWriter<'a> {
         let width = data_type.width();
         if width == 0 {
             let texts = StringLayout::new(column.values(), count);
+            let defaults = if data_type.nullable { 0 } else { texts.count_empty(count) };
+            let sparse = self.sparse(name, data_type, defaults, count, || texts.filled(count))?;
             self.write(format!("{name}.size"), true, &mut |rows, out| {
                 texts.write_sizes(rows, out)
             })?;
             self.write(name.to_owned(), false, &mut |rows, out| {
                 texts.write_strings(&column.data, rows, out)
             })?;
-            return Ok((!data_type.nullable).then(|| texts.count_empty(count)));
+            self.arrays.truncate(self.arrays.len() - usize::from(sparse));
+            return Ok((!data_type.nullable).then_some(defaults));
         }
         let same = all_equal(&column.data, width);
+        let defaults = match same {
+            _ if data_type.nullable => 0,
+            true => count * usize::from(column.data[..width].iter().all(|b| *b == 0)),
+            false => count_zeros(&column.data, width),
+        };
+        let sparse =
+            self.sparse(name, data_type, defaults, count, || filled(&column.data, width))?;
         self.write(name.to_owned(), false, &mut |rows, out| {
             reorder::gather_fixed(&column.data, width, in_any_order(same, rows), out)
         })?;
-        Ok((!data_type.nullable).then(|| match same {
-            true => count * usize::from(column.data[..width].iter().all(|b| *b == 0)),
-            false => count_zeros(&column.data, width),
-        }))
+        self.arrays.truncate(self.arrays.len() - usize::from(sparse));
+        Ok((!data_type.nullable).then_some(defaults))
+    }
+
+    /// Where nearly all values of a column are defaults, write how many of them there are before
+    /// each other value; true then, and what is written next has only these others, until the
+    /// elements that are added here are dropped. `filled` makes a bit for each of them.
+    fn sparse(
+        &mut self,
+        name: &str,
+        data_type: &Type,
+        defaults: usize,
+        count: usize,
+        filled: impl Fn() -> Vec<u64>,
+    ) -> io::Result<bool> {
+        if !self.arrays.is_empty()
+            || !defaults::is_sparse(data_type, defaults, count, self.sparse_above)
+        {
+            return Ok(false);
+        }
+        let bits = filled();
+        let name = format!("{name}.sparse.idx");
+        self.stream.begin(self.folder, &name, &self.chains[0].beside)?;
+        let (mut runs, mut granules, mut gaps) = (Vec::new(), Vec::new(), Vec::new());
+        for rows in self.block.granules() {
+            self.stream.mark(rows.len())?;
+            let before = runs.len();
+            let mut next = 0;
+            // Of defaults only no row need be looked at.
+            let rows_left = if defaults < count { rows } else { RowSelection::Range(0, 0) };
+            for (place, row) in rows_left.map(|row| row as u32).enumerate() {
+                if bits[row as usize / 64] >> (row % 64) & 1 == 0 {
+                    continue;
+                }
+                append_varint(&mut gaps, place - next);
+                next = place + 1;
+                match runs[before..].last_mut() {
+                    Some((_, end)) if *end == row => *end += 1,
+                    _ => runs.push((row, row + 1)),
+                }
+            }
+            append_varint(&mut gaps, rows.len() - next + END_OF_GRANULE);
+            self.stream.buffer_for(gaps.len())?.append(&mut gaps);
+            granules.push((before, runs.len()));
+        }
+        self.streams.push(name);
+        self.stream.end(self.folder, self.checksums)?;
+        self.arrays.push(Elements { runs: Some(runs), granules });
+        Ok(true)
     }
 
     /// Write LowCardinality values: with one dictionary for all of them where the engine would have
@@ -371,7 +458,7 @@ impl<'a> ColumnWriter<'a> {
         let found = low_cardinality::dictionary_of(column, true);
         let shared = found.count as usize <= MAX_SHARED_KEYS && count > 0;
         let dictionary = format!("{name}.dict");
-        self.stream.begin(self.folder, dictionary.clone(), &self.chains[0].values)?;
+        self.stream.begin(self.folder, &dictionary, &self.chains[0].values)?;
         self.stream.buffer_for(8)?.extend_from_slice(&low_cardinality::VERSION);
         for rows in self.block.granules() {
             self.stream.mark(rows.len())?;
@@ -439,6 +526,30 @@ fn count_zeros(data: &[u8], width: usize) -> usize {
         16 => count::<16>(data),
         _ => data.chunks_exact(width).filter(|value| value.iter().all(|b| *b == 0)).count(),
     }
+}
+
+/// A bit for each value of `width` bytes that is not zero.
+fn filled(data: &[u8], width: usize) -> Vec<u64> {
+    fn find<const N: usize>(data: &[u8]) -> Vec<u64> {
+        bits(data.as_chunks::<N>().0.iter().map(|value| *value != [0; N]))
+    }
+    match width {
+        1 => find::<1>(data),
+        2 => find::<2>(data),
+        4 => find::<4>(data),
+        8 => find::<8>(data),
+        16 => find::<16>(data),
+        _ => bits(data.chunks_exact(width).map(|value| value.iter().any(|b| *b != 0))),
+    }
+}
+
+/// Bits in words of 64, the lowest first.
+fn bits(flags: impl ExactSizeIterator<Item = bool>) -> Vec<u64> {
+    let mut found = vec![0; flags.len().div_ceil(64)];
+    for (number, flag) in flags.enumerate() {
+        found[number / 64] |= u64::from(flag) << (number % 64);
+    }
+    found
 }
 
 fn write_file(

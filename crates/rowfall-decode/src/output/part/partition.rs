@@ -12,6 +12,7 @@ use crate::output::part::checksums::{Checksums, FileHash};
 use crate::sort::compare_values;
 use crate::sort::keys::extreme_rows;
 use crate::types::BaseType;
+use crate::types::streams::{escaped, file_name};
 
 /// A partition of a table.
 pub struct Partition {
@@ -40,7 +41,8 @@ impl Partition {
         write("partition.dat".to_owned(), &self.value)?;
         for &number in &self.columns {
             let extremes = extremes(columns[number].values(), rows);
-            write(format!("minmax_{}.idx", names[number]), &extremes)?;
+            let name = file_name(&escaped(names[number].as_bytes()));
+            write(format!("minmax_{name}.idx"), &extremes)?;
         }
         Ok(())
     }

@@ -12,6 +12,7 @@ use crate::column::reorder::ByteSink;
 use crate::output::compressed::{CompressedBlocks, ZSTD};
 use crate::output::part::checksums::{Checksums, FileHash};
 use crate::spec::PartLayout;
+use crate::types::streams::file_name;
 
 /// Bytes of a block of marks or keys.
 const SMALL_BLOCK: usize = 64 << 10;
@@ -21,6 +22,7 @@ const WRITE_BYTES: usize = 256 << 10;
 /// A stream that is being written; its buffers are kept for the next one.
 #[derive(Default)]
 pub struct Stream {
+    /// Of its files, without their endings.
     name: String,
     layout: PartLayout,
     file: Option<File>,
@@ -55,11 +57,11 @@ impl Stream {
     }
 
     /// Begin the stream `name` in a part's folder, which is compressed by `codecs`.
-    pub fn begin(&mut self, folder: &Path, name: String, codecs: &[Codec]) -> io::Result<()> {
+    pub fn begin(&mut self, folder: &Path, name: &str, codecs: &[Codec]) -> io::Result<()> {
         self.codecs.clear();
         self.codecs.extend_from_slice(codecs);
-        self.file = Some(File::create_new(folder.join(format!("{name}.bin")))?);
-        self.name = name;
+        self.name = file_name(name);
+        self.file = Some(File::create_new(folder.join(format!("{}.bin", self.name)))?);
         self.compressed_bytes = 0;
         self.uncompressed_hash.clear();
         self.file_hash.clear();

@@ -8,6 +8,7 @@ use crate::column::reorder::{
     ByteSink, RowSelection, all_equal, copy_bytes, copy_spans, prefetch, with_lookahead,
 };
 use crate::column::strings::starts_of;
+use crate::output::part::bits;
 
 /// Strings at most whose sizes are written at once.
 const STEP: usize = 8192;
@@ -36,6 +37,16 @@ impl StringLayout {
         match self {
             StringLayout::SameSize(stride) => rows * usize::from(*stride == 1),
             StringLayout::Starts(starts) => starts.windows(2).filter(|w| w[1] - w[0] == 1).count(),
+        }
+    }
+
+    /// A bit for each string that is not empty.
+    pub fn filled(&self, rows: usize) -> Vec<u64> {
+        match self {
+            StringLayout::SameSize(stride) => {
+                vec![if *stride == 1 { 0 } else { u64::MAX }; rows.div_ceil(64)]
+            }
+            StringLayout::Starts(starts) => bits(starts.windows(2).map(|w| w[1] - w[0] != 1)),
         }
     }
 
