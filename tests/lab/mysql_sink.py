@@ -241,7 +241,8 @@ def _string(text: str) -> bytes:
 
 
 def main() -> None:
-    server = MySQLSink()
+    # As servers say it, so that nobody measures the network to this machine.
+    server = MySQLSink(Script(variables={**VARIABLES, "hostname": socket.gethostname()}))
     sys.stdout.write(f"{server.port}\n")
     sys.stdout.flush()
     sys.stdin.read()
