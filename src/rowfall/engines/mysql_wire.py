@@ -22,7 +22,6 @@ from rowfall.engines.mysql_packed import answer_number
 _FILE_PLEASE = b"\xfb"
 # Of one packet; a server refuses larger ones than its max_allowed_packet, also here.
 PACKET = 1 << 20
-_HEADER = 4
 # The byte of its length before the text may be a digit.
 _NUMBERS = re.compile(r"([A-Z][a-z]+): (\d+)")
 # The engine's TSV has an escape more than LOAD DATA knows, which reads \f as the letter.
@@ -71,21 +70,21 @@ def load_data(
     connection._execute_command(COMMAND.COM_QUERY, statement)
     if not connection._read_packet().get_all_data().startswith(_FILE_PLEASE):
         raise NoFileWantedError
-    number = 2
+    packets = _Packets(connection._sock, packet)
     problem: BaseException | None = None
     try:
         for piece in replace_escape(rows, *_FORM_FEED):
-            number = _send(connection, piece, packet, number)
+            packets.send(piece)
         if pipe is not None:
-            number = _send_piped(connection, pipe, packet, number)
+            packets.send_piped(pipe)
     except OSError:
         # A server that gives up says why before it closes.
         connection._read_packet()
         raise
     except BaseException as error:
         problem = error
-    connection._sock.sendall(number.to_bytes(1, "big").rjust(_HEADER, b"\0"))
-    connection._next_seq_id = answer_number(connection, (number + 1) % 256)
+    connection._sock.sendall(packets.header(0))
+    connection._next_seq_id = answer_number(connection, packets.number)
     answer = connection._read_packet()
     if problem is not None:
         raise problem
@@ -98,43 +97,53 @@ def load_data(
     )  # fmt: skip
 
 
-def _send(connection: Any, piece: bytes, packet: int, number: int) -> int:
-    """Send a piece in packets; return the number of the next one."""
-    rest = memoryview(piece)
-    while rest:
-        part, rest = rest[:packet], rest[packet:]
-        connection._sock.sendall(_header(len(part), number))
-        connection._sock.sendall(part)
-        number = (number + 1) % 256
-    return number
+class _Packets:
+    """Sends rows in packets.
 
+    Args:
+        most: bytes of one.
 
-def _header(size: int, number: int) -> bytes:
-    return size.to_bytes(3, "little") + number.to_bytes(1, "big")
-
-
-def _send_piped(connection: Any, pipe: Piped, packet: int, number: int) -> int:
-    """Send what comes out of a pipe until its end; return the number of the next packet.
-
-    A packet has only what lies in the pipe when it begins, so that none is ever cut.
+    Attributes:
+        number: of the next one, also where the rows have ended with an error.
     """
-    sock = connection._sock
-    plain = _splices(sock)
-    while waiting := pipe.waiting():
-        size = min(waiting, packet)
-        header = _header(size, number)
-        number = (number + 1) % 256
-        if plain:
-            sock.sendall(header, socket.MSG_MORE)
-            size = _splice(pipe, sock, size)
-            plain = not size  # otherwise it cannot be done here
-        else:
-            sock.sendall(header)
-        while size:
-            part = pipe.read(size)
-            sock.sendall(part)
-            size -= len(part)
-    return number
+
+    def __init__(self, sock: Any, most: int) -> None:
+        self._sock, self._most = sock, most
+        self.number = 2  # behind the statement, and the server's answer
+
+    def header(self, size: int) -> bytes:
+        """Return the header of the next packet; one of 0 bytes ends the rows."""
+        found = size.to_bytes(3, "little") + self.number.to_bytes(1, "big")
+        self.number = (self.number + 1) % 256
+        return found
+
+    def send(self, piece: bytes) -> None:
+        """Send a piece."""
+        rest = memoryview(piece)
+        while rest:
+            part, rest = rest[: self._most], rest[self._most :]
+            self._sock.sendall(self.header(len(part)))
+            self._sock.sendall(part)
+
+    def send_piped(self, pipe: Piped) -> None:
+        """Send what comes out of a pipe, until its end.
+
+        A packet has only what lies in the pipe when it begins, so that none is ever cut.
+        """
+        sock, plain = self._sock, _splices(self._sock)
+        while waiting := pipe.waiting():
+            size = min(waiting, self._most)
+            header = self.header(size)
+            if plain:
+                sock.sendall(header, socket.MSG_MORE)
+                size = _splice(pipe, sock, size)
+                plain = not size  # otherwise it cannot be done here
+            else:
+                sock.sendall(header)
+            while size:
+                part = pipe.read(size)
+                sock.sendall(part)
+                size -= len(part)
 
 
 def _splices(sock: Any) -> bool:
