@@ -1,6 +1,6 @@
 """The push program of "Load Data at GiB/s": random payload into a server that throws it away.
 
-    python bench/push.py [--rows 2000000] [--bytes 512] [--rounds 3]
+    python bench/push.py [--rows 2000000] [--bytes 512] [--rounds 3] [--side TEXT]
 
 MB/s of payload that rowfall makes and frames as LOAD DATA, over one and several connections. Beside
 it the floors: the same bytes out of memory into the same server, and memcpy.
@@ -54,6 +54,7 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=2_000_000)
     parser.add_argument("--bytes", type=int, default=512)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--side", default="", help="only those that have this in their name")
     asked = parser.parse_args()
     payload = asked.rows * asked.bytes
     measure.adopt_orphans()
@@ -80,6 +81,7 @@ def main() -> None:
             "rowfall --streams 4": load("--streams", "4"),
             "rowfall --streams 2 --prefill": load("--streams", "2", "--prefill"),
         }
+        sides = {name: run for name, run in sides.items() if asked.side in name}
         taken: dict[str, list[tuple[float, float, float]]] = {name: [] for name in sides}
         for _ in range(asked.rounds):
             for name, run in sides.items():

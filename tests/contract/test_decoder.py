@@ -15,9 +15,12 @@ import pytest
 
 from lab.clickhouse import ClickHouse
 from lab.process import ServiceError
+from rowfall.core import sql
+from rowfall.core.options import Options
 from rowfall.core.sqltext import quote
 from rowfall.plan import decoder
-from rowfall.sources import rewriting
+from rowfall.sources import open_source, rewriting
+from rowfall.sources.recipes import MADE_COLUMNS, RANDOM, random
 from unit.memory import Chdb
 
 ROOT = Path(__file__).parents[2]
@@ -90,6 +93,66 @@ FIRST, LAST, QUARTER = 86_400, 2_145_830_400, 900
 @pytest.fixture(scope="module")
 def engine() -> Chdb:
     return Chdb()
+
+
+# Rows of one attempt, as ranges: from the first one on, in the middle, across what 32 bits hold.
+_RANGES = ((0, 40), (1_000, 1_033), (2**32 - 5, 2**32 + 5), (2**62 - 3, 2**62))
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2**63])
+@pytest.mark.parametrize("size", [1, 2, 3, 15, 16, 17, 170, 171, 512, 4096, 100_000])
+def test_it_makes_the_rows_of_the_engine(
+    engine: Chdb, tmp_path: Path, seed: int, size: int
+) -> None:
+    """Every byte, with as many rows a block as there are, and with one."""
+    recipe, path = random(seed, size), tmp_path / "native"
+    for start, stop in _RANGES:
+        select = recipe.select.replace("{range}", f"numbers({start}, {stop - start})")
+        made = engine.run(f"SELECT sum(cityHash64(*)), count() FROM ({select})", "TSV")
+        for block_rows in (1_000_000, 1):
+            _make(seed, size, [(start, stop)], block_rows, path)
+            columns = quote(sql.structure(MADE_COLUMNS.items()))
+            found = engine.run(
+                f"SELECT sum(cityHash64(*)), count() FROM file('{path}', 'Native', {columns})",
+                "TSV",
+            )
+            assert found == made
+
+
+def test_all_its_threads_make_rows(engine: Chdb, tmp_path: Path) -> None:
+    """Of several ranges, whose rows are all there once."""
+    paths = [tmp_path / str(n) for n in range(3)]
+    _make(7, 300, [(0, 50_000), (70_000, 70_001), (90_000, 180_000)], 65_536, *paths)
+    files = ", ".join(f"'{path}'" for path in paths)
+    numbers = "SELECT number FROM numbers(180000) WHERE number < 50000 OR number IN (70000) "
+    numbers += "OR number >= 90000"
+    made = engine.run(
+        "SELECT count(), sum(cityHash64(*)) FROM "
+        f"({random(7, 300).select.replace('{range}', f'({numbers})')})",
+        "TSV",
+    )
+    columns = quote(sql.structure(MADE_COLUMNS.items()))
+    found = engine.run(
+        f"SELECT count(), sum(cityHash64(*)) FROM file([{files}], 'Native', {columns})", "TSV"
+    )
+    assert found == made
+    assert all(path.stat().st_size for path in paths)
+
+
+def _make(
+    seed: int, size: int, ranges: list[tuple[int, int]], block_rows: int, *outputs: Path
+) -> None:
+    """Let the decoder write rows of ``generate://random`` as Native blocks."""
+    source = open_source([f"generate://random?seed={seed}&bytes={size}"], Options())
+    name = source.listing().uri(0)
+    spec = {
+        "version": 1, "format": RANDOM, "outputs": [str(path) for path in outputs],
+        "inputs": [{"path": name, "start": a, "stop": b} for a, b in ranges],
+        "columns": [{"name": n, "type": t} for n, t in MADE_COLUMNS.items()],
+        "block_rows": block_rows,
+    }  # fmt: skip
+    command = [str(rewriting.program()), "run", "--spec", "-"]
+    subprocess.run(command, input=json.dumps(spec).encode(), capture_output=True, check=True)
 
 
 @pytest.mark.parametrize("zone", sorted(decoder.ZONES))

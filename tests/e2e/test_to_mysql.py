@@ -251,6 +251,32 @@ def test_other_sources(db: Database, name: str) -> None:
     assert db.run(look) == expected
 
 
+@pytest.mark.parametrize(
+    ("table", "more"),
+    [
+        ("payload VARCHAR(40) NULL, document_id BIGINT UNSIGNED NOT NULL", ()),
+        ("document_id BIGINT UNSIGNED NULL, payload TEXT NULL", ()),
+        ("document_id INT PRIMARY KEY, payload VARCHAR(40)", ("--on-conflict", "skip")),
+        ("document_id BIGINT UNSIGNED PRIMARY KEY, payload BLOB", ("--on-conflict", "replace")),
+        ("document_id BIGINT UNSIGNED PRIMARY KEY, payload TEXT", ("--decoder", "never")),
+    ],
+)
+def test_rows_of_a_generator_are_those_of_the_engine(
+    db: Database, table: str, more: tuple[str, ...]
+) -> None:
+    """Whoever makes them, and whatever the table calls their types."""
+    rows = f"generate://random?rows={_ROWS}&bytes=37&seed=3"
+    db.run(f"CREATE TABLE t ({table})")
+    db.load(rows, *more)
+    db.shell.ok("load", rows, "--to", "made.csv")
+    lines_made = (db.shell.folder / "made.csv").read_text().split()[1:]
+    expected = [
+        (int(number), text.strip('"')) for number, text in (one.split(",") for one in lines_made)
+    ]
+    found = db.run("SELECT document_id, CAST(payload AS CHAR) FROM t ORDER BY document_id")
+    assert list(found) == sorted(expected)
+
+
 def test_keys_and_partitions_are_made(db: Database) -> None:
     db.shell.write("a.csv", "id,name\n" + lines(0, 100))
     db.load("a.csv", "--order-by", "id", "--partition-by", "HASH(id) PARTITIONS 4")

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 import pytest
 
 from conftest import Cli
+from e2e.tools import decoder_of
 from lab.disk import SmallDisk
 from lab.kafka import Kafka
 from lab.mariadb import SINGLESTORE_URL, GivenServer, MariaDB
@@ -144,6 +145,48 @@ def test_rowfall_is_killed(here: Place, step: str, passes: bool) -> None:
     process.send_signal(signal.SIGKILL)
     process.communicate()
     here.check()
+
+
+_MADE = 80_000
+
+
+@pytest.mark.parametrize("who", ["decoder", "rowfall", "connection", "session"])
+def test_rows_that_go_from_a_pipe_into_the_socket_stop(here: Place, who: str) -> None:
+    """rowfall-decode makes them: somebody is killed in the middle of LOAD DATA."""
+    here.server.query(
+        "CREATE TABLE t (document_id BIGINT PRIMARY KEY, payload VARCHAR(520))", database=here.name
+    )
+    rows = f"generate://random?rows={_MADE}&bytes=512"
+    # Where rows of the same key are left out they are not sent as parameters.
+    load = ("load", rows, *here.command[2:-2], "--attempt-bytes", "20MB", "--on-conflict", "skip")
+    here.proxy.throttle(4_000_000)
+    if who == "connection":
+        here.proxy.drop_after(up=5_000_000)
+    process = here.rowfall.start(*load)
+    look = (
+        "SELECT ID FROM information_schema.PROCESSLIST "
+        f"WHERE INFO LIKE 'LOAD%' AND DB = '{here.name}'"
+    )
+    wait_until(lambda: bool(here.server.query(look)), 60, "rows are loaded")
+    if who == "rowfall":
+        process.send_signal(signal.SIGKILL)
+    elif who == "decoder":
+        os.kill(decoder_of(process), signal.SIGKILL)
+    elif who == "session":
+        ((session,), *_) = here.server.query(look)
+        here.server.query(f"KILL CONNECTION {session}")
+    else:
+        assert here.proxy.dropped.wait(60)
+    here.proxy.throttle(None)
+    _, err = process.communicate(timeout=120)
+    assert who == "rowfall" or process.returncode == 0, err
+    assert who == "rowfall" or "trying again" in err
+    again = here.rowfall(*load)
+    assert again.returncode == 0, again.stderr
+    look = "SELECT COUNT(*), SUM(document_id), SUM(LENGTH(payload)) FROM t"
+    assert here.server.query(look, database=here.name) == [
+        (_MADE, _MADE * (_MADE - 1) // 2, _MADE * 512)
+    ]
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Self
 
+import numpy
+
 # What a client may use: long password, connect with database, LOCAL INFILE, protocol 4.1,
 # transactions, secure connection, several results, plug-ins for passwords.
 _CAPABILITIES = 0x1 | 0x8 | 0x80 | 0x200 | 0x2000 | 0x8000 | 0x20000 | 0x80000
@@ -23,7 +25,7 @@ _SALT = b"12345678", b"123456789012"
 _PLUGIN = b"mysql_native_password"
 _TEXT, _UTF8 = 253, 45
 _QUIT, _QUERY, _PING = 1, 3, 14
-_BUFFER = 1 << 20
+_BUFFER, _LINE_END = 1 << 20, ord("\n")
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +129,7 @@ class _Session:
         self._server, self._sock = server, sock
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._buffer = bytearray(_BUFFER)
+        self._bytes = numpy.frombuffer(self._buffer, dtype=numpy.uint8)
         self._number = 0
 
     def run(self) -> None:
@@ -184,7 +187,8 @@ class _Session:
             while done < length:  # a packet may be longer than the buffer
                 part = min(length - done, _BUFFER)
                 self._fill(part)
-                rows += self._buffer.count(b"\n", 0, part)
+                # 0.1 s of CPU a GiB; bytes.count() takes 0.4 to 0.7, as much as all the rest.
+                rows += int(numpy.count_nonzero(self._bytes[:part] == _LINE_END))
                 done += part
             size += length
         with self._server.guard:
@@ -241,7 +245,8 @@ def _string(text: str) -> bytes:
 
 
 def main() -> None:
-    server = MySQLSink()
+    # As servers say it, so that nobody measures the network to this machine.
+    server = MySQLSink(Script(variables={**VARIABLES, "hostname": socket.gethostname()}))
     sys.stdout.write(f"{server.port}\n")
     sys.stdout.flush()
     sys.stdin.read()

@@ -16,7 +16,7 @@
 //! | `values` | turns the fields of a column into its values, one loop for each type |
 //! | `packets` | takes rows of a database's protocol apart: where their fields are |
 //! | `text` | finds the fields: delimiters, headers, JSON keys, escapes |
-//! | `columnar` | reads what holds columns already: Native, Arrow, Parquet |
+//! | `columnar` | reads what holds columns already: Native, Arrow, Parquet; or makes them |
 //! | `input` | opens files and HTTP objects, decompresses them into a buffer of text |
 //! | `column` | holds the values of a column as the Native format has them |
 //! | `spec` | is the JSON document that says what to do |

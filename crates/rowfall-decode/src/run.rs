@@ -18,7 +18,7 @@ use crate::input::queue::InputQueue;
 use crate::input::read_ahead::ReadAhead;
 use crate::output::Output;
 use crate::simd::Simd;
-use crate::spec::{Format, Input, Spec};
+use crate::spec::{Format, Spec};
 use crate::text::layout::Layout;
 use crate::worker::{InputSummary, Partitioned, Progress, Worker};
 
@@ -73,7 +73,7 @@ pub fn run(spec: &Spec) -> Result<Value, Fail> {
             .ok_or_else(|| Fail::spec(format!("this machine has no {simd} instructions")))?,
         inputs: InputQueue::new(&spec.inputs, spec.outputs.len()),
         pieces: PieceQueue::new(spec, spec.types()?),
-        bytes: spec.inputs.iter().map(Input::bytes).sum(),
+        bytes: spec.bytes(),
         stop: AtomicBool::new(false),
         partitioned: Partitioned::new(spec),
         computed: Computed::new(spec),
@@ -236,7 +236,8 @@ impl Shared<'_> {
             let spec = &self.spec.inputs[input];
             let piece = piece.map_err(|error| (input, worker.unreadable(spec, error)))?;
             let rows = worker.read_piece(spec, piece).map_err(|fail| (input, fail))?;
-            let bytes = self.pieces.bytes_read();
+            let made = self.pieces.bytes_read();
+            let bytes = if self.spec.format == Format::Random { 0 } else { made };
             let read = self.progress.read_bytes.load(Ordering::Relaxed) + bytes;
             let left = self.bytes.map(|all| all.saturating_sub(read) / workers);
             worker.add_bytes(bytes, left).map_err(|fail| (input, fail))?;
@@ -244,7 +245,7 @@ impl Shared<'_> {
             let summary = done[input].get_or_insert_default();
             summary.rows += rows;
             summary.bytes_read += bytes;
-            summary.bytes_raw += bytes;
+            summary.bytes_raw += made;
         }
         Ok(())
     }

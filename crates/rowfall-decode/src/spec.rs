@@ -438,6 +438,9 @@ pub enum Format {
     ArrowStream,
     /// Parquet.
     Parquet,
+    /// The rows of `generate://random`, which are made: `start` and `stop` of an input are numbers of
+    /// rows, its `path` says which rows they are.
+    Random,
     /// What MySQL answers to COM_STMT_EXECUTE: packets with rows in binary.
     #[serde(rename = "MySQL")]
     MySql,
@@ -451,9 +454,9 @@ impl Format {
         matches!(self, Format::CsvWithNames | Format::TsvWithNames)
     }
 
-    /// True where columns are copied, and nothing is parsed.
+    /// True where columns are copied or made, and nothing is parsed.
     pub fn is_columnar(self) -> bool {
-        matches!(self, Format::Native | Format::ArrowStream | Format::Parquet)
+        matches!(self, Format::Native | Format::ArrowStream | Format::Parquet | Format::Random)
     }
 
     /// True where columns may hold dictionaries, whose keys are not written out.
@@ -571,6 +574,12 @@ impl Spec {
         parsed.collect::<Result<_, _>>().map_err(Fail::spec)
     }
 
+    /// Stored bytes of all inputs; None where they are unknown, or are made here.
+    pub fn bytes(&self) -> Option<u64> {
+        let stored = self.format != Format::Random;
+        self.inputs.iter().map(|input| input.bytes().filter(|_| stored)).sum()
+    }
+
     /// Whether elements of tuples stand in fields of their own.
     pub fn apart(&self) -> bool {
         self.format.is_csv() && self.tuples == Tuples::Apart
@@ -642,7 +651,8 @@ impl Spec {
             "byte ranges are for uncompressed files",
         );
         need(
-            self.inputs.iter().all(|i| i.url().is_some() || !i.path.contains("://")),
+            self.format == Format::Random
+                || self.inputs.iter().all(|i| i.url().is_some() || !i.path.contains("://")),
             "an object in a store is named by its url, signed where it has to be",
         );
         let named = self.format.has_names() || self.format == Format::Json || columnar;

@@ -1,4 +1,5 @@
-//! Inputs of columns: Native blocks come out as they went in, and damaged ones end in an error.
+//! Inputs of columns: Native blocks come out as they went in, and damaged ones end in an error. Rows
+//! that are made.
 
 #[path = "common/blocks.rs"]
 mod blocks;
@@ -7,7 +8,7 @@ mod common;
 use blocks::{block, string};
 use common::native;
 use proptest::prelude::*;
-use serde_json::json;
+use serde_json::{Value, json};
 
 const COLUMNS: [(&str, &str); 3] = [("n", "Int32"), ("s", "String"), ("m", "Nullable(UInt64)")];
 
@@ -88,4 +89,46 @@ fn lengths_that_lie_take_no_memory() {
     string(&mut data, b"n");
     string(&mut data, b"Int32");
     assert!(native(&data, "Native", &[("n", "Int32")], json!({})).is_err());
+}
+
+const MADE: [(&str, &str); 2] = [("document_id", "UInt64"), ("payload", "String")];
+
+/// The block of so many rows of `generate://random`, of 16 bytes each.
+fn made(name: &str, columns: &[(&str, &str)], rows: (u64, u64)) -> Result<Vec<u8>, Value> {
+    let input = json!({"path": name, "start": rows.0, "stop": rows.1});
+    native(b"", "Random", columns, json!({"inputs": [input]}))
+}
+
+#[test]
+fn made_rows_are_those_of_the_engine() {
+    let name = "generate://random?seed=1&bytes=16";
+    let mut texts = Vec::new();
+    string(&mut texts, b"3A7YXflhGrtySc3R");
+    let numbers = 0_u64.to_le_bytes().to_vec();
+    let wanted = block(1, &[("document_id", "UInt64", numbers), ("payload", "String", texts)]);
+    assert_eq!(made(name, &MADE, (0, 1)), Ok(wanted));
+    assert_eq!(made(name, &MADE, (7, 7)), Ok(Vec::new()));
+    // In another order, and where NULL may be.
+    let nullable = [("payload", "Nullable(String)"), ("document_id", "Nullable(UInt64)")];
+    let found = made(name, &nullable, (0, 1)).expect("a block");
+    assert!(found.windows(18).any(|part| part == b"\0\x103A7YXflhGrtySc3R"));
+}
+
+#[test]
+fn other_rows_are_not_made() {
+    let name = "generate://random?seed=1&bytes=16";
+    for columns in [[("document_id", "Int32")], [("payload", "UInt64")], [("other", "String")]] {
+        let found = made(name, &columns, (0, 1));
+        assert_eq!(found.expect_err("another column")["error"], "value", "{columns:?}");
+    }
+    for name in [
+        "generate://random?seed=1&bytes=0",
+        "generate://random?seed=-1&bytes=16",
+        "generate://random?seed=1&bytes=1048577",
+        "generate://trips?seed=1",
+        "rows",
+    ] {
+        let found = made(name, &MADE, (0, 1));
+        assert_eq!(found.expect_err("no such rows")["error"], "value", "{name}");
+    }
 }

@@ -92,7 +92,8 @@ class DecoderInput:
 
     Attributes:
         source: gives the addresses of what are no files.
-        encoding: of what the program reads; ``read``: of what the engine would read.
+        encoding: of what the program reads; ``read``: of what the engine would read, None where it
+            makes the rows.
         sort_by: see :func:`rowfall.plan.decoder.spec`.
         fallback: the delivery of orders that the decoder does not take.
         headers: of the files; all of them the same where columns are found by position.
@@ -222,12 +223,16 @@ class Decode:
         done = threading.Event()
         threading.Thread(target=release, args=(child, outputs, done), daemon=True).start()
         seen: Mapping[str, int] = {}
+        makes = decoder.makes(input_.encoding)
 
         def tick(progress: Mapping[str, int]) -> None:
             nonlocal seen
             seen = progress or seen
-            sent = child.stored(progress.get("read_rows"))
             rows = max(child.rows, progress.get("read_rows", 0))
+            if makes:  # nothing that is stored anywhere
+                on_tick({**progress, "read_rows": rows})
+                return
+            sent = child.stored(progress.get("read_rows"))
             on_tick({**progress, "read_rows": rows, "sent_bytes": sent})
 
         # An engine says nothing as long as no block comes, and one may hold half of a file.

@@ -66,13 +66,13 @@ def _open_sending(
         database.pack(packed=transport.compression.value == ZLIB)
     busy = sum(1 for group in plan.groups if group.indexes)
     prefill = Prefill(min(plan.lanes, busy)) if session.options.prefill and busy else None
-    if transport.parts.value == ENGINE or encoding is None or facts.program is None:
-        return SendRows(_open(session, facts, plan, writer), target, database, prefill)
     source = facts.source_for(transport)
+    read = read_encoding(source, encoding)
+    if transport.parts.value == ENGINE or read is None or facts.program is None:
+        return SendRows(_open(session, facts, plan, writer), target, database, prefill)
     headers = _headers(session, facts)
     pull = Pull(writer.engine, source, target, encoding, headers)
     fallback = SendRows(pull, target, database, prefill)
-    read = read_encoding(source, encoding) or NATIVE
     given = DecoderInput(source, target, read, encoding, (), fallback, headers)
     return WriteRows(facts.program, writer.engine, given, target, database, prefill)
 
@@ -95,13 +95,13 @@ def _open(session: Session, facts: LoadFacts, plan: Plan, writer: Writer) -> Del
         )  # fmt: skip
         fallback = Push(pusher, session, facts, writer, headers)
     handed = transport.delivery.value == BUILD and transport.parser.value == ENGINE
-    if not handed and (transport.parser.value == ENGINE or encoding is None):
+    read = read_encoding(source, encoding) or (NATIVE if handed else None)
+    if read is None or (transport.parser.value == ENGINE and not handed):
         return fallback
     names = [column.name for column in plan.schema.columns]
     # Parts are sorted as the definition of their table says.
     builds = transport.delivery.value == BUILD
     sort_by = () if builds else tuple(names.index(name) for name in transport.sorted_by)
-    read = read_encoding(source, encoding) or NATIVE
     given = DecoderInput(source, writer.target, read, encoding, sort_by, fallback, headers)
     if transport.parser.value == INSIDE:
         stored = sum(plan.listing.size(i) or 0 for g in plan.groups for i in g.indexes)

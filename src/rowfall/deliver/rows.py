@@ -7,20 +7,25 @@ are handed on in pieces; where a row ends is no matter here.
 
 from __future__ import annotations
 
+import fcntl
 import os
+import select
+import struct
 import tempfile
+import termios
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any
+from itertools import chain
+from typing import IO, Any
 
 from rowfall.core.errors import EngineError, RowfallError
 from rowfall.core.model import Column, Outcome, Refused
 from rowfall.core.sqltext import SqlText
-from rowfall.deliver.decode import Child, DeclinedError, Decode, DecoderInput, chunks
-from rowfall.deliver.delivery import QUIET_SECONDS, Delivery, Order
+from rowfall.deliver.decode import CHUNK, Child, DeclinedError, Decode, DecoderInput
+from rowfall.deliver.delivery import Delivery, Order
 from rowfall.deliver.refused import write_good
 from rowfall.deliver.streams import AGAIN_SECONDS, POLL_SECONDS, Pipe, readings
 from rowfall.engines.base import Engine, Tick
@@ -31,6 +36,7 @@ from rowfall.engines.database import (
     NoBinaryError,
     TakingBinary,
     WritingBinary,
+    WritingPiped,
 )
 from rowfall.publish.receiver import CountError
 from rowfall.targets.transactional import TransactionalTable
@@ -38,6 +44,7 @@ from rowfall.targets.transactional import TransactionalTable
 # Bytes of each connection that ``--prefill`` has ready, and how long it waits for those of others:
 # an attempt whose files another process holds brings none.
 _FILL, _FILL_SECONDS = 64 << 20, 60.0
+_INT = struct.Struct("i")
 
 
 class Prefill:
@@ -56,8 +63,12 @@ class Prefill:
 
     def over(self, rows: Iterator[bytes]) -> Iterator[bytes]:
         """Give rows, the first of them when all connections have theirs."""
+        yield from self.first(rows)
+        yield from rows
+
+    def first(self, rows: Iterator[bytes]) -> Iterator[bytes]:
+        """Give the first rows, when all connections have theirs; all others are left."""
         if self.started is not None or self._all.broken:
-            yield from rows
             return
         held: list[bytes] = []
         size = 0
@@ -71,7 +82,6 @@ class Prefill:
         held.reverse()
         while held:  # what is sent is let go
             yield held.pop()
-        yield from rows
 
     def end(self) -> None:
         """Wait no more: an attempt has failed."""
@@ -187,16 +197,17 @@ class WriteRows(Decode):
         child = self._running[order.attempt]
         transaction = self._database.transaction(order.attempt)
         columns = [column.name for column in order.schema.columns]
+        text = _Written(child, outputs[0])
         try:
-            body = self._body(child, outputs[0])
-            if self.prefill is not None:
-                body = self.prefill.over(body)
+            first = self.prefill.first(text) if self.prefill is not None else iter(())
             binary = self._binary.pop(order.attempt)
-            if binary is None:
-                taken = transaction.write(columns, body)
-            else:
+            if binary is not None:
                 assert isinstance(transaction, WritingBinary)  # noqa: S101 - of a TakingBinary
-                taken = transaction.write_binary(columns, binary, body)
+                taken = transaction.write_binary(columns, binary, chain(first, text))
+            elif isinstance(transaction, WritingPiped):
+                taken = transaction.write_piped(columns, first, text)
+            else:
+                taken = transaction.write(columns, chain(first, text))
         except BaseException as error:
             if self.prefill is not None:
                 self.prefill.end()
@@ -204,6 +215,8 @@ class WriteRows(Decode):
                 what = f"{self._target.text} does not take the rows in binary: {error}"
                 raise DeclinedError(what, None) from None
             raise
+        finally:
+            text.close()
         written = int(self.result_of(child, order).get("rows", taken))
         if taken != written:
             raise CountError(
@@ -211,16 +224,64 @@ class WriteRows(Decode):
             )
         return Outcome(rows_read=taken, rows_written=taken, seconds=time.monotonic() - began)
 
-    def _body(self, child: Child, pipe: str) -> Iterator[bytes]:
-        """Give the text.
+
+class _Written:
+    """What rowfall-decode writes into a pipe, which is opened when the first of it is wanted.
+
+    It ends where the program has ended well.
+    """
+
+    def __init__(self, child: Child, path: str) -> None:
+        self._child, self._path = child, path
+        self._file: IO[bytes] | None = None
+
+    @property
+    def _end(self) -> IO[bytes]:
+        if self._file is None:
+            self._file = open(self._path, "rb", buffering=0)  # noqa: SIM115 - see close
+        return self._file
+
+    def fileno(self) -> int:
+        """See :class:`rowfall.engines.database.Piped`."""
+        return self._end.fileno()
+
+    def waiting(self) -> int:
+        """See :meth:`rowfall.engines.database.Piped.waiting`."""
+        poll = select.poll()
+        poll.register(self._end, select.POLLIN)
+        poll.poll()
+        (size,) = _INT.unpack(fcntl.ioctl(self._end, termios.FIONREAD, bytes(_INT.size)))
+        if not size:
+            self._check()
+        return int(size)
+
+    def read(self, most: int) -> bytes:
+        """See :meth:`rowfall.engines.database.Piped.read`."""
+        return self._end.read(most)
+
+    def __iter__(self) -> Iterator[bytes]:
+        return self
+
+    def __next__(self) -> bytes:
+        if piece := self._end.read(CHUNK):
+            return piece
+        self._check()
+        raise StopIteration
+
+    def _check(self) -> None:
+        """Check, at the end of the pipe, that it has all rows.
 
         Raises:
             EngineError: the program has failed, so that what it has written is not all.
         """
-        yield from filter(None, chunks(pipe, QUIET_SECONDS))
-        child.wait()
-        if child.failed:
+        self._child.wait()
+        if self._child.failed:
             raise EngineError("rowfall-decode was ended before its last row", transient=True)
+
+    def close(self) -> None:
+        """Close the pipe; who still writes into it is ended."""
+        if self._file is not None:
+            self._file.close()
 
 
 class _StoppedError(Exception):

@@ -222,6 +222,31 @@ class Marking(Protocol):
         """Take back what was written since the savepoint."""
 
 
+class Piped(Protocol):
+    """Rows in a pipe, as they are to be sent: the system can move them without a copy here."""
+
+    def fileno(self) -> int:
+        """Return the descriptor of the pipe, which nobody else reads."""
+
+    def waiting(self) -> int:
+        """Wait for bytes, and return how many there are; 0 at the end of the rows.
+
+        Raises:
+            EngineError: the rest will not come.
+        """
+
+    def read(self, most: int) -> bytes:
+        """Return at most so many of the bytes that are there."""
+
+
+@runtime_checkable
+class WritingPiped(Protocol):
+    """A transaction that takes rows out of a pipe."""
+
+    def write_piped(self, columns: Sequence[str], rows: Iterator[bytes], pipe: Piped) -> int:
+        """Send rows, and behind them those of a pipe, as :meth:`Transaction.write` does."""
+
+
 class Database(Protocol):
     """A database, opened for one table; the first question connects.
 

@@ -23,6 +23,7 @@ from rowfall.engines.database import (
     Binary,
     BusyError,
     NoBinaryError,
+    Piped,
     Record,
     RefusedRowError,
     RolledBackError,
@@ -105,11 +106,18 @@ class Loading:
 
     def write(self, columns: Sequence[str], rows: Iterator[bytes]) -> int:
         """See :meth:`rowfall.engines.database.Transaction.write`."""
+        return self._write(columns, rows, None)
+
+    def write_piped(self, columns: Sequence[str], rows: Iterator[bytes], pipe: Piped) -> int:
+        """See :meth:`rowfall.engines.database.WritingPiped.write_piped`."""
+        return self._write(columns, rows, pipe)
+
+    def _write(self, columns: Sequence[str], rows: Iterator[bytes], pipe: Piped | None) -> int:
         database = self._database
         skips = database.on_conflict == SKIP
         try:
             done = mysql_wire.load_data(
-                self._connection, database.load_statement(columns), rows, database.packet
+                self._connection, database.load_statement(columns), rows, database.packet, pipe
             )
             left_out = done.skipped if skips else 0
             if done.warnings != left_out or done.skipped != left_out:

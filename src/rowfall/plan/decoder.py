@@ -1,6 +1,7 @@
 """Rules for rowfall-decode: what it can read, and its spec. Pure.
 
-Of formats with columns (:func:`copies`) it parses nothing: it copies their values into parts.
+Of formats with columns (:func:`copies`) it parses nothing: it copies their values into parts, or
+makes them (:func:`makes`).
 
 The decoder gives the rows that the engine's reader would give (`schema/strict_reading.py`), or
 declines: then the engine reads the object and has the last word. It parses for a quarter of the
@@ -23,18 +24,21 @@ from rowfall.schema.strict_reading import strict_column
 from rowfall.schema.united_headers import lacks_columns
 from rowfall.sources import rewriting
 from rowfall.sources.base import Block, HttpAddress, Source, Stored
+from rowfall.sources.recipes import MADE_COLUMNS, RANDOM
 from rowfall.sources.rewriting import PROGRAM
 
 _SCHEMES = frozenset({uri.FILE, "s3", "gs", "az", "http", "https", "hdfs"})
 CUT = frozenset({"CSV", "CSVWithNames", "TSV", "TSVWithNames", "JSONEachRow"})
 """Formats whose records the decoder finds before it parses them: several threads read one file."""
-_COLUMNAR = frozenset({"Parquet", "ArrowStream"})
+_COLUMNAR = frozenset({"Parquet", "ArrowStream", RANDOM})
 _ROWS = frozenset({"MySQL", "PostgreSQL"})
 """Formats of rows in binary; those of MySQL have flat columns."""
 _CONVERTED = frozenset({
     ("Float32", "Float64"), ("Float64", "Float32"), ("DateTime64", "DateTime"),
     ("DateTime64", "DateTime64"), ("Date32", "Date"), ("String", "FixedString"),
 })  # fmt: skip
+# Numbers of rows are far below 2^63.
+_SIGNED = {"UInt64": "Int64"}
 _PACKED = frozenset({"none", "gzip", "zstd", "lz4", "xz", "bz2"})
 _UTC = frozenset({"UTC", "Etc/UTC", "Zulu", "GMT"})
 # Other zones that the decoder reads: those of crates/rowfall-decode/src/types/zone.rs.
@@ -77,6 +81,8 @@ def refusal(
     packed = _PACKED if not columnar else ("none",)
     if not (columnar or encoding.format in CUT | _ROWS) or encoding.compression not in packed:
         return f"{PROGRAM} does not read {encoding.format} in {encoding.compression}"
+    if makes(encoding):
+        return _refusal_of_made(schema)
     if not len(listing) or not (streamed or uri.scheme_of(listing.uri(0)) in _SCHEMES):
         return f"{PROGRAM} reads files, object stores and HTTP only"
     if encoding.is_csv and encoding.delimiter == " ":
@@ -100,6 +106,17 @@ def refusal(
         for type_ in flat_types(column.type):
             if not _knows_zone(type_, engine):
                 return f"{PROGRAM} does not know the time zone of {column.name}"
+    return None
+
+
+def _refusal_of_made(schema: Schema) -> str | None:
+    """Return why the engine has to make the rows of a generator."""
+    if schema.projection is not None:
+        return "the engine selects the columns"
+    for column in schema.reads:
+        made = MADE_COLUMNS.get(column.source or column.name, "")
+        if parse_type(column.type).bare not in (made, _SIGNED.get(made)):
+            return f"only the engine makes {column.type} (column {column.name})"
     return None
 
 
@@ -152,8 +169,13 @@ def read_encoding(source: Source, encoding: Encoding | None) -> Encoding | None:
 
 
 def copies(encoding: Encoding) -> bool:
-    """Tell whether values are copied out of columns, and not parsed."""
+    """Tell whether values are copied out of columns, or made, and not parsed."""
     return encoding.kind is Kind.TYPED and encoding.format in _COLUMNAR
+
+
+def makes(encoding: Encoding) -> bool:
+    """Tell whether rows are made, and not read."""
+    return encoding.kind is Kind.TYPED and encoding.format == RANDOM
 
 
 def _refusal_of_nested(column: Column, encoding: Encoding, engine: Facts) -> str | None:

@@ -8,7 +8,7 @@ with ``isinstance``:
 * :class:`Ranged`: parts of its objects can be read, so large ones are loaded in ranges;
 * :class:`Continued`: its splits are ranges of numbers, and a later load goes on behind them;
 * :class:`Streamed`: only this process can read it (a database, a queue), and does so as bytes;
-* :class:`Stored`: its rows lie in files that can be read by themselves (a lake table);
+* :class:`Stored`: rowfall-decode gets its rows in another encoding than an engine (a lake table);
 * :class:`Queried`: it takes a query in the place of a table.
 
 A source that is read once says ``replayable = False``; a queue makes its splits of offsets, which
@@ -177,7 +177,7 @@ class Streamed(Protocol):
 class Stored(Protocol):
     """A source whose rows rowfall-decode reads in another encoding than an engine does.
 
-    Tables whose rows lie in files, and databases with a binary protocol.
+    Tables whose rows lie in files, databases with a binary protocol, and rows that are made.
     """
 
     def stored(self) -> Encoding | None:

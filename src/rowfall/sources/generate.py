@@ -13,13 +13,13 @@ from rowfall.core import uri
 from rowfall.core.errors import UsageError
 from rowfall.core.listing import Listing, Split, split_id
 from rowfall.core.masked import Secret
-from rowfall.core.model import Schema
+from rowfall.core.model import Encoding, Kind, Schema
 from rowfall.core.options import Options
 from rowfall.core.sqltext import SqlText
 from rowfall.core.units import parse_rows
 from rowfall.sources import from_clause
 from rowfall.sources.recipe_hits import hits
-from rowfall.sources.recipes import Recipe, random, taxi, trips
+from rowfall.sources.recipes import RANDOM, Recipe, random, taxi, trips
 
 _PARAMETERS = {
     "trips": ("rows", "seed"),
@@ -70,6 +70,10 @@ class Generate:
 
     def encoding(self, listing: Listing) -> None:
         return None
+
+    def stored(self) -> Encoding | None:
+        """See :class:`rowfall.sources.base.Stored`."""
+        return Encoding(RANDOM, "none", Kind.TYPED) if self._name == "random" else None
 
     def sample(self, listing: Listing, most: int) -> Sequence[Split]:
         """Return the first rows; nothing has to be inferred, but cardinalities may be asked for."""

@@ -9,6 +9,10 @@ from rowfall.core.model import Column, Schema
 from rowfall.core.sql import literal
 
 _REASON = "given by the generator"
+RANDOM = "Random"
+"""The rows of ``generate://random``, as rowfall-decode calls them, which makes the same ones."""
+MADE_COLUMNS: Mapping[str, str] = {"document_id": "UInt64", "payload": "String"}
+"""Their columns and types."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +69,7 @@ def random(seed: int, size: int) -> Recipe:
     """Return rows whose ``payload`` is base64 text of an AES key stream: six random bits a byte.
 
     Printable, so that CSV and JSON carry it unescaped; a compressor saves a quarter at most.
+    ``crates/rowfall-decode/src/columnar/random.rs`` makes the same rows.
     """
     key = f"reinterpretAsFixedString(toUInt128({seed}))"
     # The row number fills the upper half of the counter block, so key streams never overlap.
@@ -74,7 +79,8 @@ def random(seed: int, size: int) -> Recipe:
         "\nSELECT\n    number AS document_id,\n    substring(base64Encode(encrypt("
         f"'aes-128-ctr', {zeros}, {key}, {block})), 1, {size}) AS payload\nFROM {{range}}\n"
     ).replace("{{range}}", "{range}")
-    made = schema("document_id UInt64, payload String", "document_id", 8.0 + size)
+    columns = ", ".join(f"{name} {type_}" for name, type_ in MADE_COLUMNS.items())
+    made = schema(columns, "document_id", 8.0 + size)
     return Recipe(made, select, max(1000, (64 << 20) // (size + 8)))
 
 

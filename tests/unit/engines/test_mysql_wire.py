@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
+import random
 import re
+import select
+import socket
+import struct
+import termios
+import threading
+from contextlib import nullcontext
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rowfall.core.errors import EngineError
 from rowfall.engines import mysql_wire
 from rowfall.engines.database import replace_escape
 from rowfall.engines.mysql_wire import load_data
@@ -70,19 +81,115 @@ class Connection:
         return MysqlPacket(b"\x00\x05\x00\x02\x00\xff\xff" + text, "utf8")
 
 
+def in_packets(sent: bytes, size: int) -> bytes:
+    """The rows that packets of LOAD DATA carry, of which each has ``size`` bytes at most."""
+    got, number = [], 2
+    while True:
+        length, sequence = int.from_bytes(sent[:3], "little"), sent[3]
+        assert sequence == number % 256
+        assert length <= size
+        got.append(sent[4 : 4 + length])
+        sent, number = sent[4 + length :], number + 1
+        if not length:
+            assert not sent
+            return b"".join(got)
+
+
 @given(st.lists(st.binary(max_size=40), max_size=30), st.integers(1, 12))
 def test_packets_carry_every_byte_in_their_order(pieces: list[bytes], size: int) -> None:
     connection = Connection()
     rows = [piece.replace(b"\\", b"/") for piece in pieces]
     done = load_data(connection, "LOAD DATA", iter(rows), size)
-    sent, got, number = connection._sock.sent, b"", 2
-    while True:
-        length, sequence = int.from_bytes(sent[:3], "little"), sent[3]
-        assert sequence == number % 256
-        assert length <= size
-        got, sent, number = got + sent[4 : 4 + length], sent[4 + length :], number + 1
-        if not length:
-            break
-    assert (got, sent) == (b"".join(rows), b"")
+    assert in_packets(connection._sock.sent, size) == b"".join(rows)
     # The counts of the text: the field of warnings ends at 65,535.
     assert done == mysql_wire.Loaded(70_000, 2, 1, 66_000)
+
+
+class Pipe:
+    """Rows that another thread writes into a pipe; ``fails`` in place of the end."""
+
+    def __init__(self, rows: bytes, step: int, *, fails: bool = False) -> None:
+        self._read, self._write = os.pipe()
+        self._rows, self._step, self._fails = rows, step, fails
+        self._writer = threading.Thread(target=self._fill)
+        self._writer.start()
+
+    def _fill(self) -> None:
+        with os.fdopen(self._write, "wb", buffering=0) as end:
+            for at in range(0, len(self._rows), self._step):
+                end.write(self._rows[at : at + self._step])
+
+    def fileno(self) -> int:
+        return self._read
+
+    def waiting(self) -> int:
+        select.select([self._read], [], [])
+        (size,) = struct.unpack("i", fcntl.ioctl(self._read, termios.FIONREAD, b"\0" * 4))
+        if not size and self._fails:
+            raise EngineError("the writer was killed")
+        return int(size)
+
+    def read(self, most: int) -> bytes:
+        return os.read(self._read, most)
+
+    def close(self) -> None:
+        self._writer.join()
+        os.close(self._read)
+
+
+def sent_from(
+    pipe: Pipe, first: list[bytes], size: int, *, refused: bool = False, error: str = ""
+) -> bytes:
+    """What LOAD DATA sends into a real socket, if with an error.
+
+    ``refused``: the socket takes no splice.
+    """
+    ours, theirs = socket.socketpair()
+    got = bytearray()
+
+    def read() -> None:
+        while data := theirs.recv(1 << 20):
+            got.extend(data)
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    connection: Any = Connection()
+    connection._sock = ours
+    try:
+        with pytest.MonkeyPatch.context() as patch:
+            if refused:
+                patch.setattr(os, "splice", lambda *_: os.close(-1))
+            with pytest.raises(EngineError, match=error) if error else nullcontext():
+                load_data(connection, "LOAD DATA", iter(first), size, pipe)
+    finally:
+        ours.close()
+        reader.join()
+        theirs.close()
+        pipe.close()
+    return bytes(got)
+
+
+@pytest.mark.parametrize("refused", [False, True])
+@pytest.mark.parametrize(("step", "size"), [(1 << 20, 1 << 20), (3_000, 700), (70_000, 1 << 20)])
+def test_what_comes_out_of_a_pipe_goes_into_the_socket(step: int, size: int, refused: bool) -> None:
+    """By the system alone, or as it is read where the socket takes nothing so."""
+    rows = random.Random(step).randbytes(3_000_000)
+    pipe = Pipe(rows, step)
+    sent = sent_from(pipe, [b"first\n"], size, refused=refused)
+    assert in_packets(sent, size) == b"first\n" + rows
+
+
+def test_other_sockets_get_what_is_read() -> None:
+    """One that encrypts or packs is no socket of the system."""
+    connection, rows = Connection(), bytes(range(48, 122)) * 1_000
+    pipe = Pipe(rows, 5_000)
+    load_data(connection, "LOAD DATA", iter(()), 4_096, pipe)
+    pipe.close()
+    assert in_packets(connection._sock.sent, 4_096) == rows
+
+
+def test_a_pipe_that_ends_too_soon_is_an_error() -> None:
+    """Whole packets are sent, with their end, and the answer is read: it can be rolled back."""
+    pipe = Pipe(b"x" * 100_000, 1_000, fails=True)
+    sent = sent_from(pipe, [], 1_000, error="killed")
+    assert in_packets(sent, 1_000) == b"x" * 100_000

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from rowfall.core.listing import Listing, Split
-from rowfall.core.model import Column, Encoding, Facts, Kind, Schema
+from rowfall.core.model import Column, Encoding, Facts, Kind, Projection, Schema
 from rowfall.deliver.decode import chunks
 from rowfall.plan.decoder import flat_types, refusal, sort_columns, spec, stores
 from rowfall.schema.strict_reading import TextTraits, strict_column
@@ -77,6 +77,29 @@ def test_what_the_engine_reads(
     why: str, refused: tuple[Listing, Encoding | None, Schema, Facts]
 ) -> None:
     assert refusal(*refused)
+
+
+_RANDOM = Encoding("Random", "none", Kind.TYPED)
+
+
+@pytest.mark.parametrize(
+    ("number", "text", "made"),
+    [
+        ("UInt64", "String", True),
+        ("Nullable(Int64)", "LowCardinality(Nullable(String))", True),
+        ("UInt32", "String", False),
+        ("UInt64", "FixedString(512)", False),
+        ("String", "String", False),
+    ],
+)
+def test_it_makes_rows_of_these_types(number: str, text: str, made: bool) -> None:
+    own = {"document_id": "UInt64", "payload": "String"}
+    wanted = zip(own, (number, text), strict=True)
+    columns = tuple(strict_column(n, n, t, Kind.TYPED, own[n]) for n, t in wanted)
+    rows = listing("generate://random?seed=1&bytes=512")
+    assert (refusal(rows, _RANDOM, Schema(columns), FACTS) is None) == made
+    selected = Schema(columns, projection=Projection(columns, "document_id, payload"))
+    assert refusal(rows, _RANDOM, selected, FACTS)
 
 
 def test_a_number_that_looks_like_an_epoch_is_a_number() -> None:

@@ -1,5 +1,6 @@
 //! Reads inputs that hold columns already: blocks of the Native format, batches of Arrow and row
-//! groups of Parquet. Their values are copied into the columns of a block; nothing is parsed.
+//! groups of Parquet. Their values are copied into the columns of a block; nothing is parsed. Or it
+//! makes the values itself (`random`).
 //!
 //! Whatever is not known to be read by the engine in just the same way is declined.
 
@@ -13,6 +14,7 @@ pub mod objects;
 #[cfg(feature = "arrow")]
 pub mod parquet;
 pub mod queue;
+pub mod random;
 
 use std::io;
 

@@ -6,8 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 
-use crate::columnar::native;
-use crate::columnar::{BatchError, BatchReader, Input};
+use crate::columnar::{BatchError, BatchReader, Input, native, random};
 #[cfg(feature = "arrow")]
 use crate::columnar::{ipc, objects::Object, parquet};
 #[cfg(feature = "arrow")]
@@ -105,6 +104,10 @@ impl<'a> PieceQueue<'a> {
         Ok(Counted(InputReader::file(&self.spec.inputs[number])?, Arc::clone(&self.read)))
     }
 
+    fn open_random(&self, input: &spec::Input) -> Opened {
+        Ok(Box::new(random::Rows::open(input, &self.wanted, Arc::clone(&self.read))?))
+    }
+
     /// Begin to open an input that comes from somewhere else, beside the workers.
     #[cfg(feature = "arrow")]
     fn open_ahead(&self, number: usize) -> Option<JoinHandle<Opened>> {
@@ -141,6 +144,7 @@ impl<'a> PieceQueue<'a> {
                 let read = Arc::clone(&self.read);
                 return open_parquet(&self.agent, input, read, &self.wanted, self.parts());
             }
+            Format::Random => return self.open_random(input),
             Format::ArrowStream => Box::new(ipc::Stream::open(self.stream(number)?, &self.wanted)?),
             _ => Box::new(native::Stream::open(self.stream(number)?, &self.wanted)),
         })
@@ -148,6 +152,9 @@ impl<'a> PieceQueue<'a> {
 
     #[cfg(not(feature = "arrow"))]
     fn open(&self, number: usize) -> Opened {
+        if self.spec.format == Format::Random {
+            return self.open_random(&self.spec.inputs[number]);
+        }
         Ok(Box::new(native::Stream::open(self.stream(number)?, &self.wanted)))
     }
 }

@@ -27,6 +27,9 @@ const WRITE_BYTES: usize = 128 << 10;
 /// Bytes that every text needs behind it: strings are looked at so many bytes at a time.
 const STEP: usize = 16;
 
+/// Bytes of a long string that are looked at together; they are copied with all before them.
+const LONG_STEP: usize = 64;
+
 /// How the values of a column look.
 enum Kind {
     Int8,
@@ -129,13 +132,21 @@ impl Escapes {
         let mut at = start;
         let end = start + len;
         out.reserve(len + STEP);
+        let (below, [a, b, c, d]) = (self.below, self.marks);
+        let special =
+            |byte: u8| (byte < below) | (byte == a) | (byte == b) | (byte == c) | (byte == d);
+        if len >= LONG_STEP {
+            let (steps, _) = data[start..end].as_chunks::<LONG_STEP>();
+            let plain = |step: &&[u8; LONG_STEP]| {
+                !step.iter().fold(false, |found, &byte| found | special(byte))
+            };
+            at += steps.iter().take_while(plain).count() * LONG_STEP;
+            out.extend_from_slice(&data[start..at]);
+        }
         while at < end {
             let Some(step) = data.get(at..at + STEP) else { break };
             let step: &[u8; STEP] = step.try_into().expect("so many bytes");
             let used = (end - at).min(STEP);
-            let (below, [a, b, c, d]) = (self.below, self.marks);
-            let special =
-                |byte: u8| (byte < below) | (byte == a) | (byte == b) | (byte == c) | (byte == d);
             if step.iter().fold(false, |found, &b| found | special(b))
                 && step[..used].iter().any(|&b| special(b))
             {
