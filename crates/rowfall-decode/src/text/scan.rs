@@ -202,6 +202,10 @@ mod x86 {
         #[inline(always)]
         unsafe fn emit(mut mask: u64, base: u32, mut to: *mut u32) -> *mut u32 {
             let count = mask.count_ones() as usize;
+            if count > DENSE {
+                // SAFETY: the caller's promise.
+                return unsafe { emit_dense(mask, base, to) };
+            }
             // SAFETY: writes go at most 8 slots beyond the bits.
             unsafe {
                 let end = to.add(count);
@@ -215,6 +219,46 @@ mod x86 {
                 }
                 end
             }
+        }
+    }
+
+    /// Bits of a mask from which on [`emit_dense`] is faster: fields of two bytes, as of trips text. The
+    /// masks of most texts have fewer, so that it is known beforehand which way they go.
+    const DENSE: usize = 16;
+
+    /// For each eight bits where they are set: the places of the bits, in their order.
+    const PLACES: [[u8; 8]; 256] = {
+        let mut table = [[0; 8]; 256];
+        let mut bits = 0;
+        while bits < 256 {
+            let (mut place, mut count) = (0, 0);
+            while place < 8 {
+                if bits >> place & 1 == 1 {
+                    table[bits][count] = place;
+                    count += 1;
+                }
+                place += 1;
+            }
+            bits += 1;
+        }
+        table
+    };
+
+    /// As [`Kernel::emit`], by a table: the same time for any number of bits.
+    ///
+    /// SAFETY: as for [`Kernel::emit`].
+    #[inline(always)]
+    unsafe fn emit_dense(mask: u64, base: u32, mut to: *mut u32) -> *mut u32 {
+        // SAFETY: writes go at most 8 slots beyond the bits.
+        unsafe {
+            for (part, bits) in mask.to_le_bytes().into_iter().enumerate() {
+                let places = _mm_loadl_epi64(PLACES[usize::from(bits)].as_ptr().cast());
+                let base = _mm256_set1_epi32((base + 8 * part as u32) as i32);
+                let wide = _mm256_add_epi32(_mm256_cvtepu8_epi32(places), base);
+                _mm256_storeu_si256(to.cast(), wide);
+                to = to.add(bits.count_ones() as usize);
+            }
+            to
         }
     }
 
@@ -385,6 +429,14 @@ unsafe fn step<K: Kernel, const CSV: bool>(masks: [u64; 4], carry: &mut Carry) -
         carry.bad |= after_cr & !newlines;
         carry.lines += newlines.count_ones();
         return delimiters | newlines;
+    }
+    // Nothing but delimiters and line ends: a third of the time for text without quotes, and none
+    // lost where some have them.
+    if marks | crs | carry.quoted | carry.closed | carry.cr == 0 {
+        let structural = delimiters | newlines;
+        carry.ended = structural >> 63;
+        carry.lines += newlines.count_ones();
+        return structural;
     }
     carry.quotes |= marks;
     // From each opening quote up to the byte before its closing one.

@@ -1,5 +1,5 @@
-//! Parses short integers, 64 fields at once: eight bytes of each field are put aside, then the
-//! digits of eight numbers are joined by seven instructions.
+//! Parses short integers, 64 fields at once: eight bytes of each field, its digits moved to their
+//! end, and the digits of eight numbers joined by seven instructions.
 
 use crate::simd::Simd;
 use crate::text::fields::Fields;
@@ -7,9 +7,6 @@ use crate::values::integer::{ZEROS, all_digits, join_8_digits, load8};
 
 /// Fields that are parsed together: as many as a mask has bits.
 pub const GROUP: usize = 64;
-
-/// The digits of each field, right-aligned: each byte 0 to 9, or greater where it is no digit.
-type Words = [u64; GROUP];
 
 /// Parse `GROUP` fields from row `first` on into `out`. Returns a bit for each field that is not
 /// one to eight digits, or is greater than `most`: its number is not valid.
@@ -21,30 +18,53 @@ pub fn decode_group<'a, C: Fields<'a>>(
     out: &mut [u32; GROUP],
 ) -> u64 {
     let batch = fields.batch();
-    let mut words: Words = [0; GROUP];
     match fields.unquoted_index() {
         Some((index, place, step)) => {
             let index = &index[first * step + place..][..(GROUP - 1) * step + 2];
-            for (n, word) in words.iter_mut().enumerate() {
+            let span = |n: usize| {
+                debug_assert!(n < GROUP);
                 // SAFETY: n < GROUP, so that n * step + 1 is within the slice.
-                let (before, end) =
-                    unsafe { (*index.get_unchecked(n * step), *index.get_unchecked(n * step + 1)) };
-                *word = digits(batch.text, before as usize + 1, end as usize);
-            }
+                unsafe { index.as_ptr().add(n * step).cast::<[u32; 2]>().read_unaligned() }
+            };
+            // An entry of the index is the byte before a field.
+            parse::<1>(batch.options.simd, batch.text, span, most, out)
         }
         None => {
-            for (n, word) in words.iter_mut().enumerate() {
+            let mut spans = [[0; 2]; GROUP];
+            for (n, span) in spans.iter_mut().enumerate() {
                 let (from, to) = fields.bounds(first + n);
                 let (start, end) = fields.unquoted(from, to);
-                *word = digits(batch.text, start, end);
+                *span = [start as u32, end as u32];
             }
+            parse::<0>(batch.options.simd, batch.text, |n| spans[n], most, out)
         }
     }
-    match batch.options.simd {
-        Simd::Scalar => join(&words, most, out),
+}
+
+/// Parse the fields whose spans are given: where one ends, and the byte that is `SKIP` before where it
+/// starts. All are inside the text, as [`Fields`] says.
+#[inline(always)]
+fn parse<const SKIP: u32>(
+    simd: Simd,
+    text: &[u8],
+    span: impl Fn(usize) -> [u32; 2],
+    most: u32,
+    out: &mut [u32; GROUP],
+) -> u64 {
+    match simd {
+        Simd::Scalar => {
+            let mut odd = 0;
+            for (n, number) in out.iter_mut().enumerate() {
+                let [before, end] = span(n).map(|at| at as usize);
+                let word = digits(text, before + SKIP as usize, end);
+                *number = join_8_digits(word) as u32;
+                odd |= u64::from(!all_digits(word) || *number > most) << n;
+            }
+            odd
+        }
         // SAFETY: `Simd::choose` has found AVX2, which is part of both.
         #[cfg(target_arch = "x86_64")]
-        Simd::Avx2 | Simd::Avx512 => unsafe { join_avx2(&words, most, out) },
+        Simd::Avx2 | Simd::Avx512 => unsafe { parse_avx2::<SKIP>(text, span, most, out) },
     }
 }
 
@@ -56,46 +76,71 @@ fn digits(text: &[u8], start: usize, end: usize) -> u64 {
     if len.wrapping_sub(1) < 8 { word } else { u64::MAX }
 }
 
-fn join(words: &Words, most: u32, out: &mut [u32; GROUP]) -> u64 {
-    let mut odd = 0;
-    for (n, (word, number)) in words.iter().zip(out).enumerate() {
-        *number = join_8_digits(*word) as u32;
-        odd |= u64::from(!all_digits(*word) || *number > most) << n;
-    }
-    odd
-}
-
 /// SAFETY: on a CPU with AVX2.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2")]
-unsafe fn join_avx2(words: &Words, most: u32, out: &mut [u32; GROUP]) -> u64 {
+unsafe fn parse_avx2<const SKIP: u32>(
+    text: &[u8],
+    span: impl Fn(usize) -> [u32; 2],
+    most: u32,
+    out: &mut [u32; GROUP],
+) -> u64 {
     use std::arch::x86_64::*;
-    let nine = _mm256_set1_epi8(9);
-    let most = _mm256_set1_epi32(most.min(i32::MAX as u32) as i32);
+    let skip = i64::from(SKIP);
+    // Of four fields the digits, zeros before them, and the lengths less one.
+    let four = |n: usize| {
+        let spans = [span(n), span(n + 1), span(n + 2), span(n + 3)];
+        let wide = |words: [i64; 4]| _mm256_set_epi64x(words[3], words[2], words[1], words[0]);
+        let start = |[before, _]: [u32; 2]| before as usize + SKIP as usize;
+        let words = wide(spans.map(|span| load8(text, start(span)).cast_signed()));
+        let both = wide(spans.map(|[low, high]| i64::from(low) | i64::from(high) << 32));
+        let before = _mm256_and_si256(both, _mm256_set1_epi64x(i64::from(u32::MAX)));
+        let length = _mm256_sub_epi64(_mm256_srli_epi64::<32>(both), before);
+        // All is shifted out where there are 64 or more, as of an empty or a longer field.
+        let shifts = _mm256_slli_epi64::<3>(length);
+        let shifts = _mm256_sub_epi64(_mm256_set1_epi64x(64 + 8 * skip), shifts);
+        let less = _mm256_xor_si256(words, _mm256_set1_epi64x(ZEROS.cast_signed()));
+        let length = _mm256_sub_epi64(length, _mm256_set1_epi64x(skip + 1));
+        (_mm256_sllv_epi64(less, shifts), length)
+    };
     // Pairs of digits, pairs of those, and once more.
     let pairs = |v| _mm256_maddubs_epi16(v, _mm256_set1_epi16(0x010a));
     let fours = |v| _mm256_madd_epi16(pairs(v), _mm256_set1_epi32(0x0001_0064));
-    let mut odd = 0;
-    for (n, (eight, to)) in words.chunks_exact(8).zip(out.chunks_exact_mut(8)).enumerate() {
-        // SAFETY: eight words of 8 bytes are two vectors, eight numbers of 4 bytes one.
-        let (low, high) = unsafe {
-            let at = eight.as_ptr().cast::<__m256i>();
-            (at.read_unaligned(), at.add(1).read_unaligned())
-        };
-        let fine = |v| {
-            let over = _mm256_subs_epu8(v, nine);
-            let none = _mm256_cmpeq_epi64(over, _mm256_setzero_si256());
-            _mm256_movemask_pd(_mm256_castsi256_pd(none)) as u64
-        };
+    // The greatest digit, length and number of all: mostly none of them is odd.
+    let zero = _mm256_setzero_si256();
+    let (mut digit, mut length, mut number) = (zero, zero, zero);
+    for (n, to) in out.chunks_exact_mut(8).enumerate() {
+        let (low, low_length) = four(8 * n);
+        let (high, high_length) = four(8 * n + 4);
         let packed = _mm256_packus_epi32(fours(low), fours(high));
         let mixed = _mm256_madd_epi16(packed, _mm256_set1_epi32(0x0001_2710));
         // Words 0 1 4 5 | 2 3 6 7 by now.
         let numbers = _mm256_permute4x64_epi64::<0b11_01_10_00>(mixed);
-        // SAFETY: as above.
+        // SAFETY: eight numbers of 4 bytes are a vector.
         unsafe { to.as_mut_ptr().cast::<__m256i>().write_unaligned(numbers) };
-        let greater = _mm256_cmpgt_epi32(numbers, most);
-        let greater = _mm256_movemask_ps(_mm256_castsi256_ps(greater)) as u64;
-        odd |= (!(fine(low) | fine(high) << 4) & 0xff | greater) << (8 * n);
+        digit = _mm256_max_epu8(digit, _mm256_max_epu8(low, high));
+        length = _mm256_max_epu32(length, _mm256_max_epu32(low_length, high_length));
+        number = _mm256_max_epu32(number, numbers);
+    }
+    let (nine, seven) = (_mm256_set1_epi8(9), _mm256_set1_epi64x(7));
+    let over = _mm256_or_si256(_mm256_subs_epu8(digit, nine), _mm256_andnot_si256(seven, length));
+    let least = _mm256_set1_epi32(most.cast_signed());
+    let over = _mm256_or_si256(over, _mm256_xor_si256(_mm256_max_epu32(number, least), least));
+    if _mm256_testz_si256(over, over) == 1 {
+        return 0;
+    }
+    let mut odd = 0;
+    for (n, numbers) in out.chunks_exact(8).enumerate() {
+        for half in [0, 4] {
+            let (digits, length) = four(8 * n + half);
+            let over = _mm256_subs_epu8(digits, nine);
+            let over = _mm256_or_si256(over, _mm256_andnot_si256(seven, length));
+            let fine = _mm256_castsi256_pd(_mm256_cmpeq_epi64(over, zero));
+            odd |= (!_mm256_movemask_pd(fine) as u64 & 15) << (8 * n + half);
+        }
+        for (m, &number) in numbers.iter().enumerate() {
+            odd |= u64::from(number > most) << (8 * n + m);
+        }
     }
     odd
 }
@@ -105,34 +150,51 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    /// A field of digits, or nearly so.
+    fn field() -> impl Strategy<Value = String> {
+        prop_oneof![
+            12 => "[0-9]{1,3}",
+            4 => "0{0,4}[0-9]{1,8}",
+            1 => "[0-9]{0,4}[-+. eE/:\\x00\\x80'a]?[0-9]{0,4}",
+            1 => "[0-9]{9,20}",
+            1 => Just(String::new()),
+        ]
+    }
+
     proptest! {
-        /// Words of digits, some with other bytes among them, some greater than the most.
+        /// All find the numbers that are there, and what is none.
         #[test]
         fn all_instructions_find_the_same(
-            digits in prop::collection::vec(0..100_000_000u32, GROUP),
-            strange in prop::collection::vec((0..GROUP, 0..8usize, 10u8..), 0..20),
+            fields in prop::collection::vec(field(), GROUP),
+            usual in any::<bool>(),
             most in prop_oneof![Just(127), Just(255), Just(65_535), Just(u32::MAX)],
         ) {
-            let mut words: Words = std::array::from_fn(|n| {
-                let text = format!("{:08}", digits[n] >> (n % 27));
-                u64::from_le_bytes(text.as_bytes().try_into().expect("8 bytes")) ^ ZEROS
-            });
-            for &(n, byte, value) in &strange {
-                words[n] |= u64::from(value) << (8 * byte);
+            let number = |field: &str| {
+                let fine = (1..=8).contains(&field.len()) && field.bytes().all(|c| c.is_ascii_digit());
+                field.parse().ok().filter(|number| fine && *number <= most)
+            };
+            let plain = |field: String| if number(&field).is_some() { field } else { "7".to_owned() };
+            let fields: Vec<_> =
+                fields.into_iter().map(|field| if usual { plain(field) } else { field }).collect();
+            let (mut text, mut index) = (vec![b'9'; 64], vec![63]);
+            for field in &fields {
+                text.extend_from_slice(field.as_bytes());
+                index.push(text.len() as u32);
+                text.push(b',');
             }
-            let (mut plain, mut wide) = ([0; GROUP], [0; GROUP]);
-            let odd = join(&words, most, &mut plain);
-            for n in 0..GROUP {
-                let fine = strange.iter().all(|(m, ..)| *m != n) && digits[n] >> (n % 27) <= most;
-                prop_assert_eq!(odd >> n & 1 == 0, fine);
-                prop_assert!(!fine || plain[n] == digits[n] >> (n % 27));
-            }
-            #[cfg(target_arch = "x86_64")]
-            if Simd::choose("avx2").is_some() {
-                // SAFETY: just looked for.
-                prop_assert_eq!(unsafe { join_avx2(&words, most, &mut wide) }, odd);
-                for n in (0..GROUP).filter(|n| odd >> n & 1 == 0) {
-                    prop_assert_eq!(wide[n], plain[n]);
+            text.extend_from_slice(&[b'9'; 64]);
+            for simd in ["scalar", "avx2", "avx512"].into_iter().filter_map(Simd::choose) {
+                let (mut numbers, mut apart) = ([0; GROUP], [0; GROUP]);
+                let next = |n: usize| [index[n], index[n + 1]];
+                let odd = parse::<1>(simd, &text, next, most, &mut numbers);
+                let own = |n: usize| [index[n] + 1, index[n + 1]];
+                prop_assert_eq!(parse::<0>(simd, &text, own, most, &mut apart), odd);
+                for (n, field) in fields.iter().enumerate() {
+                    let wanted = number(field);
+                    prop_assert_eq!(odd >> n & 1 == 1, wanted.is_none(), "{} {:?}", n, simd);
+                    if let Some(wanted) = wanted {
+                        prop_assert_eq!((numbers[n], apart[n]), (wanted, wanted));
+                    }
                 }
             }
         }

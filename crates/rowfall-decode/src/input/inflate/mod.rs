@@ -25,7 +25,6 @@ enum State {
 
 /// A reader of one or more gzip members.
 pub struct Gzip<R> {
-    simd: Simd,
     bits: Bits<R>,
     codes: Box<Codes>,
     state: State,
@@ -48,9 +47,8 @@ impl<R: Read> Gzip<R> {
     /// Decompress what `reader` gives, with these instructions.
     pub fn new(reader: R, simd: Simd) -> Self {
         Gzip {
-            simd,
             bits: Bits::new(reader),
-            codes: Box::new(Codes::new()),
+            codes: Box::new(Codes::new(simd)),
             state: State::Member,
             last_block: false,
             first: true,
@@ -199,8 +197,7 @@ impl<R: Read> Gzip<R> {
     fn coded(&mut self, out: &mut [u8], from: usize, limit: usize) -> io::Result<usize> {
         self.bits.fetch()?;
         let floor = from - self.member.min(from.min(HISTORY) as u64) as usize;
-        let found =
-            block::decode(self.simd, &self.codes, &mut self.bits, out, (floor, from, limit));
+        let found = block::decode(&self.codes, &mut self.bits, out, (floor, from, limit));
         if self.bits.overrun() {
             return Err(truncated());
         }
