@@ -479,6 +479,15 @@ def test_atomic_is_refused_where_keeper_commits_partitions(lake: Lake, exists: b
     assert lake.row("SELECT count(), sum(id) FROM {db}.t") == [3, 6]
 
 
+def test_rows_of_a_generator_are_pushed(lake: Lake) -> None:
+    """rowfall-decode makes them here, the server there: the same."""
+    rows = "generate://random?rows=30_000&bytes=70"
+    lake.ok("load", rows, "--table", "pushed", "--push")
+    lake.ok("load", rows, "--table", "pulled")
+    look = "SELECT count(), sum(cityHash64(document_id, payload)) FROM {db}."
+    assert lake.row(f"{look}pushed") == lake.row(f"{look}pulled")
+
+
 @pytest.mark.long
 def test_wait_for_merges(lake: Lake) -> None:
     for number in range(6):

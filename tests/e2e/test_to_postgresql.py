@@ -62,6 +62,21 @@ def into(shell: Shell, postgresql: PostgresqlServer) -> Iterator[Into]:
     into.do("DROP SCHEMA {s} CASCADE")
 
 
+@pytest.mark.parametrize("type_", ["BIGINT", "NUMERIC(20, 0)"])
+def test_rows_of_a_generator_are_those_of_the_engine(into: Into, type_: str) -> None:
+    """Whoever makes them."""
+    rows = "generate://random?rows=3000&bytes=37&seed=3"
+    into.do(f"CREATE TABLE {{s}}.t (payload TEXT NOT NULL, document_id {type_})")
+    look = "SELECT count(*), sum(document_id), md5(string_agg(payload, ',' ORDER BY document_id))"
+    found = []
+    for more in ((), ("--decoder", "never", "--force")):
+        assert into.load(rows, "--table", "t", *more)["rows"] == 3_000
+        found += into.ask(f"{look} FROM {{s}}.t")
+        into.do("TRUNCATE {s}.t")
+    assert found[0][:2] == (3_000, 3_000 * 2_999 // 2)
+    assert found[0] == found[1]
+
+
 def test_files_are_loaded_once(into: Into) -> None:
     for number in range(3):
         rows = [(i, f"n{i}") for i in range(number * 1000, (number + 1) * 1000)]
