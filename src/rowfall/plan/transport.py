@@ -156,7 +156,7 @@ def _reading(facts: LoadFacts, options: Options) -> tuple[Choice, Choice]:
     if why is None and encoding is not None and decoder.makes(encoding):
         why = _not_made(facts, options)
         if why is None:
-            return delivery, Choice(HERE, "it makes these rows for a fraction of the CPU")
+            return delivery, Choice(HERE, "it makes these rows for less CPU than the engine")
     elif why is None and encoding is not None and decoder.copies(encoding):
         why = _not_copied(facts, options)
         if why is None:
@@ -210,7 +210,8 @@ def unparsed(facts: LoadFacts) -> str | None:
 def _not_made(facts: LoadFacts, options: Options) -> str | None:
     """Return why rowfall-decode does not make the rows of a generator.
 
-    2 M rows of 512 bytes as text take it 0.7 CPU-seconds, and the engine 3.2.
+    CPU-seconds of whole loads, rows of 512 bytes: 1 M into an embedded table 2.1, 3.6 where the
+    engine makes them; 4 M as text into another database 3.9, and 5.0 (on a busy machine).
     """
     if facts.program is None:
         return f"{PROGRAM} is not installed"
