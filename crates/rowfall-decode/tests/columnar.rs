@@ -89,3 +89,80 @@ fn lengths_that_lie_take_no_memory() {
     string(&mut data, b"Int32");
     assert!(native(&data, "Native", &[("n", "Int32")], json!({})).is_err());
 }
+
+const NESTED: [(&str, &str); 2] =
+    [("a", "Array(Nullable(UInt8))"), ("m", "Map(String, Tuple(n UInt16, l Array(String)))")];
+
+/// An array, and the entries of a map: key, number, strings.
+type NestedRow = (Vec<Option<u8>>, Vec<(Vec<u8>, u16, Vec<Vec<u8>>)>);
+
+fn nested_rows() -> impl Strategy<Value = Vec<NestedRow>> {
+    use proptest::collection::vec;
+    let text = || vec(any::<u8>(), 0..200);
+    let entry = (text(), any::<u16>(), vec(text(), 0..3));
+    vec((vec(any::<Option<u8>>(), 0..5), vec(entry, 0..4)), 0..30)
+}
+
+/// Where lists of these lengths end.
+fn ends(lengths: impl Iterator<Item = usize>) -> Vec<u8> {
+    let mut end = 0;
+    lengths
+        .flat_map(|length| {
+            end += length as u64;
+            end.to_le_bytes()
+        })
+        .collect()
+}
+
+fn encoded_nested(rows: &[NestedRow]) -> Vec<u8> {
+    let values: Vec<Option<u8>> = rows.iter().flat_map(|row| row.0.clone()).collect();
+    let mut array = ends(rows.iter().map(|row| row.0.len()));
+    array.extend(values.iter().map(|value| u8::from(value.is_none())));
+    array.extend(values.iter().map(|value| value.unwrap_or(0)));
+    let entries: Vec<_> = rows.iter().flat_map(|row| &row.1).collect();
+    let mut map = ends(rows.iter().map(|row| row.1.len()));
+    entries.iter().for_each(|entry| string(&mut map, &entry.0));
+    map.extend(entries.iter().flat_map(|entry| entry.1.to_le_bytes()));
+    map.extend(ends(entries.iter().map(|entry| entry.2.len())));
+    entries.iter().flat_map(|entry| &entry.2).for_each(|text| string(&mut map, text));
+    let named = NESTED.iter().zip([array, map]).map(|((name, kind), data)| (*name, *kind, data));
+    block(rows.len(), &named.collect::<Vec<_>>())
+}
+
+proptest! {
+    #[test]
+    fn nested_blocks_are_joined(first in nested_rows(), second in nested_rows()) {
+        let data = [encoded_nested(&first), encoded_nested(&second)].concat();
+        let wanted = encoded_nested(&[first, second].concat());
+        prop_assert_eq!(native(&data, "Native", &NESTED, json!({})), Ok(wanted));
+    }
+
+    #[test]
+    fn nested_blocks_are_cut(all in nested_rows(), size in 1..9usize) {
+        let wanted = all.chunks(size).flat_map(encoded_nested).collect();
+        let more = json!({"block_rows": size});
+        prop_assert_eq!(native(&encoded_nested(&all), "Native", &NESTED, more), Ok(wanted));
+    }
+
+    #[test]
+    fn damaged_nested_blocks_end_in_an_error_or_in_rows(
+        all in nested_rows(), at in any::<prop::sample::Index>(), bits in 1..=255u8,
+    ) {
+        let mut data = encoded_nested(&all);
+        if !data.is_empty() {
+            let at = at.index(data.len());
+            data[at] ^= bits;
+            let _ = native(&data, "Native", &NESTED, json!({}));
+            let _ = native(&data[..at], "Native", &NESTED, json!({}));
+        }
+    }
+}
+
+#[test]
+fn arrays_whose_ends_lie_take_no_memory() {
+    for ends in [[1u64 << 60, 1 << 60], [5, 4], [u64::MAX, u64::MAX], [3 << 30, 4 << 30]] {
+        let data = ends.iter().flat_map(|end| end.to_le_bytes()).collect();
+        let data = block(2, &[("a", "Array(UInt64)", data)]);
+        assert!(native(&data, "Native", &[("a", "Array(UInt64)")], json!({})).is_err());
+    }
+}
