@@ -740,9 +740,7 @@ impl Spec {
                     "lines of text have flat columns only".to_owned()
                 }
                 Ok(data_type)
-                    if whole
-                        && self.format != Format::PostgreSQL
-                        && !data_type.children().is_empty() =>
+                    if self.format == Format::MySql && !data_type.children().is_empty() =>
                 {
                     "only flat columns are copied".to_owned()
                 }

@@ -96,7 +96,8 @@ def arguments(text: str) -> list[str]:
 
 def elements(arguments_: str) -> list[str]:
     """Return the types of a tuple's elements, without their names."""
-    return [_NAME.sub("", part) for part in arguments(arguments_)]
+    parts = ((part, _NAME.match(part)) for part in arguments(arguments_))
+    return [part[found.end() :] if found else part for part, found in parts]
 
 
 def element_names(arguments_: str) -> list[str]:

@@ -31,6 +31,8 @@ _SCHEMES = frozenset({uri.FILE, "s3", "gs", "az", "http", "https", "hdfs"})
 CUT = frozenset({"CSV", "CSVWithNames", "TSV", "TSVWithNames", "JSONEachRow"})
 """Formats whose records the decoder finds before it parses them: several threads read one file."""
 _COLUMNAR = frozenset({"Parquet", "ArrowStream", RANDOM})
+# Types whose values files have in another form, which only the engine converts.
+_NEVER_COPIED = frozenset({"UUID", "IPv4", "IPv6", "Enum8", "Enum16"})
 _ROWS = frozenset({"MySQL", "PostgreSQL"})
 """Formats of rows in binary; those of MySQL have flat columns."""
 _CONVERTED = frozenset({
@@ -97,7 +99,7 @@ def refusal(
         nested = parse_type(column.type).nested
         if encoding.format == "MySQL" and nested:
             return f"only the engine reads {column.type} (column {column.name})"
-        if columnar and (nested or column.optional or not _is_copied(column)):
+        if columnar and (column.optional or not _is_copied(column, encoding)):
             return f"only the engine reads {column.type} (column {column.name})"
         if column.shape is None and not nested and not columnar:
             return f"only the engine reads the column {column.name} {column.type} strictly"
@@ -120,13 +122,18 @@ def _refusal_of_made(schema: Schema) -> str | None:
     return None
 
 
-def _is_copied(column: Column) -> bool:
+def _is_copied(column: Column, encoding: Encoding) -> bool:
     """Tell whether a column is not cast, or in a way that loses nothing or is an error.
 
     It may be that a NULL in it is an error, too.
     """
-    own, type_ = parse_type(column.read_type or column.type), parse_type(column.type)
-    return own.bare == type_.bare or not column.expression or _is_converted(own, type_)
+    # Structs of Parquet that are NULL are tuples of NULLs, but where they are read as Nullable.
+    null_structs = encoding.format != "Parquet"
+    own = column.read_type or column.type
+    same = _bare(own, tuples=null_structs) == _bare(column.type, tuples=null_structs)
+    known = all(parse_type(type_).base not in _NEVER_COPIED for type_ in flat_types(column.type))
+    cast = bool(column.expression) and not _is_converted(parse_type(own), parse_type(column.type))
+    return known and (same or not cast)
 
 
 def _is_converted(own: Type, wanted: Type) -> bool:
@@ -147,6 +154,22 @@ def _is_converted(own: Type, wanted: Type) -> bool:
     return (own.base, wanted.base) in _CONVERTED
 
 
+def _bare(type_: str, *, tuples: bool) -> tuple[object, ...]:
+    """Return a type without Nullable and LowCardinality, also of what it holds.
+
+    Args:
+        tuples: without that of tuples, too.
+    """
+    kind = parse_type(type_)
+    if not kind.nested:
+        return (kind.bare,)
+    nullable = kind.nullable and not tuples
+    names, types = [""], type_names.arguments(kind.args)
+    if kind.base == "Tuple":
+        names, types = type_names.element_names(kind.args), type_names.elements(kind.args)
+    return (kind.base, nullable, *names, *(_bare(part, tuples=tuples) for part in types))
+
+
 def _knows_zone(type_: str, engine: Facts) -> bool:
     found = zone(type_)
     return found in (None, *_UTC, *ZONES) or (found == "" and engine.timezone in _UTC)
@@ -161,6 +184,11 @@ def _is_stored(type_: str, engine: Facts) -> bool:
     known = strict_column("v", "v", type_, Kind.TEXT).shape is not None
     low = type_.startswith("LowCardinality") and parse_type(type_).base != "String"
     return known and not low and _knows_zone(type_, engine)
+
+
+def holds_text(column: Column) -> bool:
+    """Tell whether some values of a column are strings, of a nested one those in it."""
+    return any(parse_type(type_).text for type_ in flat_types(column.type))
 
 
 def read_encoding(source: Source, encoding: Encoding | None) -> Encoding | None:
@@ -179,9 +207,9 @@ def makes(encoding: Encoding) -> bool:
 
 
 def _refusal_of_nested(column: Column, encoding: Encoding, engine: Facts) -> str | None:
-    """Return why the engine has to parse an array, tuple or map."""
-    named = f"{column.name} {column.type}"
-    if parse_type(column.type).base == "Tuple" and encoding.delimiter.isspace():
+    """Return why the engine has to read an array, tuple or map."""
+    named, parsed = f"{column.name} {column.type}", not copies(encoding)
+    if parsed and parse_type(column.type).base == "Tuple" and encoding.delimiter.isspace():
         return f"the engine skips the delimiter between elements of {named}"
     for type_ in flat_types(column.type):
         bare = parse_type(type_)
@@ -189,7 +217,7 @@ def _refusal_of_nested(column: Column, encoding: Encoding, engine: Facts) -> str
             type_.startswith("LowCardinality") and bare.base != "String"
         ):
             return f"only the engine reads {type_} in the column {named}"
-        if bare.base.startswith("Float") and engine.release[:2] < _EXACT_FLOATS:
+        if parsed and bare.base.startswith("Float") and engine.release[:2] < _EXACT_FLOATS:
             return f"this version of the engine rounds floats its own way in the column {named}"
     return None
 

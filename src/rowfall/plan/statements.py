@@ -9,7 +9,7 @@ from rowfall.core import sql
 from rowfall.core.listing import Split
 from rowfall.core.model import Column, Encoding, Kind, Schema
 from rowfall.core.sqltext import SqlText, quote
-from rowfall.core.type_names import parse_type
+from rowfall.core.type_names import arguments, elements, parse_type
 from rowfall.schema import whole_rows
 from rowfall.schema.headers import Headers
 from rowfall.schema.projection import of_raw, of_typed, read_relation
@@ -68,9 +68,18 @@ def select_handed_over(
 
 
 def plain_type(type_: str) -> str:
-    """Return a flat type without LowCardinality."""
-    inner = type_.removeprefix("LowCardinality(")
-    return inner if inner == type_ else inner.removesuffix(")")
+    """Return a type without LowCardinality, also of what it holds."""
+    kind = parse_type(type_)
+    if not kind.nested or kind.nullable:
+        inner = type_.removeprefix("LowCardinality(")
+        return inner if inner == type_ else inner.removesuffix(")")
+    parts = arguments(kind.args)
+    types = elements(kind.args) if kind.base == "Tuple" else parts
+    plain = (
+        part.removesuffix(inner) + plain_type(inner)
+        for part, inner in zip(parts, types, strict=True)
+    )
+    return f"{kind.base}({', '.join(plain)})"
 
 
 def insert_raw(into: SqlText, encoding: Encoding, schema: Schema) -> SqlText:

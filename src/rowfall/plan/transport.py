@@ -463,7 +463,7 @@ def _choose_parts(facts: LoadFacts, options: Options, parser: Choice) -> Choice:
     if parser.value == ENGINE and wish == "auto" and why is None:
         # CPU seconds, handed over and not: 20 M trips of three numbers 0.6 and 1.2, 1 M taxi rows
         # of 51 columns, 20 of them strings, 2.4 and 1.8.
-        texts = [c.name for c in facts.schema.columns if parse_type(c.type).text]
+        texts = [c.name for c in facts.schema.columns if decoder.holds_text(c)]
         why = f"strings ({texts[0]}) would be copied once more" if texts else None
     if why is not None:
         return Choice(ENGINE, why)
@@ -530,11 +530,8 @@ def _not_built(facts: LoadFacts, options: Options, parser: Choice) -> str | None
             return f"the definition of the table has {column.name!r} in another form"
         if not decoder.stores(column, facts.common_engine) or is_json(column):
             return f"only the engine writes {column.type} (column {column.name})"
-        if parse_type(column.type).nested:
-            if parser.value == ENGINE:
-                return f"{PROGRAM} copies no {column.type} (column {column.name}): {parser.reason}"
-            if "." in column.name:
-                return f"columns of a Nested share sizes ({column.name})"
+        if parse_type(column.type).nested and "." in column.name:
+            return f"columns of a Nested share sizes ({column.name})"
     # Other settings mean nothing where no INSERT runs.
     for text in options.set:
         name = text.partition("=")[0]

@@ -14,6 +14,7 @@ from rowfall.core.listing import Listing, Split
 from rowfall.core.model import Column, Encoding, Facts, Kind, Projection, Schema
 from rowfall.deliver.decode import chunks
 from rowfall.plan.decoder import flat_types, refusal, sort_columns, spec, stores
+from rowfall.plan.statements import plain_type
 from rowfall.schema.strict_reading import TextTraits, strict_column
 
 FACTS = Facts("26.9", 2, 1 << 30, timezone="UTC")
@@ -100,6 +101,58 @@ def test_it_makes_rows_of_these_types(number: str, text: str, made: bool) -> Non
     assert (refusal(rows, _RANDOM, Schema(columns), FACTS) is None) == made
     selected = Schema(columns, projection=Projection(columns, "document_id, payload"))
     assert refusal(rows, _RANDOM, selected, FACTS)
+
+
+PARQUET = Encoding("Parquet", "none", Kind.TYPED)
+ARROW = Encoding("ArrowStream", "none", Kind.TYPED)
+
+
+@pytest.mark.parametrize(
+    ("type_", "source", "encoding", "copied"),
+    [
+        ("Array(Nullable(Int32))", "Array(Nullable(Int32))", PARQUET, True),
+        # A NULL is an error then, whoever reads.
+        ("Array(Int32)", "Array(Nullable(Int32))", PARQUET, True),
+        (
+            "Map(LowCardinality(String), Float64)", "Map(String, Nullable(Float64))", PARQUET,
+            True,
+        ),
+        (
+            "Tuple(a Tuple(b Int8), c Date32)", "Tuple(a Tuple(b Nullable(Int8)), c Date32)",
+            PARQUET, True,
+        ),
+        ("Tuple(a Tuple(x Int8))", "Tuple(a Tuple(b Nullable(Int8)))", PARQUET, False),
+        ("Tuple(b String, a Int8)", "Tuple(a Int8, b String)", PARQUET, False),
+        ("Array(Int64)", "Array(Nullable(Int32))", PARQUET, False),
+        ("Array(UUID)", "Array(UUID)", PARQUET, False),
+        ("Nullable(Tuple(a Int8))", "Nullable(Tuple(a Int8))", ARROW, False),
+        # Read as Nullable a struct is NULL, and else a tuple of NULLs; in Arrow it is an error.
+        ("Array(Tuple(a Nullable(Int8)))", "Array(Nullable(Tuple(a Int8)))", PARQUET, False),
+        ("Array(Tuple(a Nullable(Int8)))", "Array(Nullable(Tuple(a Int8)))", ARROW, True),
+    ],
+)  # fmt: skip
+def test_which_nested_columns_are_copied(
+    type_: str, source: str, encoding: Encoding, *, copied: bool
+) -> None:
+    column = strict_column("a", "a", type_, Kind.TYPED, source)
+    found = refusal(listing("/data/a"), encoding, Schema((column,), row_bytes=8.0), FACTS)
+    assert (found is None) is copied
+
+
+@pytest.mark.parametrize(
+    ("type_", "plain"),
+    [
+        ("LowCardinality(Nullable(String))", "Nullable(String)"),
+        ("Array(LowCardinality(String))", "Array(String)"),
+        (
+            "Map(LowCardinality(String), Tuple(`a b` LowCardinality(String), c Tuple(d Int8)))",
+            "Map(String, Tuple(`a b` String, c Tuple(d Int8)))",
+        ),
+        ("Tuple(Enum8('LowCardinality(' = 1), Date)", "Tuple(Enum8('LowCardinality(' = 1), Date)"),
+    ],
+)  # fmt: skip
+def test_types_of_what_is_handed_over(type_: str, plain: str) -> None:
+    assert plain_type(type_) == plain
 
 
 def test_a_number_that_looks_like_an_epoch_is_a_number() -> None:

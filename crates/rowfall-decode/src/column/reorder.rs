@@ -148,7 +148,7 @@ pub fn with_lookahead(
 
 /// The first element of a row of arrays: where those of the row before it end.
 #[inline(always)]
-fn array_start(offsets: &[[u8; 8]], row: usize) -> usize {
+pub fn array_start(offsets: &[[u8; 8]], row: usize) -> usize {
     row.checked_sub(1).map_or(0, |before| u64::from_le_bytes(offsets[before]) as usize)
 }
 

@@ -6,7 +6,7 @@ use arrow_array::{ArrayRef, RecordBatch};
 use arrow_ipc::reader::StreamReader;
 use arrow_schema::{ArrowError, Schema};
 
-use crate::columnar::arrow::{ArrowBatch, takes};
+use crate::columnar::arrow::{ArrowBatch, NullStructs, takes};
 use crate::columnar::{Batch, BatchError, BatchReader, Input};
 use crate::types::Type;
 
@@ -61,16 +61,16 @@ impl<R: std::io::Read + Send> Input for Stream<R> {
         let Some(batch) = self.reader.next().transpose().map_err(unreadable)? else {
             return Ok(None);
         };
-        Ok(Some(Box::new(One(Some(ArrowBatch::of(&batch, &self.columns))))))
+        Ok(Some(Box::new(One(Some(ArrowBatch::of(&batch, &self.columns, NullStructs::Declined))))))
     }
 }
 
 impl ArrowBatch {
     /// Some columns of a batch.
-    pub fn of(batch: &RecordBatch, columns: &[usize]) -> ArrowBatch {
+    pub fn of(batch: &RecordBatch, columns: &[usize], null_structs: NullStructs) -> ArrowBatch {
         let arrays: Vec<ArrayRef> =
             columns.iter().map(|&column| Arc::clone(batch.column(column))).collect();
-        ArrowBatch { arrays, rows: batch.num_rows() }
+        ArrowBatch { arrays, rows: batch.num_rows(), null_structs }
     }
 }
 

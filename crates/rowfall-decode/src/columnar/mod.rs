@@ -10,6 +10,8 @@ pub mod arrow;
 pub mod ipc;
 pub mod native;
 #[cfg(feature = "arrow")]
+pub mod nested;
+#[cfg(feature = "arrow")]
 pub mod objects;
 #[cfg(feature = "arrow")]
 pub mod parquet;

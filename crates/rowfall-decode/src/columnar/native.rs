@@ -7,6 +7,7 @@ use std::io::{self, BufRead, BufReader, Read};
 use std::sync::Arc;
 
 use crate::column::Column;
+use crate::column::reorder::array_start;
 use crate::column::strings::append_varint;
 use crate::columnar::{Batch, BatchError, BatchReader, Input};
 use crate::types::{BaseType, Type};
@@ -15,6 +16,8 @@ use crate::types::{BaseType, Type};
 const BUFFER_BYTES: usize = 1 << 20;
 /// Rows of a block at most: engines write 65,505 or so many as they were asked for.
 const MOST_ROWS: u64 = 1 << 28;
+/// Elements of the arrays of a block at most.
+const MOST_ELEMENTS: u64 = u32::MAX as u64;
 /// Bytes of a value at most, as of text.
 const MOST_BYTES: u64 = 1 << 30;
 /// Memory is taken as bytes come in, however long a column says it is.
@@ -90,29 +93,46 @@ impl<R: Read> Stream<R> {
         let mut found = Vec::with_capacity(all.len());
         for (number, (wanted, data_type)) in all.iter().enumerate() {
             let (name, type_name) = (self.text()?, self.text()?);
-            let same = Type::parse(&type_name, "", Some("UTC")).is_ok_and(|found| {
-                same_values(&found.base, &data_type.base)
-                    && found.nullable == data_type.nullable
-                    && !found.low_cardinality
-            });
-            if name != *wanted || !same {
+            let found_type = Type::parse(&type_name, "", Some("UTC"));
+            if name != *wanted || !found_type.is_ok_and(|found| same_values(&found, data_type)) {
                 let what = format!("the column {name} {type_name} in its place");
                 return Err(BatchError::Declined(Some(number), what));
             }
             let mut column = Column::new(data_type.clone());
-            let mut ends = Vec::new();
-            if data_type.nullable {
-                self.bytes(rows, &mut column.nulls)?;
-            }
-            match data_type.width() {
-                0 => self.strings(rows, &mut column, &mut ends)?,
-                width => {
-                    self.bytes(rows.saturating_mul(width), &mut column.data)?;
-                }
-            }
+            let mut ends = StringEnds::of(&column);
+            self.values(rows, &mut column, &mut ends)?;
             found.push((column, ends));
         }
         Ok(Some(Block { columns: found, rows }))
+    }
+
+    /// Append so many values, with all their elements.
+    fn values(
+        &mut self,
+        rows: usize,
+        column: &mut Column,
+        ends: &mut StringEnds,
+    ) -> Result<(), BatchError> {
+        if column.data_type.nullable {
+            self.bytes(rows, &mut column.nulls)?;
+        }
+        match (&column.data_type.base, column.width()) {
+            (BaseType::Array(_) | BaseType::Map(_), _) => {
+                self.bytes(rows.saturating_mul(size_of::<u64>()), &mut column.data)?;
+                let ends = || column.data.as_chunks().0.iter().map(|end| u64::from_le_bytes(*end));
+                if !ends().is_sorted() || ends().next_back() > Some(MOST_ELEMENTS) {
+                    return Err(BatchError::declined("arrays that end before they begin"));
+                }
+            }
+            (BaseType::Tuple(..), _) => {}
+            (_, 0) => return self.strings(rows, column, &mut ends.own),
+            (_, width) => self.bytes(rows.saturating_mul(width), &mut column.data)?,
+        }
+        let count = column.elements(rows);
+        for (child, ends) in column.children.iter_mut().zip(&mut ends.children) {
+            self.values(count, child, ends)?;
+        }
+        Ok(())
     }
 
     /// Append one string, wherever it ends.
@@ -176,12 +196,32 @@ fn varint_in(bytes: &[u8]) -> Option<(usize, usize)> {
     None
 }
 
-/// True for the same type; a point in time is the same in every zone.
-fn same_values(one: &BaseType, other: &BaseType) -> bool {
-    match (one, other) {
-        (BaseType::DateTime(_), BaseType::DateTime(_)) => true,
+/// True for the same type, without dictionaries; a point in time is the same in every zone.
+fn same_values(found: &Type, wanted: &Type) -> bool {
+    let same = match (&found.base, &wanted.base) {
+        (BaseType::DateTime(_), BaseType::DateTime(_))
+        | (BaseType::Array(_), BaseType::Array(_))
+        | (BaseType::Map(_), BaseType::Map(_)) => true,
         (BaseType::DateTime64(a, _), BaseType::DateTime64(b, _)) => a == b,
-        _ => one == other,
+        (BaseType::Tuple(_, own), BaseType::Tuple(_, names)) => own == names,
+        (one, other) => one == other,
+    };
+    same && found.nullable == wanted.nullable
+        && !found.low_cardinality
+        && found.children().len() == wanted.children().len()
+        && found.children().iter().zip(wanted.children()).all(|(a, b)| same_values(a, b))
+}
+
+/// Where each string of a column ends, and of its children.
+struct StringEnds {
+    own: Vec<usize>,
+    children: Vec<StringEnds>,
+}
+
+impl StringEnds {
+    fn of(column: &Column) -> StringEnds {
+        let children = column.children.iter().map(StringEnds::of).collect();
+        StringEnds { own: Vec::new(), children }
     }
 }
 
@@ -202,7 +242,7 @@ impl BatchReader for One {
 
 /// A block: columns, and where each of their strings ends.
 struct Block {
-    columns: Vec<(Column, Vec<usize>)>,
+    columns: Vec<(Column, StringEnds)>,
     rows: usize,
 }
 
@@ -214,24 +254,46 @@ impl Batch for Block {
     fn append(
         &mut self,
         number: usize,
-        (from, to): (usize, usize),
+        rows: (usize, usize),
         column: &mut Column,
     ) -> Result<(), String> {
         let (own, ends) = &self.columns[number];
-        if own.data_type.nullable {
-            column.nulls.extend_from_slice(&own.nulls[from..to]);
-        }
-        let width = own.data_type.width();
-        if width > 0 {
-            column.data.extend_from_slice(&own.data[from * width..to * width]);
-            return Ok(());
-        }
-        let end = |row: usize| if row == 0 { 0 } else { ends[row - 1] };
-        column.data.extend_from_slice(&own.data[end(from)..end(to)]);
-        if column.keeps_sizes {
-            let sizes = (from..to).map(|row| u8::try_from(end(row + 1) - end(row)).unwrap_or(0));
-            column.sizes.extend(sizes);
-        }
+        append(column, own, ends, rows);
         Ok(())
+    }
+}
+
+/// Append some neighbouring values, with all their elements.
+fn append(column: &mut Column, own: &Column, ends: &StringEnds, (from, to): (usize, usize)) {
+    if own.data_type.nullable {
+        column.nulls.extend_from_slice(&own.nulls[from..to]);
+    }
+    let mut elements = (from, to);
+    match (&own.data_type.base, own.width()) {
+        (BaseType::Array(_) | BaseType::Map(_), _) => {
+            let offsets = own.data.as_chunks().0;
+            let (first, last) = (array_start(offsets, from), array_start(offsets, to));
+            let before = column.elements(0);
+            let ends = (from..to).map(|row| before + array_start(offsets, row + 1) - first);
+            column.data.extend(ends.flat_map(|end| (end as u64).to_le_bytes()));
+            elements = (first, last);
+        }
+        (BaseType::Tuple(..), _) => {}
+        (_, 0) => return append_strings(column, own, &ends.own, (from, to)),
+        (_, width) => column.data.extend_from_slice(&own.data[from * width..to * width]),
+    }
+    for (child, (own, ends)) in
+        column.children.iter_mut().zip(own.children.iter().zip(&ends.children))
+    {
+        append(child, own, ends, elements);
+    }
+}
+
+fn append_strings(column: &mut Column, own: &Column, ends: &[usize], (from, to): (usize, usize)) {
+    let end = |row: usize| if row == 0 { 0 } else { ends[row - 1] };
+    column.data.extend_from_slice(&own.data[end(from)..end(to)]);
+    if column.keeps_sizes {
+        let sizes = (from..to).map(|row| u8::try_from(end(row + 1) - end(row)).unwrap_or(0));
+        column.sizes.extend(sizes);
     }
 }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{TimestampNanosecondType, TimestampSecondType};
-use arrow_array::{Array, RecordBatch};
-use arrow_schema::{DataType, Field, Schema, TimeUnit};
+use arrow_array::{Array, ArrayRef, RecordBatch};
+use arrow_schema::{DataType, Field, FieldRef, Schema, TimeUnit};
 use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::{
     ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReader,
@@ -14,16 +14,19 @@ use parquet::arrow::arrow_reader::{
 };
 use parquet::basic::{Encoding, Type as PhysicalType};
 use parquet::errors::ParquetError;
-use parquet::file::metadata::{ColumnChunkMetaData, ParquetMetaData};
+use parquet::file::metadata::{ColumnChunkMetaData, ParquetMetaData, RowGroupMetaData};
 
-use crate::columnar::arrow::ArrowBatch;
+use crate::columnar::arrow::{ArrowBatch, NullStructs};
 use crate::columnar::ipc::find_columns;
+use crate::columnar::nested;
 use crate::columnar::objects::{FetchedGroup, Object, RowGroup};
 use crate::columnar::{Batch, BatchError, BatchReader, Input};
-use crate::types::{BaseType, Type};
+use crate::types::Type;
 
 /// Rows that are decoded together: of 50 columns they take 3 MB, about what a cache holds.
 const BATCH_ROWS: usize = 8192;
+/// Fewer rows are decoded together where they would take more than this, as lists do.
+const BATCH_BYTES: u64 = 16 << 20;
 /// A part of a row group has so many rows at least: each worker reads the dictionaries again.
 const LEAST_ROWS: usize = 1 << 17;
 /// A row group of so many bytes at most is fetched before its turn has come.
@@ -35,8 +38,9 @@ pub struct File {
     metadata: ArrowReaderMetadata,
     /// The same, of columns whose old points in time are read as seconds.
     seconds: Option<ArrowReaderMetadata>,
-    /// The wanted columns, in their order: numbers in the file, and in batches of these columns.
-    columns: Vec<usize>,
+    /// Numbers of the columns of values in the file that the wanted columns consist of.
+    leaves: Vec<usize>,
+    /// The wanted columns, in their order: numbers in batches.
     places: Vec<usize>,
     /// Row groups, or parts of them, from the last to the first: number, first row and rows.
     left: Vec<(usize, usize, usize)>,
@@ -57,10 +61,10 @@ impl File {
             .with_skip_arrow_metadata(true)
             .with_encoding_stats_as_mask(true);
         let metadata = ArrowReaderMetadata::load(&object, options).map_err(unreadable)?;
-        check_nesting(&metadata)?;
         let columns = find_columns(metadata.schema(), wanted)?;
-        let seconds = as_seconds(&metadata, &columns)?;
-        let metadata = with_dictionaries(metadata, &columns, wanted);
+        let leaves = leaves_of(&metadata, &columns)?;
+        let seconds = as_seconds(&metadata, &leaves)?;
+        let metadata = with_dictionaries(metadata, &leaves);
         let mut left = Vec::new();
         for (group, found) in metadata.metadata().row_groups().iter().enumerate() {
             let rows = usize::try_from(found.num_rows())
@@ -75,7 +79,7 @@ impl File {
         let place = |column: &usize| sorted.binary_search(column).expect("it is among them");
         let places = columns.iter().map(place).collect();
         let fetched = Vec::new();
-        let mut file = File { object, metadata, seconds, columns, places, left, fetched };
+        let mut file = File { object, metadata, seconds, leaves, places, left, fetched };
         file.fetch_ahead();
         Ok(file)
     }
@@ -93,7 +97,7 @@ impl File {
     /// Where the wanted columns of a row group are: start and length.
     fn ranges(&self, group: usize) -> Vec<(u64, u64)> {
         let found = self.metadata.metadata().row_group(group);
-        self.columns.iter().map(|&n| found.column(n).byte_range()).collect()
+        self.leaves.iter().map(|&n| found.column(n).byte_range()).collect()
     }
 
     /// Begin to fetch the row group of the next piece, if it comes from somewhere else.
@@ -113,9 +117,9 @@ impl Input for File {
         let next = self.left.last().map(|next| next.0);
         self.fetched.retain(|(number, _)| Some(*number) == next);
         self.fetch_ahead();
-        let (metadata, columns) = (self.metadata.clone(), self.columns.clone());
+        let (metadata, leaves) = (self.metadata.clone(), self.leaves.clone());
         Ok(Some(Box::new(Piece {
-            state: PieceState::Waiting(source, metadata, columns, part),
+            state: PieceState::Waiting(source, metadata, leaves, part),
             seconds: self.seconds.clone(),
             check: None,
             places: self.places.clone(),
@@ -136,21 +140,23 @@ struct Piece {
 }
 
 enum PieceState {
-    /// For its bytes; with the wanted columns, and the number of the row group, its first row and
-    /// its rows.
+    /// For its bytes; with the wanted columns of values, and the number of the row group, its first
+    /// row and its rows.
     Waiting(FetchedGroup, ArrowReaderMetadata, Vec<usize>, (usize, usize, usize)),
     Reading(ParquetRecordBatchReader),
 }
 
 impl Piece {
     fn reader(&mut self) -> Result<&mut ParquetRecordBatchReader, BatchError> {
-        if let PieceState::Waiting(source, metadata, columns, part) = &self.state {
+        if let PieceState::Waiting(source, metadata, leaves, part) = &self.state {
             let source = source.wait()?;
+            let group = metadata.metadata().row_group(part.0);
+            let rows = batch_rows(group, leaves);
             if let Some(seconds) = self.seconds.take() {
-                let old = old_times(seconds.metadata(), columns);
-                self.check = Some(open_part(source.clone(), seconds, &old, *part)?);
+                let old = with_old_times(seconds.metadata(), leaves);
+                self.check = Some(open_part(source.clone(), seconds, &old, *part, rows)?);
             }
-            let reader = open_part(source, metadata.clone(), columns, *part)?;
+            let reader = open_part(source, metadata.clone(), leaves, *part, rows)?;
             self.state = PieceState::Reading(reader);
         }
         match &mut self.state {
@@ -160,19 +166,32 @@ impl Piece {
     }
 }
 
-/// Read some columns of a row group or of a part of one.
+/// How many rows of a row group are decoded together, by what its columns say of their values.
+fn batch_rows(group: &RowGroupMetaData, leaves: &[usize]) -> usize {
+    let size = |number: &i64| u64::try_from(*number).unwrap_or(0);
+    let bytes = leaves.iter().fold(1u64, |bytes, &leaf| {
+        let chunk = group.column(leaf);
+        let values = size(&chunk.num_values()).saturating_mul(size_of::<u64>() as u64);
+        bytes.saturating_add(values).saturating_add(size(&chunk.uncompressed_size()))
+    });
+    let rows = u128::from(BATCH_BYTES) * u128::from(size(&group.num_rows())) / u128::from(bytes);
+    rows.clamp(1, BATCH_ROWS as u128) as usize
+}
+
+/// Read some columns of a row group or of a part of one, so many rows at a time.
 fn open_part(
     source: RowGroup,
     metadata: ArrowReaderMetadata,
-    columns: &[usize],
+    leaves: &[usize],
     (group, from, rows): (usize, usize, usize),
+    batch_rows: usize,
 ) -> Result<ParquetRecordBatchReader, BatchError> {
-    let mask = ProjectionMask::leaves(metadata.parquet_schema(), columns.iter().copied());
+    let mask = ProjectionMask::leaves(metadata.parquet_schema(), leaves.iter().copied());
     let all = metadata.metadata().row_group(group).num_rows();
     let mut builder = ParquetRecordBatchReaderBuilder::new_with_metadata(source, metadata)
         .with_row_groups(vec![group])
         .with_projection(mask)
-        .with_batch_size(BATCH_ROWS);
+        .with_batch_size(batch_rows);
     if (rows as i64) < all {
         builder = builder.with_offset(from).with_limit(rows);
     }
@@ -196,7 +215,7 @@ impl BatchReader for Piece {
             let seconds = check.next().transpose().map_err(|error| unreadable(error.into()))?;
             check_old_times(&batch, seconds.as_ref())?;
         }
-        Ok(Some(Box::new(ArrowBatch::of(&batch, &self.places))))
+        Ok(Some(Box::new(ArrowBatch::of(&batch, &self.places, NullStructs::OfNulls))))
     }
 }
 
@@ -204,27 +223,24 @@ fn unreadable(error: ParquetError) -> BatchError {
     BatchError::declined(error.to_string())
 }
 
-/// Check that fields and columns are the same: a nested field has several columns.
-fn check_nesting(metadata: &ArrowReaderMetadata) -> Result<(), BatchError> {
+/// The numbers of the columns of values that some columns of the file consist of.
+fn leaves_of(metadata: &ArrowReaderMetadata, columns: &[usize]) -> Result<Vec<usize>, BatchError> {
     let schema = metadata.parquet_schema();
-    let flat = |n: usize| {
-        schema.column(n).path().parts().len() == 1 && schema.column(n).max_rep_level() == 0
-    };
-    let columns = schema.num_columns();
-    if columns == metadata.schema().fields().len() && (0..columns).all(flat) {
-        return Ok(());
+    if schema.root_schema().get_fields().len() != metadata.schema().fields().len() {
+        return Err(BatchError::declined("columns of unknown types"));
     }
-    Err(BatchError::declined("nested columns"))
+    let wanted = |leaf: &usize| columns.contains(&schema.get_column_root_idx(*leaf));
+    Ok((0..schema.num_columns()).filter(wanted).collect())
 }
 
-/// The columns of points in time of the old kind: nanoseconds of a day and the day, in 96 bits.
-fn old_times(metadata: &ParquetMetaData, columns: &[usize]) -> Vec<usize> {
+/// The same columns of values, without those of columns that hold no points in time of the old
+/// kind: nanoseconds of a day and the day, in 96 bits.
+fn with_old_times(metadata: &ParquetMetaData, leaves: &[usize]) -> Vec<usize> {
     let schema = metadata.file_metadata().schema_descr();
-    let mut found = columns.to_vec();
-    found.retain(|&column| schema.column(column).physical_type() == PhysicalType::INT96);
-    found.sort_unstable();
-    found.dedup();
-    found
+    let old = |leaf: &&usize| schema.column(**leaf).physical_type() == PhysicalType::INT96;
+    let root = |leaf: &usize| schema.get_column_root_idx(*leaf);
+    let roots: Vec<usize> = leaves.iter().filter(old).map(root).collect();
+    leaves.iter().copied().filter(|leaf| roots.contains(&root(leaf))).collect()
 }
 
 /// How old points in time are read as seconds, None where there are none.
@@ -233,21 +249,15 @@ fn old_times(metadata: &ParquetMetaData, columns: &[usize]) -> Vec<usize> {
 /// other time, without a word. Seconds always fit, so each value is compared with them.
 fn as_seconds(
     metadata: &ArrowReaderMetadata,
-    columns: &[usize],
+    leaves: &[usize],
 ) -> Result<Option<ArrowReaderMetadata>, BatchError> {
-    let old = old_times(metadata.metadata(), columns);
-    if old.is_empty() {
+    let schema = metadata.parquet_schema();
+    let old = |leaf: usize| schema.column(leaf).physical_type() == PhysicalType::INT96;
+    if !leaves.iter().any(|leaf| old(*leaf)) {
         return Ok(None);
     }
-    let mut fields: Vec<Field> =
-        metadata.schema().fields().iter().map(|field| field.as_ref().clone()).collect();
-    for column in old {
-        fields[column].set_data_type(DataType::Timestamp(TimeUnit::Second, None));
-    }
-    let options = ArrowReaderOptions::new().with_schema(Arc::new(Schema::new(fields)));
-    ArrowReaderMetadata::try_new(Arc::clone(metadata.metadata()), options)
-        .map(Some)
-        .map_err(unreadable)
+    let seconds = DataType::Timestamp(TimeUnit::Second, None);
+    read_as(metadata, |leaf, _| old(leaf).then(|| seconds.clone())).map(Some).map_err(unreadable)
 }
 
 /// Check that the old points in time of a batch are those that the same rows have in seconds.
@@ -255,39 +265,65 @@ fn check_old_times(batch: &RecordBatch, seconds: Option<&RecordBatch>) -> Result
     let wrong = || BatchError::declined("a time of the type INT96 that nanoseconds do not hold");
     let seconds = seconds.filter(|s| s.num_rows() == batch.num_rows()).ok_or_else(wrong)?;
     for (field, rough) in seconds.schema().fields().iter().zip(seconds.columns()) {
-        let fine = batch.column_by_name(field.name()).ok_or_else(wrong)?;
-        let rough = rough.as_primitive::<TimestampSecondType>();
-        let fine = fine.as_primitive::<TimestampNanosecondType>();
-        let same = |row| rough.value(row) == fine.value(row).div_euclid(1_000_000_000);
-        if !(0..fine.len()).all(|row| fine.is_null(row) || same(row)) {
-            return Err(wrong());
+        let fine = nested::leaves(batch.column_by_name(field.name()).ok_or_else(wrong)?);
+        for (fine, rough) in fine.iter().zip(nested::leaves(rough)) {
+            if !is_same_time(fine, &rough).unwrap_or(true) {
+                return Err(wrong());
+            }
         }
     }
     Ok(())
 }
 
+/// True where points in time are the same in nanoseconds and in seconds; None for other values.
+fn is_same_time(fine: &ArrayRef, rough: &ArrayRef) -> Option<bool> {
+    let fine = fine.as_primitive_opt::<TimestampNanosecondType>()?;
+    let rough = rough.as_primitive_opt::<TimestampSecondType>()?;
+    let same = |row| rough.value(row) == fine.value(row).div_euclid(1_000_000_000);
+    Some(rough.len() == fine.len() && (0..fine.len()).all(|row| fine.is_null(row) || same(row)))
+}
+
 /// Ask for columns of strings as dictionaries where all of their pages have one: each string is
 /// then copied once.
-fn with_dictionaries(
-    metadata: ArrowReaderMetadata,
-    columns: &[usize],
-    wanted: &[(String, Type)],
-) -> ArrowReaderMetadata {
-    let mut fields: Vec<Field> =
-        metadata.schema().fields().iter().map(|field| field.as_ref().clone()).collect();
-    for (&column, (_, data_type)) in columns.iter().zip(wanted) {
-        let groups = metadata.metadata().row_groups();
-        if data_type.base == BaseType::String
-            && matches!(fields[column].data_type(), DataType::Utf8 | DataType::Binary)
-            && groups.iter().all(|group| all_by_dictionary(group.column(column)))
-        {
-            let value = Box::new(fields[column].data_type().clone());
-            let by_number = DataType::Dictionary(Box::new(DataType::Int32), value);
-            fields[column].set_data_type(by_number);
-        }
-    }
+fn with_dictionaries(metadata: ArrowReaderMetadata, leaves: &[usize]) -> ArrowReaderMetadata {
+    let groups = metadata.metadata().row_groups();
+    let found = read_as(&metadata, |leaf, found| {
+        let text = matches!(found, DataType::Utf8 | DataType::Binary) && leaves.contains(&leaf);
+        (text && groups.iter().all(|group| all_by_dictionary(group.column(leaf))))
+            .then(|| DataType::Dictionary(Box::new(DataType::Int32), Box::new(found.clone())))
+    });
+    found.unwrap_or(metadata)
+}
+
+/// Read columns of values as other types, by their numbers and their own types.
+fn read_as(
+    metadata: &ArrowReaderMetadata,
+    change: impl Fn(usize, &DataType) -> Option<DataType>,
+) -> Result<ArrowReaderMetadata, ParquetError> {
+    let mut leaf = 0;
+    let fields = metadata.schema().fields().iter();
+    let fields: Vec<FieldRef> = fields.map(|field| with_types(field, &mut leaf, &change)).collect();
     let options = ArrowReaderOptions::new().with_schema(Arc::new(Schema::new(fields)));
-    ArrowReaderMetadata::try_new(Arc::clone(metadata.metadata()), options).unwrap_or(metadata)
+    ArrowReaderMetadata::try_new(Arc::clone(metadata.metadata()), options)
+}
+
+/// A field whose flat values, `leaf` being the number of the first of them, have other types.
+fn with_types(
+    field: &FieldRef,
+    leaf: &mut usize,
+    change: &impl Fn(usize, &DataType) -> Option<DataType>,
+) -> FieldRef {
+    let mut inner = |field: &FieldRef| with_types(field, leaf, change);
+    let found = match field.data_type() {
+        DataType::List(element) => DataType::List(inner(element)),
+        DataType::Map(entries, sorted) => DataType::Map(inner(entries), *sorted),
+        DataType::Struct(fields) => DataType::Struct(fields.iter().map(inner).collect()),
+        flat => {
+            *leaf += 1;
+            change(*leaf - 1, flat).unwrap_or_else(|| flat.clone())
+        }
+    };
+    Arc::new(Field::clone(field).with_data_type(found))
 }
 
 /// True where a chunk says that each of its pages of data refers to the dictionary.
