@@ -429,7 +429,7 @@ IN_TUPLE = {"x": 1, "y": "a"}
     ("value", "type_", "wanted"),
     [
         ([1, None], pa.list_(pa.int32()), "Array(Int32)"),
-        ([1], pa.list_(pa.int64()), "Array(Int32)"),
+        ([1 << 40], pa.list_(pa.int64()), "Array(Int32)"),
         ([1], pa.list_(pa.int32()), "Array(Array(Int32))"),
         ([[1, None]], pa.list_(pa.list_(pa.int32())), "Array(Array(Int32))"),
         ([("a", 1), ("b", None)], pa.map_(pa.string(), pa.int32()), "Map(String, Int32)"),
@@ -444,7 +444,7 @@ IN_TUPLE = {"x": 1, "y": "a"}
         (None, PAIR, "Tuple(x Int32, y Nullable(String))"),
         (IN_TUPLE, PAIR, "Map(String, String)"),
         ([datetime.date(2400, 1, 1)], pa.list_(pa.date32()), "Array(Date32)"),
-        ([IN_TUPLE], pa.list_(PAIR), "Array(Tuple(x Int32, y FixedString(1)))"),
+        ([{"x": 1, "y": "ab"}], pa.list_(PAIR), "Array(Tuple(x Int32, y FixedString(1)))"),
         ([IN_TUPLE], pa.list_(PAIR), "Array(Tuple(x Int32, y UUID))"),
         ([None], pa.list_(pa.null()), "Array(Nullable(Int32))"),
     ],

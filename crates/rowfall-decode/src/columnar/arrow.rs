@@ -72,7 +72,7 @@ pub fn takes(found: &DataType, wanted: &Type) -> bool {
     if let DataType::Dictionary(key, value) = found {
         return **key == DataType::Int32
             && matches!(**value, DataType::Utf8 | DataType::Binary)
-            && wanted.base == BaseType::String;
+            && matches!(wanted.base, BaseType::String | BaseType::FixedString(_));
     }
     match (&wanted.base, found) {
         (
@@ -277,25 +277,36 @@ pub fn append(
             }
         }
         (BaseType::FixedString(width), DataType::Utf8) => {
-            padded(column, array.as_string::<i32>(), nulls, *width)
+            padded(column, spans(array.as_string::<i32>(), nulls), *width)
         }
         (BaseType::FixedString(width), DataType::LargeUtf8) => {
-            padded(column, array.as_string::<i64>(), nulls, *width)
+            padded(column, spans(array.as_string::<i64>(), nulls), *width)
         }
         (BaseType::FixedString(width), DataType::Binary) => {
-            padded(column, array.as_binary::<i32>(), nulls, *width)
+            padded(column, spans(array.as_binary::<i32>(), nulls), *width)
         }
         (BaseType::FixedString(width), DataType::LargeBinary) => {
-            padded(column, array.as_binary::<i64>(), nulls, *width)
+            padded(column, spans(array.as_binary::<i64>(), nulls), *width)
+        }
+        (BaseType::FixedString(width), DataType::Dictionary(..)) => {
+            padded(column, dictionary_spans(array, nulls)?, *width)
         }
         (BaseType::FixedString(width), _) => fixed_strings(column, array, nulls, *width),
-        (BaseType::String, DataType::Utf8) => strings(column, array.as_string::<i32>(), nulls),
-        (BaseType::String, DataType::LargeUtf8) => strings(column, array.as_string::<i64>(), nulls),
-        (BaseType::String, DataType::Binary) => strings(column, array.as_binary::<i32>(), nulls),
-        (BaseType::String, DataType::LargeBinary) => {
-            strings(column, array.as_binary::<i64>(), nulls)
+        (BaseType::String, DataType::Utf8) => {
+            put_strings(column, spans(array.as_string::<i32>(), nulls))
         }
-        (BaseType::String, DataType::Dictionary(..)) => dictionary(column, array, nulls),
+        (BaseType::String, DataType::LargeUtf8) => {
+            put_strings(column, spans(array.as_string::<i64>(), nulls))
+        }
+        (BaseType::String, DataType::Binary) => {
+            put_strings(column, spans(array.as_binary::<i32>(), nulls))
+        }
+        (BaseType::String, DataType::LargeBinary) => {
+            put_strings(column, spans(array.as_binary::<i64>(), nulls))
+        }
+        (BaseType::String, DataType::Dictionary(..)) => {
+            put_strings(column, dictionary_spans(array, nulls)?)
+        }
         _ => Err("values of another type".to_owned()),
     }
 }
@@ -389,35 +400,33 @@ fn dictionary_strings(found: &DictionaryArray<Int32Type>) -> Result<(&[i32], &[u
     })
 }
 
-/// Append the values of a dictionary, each by its number.
-fn dictionary(
-    column: &mut Column,
-    array: &dyn Array,
-    nulls: Option<&NullBuffer>,
-) -> Result<(), String> {
+/// The text of a dictionary, and where in it the value of each row is; NULL is empty.
+fn dictionary_spans<'a>(
+    array: &'a dyn Array,
+    nulls: Option<&'a NullBuffer>,
+) -> Result<(&'a [u8], impl Iterator<Item = (usize, usize)> + 'a), String> {
     let found = array.as_dictionary::<Int32Type>();
     let (offsets, text) = dictionary_strings(found)?;
     let span = |key: usize| (offsets[key] as usize, offsets[key + 1] as usize);
     let keys = found.keys().values();
-    let spans = keys.iter().enumerate().map(|(row, key)| match nulls {
+    let spans = keys.iter().enumerate().map(move |(row, key)| match nulls {
         Some(nulls) if nulls.is_null(row) => (0, 0),
         _ => span(*key as usize),
     });
-    put_strings(column, text, spans)
+    Ok((text, spans))
 }
 
-/// Append strings.
-fn strings<T: ByteArrayType>(
-    column: &mut Column,
-    array: &GenericByteArray<T>,
-    nulls: Option<&NullBuffer>,
-) -> Result<(), String> {
+/// The text of strings, and where in it each row is; NULL is empty.
+fn spans<'a, T: ByteArrayType>(
+    array: &'a GenericByteArray<T>,
+    nulls: Option<&'a NullBuffer>,
+) -> (&'a [u8], impl Iterator<Item = (usize, usize)> + 'a) {
     let offsets = array.value_offsets();
-    let spans = offsets.windows(2).enumerate().map(|(row, ends)| match nulls {
+    let spans = offsets.windows(2).enumerate().map(move |(row, ends)| match nulls {
         Some(nulls) if nulls.is_null(row) => (0, 0),
         _ => (ends[0].as_usize(), ends[1].as_usize()),
     });
-    put_strings(column, array.value_data(), spans)
+    (array.value_data(), spans)
 }
 
 /// A copy of so many bytes is made without a call, where there are as many behind the start.
@@ -429,8 +438,7 @@ const MOST_BYTES: usize = 1 << 29;
 /// Append pieces of a text as strings, from their starts to their ends.
 fn put_strings(
     column: &mut Column,
-    text: &[u8],
-    spans: impl Iterator<Item = (usize, usize)>,
+    (text, spans): (&[u8], impl Iterator<Item = (usize, usize)>),
 ) -> Result<(), String> {
     let Column { data, sizes, keeps_sizes, .. } = column;
     let most = data.len() + MOST_BYTES;
@@ -461,23 +469,18 @@ fn put_strings(
 }
 
 /// Append strings of so many bytes at most; zeros follow shorter ones.
-fn padded<T: ByteArrayType>(
+fn padded(
     column: &mut Column,
-    array: &GenericByteArray<T>,
-    nulls: Option<&NullBuffer>,
+    (text, spans): (&[u8], impl Iterator<Item = (usize, usize)>),
     width: usize,
 ) -> Result<(), String> {
-    let (offsets, text) = (array.value_offsets(), array.value_data());
-    column.data.reserve(array.len() * width);
-    for (row, ends) in offsets.windows(2).enumerate() {
-        let start = column.data.len();
-        if !nulls.is_some_and(|nulls| nulls.is_null(row)) {
-            column.data.extend_from_slice(&text[ends[0].as_usize()..ends[1].as_usize()]);
-        }
-        if column.data.len() - start > width {
+    for (start, end) in spans {
+        let before = column.data.len();
+        if end - start > width {
             return Err(misfit(column));
         }
-        column.data.resize(start + width, 0);
+        column.data.extend_from_slice(&text[start..end]);
+        column.data.resize(before + width, 0);
     }
     Ok(())
 }
