@@ -36,7 +36,7 @@ STRICT = {"input_format_null_as_default": 0}
 @pytest.mark.parametrize("format", [*FORMATS, "Native"])
 @pytest.mark.parametrize("key", ["", "(s, k)"])
 @pytest.mark.parametrize("type_", TYPES)
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(2)
 def test_nested_values_of_every_type(type_: str, key: str, format: str, parts: Parts) -> None:
     """Each file of a part is the engine's own, to the last byte."""
     if format != "Native" and type_ not in SAME:
@@ -47,7 +47,7 @@ def test_nested_values_of_every_type(type_: str, key: str, format: str, parts: P
 
 @pytest.mark.parametrize("format", [*FORMATS, "Native"])
 @pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(2)
 def test_shapes(shape: str, format: str, parts: Parts) -> None:
     """In few columns, which are not sorted before the block is whole."""
     some = ["UInt32", "String", "Float64", "LowCardinality(String)", "FixedString(3)"]
@@ -58,7 +58,7 @@ def test_shapes(shape: str, format: str, parts: Parts) -> None:
 
 @pytest.mark.parametrize("format", [*FORMATS, "Native"])
 @pytest.mark.parametrize("longest", [40, 600])
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(1)
 def test_long_arrays(longest: int, format: str, parts: Parts) -> None:
     """Of which fewer rows are decoded together."""
     types = [
@@ -202,7 +202,7 @@ def test_parquet_of_others(writer: str, parts: Parts, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("seed", range(6))
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(2)
 def test_arrow_of_others(seed: int, parts: Parts, tmp_path: Path) -> None:
     """Structs that may be NULL are the engine's."""
     path = write(table_of_all(f"arrow {seed}"), tmp_path / "rows.arrows", "ArrowStream")
@@ -374,6 +374,7 @@ def legacy_table(kind: str) -> pa.Table:
     return pa.table(columns, schema=pa.schema(fields))
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("form", LEGACY)
 def test_old_forms_of_lists_and_maps(form: str, parts: Parts, tmp_path: Path) -> None:
     """What they are is what the engine says: arrays, tuples in arrays, tuples of arrays."""

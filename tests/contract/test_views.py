@@ -327,7 +327,7 @@ def test_like_a_direct_insert(engine: Engine, case: Case) -> None:
 
 @pytest.mark.parametrize("name", sorted(CASES.keys() - {"null with two views"}))
 @pytest.mark.parametrize("engine", ["embedded"], indirect=True)
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(2)
 def test_fed_out_of_staging(engine: Engine, name: str) -> None:
     """As above, where rows come into staging as parts, which fire no views."""
     pairing = Pairing(engine, CASES[name], fed=True)
