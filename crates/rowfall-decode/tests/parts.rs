@@ -133,7 +133,6 @@ fn what_the_engine_writes_is_refused_by_name() {
     for (kind, more, reason) in [
         ("Array(UInt8)", json!({"partition_by": by}), "partitions by nested values"),
         ("Array(UInt8)", json!({"sort_by": [0]}), "blocks are not sorted by nested values"),
-        ("Array(UInt8)", json!({"format": "Native"}), "only flat columns are copied"),
     ] {
         let mut spec = json!({
             "version": 1, "inputs": [], "format": "TSV", "outputs": ["-"], "parts": true,

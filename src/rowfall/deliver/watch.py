@@ -91,6 +91,8 @@ class Watch:
         self._away_since: float | None = None
         self._stop = threading.Event()
         self._guard = threading.Lock()
+        # Events come in the order in which they were counted: rows would go back otherwise.
+        self._telling = threading.RLock()
         self._thread = threading.Thread(target=self._poll, daemon=True)
 
     def __enter__(self) -> Watch:
@@ -138,13 +140,14 @@ class Watch:
             self._running.pop(query_id, None)
 
     def _emit_progress(self) -> None:
-        with self._guard:
-            rows = self._done_rows + sum(r.rows for r in self._running.values())
-            stored = self._done_bytes + sum(r.stored for r in self._running.values())
-        memory, _ = self._engine.resident()
-        now, since = self._clock(), self._away_since
-        away = 0.0 if since is None else now - since
-        self._emit(Progressed(rows, stored, self._parts, memory, now - self._begin, away))
+        with self._telling:
+            with self._guard:
+                rows = self._done_rows + sum(r.rows for r in self._running.values())
+                stored = self._done_bytes + sum(r.stored for r in self._running.values())
+            memory, _ = self._engine.resident()
+            now, since = self._clock(), self._away_since
+            away = 0.0 if since is None else now - since
+            self._emit(Progressed(rows, stored, self._parts, memory, now - self._begin, away))
 
     def _poll(self) -> None:
         asked = self._begin

@@ -20,7 +20,6 @@ use crate::column::Column;
 use crate::column::keys::Keys;
 use crate::column::reorder::copy_bytes;
 use crate::column::strings::write_varint;
-use crate::columnar::{Batch, nested};
 use crate::types::{BaseType, Type};
 
 /// The days that a Date32 holds: 1900-01-01 to 2299-12-31.
@@ -30,45 +29,8 @@ const MOST_DIGITS: i32 = 38;
 /// The seconds that a DateTime64 holds: the same days.
 const DATETIME64_SECONDS: (i64, i64) = (-25_567 * 86_400, 120_530 * 86_400 - 1);
 
-/// What a struct is that is NULL, in a Tuple, which cannot be NULL.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub enum NullStructs {
-    /// An error, in the engine's reader of Arrow.
-    Declined,
-    /// A tuple of NULLs, of arrays and maps that are empty, and of such tuples, in its reader of
-    /// Parquet.
-    OfNulls,
-}
-
-/// The arrays of a batch, one for each column.
-pub struct ArrowBatch {
-    /// In the order of the columns.
-    pub arrays: Vec<ArrayRef>,
-    /// Their rows.
-    pub rows: usize,
-    pub null_structs: NullStructs,
-}
-
-impl Batch for ArrowBatch {
-    fn rows(&self) -> usize {
-        self.rows
-    }
-
-    fn append(
-        &mut self,
-        number: usize,
-        (from, to): (usize, usize),
-        column: &mut Column,
-    ) -> Result<(), String> {
-        append(column, &*self.arrays[number].slice(from, to - from), None, self.null_structs)
-    }
-}
-
-/// True where values of an Arrow type can become those of a column as they are.
+/// True where values of an Arrow type can become those of a flat column.
 pub fn takes(found: &DataType, wanted: &Type) -> bool {
-    if !wanted.children().is_empty() {
-        return nested::takes(found, wanted);
-    }
     if let DataType::Dictionary(key, value) = found {
         return **key == DataType::Int32
             && matches!(**value, DataType::Utf8 | DataType::Binary)
@@ -130,20 +92,13 @@ fn unit_digits(unit: TimeUnit) -> u8 {
     }
 }
 
-/// Append all values of an array that [`takes`] accepts; those are NULL, too, that stand in a struct
-/// which is NULL by `outer`.
+/// Append all values of an array that [`takes`] accepts, of which some are NULL by `nulls`.
 pub fn append(
     column: &mut Column,
     array: &dyn Array,
-    outer: Option<&NullBuffer>,
-    null_structs: NullStructs,
+    nulls: Option<&NullBuffer>,
 ) -> Result<(), String> {
     let rows = array.len();
-    let nulls = NullBuffer::union(outer, array.nulls()).filter(|nulls| nulls.null_count() > 0);
-    let nulls = nulls.as_ref();
-    if !column.children.is_empty() {
-        return nested::append(column, array, nulls, null_structs);
-    }
     if column.data_type.nullable {
         match nulls {
             None => column.nulls.resize(column.nulls.len() + rows, 0),

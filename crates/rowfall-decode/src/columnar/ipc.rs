@@ -6,7 +6,7 @@ use arrow_array::{ArrayRef, RecordBatch};
 use arrow_ipc::reader::StreamReader;
 use arrow_schema::{ArrowError, Schema};
 
-use crate::columnar::arrow::{ArrowBatch, NullStructs, takes};
+use crate::columnar::nested::{ArrowBatch, NullStructs, takes};
 use crate::columnar::{Batch, BatchError, BatchReader, Input};
 use crate::types::Type;
 

@@ -1,4 +1,4 @@
-//! Copies lists, maps and structs of Arrow into arrays, maps and tuples.
+//! Copies batches of Arrow into columns: lists, maps and structs into arrays, maps and tuples.
 //!
 //! As in the engine's readers, a list or a map that is NULL is empty, whatever elements lie behind it.
 
@@ -8,13 +8,50 @@ use arrow_buffer::NullBuffer;
 use arrow_schema::{DataType, Fields};
 
 use crate::column::Column;
-use crate::columnar::arrow::{self, NullStructs};
+use crate::columnar::{Batch, arrow};
 use crate::types::{BaseType, Type};
 
-/// True where values of a nested Arrow type can become those of a column as they are.
+/// What a struct is that is NULL, in a Tuple, which cannot be NULL.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum NullStructs {
+    /// An error, in the engine's reader of Arrow.
+    Declined,
+    /// A tuple of NULLs, of arrays and maps that are empty, and of such tuples, in its reader of
+    /// Parquet.
+    OfNulls,
+}
+
+/// The arrays of a batch, one for each column.
+pub struct ArrowBatch {
+    /// In the order of the columns.
+    pub arrays: Vec<ArrayRef>,
+    /// Their rows.
+    pub rows: usize,
+    pub null_structs: NullStructs,
+}
+
+impl Batch for ArrowBatch {
+    fn rows(&self) -> usize {
+        self.rows
+    }
+
+    fn append(
+        &mut self,
+        number: usize,
+        (from, to): (usize, usize),
+        column: &mut Column,
+    ) -> Result<(), String> {
+        append(column, &*self.arrays[number].slice(from, to - from), None, self.null_structs)
+    }
+}
+
+/// True where values of an Arrow type can become those of a column.
 pub fn takes(found: &DataType, wanted: &Type) -> bool {
+    if wanted.children().is_empty() {
+        return arrow::takes(found, wanted);
+    }
     let all = |fields: Vec<&DataType>| {
-        fields.into_iter().zip(wanted.children()).all(|(found, wanted)| arrow::takes(found, wanted))
+        fields.into_iter().zip(wanted.children()).all(|(found, wanted)| takes(found, wanted))
     };
     match (&wanted.base, found) {
         (
@@ -51,13 +88,19 @@ fn find_fields(fields: &Fields, count: usize, names: &[Vec<u8>]) -> Option<Vec<u
     names.iter().map(find).collect()
 }
 
-/// Append all values of an array that [`takes`] accepts, of which some are NULL by `nulls`.
+/// Append all values of an array that [`takes`] accepts; those are NULL, too, that stand in a struct
+/// which is NULL by `outer`.
 pub fn append(
     column: &mut Column,
     array: &dyn Array,
-    nulls: Option<&NullBuffer>,
+    outer: Option<&NullBuffer>,
     null_structs: NullStructs,
 ) -> Result<(), String> {
+    let nulls = NullBuffer::union(outer, array.nulls()).filter(|nulls| nulls.null_count() > 0);
+    let nulls = nulls.as_ref();
+    if column.children.is_empty() {
+        return arrow::append(column, array, nulls);
+    }
     match array.data_type() {
         DataType::List(_) => {
             let lists = array.as_list::<i32>();
@@ -94,7 +137,7 @@ pub fn append(
             let places = find_fields(fields, elements.len(), names);
             let places = places.ok_or("a struct with other fields")?;
             for (child, place) in children.iter_mut().zip(places) {
-                arrow::append(child, array.as_struct().column(place), nulls, null_structs)?;
+                append(child, array.as_struct().column(place), nulls, null_structs)?;
             }
             Ok(())
         }
@@ -141,7 +184,7 @@ fn append_runs(
 ) -> Result<(), String> {
     for (child, array) in column.children.iter_mut().zip(arrays) {
         for (from, to) in runs {
-            arrow::append(child, &*array.slice(*from, to - from), None, null_structs)?;
+            append(child, &*array.slice(*from, to - from), None, null_structs)?;
         }
     }
     Ok(())
@@ -209,8 +252,8 @@ mod tests {
         let wanted = Type::parse(kind, "", None).expect("a type");
         let mut column = Column::new(wanted);
         for array in arrays {
-            assert!(arrow::takes(array.data_type(), &column.data_type), "{:?}", array.data_type());
-            arrow::append(&mut column, *array, None, null_structs)?;
+            assert!(takes(array.data_type(), &column.data_type), "{:?}", array.data_type());
+            append(&mut column, *array, None, null_structs)?;
         }
         Ok(lines(&column))
     }
@@ -333,7 +376,7 @@ mod tests {
             "Tuple(n Int32, s String, l Array(Int32), more Int32)",
             "Tuple(N Int32)",
             "Tuple(Int32, String)",
-            "Tuple(n Int16)",
+            "Tuple(n Date)",
             "Tuple(l Array(String))",
             "Array(Int32)",
             "Map(String, Int32)",

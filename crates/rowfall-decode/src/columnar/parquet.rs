@@ -16,9 +16,9 @@ use parquet::basic::{Encoding, Type as PhysicalType};
 use parquet::errors::ParquetError;
 use parquet::file::metadata::{ColumnChunkMetaData, ParquetMetaData, RowGroupMetaData};
 
-use crate::columnar::arrow::{ArrowBatch, NullStructs};
 use crate::columnar::ipc::find_columns;
 use crate::columnar::nested;
+use crate::columnar::nested::{ArrowBatch, NullStructs};
 use crate::columnar::objects::{FetchedGroup, Object, RowGroup};
 use crate::columnar::{Batch, BatchError, BatchReader, Input};
 use crate::types::Type;

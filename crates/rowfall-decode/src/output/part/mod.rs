@@ -24,7 +24,7 @@ use crate::output::low_cardinality::{self, Renumbering};
 use crate::output::part::checksums::{Checksums, FileHash};
 use crate::output::part::partition::Partition;
 use crate::output::part::stream::Stream;
-use crate::output::part::strings::{StringLayout, text_span};
+use crate::output::part::strings::{StringLayout, bits, text_span};
 use crate::spec::{PartLayout, Spec};
 use crate::types::streams::{array_sizes, element_name, element_names, escaped};
 use crate::types::{BaseType, Type};
@@ -541,15 +541,6 @@ fn filled(data: &[u8], width: usize) -> Vec<u64> {
         16 => find::<16>(data),
         _ => bits(data.chunks_exact(width).map(|value| value.iter().any(|b| *b != 0))),
     }
-}
-
-/// Bits in words of 64, the lowest first.
-fn bits(flags: impl ExactSizeIterator<Item = bool>) -> Vec<u64> {
-    let mut found = vec![0; flags.len().div_ceil(64)];
-    for (number, flag) in flags.enumerate() {
-        found[number / 64] |= u64::from(flag) << (number % 64);
-    }
-    found
 }
 
 fn write_file(

@@ -8,7 +8,6 @@ use crate::column::reorder::{
     ByteSink, RowSelection, all_equal, copy_bytes, copy_spans, prefetch, with_lookahead,
 };
 use crate::column::strings::starts_of;
-use crate::output::part::bits;
 
 /// Strings at most whose sizes are written at once.
 const STEP: usize = 8192;
@@ -190,6 +189,15 @@ fn text_in(start: u32, end: u32) -> (u32, u32) {
         + u32::from(whole >= (1 << 14) + 3)
         + u32::from(whole >= (1 << 21) + 4);
     (start + used, whole - used)
+}
+
+/// Bits in words of 64, the lowest first.
+pub fn bits(flags: impl ExactSizeIterator<Item = bool>) -> Vec<u64> {
+    let mut found = vec![0; flags.len().div_ceil(64)];
+    for (number, flag) in flags.enumerate() {
+        found[number / 64] |= u64::from(flag) << (number % 64);
+    }
+    found
 }
 
 #[cfg(test)]
