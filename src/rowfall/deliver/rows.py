@@ -226,9 +226,9 @@ class WriteRows(Decode):
 
 
 class _Written:
-    """What rowfall-decode writes into a pipe, which is opened when the first of it is wanted.
+    """Reads what rowfall-decode writes into a pipe, which it opens when the first is wanted.
 
-    It ends where the program has ended well.
+    The rows end where the program has ended well.
     """
 
     def __init__(self, child: Child, path: str) -> None:

@@ -18,7 +18,7 @@ from rowfall.core.listing import Split
 from rowfall.core.model import Column, Encoding, Kind, Schema
 from rowfall.core.sqltext import SqlText, quote
 from rowfall.core.type_names import parse_type
-from rowfall.schema.records import lines_relation
+from rowfall.schema.records import IN_ORDER, lines_relation
 from rowfall.schema.strict_reading import BLANKS, MISSING, nulls_are_guarded, reader_settings
 from rowfall.schema.whole_rows import END, EXTRA, first_as_written, read_structure
 from rowfall.sources.base import Source
@@ -91,13 +91,10 @@ class LenientReader:
             settings[f"input_format_{kind}_skip_first_lines"] = int(self.encoding.has_header)
         # Records are counted as they are read: nothing may filter them before.
         return {
-            **settings, "max_threads": 1, "max_insert_threads": 1,
-            "input_format_parallel_parsing": 0,
+            **settings, **IN_ORDER, "max_insert_threads": 1,
             "input_format_skip_unknown_fields": 1, "input_format_parquet_filter_push_down": 0,
             "input_format_parquet_page_filter_push_down": 0, "optimize_move_to_prewhere": 0,
-            # One thread is not enough: row groups of 1,500 rows came in turn in 3 of 4 runs.
-            "input_format_parquet_preserve_order": 1,
-            "query_plan_filter_push_down": 0, "prefer_column_name_to_alias": 1,
+            "prefer_column_name_to_alias": 1,
         }  # fmt: skip
 
     def header_query(self, split: Split) -> SqlText | None:

@@ -36,7 +36,7 @@ from rowfall.schema.footers import Footer
 from rowfall.schema.headers import parse_header
 from rowfall.schema.misfits import find_misfits
 from rowfall.schema.projection import of_typed, read_relation
-from rowfall.schema.records import lines_relation
+from rowfall.schema.records import IN_ORDER, lines_relation
 from rowfall.schema.sampling import RunSelect, described
 from rowfall.schema.whole_rows import (
     LAST_EMPTY,
@@ -60,10 +60,6 @@ NEAR, FAR, _PIECE = 1 << 30, 64 << 20, 8 << 20
 """Bytes before a range that are read to count lines, of a file here and of one far away: about a
 second each for every error."""
 _ONE_BLOCK = {"max_threads": 1, "max_block_size": 16, "input_format_parallel_parsing": 0}
-_IN_ORDER = {
-    "max_threads": 1, "input_format_parallel_parsing": 0, "query_plan_filter_push_down": 0,
-    "input_format_parquet_preserve_order": 1,
-}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +150,7 @@ class BadRowSearch:
     def _fields_of(self, split: Split, line: int) -> int:
         """Return how many fields a line has; 0 where that cannot be told."""
         for _, text in self.ask(
-            numbered_lines(self.source, split, self.encoding, [line]), _IN_ORDER
+            numbered_lines(self.source, split, self.encoding, [line]), IN_ORDER
         ):
             if not self.encoding.is_csv:
                 return str(text).count("\t") + 1
@@ -342,7 +338,7 @@ class BadRows:
             )  # fmt: skip
             settings = {s.name: s.value for s in self._plan.settings}
             with suppress(RowfallError):
-                numbers = [int(n) for (n,) in self._ask(rows, {**settings, **_IN_ORDER})]
+                numbers = [int(n) for (n,) in self._ask(rows, {**settings, **IN_ORDER})]
                 lines = [self._line(split, encoding, n) for n in numbers]
                 if lines:
                     what = "line" if encoding.kind in (Kind.TEXT, Kind.JSON) else "row"
@@ -586,7 +582,7 @@ class BadRows:
         if self._encoding.kind is Kind.TYPED or not wanted:
             return found
         query = numbered_lines(self._source, split, self._encoding, wanted)
-        texts = {int(n): str(line) for n, line in self._ask(query, _IN_ORDER)}
+        texts = {int(n): str(line) for n, line in self._ask(query, IN_ORDER)}
         written = ("\n".join(texts.get(n, "") for n in lines_of[bad]) for bad in found)
         return [replace(b, text=text or b.text) for b, text in zip(found, written, strict=True)]
 

@@ -12,12 +12,10 @@ from rowfall.core.listing import Split
 from rowfall.core.model import Encoding, Schema
 from rowfall.core.sqltext import SqlText, quote
 from rowfall.core.type_names import parse_type
-from rowfall.schema.records import lines_relation
+from rowfall.schema.records import IN_ORDER, lines_relation
 from rowfall.schema.sampling import RunSelect
 from rowfall.schema.whole_rows import by_position, last_name
 from rowfall.sources.base import Ranged, Source
-
-_IN_ORDER = {"max_threads": 1, "input_format_parallel_parsing": 0, "query_plan_filter_push_down": 0}
 
 
 def matters(schema: Schema, encoding: Encoding) -> bool:
@@ -51,7 +49,7 @@ def open_ended(
             "rowNumberInAllBlocks() AS n FROM ", lines_relation(source, [split], encoding), ")",
         )  # fmt: skip
         # A line end behind it cannot be seen here, and does no harm: then the field is NULL anyway.
-        if any(int(row[0] or 0) for row in ask(text, _IN_ORDER)):
+        if any(int(row[0] or 0) for row in ask(text, IN_ORDER)):
             found.append(split)
     return found
 

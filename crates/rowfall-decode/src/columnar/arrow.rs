@@ -29,6 +29,27 @@ const MOST_DIGITS: i32 = 38;
 /// The seconds that a DateTime64 holds: the same days.
 const DATETIME64_SECONDS: (i64, i64) = (-25_567 * 86_400, 120_530 * 86_400 - 1);
 
+/// Call something with the values of an array of integers, whatever their type.
+macro_rules! of_integers {
+    ($array:expr, $values:ident => $then:expr) => {
+        match $array.data_type() {
+            DataType::Int8 => of_integers!(@ $array, Int8Type, $values => $then),
+            DataType::Int16 => of_integers!(@ $array, Int16Type, $values => $then),
+            DataType::Int32 => of_integers!(@ $array, Int32Type, $values => $then),
+            DataType::Int64 => of_integers!(@ $array, Int64Type, $values => $then),
+            DataType::UInt8 => of_integers!(@ $array, UInt8Type, $values => $then),
+            DataType::UInt16 => of_integers!(@ $array, UInt16Type, $values => $then),
+            DataType::UInt32 => of_integers!(@ $array, UInt32Type, $values => $then),
+            DataType::UInt64 => of_integers!(@ $array, UInt64Type, $values => $then),
+            _ => Err("values of another type".to_owned()),
+        }
+    };
+    (@ $array:expr, $type:ty, $values:ident => $then:expr) => {{
+        let $values = $array.as_primitive::<$type>();
+        $then
+    }};
+}
+
 /// True where values of an Arrow type can become those of a flat column.
 pub fn takes(found: &DataType, wanted: &Type) -> bool {
     if let DataType::Dictionary(key, value) = found {
@@ -224,12 +245,10 @@ pub fn append(
                 let values = array.as_primitive::<Decimal128Type>().values().iter();
                 return put_integers(column, values.map(|v| scaled(*v)), nulls, width);
             }
-            match width {
-                4 => numbers(column, array, nulls, |v| scaled(v).map(|v| (v as i32).to_le_bytes())),
-                8 => numbers(column, array, nulls, |v| scaled(v).map(|v| (v as i64).to_le_bytes())),
-                16 => numbers(column, array, nulls, |v| scaled(v).map(i128::to_le_bytes)),
-                _ => numbers(column, array, nulls, |v| scaled(v).map(wide)),
-            }
+            of_integers!(array, values => {
+                let values = values.values().iter().map(|v| scaled(i128::from(*v)));
+                put_integers(column, values, nulls, width)
+            })
         }
         (BaseType::FixedString(width), DataType::Utf8) => {
             padded(column, spans(array.as_string::<i32>(), nulls), *width)
@@ -550,27 +569,6 @@ fn convert_values<V, const N: usize>(
         }
     }
     Ok(())
-}
-
-/// Call something with the values of an array of integers, whatever their type.
-macro_rules! of_integers {
-    ($array:expr, $values:ident => $then:expr) => {
-        match $array.data_type() {
-            DataType::Int8 => of_integers!(@ $array, Int8Type, $values => $then),
-            DataType::Int16 => of_integers!(@ $array, Int16Type, $values => $then),
-            DataType::Int32 => of_integers!(@ $array, Int32Type, $values => $then),
-            DataType::Int64 => of_integers!(@ $array, Int64Type, $values => $then),
-            DataType::UInt8 => of_integers!(@ $array, UInt8Type, $values => $then),
-            DataType::UInt16 => of_integers!(@ $array, UInt16Type, $values => $then),
-            DataType::UInt32 => of_integers!(@ $array, UInt32Type, $values => $then),
-            DataType::UInt64 => of_integers!(@ $array, UInt64Type, $values => $then),
-            _ => Err("values of another type".to_owned()),
-        }
-    };
-    (@ $array:expr, $type:ty, $values:ident => $then:expr) => {{
-        let $values = $array.as_primitive::<$type>();
-        $then
-    }};
 }
 
 /// Append integers that are converted.
