@@ -160,7 +160,7 @@ def _reading(facts: LoadFacts, options: Options) -> tuple[Choice, Choice]:
     elif why is None and encoding is not None and decoder.copies(encoding):
         why = _not_copied(facts, options)
         if why is None:
-            return delivery, Choice(HERE, "it copies columns into parts for half of the CPU")
+            return delivery, Choice(HERE, "it copies columns into parts, for less CPU")
     if why is None and reach is not None and delivery.value == PULL:
         why = _not_inside(facts, reach)
         if why is None:
