@@ -234,6 +234,12 @@ def anchors(page: Path) -> set[str]:
     return {anchor(h) for h in re.findall(r"^#+ (.*)$", text, re.M)}
 
 
+def test_no_page_and_no_test_is_empty() -> None:
+    """A merge that goes wrong leaves such files, and nothing else fails without them."""
+    tests = [*ROOT.glob("tests/**/test_*.py"), *ROOT.glob("crates/*/tests/*.rs")]
+    assert [name_of(path) for path in [*PAGES, *tests] if path.stat().st_size < 100] == []
+
+
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_links_resolve(page: Path) -> None:
     text = re.sub(r"^```.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.M | re.S)

@@ -8,6 +8,7 @@
 //! | --- | --- |
 //! | `run` | starts one worker for each output, reports progress, sums up |
 //! | `worker` | reads inputs one after the other and writes their rows as blocks |
+//! | `sample` | counts how the values of some rows are written, for a plan |
 //! | `block` | decodes batches of rows into the columns of a block, sorts the block |
 //! | `computed` | asks for the values of a key that are no columns |
 //! | `partition` | finds the partitions of rows, and holds blocks until a part is whole |
@@ -47,6 +48,7 @@ mod packets;
 mod partition;
 pub mod questions;
 pub mod run;
+pub mod sample;
 pub mod simd;
 mod sort;
 pub mod spec;

@@ -1,4 +1,4 @@
-//! The command: `rowfall-decode run|check --spec FILE` and `rowfall-decode --types`.
+//! The command: `rowfall-decode run|sample|check --spec FILE` and `rowfall-decode --types`.
 
 use std::io::Read;
 use std::process::exit;
@@ -8,6 +8,7 @@ use rowfall_decode::input::rewrite;
 use rowfall_decode::native_string;
 use rowfall_decode::questions;
 use rowfall_decode::run::run;
+use rowfall_decode::sample;
 use rowfall_decode::spec::Spec;
 use rowfall_decode::types::parse::SUPPORTED;
 use serde_json::json;
@@ -16,6 +17,7 @@ const USAGE: &str = "usage: rowfall-decode run --spec FILE|-    decode the input
        rowfall-decode run --spec held      a line of stdin; the run ends when stdin does
        rowfall-decode run --spec handed    the same inside a server: a block of one string on stdin
        rowfall-decode rewrite --spec JSON  write one input to stdout as plain CSV in UTF-8
+       rowfall-decode sample --spec FILE|- say as JSON how the values of the first rows are written
        rowfall-decode check --spec FILE|-  only say whether the spec can be followed
        rowfall-decode --types              what is supported, as JSON
        rowfall-decode --version";
@@ -30,6 +32,10 @@ fn main() {
         ["rewrite", "--spec", text] => match rewrite::run(text) {
             Ok(None) => {}
             Ok(Some(found)) => println!("{found}"),
+            Err(fail) => end(Err(fail)),
+        },
+        ["sample", "--spec", path] => match read(path).and_then(|text| sample::measure(&text)) {
+            Ok(facts) => println!("{facts}"),
             Err(fail) => end(Err(fail)),
         },
         ["check", "--spec", path] => check(path),

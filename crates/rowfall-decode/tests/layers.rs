@@ -27,6 +27,7 @@ const LAYERS: &[&str] = &[
     "partition",
     "computed",
     "block",
+    "sample",
     "worker",
     "run",
 ];

@@ -2,7 +2,8 @@
 
 One query for the first lines, one DESCRIBE where the format names its columns, and one query
 with up to twenty aggregates per column (51 columns, 8,000 rows: 0.12 s). Where the types of the
-table are known already, only the facts that their reading depends on are asked for.
+table are known already, only the facts that their reading depends on are asked for, and of clean
+CSV and TSV in files rowfall-decode tells them (:mod:`rowfall.schema.text_facts`).
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from rowfall.schema.dialect import Asked
 from rowfall.schema.excerpts import excerpts
 from rowfall.schema.records import lines_relation
 from rowfall.schema.strict_reading import MISSING_COLUMNS, TextTraits, reader_settings
+from rowfall.schema.text_facts import FACTS, text_facts
 from rowfall.schema.text_format import UNSURE, find_text_format
 from rowfall.schema.united_headers import unite
 from rowfall.sources.base import Source
@@ -227,7 +229,8 @@ def take_sample(
         # The reader takes the mark away in front of a header only.
         columns[0] = replace(columns[0], bom=shape.bom and not encoding.has_header)
         more = excerpts(source, splits, encoding, [name for name, _ in shape.names])
-        found = _measure(source.relation, splits, encoding, columns, ask, wanted, more)
+        found = _measure_here(source, splits, encoding, columns, wanted, more)
+        found = found or _measure(source.relation, splits, encoding, columns, ask, wanted, more)
         if encoding.is_csv:
             encoding = replace(
                 encoding,
@@ -661,6 +664,45 @@ def _measure(
     return _answered(row, groups, columns, encoding)
 
 
+def _measure_here(
+    source: Source,
+    splits: Sequence[Split],
+    encoding: Encoding,
+    columns: Sequence[ColumnFacts],
+    wanted: WantedFacts,
+    more: str,
+) -> tuple[ColumnFacts, ...]:
+    """Return the facts about every column as rowfall-decode finds them.
+
+    Returns () where the engine has to be asked: for other facts, and about text that is not clean.
+    """
+    groups = _grouped(columns, encoding, wanted)
+    if any(c.bom for c in columns) or not all(FACTS.issuperset(facts) for _, facts in groups):
+        return ()
+    names = [column.name for column in columns]
+    limit = rows_each(len(columns), len(splits), VALUES)
+    found = text_facts(source, splits, encoding, names, limit, more)
+    if found is None:
+        return ()
+    given: list[dict[str, Any]] = [{"rows": found.rows, "declared": ""} for _ in columns]
+    for (_, facts), members in groups.items():
+        for number in members:
+            told = found.columns[number]
+            if "infinite" in facts and told["infinite"]:
+                return ()  # which of them are numbers is the engine's to say
+            given[number] |= _typed({name: told[name] for name in facts})
+    return tuple(replace(column, **facts) for column, facts in zip(columns, given, strict=True))
+
+
+def _typed(facts: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the facts that are known; integers of any width come as text."""
+    return {
+        name: int(value) if name in ("low", "high") else value
+        for name, value in facts.items()
+        if value is not None
+    }
+
+
 def _answered(
     row: Sequence[Any], groups: Groups, columns: Sequence[ColumnFacts], encoding: Encoding
 ) -> tuple[ColumnFacts, ...]:
@@ -671,8 +713,7 @@ def _answered(
     for (_, facts), members in groups.items():
         for fact in facts:
             for number, value in zip(members, next(answers), strict=False):  # no rows, no values
-                if value is not None:
-                    given[number][fact] = int(value) if fact in ("low", "high") else value
+                given[number] |= _typed({fact: value})
     return tuple(replace(column, **facts) for column, facts in zip(columns, given, strict=True))
 
 

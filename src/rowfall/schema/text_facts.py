@@ -1,0 +1,82 @@
+"""Facts about the columns of clean CSV and TSV, as rowfall-decode finds them.
+
+Before every load of text a plan asks how its values are written. The engine answers by a query of
+some hundred aggregates: 0.1 s for three columns and 0.27 s for 105, most of it to read code that
+nothing else needs. ``rowfall-decode sample`` reads the same rows in some milliseconds. It declines
+what is not clean; then the engine is asked, and its answer is what counts.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from rowfall.core import environment
+from rowfall.core.listing import Split
+from rowfall.core.model import Encoding, Kind
+from rowfall.sources import pipes, rewriting
+from rowfall.sources.base import Source
+from rowfall.sources.files import LocalFiles
+
+FACTS = frozenset({
+    "nulls", "blanks", "marks", "padded", "breaks", "swallowed", "bytes_each", "integers", "low",
+    "high", "infinite", "days", "with_t", "with_z",
+})  # fmt: skip
+"""What is found out here, see :class:`rowfall.schema.sampling.ColumnFacts`."""
+
+
+class TextFacts(NamedTuple):
+    """Rows of a sample, and for each column the facts of :data:`FACTS`."""
+
+    rows: int
+    columns: Sequence[Mapping[str, Any]]
+
+
+def text_facts(
+    source: Source, splits: Sequence[Split], encoding: Encoding, names: Sequence[str],
+    rows: int, more: str,
+) -> TextFacts | None:  # fmt: skip
+    """Measure the first rows of some files; None where the engine has to be asked.
+
+    Args:
+        names: of all columns of the files, in their order where there is no header.
+        rows: of each file at most.
+        more: lines from elsewhere in the files, without a header.
+    """
+    program = rewriting.program()
+    packed = {pipes.packing(split.uri, encoding) for split in splits}
+    plain = encoding.kind is Kind.TEXT and encoding.dialect is None
+    here = isinstance(source, LocalFiles) and all(split.start is None for split in splits)
+    if program is None or not plain or not here or len(packed) != 1:
+        return None
+    columns = [
+        {"name": name, "type": "String", "position": number} for number, name in enumerate(names)
+    ]
+    spec = {
+        "version": 1,
+        "inputs": [{"path": split.uri} for split in splits],
+        "compression": packed.pop(),
+        "format": encoding.format,
+        "delimiter": encoding.delimiter,
+        "null": encoding.null,
+        "trailing": encoding.trailing,
+        "unknown": "skip",
+        "skip_header": bool(encoding.header),
+        "file_columns": len(names),
+        "columns": columns,
+        "outputs": ["-"],
+    }
+    # No time limit: it reads files that the engine would read as long.
+    done = subprocess.run(
+        [program, "sample", "--spec", "-"],
+        input=json.dumps({"spec": spec, "rows": rows, "more": more}).encode(),
+        capture_output=True, env=environment.of_child(), check=False,
+    )  # fmt: skip
+    if done.returncode:
+        return None
+    found = json.loads(done.stdout)
+    if not found["rows"]:
+        return None
+    return TextFacts(found["rows"], found["columns"])

@@ -1,0 +1,146 @@
+"""Facts about text: what rowfall-decode finds out about a sample is what the engine says of it."""
+
+from __future__ import annotations
+
+import gzip
+import random
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from rowfall.core.errors import RowfallError
+from rowfall.core.model import Encoding, Kind
+from rowfall.core.options import Options
+from rowfall.schema import sampling
+from rowfall.schema.sampling import ColumnFacts, WantedFacts
+from rowfall.sources.files import LocalFiles
+from unit.memory import Chdb, ChdbError
+
+TYPES = ("Int64", "Nullable(UInt8)", "String", "Nullable(String)", "DateTime", "Date", "Float64")
+COMMON = [
+    "", "0", "7", "-7", "+7", "007", "--7", "9" * 38, "1.5", "1e5", " 5", "5 ", "\t",
+    "2024-02-29", "2023-02-29", "1900-01-01", "2299-12-31", "2024-2-29",
+    "2024-02-29 12:00:00", "2024-02-29T12:00:00", "2024-02-29T12:00:00.25Z", "2024-99-99 99:99:99Z",
+    "text", "grün", "N", "NULL", "true", "'x'", "\\N",
+]  # fmt: skip
+CSV_ONLY = ['""', '"quoted"', '"a ""word"""', '" 5"', '"\\N"', '"a\nb"', '"1\n2,3"', '"7"', "a\\tb"]
+TSV_ONLY = ["a\\tb", "\\\\N", "\\\\", "one\\ntwo", "1\\n2\\t3", "'"]
+UNCLEAN = ["9" * 39, "1899-12-31", "2300-01-01", '5"', ' "x"', '"a"b', "inf", "information"]
+
+
+@pytest.fixture
+def answers(chdb_engine: Chdb, monkeypatch: pytest.MonkeyPatch) -> Answers:
+    return Answers(chdb_engine, monkeypatch)
+
+
+class Answers:
+    """What both say of the same files."""
+
+    def __init__(self, engine: Chdb, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._engine = engine
+        self._monkeypatch = monkeypatch
+        self.asked = 0
+
+    def _columns(self, encoding: Encoding, paths: Sequence[Path]) -> tuple[ColumnFacts, ...]:
+        source = LocalFiles([str(path) for path in paths], Options())
+        wanted = WantedFacts(lambda _, names: dict(zip(names, TYPES, strict=False)), layout=False)
+        asked = sampling._measure
+
+        def counting(*given: object) -> tuple[ColumnFacts, ...]:
+            self.asked += 1
+            return cast("tuple[ColumnFacts, ...]", asked(*given))  # type: ignore[arg-type]
+
+        with self._monkeypatch.context() as patch:
+            patch.setattr(sampling, "_measure", counting)
+            return sampling.take_sample(
+                source, source.listing(), encoding, self._engine.ask, wanted=wanted
+            ).columns
+
+    def _said(self, encoding: Encoding, paths: Sequence[Path]) -> list[dict[str, Any]] | str:
+        try:
+            return [asdict(column) for column in self._columns(encoding, paths)]
+        except (ChdbError, RowfallError) as error:
+            return str(error)
+
+    def both(self, encoding: Encoding, *paths: Path) -> bool:
+        """Compare the two; returns whether rowfall-decode has answered."""
+        self.asked = 0
+        here = self._said(encoding, paths)
+        answered = self.asked == 0
+        with self._monkeypatch.context() as patch:
+            patch.setattr(sampling, "text_facts", lambda *_: None)
+            assert here == self._said(encoding, paths)
+        return answered
+
+
+def _encoding(format: str) -> Encoding:
+    return Encoding(format, "none", Kind.TEXT)
+
+
+def _text(format: str, cells: Sequence[Sequence[str]], line_end: str = "\n") -> str:
+    delimiter = "," if format.startswith("CSV") else "\t"
+    lines = [delimiter.join(row) for row in cells]
+    if format.endswith("WithNames"):
+        lines.insert(0, delimiter.join(f"column {n}" for n in range(len(TYPES))))
+    return "".join(line + line_end for line in lines)
+
+
+@pytest.mark.parametrize("format", ["CSV", "CSVWithNames", "TSV", "TSVWithNames"])
+def test_both_say_the_same(answers: Answers, tmp_path: Path, format: str) -> None:
+    csv = format.startswith("CSV")
+    cells = [cell for cell in COMMON if csv or cell != "\t"] + (CSV_ONLY if csv else TSV_ONLY)
+    chosen, here = random.Random(5), 0
+    for number in range(12):
+        # Columns of one kind of value, too: what is said of all values of a column counts.
+        few = [chosen.sample(cells, chosen.choice([1, 2, 5, 30])) for _ in TYPES]
+        rows = [[chosen.choice(column) for column in few] for _ in range(chosen.choice([1, 200]))]
+        if number % 6 == 5:
+            rows[-1][3] = chosen.choice(UNCLEAN)
+        path = tmp_path / f"{number}.txt"
+        path.write_text(_text(format, rows, "\r\n" if number % 4 == 3 else "\n"))
+        here += answers.both(_encoding(format), path)
+    # It declines what is not clean: its answers would mean nothing if it declined everything.
+    assert here >= 6
+
+
+def test_several_packed_files_and_few_rows_of_each(
+    answers: Answers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sampling, "VALUES", 100 * len(TYPES))
+    rows = [[str(n), "", "x" * n, "", "2024-02-29", "2024-02-29", "1.5"] for n in range(90)]
+    paths = [tmp_path / f"{n}.csv.gz" for n in range(3)]
+    for number, path in enumerate(paths):
+        path.write_bytes(gzip.compress(_text("CSVWithNames", rows[number * 20 :]).encode()))
+    encoding = replace(_encoding("CSVWithNames"), compression="gzip")
+    assert answers.both(encoding, *paths)
+
+
+def test_lines_from_the_middle_and_the_end_count(answers: Answers, tmp_path: Path) -> None:
+    path = tmp_path / "long.csv"
+    row = ["1", "2", "text", "", "2024-02-29 00:00:00", "2024-02-29", "1.5"]
+    last = ["1", "", "text ", "\\N", "2024-02-29T00:00:00Z", "7", "1.5"]
+    path.write_text(_text("CSVWithNames", [*[row] * 100_000, last]))
+    assert answers.both(_encoding("CSVWithNames"), path)
+
+
+@pytest.mark.parametrize(
+    ("text", "clean"),
+    [
+        ("1,2\na,b\n", True),
+        ("1,2\na,b", True),
+        ("\ufeff1,2\n3,4\n", False),
+        ("1,2\n3\n", False),
+        ('1,2\n1,"2\n', False),
+        ("1,2\n\n3,4\n", False),
+        ("1,2\n 3,4\n", False),
+    ],
+)
+def test_what_is_not_clean_is_the_engines(
+    answers: Answers, tmp_path: Path, text: str, clean: bool
+) -> None:
+    path = tmp_path / "odd.csv"
+    path.write_text(text)
+    assert answers.both(_encoding("CSV"), path) == clean
