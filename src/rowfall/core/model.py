@@ -234,6 +234,8 @@ class Schema:
             get their defaults, because files lack them.
         ends_known: the ends of the files were looked at, see :mod:`rowfall.schema.whole_rows`.
         loose_blanks: blanks may stand behind quotes and around numbers, see there.
+        footers_fit: the footers of all files were compared with the columns, see
+            :mod:`rowfall.schema.footers`.
     """
 
     columns: tuple[Column, ...]
@@ -252,6 +254,7 @@ class Schema:
     defaulted: tuple[str, ...] = ()
     ends_known: bool = False
     loose_blanks: bool = False
+    footers_fit: bool = False
 
     @property
     def difference(self) -> str:

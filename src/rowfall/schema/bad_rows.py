@@ -23,7 +23,7 @@ from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import DataError, RowfallError, SourceError, TargetError
 from rowfall.core.listing import Split
 from rowfall.core.model import Encoding, Kind, Plan, Refused, Schema
-from rowfall.core.options import IGNORE, Options
+from rowfall.core.options import Options
 from rowfall.core.sqltext import SqlText, quote
 from rowfall.engines.base import Engine
 from rowfall.engines.codes import BLANKS_REFUSED
@@ -363,7 +363,7 @@ class BadRows:
             return []
         if encoding.format in footers.NAMED and any(c.optional for c in self._plan.schema.reads):
             return self._other_columns(splits, encoding)
-        if encoding.format != "Parquet":
+        if encoding.format != "Parquet" or self._plan.schema.footers_fit:
             return []
         try:
             found = self._footers(splits, encoding)
@@ -373,7 +373,7 @@ class BadRows:
                 self._known = next(among, None) or self._footers(first, encoding)[0]
         except RowfallError:
             return []  # a broken file: the INSERT meets it, too, and finds out which
-        reads, some = self._plan.schema.reads, self._some
+        reads, some = self._plan.schema.reads, footers.some_columns(self._options)
         others = []
         for footer in found:
             if differ := footers.misfits(footer, self._known, reads, some=some):
@@ -389,21 +389,17 @@ class BadRows:
         Where files may lack columns, the reader fills in whatever it does not find.
         """
         others = []
+        some = footers.some_columns(self._options)
         for split in {split.uri: split for split in splits}.values():
             try:
                 found = described(self._source.relation, [split], encoding, self._ask)
             except RowfallError:
                 continue  # a broken file: the INSERT finds out which
             names = [(column.name, column.declared) for column in found]
-            if what := footers.other_columns(names, self._plan.schema.reads, some=self._some):
+            if what := footers.other_columns(names, self._plan.schema.reads, some=some):
                 text = f"other columns than in the sampled files: {'; '.join(what[:5])}"
                 others += [(s, text) for s in splits if s.uri == split.uri]
         return others
-
-    @property
-    def _some(self) -> bool:
-        """True where files may have columns that are not read."""
-        return bool(self._options.skip) or self._options.on_new_column == IGNORE
 
     def _footers(self, splits: Sequence[Split], encoding: Encoding) -> list[Footer]:
         """Return the columns of Parquet files."""

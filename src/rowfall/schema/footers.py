@@ -15,6 +15,7 @@ from typing import Any
 from rowfall.core.dataclass import dataclass
 from rowfall.core.listing import Split
 from rowfall.core.model import Column, Encoding
+from rowfall.core.options import IGNORE, Options
 from rowfall.core.sqltext import SqlText
 from rowfall.core.type_names import Type, parse_type
 from rowfall.sources.base import Source
@@ -98,6 +99,11 @@ def _bare(a: Type, b: Type) -> str | None:
     if a.base in _MANTISSA and b.bits:
         return "Float64"
     return "String" if a.text and b.text else None
+
+
+def some_columns(options: Options) -> bool:
+    """Tell whether files may have columns that are not read."""
+    return bool(options.skip) or options.on_new_column == IGNORE
 
 
 def misfits(footer: Footer, known: Footer, reads: Sequence[Column], *, some: bool) -> list[str]:

@@ -164,6 +164,10 @@ def schema_for(
         schema = _laid_out(columns, known, asked, declared)
     width = declared.row_bytes if declared is not None else _row_bytes(columns, sample)
     schema = replace(schema, row_bytes=width, projection=made)
+    if sample.footers:
+        some, first = footers.some_columns(options), sample.footers[0]
+        fit = not any(footers.misfits(f, first, schema.reads, some=some) for f in sample.footers)
+        schema = replace(schema, footers_fit=fit)
     check_nulls(schema, sample.encoding)
     encoding = marked_values.only_where_read(sample.encoding, columns)
     sample = replace(sample, encoding=encoding)

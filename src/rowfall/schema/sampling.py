@@ -27,6 +27,7 @@ from rowfall.schema import footers, json_objects
 from rowfall.schema.data_errors import same_object
 from rowfall.schema.dialect import Asked
 from rowfall.schema.excerpts import excerpts
+from rowfall.schema.footers import Footer
 from rowfall.schema.records import lines_relation
 from rowfall.schema.strict_reading import MISSING_COLUMNS, TextTraits, reader_settings
 from rowfall.schema.text_facts import FACTS, text_facts
@@ -177,6 +178,7 @@ class SourceSample:
         whole: it holds every row of the source.
         filled: columns of a format with types that hold no NULL anywhere, as footers say, or a
             sample that holds every row.
+        footers: of all Parquet files, that of the first one first; () where not all were read.
     """
 
     encoding: Encoding
@@ -186,6 +188,7 @@ class SourceSample:
     notes: tuple[tuple[str, str], ...] = field(default=())
     whole: bool = False
     filled: frozenset[str] = frozenset()
+    footers: tuple[Footer, ...] = ()
 
 
 def take_sample(
@@ -240,10 +243,11 @@ def take_sample(
         return SourceSample(encoding, found, splits, splits[0].uri, notes, whole)
     relation: Relate = source.relation
     read = splits
+    found_footers: tuple[Footer, ...] = ()
     if engine_formats.is_engine_only(encoding.format):
         return _of_engine(source, splits, encoding, ask, wanted)
     if encoding.format == "Parquet" and len(listing) > 1:
-        columns = _of_footers(source, listing, read, encoding, ask, union=union)
+        columns, found_footers = _of_footers(source, listing, read, encoding, ask, union=union)
         notes = _note_geometries(columns)
     elif union and encoding.format in footers.NAMED and len(listing) > 1:
         columns = _of_each(source, listing, read, encoding, ask)
@@ -274,7 +278,9 @@ def take_sample(
     filled: Collection[str] = ()
     if encoding.kind is Kind.TYPED:
         filled = _filled(source, listing, encoding, found, ask, whole=whole)
-    return SourceSample(encoding, found, splits, splits[0].uri, notes, whole, frozenset(filled))
+    return SourceSample(
+        encoding, found, splits, splits[0].uri, notes, whole, frozenset(filled), found_footers
+    )
 
 
 def _is_whole(listing: Listing, splits: Sequence[Split], columns: Sequence[ColumnFacts]) -> bool:
@@ -555,25 +561,30 @@ MOST_FOOTERS = 256
 def _of_footers(
     source: Source, listing: Listing, splits: Sequence[Split], encoding: Encoding, ask: RunSelect,
     *, union: bool,
-) -> list[ColumnFacts]:  # fmt: skip
+) -> tuple[list[ColumnFacts], tuple[Footer, ...]]:  # fmt: skip
     """Return the columns of Parquet files with types that the values of all of them fit.
+
+    And the footers of the files, that of the first one first; () where not all were read.
 
     Args:
         union: columns that only some have are taken, too. Otherwise those of the first file are.
     """
     if not source.remote:
         splits = list(islice(listing.splits(""), MOST_FOOTERS))
-    kinds: list[list[ColumnFacts]] = []
+    first = described(source.relation, splits[:1], encoding, ask)
+    found: list[tuple[Footer, list[ColumnFacts]]] = []
     with suppress(RowfallError):  # a broken file: the load finds out which
         for footer in footers.read_answer(ask(footers.question(source, splits, encoding), {})):
-            own = (s for s in splits if any(same_object(s.uri, path) for path in footer.paths))
-            kinds.append(described(source.relation, [next(own)], encoding, ask))
-    if not kinds:
-        return described(source.relation, splits[:1], encoding, ask)
-    # The names are those of the first file, whichever comes first in the answer.
-    first = [c.name for c in described(source.relation, splits[:1], encoding, ask)]
-    kinds.sort(key=lambda columns: [c.name for c in columns] != first)
-    return _merged(kinds, union=union)
+            own = [s for s in splits if any(same_object(s.uri, path) for path in footer.paths)]
+            if own[0] == splits[0]:
+                found.insert(0, (footer, first))
+            else:
+                found.append((footer, described(source.relation, own[:1], encoding, ask)))
+    if not found:
+        return first, ()
+    every = len(splits) == len(listing) == sum(len(footer.paths) for footer, _ in found)
+    kinds = [columns for _, columns in found]
+    return _merged(kinds, union=union), tuple(footer for footer, _ in found) if every else ()
 
 
 def _of_each(

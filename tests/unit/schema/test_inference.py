@@ -333,6 +333,25 @@ def test_parquet_keeps_declared_types(chdb_engine: Chdb, tmp_path: Path) -> None
     assert len(chdb_engine.load(path, PARQUET, made.columns)) == 5000
 
 
+def test_footers_that_all_fit_are_not_read_again(chdb_engine: Chdb, tmp_path: Path) -> None:
+    """They are where a column is not read, and where the type of another file rounds numbers."""
+
+    def write(name: str, sql: str) -> Path:
+        path = tmp_path / name
+        chdb_engine.run(f"INSERT INTO FUNCTION file('{path}', 'Parquet') SELECT {sql}")
+        return path
+
+    one, two = (write(f"{n}.parquet", f"{n}::Int64 AS a, 'x' AS s") for n in (1, 9007199254740993))
+    other = write("3.parquet", "3::Int32 AS a, 'x' AS s")
+    assert schema(chdb_engine, PARQUET, one, two)[1].footers_fit
+    assert not schema(chdb_engine, PARQUET, one, two, schema="a Int64")[1].footers_fit
+    assert schema(chdb_engine, PARQUET, one, two, skip=("s",))[1].footers_fit
+    assert schema(chdb_engine, PARQUET, one, other)[1].footers_fit
+    real = write("4.parquet", "1.5 AS a, 'x' AS s")
+    assert schema(chdb_engine, PARQUET, real, one)[1].footers_fit
+    assert not schema(chdb_engine, PARQUET, real, two)[1].footers_fit
+
+
 def test_sorting_key(chdb_engine: Chdb, write: Write) -> None:
     rows = "".join(f"{i},c{i % 9},2024-01-{1 + i % 28:02d} 00:00:00,{i / 7}\n" for i in range(2000))
     path = write("x.csv", "trip_id,country,picked_at,fare\n" + rows)
