@@ -12,7 +12,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import shutil
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -246,7 +245,7 @@ def postgresql(rows: int, folder: Path) -> Iterator[Case]:
 
 # The Kafka engine of the test server (24.10) reads nothing from brokers of 4.3: "Required feature
 # not supported by broker".
-_BROKER = "3.9.1"
+BROKER = "3.9.1"
 _SMALL = "id UInt32, name String, quantity UInt16, at DateTime, price Float64"
 _QUEUE = (
     "CREATE TABLE q ({columns}) ENGINE = Kafka SETTINGS kafka_broker_list = '{servers}', "
@@ -299,7 +298,7 @@ def kafka(of: str, partitions: int, rows: int, folder: Path) -> Iterator[Case]:
         path = folder / "taxi.csv"
         measure.run([*rowfall("load", f"generate://taxi?rows={rows}", "--to", str(path))])
         columns = ", ".join(f"{c.name} {c.type}" for c in taxi(1).schema.columns)
-    with Kafka(version=_BROKER) as broker, ClickHouse() as server:
+    with Kafka(version=BROKER) as broker, ClickHouse() as server:
         topic = broker.create(partitions=partitions)
         with path.open("rb") as file:
             next(file)
@@ -508,11 +507,12 @@ CASES: dict[str, Callable[[int, Path], contextlib.AbstractContextManager[Case]]]
 def compare(case: Case, rows: int, rounds: int, folder: Path) -> None:
     """Run the sides in turns and print their medians."""
     taken: dict[str, list[tuple[float, ...]]] = {side.name: [] for side in case.sides}
-    for _ in range(rounds):
-        for side in case.sides:
-            to = folder / "to"
-            shutil.rmtree(to, ignore_errors=True)
+    for turn in range(rounds):
+        for number, side in enumerate(case.sides):
+            # Nothing is removed before all have had their turns, see `once` in sides.py.
+            to = folder / f"to-{turn}-{number}"
             case.fresh()
+            os.sync()
             before, stored = (sum(map(cpu_of, pids())) for pids in (case.pids, case.server))
             command = [part.replace("{to}", str(to)) for part in side.command]
             sample = measure.run(command, env=side.environment, together=True)
