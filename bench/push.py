@@ -3,17 +3,17 @@
     python bench/push.py [--rows 2000000] [--bytes 512] [--rounds 3] [--side TEXT]
 
 MB/s of payload that rowfall makes and frames as LOAD DATA, over one and several connections. Beside
-it the floors: the same bytes out of memory into the same server, and memcpy.
+it the floors: the same packet out of memory again and again into the same server, and memcpy.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
-import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -25,6 +25,8 @@ from bench import measure
 from bench.sources import ROOT, cpu_of, rowfall
 
 _PIECE = 1 << 20
+# Of a packet, as rowfall-decode writes them.
+_PACKET = 128 << 10
 
 
 def memory(size: int) -> None:
@@ -43,10 +45,20 @@ def sent(port: int, size: int) -> None:
     with pymysql.connect(
         host="127.0.0.1", port=port, user="u", database="d", local_infile=True
     ) as connection:  # fmt: skip
-        connection._sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4 * _PIECE)
-        piece = (b"x" * 519 + b"\n") * (_PIECE // 520)
+        piece = (b"x" * 519 + b"\n") * (_PACKET // 520)
         load_data(connection, "LOAD DATA LOCAL INFILE 'x' INTO TABLE t",
-                  (piece for _ in range(size // len(piece))), _PIECE)  # fmt: skip
+                  (piece for _ in range(size // len(piece))), _PACKET)  # fmt: skip
+
+
+def sent_by(connections: int, port: int, size: int) -> None:
+    """Send so many bytes from memory over several connections at once."""
+    # A thread waits in the system all the time, without Python's lock.
+    share = size // connections
+    senders = [threading.Thread(target=sent, args=(port, share)) for _ in range(connections)]
+    for sender in senders:
+        sender.start()
+    for sender in senders:
+        sender.join()
 
 
 def main() -> None:
@@ -75,7 +87,8 @@ def main() -> None:
 
         sides: Mapping[str, Callable[[], None]] = {
             "memcpy": lambda: memory(payload),
-            "from memory, one connection": lambda: sent(port, payload),
+            "from memory, one connection": lambda: sent_by(1, port, payload),
+            "from memory, two connections": lambda: sent_by(2, port, payload),
             "rowfall --streams 1": load("--streams", "1"),
             "rowfall --streams 2": load("--streams", "2"),
             "rowfall --streams 4": load("--streams", "4"),

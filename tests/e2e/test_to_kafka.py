@@ -91,6 +91,20 @@ def test_formats_and_keys(
     assert found == [(key if keyed else None, value) for key, value in wanted]
 
 
+def test_what_is_declined_half_way_is_sent_once(shell: Shell, kafka: Kafka) -> None:
+    """Without a transaction nobody takes back what was sent before: here a plus sign is met."""
+    rows = "".join(f"{n},{'x' * 40}\n" for n in range(50_000))
+    shell.write("a.csv", f"id,name\n{rows}+50000,x\n")
+    to = ("--to", f"kafka://{kafka.servers}/{kafka.create()}", "--to-format", "CSV")
+    types = ("--type", "id UInt32", "--type", "name String")
+    plan = " ".join(shell.ends(0, "plan", "a.csv", *to, *types).out.split())
+    assert "written as text by rowfall-decode" in plan
+    done = shell.ends(0, "load", "a.csv", *to, *types)
+    assert "the engine reads it instead" in done.talk
+    sent = [value.partition(b",")[0] for _, value in committed(kafka, to[1].rpartition("/")[2])]
+    assert sorted(map(int, sent)) == list(range(50_001))
+
+
 def test_selected_columns_have_keys(shell: Shell, kafka: Kafka) -> None:
     shell.write("a.csv", csv([(i, f"n{i}") for i in range(10)], "id", "name"))
     topic = kafka.create()

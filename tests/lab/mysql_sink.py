@@ -130,6 +130,7 @@ class _Session:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._buffer = bytearray(_BUFFER)
         self._bytes = numpy.frombuffer(self._buffer, dtype=numpy.uint8)
+        self._ends = numpy.empty(_BUFFER, dtype=bool)
         self._number = 0
 
     def run(self) -> None:
@@ -188,7 +189,8 @@ class _Session:
                 part = min(length - done, _BUFFER)
                 self._fill(part)
                 # 0.1 s of CPU a GiB; bytes.count() takes 0.4 to 0.7, as much as all the rest.
-                rows += int(numpy.count_nonzero(self._bytes[:part] == _LINE_END))
+                ends = numpy.equal(self._bytes[:part], _LINE_END, out=self._ends[:part])
+                rows += int(numpy.count_nonzero(ends))
                 done += part
             size += length
         with self._server.guard:

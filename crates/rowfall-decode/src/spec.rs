@@ -106,6 +106,10 @@ pub struct Spec {
     /// The types of the server's columns, as it calls them, for a binary format that they decide on.
     #[serde(default)]
     pub output_types: Vec<String>,
+    /// Rows as text go into a connection. The output is a named pipe: it is opened when the connection
+    /// waits for rows, and gets the number of the packet behind the last one.
+    #[serde(default)]
+    pub output_connection: Option<Connection>,
     /// Outputs are folders that are made, and each block becomes a part of a MergeTree table that
     /// is sorted by `sort_by`.
     #[serde(default)]
@@ -206,6 +210,18 @@ impl Input {
         let plain = ["http://", "https://"].iter().any(|s| self.path.starts_with(s));
         self.url.clone().or_else(|| plain.then(|| Secret(self.path.clone())))
     }
+}
+
+/// A connection of MySQL's protocol, whose socket this process has been started with.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Connection {
+    /// The descriptor of the socket.
+    pub descriptor: u16,
+    /// The number of the first packet.
+    pub number: u8,
+    /// Bytes of rows in a packet at most.
+    pub packet_bytes: usize,
 }
 
 /// A block of a file in HDFS.
@@ -676,6 +692,15 @@ impl Spec {
                     || self.sort_by.is_some()
                     || self.output_compression != OutputCompression::None),
             "lines of text are neither parts nor sorted nor compressed",
+        );
+        let packets = |found: &Connection| (1..1 << 24).contains(&found.packet_bytes);
+        need(
+            self.output_connection.as_ref().is_none_or(packets),
+            "packets have 1 to 16,777,215 bytes",
+        );
+        need(
+            self.output_connection.is_none() || (lines && self.outputs.len() == 1),
+            "one thread writes lines of text into a connection",
         );
         let expressions = self.computed.iter().flat_map(|keys| &keys.expressions);
         let values = self.columns.len() + expressions.clone().count();

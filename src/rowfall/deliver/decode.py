@@ -42,6 +42,8 @@ from rowfall.targets.base import Target
 # How the program ends: it declined, it could not read, or nobody took what it wrote any more.
 DECLINED, BROKEN, LEFT = 3, 4, 5
 PIPES = "rowfall.pipes"
+CONNECTION = "output_connection"
+"""What the program is told about a socket that it writes into, and is started with."""
 # Stored bytes of a file from which on several threads read it, as of ranges of plain text: of less,
 # each thread would leave a part of little.
 SHARED_LEAST = LEAST
@@ -432,8 +434,10 @@ class Child:
         self._answers = answers
         self.inputs: Sequence[Split] = ()
         self.on_progress: Callable[[], None] | None = None
+        to = spec.get(CONNECTION)
         self._process = subprocess.Popen(
             [program, "run", "--spec", "held"],
+            pass_fds=() if to is None else (to["descriptor"],),
             stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
             env=environment.of_child(),
         )  # fmt: skip

@@ -7,24 +7,19 @@ are handed on in pieces; where a row ends is no matter here.
 
 from __future__ import annotations
 
-import fcntl
 import os
-import select
-import struct
 import tempfile
-import termios
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
-from itertools import chain
+from dataclasses import asdict, replace
 from typing import IO, Any
 
 from rowfall.core.errors import EngineError, RowfallError
 from rowfall.core.model import Column, Outcome, Refused
 from rowfall.core.sqltext import SqlText
-from rowfall.deliver.decode import CHUNK, Child, DeclinedError, Decode, DecoderInput
+from rowfall.deliver.decode import CHUNK, CONNECTION, Child, DeclinedError, Decode, DecoderInput
 from rowfall.deliver.delivery import Delivery, Order
 from rowfall.deliver.refused import write_good
 from rowfall.deliver.streams import AGAIN_SECONDS, POLL_SECONDS, Pipe, readings
@@ -34,17 +29,20 @@ from rowfall.engines.database import (
     Database,
     Marking,
     NoBinaryError,
+    Socket,
     TakingBinary,
     WritingBinary,
-    WritingPiped,
+    WritingText,
 )
+from rowfall.plan import decoder
 from rowfall.publish.receiver import CountError
 from rowfall.targets.transactional import TransactionalTable
 
 # Bytes of each connection that ``--prefill`` has ready, and how long it waits for those of others:
 # an attempt whose files another process holds brings none.
 _FILL, _FILL_SECONDS = 64 << 20, 60.0
-_INT = struct.Struct("i")
+# Rows of a block that is thrown away: it stays in the cache.
+_CHECKED_ROWS = 4096
 
 
 class Prefill:
@@ -63,25 +61,20 @@ class Prefill:
 
     def over(self, rows: Iterator[bytes]) -> Iterator[bytes]:
         """Give rows, the first of them when all connections have theirs."""
-        yield from self.first(rows)
+        if self.started is None and not self._all.broken:
+            held: list[bytes] = []
+            size = 0
+            for piece in rows:
+                held.append(piece)
+                size += len(piece)
+                if size >= _FILL:
+                    break
+            with suppress(threading.BrokenBarrierError):
+                self._all.wait()
+            held.reverse()
+            while held:  # what is sent is let go
+                yield held.pop()
         yield from rows
-
-    def first(self, rows: Iterator[bytes]) -> Iterator[bytes]:
-        """Give the first rows, when all connections have theirs; all others are left."""
-        if self.started is not None or self._all.broken:
-            return
-        held: list[bytes] = []
-        size = 0
-        for piece in rows:
-            held.append(piece)
-            size += len(piece)
-            if size >= _FILL:
-                break
-        with suppress(threading.BrokenBarrierError):
-            self._all.wait()
-        held.reverse()
-        while held:  # what is sent is let go
-            yield held.pop()
 
     def end(self) -> None:
         """Wait no more: an attempt has failed."""
@@ -155,7 +148,12 @@ class WriteRows(Decode):
     ) -> None:  # fmt: skip
         super().__init__(program, engine, input_)
         self._target, self._database, self.prefill = target, database, prefill
-        self._binary: dict[str, Binary | None] = {}  # of the attempts that have begun
+        # Of the attempts that have begun.
+        self._binary: dict[str, Binary | None] = {}
+        self._sockets: dict[str, Socket | None] = {}
+        # What is declined has to be known before rows are sent that nobody takes back.
+        checks = not (target.takes_back or decoder.makes(input_.encoding))
+        self._check = _CheckRows(program, engine, input_) if checks else None
 
     def insert(self, order: Order, lane: int, on_tick: Tick) -> Outcome:
         # What is read in another way than planned may have other types; and where refused rows are
@@ -164,7 +162,19 @@ class WriteRows(Decode):
         only = any(map(self._target.only_engine_writes, schema.columns))
         if only or schema.projection is not None or order.most_refused is not None:
             return self._input.fallback.insert(order, lane, on_tick)
-        return super().insert(order, lane, on_tick)
+        if self._check is None or not self._input.takes(order):
+            return super().insert(order, lane, on_tick)
+        checked = self._check.in_folder(order, lane, lambda _: None)
+        sent = super().insert(order, lane, on_tick)
+        return replace(
+            sent, cpu_seconds=sent.cpu_seconds + checked.cpu_seconds,
+            helper_seconds=sent.helper_seconds + checked.helper_seconds,
+        )  # fmt: skip
+
+    def kill(self, attempt: str) -> None:
+        if self._check is not None:
+            self._check.kill(attempt)
+        super().kill(attempt)
 
     def _pipes(self, order: Order) -> int:
         return 1  # an attempt is one transaction on one connection
@@ -175,12 +185,21 @@ class WriteRows(Decode):
         for pipe in outputs:
             os.mkfifo(pipe, 0o600)
         binary = self._binary[order.attempt] = self._in_binary(order.schema.columns)
-        if binary is None:
-            return {"output_format": self._target.lines}
-        return {
-            "output_format": binary.format, "output_texts": list(binary.texts),
-            "output_types": list(binary.names),
-        }  # fmt: skip
+        to = self._sockets[order.attempt] = None if binary is not None else self._socket(order)
+        if binary is not None:
+            return {
+                "output_format": binary.format, "output_texts": list(binary.texts),
+                "output_types": list(binary.names),
+            }  # fmt: skip
+        lines = {"output_format": self._target.lines}
+        return lines if to is None else {**lines, CONNECTION: asdict(to)}
+
+    def _socket(self, order: Order) -> Socket | None:
+        """Return where the program itself sends the rows; None where they come through a pipe."""
+        transaction = self._database.transaction(order.attempt)
+        if self.prefill is not None or not isinstance(transaction, WritingText):
+            return None
+        return transaction.socket()
 
     def _in_binary(self, columns: Sequence[Column]) -> Binary | None:
         """Return how rows are sent in binary; None for text.
@@ -192,22 +211,24 @@ class WriteRows(Decode):
         return self._database.binary(columns)
 
     def _insert_blocks(self, order: Order, outputs: list[str], lane: int, tick: Tick) -> Outcome:
-        """Send what comes out of the pipe, and return when the database has taken all of it."""
+        """Send what the program writes, and return when the database has taken all of it."""
         began = time.monotonic()
         child = self._running[order.attempt]
         transaction = self._database.transaction(order.attempt)
         columns = [column.name for column in order.schema.columns]
         text = _Written(child, outputs[0])
+        rows = text if self.prefill is None else self.prefill.over(text)
+        binary, to = self._binary.pop(order.attempt), self._sockets.pop(order.attempt)
         try:
-            first = self.prefill.first(text) if self.prefill is not None else iter(())
-            binary = self._binary.pop(order.attempt)
             if binary is not None:
                 assert isinstance(transaction, WritingBinary)  # noqa: S101 - of a TakingBinary
-                taken = transaction.write_binary(columns, binary, chain(first, text))
-            elif isinstance(transaction, WritingPiped):
-                taken = transaction.write_piped(columns, first, text)
+                taken = transaction.write_binary(columns, binary, rows)
+            elif not isinstance(transaction, WritingText):
+                taken = transaction.write(columns, rows)
+            elif to is None:
+                taken = transaction.write_text(columns, rows)
             else:
-                taken = transaction.write(columns, chain(first, text))
+                taken = transaction.write_sent(columns, text)
         except BaseException as error:
             if self.prefill is not None:
                 self.prefill.end()
@@ -225,10 +246,27 @@ class WriteRows(Decode):
         return Outcome(rows_read=taken, rows_written=taken, seconds=time.monotonic() - began)
 
 
+class _CheckRows(Decode):
+    """Reads the rows of an attempt and throws them away: what is declined is known then."""
+
+    def _prepare(
+        self, order: Order, outputs: list[str], asked: Mapping[str, Any]
+    ) -> Mapping[str, Any]:
+        for output in outputs:
+            os.symlink(os.devnull, output)
+        return {"block_rows": _CHECKED_ROWS}
+
+    def _insert_blocks(self, order: Order, outputs: list[str], lane: int, tick: Tick) -> Outcome:
+        child = self._running[order.attempt]
+        child.wait()
+        return Outcome(rows_read=int(self.result_of(child, order).get("rows", 0)))
+
+
 class _Written:
     """Reads what rowfall-decode writes into a pipe, which it opens when the first is wanted.
 
-    The rows end where the program has ended well.
+    The rows end where the program has ended well. Where it sends them by itself, the pipe has the
+    number of the next packet only, see ``connection.rs`` of rowfall-decode.
     """
 
     def __init__(self, child: Child, path: str) -> None:
@@ -241,23 +279,9 @@ class _Written:
             self._file = open(self._path, "rb", buffering=0)  # noqa: SIM115 - see close
         return self._file
 
-    def fileno(self) -> int:
-        """See :class:`rowfall.engines.database.Piped`."""
-        return self._end.fileno()
-
-    def waiting(self) -> int:
-        """See :meth:`rowfall.engines.database.Piped.waiting`."""
-        poll = select.poll()
-        poll.register(self._end, select.POLLIN)
-        poll.poll()
-        (size,) = _INT.unpack(fcntl.ioctl(self._end, termios.FIONREAD, bytes(_INT.size)))
-        if not size:
-            self._check()
-        return int(size)
-
-    def read(self, most: int) -> bytes:
-        """See :meth:`rowfall.engines.database.Piped.read`."""
-        return self._end.read(most)
+    def number(self) -> int | None:
+        """See :meth:`rowfall.engines.database.Sent.number`."""
+        return next(iter(self._end.read(1)), None)
 
     def __iter__(self) -> Iterator[bytes]:
         return self
@@ -265,14 +289,14 @@ class _Written:
     def __next__(self) -> bytes:
         if piece := self._end.read(CHUNK):
             return piece
-        self._check()
+        self.check()
         raise StopIteration
 
-    def _check(self) -> None:
-        """Check, at the end of the pipe, that it has all rows.
+    def check(self) -> None:
+        """Check, at the end of the pipe, that the program has written all rows.
 
         Raises:
-            EngineError: the program has failed, so that what it has written is not all.
+            EngineError: it has failed.
         """
         self._child.wait()
         if self._child.failed:

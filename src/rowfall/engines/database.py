@@ -222,29 +222,54 @@ class Marking(Protocol):
         """Take back what was written since the savepoint."""
 
 
-class Piped(Protocol):
-    """Rows in a pipe, as they are to be sent: the system can move them without a copy here."""
+class Sent(Protocol):
+    """Rows that a program sends by itself, into a socket that it was given."""
 
-    def fileno(self) -> int:
-        """Return the descriptor of the pipe, which nobody else reads."""
+    def number(self) -> int | None:
+        """Let it begin, and wait until it has ended or sent its last packet.
 
-    def waiting(self) -> int:
-        """Wait for bytes, and return how many there are; 0 at the end of the rows.
-
-        Raises:
-            EngineError: the rest will not come.
+        Returns:
+            The number of the next packet; None where the last one was not sent as a whole.
         """
 
-    def read(self, most: int) -> bytes:
-        """Return at most so many of the bytes that are there."""
+    def check(self) -> None:
+        """Check, behind the last packet, that it has sent all rows.
+
+        Raises:
+            EngineError: it has failed.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class Socket:
+    """The socket of a connection that takes rows in packets of MySQL.
+
+    Attributes:
+        number: of the first packet.
+        packet_bytes: rows in one, at most.
+    """
+
+    descriptor: int
+    number: int
+    packet_bytes: int
 
 
 @runtime_checkable
-class WritingPiped(Protocol):
-    """A transaction that takes rows out of a pipe."""
+class WritingText(Protocol):
+    """A transaction that takes rows from the program that writes them."""
 
-    def write_piped(self, columns: Sequence[str], rows: Iterator[bytes], pipe: Piped) -> int:
-        """Send rows, and behind them those of a pipe, as :meth:`Transaction.write` does."""
+    def write_text(self, columns: Sequence[str], rows: Iterator[bytes]) -> int:
+        """Send rows in the text of the database, not the engine; see :meth:`Transaction.write`."""
+
+    def socket(self) -> Socket | None:
+        """Return where a program can send rows; None where they are encrypted or compressed."""
+
+    def write_sent(self, columns: Sequence[str], sent: Sent) -> int:
+        """Take rows that a program sends into the socket; return as :meth:`Transaction.write` does.
+
+        Raises:
+            OSError: a packet was not sent as a whole: the connection has been closed.
+        """
 
 
 class Database(Protocol):

@@ -23,11 +23,13 @@ from rowfall.engines.database import (
     Binary,
     BusyError,
     NoBinaryError,
-    Piped,
     Record,
     RefusedRowError,
     RolledBackError,
+    Sent,
+    Socket,
     UnknownEndError,
+    replace_escape,
 )
 from rowfall.engines.mysql_columns import unfit
 from rowfall.engines.mysql_errors import (
@@ -51,6 +53,8 @@ _LOCK_SECONDS = 50
 PATIENCE_SECONDS = 3_600
 """How long the server waits for rows that do not come; 30 s or 8 h by itself, as it waits for
 packets of LOAD DATA or for the next command."""
+# The engine's TSV has an escape more than LOAD DATA knows, which reads \f as the letter.
+_FORM_FEED = (b"\\f", b"\f")
 # Records of one INSERT: well below the smallest max_allowed_packet that servers come with.
 _RECORDS_AT_ONCE = 500
 _MOST_NAME = 500
@@ -106,18 +110,28 @@ class Loading:
 
     def write(self, columns: Sequence[str], rows: Iterator[bytes]) -> int:
         """See :meth:`rowfall.engines.database.Transaction.write`."""
-        return self._write(columns, rows, None)
+        return self._write(columns, replace_escape(rows, *_FORM_FEED))
 
-    def write_piped(self, columns: Sequence[str], rows: Iterator[bytes], pipe: Piped) -> int:
-        """See :meth:`rowfall.engines.database.WritingPiped.write_piped`."""
-        return self._write(columns, rows, pipe)
+    def write_text(self, columns: Sequence[str], rows: Iterator[bytes]) -> int:
+        """See :meth:`rowfall.engines.database.WritingText.write_text`."""
+        return self._write(columns, rows)
 
-    def _write(self, columns: Sequence[str], rows: Iterator[bytes], pipe: Piped | None) -> int:
+    def socket(self) -> Socket | None:
+        """See :meth:`rowfall.engines.database.WritingText.socket`."""
+        return mysql_wire.socket_of(self._connection, self._database.packet)
+
+    def write_sent(self, columns: Sequence[str], sent: Sent) -> int:
+        """See :meth:`rowfall.engines.database.WritingText.write_sent`."""
+        return self._write(columns, iter(()), sent)
+
+    def _write(
+        self, columns: Sequence[str], rows: Iterator[bytes], sent: Sent | None = None
+    ) -> int:
         database = self._database
         skips = database.on_conflict == SKIP
         try:
             done = mysql_wire.load_data(
-                self._connection, database.load_statement(columns), rows, database.packet, pipe
+                self._connection, database.load_statement(columns), rows, database.packet, sent
             )
             left_out = done.skipped if skips else 0
             if done.warnings != left_out or done.skipped != left_out:

@@ -8,24 +8,25 @@ Client libraries were compared on 150,000 taxi rows: the server needs 1.3 s of C
 
 from __future__ import annotations
 
-import os
 import re
 import socket
-import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 from rowfall.core.dataclass import dataclass
-from rowfall.engines.database import Piped, replace_escape
+from rowfall.engines.database import Sent, Socket
 from rowfall.engines.mysql_packed import answer_number
 
 _FILE_PLEASE = b"\xfb"
 # Of one packet; a server refuses larger ones than its max_allowed_packet, also here.
 PACKET = 1 << 20
+# The number of the first packet of rows: behind the statement, and the server's answer.
+_FIRST = 2
+# How long a server may take to say why it has given up: it has nothing to wait for any more.
+_GIVES_UP_SECONDS = 10.0
 # The byte of its length before the text may be a digit.
 _NUMBERS = re.compile(r"([A-Z][a-z]+): (\d+)")
-# The engine's TSV has an escape more than LOAD DATA knows, which reads \f as the letter.
-_FORM_FEED = (b"\\f", b"\f")
 
 
 class NoFileWantedError(Exception):
@@ -48,20 +49,19 @@ class Loaded:
 
 
 def load_data(
-    connection: Any, statement: str, rows: Iterator[bytes], packet: int, pipe: Piped | None = None
+    connection: Any, statement: str, rows: Iterator[bytes], packet: int, sent: Sent | None = None
 ) -> Loaded:
-    """Run LOAD DATA LOCAL INFILE with rows from memory, and behind them those of a pipe.
+    """Run LOAD DATA LOCAL INFILE with rows from memory, or those that a program sends.
 
     Args:
         packet: bytes of one, at most.
-        pipe: its text is that of LOAD DATA. Where nothing is encrypted or compressed it goes into
-            the socket by the system alone.
+        sent: by a program that has got the socket of the connection, see :func:`socket_of`.
 
     Raises:
         NoFileWantedError: the server takes no file.
         pymysql.err.MySQLError: it refuses the statement, or the rows.
         OSError: the connection was lost.
-        Exception: whatever ``rows`` or ``pipe`` raises. The server has then loaded those before;
+        Exception: whatever ``rows`` or ``sent`` raises. The server has then loaded those before;
             the connection can be used, and the transaction is to be rolled back.
     """
     from pymysql.constants import COMMAND
@@ -73,10 +73,14 @@ def load_data(
     packets = _Packets(connection._sock, packet)
     problem: BaseException | None = None
     try:
-        for piece in replace_escape(rows, *_FORM_FEED):
+        for piece in rows:
             packets.send(piece)
-        if pipe is not None:
-            packets.send_piped(pipe)
+        if sent is not None:
+            number = sent.number()
+            if number is None:
+                raise _abandoned(connection)
+            packets.number = number
+            sent.check()
     except OSError:
         # A server that gives up says why before it closes.
         connection._read_packet()
@@ -109,7 +113,7 @@ class _Packets:
 
     def __init__(self, sock: Any, most: int) -> None:
         self._sock, self._most = sock, most
-        self.number = 2  # behind the statement, and the server's answer
+        self.number = _FIRST
 
     def header(self, size: int) -> bytes:
         """Return the header of the next packet; one of 0 bytes ends the rows."""
@@ -125,44 +129,23 @@ class _Packets:
             self._sock.sendall(self.header(len(part)))
             self._sock.sendall(part)
 
-    def send_piped(self, pipe: Piped) -> None:
-        """Send what comes out of a pipe, until its end.
 
-        A packet has only what lies in the pipe when it begins, so that none is ever cut.
-        """
-        sock, plain = self._sock, _splices(self._sock)
-        while waiting := pipe.waiting():
-            size = min(waiting, self._most)
-            header = self.header(size)
-            if plain:
-                sock.sendall(header, socket.MSG_MORE)
-                size = _splice(pipe, sock, size)
-                plain = not size  # otherwise it cannot be done here
-            else:
-                sock.sendall(header)
-            while size:
-                part = pipe.read(size)
-                sock.sendall(part)
-                size -= len(part)
+def socket_of(connection: Any, packet: int) -> Socket | None:
+    """Return the socket for rows of LOAD DATA; None where bytes go through this process first.
 
-
-def _splices(sock: Any) -> bool:
-    """Tell whether bytes can be moved into a socket: it is one, and its calls wait."""
-    return sys.platform == "linux" and type(sock) is socket.socket and sock.gettimeout() is None
-
-
-def _splice(pipe: Piped, sock: socket.socket, size: int) -> int:
-    """Move so many bytes from a pipe into a socket; return how many are left: the system refuses.
-
-    Raises:
-        ConnectionError: the connection was lost.
+    Args:
+        packet: bytes of one, at most.
     """
-    source, to = pipe.fileno(), sock.fileno()
-    while size:
-        try:
-            size -= os.splice(source, to, size)
-        except ConnectionError:
-            raise
-        except OSError:
-            return size
-    return size
+    sock = connection._sock
+    # TLS and compression are objects of other classes. A time-out makes calls of all processes that
+    # have the socket return before they are done.
+    plain = type(sock) is socket.socket and sock.gettimeout() is None
+    return Socket(sock.fileno(), _FIRST, packet) if plain else None
+
+
+def _abandoned(connection: Any) -> OSError:
+    """End what is sent in the middle of a packet: no end of the rows can follow it."""
+    connection._read_timeout = _GIVES_UP_SECONDS
+    with suppress(OSError):
+        connection._sock.shutdown(socket.SHUT_WR)
+    return ConnectionError("a packet of rows has not been sent as a whole")

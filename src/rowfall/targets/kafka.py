@@ -90,10 +90,9 @@ class KafkaTopic(TransactionalTable):
                 hint=f"Messages are {_listed()}: --to-format CSV",
             )
         self.engine_settings = _registry_settings(registry, topic, uri.mask(text), self.format)
-        # What rowfall-decode declines after some rows is sent again by the engine: only a
-        # transaction takes back what was sent before.
-        if self.format != AVRO and options.transactional and not options.key:
+        if self.format != AVRO and not options.key:
             self.lines = self.format
+        self.takes_back = options.transactional
         if password is not None:
             config["sasl.password"] = password
         secrets = tuple(v for v in config.values() if isinstance(v, Secret))

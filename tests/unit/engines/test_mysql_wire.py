@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
-import random
 import re
-import select
 import socket
-import struct
-import termios
 import threading
-from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -20,8 +14,8 @@ from hypothesis import strategies as st
 
 from rowfall.core.errors import EngineError
 from rowfall.engines import mysql_wire
-from rowfall.engines.database import replace_escape
-from rowfall.engines.mysql_wire import load_data
+from rowfall.engines.database import Socket, replace_escape
+from rowfall.engines.mysql_wire import load_data, socket_of
 
 _PLAIN = {b"t": b"\t", b"n": b"\n", b"\\": b"\\", b"f": b"\f", b"b": b"\b", b"'": b"'"}
 
@@ -44,7 +38,7 @@ def test_form_feeds_are_what_they_were_wherever_the_stream_is_cut(
     )
 
 
-class Socket:
+class Memory:
     def __init__(self) -> None:
         self.sent = b""
 
@@ -64,7 +58,7 @@ class Connection:
     """Answers LOAD DATA like a server, and keeps what it was sent."""
 
     def __init__(self) -> None:
-        self._sock = Socket()
+        self._sock = Memory()
         self._next_seq_id = 0
         self._asked = False
 
@@ -105,47 +99,31 @@ def test_packets_carry_every_byte_in_their_order(pieces: list[bytes], size: int)
     assert done == mysql_wire.Loaded(70_000, 2, 1, 66_000)
 
 
-class Pipe:
-    """Rows that another thread writes into a pipe; ``fails`` in place of the end."""
+class Program:
+    """Sends packets into a socket by itself, as rowfall-decode does."""
 
-    def __init__(self, rows: bytes, step: int, *, fails: bool = False) -> None:
-        self._read, self._write = os.pipe()
-        self._rows, self._step, self._fails = rows, step, fails
-        self._writer = threading.Thread(target=self._fill)
-        self._writer.start()
+    def __init__(self, to: Socket, rows: bytes, *, whole: bool = True, error: str = "") -> None:
+        self._to, self._rows, self._whole, self._error = to, rows, whole, error
 
-    def _fill(self) -> None:
-        with os.fdopen(self._write, "wb", buffering=0) as end:
-            for at in range(0, len(self._rows), self._step):
-                end.write(self._rows[at : at + self._step])
+    def number(self) -> int | None:
+        number, most = self._to.number, self._to.packet_bytes
+        with socket.socket(fileno=os.dup(self._to.descriptor)) as own:
+            for at in range(0, len(self._rows), most):
+                part = self._rows[at : at + most]
+                own.sendall(len(part).to_bytes(3, "little") + bytes([number]) + part)
+                number = (number + 1) % 256
+            if not self._whole:
+                own.sendall(b"\xff\xff\x00" + bytes([number]) + b"torn")
+        return number if self._whole else None
 
-    def fileno(self) -> int:
-        return self._read
-
-    def waiting(self) -> int:
-        select.select([self._read], [], [])
-        (size,) = struct.unpack("i", fcntl.ioctl(self._read, termios.FIONREAD, b"\0" * 4))
-        if not size and self._fails:
-            raise EngineError("the writer was killed")
-        return int(size)
-
-    def read(self, most: int) -> bytes:
-        return os.read(self._read, most)
-
-    def close(self) -> None:
-        self._writer.join()
-        os.close(self._read)
+    def check(self) -> None:
+        if self._error:
+            raise EngineError(self._error)
 
 
-def sent_from(
-    pipe: Pipe, first: list[bytes], size: int, *, refused: bool = False, error: str = ""
-) -> bytes:
-    """What LOAD DATA sends into a real socket, if with an error.
-
-    ``refused``: the socket takes no splice.
-    """
+def send(got: bytearray, **more: Any) -> None:
+    """LOAD DATA with 300,000 bytes that a program sends; ``got``: what the server gets."""
     ours, theirs = socket.socketpair()
-    got = bytearray()
 
     def read() -> None:
         while data := theirs.recv(1 << 20):
@@ -155,41 +133,44 @@ def sent_from(
     reader.start()
     connection: Any = Connection()
     connection._sock = ours
+    to = socket_of(connection, 1_000)
+    assert to is not None
     try:
-        with pytest.MonkeyPatch.context() as patch:
-            if refused:
-                patch.setattr(os, "splice", lambda *_: os.close(-1))
-            with pytest.raises(EngineError, match=error) if error else nullcontext():
-                load_data(connection, "LOAD DATA", iter(first), size, pipe)
+        load_data(connection, "LOAD DATA", iter(()), 1_000, Program(to, b"x" * 300_000, **more))
     finally:
         ours.close()
         reader.join()
         theirs.close()
-        pipe.close()
-    return bytes(got)
 
 
-@pytest.mark.parametrize("refused", [False, True])
-@pytest.mark.parametrize(("step", "size"), [(1 << 20, 1 << 20), (3_000, 700), (70_000, 1 << 20)])
-def test_what_comes_out_of_a_pipe_goes_into_the_socket(step: int, size: int, refused: bool) -> None:
-    """By the system alone, or as it is read where the socket takes nothing so."""
-    rows = random.Random(step).randbytes(3_000_000)
-    pipe = Pipe(rows, step)
-    sent = sent_from(pipe, [b"first\n"], size, refused=refused)
-    assert in_packets(sent, size) == b"first\n" + rows
+def test_the_end_of_the_rows_follows_what_a_program_has_sent() -> None:
+    got = bytearray()
+    send(got)
+    assert in_packets(bytes(got), 1_000) == b"x" * 300_000
 
 
-def test_other_sockets_get_what_is_read() -> None:
-    """One that encrypts or packs is no socket of the system."""
-    connection, rows = Connection(), bytes(range(48, 122)) * 1_000
-    pipe = Pipe(rows, 5_000)
-    load_data(connection, "LOAD DATA", iter(()), 4_096, pipe)
-    pipe.close()
-    assert in_packets(connection._sock.sent, 4_096) == rows
+def test_a_program_that_fails_between_packets_leaves_a_connection_for_the_rollback() -> None:
+    """The end of the rows is sent, and the answer is read."""
+    got = bytearray()
+    with pytest.raises(EngineError, match="killed"):
+        send(got, error="killed")
+    assert in_packets(bytes(got), 1_000) == b"x" * 300_000
 
 
-def test_a_pipe_that_ends_too_soon_is_an_error() -> None:
-    """Whole packets are sent, with their end, and the answer is read: it can be rolled back."""
-    pipe = Pipe(b"x" * 100_000, 1_000, fails=True)
-    sent = sent_from(pipe, [], 1_000, error="killed")
-    assert in_packets(sent, 1_000) == b"x" * 100_000
+def test_a_torn_packet_ends_the_connection() -> None:
+    """Nothing can follow it: neither the end of the rows, nor a statement."""
+    got = bytearray()
+    with pytest.raises(ConnectionError, match="as a whole"):
+        send(got, whole=False)
+    assert got.endswith(b"torn")
+
+
+def test_only_plain_sockets_that_wait_are_given_away() -> None:
+    connection: Any = Connection()
+    assert socket_of(connection, 1_000) is None
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        connection._sock = ours
+        assert socket_of(connection, 1_000) == Socket(ours.fileno(), 2, 1_000)
+        ours.settimeout(5)
+        assert socket_of(connection, 1_000) is None

@@ -36,7 +36,8 @@ impl Output {
             To::Parts(Box::new(part::Output::open(path, spec)?))
         } else if spec.output_format != OutputFormat::Native {
             let types = spec.types().expect("checked before workers start");
-            To::Text(Box::new(text::Output::new(native::open(path)?, &types, spec)))
+            let to = text::Destination::open(path, spec.output_connection.as_ref())?;
+            To::Text(Box::new(text::Output::new(to, &types, spec)))
         } else {
             let packed = spec.output_compression == OutputCompression::Lz4;
             To::Native(native::Output::open(path, packed)?)

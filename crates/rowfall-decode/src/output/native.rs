@@ -177,7 +177,8 @@ fn enlarge_pipe(file: &File) {
     let _ = file;
 }
 
-fn write_all(file: &mut File, mut slices: &mut [IoSlice<'_>]) -> io::Result<()> {
+/// Write all slices.
+pub fn write_all(file: &mut File, mut slices: &mut [IoSlice<'_>]) -> io::Result<()> {
     while !slices.is_empty() {
         match file.write_vectored(&slices[..slices.len().min(512)]) {
             Ok(0) => return Err(io::ErrorKind::WriteZero.into()),

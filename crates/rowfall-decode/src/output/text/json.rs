@@ -76,7 +76,7 @@ impl Output {
         });
         let mut cells: Vec<(Cell<'_>, &Vec<u8>)> = cells.zip(&self.keys).collect();
         let escapes = &self.escapes;
-        write_rows(&mut self.file, &mut self.out, rows, |out, row| {
+        write_rows(&mut self.to, &mut self.out, rows, |out, row| {
             for (cell, key) in &mut cells {
                 out.extend_from_slice(key);
                 let before = out.len();

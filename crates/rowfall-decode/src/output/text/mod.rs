@@ -1,18 +1,19 @@
 //! Writes rows as text: as the engine's TSV, CSV and JSONEachRow have them, or as TSV for a database,
 //! which takes some bytes in another way. And rows in binary: of parameters for MariaDB, and of COPY.
 
+mod connection;
 mod json;
 mod numbers;
 mod parameters;
 mod tuples;
 
 use std::collections::HashMap;
-use std::fs::File;
 use std::io::{self, Write};
 use std::net::Ipv4Addr;
 
 use crate::column::Column;
 use crate::column::strings::read_varint;
+pub use crate::output::text::connection::Destination;
 use crate::output::text::numbers::{
     pair, put_decimal, put_f32, put_f64, put_i64, put_padded, put_u64, put_wide, put_wide_decimal,
 };
@@ -68,9 +69,9 @@ enum Kind {
     Enum(usize, HashMap<i16, Vec<u8>>),
 }
 
-/// Writes the rows of one worker into a pipe, a file or stdout.
+/// Writes the rows of one worker.
 pub struct Output {
-    file: File,
+    to: Destination,
     out: Vec<u8>,
     kinds: Vec<Kind>,
     /// Of each column.
@@ -396,7 +397,7 @@ impl<'a> Cell<'a> {
 /// Append each row by `put`, and write what has come together.
 #[inline(always)]
 fn write_rows(
-    file: &mut File,
+    to: &mut Destination,
     out: &mut Vec<u8>,
     rows: usize,
     mut put: impl FnMut(&mut Vec<u8>, usize),
@@ -404,11 +405,11 @@ fn write_rows(
     for row in 0..rows {
         put(out, row);
         if out.len() >= WRITE_BYTES {
-            file.write_all(out)?;
+            to.write_all(out)?;
             out.clear();
         }
     }
-    file.write_all(out)?;
+    to.write_all(out)?;
     out.clear();
     Ok(())
 }
@@ -474,8 +475,8 @@ fn put_ipv6(out: &mut Vec<u8>, octets: [u8; 16]) {
 }
 
 impl Output {
-    /// Write rows of columns of these types into a file, as a spec says.
-    pub fn new(file: File, types: &[Type], spec: &Spec) -> Output {
+    /// Write rows of columns of these types, as a spec says.
+    pub fn new(to: Destination, types: &[Type], spec: &Spec) -> Output {
         let (format, texts) = (spec.output_format, &spec.output_texts);
         let escapes = Escapes::of(format);
         let kinds = types.iter().map(|found| Kind::of(found, format, &escapes)).collect();
@@ -486,7 +487,7 @@ impl Output {
         let names = spec.columns.iter().map(|column| column.name.as_bytes());
         let keys = json::keys(names, &escapes);
         let out = Vec::with_capacity(2 * WRITE_BYTES);
-        Output { file, out, kinds, as_text, escapes, delimiter, fields, keys, format }
+        Output { to, out, kinds, as_text, escapes, delimiter, fields, keys, format }
     }
 
     /// Write the rows of one block.
@@ -507,7 +508,7 @@ impl Output {
         });
         let mut cells: Vec<Cell<'_>> = cells.collect();
         let (escapes, delimiter) = (&self.escapes, self.delimiter);
-        write_rows(&mut self.file, &mut self.out, rows, |out, row| {
+        write_rows(&mut self.to, &mut self.out, rows, |out, row| {
             for cell in &mut cells {
                 let before = out.len();
                 if cell.quoted {

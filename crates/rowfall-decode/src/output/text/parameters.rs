@@ -137,7 +137,7 @@ impl Output {
                 let size = out.len() - HEADER_BYTES;
                 out[..4].copy_from_slice(&((row + 1 - first) as u32).to_le_bytes());
                 out[4..HEADER_BYTES].copy_from_slice(&(size as u32).to_le_bytes());
-                self.file.write_all(out)?;
+                self.to.write_all(out)?;
                 out.truncate(HEADER_BYTES);
                 first = row + 1;
             }
@@ -154,6 +154,7 @@ mod tests {
 
     use super::*;
     use crate::column::strings::append_string;
+    use crate::output::text::Destination;
     use crate::spec::Spec;
     use crate::types::Type;
 
@@ -175,7 +176,7 @@ mod tests {
             "output_format": "MariaDB", "output_texts": texts,
         });
         let spec: Spec = serde_json::from_value(spec).expect("a spec");
-        let mut output = Output::new(file, &types, &spec);
+        let mut output = Output::new(Destination::File(file), &types, &spec);
         output.write(columns, rows).expect("written");
         let mut found = Vec::new();
         File::open(&path).expect("the file").read_to_end(&mut found).expect("read");

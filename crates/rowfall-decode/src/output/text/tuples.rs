@@ -199,7 +199,7 @@ impl Output {
         let cells = self.kinds.iter().zip(columns).map(|(kind, one)| Cell::of(kind, false, one));
         let mut cells: Vec<(Cell<'_>, Field)> = cells.zip(self.fields.iter().copied()).collect();
         let (count, escapes) = ((cells.len() as i16).to_be_bytes(), &self.escapes);
-        write_rows(&mut self.file, &mut self.out, rows, |out, row| {
+        write_rows(&mut self.to, &mut self.out, rows, |out, row| {
             out.extend_from_slice(&count);
             for (cell, field) in &mut cells {
                 let before = out.len();
