@@ -212,25 +212,52 @@ pub fn append_batch(
     if unsorted.is_empty() {
         unsorted.extend(columns.iter().map(Column::like));
     }
-    for (number, (column, block)) in unsorted.iter_mut().zip(columns.iter_mut()).enumerate() {
-        column.clear();
-        // Numbers of strings are those of the block's keys.
-        column.keys = block.keys.take();
-        batch.append(number, rows, column).map_err(|what| (number, what))?;
+    for (number, column) in unsorted.iter_mut().enumerate().filter(|(n, _)| keys.contains(n)) {
+        append_unsorted(batch, number, rows, &mut columns[number], column)?;
     }
-    let keys: Vec<Values<'_>> = keys.iter().map(|&key| unsorted[key].values()).collect();
+    let values: Vec<Values<'_>> = keys.iter().map(|&key| unsorted[key].values()).collect();
     let count = rows.1 - rows.0;
-    let order = match sorter.sort(&keys, count, false) {
-        SortOrder::Rows(order) => RowSelection::Order(order),
-        _ => RowSelection::Range(0, count),
+    let order = match sorter.sort(&values, count, false) {
+        SortOrder::Rows(order) => Some(order),
+        _ => None,
     };
-    for (column, from) in columns.iter_mut().zip(unsorted.iter()) {
-        append_rows(column, from, count, order);
-    }
-    for (column, from) in columns.iter_mut().zip(unsorted) {
+    for (number, (column, from)) in columns.iter_mut().zip(unsorted).enumerate() {
+        let is_key = keys.contains(&number);
+        let appended = match order {
+            _ if is_key => None,
+            None => Some(batch.append(number, rows, column)),
+            Some(order) => batch.append_in_order(number, rows.0, order, column),
+        };
+        if let Some(appended) = appended {
+            appended.map_err(|what| (number, what))?;
+            continue;
+        }
+        if !is_key {
+            append_unsorted(batch, number, rows, column, from)?;
+        }
+        append_rows(
+            column,
+            from,
+            count,
+            order.map_or(RowSelection::Range(0, count), RowSelection::Order),
+        );
         column.keys = from.keys.take();
     }
     Ok(())
+}
+
+/// Append rows of a batch to a column that is apart from that of the block. Numbers of strings are
+/// those of the block's keys.
+fn append_unsorted(
+    batch: &mut dyn Batch,
+    number: usize,
+    rows: (usize, usize),
+    block: &mut Column,
+    column: &mut Column,
+) -> Result<(), (usize, String)> {
+    column.clear();
+    column.keys = block.keys.take();
+    batch.append(number, rows, column).map_err(|what| (number, what))
 }
 
 /// Append a batch of rows to all columns, or return the first value that is declined.

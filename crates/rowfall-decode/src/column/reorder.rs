@@ -130,7 +130,7 @@ impl<'a> RowSelection<'a> {
 }
 
 /// Rows or runs between the one that is copied and the one that is loaded into the cache.
-const LOOKAHEAD: usize = 16;
+pub const LOOKAHEAD: usize = 16;
 
 /// The runs, with a call of `prepare` for the start of one that comes later: they are anywhere.
 #[inline(always)]

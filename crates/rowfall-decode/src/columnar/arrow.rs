@@ -18,7 +18,7 @@ use std::ops::RangeInclusive;
 
 use crate::column::Column;
 use crate::column::keys::Keys;
-use crate::column::reorder::copy_bytes;
+use crate::column::reorder::{LOOKAHEAD, RowSelection, copy_bytes, gather_fixed, prefetch};
 use crate::column::strings::write_varint;
 use crate::types::{BaseType, Type};
 
@@ -119,14 +119,12 @@ pub fn append(
     array: &dyn Array,
     nulls: Option<&NullBuffer>,
 ) -> Result<(), String> {
-    let rows = array.len();
-    if column.data_type.nullable {
-        match nulls {
-            None => column.nulls.resize(column.nulls.len() + rows, 0),
-            Some(nulls) => column.nulls.extend(nulls.iter().map(|valid| u8::from(!valid))),
+    match nulls {
+        None if column.data_type.nullable => {
+            column.nulls.resize(column.nulls.len() + array.len(), 0);
         }
-    } else if nulls.is_some() {
-        return Err("a NULL in a column that takes none".to_owned());
+        None => {}
+        Some(nulls) => mark_nulls(column, nulls.iter().map(|valid| !valid))?,
     }
     if let Some(mut keys) = column.keys.take() {
         let result = numbered(column, &mut keys, array, nulls);
@@ -263,7 +261,7 @@ pub fn append(
             padded(column, spans(array.as_binary::<i64>(), nulls), *width)
         }
         (BaseType::FixedString(width), DataType::Dictionary(..)) => {
-            padded(column, dictionary_spans(array, nulls)?, *width)
+            padded(column, dictionary_spans(array, nulls, 0..array.len())?, *width)
         }
         (BaseType::FixedString(width), _) => fixed_strings(column, array, nulls, *width),
         (BaseType::String, DataType::Utf8) => {
@@ -279,10 +277,86 @@ pub fn append(
             put_strings(column, spans(array.as_binary::<i64>(), nulls))
         }
         (BaseType::String, DataType::Dictionary(..)) => {
-            put_strings(column, dictionary_spans(array, nulls)?)
+            put_strings(column, dictionary_spans(array, nulls, 0..array.len())?)
         }
         _ => Err("values of another type".to_owned()),
     }
+}
+
+/// Append all values of an array that [`takes`] accepts in an order, if they need no conversion:
+/// else None.
+pub fn append_in_order(
+    column: &mut Column,
+    array: &dyn Array,
+    nulls: Option<&NullBuffer>,
+    order: &[u32],
+) -> Option<Result<(), String>> {
+    let kind = array.data_type();
+    let strings = column.data_type.base == BaseType::String && column.keys.is_none();
+    let same = if strings { None } else { Some(same_bytes(column, array)?) };
+    if let Some(nulls) = nulls {
+        if let Err(error) = mark_nulls(column, order.iter().map(|row| nulls.is_null(*row as usize)))
+        {
+            return Some(Err(error));
+        }
+    } else if column.data_type.nullable {
+        column.nulls.resize(column.nulls.len() + order.len(), 0);
+    }
+    if let Some(values) = same {
+        let (start, width) = (column.data.len(), column.data_type.width());
+        gather_fixed(values, width, RowSelection::Order(order), &mut column.data)
+            .expect("memory takes all");
+        let room = column.data[start..].chunks_exact_mut(width);
+        for (value, row) in room.zip(order).filter(|_| nulls.is_some()) {
+            if nulls.is_some_and(|nulls| nulls.is_null(*row as usize)) {
+                value.fill(0);
+            }
+        }
+        return Some(Ok(()));
+    }
+    Some(match kind {
+        DataType::Utf8 => put_strings(column, in_order(array.as_string::<i32>(), nulls, order)),
+        DataType::LargeUtf8 => {
+            put_strings(column, in_order(array.as_string::<i64>(), nulls, order))
+        }
+        DataType::Binary => put_strings(column, in_order(array.as_binary::<i32>(), nulls, order)),
+        DataType::LargeBinary => {
+            put_strings(column, in_order(array.as_binary::<i64>(), nulls, order))
+        }
+        _ => {
+            let rows = order.iter().map(|row| *row as usize);
+            dictionary_spans(array, nulls, rows).and_then(|found| put_strings(column, found))
+        }
+    })
+}
+
+/// The bytes of the values of an array that are the same in a column; None where they are not, and
+/// for strings.
+fn same_bytes<'a>(column: &Column, array: &'a dyn Array) -> Option<&'a [u8]> {
+    fn bytes<T: ArrowPrimitiveType>(values: &PrimitiveArray<T>) -> &[u8] {
+        values.values().inner().as_slice()
+    }
+    match (&column.data_type.base, array.data_type()) {
+        (BaseType::Float32, DataType::Float32) => Some(bytes(array.as_primitive::<Float32Type>())),
+        (BaseType::Float64, DataType::Float64) => Some(bytes(array.as_primitive::<Float64Type>())),
+        (BaseType::DateTime(_), DataType::UInt32) => {
+            Some(bytes(array.as_primitive::<UInt32Type>()))
+        }
+        (BaseType::Int(width, signed), found) if integer(found) == Some((*width, *signed)) => {
+            let found: Result<_, String> = of_integers!(array, values => Ok(bytes(values)));
+            found.ok()
+        }
+        _ => None,
+    }
+}
+
+/// Append the marks of values that are NULL.
+fn mark_nulls(column: &mut Column, nulls: impl Iterator<Item = bool>) -> Result<(), String> {
+    if !column.data_type.nullable {
+        return Err("a NULL in a column that takes none".to_owned());
+    }
+    column.nulls.extend(nulls.map(u8::from));
+    Ok(())
 }
 
 /// Append the numbers that strings have among the keys of a column.
@@ -374,20 +448,41 @@ fn dictionary_strings(found: &DictionaryArray<Int32Type>) -> Result<(&[i32], &[u
     })
 }
 
-/// The text of a dictionary, and where in it the value of each row is; NULL is empty.
+/// The text of a dictionary, and where in it the value of each of some rows is; NULL is empty.
 fn dictionary_spans<'a>(
     array: &'a dyn Array,
     nulls: Option<&'a NullBuffer>,
+    rows: impl Iterator<Item = usize> + 'a,
 ) -> Result<(&'a [u8], impl Iterator<Item = (usize, usize)> + 'a), String> {
     let found = array.as_dictionary::<Int32Type>();
     let (offsets, text) = dictionary_strings(found)?;
     let span = |key: usize| (offsets[key] as usize, offsets[key + 1] as usize);
     let keys = found.keys().values();
-    let spans = keys.iter().enumerate().map(move |(row, key)| match nulls {
+    let spans = rows.map(move |row| match nulls {
         Some(nulls) if nulls.is_null(row) => (0, 0),
-        _ => span(*key as usize),
+        _ => span(keys[row] as usize),
     });
     Ok((text, spans))
+}
+
+/// The text of strings, and where in it those of an order are; NULL is empty.
+fn in_order<'a, T: ByteArrayType>(
+    array: &'a GenericByteArray<T>,
+    nulls: Option<&'a NullBuffer>,
+    order: &'a [u32],
+) -> (&'a [u8], impl Iterator<Item = (usize, usize)> + 'a) {
+    let (offsets, text) = (array.value_offsets(), array.value_data());
+    let spans = order.iter().enumerate().map(move |(place, row)| {
+        if let Some(later) = order.get(place + LOOKAHEAD) {
+            prefetch(text, offsets[*later as usize].as_usize());
+        }
+        let row = *row as usize;
+        match nulls {
+            Some(nulls) if nulls.is_null(row) => (0, 0),
+            _ => (offsets[row].as_usize(), offsets[row + 1].as_usize()),
+        }
+    });
+    (text, spans)
 }
 
 /// The text of strings, and where in it each row is; NULL is empty.
@@ -680,4 +775,61 @@ fn put_integers(
         column.data.extend_from_slice(&wide(value)[..width]);
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::column::reorder::append_rows;
+    use arrow_array::{BinaryArray, Float64Array, Int16Array};
+    use arrow_array::{LargeStringArray, StringArray, UInt32Array};
+    use std::sync::Arc;
+
+    /// What is appended in an order is what is appended as it comes and ordered then.
+    #[test]
+    fn values_in_an_order() {
+        let texts = [Some("a"), None, Some(""), Some("longer than sixteen bytes"), Some("a")];
+        let whole = texts.map(Option::unwrap_or_default).to_vec();
+        let numbers = [Some(1i16), None, Some(-3), Some(0), Some(7)].to_vec();
+        let floats: Vec<Option<f64>> = numbers.iter().map(|n| n.map(f64::from)).collect();
+        let bytes: Vec<&[u8]> = whole.iter().map(|text| text.as_bytes()).collect();
+        let keys: DictionaryArray<Int32Type> = texts.into_iter().collect();
+        let string: ArrayRef = Arc::new(StringArray::from(texts.to_vec()));
+        let counted: ArrayRef = Arc::new(Int16Array::from(vec![5, 4, 3, 2, 1]));
+        // With the type of a column, and whether it takes the values without converting them.
+        let cases: Vec<(ArrayRef, &str, bool)> = vec![
+            (Arc::new(Int16Array::from(numbers)), "Nullable(Int16)", true),
+            (Arc::clone(&counted), "Int16", true),
+            (counted, "Int64", false),
+            (Arc::new(UInt32Array::from(vec![5, 4, 3, 2, 1])), "DateTime", true),
+            (Arc::new(Float64Array::from(floats.clone())), "Nullable(Float64)", true),
+            (Arc::new(Float64Array::from(floats)), "Nullable(Float32)", false),
+            (Arc::clone(&string), "Nullable(String)", true),
+            (Arc::clone(&string), "String", true),
+            (string, "Nullable(FixedString(25))", false),
+            (Arc::new(StringArray::from(whole.clone())), "String", true),
+            (Arc::new(LargeStringArray::from(whole)), "String", true),
+            (Arc::new(BinaryArray::from(bytes)), "String", true),
+            (Arc::new(keys), "Nullable(String)", true),
+        ];
+        let order = [3, 0, 4, 2, 1];
+        for (array, name, direct) in cases {
+            let column = || {
+                let mut column = Column::new(Type::parse(name, "", Some("UTC")).expect("a type"));
+                column.keeps_sizes = column.data_type.base == BaseType::String;
+                column
+            };
+            let (mut unsorted, mut wanted, mut found) = (column(), column(), column());
+            let refused = append(&mut unsorted, &array, array.nulls()).is_err();
+            let result = append_in_order(&mut found, &array, array.nulls(), &order);
+            assert_eq!(result.is_some(), direct, "{name}");
+            let Some(result) = result else { continue };
+            assert_eq!(result.is_err(), refused, "{name}");
+            if !refused {
+                append_rows(&mut wanted, &unsorted, order.len(), RowSelection::Order(&order));
+                let parts = |column: Column| (column.data, column.nulls, column.sizes);
+                assert_eq!(parts(found), parts(wanted), "{name}");
+            }
+        }
+    }
 }

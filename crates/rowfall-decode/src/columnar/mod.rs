@@ -57,6 +57,19 @@ pub trait Batch {
         rows: (usize, usize),
         to: &mut Column,
     ) -> Result<(), String>;
+
+    /// Append rows of a column in an order, whose numbers count from the row `first`. None where
+    /// that cannot be done without appending them as they come first.
+    fn append_in_order(
+        &mut self,
+        number: usize,
+        first: usize,
+        order: &[u32],
+        to: &mut Column,
+    ) -> Option<Result<(), String>> {
+        let _ = (number, first, order, to);
+        None
+    }
 }
 
 /// Gives batch after batch to one worker.

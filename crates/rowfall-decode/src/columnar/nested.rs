@@ -43,6 +43,18 @@ impl Batch for ArrowBatch {
     ) -> Result<(), String> {
         append(column, &*self.arrays[number].slice(from, to - from), None, self.null_structs)
     }
+
+    fn append_in_order(
+        &mut self,
+        number: usize,
+        first: usize,
+        order: &[u32],
+        column: &mut Column,
+    ) -> Option<Result<(), String>> {
+        let array = self.arrays[number].slice(first, order.len());
+        let nulls = array.nulls().filter(|nulls| nulls.null_count() > 0);
+        arrow::append_in_order(column, &array, nulls, order)
+    }
 }
 
 /// True where values of an Arrow type can become those of a column.
