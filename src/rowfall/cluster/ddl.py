@@ -10,7 +10,6 @@ time-out is no failure: the statement stays in the queue, so the queue is asked.
 
 from __future__ import annotations
 
-import re
 import time
 import uuid
 from collections import defaultdict
@@ -24,6 +23,7 @@ from rowfall.core import sql
 from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import RowfallError, TargetError
 from rowfall.core.model import Ask, Schema
+from rowfall.core.patterns import regex
 from rowfall.core.sqltext import quote
 from rowfall.engines.codes import (
     ACCESS_DENIED,
@@ -40,7 +40,7 @@ _PATH, _PATH_BY_NAME = "/clickhouse/tables/{uuid}/{shard}", "/clickhouse/tables/
 _REPLICA = "{replica}"
 # Macros that the server knows by itself.
 _OWN_MACROS = frozenset({"uuid", "database", "table", "server_uuid"})
-_HEAD = re.compile(
+_HEAD = regex(
     r"CREATE TABLE (?:`(?:[^`\\]|\\.)*`|\w+)\.(?:`(?:[^`\\]|\\.)*`|\w+)(?: UUID '[^']*')?\s*"
 )
 _HIDDEN = "[HIDDEN]"

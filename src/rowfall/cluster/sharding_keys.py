@@ -14,13 +14,14 @@ from rowfall.cluster.topology import Cluster, on_nodes
 from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import TargetError
 from rowfall.core.model import Ask
+from rowfall.core.patterns import regex
 from rowfall.core.sqltext import quote
 
 RAND = "rand()"
 # Sharding keys that are as well served by any even share.
 _FREE = frozenset({RAND, "rand32()", "rand64()", "randcanonical()"})
 # Each reading of a file would give another value: a row could be kept by all shards or by none.
-_VARYING = re.compile(
+_VARYING = regex(
     r"\b(rand\w*|generate\w+|fuzz\w+|now\w*|today|yesterday|uptime|rowNumber\w+|nonDeterministic\w*|"
     r"hostName|fqdn|serverUUID|dictGet\w*|joinGet\w*|current\w+|shardNum|tcpPort)\s*\(",
     re.IGNORECASE,

@@ -17,6 +17,7 @@ from rowfall.cluster.topology import Cluster, Node, on_nodes
 from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import RowfallError, TargetError
 from rowfall.core.model import Ask
+from rowfall.core.patterns import regex
 from rowfall.core.sql import closing, items, tokens
 from rowfall.core.sqltext import quote, quoted_list
 from rowfall.engines.codes import ACCESS_DENIED
@@ -25,12 +26,12 @@ from rowfall.schema.wider_types import lossless
 LOCAL_SUFFIX = "_local"
 """End of the name of the local tables that rowfall makes."""
 
-_CALL = re.compile(r"\s*(\w+)\s*(\(?)")
-_QUOTED = re.compile(r"\s*'((?:[^'\\]|\\.|'')*)'\s*\Z", re.DOTALL)
-_ESCAPED = re.compile(r"\\(x[0-9A-Fa-f]{2}|.)|''", re.DOTALL)
+_CALL = regex(r"\s*(\w+)\s*(\(?)")
+_QUOTED = regex(r"\s*'((?:[^'\\]|\\.|'')*)'\s*\Z", re.DOTALL)
+_ESCAPED = regex(r"\\(x[0-9A-Fa-f]{2}|.)|''", re.DOTALL)
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "0": "\0", "b": "\b", "f": "\f", "a": "\a", "v": "\v"}
-_MACRO = re.compile(r"\{(\w+)\}")
-_FAMILY = re.compile(r"(Replicated|Shared)?(\w*MergeTree)\Z")
+_MACRO = regex(r"\{(\w+)\}")
+_FAMILY = regex(r"(Replicated|Shared)?(\w*MergeTree)\Z")
 # The path in Keeper and the name of the replica.
 _OWN_ARGUMENTS = 2
 _Value = TypeVar("_Value")

@@ -18,6 +18,7 @@ from typing import Any
 from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import RowfallError, TargetError
 from rowfall.core.model import Ask, version_numbers
+from rowfall.core.patterns import regex
 from rowfall.core.sqltext import quote
 from rowfall.engines.codes import ACCESS_DENIED, CLUSTER_DOES_NOT_EXIST, NO_NODE_ANSWERS
 from rowfall.engines.server_facts import OLDEST, usable_memory
@@ -48,11 +49,11 @@ WHERE metric = 'MemoryTracking'
 UNION ALL SELECT 'memory', 'free', toString(toInt64(value)) FROM system.asynchronous_metrics
 WHERE metric = 'OSMemoryAvailable'"""
 # How errors of the server name a node that did not answer, with the cause before it.
-_CAUSE = re.compile(
+_CAUSE = regex(
     r"^(?:Code: \d+\. DB::NetException: )?([^\n]*?) \((?:socket \()?([^\s(),]+:\d+)", re.MULTILINE
 )
 # Of a user that it does not know, a node says nothing but closes the connection.
-_RECEIVED = re.compile(r"(?:[Rr]eceived from|packet from|->) ([^\s,]+:\d+)")
+_RECEIVED = regex(r"(?:[Rr]eceived from|packet from|->) ([^\s,]+:\d+)")
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,9 +6,10 @@ the hint is a sentence of its own. ``transient`` is decided where the error is r
 
 from __future__ import annotations
 
-import re
 from enum import IntEnum
 from typing import ClassVar
+
+from rowfall.core.patterns import regex
 
 
 class Exit(IntEnum):
@@ -64,7 +65,7 @@ def ready_to_paste(hint: str) -> str:
 
 
 # An option, perhaps with a value, or something in quotes; a command of rowfall that takes an id.
-_COMMAND_AT_END = re.compile(
+_COMMAND_AT_END = regex(
     r"(^|[\s(])(--?[a-z][\w-]*( ('[^']*'|[^\s',;]+))?|'[^']+'|rowfall (forget|resume) [\w{}]+)\.$"
 )
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from rowfall.core import sql
 from rowfall.core.dataclass import dataclass
+from rowfall.core.patterns import regex
 from rowfall.core.type_names import Type, arguments, parse_type
 
 IcebergType = str | Mapping[str, Any]
@@ -25,7 +26,7 @@ _READ = {
     "timestamp_ns": "DateTime64(9, 'UTC')", "timestamptz_ns": "DateTime64(9, 'UTC')",
     "string": "String", "uuid": "UUID", "binary": "String",
 }  # fmt: skip
-_WITH_SIZE = re.compile(r"(decimal|fixed)[(\[]([\d, ]+)[)\]]")
+_WITH_SIZE = regex(r"(decimal|fixed)[(\[]([\d, ]+)[)\]]")
 _MICROSECONDS = 6
 _MOST_DIGITS = 38
 # What holds every value of the other: Iceberg has no unsigned integers and none below 32 bits.
@@ -43,7 +44,7 @@ _WRITTEN: dict[str, tuple[str, str]] = {
         ("String", "Enum", "Enum8", "Enum16", "IPv4", "IPv6", "JSON"), ("string", "String")
     ),
 }
-_FIELD = re.compile(r"(`(?:[^`\\]|\\.)*`|\w+)\s+(.+)", re.S)
+_FIELD = regex(r"(`(?:[^`\\]|\\.)*`|\w+)\s+(.+)", re.S)
 
 
 @dataclass(frozen=True, slots=True)

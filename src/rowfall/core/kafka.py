@@ -10,8 +10,9 @@ from urllib.parse import parse_qsl, unquote
 from rowfall.core import uri
 from rowfall.core.errors import UsageError
 from rowfall.core.masked import Secret
+from rowfall.core.patterns import regex
 
-_URI = re.compile(r"kafka://(?:(?P<user>[^/?#]*)@)?(?P<hosts>[^/?#@]+)/(?P<topic>[^/?#]+)"
+_URI = regex(r"kafka://(?:(?P<user>[^/?#]*)@)?(?P<hosts>[^/?#@]+)/(?P<topic>[^/?#]+)"
                   r"(?:\?(?P<query>.*))?", re.I)  # fmt: skip
 _HINT = "Write kafka://host:9092/topic, or kafka://a:9092,b:9092/topic."
 _PASSWORD = "KAFKA_SASL_PASSWORD"  # noqa: S105 - the name of a variable

@@ -7,11 +7,11 @@ flat sequences) and makes :class:`Split` objects only when somebody asks for one
 from __future__ import annotations
 
 import hashlib
-import re
 from array import array
 from collections.abc import Callable, Collection, Iterable, Iterator
 
 from rowfall.core.dataclass import dataclass
+from rowfall.core.patterns import regex
 
 # A smaller file is never cut: half of it would be a range of less than a second of work.
 CUT_LEAST = 8 << 20
@@ -20,7 +20,7 @@ MARK = "~"
 # In the columns of a listing: no value. Offsets and keys may be negative, but not so much.
 _NONE = -(1 << 63)
 # Behind the digits the range of a continued split, then the load that has loaded it by force.
-_ID = re.compile(r"([0-9a-f]{32})(?:\[(-?\d+):(-?\d+)\])?")
+_ID = regex(r"([0-9a-f]{32})(?:\[(-?\d+):(-?\d+)\])?")
 
 
 @dataclass(frozen=True, slots=True)

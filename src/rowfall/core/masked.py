@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import final
 
+from rowfall.core.patterns import regex
+
 MASK = "[HIDDEN]"
 
 
@@ -44,7 +46,7 @@ class Secret:
 
 
 # Engines repeat addresses in a form of their own: one of several in braces, encoded another way.
-_PARAMETER = re.compile(
+_PARAMETER = regex(
     r"([?&][\w.-]*(?:password|passwd|secret|token|signature|credential|sig)=)[^&\s'\")]+", re.I
 )
 

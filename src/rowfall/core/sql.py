@@ -11,9 +11,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from rowfall.core.errors import UsageError
 from rowfall.core.model import Column, Schema
+from rowfall.core.patterns import regex
 from rowfall.core.sqltext import SqlText, quote
 
-_SETTING_NAME = re.compile(r"[a-z][a-z0-9_]*\Z")
+_SETTING_NAME = regex(r"[a-z][a-z0-9_]*\Z")
 CHANGED = "rowfall: the object changed while it was read"
 """Text of the error that a condition of a source raises in the engine: another version was met."""
 
@@ -209,7 +210,7 @@ def row_hash(columns: Sequence[Column]) -> str:
 # --- SQL as tokens, of text that the engine has formatted ----------------------------------------
 
 _OPEN, _CLOSE, _QUOTES = frozenset("([{"), frozenset(")]}"), frozenset("'`\"")
-_TOKEN = re.compile(
+_TOKEN = regex(
     r"""\s+ | --[^\n]* | /\*.*?\*/
     | '(?:[^'\\]|\\.|'')*' | `(?:[^`\\]|\\.|``)*` | "(?:[^"\\]|\\.|"")*"
     | [A-Za-z_]\w* | \d\w* | .""",

@@ -11,19 +11,20 @@ from collections.abc import Sequence
 from itertools import accumulate
 
 from rowfall.core.dataclass import dataclass
+from rowfall.core.patterns import regex
 
-_INT = re.compile(r"U?Int(8|16|32|64|128|256)\Z")
-_CALL = re.compile(r"(\w+)(?:\((.*)\))?\Z", re.S)
+_INT = regex(r"U?Int(8|16|32|64|128|256)\Z")
+_CALL = regex(r"(\w+)(?:\((.*)\))?\Z", re.S)
 _LENGTHS = {"Decimal32": 9, "Decimal64": 18, "Decimal128": 38, "Decimal256": 76}
 _KNOWN = frozenset((
     "Float32", "Float64", "Bool", "UUID", "IPv4", "IPv6", "Decimal", "String", "FixedString",
     "Enum", "Enum8", "Enum16", "Date", "Date32", "DateTime", "DateTime64",
 ))  # fmt: skip
-_TUPLE = re.compile(r"Tuple\s*\((.*)\)\s*\Z", re.S)
+_TUPLE = regex(r"Tuple\s*\((.*)\)\s*\Z", re.S)
 # What cuts a list of types, and the names in which it does not.
-_PIECE = re.compile(r"'(?:[^'\\]|\\.)*'|`[^`]*`|[(),]|[^'`(),]+")
+_PIECE = regex(r"'(?:[^'\\]|\\.)*'|`[^`]*`|[(),]|[^'`(),]+")
 # The name of an element, before its type.
-_NAME = re.compile(r"(?:`[^`]+`|\w+)\s+(?=\w)", re.ASCII)
+_NAME = regex(r"(?:`[^`]+`|\w+)\s+(?=\w)", re.ASCII)
 TIMES = ("Date", "Date32", "DateTime", "DateTime32", "DateTime64", "Time", "Time64")
 
 

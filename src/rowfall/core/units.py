@@ -11,11 +11,12 @@ import math
 import re
 
 from rowfall.core.errors import UsageError
+from rowfall.core.patterns import regex
 
 _SI = ("", "k", "M", "G", "T", "P", "E")
 _IEC = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
-_NUMBER = re.compile(r"(\d[\d_]*\.?\d*(?:e\+?\d+)?)\s*([a-z]*)\Z", re.IGNORECASE)
-_RANGE = re.compile(r"\[\d+:\d+\]\Z")  # behind the name of a file, see Split.name
+_NUMBER = regex(r"(\d[\d_]*\.?\d*(?:e\+?\d+)?)\s*([a-z]*)\Z", re.IGNORECASE)
+_RANGE = regex(r"\[\d+:\d+\]\Z")  # behind the name of a file, see Split.name
 _PAIRS = ((86400, 3600, "d", "h"), (3600, 60, "h", "min"), (60, 1, "min", "s"))
 _SECONDS = {"": 1, "s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400}
 _POWERS = {"k": 1, "m": 2, "g": 3, "t": 4, "p": 5}

@@ -12,17 +12,18 @@ from urllib.parse import parse_qsl, quote, unquote, urlsplit
 from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import UsageError
 from rowfall.core.masked import MASK, Secret
+from rowfall.core.patterns import regex
 
 FILE, STDIN = "file", "stdin"
 # "?" is a wildcard or a letter there.
 _NO_QUERY = frozenset({FILE, "s3", "gs", "az", "hdfs", "iceberg", "delta"})
 
-_SCHEME = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]*)://")
+_SCHEME = regex(r"([a-zA-Z][a-zA-Z0-9+.-]*)://")
 # A kind of table in front of the address of its folder: iceberg+s3://bucket/path, delta+/path.
-_LAKE = re.compile(r"\A(iceberg|delta)\+(?=[^+])", re.IGNORECASE)
+_LAKE = regex(r"\A(iceberg|delta)\+(?=[^+])", re.IGNORECASE)
 # Everything up to the last "@" before the path: passwords may hold an unescaped "@" or ":".
-_USERINFO = re.compile(r"\A([a-zA-Z][a-zA-Z0-9+.-]*://)([^/?#]*)@")
-_SECRET_WORD = re.compile(r"password|passwd|secret|token|signature|credential|sig\Z", re.IGNORECASE)
+_USERINFO = regex(r"\A([a-zA-Z][a-zA-Z0-9+.-]*://)([^/?#]*)@")
+_SECRET_WORD = regex(r"password|passwd|secret|token|signature|credential|sig\Z", re.IGNORECASE)
 # Parameters that sign an address: they say who may read an object and until when, not which
 # object it is. Of each kind: those by which it is known, and all that it may consist of.
 _SIGNATURES: tuple[tuple[frozenset[str], frozenset[str]], ...] = tuple(

@@ -29,6 +29,7 @@ from urllib.parse import parse_qsl, urlencode
 
 from rowfall.core.errors import EngineError, RowfallError, TargetError
 from rowfall.core.masked import Secret
+from rowfall.core.patterns import regex
 from rowfall.core.sqltext import SqlText, quote
 from rowfall.engines._http import Address, Connection, Connections, Form, Reply
 from rowfall.engines.base import ROWS_FORMAT, read_rows
@@ -50,12 +51,12 @@ READ_TRIES, _STALE = 3, "No message received"
 # Of the far server's own limit for addresses, 1 MiB, and what else stands there.
 LONGEST_URL = 1_000_000
 
-_READS = re.compile(r"[\s(]*(SELECT|WITH|SHOW|DESCRIBE|DESC|EXISTS|EXPLAIN)\b", re.IGNORECASE)
-_INSERTS = re.compile(r"\s*INSERT\b", re.IGNORECASE)
-_FAR_STATUS = re.compile(r"HTTP status code: (\d+) '([^']*)'")
-_CODE = re.compile(r"Code: (\d+)\. DB::")
+_READS = regex(r"[\s(]*(SELECT|WITH|SHOW|DESCRIBE|DESC|EXISTS|EXPLAIN)\b", re.IGNORECASE)
+_INSERTS = regex(r"\s*INSERT\b", re.IGNORECASE)
+_FAR_STATUS = regex(r"HTTP status code: (\d+) '([^']*)'")
+_CODE = regex(r"Code: (\d+)\. DB::")
 NO_TABLE = "404"  # the status of UNKNOWN_TABLE
-_NOT_SENT = re.compile(
+_NOT_SENT = regex(
     r"[Cc]onnection refused|Not found address of host|No route to host|Network is unreachable"
     r"|[Cc]onnect timed out|Host not found|SSL Exception|[Cc]ertificate"
 )

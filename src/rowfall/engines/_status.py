@@ -13,6 +13,7 @@ from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import EngineError, RowfallError, TargetError
 from rowfall.core.masked import Secret, redact
 from rowfall.core.model import Outcome
+from rowfall.core.patterns import regex
 from rowfall.core.sqltext import quote
 from rowfall.engines._http import Answer, Connections, Exchange, Lost
 from rowfall.engines.base import ROWS_FORMAT, read_rows
@@ -43,7 +44,7 @@ PAUSE_FIRST, PAUSE_LAST = 0.3, 3.0
 # Asked under the id of another statement.
 _STILL_THERE = "SELECT 1"
 # Formats of rows put an exception into brackets and quotes of their own.
-_VERSION = re.compile(r" \(version [\d.]+.*\Z", re.DOTALL)
+_VERSION = regex(r" \(version [\d.]+.*\Z", re.DOTALL)
 
 
 class UnknownOutcome(EngineError):  # noqa: N818 - says what is known, not what went wrong

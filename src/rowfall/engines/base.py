@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import IO, Any, Literal, Protocol, TypeVar
@@ -12,6 +11,7 @@ from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import EngineError
 from rowfall.core.masked import Secret
 from rowfall.core.model import Facts, Outcome, Statement
+from rowfall.core.patterns import regex
 from rowfall.core.sql import table_is
 from rowfall.core.sqltext import SqlText, quote
 
@@ -40,7 +40,7 @@ Body = Iterable[bytes] | IO[bytes]
 """Bytes of an insert: an open binary file, or any iterable of chunks (64 KiB and more is best)."""
 
 # In the path of a table's parts.
-_FOLDER = re.compile("/([0-9a-f-]{36})/$")
+_FOLDER = regex("/([0-9a-f-]{36})/$")
 # The format in which engines answer small questions.
 ROWS_FORMAT = "JSONCompactEachRow"
 

@@ -17,6 +17,7 @@ from rowfall.core.errors import (
     TargetError,
     UsageError,
 )
+from rowfall.core.patterns import regex
 from rowfall.core.sqltext import quote
 
 BAD_ARGUMENTS = 36
@@ -179,21 +180,21 @@ _MEANINGS: dict[int, Meaning] = {
     999: Meaning(TargetError, "Keeper failed; run again.", transient=True),
 }
 
-_NAME = re.compile(r"\([A-Z_]+\)\Z")
-_CODE = re.compile(r"Code: (\d+)(?:\. (?:DB|Coordination)::\w*Exception: |, type: )")
+_NAME = regex(r"\([A-Z_]+\)\Z")
+_CODE = regex(r"Code: (\d+)(?:\. (?:DB|Coordination)::\w*Exception: |, type: )")
 # The analyser repeats the whole statement, which may name thousands of files.
-_SCOPE = re.compile(r"[:.]? In scope (SELECT|INSERT|WITH)\b.*", re.DOTALL)
+_SCOPE = regex(r"[:.]? In scope (SELECT|INSERT|WITH)\b.*", re.DOTALL)
 # Every word of the language that might have stood there.
-_EXPECTED = re.compile(r"\. Expected one of: .*(?= \(SYNTAX_ERROR\))", re.DOTALL)
-_TRAILER = re.compile(r"\s*\(version [\d.]+[^)]*\)\s*$")
+_EXPECTED = regex(r"\. Expected one of: .*(?= \(SYNTAX_ERROR\))", re.DOTALL)
+_TRAILER = regex(r"\s*\(version [\d.]+[^)]*\)\s*$")
 # errno 28 arrives inside several codes (75, 76, 1001 std::exception): text is the only sign.
-_NO_SPACE = re.compile(r"No space left on device|errno: 28\b|NOT_ENOUGH_SPACE")
+_NO_SPACE = regex(r"No space left on device|errno: 28\b|NOT_ENOUGH_SPACE")
 # Another version of an object than the one that was asked for, as web servers and stores say it.
-_PRECONDITION = re.compile(
+_PRECONDITION = regex(
     r"HTTP (?:response|status) code: '?412\b|Precondition ?Failed|pre-conditions you specified",
     re.IGNORECASE,
 )
-_INNER_CODE = re.compile(r"Code: (\d+)\. DB::")
+_INNER_CODE = regex(r"Code: (\d+)\. DB::")
 _CHANGED_IN_S3 = "(S3_OBJECT_CHANGED_DURING_READ)"  # the engine compares ETags since 26.7
 
 
@@ -239,12 +240,12 @@ def _is_about_version(code: int, raised: str) -> bool:
 # --- rights that are missing --------------------------------------------------------------------
 
 LACKS = " lacks the grant "
-_DENIED = re.compile(r"necessary to have (?:the )?grant (.+?)\.?(?: \([A-Z_]+\)|\. |\Z)")
-_MISSING = re.compile(r"\(Missing permissions: (.+?)\)\.? ?(?:\(|\Z)")
-_COLUMNS = re.compile(r"(?:\([^)]*\)| for at least one column)? on ", re.IGNORECASE)
+_DENIED = regex(r"necessary to have (?:the )?grant (.+?)\.?(?: \([A-Z_]+\)|\. |\Z)")
+_MISSING = regex(r"\(Missing permissions: (.+?)\)\.? ?(?:\(|\Z)")
+_COLUMNS = regex(r"(?:\([^)]*\)| for at least one column)? on ", re.IGNORECASE)
 # Staging tables have another name in each attempt.
-_STAGING = re.compile(r"\.`?_rowfall_\w+`?")
-_PLAIN = re.compile(r"[A-Za-z_]\w*\Z")
+_STAGING = regex(r"\.`?_rowfall_\w+`?")
+_PLAIN = regex(r"[A-Za-z_]\w*\Z")
 
 
 def missing_rights(message: str) -> str | None:

@@ -17,6 +17,7 @@ from rowfall.core import units
 from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import DataError, EngineError, TargetError
 from rowfall.core.model import Column
+from rowfall.core.patterns import regex
 from rowfall.core.sqltext import SqlText
 from rowfall.engines.base import ExistingTable
 
@@ -118,7 +119,7 @@ class Result:
 
 
 # An escape of text, whatever its letter.
-_ESCAPE = re.compile(rb"\\(.)", re.DOTALL)
+_ESCAPE = regex(rb"\\(.)", re.DOTALL)
 
 
 def replace_escape(rows: Iterator[bytes], escape: bytes, by: bytes) -> Iterator[bytes]:

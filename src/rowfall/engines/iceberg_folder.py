@@ -31,12 +31,13 @@ from pyiceberg.table.update import update_table_metadata
 from rowfall.core import disk, s3_access
 from rowfall.core.errors import RowfallError, TargetError
 from rowfall.core.options import Options
+from rowfall.core.patterns import regex
 
 _HINT = "version-hint.text"
 # Commits of others between two looks; each of them takes seconds, a look milliseconds.
 _MOST_HINTS = 10
-_VERSION = re.compile(r"v(\d+)\.metadata\.json")
-_OTHER = re.compile(r"\d+-.*\.metadata\.json|v\d+.*\.metadata\.json.*")
+_VERSION = regex(r"v(\d+)\.metadata\.json")
+_OTHER = regex(r"\d+-.*\.metadata\.json|v\d+.*\.metadata\.json.*")
 # One that is away is an error after some 10 s, not after minutes; a file of data takes longer.
 _PATIENCE: dict[str, Any] = {
     "client_options": {"allow_http": True, "connect_timeout": "3s", "timeout": "60s"},

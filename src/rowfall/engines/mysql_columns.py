@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+from rowfall.core.patterns import regex
 from rowfall.core.sql import literal
 
 _INTEGERS = {"tinyint": 8, "smallint": 16, "mediumint": 32, "int": 32, "integer": 32, "bigint": 64}
-_MEMBER = re.compile(r"'((?:[^']|'')*)'")
+_MEMBER = regex(r"'((?:[^']|'')*)'")
 _GENERATED = ("VIRTUAL", "STORED", "PERSISTENT", "GENERATED", "COMPUTED")
 
 

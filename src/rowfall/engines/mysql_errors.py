@@ -7,6 +7,7 @@ import re
 from rowfall.core.errors import EngineError, RowfallError, TargetError
 from rowfall.core.masked import Secret, redact
 from rowfall.core.mysql import name, quote
+from rowfall.core.patterns import regex
 from rowfall.engines.codes import NETWORK_ERROR
 
 LOGIN, NO_DATABASE = (1045, 1698, 1862), (1049, 1044)
@@ -25,10 +26,10 @@ PASSING = frozenset({
 })  # fmt: skip
 LOST = frozenset({0, 1053, 1077, 1079, 1927, 2006, 2013, 2055})
 """The connection has ended."""
-_COLUMN = re.compile(r"column (?:`[^`]*`\.`[^`]*`\.)?[`']([^`']+)[`']")
-_VALUE = re.compile(r"(?:value|entry):? '(.*?)' for ", re.DOTALL)
-_AT_ROW = re.compile(r" at row (\d+)\Z|\ARow (\d+) ")
-_ROW = re.compile(r" at row \d+\Z|\ARow \d+ ")
+_COLUMN = regex(r"column (?:`[^`]*`\.`[^`]*`\.)?[`']([^`']+)[`']")
+_VALUE = regex(r"(?:value|entry):? '(.*?)' for ", re.DOTALL)
+_AT_ROW = regex(r" at row (\d+)\Z|\ARow (\d+) ")
+_ROW = regex(r" at row \d+\Z|\ARow \d+ ")
 _AGAIN = "Check that the server runs and is reached from here, then run the same command again."
 
 

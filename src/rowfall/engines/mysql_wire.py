@@ -8,13 +8,13 @@ Client libraries were compared on 150,000 taxi rows: the server needs 1.3 s of C
 
 from __future__ import annotations
 
-import re
 import socket
 from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
 
 from rowfall.core.dataclass import dataclass
+from rowfall.core.patterns import regex
 from rowfall.engines.database import Sent, Socket
 from rowfall.engines.mysql_packed import answer_number
 
@@ -26,7 +26,7 @@ _FIRST = 2
 # How long a server may take to say why it has given up: it has nothing to wait for any more.
 _GIVES_UP_SECONDS = 10.0
 # The byte of its length before the text may be a digit.
-_NUMBERS = re.compile(r"([A-Z][a-z]+): (\d+)")
+_NUMBERS = regex(r"([A-Z][a-z]+): (\d+)")
 
 
 class NoFileWantedError(Exception):

@@ -20,6 +20,7 @@ from rowfall.core.listing import MARK
 from rowfall.core.masked import Secret, redact
 from rowfall.core.model import Column
 from rowfall.core.options import ERROR, REPLACE, Options
+from rowfall.core.patterns import regex
 from rowfall.core.sqltext import SqlText
 from rowfall.core.units import parse_duration
 from rowfall.engines import postgresql_copy
@@ -68,10 +69,10 @@ _TRANSIENT = ("08", "57P", "53300", "40", "55P03")
 _ROWS = "_rowfall_rows"
 # COPY takes digits behind the engine's escape of a zero byte for a part of an octal number.
 _ZERO = (b"\\0", b"\\000")
-_CONTEXT = re.compile(r'COPY [^,]+, line (\d+)(?:, column ([^:]+?))?(?:: "(.*)")?\Z', re.S)
+_CONTEXT = regex(r'COPY [^,]+, line (\d+)(?:, column ([^:]+?))?(?:: "(.*)")?\Z', re.S)
 
 # Of one column; the values of several stand in a list.
-_KEY = re.compile(r"Key \(([^,()]+)\)=\((.*)\) ", re.S)
+_KEY = regex(r"Key \(([^,()]+)\)=\((.*)\) ", re.S)
 
 _PLAIN = {
     "bool": "Bool", "int2": "Int16", "int4": "Int32", "int8": "Int64", "oid": "UInt32",

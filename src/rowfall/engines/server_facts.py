@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rowfall.core import sql, units
 from rowfall.core.errors import RowfallError, TargetError, UsageError
 from rowfall.core.model import Ask, Facts, version_numbers
+from rowfall.core.patterns import regex
 from rowfall.core.sqltext import quote
 from rowfall.engines.codes import ACCESS_DENIED, LACKS, denied
 
@@ -47,7 +47,7 @@ NEEDED: Mapping[str, tuple[str, ...]] = {
     "CREATE TABLE": ("CREATE",),
     "DROP TABLE": ("DROP",),
 }
-_GRANTED = re.compile(r"(GRANT|REVOKE) (.+) ON (\S+) (?:TO|FROM) ")
+_GRANTED = regex(r"(GRANT|REVOKE) (.+) ON (\S+) (?:TO|FROM) ")
 _SYNC = frozenset({"SYSTEM SYNC FILE CACHE", "SYSTEM", "ALL"})
 
 

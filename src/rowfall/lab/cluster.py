@@ -24,6 +24,7 @@ from typing import Any, Self
 from urllib.parse import urlencode
 
 from rowfall.core import disk
+from rowfall.core.patterns import regex
 from rowfall.core.signals import undisturbed
 from rowfall.lab.config import ClusterConfig, Config
 from rowfall.lab.process import (
@@ -282,7 +283,7 @@ def _write(path: Path, text: str) -> None:
 
 # A server is there after 1 s; four that start at once on two busy cores took 8 s.
 _PATIENCE = 60.0
-_OWN_MEMORY = re.compile(r"^RssAnon:\s+(\d+) kB$", re.M)
+_OWN_MEMORY = regex(r"^RssAnon:\s+(\d+) kB$", re.M)
 
 
 class LabNode:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import random
-import re
 import shutil
 import signal
 import socket
@@ -17,6 +16,7 @@ from pathlib import Path
 
 from rowfall.core import disk, environment
 from rowfall.core.errors import EngineError, Exit
+from rowfall.core.patterns import regex
 
 VARIABLE = "ROWFALL_CLICKHOUSE"
 # Below 32768, where Linux starts to hand out ports for outgoing connections: nothing can take a
@@ -25,8 +25,8 @@ _PORTS = range(10_000, 22_000)
 _NOBODY, _NOGROUP = "nobody", "nogroup"
 # A server of the lab ends in 0.5 s; one that has to finish a merge may need some seconds more.
 _PATIENCE = 20.0
-_VERSION = re.compile(r"version (\d[\w.]*)")
-_FRAME = re.compile(r"^(\d+\. )?\S.* @ 0x[0-9a-f]{8,}$")
+_VERSION = regex(r"version (\d[\w.]*)")
+_FRAME = regex(r"^(\d+\. )?\S.* @ 0x[0-9a-f]{8,}$")
 
 
 class LabError(EngineError):

@@ -8,7 +8,6 @@ two processes that decide otherwise at the same moment apart.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -21,6 +20,7 @@ from rowfall.core.errors import SourceError, UsageError
 from rowfall.core.listing import CUT_LEAST, MARK, Listing, Part, Split
 from rowfall.core.model import Choice, Column, Encoding, Kind, Schema
 from rowfall.core.options import Options
+from rowfall.core.patterns import regex
 from rowfall.core.sql import literal
 from rowfall.core.sqltext import SqlText
 from rowfall.core.type_names import parse_type
@@ -247,7 +247,7 @@ def text_ranges(
 # the footer says.
 
 _FOOTER = Encoding("ParquetMetadata", "none", Kind.TYPED)
-_INTEGERS = re.compile(r"U?Int(8|16|32|64|128|256)")
+_INTEGERS = regex(r"U?Int(8|16|32|64|128|256)")
 # Decimal digits of a second in Parquet's timestamps, and the function that makes one a value.
 _UNITS = {
     "milliseconds": (3, "fromUnixTimestamp64Milli"),

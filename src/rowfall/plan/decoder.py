@@ -10,7 +10,6 @@ CPU: 50 M rows of three integers take 0.9 CPU-seconds out of gzip, the engine's 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
@@ -18,6 +17,7 @@ from typing import Any
 from rowfall.core import type_names, uri
 from rowfall.core.listing import Listing, Split
 from rowfall.core.model import Column, Encoding, Facts, Kind, Schema
+from rowfall.core.patterns import regex
 from rowfall.core.type_names import Type, parse_type
 from rowfall.plan.statements import sent_type
 from rowfall.schema import strict_reading
@@ -62,7 +62,7 @@ ZONES = frozenset((
 ))  # fmt: skip
 # Progress is drawn four times a second.
 PROGRESS_MS = 250
-_NAME = re.compile(r"`([^`\\]+)`|([A-Za-z_]\w*)")
+_NAME = regex(r"`([^`\\]+)`|([A-Za-z_]\w*)")
 # Where precise_float_parsing is for elements, too: measured in 26.9, and not so in 24.10. Flat
 # columns are cast from text there.
 _EXACT_FLOATS = (26, 9)

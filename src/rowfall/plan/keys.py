@@ -21,6 +21,7 @@ from typing import Any
 from rowfall.core import sql
 from rowfall.core.dataclass import dataclass
 from rowfall.core.model import Column, Kind
+from rowfall.core.patterns import regex
 from rowfall.core.type_names import parse_type
 from rowfall.schema.strict_reading import strict_column
 
@@ -39,16 +40,16 @@ _MINUTE_FUNCTIONS = {
     "toStartOfTenMinutes": 300, "toStartOfFiveMinutes": 300, "toStartOfFiveMinute": 300,
     "toStartOfMinute": 60, "toMinute": 60,
 }  # fmt: skip
-_INTERVAL = re.compile(
+_INTERVAL = regex(
     r"(toStartOfInterval)\((`[^`\\]+`|\w+), "
     r"toInterval(Minute|Hour|Day|Week|Month|Quarter|Year)\((\d+)\)\)"
 )
-_CALL = re.compile(r"(\w+)\((`[^`\\]+`|\w+)(?:, (\d+))?\)")
-_MODULO = re.compile(r"(`[^`\\]+`|\w+) % (\d+)")
+_CALL = regex(r"(\w+)\((`[^`\\]+`|\w+)(?:, (\d+))?\)")
+_MODULO = regex(r"(`[^`\\]+`|\w+) % (\d+)")
 # The engine computes partition keys with a modulo of its own, whose results have other types.
 _ANY_MODULO = frozenset({"%", "mod", "modulo", "positiveModulo", "MOD"})
 # Which give another value for the same row, or look elsewhere.
-_UNSTEADY = re.compile(
+_UNSTEADY = regex(
     r"(now|today|yesterday|rand|generate|dictGet|joinGet|getSetting|getMacro|rowNumber|hostName|"
     r"currentDatabase|serverUUID|timeZone|timezone|uptime|version|lambda|arrayMap|IN$|in$)"
 )
@@ -243,8 +244,8 @@ def partition_key(
     return PartitionKey(tuple(computed), tuple(used), nullable)
 
 
-_UNSIGNED = re.compile(r"UInt(8|16|32|64)|Bool|Date|DateTime")
-_SIGNED = re.compile(r"Int(8|16|32|64)|Enum(8|16)|Date32")
+_UNSIGNED = regex(r"UInt(8|16|32|64)|Bool|Date|DateTime")
+_SIGNED = regex(r"Int(8|16|32|64)|Enum(8|16)|Date32")
 
 
 def _field(type_: str) -> tuple[int, str] | None:

@@ -7,7 +7,6 @@ The name of an object behind HTTP holds a digest of the secrets in its address
 from __future__ import annotations
 
 import os
-import re
 from collections import defaultdict
 from collections.abc import Callable, Collection, Sequence
 from functools import lru_cache
@@ -16,10 +15,11 @@ from rowfall.core import units, uri
 from rowfall.core.errors import LedgerError
 from rowfall.core.events import Note
 from rowfall.core.listing import MARK, Split, split_id
+from rowfall.core.patterns import regex
 from rowfall.plan.session import Session
 from rowfall.sources.files import LocalFiles
 
-_RANGE = re.compile(r"(.*)\[(\d+):(\d+)\]")
+_RANGE = regex(r"(.*)\[(\d+):(\d+)\]")
 
 
 def landed_under_other_names(session: Session, known: Collection[str]) -> set[str]:

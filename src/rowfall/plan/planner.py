@@ -23,6 +23,7 @@ from rowfall.core.model import (
     Transport,
 )
 from rowfall.core.options import DISTRIBUTED, FILTER, Options
+from rowfall.core.patterns import regex
 from rowfall.plan import attempts, balance, pipelines, statements, upserts
 from rowfall.plan.facts import LoadFacts
 from rowfall.plan.pipelines import create_pipeline, pipeline_name, pulls
@@ -44,7 +45,7 @@ FOREGROUND = (
     # Its own shard's share is written by the statement itself, and counted with it.
     Setting("prefer_localhost_replica", 1, "rows of the shard itself stay there", routine=True),
 )
-_QUOTED = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|`(?:[^`\\]|\\.)*`""", re.S)
+_QUOTED = regex(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|`(?:[^`\\]|\\.)*`""", re.S)
 
 
 def make_plan(facts: LoadFacts, options: Options) -> Plan:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import copy
 import os
-import re
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -22,6 +21,7 @@ from rowfall.core.errors import RowfallError
 from rowfall.core.listing import Listing, Split
 from rowfall.core.masked import Secret, redact
 from rowfall.core.model import Encoding, Kind, Statement, version_numbers
+from rowfall.core.patterns import regex
 from rowfall.core.sqltext import SqlText, quote
 from rowfall.core.version import __version__
 from rowfall.engines.base import Engine, NoAnswerError
@@ -59,18 +59,18 @@ IMPATIENT = {
 
 _ANY = Encoding("One", "none", Kind.TYPED)
 _MARK = "rowfall-mark-"  # stands for a secret when the server shows what it would log
-_INSIDE = re.compile(r"is not inside `([^`]+)`")
+_INSIDE = regex(r"is not inside `([^`]+)`")
 _CAUSES = (
-    (re.compile(r"Not found address of host: [^\s,]+"), None),
-    (re.compile(r"HTTP (?:response|status) code: 403"), "it answers 403, access denied"),
-    (re.compile(r"HTTP (?:response|status) code: 404"), "it answers 404, no such object"),
-    (re.compile(r"HTTP (?:response|status) code: '?(\d{3})"), "it answers \\1"),
-    (re.compile(r"SSL Exception: [^(]+"), None),
-    (re.compile(r"[Cc]onnection refused"), None),
-    (re.compile(r"[Tt]imeout|timed out|Connect timed out"), "no answer in time"),
-    (re.compile(r"File .+ doesn't exist"), "the server finds no such file"),
-    (re.compile(r"filesystem error: in posix_stat"), "the server may not read that folder"),
-    (re.compile(r"not allowed in configuration[^(]*"), None),
+    (regex(r"Not found address of host: [^\s,]+"), None),
+    (regex(r"HTTP (?:response|status) code: 403"), "it answers 403, access denied"),
+    (regex(r"HTTP (?:response|status) code: 404"), "it answers 404, no such object"),
+    (regex(r"HTTP (?:response|status) code: '?(\d{3})"), "it answers \\1"),
+    (regex(r"SSL Exception: [^(]+"), None),
+    (regex(r"[Cc]onnection refused"), None),
+    (regex(r"[Tt]imeout|timed out|Connect timed out"), "no answer in time"),
+    (regex(r"File .+ doesn't exist"), "the server finds no such file"),
+    (regex(r"filesystem error: in posix_stat"), "the server may not read that folder"),
+    (regex(r"not allowed in configuration[^(]*"), None),
 )
 
 

@@ -26,6 +26,7 @@ from rowfall.core.events import Note
 from rowfall.core.listing import Listing, without_salt
 from rowfall.core.model import ENGINE, PUSH, Choice, Dialect, Encoding, Kind, Schema, Statement
 from rowfall.core.options import Options
+from rowfall.core.patterns import regex
 from rowfall.core.sqltext import SqlText, quote
 from rowfall.engines.base import ExistingTable
 from rowfall.engines.codes import DATA_CODES, GONE
@@ -64,7 +65,7 @@ UNPARTITIONED = ("", "tuple()")
 # The first release whose type JSON is no experiment.
 JSON_RELEASE = (25, 3)
 # What a Distributed table takes for a key when it inserts (StorageDistributed::createSelector).
-_INTEGER = re.compile(r"(LowCardinality\()?U?Int(8|16|32|64)\)?")
+_INTEGER = regex(r"(LowCardinality\()?U?Int(8|16|32|64)\)?")
 
 
 def survey(

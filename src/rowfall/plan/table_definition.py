@@ -15,6 +15,7 @@ from dataclasses import field
 
 from rowfall.core import sql
 from rowfall.core.dataclass import dataclass
+from rowfall.core.patterns import regex
 from rowfall.core.sql import closing, identifier, items, tokens
 from rowfall.core.sqltext import quote
 from rowfall.plan.keys import is_reversed, sorting_elements
@@ -31,7 +32,7 @@ ENGINES = frozenset({
 """Engines whose parts are alike: they differ in what a merge does, and rows are counted before."""
 # Settings of a table that say nothing about the files of a part: about merges, limits, reading,
 # cleaning up, and rowfall's own of staging tables.
-_NOT_OF_PARTS = re.compile(
+_NOT_OF_PARTS = regex(
     r"(max|min)_bytes_to_merge_\w+|\w*merge_(selecting|selector|max|with|tree|policy)\w*|"
     r"\w*_(parts|merges|mutations)_\w*pool\w*|number_of_\w+|max_number_of_\w+|"
     r"min_age_to_force_merge_\w+|parts_to_(delay|throw)_insert|inactive_parts_to_\w+|"
@@ -45,8 +46,8 @@ _NOT_OF_PARTS = re.compile(
     r"force_read_through_cache_for_merges|lightweight_mutation_projection_mode|"
     r"deduplicate_merge_projection_mode|min_free_disk_\w+"
 )
-_BYTES = re.compile(r"\d+\Z")
-_SHARE = re.compile(r"\d+(\.\d+)?\Z")
+_BYTES = regex(r"\d+\Z")
+_SHARE = regex(r"\d+(\.\d+)?\Z")
 # Parts that are made here are wide; who wants smaller ones compact says so by more than this.
 _WIDE_BYTES = 10 << 20
 # What rowfall-decode takes.
@@ -239,7 +240,7 @@ def _ttl(column: DefinedColumn) -> str:
 
 # Codecs that rowfall-decode writes (crates/rowfall-decode/src/codec.rs), in the engine's own
 # words.
-_CODEC = re.compile(
+_CODEC = regex(
     r"Default|NONE|LZ4(HC(\(\d+\))?)?|ZSTD(\(\d+(, \d+)?\))?|"
     r"(Delta|DoubleDelta|Gorilla)(\(\d\))?|T64(\('(bit|byte)'\))?"
 )

@@ -32,6 +32,7 @@ from rowfall.core.model import (
     Transport,
 )
 from rowfall.core.options import DISTRIBUTED, FILTER, Options
+from rowfall.core.patterns import regex
 from rowfall.core.sqltext import SqlText
 from rowfall.core.type_names import parse_type
 from rowfall.engines.base import ExistingTable
@@ -369,7 +370,7 @@ def _not_raw(split: Split, encoding: Encoding) -> str | None:
 
 # --- sorting of blocks ---------------------------------------------------------------------------
 
-_TUPLE = re.compile(r"(?:tuple)?\((.*)\)", re.S)
+_TUPLE = regex(r"(?:tuple)?\((.*)\)", re.S)
 
 
 def sorting_key(schema: Schema, existing: ExistingTable | None) -> str:

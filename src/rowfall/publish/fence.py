@@ -18,6 +18,7 @@ from dataclasses import replace
 from rowfall.core import sql
 from rowfall.core.errors import EngineError, LedgerError
 from rowfall.core.model import Pair, Statement
+from rowfall.core.patterns import regex
 from rowfall.core.sqltext import SqlText, quote
 from rowfall.engines.base import Engine
 from rowfall.engines.codes import UNKNOWN_TABLE
@@ -28,7 +29,7 @@ MOST_WAIT = 120.0
 POLL_SECONDS = 0.2
 # A table that is being renamed is listed under one of its names; this often it is not missed.
 RENAME_TRIES = 5
-_RENAMED = re.compile(r"_x[0-9a-f]{6}\Z")
+_RENAMED = regex(r"_x[0-9a-f]{6}\Z")
 
 
 def publish_id(attempt_id: str, pair: Pair) -> str:

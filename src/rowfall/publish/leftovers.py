@@ -7,11 +7,11 @@ that would double them. What was staged for a shadow is in a journal that no oth
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 
 from rowfall.core.listing import MARK
 from rowfall.core.model import Statement
+from rowfall.core.patterns import regex
 from rowfall.core.sqltext import quote
 from rowfall.ledger import leases, target_key
 from rowfall.ledger.journal import TABLE as JOURNAL
@@ -21,9 +21,9 @@ from rowfall.targets import staging
 from rowfall.targets.base import SHADOW_SUFFIX, STAGING_PREFIX
 
 # Under its first name, or under one that a recovery has given to it.
-_SHADOW = re.compile(rf"{STAGING_PREFIX}([^_]+){SHADOW_SUFFIX}(_x[0-9a-f]{{6}})?\Z")
+_SHADOW = regex(rf"{STAGING_PREFIX}([^_]+){SHADOW_SUFFIX}(_x[0-9a-f]{{6}})?\Z")
 # Those of the tables that views fill; they are made before that of the target.
-_BEHIND = re.compile(rf"{STAGING_PREFIX}([^_]+){SHADOW_SUFFIX}_t\d+(_x[0-9a-f]{{6}})?\Z")
+_BEHIND = regex(rf"{STAGING_PREFIX}([^_]+){SHADOW_SUFFIX}_t\d+(_x[0-9a-f]{{6}})?\Z")
 
 
 def end_dead_loads(tables: TargetTables, load_id: str) -> None:

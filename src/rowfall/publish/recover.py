@@ -7,7 +7,6 @@ to be done about each is :func:`rowfall.publish.protocol.after_crash`.
 
 from __future__ import annotations
 
-import re
 import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -18,6 +17,7 @@ from rowfall.core import sql
 from rowfall.core.errors import EngineError, LedgerError, TargetError, UsageError
 from rowfall.core.events import Listener, Note
 from rowfall.core.model import Pair, Statement
+from rowfall.core.patterns import regex
 from rowfall.core.sqltext import SqlText, quote
 from rowfall.engines.base import Engine, table_uuid
 from rowfall.engines.codes import GONE
@@ -35,7 +35,7 @@ from rowfall.targets.base import SHADOW_SUFFIX, STAGING_PREFIX, Publish, Target
 
 # States in the ledger of attempts that need their staging tables no more.
 _ENDED = ("published", "failed", "lost")
-_WHOLE = re.compile(rf"(?<={SHADOW_SUFFIX})\d+\Z")
+_WHOLE = regex(rf"(?<={SHADOW_SUFFIX})\d+\Z")
 
 
 def staging_of(attempt: str) -> str:

@@ -14,7 +14,6 @@ a server the journal says which table has followed which, so any rowfall can do 
 
 from __future__ import annotations
 
-import re
 import secrets
 import time
 from collections.abc import Iterator, Sequence
@@ -26,6 +25,7 @@ from rowfall.core.errors import EngineError, LedgerError, RowfallError, SourceEr
 from rowfall.core.events import Note
 from rowfall.core.listing import Split
 from rowfall.core.model import Pair, Statement
+from rowfall.core.patterns import regex
 from rowfall.core.sqltext import SqlText, quote, quoted_list
 from rowfall.engines.base import Engine, table_uuid
 from rowfall.engines.codes import NO_DEFINITION, NOT_ALIKE, TABLE_EXISTS
@@ -54,7 +54,7 @@ _REBUILDS = 3
 _MOST_WAIT = 600.0
 # What is grouped goes to disk beyond this.
 _GROUPING = {"max_bytes_before_external_group_by": 1 << 30}
-_WHOLE = re.compile(r"_whole\d+\Z")
+_WHOLE = regex(r"_whole\d+\Z")
 _KEPT_COLUMNS = "default_kind NOT IN ('ALIAS', 'EPHEMERAL', 'MATERIALIZED')"
 
 

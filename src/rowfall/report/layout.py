@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import io
-import re
 import textwrap
 from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from rowfall.core import units
 from rowfall.core.model import MergeWork
+from rowfall.core.patterns import regex
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -19,7 +19,7 @@ WIDTH = 80
 ENDLESS = 1 << 16  # columns
 # A word of SQL with the blanks behind it; blanks inside of quotes are part of it. A quote that a
 # backslash escapes ends nothing.
-_SQL_WORD = re.compile(
+_SQL_WORD = regex(
     r"""(?:'(?:\\.|[^'\\])*'?|`(?:\\.|[^`\\])*`?|"(?:\\.|[^"\\])*"?|[^\s'`"])+\s*|\s+"""
 )
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import re
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from rowfall.core import sql, units, uri
+from rowfall.core.patterns import regex
 from rowfall.core.results import Leftover, Report, Verification, VerifiedSplit
 from rowfall.report.layout import WIDTH, bar, facts, grid, merges_left, render, wrap
 
@@ -25,7 +25,7 @@ SHOWN_SHARDS = 20
 WORTH_SECONDS, WORTH_ROWS = 1.0, 10_000
 LEAST_CPU = 0.05  # seconds: less would be shown as 0.0
 _PHASE_BAR = 40
-_PLAIN_NAME = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)?\Z")
+_PLAIN_NAME = regex(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)?\Z")
 
 # outcome: colour, meaning
 _OUTCOMES = {

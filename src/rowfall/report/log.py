@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import re
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -22,12 +21,13 @@ from rowfall.core.events import (
     Progressed,
     SplitFailed,
 )
+from rowfall.core.patterns import regex
 
 TEXT, JSON = "text", "json"
 FORMATS = (TEXT, JSON)
 # Progress comes ten times a second; an hour of it in a log is then 360 lines.
 _PROGRESS_SECONDS = 10.0
-_CAPITAL = re.compile(r"(?<=[a-z])(?=[A-Z])")
+_CAPITAL = regex(r"(?<=[a-z])(?=[A-Z])")
 
 
 class Log:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
@@ -14,6 +13,7 @@ from rowfall.core import engine_formats, formats, units
 from rowfall.core.listing import Listing
 from rowfall.core.model import ENGINE, SEND, WRITE, Forecast, Kind, Plan, Setting, Transport
 from rowfall.core.options import DISTRIBUTED, FILTER
+from rowfall.core.patterns import regex
 from rowfall.report.layout import WIDTH, facts, grid, merges_left, render, wrap, wrap_sql
 
 PLAN_VERSION = 2  # 2: "seats" and "seat" became "writers" and "writer"
@@ -25,7 +25,7 @@ _DELIVERIES = {
     "send": "an engine here reads the source and writes text, which the target takes",
     "build": "this machine writes finished parts, and the engine attaches them",
 }
-_DDL_COLUMN = re.compile(r"    [`\"]")
+_DDL_COLUMN = regex(r"    [`\"]")
 _COMMENT_MIN = 24  # narrower comments are unreadable: they go on a line of their own
 _REASON_MIN = 32
 

@@ -8,7 +8,6 @@ and attached: that work is the engine's locks and the disk, not its cores.
 
 from __future__ import annotations
 
-import re
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -31,6 +30,7 @@ from rowfall.core.events import AttemptPublished, AttemptStarted, Listener, Spli
 from rowfall.core.listing import Split
 from rowfall.core.model import Outcome, Plan, Schema, Setting
 from rowfall.core.options import FILTER
+from rowfall.core.patterns import regex
 from rowfall.core.results import Failure
 from rowfall.core.signals import undisturbed
 from rowfall.deliver.decode import DeclinedError
@@ -72,7 +72,7 @@ FIRST_LANE = 100
 MOST_TEXT = 2_000
 # What a process meets whose lease another one has ended, and whose staging tables it has taken.
 # What only tables of ClickHouse can do.
-_WIDEN = re.compile(r"Load it (as JSON )?with --widen( --type '[^']*')+")
+_WIDEN = regex(r"Load it (as JSON )?with --widen( --type '[^']*')+")
 # One thread, so that rows are sent as they stand in the file.
 IN_ORDER = {"max_threads": 1, "max_insert_threads": 1, "input_format_parallel_parsing": 0}
 LEASE_LOST_CODES = GONE | {QUERY_WAS_CANCELLED}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import shutil
 from contextlib import ExitStack
 from pathlib import Path
@@ -13,15 +12,14 @@ from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import TargetError, UsageError
 from rowfall.core.events import silent
 from rowfall.core.options import Options
+from rowfall.core.patterns import regex
 from rowfall.engines.base import Engine
 from rowfall.plan.reach import decoder_refused, program_refused
 from rowfall.run.session import connect, shards_of
 from rowfall.sources import rewriting
 from rowfall.targets.base import Target
 
-_FOLDER = re.compile(
-    r"inside user scripts folder (.+?)/?\. \(|inside user scripts folder (.+?)/?\.?$"
-)
+_FOLDER = regex(r"inside user scripts folder (.+?)/?\. \(|inside user scripts folder (.+?)/?\.?$")
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from rowfall.core.listing import Split
 from rowfall.core.model import Encoding, Kind, Statement
 from rowfall.core.nearest import nearest
 from rowfall.core.options import Options
+from rowfall.core.patterns import regex
 from rowfall.core.sqltext import SqlText
 from rowfall.engines.base import Engine
 from rowfall.engines.codes import UNKNOWN_TABLE
@@ -30,20 +31,18 @@ from rowfall.targets.base import STAGING_PREFIX, Publish, ServerAt, Target
 
 # Compared with what was typed: 20 ms of difflib.
 MOST_TABLES = 2_000
-_UNKNOWN = re.compile(
-    r"Unknown table expression identifier '([^']+)'|[Tt]able (\S+) does not exist"
-)
+_UNKNOWN = regex(r"Unknown table expression identifier '([^']+)'|[Tt]able (\S+) does not exist")
 
 ARROW = "ArrowStream"
-_SELECT = re.compile(r"\s*(\(|SELECT\b|WITH\b|FROM\b)", re.I)
+_SELECT = regex(r"\s*(\(|SELECT\b|WITH\b|FROM\b)", re.I)
 # What Arrow has no type for arrives as bare numbers or bytes: a time as seconds, an Enum without
 # its names. Dots of JSON(a.b DateTime) are no matter: JSON arrives as text whatever is in it.
 _ARROWS = (
-    (re.compile(r"\bDateTime\((?=')"), "DateTime64(0, "),
-    (re.compile(r"\bDateTime\b(?!\()"), "DateTime64(0)"),
-    (re.compile(r"\b(?:Enum8|Enum16)\((?:'(?:\\.|[^'\\])*'|[^')])*\)"), "String"),
-    (re.compile(r"\b(?:IPv4|IPv6|U?Int128|U?Int256)\b"), "String"),
-    (re.compile(r"\bBFloat16\b"), "Float32"),
+    (regex(r"\bDateTime\((?=')"), "DateTime64(0, "),
+    (regex(r"\bDateTime\b(?!\()"), "DateTime64(0)"),
+    (regex(r"\b(?:Enum8|Enum16)\((?:'(?:\\.|[^'\\])*'|[^')])*\)"), "String"),
+    (regex(r"\b(?:IPv4|IPv6|U?Int128|U?Int256)\b"), "String"),
+    (regex(r"\bBFloat16\b"), "Float32"),
 )
 
 

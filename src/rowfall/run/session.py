@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import signal
 import threading
 import time
@@ -33,6 +32,7 @@ from rowfall.core.options import (
     Options,
     projection_of,
 )
+from rowfall.core.patterns import regex
 from rowfall.core.units import memory as memory_text
 from rowfall.core.units import parse_duration, parse_size
 from rowfall.engines import database_class, server_class
@@ -59,7 +59,7 @@ if TYPE_CHECKING:
     OpenSource = Callable[[Options], Source]
     """Opens a source of rows that this process has in memory."""
 
-_WAIT = re.compile(r"merges=[1-9]\d*|replicas")
+_WAIT = regex(r"merges=[1-9]\d*|replicas")
 
 # Databases that an error names; some servers have thousands.
 MOST_NAMES = 8

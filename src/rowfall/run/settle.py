@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import re
 import secrets as random
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -25,6 +24,7 @@ from rowfall.core.events import Note
 from rowfall.core.listing import overlap, without_salt
 from rowfall.core.model import Statement
 from rowfall.core.options import changed
+from rowfall.core.patterns import regex
 from rowfall.engines.base import Engine, table_uuid
 from rowfall.engines.database import Committing, Database
 from rowfall.ledger import Ledger, LoadRow, target_key, target_key_parts
@@ -51,7 +51,7 @@ from rowfall.targets import staging, views
 from rowfall.targets.base import Publish
 
 # After the name of a file of which a part was loaded.
-_RANGE = re.compile(r"\[-?\d+:-?\d+\]\Z")
+_RANGE = regex(r"\[-?\d+:-?\d+\]\Z")
 # Loads that this process runs now: another thread's load is not an unfinished one.
 _ACTIVE: set[str] = set()
 MADE, OVER = "made", "over"

@@ -19,6 +19,7 @@ from rowfall.core.listing import Listing
 from rowfall.core.model import Column, Kind, Projection
 from rowfall.core.nearest import did_you_mean
 from rowfall.core.options import Options
+from rowfall.core.patterns import regex
 from rowfall.core.sqltext import SqlText, quote
 from rowfall.core.type_names import parse_type
 from rowfall.schema import projection
@@ -34,7 +35,7 @@ _NOT_AN_ITEM = frozenset((
 ))  # fmt: skip
 _OPEN, _CLOSE = frozenset("([{"), frozenset(")]}")
 # Steps of an engine's plan that look at several rows, or give another number of them.
-_STEPS = re.compile(
+_STEPS = regex(
     r"[\s│├└─]*(Aggregating|Window|ArrayJoin|Limit|Offset|Distinct|Sorting|Join|Fill|Extremes)"
 )
 _MULTIPLY = frozenset(("arrayjoin", "unnest", "explode"))

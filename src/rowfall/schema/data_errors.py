@@ -12,6 +12,7 @@ from rowfall.core import sql
 from rowfall.core.errors import DataError
 from rowfall.core.listing import Split
 from rowfall.core.model import Column, Encoding, Kind, Schema
+from rowfall.core.patterns import regex
 from rowfall.core.type_names import Type, parse_type
 from rowfall.engines.codes import VIOLATED_CONSTRAINT
 from rowfall.schema.bad_row_queries import (
@@ -27,9 +28,9 @@ from rowfall.schema.records import APART
 from rowfall.schema.strict_reading import TAG
 from rowfall.schema.whole_rows import LAST_EMPTY
 
-_URI = re.compile(r"\(in file/uri (.+?)\)(?:[:.,\s]|$)")
-_AT_ROW = re.compile(r"\(at row (\d+)\)")
-_FIELD = re.compile(r"Unknown field found [\w ]+:? '?([^':]+)")
+_URI = regex(r"\(in file/uri (.+?)\)(?:[:.,\s]|$)")
+_AT_ROW = regex(r"\(at row (\d+)\)")
+_FIELD = regex(r"Unknown field found [\w ]+:? '?([^':]+)")
 
 CONTAINERS = {
     354: ("is not a whole gzip file", "It was cut off, or is no gzip: test it with gzip -t."),
@@ -39,19 +40,17 @@ CONTAINERS = {
     594: ("is not a whole bzip2 file", "It was cut off, or is no bzip2: test it with bzip2 -t."),
 }
 # What the engine says where an object has other keys, or a value of another type, than the column.
-_NESTED = re.compile(
-    r"tuple element|elements in named tuple|while reading the value of (nested )?key"
-)
-_AT_KEY = re.compile(r"while reading the value of key ([^):]+)")
+_NESTED = regex(r"tuple element|elements in named tuple|while reading the value of (nested )?key")
+_AT_KEY = regex(r"while reading the value of key ([^):]+)")
 # What the engine says of typed formats that are cut off or damaged: nothing of a value.
-_BROKEN = re.compile(
+_BROKEN = regex(
     r"Not an? (Parquet|ORC|Arrow) file|metadata size in parquet|Expected a record batch|"
     r"structure cannot be extracted from an? \w+ format file\. Error|avro::Exception: "
     r"(EOF|Sync|Cannot have negative|Snappy|Checksum|Invalid)|Malformed \w+ compressed page",
     re.I,
 )
 _FETCH = "Fetch the file again, or see how it was written."
-_PLAIN = re.compile(r"[A-Za-z_]\w*", re.ASCII)
+_PLAIN = regex(r"[A-Za-z_]\w*", re.ASCII)
 _OUT = "Correct the file, or leave bad rows out with --max-errors N."
 _ENCODING = (
     "Name the encoding of the file, e.g. --encoding windows-1252; --encoding binary loads the "
@@ -258,7 +257,7 @@ def explain_engine_error(code: int, message: str, uri: str = "") -> DataError:
 
 
 # The row is counted in a block, of which nobody knows the place in the file; values may be long.
-_VIOLATED = re.compile(
+_VIOLATED = regex(
     r"Constraint `?(.*?)`? for table .*? is violated(?: at row \d+)?\. "
     r"Expression: \((.*?)\)\.(?: Column values: (.{1,200}))?",
     re.DOTALL,

@@ -19,6 +19,7 @@ from itertools import islice, pairwise
 from rowfall.core import charsets
 from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import UsageError
+from rowfall.core.patterns import regex
 
 STRONG = (",", ";", "\t", "|", "^", "~", "\x01", "\x1f")
 """Delimiters that hardly any text holds in each line; in doubt the first one wins."""
@@ -197,7 +198,7 @@ def _line_end(texts: Iterable[str]) -> str:
 
 
 # The line in which Excel is told the delimiter of all others.
-_EXCEL = re.compile(r'"?sep=([^\r\n])"?\r?\n', re.I)
+_EXCEL = regex(r'"?sep=([^\r\n])"?\r?\n', re.I)
 
 
 def _of_excel(texts: Sequence[str], asked: Asked) -> Asked:
@@ -314,7 +315,7 @@ def _quotes(sources: _Sources, asked: Asked) -> list[tuple[str, str]]:
     return found
 
 
-_SINGLE = re.compile(r"(?:^|[,;\t|])'(?:[^']|''){,400}'(?=[,;\t|\r\n]|\Z)", re.M)
+_SINGLE = regex(r"(?:^|[,;\t|])'(?:[^']|''){,400}'(?=[,;\t|\r\n]|\Z)", re.M)
 
 
 def _doubled(sources: _Sources, best: _Try, asked: Asked) -> _Try:
@@ -465,15 +466,15 @@ def _ends(tables: Sequence[Sequence[tuple[str, ...]]], width: int, mark: str) ->
 
 # --- kinds of values -----------------------------------------------------------------------------
 
-_NUMBER = re.compile(r"[-+]?((\d+\.?\d*|\.\d+)([eE][-+]?\d+)?|inf(inity)?|nan)%?\Z", re.I)
-_COMMA = re.compile(r"[-+]?(\d{1,3}([. ]\d{3})+|\d+),\d+\Z")
-_GROUPED = re.compile(r"[-+]?\d{1,3}([,. '\u00a0]\d{3})+([.,]\d+)?\Z")
+_NUMBER = regex(r"[-+]?((\d+\.?\d*|\.\d+)([eE][-+]?\d+)?|inf(inity)?|nan)%?\Z", re.I)
+_COMMA = regex(r"[-+]?(\d{1,3}([. ]\d{3})+|\d+),\d+\Z")
+_GROUPED = regex(r"[-+]?\d{1,3}([,. '\u00a0]\d{3})+([.,]\d+)?\Z")
 _CLOCK = r"\d{1,2}:\d\d(:\d\d([.,]\d+)?)?( ?[AaPp][Mm])?"
-_TIME = re.compile(
+_TIME = regex(
     r"(\d{4}([-/.])\d{1,2}\2\d{1,2}|\d{1,2}([-/.])\d{1,2}\3(\d{4}|\d\d))"
     rf"([ T]{_CLOCK} ?(Z|UTC|[-+]\d\d(:?\d\d)?)?)?\Z|{_CLOCK}\Z"
 )
-_UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\Z")
+_UUID = regex(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\Z")
 _WORDS = frozenset(("true", "false"))
 
 
@@ -682,7 +683,7 @@ def _repeats(first: Sequence[str], columns: Sequence[Sequence[str]]) -> bool:
     return any(f and f in column for f, column in zip(first, columns, strict=False))
 
 
-_TOKEN = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[^\W\d_a-zA-Z]+")
+_TOKEN = regex(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[^\W\d_a-zA-Z]+")
 _NAME_WORDS = """
 id ids name names date time timestamp datetime day month year type value values key code status
 state city country region email mail user username customer client title description category

@@ -7,7 +7,6 @@ each file's footer is compared with it before its rows are read.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -16,6 +15,7 @@ from rowfall.core.dataclass import dataclass
 from rowfall.core.listing import Split
 from rowfall.core.model import Column, Encoding
 from rowfall.core.options import IGNORE, Options
+from rowfall.core.patterns import regex
 from rowfall.core.sqltext import SqlText
 from rowfall.core.type_names import Type, parse_type
 from rowfall.sources.base import Source
@@ -24,7 +24,7 @@ NAMED = frozenset({"ORC", "Arrow", "Avro"})
 """Formats besides Parquet whose files name their columns and types."""
 _PLAIN = {"INT32": "Int32", "INT64": "Int64", "FLOAT": "Float32", "DOUBLE": "Float64",
           "BOOLEAN": "Bool", "BYTE_ARRAY": "String", "BYTE_ARRAY String": "String"}  # fmt: skip
-_INT = re.compile(r"INT(?:32|64) Int\(bitWidth=(\d+), isSigned=(true|false)\)")
+_INT = regex(r"INT(?:32|64) Int\(bitWidth=(\d+), isSigned=(true|false)\)")
 _MANTISSA = {"Float32": 24, "Float64": 53}
 
 

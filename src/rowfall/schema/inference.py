@@ -19,6 +19,7 @@ from rowfall.core.listing import Listing
 from rowfall.core.model import Column, ColumnChange, Encoding, Kind, Projection, Schema
 from rowfall.core.nearest import did_you_mean
 from rowfall.core.options import ADD, Options
+from rowfall.core.patterns import regex
 from rowfall.core.sqltext import SqlText, quote
 from rowfall.core.type_names import csv_fields, first_fields, parse_type
 from rowfall.engines.codes import UNKNOWN_IDENTIFIER
@@ -53,7 +54,7 @@ from rowfall.sources.base import Annotated, Source
 FEW_VALUES = 100
 """So few distinct values make long runs when rows are sorted by them."""
 
-_KEY_NAME = re.compile(r"(^|_)(id|key|code|type|kind|status|category|country|region|state)$", re.I)
+_KEY_NAME = regex(r"(^|_)(id|key|code|type|kind|status|category|country|region|state)$", re.I)
 _WIDTHS = {"Bool": 1, "Date": 2, "Date32": 4, "DateTime": 4, "DateTime64": 8, "UUID": 16,
            "IPv4": 4, "IPv6": 16, "Float32": 4, "Float64": 8, "Decimal": 8, "Enum8": 1}  # fmt: skip
 
@@ -725,7 +726,7 @@ def _cast(made: Column, type_: str) -> Column:
 # --- types of columns ----------------------------------------------------------------------------
 
 
-_ID_NAME = re.compile(r"(?i:(^|[_ .-])(id|key|no|nr|number))$|[a-z](Id|ID|Key|No|Nr|Number)$")
+_ID_NAME = regex(r"(?i:(^|[_ .-])(id|key|no|nr|number))$|[a-z](Id|ID|Key|No|Nr|Number)$")
 EXACT = 2**53
 """Integers beyond it have no Float64 of their own."""
 HEADROOM = 64

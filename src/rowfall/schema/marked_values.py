@@ -17,9 +17,10 @@ from functools import partial
 
 from rowfall.core.formats import ORDERS
 from rowfall.core.model import Column, Dialect, Encoding
+from rowfall.core.patterns import regex
 from rowfall.core.type_names import parse_type
 
-_PARTS = re.compile(r"(\d{1,4})([./-])(\d{1,2})\2(\d{1,4})(?:[ T].*)?\Z")
+_PARTS = regex(r"(\d{1,4})([./-])(\d{1,2})\2(\d{1,4})(?:[ T].*)?\Z")
 
 
 def find_columns(
@@ -104,7 +105,7 @@ def suggest(
     return f"text as it is written: {listed}; {' '.join(flags)} makes numbers and dates of it"
 
 
-_ISO = re.compile(r"\d{4}-\d\d-\d\d")
+_ISO = regex(r"\d{4}-\d\d-\d\d")
 # Marks before decimals and between three digits, by how common they are. Digits with blanks and
 # nothing else are telephone numbers more often.
 _MARKS = ((",", ""), (",", "."), (",", " "), (".", ","), (".", "'"))

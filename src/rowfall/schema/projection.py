@@ -8,13 +8,13 @@ INSERT takes, converts to the types of the table.
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterable, Sequence
 from urllib.parse import unquote
 
 from rowfall.core import sql
 from rowfall.core.listing import Listing, Split
 from rowfall.core.model import Encoding, Schema
+from rowfall.core.patterns import regex
 from rowfall.core.sqltext import SqlText, quote
 from rowfall.schema import whole_rows
 from rowfall.schema.headers import Headers
@@ -26,7 +26,7 @@ FILE_COLUMNS = (PATH, FILE)
 NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 """Word that Hive and Spark write for NULL in names of folders."""
 
-_FOLDER = re.compile(r"([A-Za-z_]\w*)=([^/]*)")
+_FOLDER = regex(r"([A-Za-z_]\w*)=([^/]*)")
 
 
 def read_structure(schema: Schema, encoding: Encoding | None) -> str:

@@ -9,13 +9,13 @@ file from its beginning and knows; :func:`find_record` sees a piece of it and ha
 from __future__ import annotations
 
 import csv
-import re
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 
 from rowfall.core.charsets import BOM
 from rowfall.core.listing import Split
 from rowfall.core.model import Encoding, Kind
+from rowfall.core.patterns import regex
 from rowfall.core.sqltext import SqlText
 from rowfall.schema.dialect import unique_names
 from rowfall.sources.base import Source
@@ -49,8 +49,8 @@ LONGEST_RUN = 1 << 20
 TRIES = 64
 # `}` and `{` are neighbours without a comma at the top only, and the quote behind them opens a name
 # unless what follows could stand behind a closing one.
-_JSON = re.compile(rb'\}\r?\n(?=\{"[^",:\]}\s\\])')
-_RUN = re.compile(rb'"+')
+_JSON = regex(rb'\}\r?\n(?=\{"[^",:\]}\s\\])')
+_RUN = regex(rb'"+')
 
 
 def lines_relation(

@@ -13,7 +13,6 @@ last section gives the schema that reads the same rows without the guess.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 
@@ -22,6 +21,7 @@ from rowfall.core.charsets import BOM
 from rowfall.core.dataclass import dataclass
 from rowfall.core.formats import LAKES
 from rowfall.core.model import Column, Encoding, Kind, Schema, Setting
+from rowfall.core.patterns import regex
 from rowfall.core.sqltext import quote
 from rowfall.core.type_names import TIMES, Type, arguments, elements, first_fields, parse_type
 
@@ -33,7 +33,7 @@ MISSING = "\nmissing"
 
 NUMBERS = frozenset({"Int128 DEFAULT 0", "Nullable(Int128) DEFAULT 0"})
 """Types that :func:`_read_as_number` reads: the mark of a column that can be read as text."""
-_NAMES = re.compile(r"'(?:[^'\\]|\\.|'')*'")
+_NAMES = regex(r"'(?:[^'\\]|\\.|'')*'")
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,6 @@ types become wider, each only where an option says so. :mod:`rowfall.run.alter` 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -16,6 +15,7 @@ from rowfall.core.errors import TargetError, UsageError
 from rowfall.core.listing import Listing
 from rowfall.core.model import ColumnChange, Kind, Schema
 from rowfall.core.options import ADD, DEFAULT, IGNORE, Options
+from rowfall.core.patterns import regex
 from rowfall.core.type_names import parse_type
 from rowfall.schema import projection
 from rowfall.schema.bad_row_queries import LenientReader
@@ -175,7 +175,7 @@ def _becomes_json(old: str, new: str) -> bool:
 
 
 # The elements of a tuple have names: Tuple(a Int64), and not Tuple(Int64).
-_NAMED = re.compile(r"\s*(`(?:[^`\\]|\\.)+`|\w+)\s+\w")
+_NAMED = regex(r"\s*(`(?:[^`\\]|\\.)+`|\w+)\s+\w")
 
 
 def sampled_types(

@@ -14,10 +14,11 @@ from rowfall.core import sql
 from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import RowfallError, UsageError
 from rowfall.core.options import Options
+from rowfall.core.patterns import regex
 from rowfall.core.sqltext import SqlText, quote
 from rowfall.schema.sampling import RunSelect
 
-_CLAUSE = re.compile(r"(ENGINE = |PARTITION BY |ORDER BY |PRIMARY KEY |SETTINGS |TTL |SAMPLE BY )")
+_CLAUSE = regex(r"(ENGINE = |PARTITION BY |ORDER BY |PRIMARY KEY |SETTINGS |TTL |SAMPLE BY )")
 _NOT_COLUMNS = ("INDEX", "PROJECTION", "CONSTRAINT", "PRIMARY KEY")
 
 
@@ -71,7 +72,7 @@ def read_table_options(options: Options, ask: RunSelect) -> TableOptions:
     )
 
 
-_QUOTED = re.compile(r"`(?:[^`\\]|\\.|``)*`", re.DOTALL)
+_QUOTED = regex(r"`(?:[^`\\]|\\.|``)*`", re.DOTALL)
 
 
 def _key(text: str | None) -> str:

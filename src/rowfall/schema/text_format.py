@@ -21,6 +21,7 @@ from rowfall.core.errors import RowfallError, SourceError, UsageError
 from rowfall.core.listing import Split
 from rowfall.core.model import Dialect, Encoding
 from rowfall.core.options import Options
+from rowfall.core.patterns import regex
 from rowfall.core.sqltext import SqlText
 from rowfall.schema import marked_values
 from rowfall.schema.dialect import (
@@ -427,14 +428,14 @@ def _of_tsv(samples: Sequence[TextSample], asked: Asked) -> Asked:
 
 
 # A field in quotes that holds what quotes are for.
-_QUOTED_TSV = re.compile(rb'(?:^|\t)"(?:[^"\n]|"")*(?:\t|"")(?:[^"\n]|"")*"(?=\t|\r?\n|\Z)', re.M)
+_QUOTED_TSV = regex(rb'(?:^|\t)"(?:[^"\n]|"")*(?:\t|"")(?:[^"\n]|"")*"(?=\t|\r?\n|\Z)', re.M)
 
 
 # --- classes of values ---------------------------------------------------------------------------
 
-_NUMBER = re.compile(r"[-+]?((\d+\.?\d*|\.\d+)([eE][-+]?\d+)?|inf(inity)?|nan)\Z", re.I)
-_TIME = re.compile(r"\d{4}-\d\d-\d\d([ T]\d\d:\d\d:\d\d(\.\d+)?Z?)?\Z")
-_UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\Z")
+_NUMBER = regex(r"[-+]?((\d+\.?\d*|\.\d+)([eE][-+]?\d+)?|inf(inity)?|nan)\Z", re.I)
+_TIME = regex(r"\d{4}-\d\d-\d\d([ T]\d\d:\d\d:\d\d(\.\d+)?Z?)?\Z")
+_UUID = regex(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\Z")
 
 
 def value_class(values: Sequence[str], nulls: Sequence[str] = ()) -> str:

@@ -6,9 +6,8 @@ that depends on the values (a Date beyond 2106 is no DateTime), the table is ask
 
 from __future__ import annotations
 
-import re
-
 from rowfall.core.dataclass import dataclass
+from rowfall.core.patterns import regex
 from rowfall.core.type_names import Type, parse_type
 from rowfall.schema.sampling import ColumnFacts
 
@@ -16,7 +15,7 @@ EXACT = 2**53
 """Integers beyond it have no Float64 of their own."""
 MOST_NAMES = 200
 """New names of an Enum: more are no enumeration."""
-_NAMES = re.compile(r"('(?:[^'\\]|\\.)*')\s*=\s*(-?\d+)")
+_NAMES = regex(r"('(?:[^'\\]|\\.)*')\s*=\s*(-?\d+)")
 _DECIMAL = 76
 _LAST_DATETIME = "2100"
 

@@ -18,6 +18,7 @@ from rowfall.core import uri
 from rowfall.core.errors import UsageError
 from rowfall.core.nearest import did_you_mean
 from rowfall.core.options import Options
+from rowfall.core.patterns import regex
 
 if TYPE_CHECKING:
     from rowfall.sources.base import Source
@@ -104,7 +105,7 @@ _OF_SOME = {
 """Options of some sources: flag, schemes, what has it, hint."""
 
 # Most likely it names an archive.
-_ARCHIVE = re.compile(r"\.(zip|tar|tgz|tbz|txz|tzst)", re.I)
+_ARCHIVE = regex(r"\.(zip|tar|tgz|tbz|txz|tzst)", re.I)
 
 
 def _class_of(text: str) -> str:

@@ -35,6 +35,7 @@ from rowfall.core.listing import Listing, Split
 from rowfall.core.masked import Secret
 from rowfall.core.model import Encoding, Kind
 from rowfall.core.options import Options
+from rowfall.core.patterns import regex
 from rowfall.core.sqltext import SqlText
 from rowfall.sources import from_clause, globs, pipes, spool
 from rowfall.sources.base import Source
@@ -49,7 +50,7 @@ if TYPE_CHECKING:
 MARK = "::"
 """Between an archive and a member, as in the engine's own ``file('a.zip :: b.csv')``."""
 
-_NAME = re.compile(r"\.(zip|tar|tgz|tbz2?|txz|tzst|tar\.(gz|gzip|bz2|xz|zst|zstd))\Z", re.I)
+_NAME = regex(r"\.(zip|tar|tgz|tbz2?|txz|tzst|tar\.(gz|gzip|bz2|xz|zst|zstd))\Z", re.I)
 _ZIP = (b"PK\x03\x04", b"PK\x05\x06")
 _LOCAL = 30  # bytes of the header in front of a member of a zip file, before its name
 _ZIPPED = frozenset({0, 8, 12})  # stored, deflate, bz2: what the standard library unpacks streaming

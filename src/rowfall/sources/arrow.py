@@ -13,7 +13,6 @@ the stream is an LZ4 frame of blocks that are stored as they are, which costs a 
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import struct
 import tempfile
@@ -32,6 +31,7 @@ from rowfall.core.listing import Listing, Split, split_id
 from rowfall.core.masked import Secret
 from rowfall.core.model import Encoding, Kind, Schema
 from rowfall.core.options import Options
+from rowfall.core.patterns import regex
 from rowfall.core.sqltext import SqlText
 from rowfall.sources import files, from_clause, pipes
 
@@ -51,7 +51,7 @@ _LZ4_HEAD, _LZ4_END = b"\x04\x22\x4d\x18\x60\x70\x73", b"\0\0\0\0"
 _LZ4_MOST, _STORED = 4 << 20, 1 << 31
 # Smaller buffers (lengths, null masks, padding) are put together first: one system call for many.
 _SMALL = 64 << 10
-_INDEX = re.compile(r"__index_level_\d+__")
+_INDEX = regex(r"__index_level_\d+__")
 
 
 def is_arrow(data: object) -> bool:

@@ -14,7 +14,6 @@ import contextlib
 import http.client
 import json
 import os
-import re
 import ssl
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -28,6 +27,7 @@ from rowfall.core.masked import Secret, redact
 from rowfall.core.model import Column, Encoding, Kind, Schema
 from rowfall.core.nearest import did_you_mean
 from rowfall.core.options import Options
+from rowfall.core.patterns import regex
 from rowfall.core.sqltext import quote
 from rowfall.sources.databases import digest, parse, without
 from rowfall.sources.pipes import Streams
@@ -43,7 +43,7 @@ _THROWN = 395
 _NO_TABLE, _NO_RIGHT, _LOGIN = (60, 81), (497,), (516, 192, 193, 194)
 # Of a server that ends, is overloaded, or had to give up a query.
 _PASSING = frozenset({159, 202, 209, 210, 225, 236, 241, 242, 319, 394, 425, 999})
-_CODE = re.compile(r"Code: (\d+)")
+_CODE = regex(r"Code: (\d+)")
 
 
 class ClickHouse(Streams):

@@ -7,7 +7,6 @@ stores. deltalake would tell neither deletion vectors nor which commits only rew
 from __future__ import annotations
 
 import json
-import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field
@@ -20,6 +19,7 @@ from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import SourceError, UsageError
 from rowfall.core.iceberg_types import UNREADABLE
 from rowfall.core.options import Options
+from rowfall.core.patterns import regex
 from rowfall.sources.base import File, Rewrite
 from rowfall.sources.lakes import (
     PLAIN,
@@ -39,8 +39,8 @@ from rowfall.sources.lakes import (
     plain_name,
 )
 
-_COMMIT = re.compile(r"(\d{20})\.json")
-_CHECKPOINT = re.compile(r"(\d{20})\.checkpoint(?:\.(\d{10})\.(\d{10}))?\.parquet")
+_COMMIT = regex(r"(\d{20})\.json")
+_CHECKPOINT = regex(r"(\d{20})\.checkpoint(?:\.(\d{10})\.(\d{10}))?\.parquet")
 _READER = 3
 _FEATURES = frozenset({
     "columnMapping", "deletionVectors", "timestampNtz", "vacuumProtocolCheck", "v2Checkpoint",
@@ -421,7 +421,7 @@ _TYPES = {
     "float": "Float32", "double": "Float64", "boolean": "Bool", "binary": "String",
     "date": "Date32", "timestamp": "DateTime64(6, 'UTC')", "timestamp_ntz": "DateTime64(6, 'UTC')",
 }  # fmt: skip
-_DECIMAL = re.compile(r"decimal\((\d+), ?(-?\d+)\)")
+_DECIMAL = regex(r"decimal\((\d+), ?(-?\d+)\)")
 
 
 def _type(type_: Any, *, nullable: bool) -> str:

@@ -16,7 +16,6 @@ What the engine does with names was found out by trying (chDB 26.9):
 from __future__ import annotations
 
 import os
-import re
 from base64 import b64encode
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -26,6 +25,7 @@ from rowfall.core.dataclass import dataclass
 from rowfall.core.listing import Listing, Split
 from rowfall.core.masked import Secret
 from rowfall.core.model import Encoding, Kind
+from rowfall.core.patterns import regex
 from rowfall.core.sql import CHANGED, literal, name
 from rowfall.core.sqltext import SqlText
 from rowfall.sources.base import Probe
@@ -40,8 +40,8 @@ PARQUET = "Parquet"
 _FIXED = 256
 _MANY = 8  # beyond it, what the paths have in common is written once
 _REDIRECTS = 10
-_HTTP_PORT = re.compile(r"\?http=\d+\Z")
-_FIRST = re.compile(r"`(?:[^`\\]|\\.)*`")
+_HTTP_PORT = regex(r"\?http=\d+\Z")
+_FIRST = regex(r"`(?:[^`\\]|\\.)*`")
 _RANGE = ".."  # the engine takes it for {1..9} wherever it stands inside braces
 _EXPANDED = 1000  # names in braces that the engine accepts by default
 
@@ -255,7 +255,7 @@ OTHER_ETAG = '"rowfall-asks-whether-this-is-refused"'
 """The ETag of no object: a server that answers a request for it does not look at If-Match."""
 # What object_stores.version_of gives without an ETag. Those of S3 may end with a number of parts,
 # which has five digits at most.
-_TIMED = re.compile(r"\d+-\d{6,}")
+_TIMED = regex(r"\d+-\d{6,}")
 
 
 @dataclass(frozen=True, slots=True)

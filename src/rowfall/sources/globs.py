@@ -13,12 +13,13 @@ from collections.abc import Iterator
 from itertools import islice
 
 from rowfall.core.errors import UsageError
+from rowfall.core.patterns import regex
 
 MOST_EXPANDED = 1_000_000
 """Names that one pattern may stand for where each costs a request (HTTP)."""
 
-_META = re.compile(r"[*?\[{]")
-_RANGE = re.compile(r"(\d+)\.\.(\d+)\Z")
+_META = regex(r"[*?\[{]")
+_RANGE = regex(r"(\d+)\.\.(\d+)\Z")
 
 
 def has_meta(text: str) -> bool:

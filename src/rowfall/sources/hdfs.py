@@ -28,6 +28,7 @@ from rowfall.core.listing import Split
 from rowfall.core.masked import Secret
 from rowfall.core.model import Encoding
 from rowfall.core.options import Options
+from rowfall.core.patterns import regex
 from rowfall.core.sql import literal
 from rowfall.core.sqltext import SqlText
 from rowfall.sources import completeness, first_bytes, from_clause, globs, pipes
@@ -49,7 +50,7 @@ _LEAST_IN_BLOCKS = 1 << 20
 _MOST_HEADS = 64
 _WITHOUT = "AAAAAA"  # a token of four empty fields; others are given to whom Kerberos knows
 # "?" is a wildcard, too, so only this is taken for a query.
-_PLACE = re.compile(
+_PLACE = regex(
     r"hdfs://(?:([^@/]*)@)?([^@:/]+)(?::(\d+))?(/.*?)?(?:\?http=(\d+))?\Z",
     re.IGNORECASE | re.DOTALL,
 )

@@ -6,7 +6,6 @@ catalogue is asked by pyiceberg, as its configuration says.
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -19,6 +18,7 @@ from rowfall.core.errors import SourceError, UsageError
 from rowfall.core.iceberg_catalogues import opening_hint
 from rowfall.core.iceberg_types import readable
 from rowfall.core.options import Options
+from rowfall.core.patterns import regex
 from rowfall.sources import iceberg_metadata as metadata
 from rowfall.sources.base import File, Rewrite
 from rowfall.sources.iceberg_metadata import Entry, Manifest, Schema, Snapshot, Table
@@ -41,10 +41,10 @@ from rowfall.sources.lakes import (
 )  # fmt: skip
 
 _HOW_TO_NAME = "Write iceberg+s3://bucket/path/table, iceberg+/path/table, or iceberg://CATALOG/namespace.table"
-_METADATA = re.compile(r"(?:v(\d+)|(\d+)-.*?)(?:\.gz)?\.metadata\.json(?:\.gz)?")
+_METADATA = regex(r"(?:v(\d+)|(\d+)-.*?)(?:\.gz)?\.metadata\.json(?:\.gz)?")
 # The id of the column of delete files that names the data file.
 _DELETES_OF = 2147483546
-_PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_PLAIN_NAME = regex(r"[A-Za-z_][A-Za-z0-9_]*")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 

@@ -27,6 +27,7 @@ from rowfall.core.listing import Listing, Split
 from rowfall.core.masked import Secret
 from rowfall.core.model import Encoding, Kind, Schema
 from rowfall.core.options import Options
+from rowfall.core.patterns import regex
 from rowfall.core.s3_access import base_url, signature
 from rowfall.core.sqltext import SqlText, quote
 from rowfall.sources import from_clause
@@ -454,7 +455,7 @@ def missing_driver(package: str, extra: str) -> UsageError:
 
 
 _ALIASES = {"s3a": "s3", "s3n": "s3", "gcs": "gs"}
-_AZURE = re.compile(r"(?:abfss?|wasbs?)://([^@/]+)@[^/]+/(.*)")
+_AZURE = regex(r"(?:abfss?|wasbs?)://([^@/]+)@[^/]+/(.*)")
 
 
 def plain_name(location: str) -> str:

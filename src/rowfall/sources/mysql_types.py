@@ -9,13 +9,13 @@ meaning in TSV, for which it needs two to four times as much CPU for a text. Pur
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import SourceError
 from rowfall.core.mysql import name, quote
+from rowfall.core.patterns import regex
 from rowfall.core.sql import literal
 from rowfall.sources.databases import SourceColumn
 
@@ -31,7 +31,7 @@ _UTF8 = frozenset({"utf8", "utf8mb3", "utf8mb4", "ascii"})
 _ESCAPES = (("\\", "\\\\"), ("\t", "\\t"), ("\n", "\\n"), ("\r", "\\r"))
 # FixedString pads with zero bytes as BINARY does; more than some bytes are no id or digest.
 _FIXED_MOST = 256
-_MEMBER = re.compile(r"'((?:[^']|'')*)'")
+_MEMBER = regex(r"'((?:[^']|'')*)'")
 
 
 @dataclass(frozen=True, slots=True)

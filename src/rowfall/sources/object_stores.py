@@ -7,7 +7,6 @@
 
 from __future__ import annotations
 
-import re
 from abc import ABC, abstractmethod
 from array import array
 from collections.abc import Iterator, Sequence
@@ -21,6 +20,7 @@ from rowfall.core.listing import Listing, Split
 from rowfall.core.masked import Secret, redact
 from rowfall.core.model import Encoding
 from rowfall.core.options import Options
+from rowfall.core.patterns import regex
 from rowfall.sources import completeness, from_clause, globs, pipes
 from rowfall.sources.base import HttpAddress, Probe, any_version
 from rowfall.sources.objects import (
@@ -32,8 +32,8 @@ from rowfall.sources.objects import (
 )
 
 _CHUNK = 1000  # keys per answer: S3 gives no more
-_CODE = re.compile(r"<Code>(\w+)</Code>")
-_STATUS = re.compile(r"status code: (\d{3})")
+_CODE = regex(r"<Code>(\w+)</Code>")
+_STATUS = regex(r"status code: (\d{3})")
 _PIECE = 4 << 20  # a range of it arrives within the client's 9 s at 0.5 MB/s
 PATIENCE: dict[str, Any] = {
     "client_options": {"allow_http": True, "connect_timeout": "3s", "timeout": "9s"},

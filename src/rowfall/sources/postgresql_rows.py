@@ -12,11 +12,11 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import socket
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
+from rowfall.core.patterns import regex
 from rowfall.sources.handover import Answer
 from rowfall.sources.relay import Gathered
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from psycopg import Connection
 
 # What is none takes all the rest: a row that is not all there, or another message.
-_ROW = re.compile(rb"d(?s:....)([^\n]*\n)|(?s:.+)")
+_ROW = regex(rb"d(?s:....)([^\n]*\n)|(?s:.+)")
 _HEADER = 5
 _READ = 1 << 19
 """Bytes that are taken from the socket at a time, if they are there."""

@@ -20,13 +20,14 @@ from typing import Any
 
 from rowfall.core.errors import SourceError, UsageError
 from rowfall.core.model import Encoding, Kind
+from rowfall.core.patterns import regex
 from rowfall.sources.messages import BrokenMessageError
 from rowfall.sources.schema_registry import PREFIX, SchemaRegistry, id_of, newest_id
 
 SETTING = "format_schema"
-_IMPORT = re.compile(r'\bimport\s+(?:public\s+|weak\s+)?"([^"]+)"\s*;')
-_NOISE = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\])*"|\'(?:\\.|[^\'\\])*\'', re.S)
-_WORD = re.compile(r"[{};]|[^\s{};]+")
+_IMPORT = regex(r'\bimport\s+(?:public\s+|weak\s+)?"([^"]+)"\s*;')
+_NOISE = regex(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\])*"|\'(?:\\.|[^\'\\])*\'', re.S)
+_WORD = regex(r"[{};]|[^\s{};]+")
 _WRAPPERS = {
     "Double": "double", "Float": "float", "Int64": "int64", "UInt64": "uint64", "Int32": "int32",
     "UInt32": "uint32", "Bool": "bool", "String": "string", "Bytes": "bytes",

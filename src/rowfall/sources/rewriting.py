@@ -11,7 +11,6 @@ from __future__ import annotations
 import io
 import json
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -24,6 +23,7 @@ from typing import IO, Any
 
 from rowfall.core.errors import SourceError, UsageError
 from rowfall.core.model import Dialect, Encoding
+from rowfall.core.patterns import regex
 
 PROGRAM = "rowfall-decode"
 _LEFT = 5  # its exit status where nobody took what it wrote any more
@@ -163,14 +163,14 @@ class Rewriting:
 
 # What the program says of text that is not written as it was told, and what helps.
 _HINTS = (
-    (re.compile(r"byte 0x\w+ at offset \d+ is not UTF-16"),
+    (regex(r"byte 0x\w+ at offset \d+ is not UTF-16"),
      "Fetch the file again: it is cut off or damaged. Or name another encoding with --encoding."),
-    (re.compile(r"byte 0x\w+ at offset \d+ is not "),
+    (regex(r"byte 0x\w+ at offset \d+ is not "),
      "Name another encoding: --encoding windows-1252 takes any byte, --encoding binary loads the "
      "bytes as they are."),
-    (re.compile(r"line \d+: (a quote is opened|there is text after a closing quote)"),
+    (regex(r"line \d+: (a quote is opened|there is text after a closing quote)"),
      "Correct that line, or say --quote none where quotes are letters."),
-    (re.compile(r"line \d+: the header lacks "),
+    (regex(r"line \d+: the header lacks "),
      "Load files of different columns on their own."),
 )  # fmt: skip
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import Any, ClassVar, cast
@@ -13,6 +12,7 @@ from rowfall.core.listing import Listing, Split
 from rowfall.core.masked import Secret
 from rowfall.core.model import Encoding
 from rowfall.core.options import Options
+from rowfall.core.patterns import regex
 from rowfall.core.s3_access import Access, Keys, base_url, resolve, signature
 from rowfall.core.sql import literal
 from rowfall.core.sqltext import SqlText
@@ -168,7 +168,7 @@ def _paths(keys: Sequence[str]) -> Iterator[tuple[str, str | None, int]]:
             yield uri.encode(key), None, 1
 
 
-_REGION = re.compile(r"<Region>([\w-]+)</Region>|expecting '([\w-]+)'")
+_REGION = regex(r"<Region>([\w-]+)</Region>|expecting '([\w-]+)'")
 
 
 class S3Bucket(Bucket):

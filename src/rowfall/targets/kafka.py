@@ -22,6 +22,7 @@ from rowfall.core.masked import Secret
 from rowfall.core.model import Column, Projection, Schema
 from rowfall.core.nearest import did_you_mean
 from rowfall.core.options import ERROR, Options
+from rowfall.core.patterns import regex
 from rowfall.core.sqltext import SqlText, quote
 from rowfall.core.type_names import parse_type
 from rowfall.targets.base import Caps, Publish, ServerAt, state_folder
@@ -29,7 +30,7 @@ from rowfall.targets.transactional import TransactionalTable
 
 FORMATS = ("JSONEachRow", "CSV", "TSV", "Avro")
 AVRO = "Avro"
-_AVRO_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_AVRO_NAME = regex(r"[A-Za-z_][A-Za-z0-9_]*")
 _TAG = "rowfall: "  # of errors about a value, see rowfall.schema.strict_reading
 _MOST_LONG = (1 << 63) - 1  # of Avro's largest integer
 ONCE = (

@@ -10,21 +10,22 @@ from rowfall.core import uri
 from rowfall.core.errors import UsageError
 from rowfall.core.nearest import did_you_mean
 from rowfall.core.options import Options
+from rowfall.core.patterns import regex
 
 # Ends of names that make a path an export pattern and not a data folder.
-_FILE = re.compile(
+_FILE = regex(
     r"\.(csv|tsv|tab|json|ndjson|jsonl|parquet|pq|orc|arrow|feather|avro|native)"
     r"(\.(gz|zst|lz4|xz|bz2))?\Z",
     re.I,
 )
 # Ends of files that nobody gives to a folder, and that are not written here.
-_OTHER_FILE = re.compile(
+_OTHER_FILE = regex(
     r"\.(xlsx?|ods|txt|dat|log|sql|html?|xml|ya?ml|toml|pdf|md|gz|zst|lz4|xz|bz2|zip|tar|tgz|7z|"
     r"sqlite3?|duckdb|h5|hdf5|pkl)\Z",
     re.I,
 )
 # In front of the first slash: a name that only machines have. A folder of that name is "./NAME".
-_MACHINE = re.compile(
+_MACHINE = regex(
     r"(?:[^/@]+@)?"
     r"(?:localhost|\d{1,3}(?:\.\d{1,3}){3}|\[[0-9a-f:]+\]|"
     r"(?:[a-z0-9-]+\.)+(?:com|net|org|io|dev|cloud|local|internal|lan|localdomain))"

@@ -16,24 +16,25 @@ from rowfall.core.masked import Secret
 from rowfall.core.model import Column, Schema
 from rowfall.core.mysql import TSV_LINES, name, quote
 from rowfall.core.options import REPLACE, SKIP
+from rowfall.core.patterns import regex
 from rowfall.core.s3_access import Access
 from rowfall.core.sqltext import SqlText
 from rowfall.core.type_names import Type, parse_type
 from rowfall.targets.transactional import TransactionalTable, column_lines
 
 _INTEGERS = {8: "TINYINT", 16: "SMALLINT", 32: "INT", 64: "BIGINT"}
-_INTEGER = re.compile(r"(U?)Int(\d+)\Z")
+_INTEGER = regex(r"(U?)Int(\d+)\Z")
 # The longest integers as text, with their sign.
 _DIGITS = {128: 39, 256: 78}
 # Of DECIMAL. ClickHouse has up to 76 digits.
 _MOST_DIGITS, _MOST_SCALE = 65, 30
 _MOST_TIME_DIGITS = 6
 _MOST_BINARY = 255
-_MEMBER = re.compile(r"'((?:[^'\\]|\\.|'')*)'\s*=")
+_MEMBER = regex(r"'((?:[^'\\]|\\.|'')*)'\s*=")
 _MOST_MEMBERS = 65_535
 # A column in a key: 3,072 bytes are the most of all of them, four for each character.
 _KEY_CHARACTERS = 255
-_WORD = re.compile(r"`([^`]+)`|([A-Za-z_]\w*)")
+_WORD = regex(r"`([^`]+)`|([A-Za-z_]\w*)")
 _JSON = frozenset({
     "Array", "Map", "Tuple", "Nested", "Variant", "Dynamic", "JSON", "Object", "Point", "Ring",
     "LineString", "MultiLineString", "Polygon", "MultiPolygon",

@@ -7,7 +7,6 @@ it that has one, then in that of the user (``$XDG_CONFIG_HOME/rowfall/rowfall.to
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Mapping
 from dataclasses import field
 from pathlib import Path
@@ -18,12 +17,13 @@ from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import UsageError
 from rowfall.core.masked import Secret
 from rowfall.core.nearest import nearest
+from rowfall.core.patterns import regex
 
 NAME = "rowfall.toml"
 VARIABLE = "ROWFALL_TO"
 TO, PASSWORD_FILE, PASSWORD_ENV = "to", "password_file", "password_env"
 # Every other text is a path or a URI.
-_WORD = re.compile(r"[A-Za-z][\w-]*")
+_WORD = regex(r"[A-Za-z][\w-]*")
 _EXAMPLE = '[profiles.prod] and to = "clickhouse://me@host:8123/db"'
 
 

@@ -8,7 +8,6 @@ can be attached to the replicated table all the same.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
@@ -16,6 +15,7 @@ from rowfall.core import sql
 from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import TargetError
 from rowfall.core.model import Ask
+from rowfall.core.patterns import regex
 from rowfall.core.sql import closing, find_last, identifier, items, tokens
 from rowfall.core.sqltext import SqlText, quote
 
@@ -51,16 +51,16 @@ _KEEP: Mapping[str, int] = {
 }
 
 # What a table may have been made with, and CREATE TABLE ... AS asks for once more.
-_ALLOWANCE = re.compile(
+_ALLOWANCE = regex(
     r"allow_suspicious_\w+|allow_experimental_\w+_(type|types|index|codecs)|"
     r"allow_(experimental_)?statistics|enable_\w+_(type|codec)"
 )
 _NO_UUID = "00000000-0000-0000-0000-000000000000"
-_FAMILY = re.compile(
+_FAMILY = regex(
     r"(Replicated)?((?:Replacing|Summing|Aggregating|Collapsing|VersionedCollapsing|Graphite|"
     r"Coalescing)?MergeTree)\Z"
 )
-_PROJECTION = re.compile(r"PROJECTION\s+(?:`(?:[^`\\]|\\.|``)*`|\w+)\s*\(\s*(?:SELECT|WITH)\b")
+_PROJECTION = regex(r"PROJECTION\s+(?:`(?:[^`\\]|\\.|``)*`|\w+)\s*\(\s*(?:SELECT|WITH)\b")
 # Comment of a shadow, before the name of the table that it gathers rows for.
 _GATHERS = "rowfall gathers rows for "
 _DIRECT = frozenset({"Memory", "Log", "TinyLog", "StripeLog"})

@@ -11,19 +11,20 @@ import unicodedata
 from collections.abc import Sequence
 from urllib.parse import unquote
 
+from rowfall.core.patterns import regex
 from rowfall.core.uri import lake_address
 
-_UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|(?<![0-9a-z])[0-9a-f]{16,}", re.I)
-_COPY = re.compile(r"( - )?\b(copy|kopie)\b( \(\d+\))?\Z|\(\d+\)", re.I)
-_ENDS = re.compile(
+_UUID = regex(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|(?<![0-9a-z])[0-9a-f]{16,}", re.I)
+_COPY = regex(r"( - )?\b(copy|kopie)\b( \(\d+\))?\Z|\(\d+\)", re.I)
+_ENDS = regex(
     r"\.(csv|tsv|tab|psv|tbl|txt|dat|log|json|ndjson|jsonl|geojson|parquet|pq|orc|arrow|feather|"
     r"avro|native|xml|sql|gz|gzip|zst|zstd|lz4|xz|bz2|snappy|zip|tar|tgz|tbz2?|txz|tzst|br|deflate|"
     r"\d+)\Z",  # the last: logs that were rotated
     re.I,
 )
-_WILD = re.compile(r"\*+|\?|\[[^\]]*\]|\{[^}]*\}")
+_WILD = regex(r"\*+|\?|\[[^\]]*\]|\{[^}]*\}")
 # Says which piece of the data a file is.
-_PIECE = re.compile(r"(part|chunk|shard|slice|piece|segment|block|batch|split|page|c(?=\d))?\d*\Z")
+_PIECE = regex(r"(part|chunk|shard|slice|piece|segment|block|batch|split|page|c(?=\d))?\d*\Z")
 # Says nothing about what is in it: the folder does, or its folder.
 _NOTHING = frozenset((
     "data", "dataset", "file", "files", "export", "exports", "output", "out", "result",

@@ -11,7 +11,6 @@ query tree of both texts must be the same. What cannot be replaced for sure is r
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field
 from typing import NoReturn
@@ -20,6 +19,7 @@ from rowfall.core import sql
 from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import RowfallError, TargetError
 from rowfall.core.model import Ask, Pair
+from rowfall.core.patterns import regex
 from rowfall.core.sql import identifier, tokens
 from rowfall.core.sqltext import SqlText
 from rowfall.targets.staging import HIDDEN, TableFacts, clone, lookup
@@ -31,7 +31,7 @@ Name = tuple[str, str]
 _FUNCTIONS = frozenset(
     {"remote", "remoteSecure", "cluster", "clusterAllReplicas", "merge", "view", "loop"}
 )
-_NOT_FROM = re.compile(
+_NOT_FROM = regex(
     "SELECT|WHERE|PREWHERE|GROUP|HAVING|QUALIFY|WINDOW|ORDER|LIMIT|OFFSET|SETTINGS|UNION|EXCEPT|"
     "INTERSECT|ARRAY|ON|USING"
 )
@@ -43,7 +43,7 @@ _HINT = (
 _TAKES_ALL = frozenset(("SELECT", "DISTINCT", ",", ".", "("))
 # Left out of a query tree: constants may be of the moment (now(), today()), and aliases of tables
 # mean nothing once all names are resolved.
-_PASSING = re.compile(
+_PASSING = regex(
     r"constant_value: .*(?=, constant_value_type)|(?<=\d), alias: .*(?=, table_name: )"
 )
 

@@ -157,3 +157,41 @@ def test_the_standard_library_works_on_them() -> None:
     assert repr(Theirs(1, "x", 3)).endswith("Theirs(a=1, b='x', e=3)")
     with pytest.raises(TypeError, match="cannot inherit non-frozen dataclass from a frozen one"):
         dataclasses.dataclass(type("Open", (Base,), {"__annotations__": {}}))
+
+
+def test_the_first_objects_are_those_that_a_compiled_class_makes() -> None:
+    @dataclass(frozen=True, slots=True)
+    class Late(Base):
+        c: list[int] = dataclasses.field(default_factory=list)
+        d: float = 1.0
+
+    def made() -> str:
+        return repr([Late(1), Late(1, "x"), Late(b="y", a=2), Late(3, d=4.0, c=[5])])
+
+    first = Late(a=1)
+    assert Late.__init__.__qualname__.endswith("<locals>.__init__")
+    before = made()
+    for _ in range(40):
+        assert Late(1) == first
+    assert Late.__init__.__qualname__.endswith("Late.__init__")
+    assert made() == before
+    assert Late(1).c is not Late(1).c
+
+
+def test_what_the_first_object_is_given_is_refused_in_the_words_of_python() -> None:
+    for args, more in (((), {}), ((1, "b", 3), {}), ((1,), {"a": 2}), ((1,), {"e": 2})):
+
+        @dataclass(frozen=True, slots=True)
+        class Ours:
+            a: int
+            b: str = "b"
+
+        theirs = dataclasses.dataclass(frozen=True, slots=True)(
+            type("Ours", (), {"__annotations__": {"a": "int", "b": "str"}, "b": "b"})
+        )
+        said = []
+        for cls in (Ours, theirs):
+            with pytest.raises(TypeError) as caught:
+                cls(*args, **more)
+            said.append(str(caught.value).rpartition("__init__")[2])
+        assert said[0] == said[1]
