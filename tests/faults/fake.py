@@ -280,12 +280,6 @@ def _listed(fake: Fake, name: str) -> list[Part]:
     return fake.tables.get(name, [])
 
 
-def _totals(fake: Fake, name: str) -> Found:
-    parts = [p for p in _listed(fake, name) if p.active]
-    rows = sum(len(p.rows) for p in parts)
-    return iter([[rows, len(parts), rows, len({p.partition for p in parts})]])
-
-
 def _rows(fake: Fake, name: str) -> Found:
     return iter([[sum(len(p.rows) for p in _listed(fake, name) if p.active)]])
 
@@ -295,14 +289,21 @@ def _missing(fake: Fake, staging: str, target: str) -> Found:
     return iter([[sum(p.active and p.uuid not in there for p in _listed(fake, staging))]])
 
 
-def _moves(fake: Fake, staging: str, target: str) -> Found:
+def _partitioned(fake: Fake, staging: str, target: str) -> Found:
     for partition in PARTITIONS:
         own = [p for p in _listed(fake, staging) if p.active and p.partition == partition]
         there = [p for p in _listed(fake, target) if p.partition == partition]
         if own:
-            rows = sum(len(p.rows) for p in there if p.active)
-            highest = max((p.last for p in there), default=-1)
-            yield [partition, sum(len(p.rows) for p in own), rows, highest]
+            rows = sum(len(p.rows) for p in own)
+            others = sum(len(p.rows) for p in there if p.active)
+            yield [
+                partition,
+                rows,
+                len(own),
+                rows,
+                others,
+                max((p.last for p in there), default=-1),
+            ]
 
 
 def _left(fake: Fake, name: str) -> Found:
@@ -395,14 +396,12 @@ STATEMENTS: list[tuple[str, Callable[..., Found]]] = [
     (r"INSERT INTO `d`\.`(\w+)` SPLITS ([\w,]+)", _insert),
     (r"ALTER TABLE `d`\.`(\w+)` ATTACH PARTITION ALL FROM `d`\.`(\w+)`", _attach),
     (r"ALTER TABLE `d`\.`(\w+)` DROP PART '(\w+)'", _drop_part),
-    (r"SELECT sum\(rows\), count\(\), sum\(bytes_on_disk\), uniqExact\(partition_id\) FROM "
-     rf"system\.parts WHERE {_OF} AND active AND rows > 0", _totals),
     (rf"SELECT sum\(rows\) FROM system\.parts WHERE {_OF} AND active", _rows),
     (rf"SELECT count\(\) FROM system\.parts WHERE {_OF} AND active AND rows > 0 AND uuid NOT IN "
      rf"\(SELECT uuid FROM system\.parts WHERE {_OF}\)", _missing),
-    (rf"SELECT s\.partition_id, .* FROM system\.parts WHERE {_OF} AND active AND rows > 0 GROUP BY "
-     rf"partition_id\) s LEFT JOIN .* FROM system\.parts WHERE {_OF} GROUP BY partition_id\) t "
-     r"USING partition_id ORDER BY partition_id", _moves),
+    (r"SELECT partition_id, sumIf\(.* FROM system\.parts WHERE database = 'd' AND "
+     r"table IN \('(\w+)', '(\w+)'\) GROUP BY partition_id HAVING parts > 0 "
+     r"ORDER BY partition_id", _partitioned),
     (rf"SELECT name, toString\(uuid\), partition_id, rows FROM system\.parts WHERE {_OF} AND "
      r"active AND rows > 0", _left),
     # The tables are not replicated.

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import signal
-import traceback
 from importlib import import_module
 
 import click
@@ -103,6 +102,8 @@ def _failed(error: Exception, output: Output) -> int:
         output.error(*_usage(error), code=Exit.USAGE)
         return Exit.USAGE
     if output.debug:
+        import traceback
+
         output.help("".join(traceback.format_exception(error)).rstrip())
     if isinstance(error, RowfallError):
         label = "" if isinstance(error, Interrupted) else "error: "

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import shutil
 import sys
 import time
 from collections.abc import Iterator, Mapping
@@ -95,6 +94,8 @@ class Output:
     @property
     def columns(self) -> int:
         """Return the width of texts that are read, not redrawn."""
+        import shutil  # 2 ms that most commands save
+
         return min(shutil.get_terminal_size((80, 24)).columns, _WIDEST)
 
     def talk(self, text: str) -> None:

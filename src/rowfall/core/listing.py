@@ -6,11 +6,11 @@ flat sequences) and makes :class:`Split` objects only when somebody asks for one
 
 from __future__ import annotations
 
-import hashlib
 from array import array
 from collections.abc import Callable, Collection, Iterable, Iterator
 
 from rowfall.core.dataclass import dataclass
+from rowfall.core.digest import hexdigest
 from rowfall.core.patterns import regex
 
 # A smaller file is never cut: half of it would be a range of less than a second of work.
@@ -132,7 +132,7 @@ def split_id(
     """
     text = "\0".join((uri, version, str(start), str(stop), target_key))
     text += f"\0{projection}" if projection else ""
-    return hashlib.blake2b(text.encode("utf-8", "surrogateescape"), digest_size=16).hexdigest()
+    return hexdigest(text.encode("utf-8", "surrogateescape"), 16)
 
 
 def continued_id(stream: str, start: int, stop: int) -> str:

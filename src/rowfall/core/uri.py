@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Mapping
 from dataclasses import field
@@ -207,6 +206,8 @@ def _digest(secret: str, origin: str) -> str:
 
     Not keyed: every machine that loads into a table has to find the same name.
     """
+    import hashlib  # OpenSSL: 4 ms that other loads save
+
     return hashlib.scrypt(secret.encode(), salt=origin.encode(), **_GUESS).hex()
 
 

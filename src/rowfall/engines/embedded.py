@@ -17,7 +17,7 @@ import stat
 import subprocess
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any, Literal
 
@@ -25,12 +25,12 @@ from rowfall.core import disk
 from rowfall.core.errors import EngineError, RowfallError, TargetError, UsageError
 from rowfall.core.masked import Secret, redact
 from rowfall.core.model import Facts, Outcome, Statement
+from rowfall.core.patterns import regex
 from rowfall.core.sql import settings_clause
 from rowfall.core.sqltext import SqlText, quote
 from rowfall.engines.base import POLL_SECONDS, Asking, Body, Settings, Tick
 from rowfall.engines.codes import translate
 from rowfall.engines.prestart import Child, take
-from rowfall.engines.snapshot import remove_stale
 
 # The lane of KILL and of the watch queries: never busy with a long statement.
 CONTROL_LANE = 99
@@ -48,7 +48,21 @@ _SMALL = {"compile_expressions": 0, "compile_aggregate_expressions": 0}
 # CPU time of such a question, and a load asks 20.
 _CATALOGUE = {**_SMALL, "max_threads": 1}
 
+_DEFINITIONS = regex(r"FROM system\.(?:databases|tables|columns)\b")
+# What changes without a statement that alters a table: rows, sizes, times.
+_CHANGING = regex(
+    r"\b(?:total_|lifetime_|metadata_modification|loading_|data_\w+_bytes|marks_)|now|rand"
+)
+# Statements after which all tables are defined as before.
+_NAME = r"(?:`(?:[^`\\]|\\.)*`|\w+)"
+_LEAVES_DEFINITIONS = regex(
+    r"\s*(?:(?:SELECT|WITH|INSERT|SYSTEM FLUSH|DESCRIBE|EXPLAIN|KILL)\s|"
+    rf"ALTER TABLE {_NAME}(?:\.{_NAME})? ATTACH PARTITION ALL FROM )"
+)
+
 LOCK_NAME = "rowfall.lock"
+COPIES = "rowfall.query-"
+"""What names of copies begin with that other processes have made to read them."""
 # The engine of a rowfall that was killed ends when it notices its closed stdin: at once, unless
 # the kernel is still writing out its memory.
 ORPHAN_SECONDS = 15.0
@@ -111,11 +125,16 @@ class Embedded(Asking):
         self._gone: list[Child] = []  # their waiters still ask for the cause
         self._opening = threading.RLock()  # guards the process and the two that follow
         self._version = self._timezone = ""
+        # Answers about the tables of the folder. They hold until a statement of this engine alters
+        # a table, as nobody else has the folder open; a load asks half of them twice or more.
+        self._answered: dict[tuple[str, str | None], bytes] = {}
+        self._altered = self._altering = 0  # statements that may have altered, and those running
         if not idle:
             self._start()
 
     def _start(self) -> Child:
         """Start a child that opens the folder."""
+        self._forget(0)
         child = self._process = take(self._fds)
         # Each process has its own: its listener may notice the end long after the next one began.
         pending = self._pending = {0: queue.SimpleQueue()}
@@ -195,6 +214,48 @@ class Embedded(Asking):
         settings, sql = statement.settings, statement.sql.reveal()
         if statement.format and out_fd is None:
             settings = {**(_CATALOGUE if _of_catalogue(sql) else _SMALL), **settings}
+            if not self._work and _of_definitions(sql):
+                return self._remembered(statement, sql, {**_CATALOGUE, **statement.settings}, lane)
+        if _LEAVES_DEFINITIONS.match(sql):
+            return self._sent(statement, sql, settings, lane, on_tick, out_fd)
+        with self._alters():
+            return self._sent(statement, sql, settings, lane, on_tick, out_fd)
+
+    def _remembered(
+        self, statement: Statement, sql: str, settings: Settings, lane: int
+    ) -> Outcome:  # fmt: skip
+        """Return the answer to a question about tables, which may have been given before."""
+        question = (sql, statement.format)
+        with self._guard:
+            known, altered = self._answered.get(question), self._altered
+        if known is not None:
+            return Outcome(data=known)
+        outcome = self._sent(statement, sql, settings, lane)
+        with self._guard:
+            if altered == self._altered and not self._altering:
+                self._answered[question] = outcome.data
+        return outcome
+
+    @contextlib.contextmanager
+    def _alters(self) -> Iterator[None]:
+        """Forget what is known of tables now, and again when the statement has ended."""
+        self._forget(1)
+        try:
+            yield
+        finally:
+            self._forget(-1)
+
+    def _forget(self, running: int) -> None:
+        with self._guard:
+            self._altered += 1
+            self._altering += running
+            self._answered.clear()
+
+    def _sent(
+        self, statement: Statement, sql: str, settings: Settings, lane: int,
+        on_tick: Tick | None = None, out_fd: int | None = None,
+    ) -> Outcome:  # fmt: skip
+        """Send a statement to the child and wait for its answer."""
         sql += settings_clause(settings)
         if statement.query_id:
             # chDB takes no query id; a comment makes the statement findable in system.processes.
@@ -391,6 +452,16 @@ def _of_catalogue(sql: str) -> bool:
     return reads > 0 and reads == sql.count("FROM system.") + sql.count("FROM (SELECT")
 
 
+def _of_definitions(sql: str) -> bool:
+    """Tell whether a statement asks how databases, tables and columns are defined, no more."""
+    reads = sql.count("FROM ")
+    return (
+        reads > 0
+        and reads == len(_DEFINITIONS.findall(sql)) + sql.count("FROM (SELECT")
+        and _CHANGING.search(sql) is None
+    )
+
+
 def _end(child: Child) -> None:
     process = child.process
     with contextlib.suppress(OSError, ValueError):  # it has gone already, or was closed before
@@ -482,7 +553,10 @@ def take_folder(folder: Path) -> int:
             time.sleep(0.05)
     os.ftruncate(lock, 0)
     os.pwrite(lock, str(os.getpid()).encode(), 0)
-    remove_stale(folder)
+    if any(folder.glob(f"{COPIES}*")):
+        from rowfall.engines.snapshot import remove_stale  # 5 ms that others save
+
+        remove_stale(folder)
     return lock
 
 

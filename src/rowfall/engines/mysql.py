@@ -6,7 +6,6 @@ What a session sets for the load ends with its connection.
 from __future__ import annotations
 
 import base64
-import hashlib
 import os
 import threading
 import time
@@ -14,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
+from rowfall.core.digest import hexdigest
 from rowfall.core.errors import EngineError, RowfallError, TargetError, UsageError
 from rowfall.core.listing import MARK
 from rowfall.core.masked import Secret
@@ -334,7 +334,7 @@ class MySQL(Transactions):
                     continue
                 # Names of locks are of the whole server and have 64 characters at most.
                 text = f"{self.target}\0{stream}".encode()
-                lock = f"rowfall_{hashlib.blake2b(text, digest_size=16).hexdigest()}"
+                lock = f"rowfall_{hexdigest(text, 16)}"
                 cursor.execute(f"SELECT GET_LOCK({quote(lock)}, 0)")
                 if cursor.fetchone() != (1,):
                     return False

@@ -16,8 +16,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from rowfall.core.errors import TargetError
+from rowfall.engines.embedded import COPIES
 
-PREFIX = "rowfall.query-"
 _FOLDERS = ("metadata", "data", "store")
 # What an engine makes or removes at this moment, and what it does not show.
 _PASSING = ("tmp", "delete_tmp", "deleting", "moving", "detached")
@@ -40,7 +40,7 @@ def snapshot(folder: Path, state: Callable[[], object]) -> Iterator[Path]:
     """
     remove_stale(folder)
     try:
-        place = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-", dir=folder))
+        place = Path(tempfile.mkdtemp(prefix=f"{COPIES}{os.getpid()}-", dir=folder))
     except OSError as error:
         raise TargetError(f"cannot write to {folder}: {error.strerror}") from None
     try:
@@ -71,8 +71,8 @@ def snapshot(folder: Path, state: Callable[[], object]) -> Iterator[Path]:
 
 def remove_stale(folder: Path) -> None:
     """Remove the copies of processes that were killed: their links keep files from being freed."""
-    for place in folder.glob(f"{PREFIX}*"):
-        pid = place.name.removeprefix(PREFIX).partition("-")[0]
+    for place in folder.glob(f"{COPIES}*"):
+        pid = place.name.removeprefix(COPIES).partition("-")[0]
         if pid.isdigit() and not Path("/proc", pid).exists() and not place.is_symlink():
             shutil.rmtree(place, ignore_errors=True)
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
-
 from rowfall.core import s3_access
+from rowfall.core.digest import hexdigest
 from rowfall.core.errors import UsageError
 from rowfall.core.model import Encoding, Schema
 from rowfall.core.options import Options
@@ -33,7 +32,7 @@ def pulls(target: Target, options: Options) -> bool:
 def pipeline_name(source: Source, target: Target) -> str:
     """Return the name of the pipeline of a source and a table."""
     text = f"{source.text}\0{target.text}\0{target.database}.{target.table}"
-    return _NAME + hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
+    return _NAME + hexdigest(text.encode(), 8)
 
 
 def create_pipeline(

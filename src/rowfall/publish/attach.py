@@ -54,6 +54,26 @@ class Staged:
     moves: tuple[Move, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class _Partition:
+    """A staged partition, and what the target holds in it.
+
+    Attributes:
+        rows, parts, size: that are staged; bytes on disk.
+        others: rows of the target.
+        block: the highest of the target's parts, those not active included; -1 without any.
+        files: (name, path) of each staged part, in a folder.
+    """
+
+    id: str
+    rows: int
+    parts: int
+    size: int
+    others: int
+    block: int
+    files: Sequence[tuple[str, str]] = ()
+
+
 def pairs_of(moves: Sequence[Move]) -> list[Pair]:
     """Return the tables of an attempt that still have to be attached, in order, each once."""
     return list(dict.fromkeys(m.pair for m in moves if m.state == "pending"))
@@ -93,14 +113,16 @@ class Publisher:
         rows = parts = size = 0
         moves: list[Move] = []
         for number, pair in enumerate(pairs):
-            own_rows, own_parts, own_size, partitions = self._totals(pair)
+            found = self._partitions(pair)
+            own_rows, own_parts = sum(f.rows for f in found), sum(f.parts for f in found)
             rows = own_rows if number == 0 else rows
-            parts, size = parts + own_parts, size + own_size
-            saved = (own_parts - partitions) * SECONDS_PER_PART
+            parts, size = parts + own_parts, size + sum(f.size for f in found)
+            saved = (own_parts - len(found)) * SECONDS_PER_PART
             cost = 2 * own_rows * row_bytes / MERGE_BYTES_PER_SECOND
             if saved > max(cost, 0.05) and pair.staging not in fixed:
                 self._merge(pair)
-            moves += self._moves(pair)
+                found = self._partitions(pair)
+            moves += self._moves(pair, found)
         return Staged(rows, parts, size, tuple(moves))
 
     def _merge(self, pair: Pair) -> None:
@@ -111,36 +133,42 @@ class Publisher:
             if error.code != ACCESS_DENIED:
                 raise
 
-    def _totals(self, pair: Pair) -> tuple[int, int, int, int]:
-        ((rows, parts, size, partitions),) = self._ask(
-            "SELECT sum(rows), count(), sum(bytes_on_disk), uniqExact(partition_id) "
-            f"FROM system.parts WHERE {_of(pair.database, pair.staging)} AND active AND rows > 0"
-        )
-        return rows, parts, size, partitions
+    def _partitions(self, pair: Pair) -> list[_Partition]:
+        """Return the partitions of a staging table, each with what the target holds in it now.
 
-    def _moves(self, pair: Pair) -> list[Move]:
-        """Return the partitions of a staging table, each with what the target holds in it now."""
+        In one statement: each that reads system.parts takes 6 CPU-ms.
+        """
+        own = f"table = {quote(pair.staging)} AND active AND rows > 0"
+        there = f"table = {quote(pair.table)}"
+        # Files of a server are not to be seen from here.
+        files = "" if self.engine.shared else f", groupArrayIf((name, path), {own})"
         rows = self._ask(
-            "SELECT s.partition_id, s.own, t.others, if(t.parts > 0, t.block, -1) FROM "
-            "(SELECT partition_id, sum(rows) AS own FROM system.parts WHERE "
-            f"{_of(pair.database, pair.staging)} AND active AND rows > 0 GROUP BY partition_id) s "
-            "LEFT JOIN (SELECT partition_id, sumIf(rows, active) AS others, count() AS parts, "
-            "max(max_block_number) AS block FROM system.parts WHERE "
-            f"{_of(pair.database, pair.table)} GROUP BY partition_id) t USING partition_id "
-            "ORDER BY partition_id"
+            f"SELECT partition_id, sumIf(rows, {own}), countIf({own}) AS parts, "
+            f"sumIf(bytes_on_disk, {own}), sumIf(rows, {there} AND active), "
+            f"if(countIf({there}) > 0, maxIf(max_block_number, {there}), -1){files} "
+            f"FROM system.parts WHERE database = {quote(pair.database)} AND "
+            f"table IN ({quote(pair.staging)}, {quote(pair.table)}) GROUP BY partition_id "
+            "HAVING parts > 0 ORDER BY partition_id"
         )
-        moves = [Move(pair.database, pair.table, pair.staging, *row) for row in rows]
+        return [_Partition(*row) for row in rows]
+
+    def _moves(self, pair: Pair, found: Sequence[_Partition]) -> list[Move]:
+        """Return what has to be attached of each partition."""
+        moves = [
+            Move(pair.database, pair.table, pair.staging, f.id, f.rows, f.others, f.block)
+            for f in found
+        ]
         if self.engine.shared:
-            return moves  # its files are not to be seen from here
-        noted = self._staged_at(pair)
+            return moves
+        noted = self._staged_at(found)
         return [replace(move, staged_at=noted.get(move.partition_id, 0)) for move in moves]
 
-    def _staged_at(self, pair: Pair) -> dict[str, int]:
+    def _staged_at(self, found: Sequence[_Partition]) -> dict[str, int]:
         """Return when the files of each staged partition were changed last, see :class:`Move`.
 
         Waits until any later change must have a later time: the kernel's clock goes by steps.
         """
-        times = change_times(self._ask, pair)
+        times = change_times((f.id, name, path) for f in found for name, path in f.files)
         if not disk.is_past(max((t for x in times.values() for t in x.values()), default=0)):
             return {}
         return {name: max(own.values()) if all(own.values()) else 0 for name, own in times.items()}

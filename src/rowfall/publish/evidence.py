@@ -9,7 +9,7 @@ whatever contradicts the rest stops the load. What is concluded from the traces 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -248,7 +248,10 @@ class Search:
         noted = {m.partition_id: m.staged_at for m in self.moves}
         if not any(noted.values()):
             return list(parts)
-        times = change_times(self._ask, self.pair)
+        times = change_times(self._ask(
+            "SELECT partition_id, name, path FROM system.parts WHERE "
+            f"{_of(self.pair.database, self.pair.staging)} AND active AND rows > 0"
+        ))  # fmt: skip
         return [
             p for p in parts
             if not 0 < times.get(p.partition, {}).get(p.name, 0) <= noted.get(p.partition, 0)
@@ -510,15 +513,15 @@ def check_staging(ask: Ask, pair: Pair) -> str:
     return str(found[0][0])
 
 
-def change_times(ask: Ask, pair: Pair) -> dict[str, dict[str, int]]:
+def change_times(parts: Iterable[Sequence[str]]) -> dict[str, dict[str, int]]:
     """Return when the files of staged parts were changed or linked last, in ns.
 
     By partition, then by part; 0 where that is not known.
+
+    Args:
+        parts: (partition, name, path) of each.
     """
     found: dict[str, dict[str, int]] = defaultdict(dict)
-    for partition, name, path in ask(
-        "SELECT partition_id, name, path FROM system.parts WHERE "
-        f"{_of(pair.database, pair.staging)} AND active AND rows > 0"
-    ):
+    for partition, name, path in parts:
         found[partition][name] = disk.changed_at(Path(str(path), CHECKSUMS))
     return found

@@ -490,11 +490,12 @@ class Upsert:
 # --- after a crash --------------------------------------------------------------------------------
 
 
-def settle_upserts(session: Session, ledger: Ledger, load_id: str) -> None:
+def settle_upserts(session: Session, ledger: Ledger, load_id: str, *, new: bool) -> None:
     """End what stopped loads have begun with ``--upsert`` in the target table.
 
     Args:
         load_id: of the load that asks. Loads that others run now are left alone.
+        new: no run of it has left anything.
     """
     engine, key = session.engine, session.target_key
     database, table = session.first_target.database, session.first_target.table
@@ -514,7 +515,8 @@ def settle_upserts(session: Session, ledger: Ledger, load_id: str) -> None:
             else:
                 ledger.set_table(rebuilt_key(key, load), "")
     end_exchanged(session, ledger, load_id)
-    drop_rebuilt(engine, load_id)
+    if not new:
+        drop_rebuilt(engine, load_id)
     for load in names:
         row = rows.get(load)
         if row is None or row.state != "running" or leases.has_ended(row.owner):

@@ -22,7 +22,6 @@ from rowfall.run.finish import finish, verify_loaded
 from rowfall.run.history import record
 from rowfall.run.outcome import make_report
 from rowfall.run.prepare import prepare
-from rowfall.run.pull import run_pull
 from rowfall.run.session import no_space
 from rowfall.run.settle import LoadRun, go_on, open_load, settle
 
@@ -70,6 +69,8 @@ def run_next(session: Session, known: frozenset[str] | None) -> tuple[Report, fr
             raise
         with prepared.leased():
             if pulls(session.target, session.options):
+                from rowfall.run.pull import run_pull  # with the client of MySQL: 8 ms
+
                 done = run_pull(session, load, plan)
             else:
                 done = run_attempts(session, load, facts, plan, prepared)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -21,7 +20,7 @@ from rowfall.plan.facts import LoadFacts
 from rowfall.plan.session import Session, Writer
 from rowfall.run.attempts import Counts, Done
 from rowfall.run.finish import Finished
-from rowfall.run.limits import FEW_ROWS, Effort, limited_by
+from rowfall.run.limits import FEW_ROWS, SHORT_SECONDS, Effort, limited_by
 from rowfall.run.settle import LoadRun
 from rowfall.sources.base import Streamed
 from rowfall.targets.base import Publish
@@ -74,6 +73,7 @@ def make_report(
         costs = _Costs(sum(s.cpu_seconds for s in shards), here, max(s.peak_memory for s in shards))
     elif alive and counts.rows:
         costs = _costs(session, plan, done, load.id, seconds, cpu)
+    if alive and not shards and _tells(counts, seconds):
         own = counts.query_ids if session.engine.query_log else ()
         writing = counts.writing_seconds
         built = {"read": counts.helper_seconds - writing, "insert": writing} if writing else {}
@@ -181,6 +181,11 @@ def _costs(
     return _Costs(cpu if seconds > LONG_SECONDS else 0.0, here, peak)
 
 
+def _tells(counts: Counts, seconds: float) -> bool:
+    """Tell whether a load says where its time goes; of others it is start and bookkeeping."""
+    return counts.rows >= FEW_ROWS and seconds >= SHORT_SECONDS
+
+
 def _limit(
     session: Session,
     facts: LoadFacts,
@@ -198,7 +203,9 @@ def _limit(
     server = session.engine.query_log
     most = max((len(g.indexes) for g in plan.groups), default=1)
     encoding = plan.encoding
-    own = counts.waited_seconds + cpu_wait(session.engine) if not server else 0.0
+    waited = counts.waited_seconds if not server else 0.0
+    if not server and _tells(counts, seconds):
+        waited += cpu_wait(session.engine)
     kinds = {
         Publish.ATTACH: "table", Publish.TRANSACTION: "database", Publish.COMMIT: "files",
         Publish.NONE: "nothing"
@@ -214,7 +221,7 @@ def _limit(
         packed=encoding is not None and encoding.compression != "none",
         target=kinds.get(session.target.caps.publish, "files"),
         objects=plan.facts.cores if encoding is None else most * plan.lanes,
-        waited=own, few=counts.rows < FEW_ROWS,
+        waited=waited, few=counts.rows < FEW_ROWS,
         partitioned=any(table.partitioned for table in facts.table.filled),
     ))  # fmt: skip
 
@@ -328,6 +335,8 @@ def _shards(
             plan.writers[at].shard, writer.node, counts.rows, counts.landed, counts.stored,
             counts.written, counts.parts, round(busy, 3), round(cpu, 3), memory, requests, received,
         )  # fmt: skip
+
+    from concurrent.futures import ThreadPoolExecutor  # 4 ms that others save
 
     with ThreadPoolExecutor(AT_ONCE) as pool:
         return tuple(pool.map(one, range(len(session.writers))))

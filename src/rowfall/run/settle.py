@@ -6,10 +6,8 @@ wrong, so the next load makes them anew, and ``rowfall clean`` drops them.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
-import secrets as random
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -19,6 +17,7 @@ from typing import Any
 from rowfall.cluster.open import OpenCluster
 from rowfall.core import sql, units, uri
 from rowfall.core.dataclass import dataclass
+from rowfall.core.digest import hexdigest
 from rowfall.core.errors import UsageError
 from rowfall.core.events import Note
 from rowfall.core.listing import overlap, without_salt
@@ -69,6 +68,7 @@ class LoadRun:
         salt: see :class:`rowfall.ledger.journal.Journal`.
         shadow: gathers the attempts until the end of the load; None where each becomes visible by
             itself.
+        new: no run has had its id before.
     """
 
     id: str
@@ -77,6 +77,7 @@ class LoadRun:
     key: str
     salt: str
     shadow: Shadow | None
+    new: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +106,7 @@ def open_load(session: Session) -> Iterator[LoadRun]:
     """
     ledger = session.ledger
     assert ledger is not None  # noqa: S101 - only dry sessions have none
-    load_id = _choose_load(session, ledger, _ACTIVE)
+    load_id, new = _choose_load(session, ledger, _ACTIVE)
     begun = datetime.now(UTC).isoformat(timespec="seconds")
     options, target = session.options, session.target
     key, shadow = session.target_key, None
@@ -118,7 +119,7 @@ def open_load(session: Session) -> Iterator[LoadRun]:
         )
     _ACTIVE.add(load_id)
     try:
-        yield LoadRun(load_id, begun, ledger, key, load_id if options.force else "", shadow)
+        yield LoadRun(load_id, begun, ledger, key, load_id if options.force else "", shadow, new)
     finally:
         _ACTIVE.discard(load_id)
 
@@ -138,7 +139,7 @@ def settle(session: Session, load: LoadRun) -> Settled:
     answer = Answer(session.options.loaded)
     if session.first_target.table and session.shards is None:
         # Before anything else looks at the tables: they may have been exchanged.
-        settle_upserts(session, ledger, load.id)
+        settle_upserts(session, ledger, load.id, new=load.new)
     if not session.target.caps.journal:
         kept = end_open_attempts(session.engine, ledger, session.target, session.emit, answer)
         _refuse_kept(session, ledger, kept)
@@ -332,8 +333,10 @@ def _drop_shadow_that_was_set_back(
 # --- which load -----------------------------------------------------------------------------------
 
 
-def _choose_load(session: Session, ledger: Ledger, active: Collection[str]) -> str:
-    """Return the unfinished load of the same sources into the same table, or a new one.
+def _choose_load(
+    session: Session, ledger: Ledger, active: Collection[str]
+) -> tuple[str, bool]:  # fmt: skip
+    """Return the unfinished load of the same sources into the same table, or a new one and True.
 
     Args:
         active: loads that this process runs now, which are not unfinished.
@@ -367,8 +370,8 @@ def _choose_load(session: Session, ledger: Ledger, active: Collection[str]) -> s
         "options": {k: v for k, v in given.items() if k not in ("force", "verify", "loaded")},
     })  # fmt: skip
     if old is not None and ledger.take_up(old, request):
-        return old.id
-    load_id = random.token_hex(5)
+        return old.id, False
+    load_id = os.urandom(5).hex()
     ledger.begin(
         load_id,
         request_print,
@@ -377,14 +380,14 @@ def _choose_load(session: Session, ledger: Ledger, active: Collection[str]) -> s
         session.target_key,
         request,
     )
-    return load_id
+    return load_id, True
 
 
 def _request_print(session: Session, sources: Sequence[str]) -> str:
     """Return what a re-run of the same request is known by."""
     # A forced load is another one: it loads what the others have landed.
     text = json.dumps([sorted(sources), session.target_key, session.options.force])
-    return hashlib.blake2b(text.encode("utf-8", "surrogateescape"), digest_size=16).hexdigest()
+    return hexdigest(text.encode("utf-8", "surrogateescape"), 16)
 
 
 def _is_ahead(session: Session, ledger: Ledger, load_id: str) -> bool:

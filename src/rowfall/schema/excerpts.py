@@ -9,11 +9,11 @@ from __future__ import annotations
 import csv
 import json
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 
 from rowfall.core.errors import SourceError
 from rowfall.core.listing import Split
 from rowfall.core.model import Encoding, Kind
+from rowfall.engines.base import on_all
 from rowfall.schema.records import header_line, header_names
 from rowfall.sources.base import Ranged, Source
 
@@ -39,9 +39,8 @@ def excerpts(
     large = [s for s in splits if (s.size or 0) >= LEAST and s.part is None]
     step = -(-len(large) // FILES) or 1
     # Some 20 ms a request to a store far away.
-    with ThreadPoolExecutor(FILES) as pool:
-        found = pool.map(lambda s: _of_file(source, s, encoding, names), large[::step])
-        text = "\n".join(line for lines in found for line in lines)
+    found = on_all(lambda s: _of_file(source, s, encoding, names), large[::step])
+    text = "\n".join(line for lines in found for line in lines)
     return text if len(text) <= _MOST else ""
 
 

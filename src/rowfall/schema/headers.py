@@ -6,7 +6,6 @@ import base64
 import csv
 import io
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
 
@@ -88,6 +87,8 @@ class Headers:
             )
             for split in splits
         ]  # fmt: skip
+        from concurrent.futures import ThreadPoolExecutor  # 4 ms that others save
+
         with ThreadPoolExecutor(min(REQUESTS, len(files))) as pool:
             heads = list(pool.map(lambda split: self._head(split, encoding), files))
         missing = [n for n, head in enumerate(heads) if head is None]

@@ -10,7 +10,6 @@ import base64
 import re
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -23,6 +22,7 @@ from rowfall.core.model import Dialect, Encoding
 from rowfall.core.options import Options
 from rowfall.core.patterns import regex
 from rowfall.core.sqltext import SqlText
+from rowfall.engines.base import on_all
 from rowfall.schema import marked_values
 from rowfall.schema.dialect import (
     Asked,
@@ -50,7 +50,6 @@ LINES = 256
 # Rows, from all over the sample, in which numbers and dates with other marks are looked for: nine
 # of ten have to have them. All 29,000 rows of narrow files took 0.2 s of each load.
 _FOR_HINTS = 1000
-_REQUESTS = 8  # at a time: 30 ms each in a store far away
 _HERE = frozenset({"none", "gzip", "bz2", "xz"})
 
 
@@ -385,8 +384,7 @@ def _read(
                 return TextSample(split.uri, text[:each], whole)
         return None
 
-    with ThreadPoolExecutor(_REQUESTS) as pool:
-        found = list(pool.map(here, splits))
+    found = on_all(here, splits)
     missing = [n for n, sample in enumerate(found) if sample is None]
     if missing:
         by_engine = _by_engine(source, [splits[n] for n in missing], encoding, ask, lines)

@@ -17,7 +17,6 @@ later run goes on behind it. All other tables are loaded up to :data:`END`, once
 from __future__ import annotations
 
 import functools
-import hashlib
 import itertools
 import os
 import time
@@ -31,6 +30,7 @@ from uuid import UUID
 
 from rowfall.core import uri
 from rowfall.core.dataclass import dataclass
+from rowfall.core.digest import hexdigest
 from rowfall.core.errors import SourceError, UsageError
 from rowfall.core.listing import Listing, Split
 from rowfall.core.masked import Secret
@@ -339,7 +339,7 @@ class Described:
 
 def digest(query: str) -> str:
     """Return what the rows of a query are known by: its text without blanks at its ends."""
-    return hashlib.blake2b(query.strip().encode(), digest_size=8).hexdigest()
+    return hexdigest(query.strip().encode(), 8)
 
 
 # --- connections ----------------------------------------------------------------------------------

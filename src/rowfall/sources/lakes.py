@@ -9,7 +9,6 @@ reader of such tables, pinned to the snapshot. All others are read by their name
 from __future__ import annotations
 
 import copy
-import hashlib
 import os
 import re
 from abc import ABC
@@ -21,6 +20,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeGuard, cast
 
 from rowfall.core import sql, uri
 from rowfall.core.dataclass import dataclass
+from rowfall.core.digest import hexdigest
 from rowfall.core.errors import SourceError, SourceGoneError, UsageError
 from rowfall.core.iceberg_types import UNREADABLE
 from rowfall.core.listing import Listing, Split
@@ -94,7 +94,7 @@ class DataFile:
         """Return what tells this file from another one of that name, deletes included."""
         mark = ""
         if self.deletes:
-            mark = "-" + hashlib.blake2b(self.deletes.encode(), digest_size=8).hexdigest()
+            mark = "-" + hexdigest(self.deletes.encode(), 8)
         return f"{self.without_deletes[1]}{mark}"
 
     @property

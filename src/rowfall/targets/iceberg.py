@@ -6,14 +6,13 @@ its attempt is complete, and one commit at the end of the load makes all of them
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
 from rowfall.core import charsets, iceberg_types, sql, uri
+from rowfall.core.digest import hexdigest
 from rowfall.core.errors import UsageError
 from rowfall.core.masked import Secret
 from rowfall.core.model import Column, Encoding, Schema
@@ -71,7 +70,7 @@ class IcebergTable:
         self.server: ServerAt | None = None
         self.folder: Path | None = None
         self.database, self.table = "", name
-        digest = hashlib.blake2b(f"{catalogue}/{name}".encode(), digest_size=4).hexdigest()
+        digest = hexdigest(f"{catalogue}/{name}".encode(), 4)
         file = re.sub(r"[^A-Za-z0-9.-]+", "_", f"iceberg-{catalogue}-{name}")
         self.ledger_path = state_folder() / f"{file[:100]}-{digest}.ledger"
         self.secrets: tuple[Secret, ...] = tuple(uri.secret_values(text))
@@ -110,6 +109,8 @@ class IcebergTable:
 
     def staging_name(self, attempt_id: str, number: int, encoding: Encoding | None) -> str:
         """Return the folder that the engine writes in: where a rename is enough, or a temporary."""
+        import tempfile  # 2 ms that others save
+
         folder = Path(self.location) / "_rowfall" if self._local else Path(tempfile.gettempdir())
         return str(folder / f"rowfall-{attempt_id}")
 

@@ -7,7 +7,6 @@ writes blocks that have their sizes in front. It registers the schema of Avro by
 
 from __future__ import annotations
 
-import hashlib
 import re
 import shlex
 from collections.abc import Mapping, Sequence
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from rowfall.core import formats, sql, uri
+from rowfall.core.digest import hexdigest
 from rowfall.core.errors import UsageError
 from rowfall.core.kafka import parse
 from rowfall.core.masked import Secret
@@ -109,7 +109,7 @@ class KafkaTopic(TransactionalTable):
         self.folder: Path | None = None
         self.database, self.table = "", topic
         self.text = uri.mask(text)
-        digest = hashlib.blake2b(f"{servers}/{topic}".encode(), digest_size=4).hexdigest()
+        digest = hexdigest(f"{servers}/{topic}".encode(), 4)
         name = re.sub(r"[^A-Za-z0-9.-]+", "_", f"{servers}-{topic}")
         self.ledger_path = state_folder() / f"{name[:100]}-{digest}.ledger"
         self.secrets: tuple[Secret, ...] = (*secrets, *uri.secret_values(text))

@@ -7,7 +7,6 @@ file, and a dialect says which format, which types, and how the table is made.
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 from collections.abc import Mapping, Sequence
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from rowfall.core import sql, uri
+from rowfall.core.digest import hexdigest
 from rowfall.core.errors import UsageError
 from rowfall.core.masked import MASK, Secret
 from rowfall.core.model import Column, Encoding, Projection, Schema
@@ -97,7 +97,7 @@ class TransactionalTable:
         self.database, self.table = own
         # Without the password, not with a mask in its place: the text can be pasted and used.
         self.text = where.text.replace(f":{MASK}@", "@")
-        digest = hashlib.blake2b(f"{host}:{port}/{path}".encode(), digest_size=4).hexdigest()
+        digest = hexdigest(f"{host}:{port}/{path}".encode(), 4)
         name = re.sub(r"[^A-Za-z0-9.-]+", "_", f"{host}-{port}-{path}")
         self.ledger_path = state_folder() / f"{name}-{digest}.ledger"
         self.secrets: tuple[Secret, ...] = (secret,) if secret else ()

@@ -9,7 +9,8 @@ import pytest
 
 from rowfall.core.errors import TargetError
 from rowfall.engines import snapshot as copies
-from rowfall.engines.snapshot import PREFIX, remove_stale, snapshot
+from rowfall.engines.embedded import COPIES
+from rowfall.engines.snapshot import remove_stale, snapshot
 
 TABLE = "store/abc/abc-uuid"
 
@@ -38,7 +39,7 @@ def test_files_of_parts_are_links_and_all_else_is_copied(folder: Path) -> None:
         assert (copy / "data/default/t").resolve() == there.resolve()
         (there / "all_1_1_0/data.bin").unlink()
     assert (folder / TABLE / "all_1_1_0/data.bin").read_bytes() == b"rows"
-    assert not list(folder.glob(f"{PREFIX}*"))
+    assert not list(folder.glob(f"{COPIES}*"))
 
 
 def test_no_copy_is_taken_while_an_attempt_becomes_visible(
@@ -50,11 +51,11 @@ def test_no_copy_is_taken_while_an_attempt_becomes_visible(
         assert next(says, "asked for all") == "asked for all"
     with pytest.raises(TargetError, match="change too fast"), snapshot(folder, lambda: None):
         pass
-    assert not list(folder.glob(f"{PREFIX}*"))
+    assert not list(folder.glob(f"{COPIES}*"))
 
 
 def test_copies_of_dead_processes_are_removed(folder: Path) -> None:
-    (folder / f"{PREFIX}4194999-x/copy").mkdir(parents=True)  # above the highest process number
-    (folder / f"{PREFIX}{os.getpid()}-x").mkdir()
+    (folder / f"{COPIES}4194999-x/copy").mkdir(parents=True)  # above the highest process number
+    (folder / f"{COPIES}{os.getpid()}-x").mkdir()
     remove_stale(folder)
-    assert [p.name for p in folder.glob(f"{PREFIX}*")] == [f"{PREFIX}{os.getpid()}-x"]
+    assert [p.name for p in folder.glob(f"{COPIES}*")] == [f"{COPIES}{os.getpid()}-x"]
