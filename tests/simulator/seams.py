@@ -6,7 +6,6 @@ All of rowfall runs in one thread at a time and in simulated time while :func:`i
 from __future__ import annotations
 
 import gc
-import secrets
 import sqlite3
 import sys
 import threading
@@ -17,7 +16,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import rowfall.run.load  # noqa: F401 - everything that a load uses is there before it is changed
-from rowfall.core import disk
+from rowfall.core import chance, disk
 from rowfall.ledger import leases, ledger
 
 if TYPE_CHECKING:
@@ -55,15 +54,15 @@ class _Time:
         _here().sleep(seconds)
 
 
-class _Secrets:
-    """Stands for :mod:`secrets`."""
+class _Chance:
+    """Stands for :mod:`rowfall.core.chance`."""
 
     @staticmethod
     def token_hex(count: int) -> str:
         return f"{_here().scheduler.random.getrandbits(8 * count):0{2 * count}x}"
 
     @staticmethod
-    def randbelow(limit: int) -> int:
+    def below(limit: int) -> int:
         return _here().scheduler.random.randrange(limit)
 
 
@@ -181,7 +180,7 @@ class _Pool:
 
 
 _STANDS_FOR: dict[Any, Any] = {
-    time: _Time, secrets: _Secrets, threading: _Threading, sqlite3: _Sqlite,
+    time: _Time, chance: _Chance, threading: _Threading, sqlite3: _Sqlite,
     ThreadPoolExecutor: _Pool,
 }  # fmt: skip
 # These are not driven: they start programs, or watch them.

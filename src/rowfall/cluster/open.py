@@ -27,6 +27,7 @@ from rowfall.cluster.topology import (
     on_nodes,
     server_uuids,
 )
+from rowfall.cluster.writer import Writer
 from rowfall.core import sql
 from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import LedgerError, RowfallError, TargetError, UsageError
@@ -37,7 +38,7 @@ from rowfall.core.sqltext import SqlText, quote
 from rowfall.engines.base import POLL_SECONDS, Engine
 from rowfall.ledger.journal import TABLE as JOURNAL
 from rowfall.targets import staging
-from rowfall.targets.base import ServerAt, Target
+from rowfall.targets.base import ServerAt
 from rowfall.targets.table import Table
 
 # ON CLUSTER, nodes begin within a second of each other; what takes longer is left to the user.
@@ -48,24 +49,6 @@ AT_ONCE = 16
 # machine, looking took 2 % of the CPU), but each of them so often that no line of progress stands
 # still.
 MOST_PAUSE_SECONDS = 5.0
-
-
-@dataclass(frozen=True, slots=True)
-class Writer:
-    """One engine that stores rows of a load: the only one, or the chosen replica of a shard.
-
-    Attributes:
-        number: of its line in the queue.
-        node: ``host:port``; "" where there is only one engine.
-        target: with the table that gets its rows.
-        shard: that it is a replica of; 0 where there is only one engine.
-    """
-
-    number: int
-    node: str
-    engine: Engine
-    target: Target
-    shard: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,15 @@ from rowfall.core.model import Facts, Outcome, Statement
 from rowfall.core.patterns import regex
 from rowfall.core.sql import settings_clause
 from rowfall.core.sqltext import SqlText, quote
-from rowfall.engines.base import POLL_SECONDS, Asking, Body, Settings, Tick
+from rowfall.engines.base import (
+    POLL_SECONDS,
+    Asking,
+    Body,
+    ExistingTable,
+    Settings,
+    Tick,
+    table_uuid,
+)
 from rowfall.engines.codes import translate
 from rowfall.engines.prestart import Child, take
 
@@ -278,6 +286,12 @@ class Embedded(Asking):
             return self._await(child, answers, on_tick, secrets)
         finally:
             self._pending.pop(tag, None)
+
+    def existing_table(self, database: str, table: str) -> ExistingTable | None:
+        """See :class:`rowfall.engines.base.Engine`; most often it is known that there is none."""
+        return (
+            super().existing_table(database, table) if table_uuid(self, database, table) else None
+        )
 
     def probe(
         self, sql: str | SqlText, seconds: float, settings: Settings | None = None

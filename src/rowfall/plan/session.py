@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
+from typing import TYPE_CHECKING
 
-from rowfall.cluster.open import OpenCluster, Writer
+from rowfall.cluster.writer import Writer
 from rowfall.core import sql
 from rowfall.core.dataclass import dataclass
 from rowfall.core.events import Listener
@@ -17,6 +18,9 @@ from rowfall.engines.embedded import Embedded
 from rowfall.ledger import Ledger, target_key
 from rowfall.sources.base import Source
 from rowfall.targets.base import Target
+
+if TYPE_CHECKING:
+    from rowfall.cluster.open import OpenCluster
 
 __all__ = ["Session", "Writer"]
 

@@ -7,13 +7,11 @@ to be done about each is :func:`rowfall.publish.protocol.after_crash`.
 
 from __future__ import annotations
 
-import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from rowfall.cluster.open import OpenCluster
-from rowfall.core import sql
+from rowfall.core import chance, sql
 from rowfall.core.errors import EngineError, LedgerError, TargetError, UsageError
 from rowfall.core.events import Listener, Note
 from rowfall.core.model import Pair, Statement
@@ -32,6 +30,9 @@ from rowfall.publish.protocol import Action, Evidence, Recorded, after_crash
 from rowfall.publish.target_tables import OwnTable, TargetTables
 from rowfall.targets import staging
 from rowfall.targets.base import SHADOW_SUFFIX, STAGING_PREFIX, Publish, Target
+
+if TYPE_CHECKING:
+    from rowfall.cluster.open import OpenCluster
 
 # States in the ledger of attempts that need their staging tables no more.
 _ENDED = ("published", "failed", "lost")
@@ -564,7 +565,7 @@ class Recovery:
                 if error.code not in GONE or time.monotonic() > deadline:
                     raise
             # Of two that take turns, one has to ask again sooner than the other.
-            time.sleep(POLL_SECONDS * (1 + secrets.randbelow(10)))
+            time.sleep(POLL_SECONDS * (1 + chance.below(10)))
 
 
 def open_journal(session: Session, uuid: str, load_id: str = "", salt: str = "") -> Journal:

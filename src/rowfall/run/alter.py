@@ -8,10 +8,8 @@ other loads follow by themselves, see :mod:`rowfall.publish.altered`.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
-from rowfall.cluster.ddl import Ddl
-from rowfall.cluster.open import OpenCluster
-from rowfall.cluster.tables import FILLED
 from rowfall.core import sql
 from rowfall.core.errors import RowfallError, TargetError
 from rowfall.core.events import Note
@@ -23,6 +21,9 @@ from rowfall.engines.codes import ACCESS_DENIED
 from rowfall.plan.session import Session
 from rowfall.schema.data_errors import type_options
 from rowfall.schema.wider_types import lossless
+
+if TYPE_CHECKING:
+    from rowfall.cluster.open import OpenCluster
 
 # How often another load that alters the table at the same moment is let by.
 _MOST_TRIES = 3
@@ -131,6 +132,9 @@ def _alter_cluster(session: Session, shards: OpenCluster, changes: Sequence[Colu
     """
     if not (changes or session.options.widen or session.options.on_new_column == ADD):
         return
+    from rowfall.cluster.ddl import Ddl  # 13 ms that loads without a cluster save
+    from rowfall.cluster.tables import FILLED
+
     tables = shards.find_tables()
     if tables.like is None:
         return

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from rowfall.cluster.open import OpenCluster
-from rowfall.cluster.topology import on_nodes
 from rowfall.core import sql, units
 from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import LedgerError, RowfallError, VerifyError
@@ -32,6 +30,9 @@ from rowfall.run.prepare import Prepared
 from rowfall.run.settle import LoadRun, Settled
 from rowfall.run.work_queue import WAIT_SECONDS
 from rowfall.targets.base import Publish
+
+if TYPE_CHECKING:
+    from rowfall.cluster.open import OpenCluster
 
 # A replica that has fetched nothing for so long waits for something that does not come by itself.
 STUCK_SECONDS = 60.0
@@ -304,5 +305,7 @@ def _behind(shards: OpenCluster) -> dict[int, Sequence[Any]]:
         "UNION ALL SELECT toInt64(-1), toInt64(-1), count(), 0 FROM system.replication_queue "
         f"WHERE {mine} AND type IN ({_FETCHES}))"
     )
+    from rowfall.cluster.topology import on_nodes  # 2 ms that others save
+
     rows = shards.entry.ask(on_nodes(shards.cluster.name, select))
     return {int(n): (log, pointer, parts) for n, log, pointer, parts, there in rows if there}

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import field, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from rowfall.cluster.open import OpenCluster
 from rowfall.core import units
 from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import EngineError, TargetError, UsageError
@@ -30,6 +30,9 @@ from rowfall.run.alter import alter_target
 from rowfall.run.settle import LoadRun, Settled, remember_made
 from rowfall.targets import staging, views
 from rowfall.targets.base import Publish
+
+if TYPE_CHECKING:
+    from rowfall.cluster.open import OpenCluster
 
 # The user may not create tables (497) or is read-only (164): what the server says is the cause.
 RIGHTS = (ACCESS_DENIED, READONLY)

@@ -12,10 +12,9 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from rowfall.cluster.open import OpenCluster
-from rowfall.core import sql, units, uri
+from rowfall.core import chance, sql, units, uri
 from rowfall.core.dataclass import dataclass
 from rowfall.core.digest import hexdigest
 from rowfall.core.errors import UsageError
@@ -48,6 +47,9 @@ from rowfall.publish.upsert import settle_upserts
 from rowfall.run.doubts import resolve
 from rowfall.targets import staging, views
 from rowfall.targets.base import Publish
+
+if TYPE_CHECKING:
+    from rowfall.cluster.open import OpenCluster
 
 # After the name of a file of which a part was loaded.
 _RANGE = regex(r"\[-?\d+:-?\d+\]\Z")
@@ -371,7 +373,7 @@ def _choose_load(
     })  # fmt: skip
     if old is not None and ledger.take_up(old, request):
         return old.id, False
-    load_id = os.urandom(5).hex()
+    load_id = chance.token_hex(5)
     ledger.begin(
         load_id,
         request_print,
