@@ -5,6 +5,7 @@ All of rowfall runs in one thread at a time and in simulated time while :func:`i
 
 from __future__ import annotations
 
+import concurrent.futures
 import gc
 import sqlite3
 import sys
@@ -203,6 +204,8 @@ def installed() -> Iterator[None]:
             for real, stand_in in _STANDS_FOR.items():
                 if value is real:
                     put(module, name, stand_in)
+    # Where it is imported late.
+    put(concurrent.futures, "ThreadPoolExecutor", _Pool)
     change = ledger.Store.change
 
     @contextmanager

@@ -27,6 +27,9 @@ SKIP, REPLACE = "skip", "replace"
 METHODS = ("local", FILTER, DISTRIBUTED)
 """All ways that may be asked for."""
 
+COMPRESSIONS = ("auto", "lz4", "zlib", "none")
+"""Answers of ``--compress``."""
+
 LOAD, PLAN, QUERY, STATUS, REPORT, VERIFY = "load", "plan", "query", "status", "report", "verify"
 SCALE = "scale"
 _BOTH = (LOAD, PLAN)

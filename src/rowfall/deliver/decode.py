@@ -15,7 +15,6 @@ import subprocess
 import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -375,6 +374,8 @@ class DecodePush(Decode):
                 Statement(text, settings, query_id=f"{order.attempt}_{number}"),
                 lane=_LANES + number, on_tick=own, body=chunks(outputs[number], QUIET_SECONDS),
             )  # fmt: skip
+
+        from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait  # 4 ms
 
         with ThreadPoolExecutor(len(outputs)) as pool:
             sent = [pool.submit(send, number) for number in range(len(outputs))]

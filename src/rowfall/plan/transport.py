@@ -48,7 +48,6 @@ from rowfall.targets.base import Publish
 from rowfall.targets.transactional import TransactionalTable
 
 LZ4, ZLIB, NONE = "lz4", "zlib", "none"
-COMPRESSIONS = ("auto", LZ4, ZLIB, NONE)
 """Answers of ``--compress``."""
 ANY = "any"
 """The value of :attr:`rowfall.core.model.Transport.sharding` without a key."""

@@ -20,6 +20,7 @@ from rowfall.core.model import Plan
 from rowfall.core.options import (
     ADD,
     ALL,
+    COMPRESSIONS,
     DEFAULT,
     ERROR,
     FILTER,
@@ -40,20 +41,16 @@ from rowfall.engines.base import Engine
 from rowfall.engines.database import Database
 from rowfall.engines.embedded import Embedded, total_memory
 from rowfall.engines.prestart import prestart
-from rowfall.ledger import Ledger
-from rowfall.ledger.journal import make_durable
-from rowfall.plan.memory import check_identity
-from rowfall.plan.session import Session, Writer
-from rowfall.plan.transport import COMPRESSIONS
 from rowfall.sources import check_options, open_source
 from rowfall.sources.base import Folders, Queried, Streamed
-from rowfall.targets import default_table, open_target, staging, views
+from rowfall.targets import default_table, open_target
 from rowfall.targets.base import Publish, ServerAt, Target
 from rowfall.targets.table import Table
 from rowfall.targets.transactional import TransactionalTable
 
 if TYPE_CHECKING:
     from rowfall.cluster.open import OpenCluster
+    from rowfall.plan.session import Session, Writer
     from rowfall.sources.base import Source
 
     OpenSource = Callable[[Options], Source]
@@ -130,6 +127,9 @@ def open_session(
         server = None if target.server is None else connect(target.server, options)
         shards = None
         if server is not None:
+            from rowfall.ledger.journal import make_durable
+            from rowfall.plan.session import Writer
+
             stack.callback(server.close)
             shards = shards_of(server, target, options, stack, emit)
             found = shards.writers if shards is not None else (Writer(0, "", server, target),)
@@ -158,6 +158,10 @@ def open_session(
         if reader is None:
             reader = _engine_here(source, folder, options, served=server is not None)
             stack.callback(reader.close)
+        # 50 ms, in which the engine of this machine opens the folder.
+        from rowfall.ledger import Ledger
+        from rowfall.plan.session import Session, Writer
+
         ledger = None
         if not dry or target.ledger_path.exists():
             ledger = Ledger(target.ledger_path)
@@ -259,6 +263,9 @@ def _check_writer(
             that is missing.
         UsageError: the table has replicas on other servers, and no cluster is named.
     """
+
+    from rowfall.plan.memory import check_identity  # 20 ms that loads into folders save
+    from rowfall.targets import staging, views
 
     engine, target = writer.engine, writer.target
     asks = engine.ask
