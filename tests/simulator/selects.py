@@ -141,6 +141,7 @@ AGGREGATES: dict[str, Callable[..., Any]] = {
     "sumif": lambda a, c: sum(x for x, y in zip(a, c, strict=True) if y),
     "countif": lambda c: sum(map(bool, c)),
     "maxif": lambda a, c: max((x for x, y in zip(a, c, strict=True) if y), default=0),
+    "grouparrayif": lambda a, c: [x for x, y in zip(a, c, strict=True) if y],
     "minif": lambda a, c: min((x for x, y in zip(a, c, strict=True) if y), default=0),
     "argmax": lambda a, b: max(zip(b, range(len(b)), a, strict=True))[2] if a else 0,
     "argmin": lambda a, b: min(zip(b, range(len(b)), a, strict=True))[2] if a else 0,
