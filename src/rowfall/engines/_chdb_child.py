@@ -43,27 +43,47 @@ FREE_SECONDS = 5.0
 
 
 class Lane(threading.Thread):
-    """One thread with its own connection: a connection shared by threads would serialise them."""
+    """One thread with its own connection: a connection shared by threads would serialise them.
 
-    def __init__(self, path: str, answers: Answers) -> None:
+    It runs the statements of one lane of the parent after the other, and then those of any other
+    lane: a load uses four, most often one at a time.
+    """
+
+    def __init__(self, path: str, answers: Answers, connection: Any = None) -> None:
         super().__init__(daemon=True)
         self.path = path
         self.answers = answers
+        self.connection = connection
         self.requests: SimpleQueue[Request] = SimpleQueue()
+        self.guard = threading.Lock()
+        self.number, self.left = 0, 0  # the parent's lane, and requests that are not answered
+
+    def take(self, request: Request, *, busy: bool) -> bool:
+        """Take a request; if ``busy`` of the lane that this one is busy with, or else if idle."""
+        with self.guard:
+            if busy != bool(self.left) or (busy and self.number != request["lane"]):
+                return False
+            self.number = request["lane"]
+            self.left += 1
+        self.requests.put(request)
+        return True
 
     def run(self) -> None:
-        connection = connect(self.path)
+        connection = self.connection or connect(self.path)
         while True:
             request = self.requests.get()
             try:
-                self.answer(connection, request)
+                done, data = self.answer(connection, request)
             except Exception as error:  # the engine's text is all there is; the parent maps it
-                self.answers.send({"id": request["id"], "error": text_of(error)})
+                done, data = {"error": text_of(error)}, b""
                 # What a failed statement had put out already would come with the next result.
                 with contextlib.suppress(Exception):
                     connection.query("SELECT 1", "Null")
+            with self.guard:
+                self.left -= 1  # first: the next request comes at once
+            self.answers.send({"id": request["id"], **done}, data)
 
-    def answer(self, connection: Any, request: Request) -> None:
+    def answer(self, connection: Any, request: Request) -> tuple[dict[str, Any], bytes]:
         tag = request["id"]
         last: dict[str, int] = {}
 
@@ -87,7 +107,7 @@ class Lane(threading.Thread):
             "seconds": time.monotonic() - start,
             "cpu_seconds": cpu_seconds() - cpu,
         }
-        self.answers.send({"id": tag, "ok": done, "size": len(data)}, data)
+        return {"ok": done, "size": len(data)}, data
 
     @staticmethod
     def stream(connection: Any, request: Request) -> None:
@@ -309,16 +329,16 @@ def main() -> None:
         answers.send({"id": 0, "error": str(error)})
         os._exit(1)
     answers.send({"id": 0, "ok": {"version": version, "timezone": timezone}, "size": 0})
-    lanes: dict[int, Lane] = {}
+    lanes = [Lane(path, answers, first)]
+    lanes[0].start()
     for line in requests:
         request = json.loads(line)
         if request["op"] == "quit":
             break
-        number = request["lane"]
-        if number not in lanes:
-            lanes[number] = Lane(path, answers)
-            lanes[number].start()
-        lanes[number].requests.put(request)
+        if not any(lane.take(request, busy=busy) for busy in (True, False) for lane in lanes):
+            lanes.append(Lane(path, answers))
+            lanes[-1].start()
+            lanes[-1].take(request, busy=False)
     else:
         # No "quit": the parent is gone. Stop in the middle, the ledger knows what is unfinished.
         leave(2, scratch)

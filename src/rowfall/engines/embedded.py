@@ -67,6 +67,10 @@ _LEAVES_DEFINITIONS = regex(
     r"\s*(?:(?:SELECT|WITH|INSERT|SYSTEM FLUSH|DESCRIBE|EXPLAIN|KILL)\s|"
     rf"ALTER TABLE {_NAME}(?:\.{_NAME})? ATTACH PARTITION ALL FROM )"
 )
+# Statements that make or drop a table of rowfall's own, which leave all others as they are; and
+# questions about one table that is none of these.
+_OF_OWN = regex(rf"(?:CREATE|DROP) TABLE (?:IF (?:NOT )?EXISTS )?{_NAME}\.`_rowfall_\w+`")
+_OF_ONE = regex(r"(?!.*(?:_rowfall_|dependencies|startsWith)).* AND name = '", re.DOTALL)
 
 LOCK_NAME = "rowfall.lock"
 COPIES = "rowfall.query-"
@@ -199,8 +203,7 @@ class Embedded(Asking):
         self.opened()
         if not hasattr(self, "_settings"):
             rows = self.run(
-                Statement(SqlText.of("SELECT name FROM system.settings"), format="TabSeparatedRaw"),
-                lane=CONTROL_LANE,
+                Statement(SqlText.of("SELECT name FROM system.settings"), format="TabSeparatedRaw")
             ).data
             self._settings = frozenset(rows.decode().split())
         return Facts(self._version, self.cores, self._memory, self._settings, self._timezone)
@@ -226,7 +229,7 @@ class Embedded(Asking):
                 return self._remembered(statement, sql, {**_CATALOGUE, **statement.settings}, lane)
         if _LEAVES_DEFINITIONS.match(sql):
             return self._sent(statement, sql, settings, lane, on_tick, out_fd)
-        with self._alters():
+        with self._alters(others=_OF_OWN.match(sql) is None):
             return self._sent(statement, sql, settings, lane, on_tick, out_fd)
 
     def _remembered(
@@ -245,19 +248,26 @@ class Embedded(Asking):
         return outcome
 
     @contextlib.contextmanager
-    def _alters(self) -> Iterator[None]:
-        """Forget what is known of tables now, and again when the statement has ended."""
-        self._forget(1)
+    def _alters(self, *, others: bool) -> Iterator[None]:
+        """Forget what is known of tables now, and again when the statement has ended.
+
+        Args:
+            others: than rowfall's own may be altered.
+        """
+        self._forget(1, others=others)
         try:
             yield
         finally:
-            self._forget(-1)
+            self._forget(-1, others=others)
 
-    def _forget(self, running: int) -> None:
+    def _forget(self, running: int, *, others: bool = True) -> None:
         with self._guard:
             self._altered += 1
             self._altering += running
-            self._answered.clear()
+            self._answered = {
+                question: answer for question, answer in self._answered.items()
+                if not others and _OF_ONE.match(question[0])
+            }  # fmt: skip
 
     def _sent(
         self, statement: Statement, sql: str, settings: Settings, lane: int,

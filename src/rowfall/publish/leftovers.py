@@ -33,6 +33,8 @@ def end_dead_loads(tables: TargetTables, load_id: str) -> None:
         tables: the target's, with their UUIDs. ``load_id``: of the load that asks.
     """
     session = tables.session
+    if not session.target.caps.journal and not _others(tables, load_id):
+        return  # of a folder only this ledger knows shadows
     rows = session.engine.ask(
         "SELECT name, toString(uuid), comment FROM system.tables WHERE "
         f"database = {quote(session.first_target.database)} AND "
@@ -49,6 +51,12 @@ def end_dead_loads(tables: TargetTables, load_id: str) -> None:
         _of_journal(tables, found)
     else:
         _of_ledger(tables, found)
+
+
+def _others(tables: TargetTables, load_id: str) -> bool:
+    """Tell whether the ledger knows other loads into this table."""
+    rows = tables.ledger.loads("WHERE into_table = ?", tables.session.target_key)
+    return any(row.id != load_id for row in rows)
 
 
 def _of_journal(tables: TargetTables, found: Mapping[str, tuple[str, str]]) -> None:

@@ -7,7 +7,7 @@ copy from one another, it is staged on all writers together: one commit covers a
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TypeVar
@@ -16,6 +16,7 @@ from rowfall.core import retry
 from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import RowfallError
 from rowfall.core.model import PULL, Pair, Statement
+from rowfall.core.sqltext import SqlText
 from rowfall.engines.base import on_all
 from rowfall.engines.codes import GONE
 from rowfall.ledger import Ledger
@@ -380,9 +381,15 @@ def _publisher(at: TableWriter, ledger: Ledger) -> Publisher:
 
 def _drop(at: TableWriter, staged: str) -> None:
     """Remove what an attempt left on one writer."""
-    engine = at.writer.engine
-    asks = partial(engine.ask, lane=PUBLISH_LANE)
-    for statement in staging.discard(asks, staged, at.staging.databases):
+    engine, tables = at.writer.engine, at.staging
+    statements: Iterable[SqlText]
+    if engine.shared or tables.views:
+        asks = partial(engine.ask, lane=PUBLISH_LANE)
+        statements = staging.discard(asks, staged, tables.databases)
+    else:
+        # In a folder nobody gives it another name, and no profile forbids what a large one needs.
+        statements = (staging.drop(tables.facts.database, staged, size=staging.LARGE),)
+    for statement in statements:
         engine.run(Statement(statement), lane=PUBLISH_LANE)
 
 

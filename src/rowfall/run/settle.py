@@ -47,6 +47,7 @@ from rowfall.publish.upsert import settle_upserts
 from rowfall.run.doubts import resolve
 from rowfall.targets import staging, views
 from rowfall.targets.base import Publish
+from rowfall.targets.table import DEFAULT_DATABASE
 
 if TYPE_CHECKING:
     from rowfall.cluster.open import OpenCluster
@@ -148,7 +149,8 @@ def settle(session: Session, load: LoadRun) -> Settled:
     table = session.first_target.table
     if not table:
         return Settled(session, table, _known(session, load, replaced=False), replaced=False)
-    if not session.target.caps.journal:  # a server was asked when it was opened
+    # A server was asked when it was opened, and a folder's default database is the engine's own.
+    if not session.target.caps.journal and session.first_target.database != DEFAULT_DATABASE:
         check_identity(session.engine, session.first_target.database)
     TargetTables(session, ledger).check_together()
     replaced = False

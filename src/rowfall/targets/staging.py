@@ -306,6 +306,10 @@ def plain_engine(table: TableFacts) -> str:
     return f"{engine}{given}{''.join(rest[:at]).rstrip()} SETTINGS {written}"
 
 
+LARGE = 1 << 33
+"""Bytes of a table from which on a server may refuse to drop it (by default from 50 GB on)."""
+
+
 def discard(ask: Ask, prefix: str, databases: Sequence[str] = ()) -> tuple[SqlText, ...]:
     """Return the statements that drop ``prefix`` and all ``prefix_...``, views first.
 
@@ -338,7 +342,7 @@ def drop(
     exists = "IF EXISTS IF EMPTY " if if_empty else "" if there else "IF EXISTS "
     # Parts that the target has as well count fully against the guard of tables above 50 GB.
     # Profiles may forbid the setting, so it is sent only where it could matter.
-    huge = " SETTINGS max_table_size_to_drop = 0" if size > 1 << 33 else ""
+    huge = " SETTINGS max_table_size_to_drop = 0" if size >= LARGE else ""
     return SqlText.of(f"DROP {kind} {exists}{sql.qualified(database, name)} SYNC{huge}")
 
 

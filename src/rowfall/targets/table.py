@@ -24,6 +24,8 @@ from rowfall.targets.base import (
 )
 
 HTTP_PORT, HTTPS_PORT = 8123, 8443
+DEFAULT_DATABASE = "default"
+"""Database of tables that are named without one; in a folder the engine itself makes it."""
 # Tried in this order; the second is what clickhouse-client knows, too.
 PASSWORD_VARIABLES = ("ROWFALL_PASSWORD", "CLICKHOUSE_PASSWORD")
 PROMISE = (
@@ -116,7 +118,7 @@ def open_folder(text: str, table: str, options: Options, password: Secret | None
             f"the embedded engine takes {name} for files and not for a table",
             hint="Give another name with --table.",
         )
-    return embedded(folder, database or "default", name)
+    return embedded(folder, database or DEFAULT_DATABASE, name)
 
 
 def open_server(text: str, table: str, options: Options, password: Secret | None) -> Table:
