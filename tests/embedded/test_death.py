@@ -120,9 +120,10 @@ def test_a_death_is_told_to_those_who_waited_for_that_process_only(
 # Opens, then dies in the middle of the first result.
 _HALF = """
 import json, sys
-sys.stdin.readline()
-print(json.dumps({"id": 0, "ok": {"version": "26.9", "timezone": "UTC"}, "size": 0}), flush=True)
-tag = json.loads(sys.stdin.readline())["id"]
+sizes = sys.stdin.buffer.readline().split()[1:]
+sys.stdin.buffer.read(sum(map(int, sizes)))
+print(json.dumps({"id": 0, "ok": {}, "size": 8}), "26.9\\tUTC", sep="\\n", end="", flush=True)
+tag = int(sys.stdin.buffer.readline().split()[1])
 sys.stdout.write(json.dumps({"id": tag, "ok": {}, "size": 9}) + "\\n123")
 """
 

@@ -530,11 +530,9 @@ class Child:
 
     def end(self) -> tuple[int, str]:
         """Return exit status and last line of a program that has nothing more to do."""
-        try:
-            code = self._process.wait(timeout=END_SECONDS)
-        except subprocess.TimeoutExpired:
+        if not self.wait(END_SECONDS):
             self.kill()
-            code = self._process.wait()
+        code = self._process.wait()
         with suppress(BrokenPipeError):
             self._stdin.close()
         self._listener.join()

@@ -2,47 +2,49 @@
 
 Why a process: chDB allows one folder per process and a crash or an OOM kill takes the process
 with it. Started by :mod:`rowfall.engines.prestart`; nothing travels in argv. Few imports: a load
-waits for this process to be ready.
+waits for this process to be ready, and json, threading and contextlib take 15 ms.
 
-Protocol, one JSON object a line. Requests on stdin:
-    {"path", "lock", "stay"}                                 first; "" is a database in memory
-    {"id", "op": "run", "lane", "sql", "format", "out_fd"}   |   {"op": "quit"}
-Answers on the descriptor that was stdout:
+Protocol: lines, and counted bytes of UTF-8 behind them. Requests on stdin:
+    open SIZE SIZE SIZE and then path, name of the lock, folder to work in        first
+    run ID LANE FD SIZE SIZE and then format and statement       FD: -1 for an answer
+    quit
+The path "" is a database in memory. Answers, JSON, on the descriptor that was stdout:
     {"id", "tick": {...}}                                    progress of a running statement
     {"id", "ok": {...}, "size": n} and then n bytes of result
-    {"id", "error": "text of the engine"}
+    {"id", "error": true, "size": n} and then the text of the engine
 End of stdin means that the parent has gone: the process ends at once, whatever it is doing.
 """
 
 from __future__ import annotations
 
-import contextlib
 import fcntl
-import json
 import os
 import resource
 import sys
-import threading
 import time
 from _queue import SimpleQueue
-from importlib import import_module
-from importlib.machinery import PathFinder
+from _thread import allocate_lock, start_new_thread
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from typing import Any, BinaryIO, NoReturn
+    from collections.abc import Iterator, Mapping
+    from contextlib import AbstractContextManager
+    from typing import Any, BinaryIO, Literal, NoReturn
 
-    Request = dict[str, Any]
+    Done = Mapping[str, float] | Literal["error", "held"]
+    Request = tuple[int, int, int, str, str]
+    """Its number, lane, descriptor for the result or -1, format, statement."""
 
 
 STATUS = "status"
 """File that each engine locks in its folder; it holds the engine's process id."""
+UTF8 = ("utf-8", "surrogatepass")
+"""Encoding of what the parent sends, and what is done about half of a character."""
 FREE_SECONDS = 5.0
 """How long a folder may still be held by an engine that has ended: moments, on a busy machine."""
 
 
-class Lane(threading.Thread):
+class Lane:
     """One thread with its own connection: a connection shared by threads would serialise them.
 
     It runs the statements of one lane of the parent after the other, and then those of any other
@@ -50,20 +52,20 @@ class Lane(threading.Thread):
     """
 
     def __init__(self, path: str, answers: Answers, connection: Any = None) -> None:
-        super().__init__(daemon=True)
         self.path = path
         self.answers = answers
         self.connection = connection
         self.requests: SimpleQueue[Request] = SimpleQueue()
-        self.guard = threading.Lock()
+        self.guard = allocate_lock()
         self.number, self.left = 0, 0  # the parent's lane, and requests that are not answered
+        start_new_thread(self.run, ())
 
     def take(self, request: Request, *, busy: bool) -> bool:
         """Take a request; if ``busy`` of the lane that this one is busy with, or else if idle."""
         with self.guard:
-            if busy != bool(self.left) or (busy and self.number != request["lane"]):
+            if busy != bool(self.left) or (busy and self.number != request[1]):
                 return False
-            self.number = request["lane"]
+            self.number = request[1]
             self.left += 1
         self.requests.put(request)
         return True
@@ -72,45 +74,42 @@ class Lane(threading.Thread):
         connection = self.connection or connect(self.path)
         while True:
             request = self.requests.get()
+            done: Done = "error"
             try:
                 done, data = self.answer(connection, request)
             except Exception as error:  # the engine's text is all there is; the parent maps it
-                done, data = {"error": text_of(error)}, b""
-                # What a failed statement had put out already would come with the next result.
-                with contextlib.suppress(Exception):
-                    connection.query("SELECT 1", "Null")
+                data = text_of(error)
+                clear(connection)
             with self.guard:
                 self.left -= 1  # first: the next request comes at once
-            self.answers.send({"id": request["id"], **done}, data)
+            self.answers.send(request[0], done, data)
 
-    def answer(self, connection: Any, request: Request) -> tuple[dict[str, Any], bytes]:
-        tag = request["id"]
+    def answer(self, connection: Any, request: Request) -> tuple[Mapping[str, float], bytes]:
+        tag, _, out_fd, form, sql = request
         last: dict[str, int] = {}
 
         def on_progress(progress: dict[str, int]) -> None:
             last.update(progress)
-            self.answers.send({"id": tag, "tick": progress})
+            self.answers.tick(tag, progress)
 
         connection.set_progress_callback(on_progress)
         cpu, start = cpu_seconds(), time.monotonic()
-        if request.get("out_fd") is not None:
+        if out_fd >= 0:
             data = b""
-            self.stream(connection, request)
+            self.stream(connection, sql, form, out_fd)
         else:
             # bytes() copies once; results that travel this way are small (counts, samples, DDL).
-            result = connection.query(request["sql"], request["format"] or "Null")
-            data = bytes(result.bytes() or b"")
-        done = {
+            data = bytes(connection.query(sql, form or "Null").bytes() or b"")
+        return {
             "rows_read": last.get("read_rows", 0),
             "rows_written": last.get("written_rows", 0),
             "bytes_read": last.get("read_bytes", 0),
             "seconds": time.monotonic() - start,
             "cpu_seconds": cpu_seconds() - cpu,
-        }
-        return {"ok": done, "size": len(data)}, data
+        }, data
 
     @staticmethod
-    def stream(connection: Any, request: Request) -> None:
+    def stream(connection: Any, sql: str, form: str, out_fd: int) -> None:
         """Let the engine write a result of any size to an inherited descriptor.
 
         chDB's own streaming gives each block as a whole document (a header every 65,000 rows,
@@ -119,22 +118,22 @@ class Lane(threading.Thread):
         """
         import re  # by queries only, not by loads
 
-        text = request["sql"]
+        text = sql
         select = r"\s*(/\*.*?\*/\s*|--[^\n]*\n\s*)*(SELECT|WITH|\()"
         if re.match(select, text, re.IGNORECASE | re.DOTALL):
             named = re.search(r"\bFORMAT\s+(\w+)\s*\Z", text, re.IGNORECASE)
-            form = named[1] if named else request["format"]
+            given = named[1] if named else form
             text = text[: named.start()] if named else text
             try:
-                with piped(request["out_fd"]) as end:
-                    out = f"\nINTO OUTFILE '/dev/fd/{end}' APPEND FORMAT {form}"
+                with piped(out_fd) as end:
+                    out = f"\nINTO OUTFILE '/dev/fd/{end}' APPEND FORMAT {given}"
                     connection.query(text + out, "Null")
                 return
             except RuntimeError as error:
                 if "SYNTAX_ERROR" not in str(error):
                     raise  # else: the statement has an INTO OUTFILE or SETTINGS of its own
-        data = connection.query(request["sql"], request["format"]).bytes() or b""
-        with os.fdopen(request["out_fd"], "wb", closefd=False) as file:
+        data = connection.query(sql, form).bytes() or b""
+        with os.fdopen(out_fd, "wb", closefd=False) as file:
             file.write(data)
 
 
@@ -143,17 +142,28 @@ class Answers:
 
     def __init__(self, out: BinaryIO) -> None:
         self._out = out
-        self._lock = threading.Lock()
+        self._lock = allocate_lock()
 
-    def send(self, answer: dict[str, Any], data: bytes = b"") -> None:
-        line = json.dumps(answer).encode() + b"\n"
+    def send(self, tag: int, done: Done, data: bytes) -> None:
+        """Send the answer to a request: what it took, or that ``data`` says why it failed."""
+        what = f'"{done}": true' if isinstance(done, str) else f'"ok": {{{numbers(done)}}}'
+        self._send(f'{{"id": {tag}, {what}, "size": {len(data)}}}', data)
+
+    def tick(self, tag: int, progress: Mapping[str, int]) -> None:
+        self._send(f'{{"id": {tag}, "tick": {{{numbers(progress)}}}}}')
+
+    def _send(self, line: str, data: bytes = b"") -> None:
         with self._lock:
-            self._out.write(line + data)
+            self._out.write(line.encode() + b"\n" + data)
             self._out.flush()
 
 
-@contextlib.contextmanager
-def piped(out_fd: int) -> Iterator[int]:
+def numbers(named: Mapping[str, float]) -> str:
+    """Return numbers as the members of a JSON object."""
+    return ", ".join(f'"{name}": {value}' for name, value in named.items())
+
+
+def piped(out_fd: int) -> AbstractContextManager[int]:
     """Make a descriptor to open by name whose bytes go on to ``out_fd``.
 
     A file opened by name has a position of its own, so what others write to the same file would
@@ -162,27 +172,34 @@ def piped(out_fd: int) -> Iterator[int]:
     Raises:
         OSError: ``out_fd`` takes no more.
     """
+    import contextlib  # all of these by queries only, not by loads
     import shutil
+    import threading
 
-    failed: list[OSError] = []
-    source, end = os.pipe()
+    @contextlib.contextmanager
+    def pipe_of_its_own() -> Iterator[int]:
+        failed: list[OSError] = []
+        source, end = os.pipe()
 
-    def copy() -> None:
+        def copy() -> None:
+            try:
+                out = os.fdopen(out_fd, "wb", closefd=False)
+                with os.fdopen(source, "rb", 0) as pipe, out:
+                    shutil.copyfileobj(pipe, out, 1 << 18)
+            except OSError as error:
+                failed.append(error)
+
+        copier = threading.Thread(target=copy, daemon=True)
+        copier.start()
         try:
-            with os.fdopen(source, "rb", 0) as pipe, os.fdopen(out_fd, "wb", closefd=False) as out:
-                shutil.copyfileobj(pipe, out, 1 << 18)
-        except OSError as error:
-            failed.append(error)
+            yield end
+        finally:
+            os.close(end)
+            copier.join()
+        if failed:
+            raise OSError(f"cannot write the result: {failed[0].strerror}")
 
-    copier = threading.Thread(target=copy, daemon=True)
-    copier.start()
-    try:
-        yield end
-    finally:
-        os.close(end)
-        copier.join()
-    if failed:
-        raise OSError(f"cannot write the result: {failed[0].strerror}")
+    return pipe_of_its_own()
 
 
 def engine() -> Any:
@@ -197,9 +214,9 @@ def engine() -> Any:
         return sys.modules["chdb._chdb"]
     except KeyError:
         pass
-    spec = PathFinder.find_spec("chdb")
-    folders = list(spec.submodule_search_locations or ()) if spec else []
-    if any(os.path.exists(os.path.join(folder, "_chdb.abi3.so")) for folder in folders):
+    folders = [os.path.join(folder, "chdb") for folder in sys.path]
+    folders = [f for f in folders if os.path.exists(os.path.join(f, "_chdb.abi3.so"))][:1]
+    if folders:
         package = type(sys)("chdb")
         package.__path__ = folders
         sys.modules["chdb"] = package
@@ -207,7 +224,9 @@ def engine() -> Any:
         try:
             # As the package does it: the engine has its own copies of libraries that Python has.
             sys.setdlopenflags(flags | os.RTLD_DEEPBIND)
-            return import_module("chdb._chdb")
+            import chdb._chdb as found
+
+            return found
         except (AttributeError, ImportError, OSError):
             del sys.modules["chdb"]
         finally:
@@ -215,6 +234,14 @@ def engine() -> Any:
     import chdb
 
     return chdb._chdb
+
+
+def clear(connection: Any) -> None:
+    """Take what a failed statement had put out already out of the way of the next result."""
+    try:
+        connection.query("SELECT 1", "Null")
+    except Exception:
+        return  # it fails as the other did
 
 
 def connect(path: str) -> Any:
@@ -277,11 +304,11 @@ def leave_folder(work: str) -> None:
         os.chdir("/")
 
 
-def text_of(error: Exception) -> str:
+def text_of(error: Exception) -> bytes:
     """Return the engine's message; values that it quotes need not be valid text."""
     if isinstance(error, UnicodeDecodeError):
-        return error.object.decode("utf-8", "backslashreplace")
-    return str(error)
+        return error.object
+    return str(error).encode("utf-8", "backslashreplace")
 
 
 def cpu_seconds() -> float:
@@ -304,10 +331,10 @@ def main() -> None:
     os.dup2(2, 1)
     requests = sys.stdin.buffer
     engine()  # while the parent still finds out what to open
-    opening = requests.readline()
+    opening = requests.readline().split()
     if not opening:
         os._exit(0)  # no engine was needed
-    path, lock, work = (json.loads(opening)[key] for key in ("path", "lock", "work"))
+    path, lock, work = (requests.read(int(size)).decode(*UTF8) for size in opening[1:])
     if work != ".":
         leave_folder(work)
     try:
@@ -316,28 +343,28 @@ def main() -> None:
             fcntl.lockf(os.open(os.path.join(path, lock), os.O_RDWR | os.O_NOFOLLOW), fcntl.LOCK_EX)
             held = wait_until_free(path)
             if held is not None:
-                answers.send({"id": 0, "error": "another program has it open", "held": held})
+                answers.send(0, "held", held.encode())
                 os._exit(1)
         first = connect(path)
-        version, timezone = value_of(first, "SELECT version(), timezone()").split("\t")
+        version = value_of(first, "SELECT version(), timezone()")
         # The temporary folder of a database in memory.
         disk = "SELECT path FROM system.disks WHERE name = 'default'"
         scratch = "" if path else value_of(first, disk)
         if scratch:
             os.chmod(scratch, 0o700)  # what does not fit into memory is written there
     except Exception as error:
-        answers.send({"id": 0, "error": str(error)})
+        answers.send(0, "error", text_of(error))
         os._exit(1)
-    answers.send({"id": 0, "ok": {"version": version, "timezone": timezone}, "size": 0})
+    answers.send(0, {}, version.encode())
     lanes = [Lane(path, answers, first)]
-    lanes[0].start()
-    for line in requests:
-        request = json.loads(line)
-        if request["op"] == "quit":
+    while words := requests.readline().split():
+        if words[0] == b"quit":
             break
-        if not any(lane.take(request, busy=busy) for busy in (True, False) for lane in lanes):
+        number, lane, out_fd, *sizes = map(int, words[1:])
+        form, sql = (requests.read(size).decode(*UTF8) for size in sizes)
+        request = (number, lane, out_fd, form, sql)
+        if not any(one.take(request, busy=busy) for busy in (True, False) for one in lanes):
             lanes.append(Lane(path, answers))
-            lanes[-1].start()
             lanes[-1].take(request, busy=False)
     else:
         # No "quit": the parent is gone. Stop in the middle, the ledger knows what is unfinished.

@@ -152,7 +152,8 @@ class Embedded(Asking):
         pending = self._pending = {0: queue.SimpleQueue()}
         threading.Thread(target=self._listen, args=(child.stdout, pending), daemon=True).start()
         path = str(self.folder.absolute()) if self.folder else ""
-        self._send(child, {"path": path, "lock": LOCK_NAME, "work": self._work})
+        words = [text.encode("utf-8", "surrogatepass") for text in (path, LOCK_NAME, self._work)]
+        self._send(child, " ".join(["open", *(str(len(word)) for word in words)]), b"".join(words))
         return child
 
     def opened(self) -> Child:
@@ -177,19 +178,20 @@ class Embedded(Asking):
                 error = self._start_error(answer)
                 self.close()
                 raise error
-            self._timezone = answer["ok"]["timezone"]
-            self._version = answer["ok"]["version"]
+            version, self._timezone = answer["data"].decode().split("\t")
+            self._version = version
             return child
 
     def _start_error(self, answer: Mapping[str, Any]) -> RowfallError:
+        said = answer.get("data", b"").decode("utf-8", "backslashreplace")
         if "held" in answer:
-            holder = re.search(r"PID: (\d+)", answer["held"])
+            holder = re.search(r"PID: (\d+)", said)
             return FolderInUseError(
                 f"the target folder {self.folder} is in use by another engine"
                 + (f" (pid {holder[1]})" if holder else ""),
                 hint="Close it there (chDB or clickhouse-local), or load into another folder.",
             )
-        text = answer.get("error", "").strip()
+        text = said.strip()
         if not text and self._process is not None:
             text = f"{self._death(self._process).message}, before it said a word"
         return EngineError(
@@ -284,11 +286,9 @@ class Embedded(Asking):
             self._next += 1
             tag = self._next
             self._pending[tag] = answers
-            request = {
-                "id": tag, "op": "run", "lane": lane, "sql": sql,
-                "format": statement.format, "out_fd": out_fd,
-            }  # fmt: skip
-            self._send(child, request)
+            form, text = (statement.format or "").encode(), sql.encode("utf-8", "surrogatepass")
+            to = -1 if out_fd is None else out_fd
+            self._send(child, f"run {tag} {lane} {to} {len(form)} {len(text)}", form + text)
         try:
             secrets = [p for p in statement.sql.parts if isinstance(p, Secret)]
             # The engine quotes statements in its errors: a secret may show in its escaped form.
@@ -322,9 +322,9 @@ class Embedded(Asking):
     def check_rights(self, tables: Sequence[tuple[str, str]], *, replicated: bool = False) -> None:
         """Do nothing: the embedded engine has no users."""
 
-    def _send(self, child: Child, request: Mapping[str, Any]) -> None:
+    def _send(self, child: Child, line: str, data: bytes = b"") -> None:
         try:
-            child.stdin.write(json.dumps(request).encode() + b"\n")
+            child.stdin.write(line.encode() + b"\n" + data)
             child.stdin.flush()
         except OSError:
             raise self._death(child) from None
@@ -342,7 +342,8 @@ class Embedded(Asking):
                 if on_tick is not None:
                     on_tick(answer["tick"])
             elif "error" in answer:
-                raise translate(redact(answer["error"], *secrets))
+                text = answer["data"].decode("utf-8", "backslashreplace")
+                raise translate(redact(text, *secrets))
             elif "death" in answer:
                 raise self._death(child)
             else:
@@ -489,7 +490,7 @@ def _of_definitions(sql: str) -> bool:
 def _end(child: Child) -> None:
     process = child.process
     with contextlib.suppress(OSError, ValueError):  # it has gone already, or was closed before
-        child.stdin.write(b'{"op": "quit"}\n')
+        child.stdin.write(b"quit\n")
         child.stdin.flush()
     if not _ends(process, CLOSE_TIMEOUT):
         process.kill()
