@@ -13,15 +13,15 @@ from rowfall.core.model import Plan
 from rowfall.core.results import Report
 from rowfall.ledger.running import Running
 from rowfall.plan.continued import landed_streams
-from rowfall.plan.pipelines import pulls
+from rowfall.plan.facts import LoadFacts
 from rowfall.plan.planner import make_plan
 from rowfall.plan.session import Session
 from rowfall.plan.survey import survey
-from rowfall.run.attempts import run_attempts
+from rowfall.run.attempts import Done, run_attempts
 from rowfall.run.finish import finish, verify_loaded
 from rowfall.run.history import record
 from rowfall.run.outcome import make_report
-from rowfall.run.prepare import prepare
+from rowfall.run.prepare import Prepared, prepare
 from rowfall.run.session import no_space
 from rowfall.run.settle import LoadRun, go_on, open_load, settle
 
@@ -68,12 +68,7 @@ def run_next(session: Session, known: frozenset[str] | None) -> tuple[Report, fr
             load.ledger.never_began(load.id)
             raise
         with prepared.leased():
-            if pulls(session.target, session.options):
-                from rowfall.run.pull import run_pull  # with the client of MySQL: 8 ms
-
-                done = run_pull(session, load, plan)
-            else:
-                done = run_attempts(session, load, facts, plan, prepared)
+            done = _run(session, load, facts, plan, prepared)
             finished = finish(settled, load, plan, prepared, done)
             report = make_report(session, load, facts, plan, done, finished)
             record(load.ledger, report)
@@ -82,6 +77,20 @@ def run_next(session: Session, known: frozenset[str] | None) -> tuple[Report, fr
                 raise finished.problem
             verify_loaded(session, load, facts, plan, done)
             return report, landed_streams(plan.listing, session.target_key)
+
+
+def _run(
+    session: Session, load: LoadRun, facts: LoadFacts, plan: Plan, prepared: Prepared
+) -> Done:  # fmt: skip
+    """Bring the rows to the target: by attempts, or by a pipeline of the target's own."""
+    if session.options.pull:
+        from rowfall.plan.pipelines import pulls  # with the client of MySQL: 8 ms
+
+        if pulls(session.target, session.options):
+            from rowfall.run.pull import run_pull
+
+            return run_pull(session, load, plan)
+    return run_attempts(session, load, facts, plan, prepared)
 
 
 @contextmanager

@@ -87,10 +87,13 @@ class Headers:
             )
             for split in splits
         ]  # fmt: skip
-        from concurrent.futures import ThreadPoolExecutor  # 4 ms that others save
+        if len(files) == 1:
+            heads = [self._head(files[0], encoding)]
+        else:
+            from concurrent.futures import ThreadPoolExecutor  # 4 ms that one file saves
 
-        with ThreadPoolExecutor(min(REQUESTS, len(files))) as pool:
-            heads = list(pool.map(lambda split: self._head(split, encoding), files))
+            with ThreadPoolExecutor(min(REQUESTS, len(files))) as pool:
+                heads = list(pool.map(lambda split: self._head(split, encoding), files))
         missing = [n for n, head in enumerate(heads) if head is None]
         for start in range(0, len(missing), SELECTS):
             some = missing[start : start + SELECTS]
