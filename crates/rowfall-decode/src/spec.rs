@@ -283,7 +283,7 @@ pub struct ColumnSpec {
     pub codecs: Vec<String>,
 }
 
-/// Sizes in parts, by the settings of the table; the defaults are the engine's.
+/// Sizes and streams in parts, by the settings of the table; the defaults are the engine's.
 #[derive(Debug, Clone, Copy, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct PartLayout {
@@ -298,6 +298,22 @@ pub struct PartLayout {
     /// Share of defaults above which only the other values of a column are written:
     /// `ratio_of_defaults_for_sparse_serialization`, in the engine's precision.
     pub sparse_above: f32,
+    /// How strings are stored.
+    pub strings: StringStreams,
+}
+
+/// Streams of a string in parts: `string_serialization_version`, and what `serialization.json` says
+/// of it (`serialization_info_version`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StringStreams {
+    /// Lengths have a stream of their own.
+    #[default]
+    Apart,
+    /// Each string is behind its length, as 24.10 has it.
+    Inline,
+    /// So it is, and `serialization.json` says so, in a version that 24.10 does not know.
+    InlineTyped,
 }
 
 impl Default for PartLayout {
@@ -308,6 +324,7 @@ impl Default for PartLayout {
             min_block: 64 << 10,
             max_block: 1 << 20,
             sparse_above: 0.9375,
+            strings: StringStreams::Apart,
         }
     }
 }

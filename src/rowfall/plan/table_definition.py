@@ -44,7 +44,8 @@ _NOT_OF_PARTS = regex(
     r"max_(partitions|concurrent_queries|cleanup)\w*|use_\w*columns_cache|"
     r"prewarm_\w+|columns_and_secondary_indices_sizes_lazy_calculation|"
     r"force_read_through_cache_for_merges|lightweight_mutation_projection_mode|"
-    r"deduplicate_merge_projection_mode|min_free_disk_\w+"
+    r"deduplicate_merge_projection_mode|min_free_disk_\w+|"
+    r"write_marks_for_substreams_in_compact_parts"
 )
 _BYTES = regex(r"\d+\Z")
 _SHARE = regex(r"\d+(\.\d+)?\Z")
@@ -188,16 +189,51 @@ def _pieces(words: Sequence[str], heads: Collection[str]) -> dict[str, str]:
     return {name: "".join(text).strip() for name, text in found.items()}
 
 
-def stored_columns(table: Definition, names: Collection[str]) -> tuple[str, ...]:
+def stored_columns(table: Definition, names: Collection[str] | None) -> tuple[str, ...]:
     """Return the columns of parts that some names may stand for, at least one.
 
-    An ALIAS stands for what its expression names, and conditions on rows need their columns.
+    An ALIAS stands for what its expression names.
+
+    Args:
+        names: None for all columns.
     """
-    wanted = _behind_aliases(table, set(names).union(*map(_names, table.constraints)))
-    given = [column.name for column in table.columns if column.kind in ("", "DEFAULT")]
+    given = [column.name for column in table.columns if column.stored]
+    if names is None:
+        return tuple(given)
+    wanted = _behind_aliases(table, set(names))
     # ``n.a`` is a column of its own, or an element of ``n``.
     found = [name for name in given if {name, name.partition(".")[0]} & wanted]
     return tuple(found or given[:1])
+
+
+def computed_columns(table: Definition) -> tuple[str, ...]:
+    """Return the MATERIALIZED columns."""
+    return tuple(column.name for column in table.columns if column.kind == "MATERIALIZED")
+
+
+def without_expressions(table: Definition) -> str:
+    """Return the columns of a table into which rows of this one are inserted once more.
+
+    ``*`` means the same columns in both, but nothing is computed there: of columns that are not
+    inserted an expression may fail (``intDiv(1, n)``) or cost much.
+    """
+    return ", ".join(map(_without_expression, table.columns))
+
+
+def _without_expression(column: DefinedColumn) -> str:
+    kind = ""
+    if column.kind == "ALIAS":
+        kind = f" ALIAS {column.expression}"
+    elif column.kind == "MATERIALIZED":
+        kind = f" MATERIALIZED {_default(column)}"
+    elif column.kind == "EPHEMERAL":
+        kind = " EPHEMERAL"
+    return f"{sql.name(column.name)} {column.type}{kind}"
+
+
+def _default(column: DefinedColumn) -> str:
+    """Return the default of a column's type."""
+    return f"defaultValueOfTypeName({quote(column.type)})"
 
 
 # --- what is refused -----------------------------------------------------------------------------
@@ -270,14 +306,40 @@ _LAYOUT = {
 _SPARSE = "ratio_of_defaults_for_sparse_serialization"
 
 
-def layout(table: Definition) -> dict[str, float]:
-    """Return the sizes of granules and compressed blocks of a table's parts, and what is sparse."""
+# How strings are stored, by settings that 24.10 does not have: its layout is `inline`. The defaults
+# come first.
+_VERSIONS = {
+    "serialization_info_version": ("with_types", "basic"),
+    "string_serialization_version": ("with_size_stream", "single_stream"),
+    "propagate_types_serialization_versions_to_nested_types": ("1", "0"),
+}
+
+
+def layout(table: Definition) -> dict[str, float | str]:
+    """Return sizes of granules and compressed blocks of a table's parts, and how values are stored.
+
+    Values are the text and the sparse ones.
+    """
     # 0 stands for the default where it is a size of blocks.
-    sizes: dict[str, float] = {
+    sizes = {
         name: int(table.settings.get(setting, default)) or default
         for setting, (name, default) in _LAYOUT.items()
     }
-    return {**sizes, "sparse_above": float(table.settings.get(_SPARSE, 0.9375))}
+    sparse_above = float(table.settings.get(_SPARSE, 0.9375))
+    return {**sizes, "sparse_above": sparse_above, "strings": _strings(table) or ""}
+
+
+def _strings(table: Definition) -> str | None:
+    """Return the decoder's name of the layout of strings; None where only the engine writes it."""
+    typed, apart, nested = (
+        table.settings.get(name, values[0]) == values[0] for name, values in _VERSIONS.items()
+    )
+    if not typed:
+        return "inline"
+    if apart:
+        # Without that, strings of a table are in two layouts.
+        return "apart" if nested else None
+    return "inline_typed" if nested else "inline"
 
 
 def _settings_refusal(table: Definition) -> str | None:
@@ -300,10 +362,13 @@ def _settings_refusal(table: Definition) -> str | None:
         elif name == _SPARSE:
             if not _SHARE.match(value):
                 return text
+        elif name in _VERSIONS:
+            if value not in _VERSIONS[name] or _strings(table) is None:
+                return text
         elif not _NOT_OF_PARTS.fullmatch(name):
             return text
     sizes = layout(table)
-    if not 1 <= sizes["min_block"] <= sizes["max_block"] <= _LARGEST_BLOCK:
+    if not 1 <= float(sizes["min_block"]) <= float(sizes["max_block"]) <= _LARGEST_BLOCK:
         return f"its compressed blocks have up to {sizes['max_block']} bytes"
     return None
 
@@ -357,8 +422,7 @@ def _filling(column: DefinedColumn) -> str:
     if column.kind:
         return f"MATERIALIZE COLUMN {sql.name(column.name)}"
     # The type's own default would be read, too, but only until the column is given another one.
-    value = f"defaultValueOfTypeName({quote(column.type)})"
-    return f"UPDATE {sql.name(column.name)} = {value} WHERE 1"
+    return f"UPDATE {sql.name(column.name)} = {_default(column)} WHERE 1"
 
 
 def _names(expression: str) -> set[str]:

@@ -93,6 +93,13 @@ def test_a_default_is_made_after_what_it_is_computed_from() -> None:
         ("", "ORDER BY a SETTINGS merge_max_block_size = 100, old_parts_lifetime = 5", "a", None),
         ("", "ORDER BY a SETTINGS min_rows_for_wide_part = 1", "a",
          "min_rows_for_wide_part = 1 asks for compact parts"),
+        ("", "ORDER BY a SETTINGS string_serialization_version = 'single_stream', "
+         "serialization_info_version = 'basic', write_marks_for_substreams_in_compact_parts = 0",
+         "a", None),
+        ("", "ORDER BY a SETTINGS serialization_info_version = 'new'", "a",
+         "its setting serialization_info_version = new is the engine's"),
+        ("", "ORDER BY a SETTINGS propagate_types_serialization_versions_to_nested_types = 0", "a",
+         "its setting propagate_types_serialization_versions_to_nested_types = 0 is the engine's"),
     ],
 )  # fmt: skip
 def test_what_is_refused(column: str, tail: str, filled: Sequence[str], why: str | None) -> None:

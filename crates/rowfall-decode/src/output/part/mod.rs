@@ -1,8 +1,8 @@
 //! Writes a block as a part of a MergeTree table: a folder with the files that the engine itself
 //! would write for an INSERT of the block, so that the part has only to be attached.
 //!
-//! It is a wide part, sorted by the key's columns; strings have their sizes in a stream of their own,
-//! and so have arrays and maps. The engine's code for the same files is in
+//! It is a wide part, sorted by the key's columns; strings have their sizes in a stream of their own
+//! (or before each, [`StringStreams`]), and so have arrays and maps. The engine's code for the same files is in
 //! `MergeTreeDataPartWriterWide` and `MergedBlockOutputStream`.
 
 mod checksums;
@@ -25,7 +25,7 @@ use crate::output::part::checksums::{Checksums, FileHash};
 use crate::output::part::partition::Partition;
 use crate::output::part::stream::Stream;
 use crate::output::part::strings::{StringLayout, bits, text_span};
-use crate::spec::{PartLayout, Spec};
+use crate::spec::{PartLayout, Spec, StringStreams};
 use crate::types::streams::{array_sizes, element_name, element_names, escaped};
 use crate::types::{BaseType, Type};
 
@@ -98,6 +98,7 @@ impl Output {
                 checksums: &mut checksums,
                 chains,
                 sparse_above: self.layout.sparse_above,
+                sizes_apart: self.layout.strings == StringStreams::Apart,
                 arrays: Vec::new(),
                 dictionaries: Vec::new(),
                 streams: Vec::new(),
@@ -127,10 +128,17 @@ impl Output {
         }
         kinds.sort_unstable_by_key(|(name, _)| *name);
         let kinds: Vec<Value> = kinds.into_iter().map(|(_, kind)| kind).collect();
-        let kinds = json!({
-            "columns": kinds, "propagate_types_serialization_versions_to_nested_types": true,
-            "types_serialization_versions": {"string": 1}, "version": 1,
-        });
+        let typed = |string: u8| {
+            json!({
+                "columns": kinds, "propagate_types_serialization_versions_to_nested_types": true,
+                "types_serialization_versions": {"string": string}, "version": 1,
+            })
+        };
+        let kinds = match self.layout.strings {
+            StringStreams::Apart => typed(1),
+            StringStreams::InlineTyped => typed(0),
+            StringStreams::Inline => json!({"columns": kinds, "version": 0}),
+        };
         let listed: String = (names.iter().zip(columns))
             .map(|(name, column)| format!("{} {}\n", quoted(name), column.data_type.name))
             .collect();
@@ -280,6 +288,8 @@ struct ColumnWriter<'a> {
     chains: &'a [Chains],
     /// The share of defaults of a dense column at most.
     sparse_above: f32,
+    /// Sizes of strings have a stream of their own.
+    sizes_apart: bool,
     /// The elements of the arrays and maps around what is written, from the outermost on.
     arrays: Vec<Elements>,
     /// The names of the streams, in the order in which the engine lists them: dictionaries, then all
@@ -380,11 +390,15 @@ impl<'a> ColumnWriter<'a> {
             let texts = StringLayout::new(column.values(), count);
             let defaults = if data_type.nullable { 0 } else { texts.count_empty(count) };
             let sparse = self.sparse(name, data_type, defaults, count, || texts.filled(count))?;
-            self.write(format!("{name}.size"), true, &mut |rows, out| {
-                texts.write_sizes(rows, out)
-            })?;
-            self.write(name.to_owned(), false, &mut |rows, out| {
-                texts.write_strings(&column.data, rows, out)
+            let apart = self.sizes_apart;
+            if apart {
+                self.write(format!("{name}.size"), true, &mut |rows, out| {
+                    texts.write_sizes(rows, out)
+                })?;
+            }
+            self.write(name.to_owned(), false, &mut |rows, out| match apart {
+                true => texts.write_strings(&column.data, rows, out),
+                false => texts.write_whole(&column.data, rows, out),
             })?;
             self.arrays.truncate(self.arrays.len() - usize::from(sparse));
             return Ok((!data_type.nullable).then_some(defaults));

@@ -1,11 +1,12 @@
 //! Writes the strings of a column in another order, their sizes apart from their bytes: the two
-//! streams of a String column in a part.
+//! streams of a String column in a part; or each behind its length, as one.
 
 use std::io;
 
 use crate::column::Values;
 use crate::column::reorder::{
-    ByteSink, RowSelection, all_equal, copy_bytes, copy_spans, prefetch, with_lookahead,
+    ByteSink, RowSelection, all_equal, copy_bytes, copy_spans, gather_fixed, prefetch,
+    with_lookahead,
 };
 use crate::column::strings::starts_of;
 
@@ -89,6 +90,39 @@ impl StringLayout {
         // SAFETY: `room` is the next eight bytes for each row, and each of its places was written.
         unsafe { out.set_len(used + bytes) };
         Ok(())
+    }
+
+    /// Append some strings, each behind its length, as the column has them.
+    pub fn write_whole(
+        &self,
+        data: &[u8],
+        rows: RowSelection<'_>,
+        out: &mut impl ByteSink,
+    ) -> io::Result<()> {
+        let starts = match self {
+            StringLayout::SameSize(stride) => {
+                return gather_fixed(data, *stride as usize, rows, out);
+            }
+            StringLayout::Starts(starts) => starts,
+        };
+        let span = |from: usize, to: usize| (starts[from], starts[to] - starts[from]);
+        match rows {
+            RowSelection::Range(from, to) => {
+                copy_spans(data, (from..to).map(|row| span(row, row + 1)), out)
+            }
+            RowSelection::Order(order) => copy_spans(
+                data,
+                order.iter().map(|row| {
+                    prefetch(starts, *row as usize + 16);
+                    span(*row as usize, *row as usize + 1)
+                }),
+                out,
+            ),
+            RowSelection::Runs(runs) => {
+                let runs = with_lookahead(runs, |later| prefetch(data, starts[later] as usize));
+                copy_spans(data, runs.map(|(from, to)| span(from as usize, to as usize)), out)
+            }
+        }
     }
 
     /// Append some strings without their lengths.
@@ -236,6 +270,10 @@ mod tests {
                         texts.write_strings(&column.data, which, &mut found).expect("memory");
                         assert_eq!(sizes, (size as u64).to_le_bytes().repeat(rows), "{size}");
                         assert!(found == wanted, "{size} {rows}");
+                        let (mut whole, mut listed) = (Vec::new(), Vec::new());
+                        texts.write_whole(&column.data, which, &mut whole).expect("memory");
+                        (0..rows).for_each(|n| append_string(&mut listed, &text(place(n))));
+                        assert!(whole == listed, "{size} {rows}");
                         assert_eq!(texts.count_empty(rows), if size == 0 { rows } else { 0 });
                     }
                 }
