@@ -12,12 +12,15 @@ from typing import Any
 import pytest
 
 from contract.engines import Guarded, connect, run, text
+from rowfall.core import sql
 from rowfall.core.errors import RowfallError, TargetError
 from rowfall.core.masked import Secret
 from rowfall.core.model import Ask, Pair
 from rowfall.core.sql import qualified
 from rowfall.engines.embedded import Embedded
 from rowfall.engines.server import Server
+from rowfall.plan import table_definition
+from rowfall.publish.staging_tables import StagingTables
 from rowfall.targets.staging import clone, discard, facts
 from rowfall.targets.views import Select, Views, discover, fed_name
 
@@ -268,12 +271,19 @@ class Pairing:
         own = facts(asking(self.engine), self.staged, self.table)
         assert own is not None
         views = discover(asking(self.engine), self.staged, self.table)
-        for statement in (*clone(own, prefix), *views.create(prefix, prefix, fed=self.fed)):
+        for statement in StagingTables(own, views, fed=self.fed).stage(prefix):
             run(self.engine, *statement.parts)
         self.insert(self.staged, prefix, views)
         if self.fed:
             staged = qualified(self.staged, prefix)
-            self.insert(self.staged, fed_name(prefix), views, f"SELECT * FROM {staged}")
+            definition = table_definition.parse(own.create_query)
+            assert definition is not None
+            used = table_definition.stored_columns(definition, views.names_in_selects())
+            listed = ", ".join(map(sql.name, used))
+            self.settings = {**self.settings, "insert_allow_materialized_columns": 1}
+            self.insert(
+                self.staged, fed_name(prefix), views, f"({listed}) SELECT {listed} FROM {staged}"
+            )
         for table in self.case.tables:
             assert self.count(table) == self.before[table], "visible before it is published"
         pairs = [*views.pairs(prefix)]
@@ -296,9 +306,9 @@ class Pairing:
         for number in range(2):
             self.before = {table: self.count(table) for table in self.case.tables}
             found = self.load(f"{PREFIX}_{number}")
-        name = qualified("{db}", self.table).replace("`{db}`", "{db}")
+        own = qualified("{db}", self.table).replace("`{db}`", "{db}")
         default = [f"SELECT * FROM {{db}}.{table} ORDER BY ALL" for table in self.case.tables]
-        for query in (*self.case.same, *default, f"SELECT * FROM {name} ORDER BY ALL"):
+        for query in (*self.case.same, *default, f"SELECT * FROM {own} ORDER BY ALL"):
             expected = text(self.engine, self.of(query, self.direct))
             assert text(self.engine, self.of(query, self.staged)) == expected, query
         return found

@@ -26,14 +26,17 @@ class FeedViews:
     Args:
         inside: brings the rows into staging, by whatever way.
         database: of the loaded table.
-        columns: those that the views use; () for all. The others have their defaults there.
+        columns: those that the views use. The others have the defaults of their types there.
+        computed: some of them are MATERIALIZED: views get the values that are in staging.
     """
 
     def __init__(
-        self, inside: Delivery, engine: Engine, database: str, columns: Sequence[str]
-    ) -> None:
+        self, inside: Delivery, engine: Engine, database: str, columns: Sequence[str],
+        *, computed: bool,
+    ) -> None:  # fmt: skip
         self._inside, self._engine, self._database = inside, engine, database
         self._columns = ", ".join(map(sql.name, columns))
+        self._settings = {"insert_allow_materialized_columns": 1} if computed else {}
 
     def insert(self, order: Order, lane: int, on_tick: Tick) -> Outcome:
         """See :meth:`rowfall.deliver.delivery.Delivery.insert`.
@@ -50,12 +53,11 @@ class FeedViews:
                 transient=True,
             )
         fed = sql.qualified(self._database, fed_name(order.staging))
-        # What is in the columns of parts is inserted as it is: defaults are not computed again.
-        into = f"{fed} ({self._columns})" if self._columns else fed
         statement = Statement(
-            SqlText.of(f"INSERT INTO {into} SELECT {self._columns or '*'} FROM {staged}"),
-            self._engine.facts.known(order.settings), query_id=order.attempt,
-        )  # fmt: skip
+            SqlText.of(f"INSERT INTO {fed} ({self._columns}) SELECT {self._columns} FROM {staged}"),
+            {**self._engine.facts.known(order.settings), **self._settings},
+            query_id=order.attempt,
+        )
         views = self._engine.run(statement, lane=lane)
         # Each view reads again what comes into its source: as of an INSERT that fires them.
         return replace(

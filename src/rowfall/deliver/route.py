@@ -113,7 +113,11 @@ def _open(session: Session, facts: LoadFacts, plan: Plan, writer: Writer) -> Del
     opened = HandOver if handed else Build if builds else Decode
     delivery = opened(facts.program, writer.engine, given)
     if builds and facts.table.views:
-        return FeedViews(delivery, writer.engine, writer.target.database, facts.table.viewed)
+        table = facts.table
+        return FeedViews(
+            delivery, writer.engine, writer.target.database, table.viewed,
+            computed=not table.computed.isdisjoint(table.viewed),
+        )  # fmt: skip
     return delivery
 
 

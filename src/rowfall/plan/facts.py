@@ -72,11 +72,13 @@ class FilledTable:
         name: ``database.table``.
         engine: its name without arguments.
         partitioned: it has a partition key.
+        computed: its MATERIALIZED columns.
     """
 
     name: str
     engine: str
     partitioned: bool
+    computed: tuple[str, ...] = ()
 
     @property
     def replicated(self) -> bool:
@@ -127,7 +129,7 @@ class TargetFacts:
         name: of the target's own table there, "" where rows go into no table.
         existing: None where it is made by the load.
         views: materialized views that read what is inserted, ``database.name``. ``viewed``: the
-            columns that they use; () for all.
+            columns that they use of a MergeTree table.
         ddl: statements that make the tables of a cluster; "" where there is nothing to make.
         filled: the target's own table, then those behind its views; () where there is no table.
         replicas: on a cluster, shards have further replicas of it.
@@ -152,6 +154,12 @@ class TargetFacts:
     link: Link | None = None
     key_types: tuple[str, ...] = ()
     viewed: tuple[str, ...] = ()
+
+    @property
+    def computed(self) -> frozenset[str]:
+        """The MATERIALIZED columns of the target's own table."""
+        listed = self.existing.columns if self.existing else ()
+        return frozenset(name for name, _, kind in listed if kind == "MATERIALIZED")
 
 
 @dataclass(frozen=True, slots=True)

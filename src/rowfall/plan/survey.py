@@ -390,12 +390,11 @@ def _ask_views(session: Session, schema: Schema) -> views.Views | None:
 
 
 def _viewed(listed: ExistingTable | None, found: views.Views | None) -> tuple[str, ...]:
-    """Return the columns that views use; () for all."""
-    names = found.names_in_selects() if found else None
-    definition = table_definition.parse(listed.create_query) if listed else None
-    if names is None or definition is None:
+    """Return the columns that views use; () where the definition of the table is not understood."""
+    definition = table_definition.parse(listed.create_query) if listed and found else None
+    if found is None or definition is None:
         return ()
-    return table_definition.stored_columns(definition, names)
+    return table_definition.stored_columns(definition, found.names_in_selects())
 
 
 def _filled(
@@ -421,9 +420,15 @@ def _filled(
         FilledTable(
             f"{t.database}.{t.table}", t.engine,
             t.partitioned and "PARTITION BY tuple()" not in t.engine_full,
+            _computed(t.create_query),
         )
         for t in behind
     )  # fmt: skip
+
+
+def _computed(create_query: str) -> tuple[str, ...]:
+    definition = table_definition.parse(create_query)
+    return table_definition.computed_columns(definition) if definition is not None else ()
 
 
 def _engine_name(text: str) -> str:

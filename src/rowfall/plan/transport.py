@@ -534,11 +534,12 @@ def _not_built(facts: LoadFacts, options: Options, parser: Choice) -> str | None
         return "rows go straight into the table"
     if schema.projection is not None and parser.value != ENGINE:
         return "the engine selects the columns"
-    listed = facts.table.existing.columns if facts.table.existing else ()
-    made = [name for name, _, kind in listed if kind == "MATERIALIZED"]
-    if facts.table.views and made:
-        # Where rows are inserted for the views, the engine computes it anew: rand(), now().
-        return f"views could get other values of the MATERIALIZED column {made[0]}"
+    if facts.table.views and facts.table.computed:
+        # The setting by which views get the values that are in staging holds for what they fill,
+        # too: a value of theirs would then be in the place of a computed one.
+        for table in facts.table.filled[1:]:
+            if table.computed:
+                return f"views fill the MATERIALIZED column {table.computed[0]} of {table.name}"
     for column in schema.columns:
         if not column.name.isprintable():
             return f"the definition of the table has {column.name!r} in another form"

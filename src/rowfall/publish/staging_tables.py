@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from rowfall.core import sql
 from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import TargetError
 from rowfall.core.model import Ask, Pair
 from rowfall.core.sqltext import SqlText
+from rowfall.plan import table_definition
 from rowfall.targets import staging
 from rowfall.targets.staging import TableFacts
-from rowfall.targets.views import Views
+from rowfall.targets.views import Views, fed_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,8 +129,25 @@ class StagingTables:
             return ()
         return (
             *staging.clone(self.facts, prefix),
+            *((self._fed(prefix),) if self.fed else ()),
             *self.views.create(prefix, prefix, fed=self.fed),
         )
+
+    def _fed(self, prefix: str) -> SqlText:
+        """Return the statement that makes the table from which views are fed.
+
+        Raises:
+            TargetError: somebody has altered the table since the plan was made.
+        """
+        definition = table_definition.parse(self.facts.create_query)
+        if definition is None:
+            raise TargetError(
+                f"the definition of {self.facts.qualified} has changed and is not understood",
+                hint="Run the same command again: it makes another plan.",
+            )
+        name = sql.qualified(self.facts.database, fed_name(prefix))
+        columns = table_definition.without_expressions(definition)
+        return SqlText.of(f"CREATE TABLE {name} ({columns}) ENGINE = Null")
 
     def pairs(self, prefix: str) -> tuple[Pair, ...]:
         """Return where the parts of an attempt go: the target's own pair first, then of views."""

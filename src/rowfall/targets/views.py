@@ -133,16 +133,14 @@ class Views:
 
         Args:
             staging: the staging table of the loaded table.
-            fed: views of the loaded table read from another one, see :func:`fed_name`.
+            fed: views of the loaded table read from another one, which is there as well; see
+                :func:`fed_name`.
         """
-        made = self.create_tables(prefix)
-        source = staging
-        if fed:
-            source = fed_name(staging)
-            like = sql.qualified(self.database, staging)
-            create = f"CREATE TABLE {sql.qualified(self.database, source)} AS {like} ENGINE = Null"
-            made = (*made, SqlText.of(create))
-        return (*made, *(self._view(prefix, source, k) for k in range(len(self.views))))
+        source = fed_name(staging) if fed else staging
+        return (
+            *self.create_tables(prefix),
+            *(self._view(prefix, source, k) for k in range(len(self.views))),
+        )
 
     def _view(self, prefix: str, loaded: str, number: int) -> SqlText:
         view = self.views[number]
