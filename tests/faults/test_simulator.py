@@ -72,7 +72,7 @@ OLD = (
     ("retry without rename", "late", range(400), "doubled"),
     ("exchange without rename", "replace", range(230, 250), "old and new rows"),
     ("local journal", "replicas", range(100), "doubled"),
-    ("outdated parts count", "replicas", range(400), "missing"),
+    ("outdated parts count", "replicas", range(400, 800), "missing"),
     ("journal on the first node", "shards", range(25, 60), "doubled"),
     ("memory is not compared", "people set back", range(190, 210), "doubled"),
     ("stopped loads are not asked about", "people rebuild", range(3310, 3330), "doubled"),
