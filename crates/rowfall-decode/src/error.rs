@@ -50,6 +50,19 @@ impl Fail {
         Fail::Spec(vec![reason.into()])
     }
 
+    /// The input `uri` as a whole is declined; of several ones it has no name.
+    pub fn declined(uri: &str, what: &str) -> Fail {
+        Fail::Value(Box::new(Decline {
+            uri: uri.to_owned(),
+            line: 0,
+            offset: 0,
+            column: String::new(),
+            value: String::new(),
+            expected: String::new(),
+            message: what.to_owned(),
+        }))
+    }
+
     /// An error about the input `uri`.
     pub fn io(uri: &str, error: &io::Error) -> Fail {
         Fail::Io { uri: uri.to_owned(), message: error.to_string() }

@@ -2,16 +2,16 @@
 //! per column how they are written. A plan asks for that before every load of text.
 //!
 //! The facts are those of `src/rowfall/schema/sampling.py`, where the engine's expressions for them
-//! stand, and `tests/unit/schema/test_text_facts.py` compares the two. Text that is not clean is declined:
-//! whoever asked then asks the engine, which reads it in its own way.
+//! stand, and `tests/unit/schema/test_text_facts.py` compares the two. Text that is not clean is
+//! declined: whoever asked then asks the engine, which reads it in its own way.
 
 use std::borrow::Cow;
 
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::error::{Decline, Fail};
-use crate::input::buffer::TextBuffer;
+use crate::error::Fail;
+use crate::input::buffer::{MAX_RECORD_BYTES, TextBuffer};
 use crate::input::queue::InputReader;
 use crate::input::source::TextSource;
 use crate::simd::Simd;
@@ -119,7 +119,7 @@ impl Sample<'_> {
             buffer.advance(source, chunk).map_err(|e| Fail::io(input.name(), &e))?;
             let before = buffer.start;
             if buffer.offset(before) == 0 && buffer.text()[before..].starts_with(b"\xef\xbb\xbf") {
-                return Err(unclean(input, "a byte order mark"));
+                return Err(Fail::declined(input.name(), "a byte order mark"));
             }
             if buffer.ended {
                 let open = before < buffer.end && buffer.text()[buffer.end - 1] != b'\n';
@@ -135,10 +135,10 @@ impl Sample<'_> {
             if buffer.ended {
                 break;
             }
-            // A record longer than the chunk: look at more of it, up to what a spec may ask for.
+            // A record longer than the chunk: look at more of it.
             chunk = if buffer.start > before { self.spec.chunk_bytes } else { chunk * 2 };
-            if chunk > 64 << 20 {
-                return Err(unclean(input, "a record of more than 64 MiB"));
+            if buffer.end - buffer.start > MAX_RECORD_BYTES {
+                return Err(Fail::declined(input.name(), "a record of more than 48 MiB"));
             }
         }
         Ok(())
@@ -172,13 +172,17 @@ impl Sample<'_> {
         let text = buffer.text();
         let end = self.scan.index.iter().skip(1).find(|&&at| text[at as usize] == b'\n');
         let Some(&end) = end else {
-            return if buffer.ended { Err(unclean(input, "no header")) } else { Ok(None) };
+            return if buffer.ended {
+                Err(Fail::declined(input.name(), "no header"))
+            } else {
+                Ok(None)
+            };
         };
         if self.scan.first_bad.is_some_and(|bad| bad <= end as usize) {
-            return Err(unclean(input, "a header that is not plain names"));
+            return Err(Fail::declined(input.name(), "a header that is not plain names"));
         }
         let found = layout::from_header(text, &self.scan, self.spec);
-        let layout = found.map_err(|(_, message)| unclean(input, &message))?;
+        let layout = found.map_err(|(_, message)| Fail::declined(input.name(), &message))?;
         buffer.start = end as usize + 1;
         self.scan(buffer);
         Ok(Some(layout))
@@ -198,9 +202,9 @@ impl Sample<'_> {
             let (fine, open) = delimited::check_trailing(text, &self.scan, width, rows);
             (rows, bad) = (fine, open.or(bad));
         }
-        let rows = if rows >= most { most } else { rows };
+        let rows = rows.min(most);
         if let Some(bad) = bad.filter(|_| rows < most) {
-            return Err(unclean(input, &bad.message));
+            return Err(Fail::declined(input.name(), &bad.message));
         }
         let syntax = if self.spec.format.is_csv() { Syntax::Csv } else { Syntax::Tsv };
         let reader = Reader {
@@ -214,7 +218,7 @@ impl Sample<'_> {
             // The engine leaves them out, whatever its settings say of blanks.
             let first = text[self.scan.index[row * width] as usize + 1];
             if syntax == Syntax::Csv && matches!(first, b' ' | b'\t') && first != reader.delimiter {
-                return Err(unclean(input, "a blank at the start of a row"));
+                return Err(Fail::declined(input.name(), "a blank at the start of a row"));
             }
             for (facts, &field) in self.facts.iter_mut().zip(&layout.field_numbers) {
                 let at = row * width + field;
@@ -227,13 +231,13 @@ impl Sample<'_> {
                 let value = reader.value(&text[start..end]);
                 value
                     .and_then(|value| facts.add(value.as_deref(), &reader))
-                    .map_err(|what| unclean(input, what))?;
+                    .map_err(|what| Fail::declined(input.name(), what))?;
             }
         }
         self.rows += rows;
         let end = self.scan.index[rows * width] as usize + 1;
         if buffer.ended && rows < most && end < buffer.end {
-            return Err(unclean(input, "a quote never closed"));
+            return Err(Fail::declined(input.name(), "a quote never closed"));
         }
         buffer.start = end;
         Ok(rows)
@@ -384,18 +388,6 @@ fn moment(t: &[u8]) -> Option<(u8, bool)> {
 /// A 0 of the shape stands for any digit.
 fn has_shape(t: &[u8], shape: &[u8]) -> bool {
     t.iter().zip(shape).all(|(c, s)| if *s == b'0' { c.is_ascii_digit() } else { c == s })
-}
-
-fn unclean(input: &Input, what: &str) -> Fail {
-    Fail::Value(Box::new(Decline {
-        uri: input.name().to_owned(),
-        line: 0,
-        offset: 0,
-        column: String::new(),
-        value: String::new(),
-        expected: String::new(),
-        message: what.to_owned(),
-    }))
 }
 
 #[cfg(test)]

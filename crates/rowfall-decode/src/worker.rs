@@ -259,9 +259,8 @@ impl<'a> Worker<'a> {
 
     /// The failure about a block, whose rows may come from any of the inputs.
     fn declined_block(&self, what: &str) -> Fail {
-        let input = &self.spec.inputs[0];
-        let whole = Input { uri: Some(String::new()), ..input.clone() };
-        declined(if self.spec.inputs.len() == 1 { input } else { &whole }, what)
+        let inputs = &self.spec.inputs;
+        Fail::declined(if inputs.len() == 1 { inputs[0].name() } else { "" }, what)
     }
 
     /// Write the rows that all workers hold in the end, partition after partition that no other has
@@ -457,7 +456,7 @@ impl<'a> Worker<'a> {
             return self.read_answer(input, raw, mysql::ResultSet::default());
         }
         let copy = postgresql::Copy::of(&self.spec.input_types);
-        let copy = copy.ok_or_else(|| declined(input, "columns of other types"))?;
+        let copy = copy.ok_or_else(|| Fail::declined(input.name(), "columns of other types"))?;
         self.read_answer(input, raw, copy)
     }
 
@@ -482,7 +481,7 @@ impl<'a> Worker<'a> {
                 let sent = sent.map_or("no".to_owned(), |sent| sent.to_string());
                 odd(&format!("the server sent {sent} rows, of which {came} came"))
             }
-            Broken::Declined(what) => self::declined(input, &what),
+            Broken::Declined(what) => Fail::declined(input.name(), &what),
         };
         if let Some(wires) = answer.columns() {
             self.check_wires(input, wires, &field_numbers)?;
@@ -513,7 +512,7 @@ impl<'a> Worker<'a> {
                 }
             }
             if self.buffer.end - self.buffer.start > MAX_RECORD_BYTES {
-                return Err(self::declined(input, "a record of more than 48 MiB"));
+                return Err(Fail::declined(input.name(), "a record of more than 48 MiB"));
             }
         }
         summary.bytes_raw = summary.bytes_read;
@@ -531,7 +530,7 @@ impl<'a> Worker<'a> {
         let wanted = self.spec.file_columns.unwrap_or(count);
         if count != wanted || field_numbers.iter().any(|number| *number >= count) {
             let what = format!("an answer of {count} columns where {wanted} are expected");
-            return Err(declined(input, &what));
+            return Err(Fail::declined(input.name(), &what));
         }
         Ok(())
     }
@@ -815,19 +814,6 @@ impl<'a> Worker<'a> {
             expected: type_name,
         }))
     }
-}
-
-/// The failure about an input as a whole.
-fn declined(input: &Input, what: &str) -> Fail {
-    Fail::Value(Box::new(Decline {
-        uri: input.name().to_owned(),
-        line: 0,
-        offset: 0,
-        column: String::new(),
-        value: String::new(),
-        expected: String::new(),
-        message: what.to_owned(),
-    }))
 }
 
 fn newlines(text: &[u8]) -> u64 {

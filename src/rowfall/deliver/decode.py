@@ -42,7 +42,7 @@ from rowfall.targets.base import Target
 DECLINED, BROKEN, LEFT = 3, 4, 5
 PIPES = "rowfall.pipes"
 CONNECTION = "output_connection"
-"""What the program is told about a socket that it writes into, and is started with."""
+"""Names the part of the spec about the socket that the program is started with and writes into."""
 # Stored bytes of a file from which on several threads read it, as of ranges of plain text: of less,
 # each thread would leave a part of little.
 SHARED_LEAST = LEAST

@@ -58,7 +58,7 @@ _CATALOGUE = {**_SMALL, "max_threads": 1}
 
 _DEFINITIONS = regex(r"FROM system\.(?:databases|tables|columns)\b")
 # What changes without a statement that alters a table: rows, sizes, times.
-_CHANGING = regex(
+_CHANGES_BY_ITSELF = regex(
     r"\b(?:total_|lifetime_|metadata_modification|loading_|data_\w+_bytes|marks_)|now|rand"
 )
 # Statements after which all tables are defined as before.
@@ -69,12 +69,14 @@ _LEAVES_DEFINITIONS = regex(
 )
 # Statements that make or drop a table of rowfall's own, which leave all others as they are; and
 # questions about one table that is none of these.
-_OF_OWN = regex(rf"(?:CREATE|DROP) TABLE (?:IF (?:NOT )?EXISTS )?{_NAME}\.`_rowfall_\w+`")
-_OF_ONE = regex(r"(?!.*(?:_rowfall_|dependencies|startsWith)).* AND name = '", re.DOTALL)
+_ALTERS_OWN_TABLE = regex(rf"(?:CREATE|DROP) TABLE (?:IF (?:NOT )?EXISTS )?{_NAME}\.`_rowfall_\w+`")
+_ASKS_ABOUT_ONE_TABLE = regex(
+    r"(?!.*(?:_rowfall_|dependencies|startsWith)).* AND name = '", re.DOTALL
+)
 
 LOCK_NAME = "rowfall.lock"
 COPIES = "rowfall.query-"
-"""What names of copies begin with that other processes have made to read them."""
+"""Begins the name of each copy of the folder that another process has made to read it."""
 # The engine of a rowfall that was killed ends when it notices its closed stdin: at once, unless
 # the kernel is still writing out its memory.
 ORPHAN_SECONDS = 15.0
@@ -231,7 +233,7 @@ class Embedded(Asking):
                 return self._remembered(statement, sql, {**_CATALOGUE, **statement.settings}, lane)
         if _LEAVES_DEFINITIONS.match(sql):
             return self._sent(statement, sql, settings, lane, on_tick, out_fd)
-        with self._alters(others=_OF_OWN.match(sql) is None):
+        with self._alters(others=_ALTERS_OWN_TABLE.match(sql) is None):
             return self._sent(statement, sql, settings, lane, on_tick, out_fd)
 
     def _remembered(
@@ -268,7 +270,7 @@ class Embedded(Asking):
             self._altering += running
             self._answered = {
                 question: answer for question, answer in self._answered.items()
-                if not others and _OF_ONE.match(question[0])
+                if not others and _ASKS_ABOUT_ONE_TABLE.match(question[0])
             }  # fmt: skip
 
     def _sent(
@@ -483,7 +485,7 @@ def _of_definitions(sql: str) -> bool:
     return (
         reads > 0
         and reads == len(_DEFINITIONS.findall(sql)) + sql.count("FROM (SELECT")
-        and _CHANGING.search(sql) is None
+        and _CHANGES_BY_ITSELF.search(sql) is None
     )
 
 

@@ -73,7 +73,7 @@ def make_report(
         costs = _Costs(sum(s.cpu_seconds for s in shards), here, max(s.peak_memory for s in shards))
     elif alive and counts.rows:
         costs = _costs(session, plan, done, load.id, seconds, cpu)
-    if alive and not shards and _tells(counts, seconds):
+    if alive and not shards and _has_phases(counts, seconds):
         own = counts.query_ids if session.engine.query_log else ()
         writing = counts.writing_seconds
         built = {"read": counts.helper_seconds - writing, "insert": writing} if writing else {}
@@ -181,7 +181,7 @@ def _costs(
     return _Costs(cpu if seconds > LONG_SECONDS else 0.0, here, peak)
 
 
-def _tells(counts: Counts, seconds: float) -> bool:
+def _has_phases(counts: Counts, seconds: float) -> bool:
     """Tell whether a load says where its time goes; of others it is start and bookkeeping."""
     return counts.rows >= FEW_ROWS and seconds >= SHORT_SECONDS
 
@@ -204,7 +204,7 @@ def _limit(
     most = max((len(g.indexes) for g in plan.groups), default=1)
     encoding = plan.encoding
     waited = counts.waited_seconds if not server else 0.0
-    if not server and _tells(counts, seconds):
+    if not server and _has_phases(counts, seconds):
         waited += cpu_wait(session.engine)
     kinds = {
         Publish.ATTACH: "table", Publish.TRANSACTION: "database", Publish.COMMIT: "files",

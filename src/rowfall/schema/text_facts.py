@@ -24,7 +24,7 @@ FACTS = frozenset({
     "nulls", "blanks", "marks", "padded", "breaks", "swallowed", "bytes_each", "integers", "low",
     "high", "infinite", "days", "with_t", "with_z",
 })  # fmt: skip
-"""What is found out here, see :class:`rowfall.schema.sampling.ColumnFacts`."""
+"""Lists what is found out here, see :class:`rowfall.schema.sampling.ColumnFacts`."""
 
 
 class TextFacts(NamedTuple):
