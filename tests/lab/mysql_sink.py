@@ -25,7 +25,8 @@ _SALT = b"12345678", b"123456789012"
 _PLUGIN = b"mysql_native_password"
 _TEXT, _UTF8 = 253, 45
 _QUIT, _QUERY, _PING = 1, 3, 14
-_BUFFER, _LINE_END = 1 << 20, ord("\n")
+# A buffer stays in the cache.
+_BUFFER, _LINE_END = 256 << 10, ord("\n")
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +130,7 @@ class _Session:
         self._server, self._sock = server, sock
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._buffer = bytearray(_BUFFER)
+        self._view = memoryview(self._buffer)
         self._bytes = numpy.frombuffer(self._buffer, dtype=numpy.uint8)
         self._ends = numpy.empty(_BUFFER, dtype=bool)
         self._number = 0
@@ -182,17 +184,30 @@ class _Session:
 
     def _load(self) -> None:
         self._send(b"\xfbrows")
-        rows = size = 0
-        while length := self._take():
-            done = 0
-            while done < length:  # a packet may be longer than the buffer
-                part = min(length - done, _BUFFER)
-                self._fill(part)
-                # 0.1 s of CPU a GiB; bytes.count() takes 0.4 to 0.7, as much as all the rest.
-                ends = numpy.equal(self._bytes[:part], _LINE_END, out=self._ends[:part])
-                rows += int(numpy.count_nonzero(ends))
-                done += part
-            size += length
+        rows = size = kept = left = 0
+        ended = False
+        while not ended:
+            # What has come, however many packets that is: a call for each header and each body took
+            # 0.14 s of CPU a GiB.
+            got = self._sock.recv_into(self._view[kept:])
+            if not got:
+                raise EOFError
+            at, end = 0, kept + got
+            while at < end:
+                if left:
+                    part = min(left, end - at)
+                    rows += self._lines(at, at + part)
+                    left -= part
+                    at += part
+                elif end - at < 4:
+                    break
+                else:
+                    left = self._header(self._view[at : at + 4])
+                    size += left
+                    at += 4
+                    ended = not left
+            kept = end - at
+            self._view[:kept] = self._view[at:end]
         with self._server.guard:
             self._server.rows += rows
             self._server.bytes += size
@@ -201,14 +216,19 @@ class _Session:
 
     # --- packets ------------------------------------------------------------------------------
 
-    def _take(self) -> int:
-        """Read a header; return the length of what follows."""
-        header = bytes(self._fill(4))
+    def _lines(self, start: int, end: int) -> int:
+        """Count the lines that end in a range of the buffer."""
+        # 0.1 s of CPU a GiB; bytes.count() takes 0.4 to 0.7, as much as all the rest.
+        ends = numpy.equal(self._bytes[start:end], _LINE_END, out=self._ends[start:end])
+        return int(numpy.count_nonzero(ends))
+
+    def _header(self, header: memoryview) -> int:
+        """Note the number of a packet; return the length of what follows."""
         self._number = (header[3] + 1) % 256
         return int.from_bytes(header[:3], "little")
 
     def _fill(self, size: int) -> memoryview:
-        view = memoryview(self._buffer)[:size]
+        view = self._view[:size]
         done = 0
         while done < size:
             got = self._sock.recv_into(view[done:])
@@ -218,7 +238,7 @@ class _Session:
         return view
 
     def _read(self) -> bytes:
-        length = self._take()
+        length = self._header(self._fill(4))
         found = b""
         while len(found) < length:
             found += bytes(self._fill(min(length - len(found), _BUFFER)))

@@ -171,11 +171,15 @@ class MySQL(Transactions):
 
     def promise(self) -> str:
         """See :meth:`rowfall.engines.database.Database.promise`."""
+        if self.distributed:
+            return ""
+        # That of the table, or the one that it will be made with.
+        new = self._options.engine or str(self.settings.get("default_storage_engine", ""))
         rows = self.ask(
-            "SELECT t.ENGINE, e.TRANSACTIONS FROM information_schema.TABLES t LEFT JOIN "
-            f"information_schema.ENGINES e ON e.ENGINE = t.ENGINE WHERE {self._is_table}"
+            "SELECT ENGINE, TRANSACTIONS FROM information_schema.ENGINES WHERE ENGINE = COALESCE("
+            f"(SELECT ENGINE FROM information_schema.TABLES WHERE {self._is_table}), {quote(new)})"
         )
-        if not rows or self.distributed:
+        if not rows:
             return ""
         engine, transactions = (str(part) for part in rows[0])
         why = ""

@@ -434,14 +434,21 @@ def _match(rows: Sequence[Sequence[Any]], sample: SourceSample) -> tuple[Column,
         return tuple(column(n, t, f, sample, "by position") for (n, t), f in pairs)
     known = {found.name: found for found in sample.columns}
     missing = [n for n, _, kind in takes if n not in known and not kind]
-    extra = [n for n in known if n not in {t[0] for t in takes}]
-    if missing or extra:
+    computed = [str(n) for n, _, k in rows if k not in ("", "DEFAULT") and n in known]
+    extra = [n for n in known if n not in {t[0] for t in takes} and n not in computed]
+    if missing or extra or computed:
+        parts = [f"the table takes no values of {', '.join(computed[:10])}"] if computed else []
+        if missing or extra:
+            parts.insert(0, _difference("the table", sample.example, missing, extra))
         hints = [_NAMES_HINT]
-        hints += ["--on-new-column add gives the table what it lacks, ignore leaves it out."]
-        hints += ["--on-missing-column default loads defaults for what files lack."]
-        text = _difference("the table", sample.example, missing, extra)
-        chosen = [hints[0], *hints[1 : 1 + bool(extra)], *hints[2 : 2 + bool(missing)]]
-        raise TargetError(text, hint=" ".join(chosen))
+        if extra:
+            hints.append("--on-new-column add gives a table of ClickHouse what it lacks, ignore "
+                         "leaves it out.")  # fmt: skip
+        elif computed:
+            hints.append("--on-new-column ignore leaves out what the table computes by itself.")
+        if missing:
+            hints.append("--on-missing-column default loads defaults for what files lack.")
+        raise TargetError("; ".join(parts), hint=" ".join(hints))
     return tuple(
         column(n, t, known[n], sample, "type of the table") for n, t, _ in takes if n in known
     )

@@ -84,7 +84,9 @@ class TransactionalTable:
             if getattr(options, name) and name not in self.takes:
                 raise UsageError(
                     f"--{name.replace('_', '-')} is not for tables of {self.scheme}://",
-                    hint="Make the table as you want it before the load, or leave it out.",
+                    hint="--on-conflict replace puts rows in the place of those with their key."
+                    if name == "upsert"
+                    else "Make the table as you want it before the load, or leave it out.",
                 )
         found = os.environ.get("ROWFALL_PASSWORD") or os.environ.get(self.password_variable)
         secret = password or where.password or (Secret(found) if found else None)

@@ -429,6 +429,9 @@ def test_existing_tables(chdb_engine: Chdb, write: Write) -> None:
         schema(chdb_engine, CSV, path, existing=[*rows, ["need", "UInt8", ""]])
     with pytest.raises(TargetError, match="the table lacks zip"):
         schema(chdb_engine, CSV, path, existing=rows[1:])
+    filled = write("z.csv", "id,zip,twice\n1,2,3\n")
+    with pytest.raises(TargetError, match="the table takes no values of twice"):
+        schema(chdb_engine, CSV, filled, existing=rows)
     bare = write("y.csv", "1,2\n")
     _, made = schema(chdb_engine, CSV, bare, existing=rows)
     assert [(c.name, c.source) for c in made.columns] == [("zip", "c1"), ("id", "c2")]
