@@ -10,7 +10,8 @@ import re
 import shutil
 import struct
 import subprocess
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import zlib
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,9 @@ from rowfall.sources import rewriting
 
 SEED = int(os.environ.get("ROWFALL_SEED", "1"))
 NULL, QUOTE = "\\N", '"'
+# Settings of tables that have parts of one kind.
+WIDE = ", min_bytes_for_wide_part = 0"
+COMPACT = ", min_bytes_for_wide_part = 1000000000"
 ROWS = 20_000
 # Of one statement, the rows in the order of the file.
 ONE_BLOCK = {
@@ -131,10 +135,11 @@ class Parts:
         listed = ", ".join(
             f"{sql.name(name)} {type_}{given.get(name, '')}" for name, type_ in columns.items()
         )
+        wide = "" if "_wide_part" in settings else WIDE
         self.sql(
             f"CREATE TABLE {table} ({listed}) ENGINE = MergeTree "
             f"PARTITION BY {partition} ORDER BY {key or 'tuple()'} "
-            f"SETTINGS min_bytes_for_wide_part = 0, assign_part_uuids = 1{settings}"
+            f"SETTINGS assign_part_uuids = 1{wide}{settings}"
         )
         return table
 
@@ -185,7 +190,7 @@ class Parts:
         codecs = {c.name: table_definition.codecs(c) for c in found.columns}
         document = {
             "version": 1,
-            "layout": table_definition.layout(found),
+            "layout": table_definition.layout(found, set(columns)),
             "inputs": [{"path": str(path)} for path in paths],
             "format": "CSV",
             "null": NULL,
@@ -271,12 +276,17 @@ def parts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Parts]:
 
 def unpacked(path: Path) -> bytes:
     """What the compressed blocks of a file hold, as codecs of numbers have made it."""
-    data, out = path.read_bytes(), []
-    while data:
-        size = struct.unpack("<I", data[17:21])[0]
-        out.append(unpacked_block(data[16 : 16 + size]))
-        data = data[16 + size :]
-    return b"".join(out)
+    return b"".join(blocks(path).values())
+
+
+def blocks(path: Path) -> dict[int, bytes]:
+    """The same for each block, by where it starts."""
+    data, at, found = path.read_bytes(), 0, {}
+    while at < len(data):
+        size = struct.unpack("<I", data[at + 17 : at + 21])[0]
+        found[at] = unpacked_block(data[at + 16 : at + 16 + size])
+        at += 16 + size
+    return found
 
 
 def unpacked_block(block: bytes) -> bytes:
@@ -303,6 +313,47 @@ def marks(path: Path) -> list[tuple[int, int]]:
     found = list(struct.iter_unpack("<QQQ", unpacked(path)))
     assert found.pop()[2] == 0, "the end"
     return [(start, rows) for _, start, rows in found]
+
+
+def either(*case: object) -> str:
+    """Settings for one kind of parts: about half of all cases have each."""
+    return (WIDE, COMPACT)[zlib.crc32(f"{SEED} {case}".encode()) % 2]
+
+
+def is_compact(part: Path) -> bool:
+    return any(part.glob("data.cmrk[34]"))
+
+
+def compact_data(part: Path, loose: Collection[str]) -> tuple[list[bytes], list[int]]:
+    """The blocks of a compact part, and its marks with numbers of blocks in place of their starts.
+
+    Args:
+        loose: columns whose values do not count, but how many bytes they have.
+    """
+    found, at = blocks(part / "data.bin"), list[bytes]()
+    numbers = {start: number for number, start in enumerate(found)}
+    numbers[(part / "data.bin").stat().st_size] = len(found)
+    listed = re.findall(r"^`(.*)` ", (part / "columns.txt").read_text(), re.MULTILINE)
+    streams = [1] * len(listed)
+    (path,) = part.glob("data.cmrk*")
+    if path.suffix == ".cmrk4":
+        text = (part / "columns_substreams.txt").read_text()
+        streams = [int(n) for n in re.findall(r"^(\d+) substreams for", text, re.MULTILINE)]
+    packed = unpacked(path)
+    words = list(struct.unpack(f"<{len(packed) // 8}Q", packed))
+    starts = dict[int, str]()
+    for granule in range(0, len(words), 2 * sum(streams) + 1):
+        place = granule
+        for name, count in zip(listed, streams, strict=True):
+            starts.setdefault(words[place], name)
+            for _ in range(count):
+                words[place] = numbers[words[place]]
+                place += 2
+    name = ""
+    for start, block in found.items():
+        name = starts.get(start, name)
+        at.append(bytes(len(block)) if name in loose else block)
+    return at, words
 
 
 def kinds(path: Path, *, sampled: bool = False) -> Any:
@@ -360,6 +411,8 @@ def compared_file(
         format: of the file that both read.
         sampled: so are numbers of tuples that the engine takes from some rows.
     """
+    if "_wide_part" not in settings:
+        settings += either(columns, key, settings, format)
     ours = parts.create(columns, key, settings, codecs)
     parts.build(ours, columns, key, [path], format=format)
     plain = parts.create(columns, key, settings, codecs)
@@ -369,11 +422,8 @@ def compared_file(
     mine, other = parts.part(ours), parts.part(plain)
     assert sorted(p.name for p in mine.iterdir()) == sorted(p.name for p in other.iterdir())
     # The engine's readers of columns leave what they please under a NULL of a fixed string.
-    loose = {
-        path_.name for path_ in mine.glob("*.bin")
-        if format in ("Parquet", "ArrowStream")
-        and "Nullable(Fixed" in columns[re.split(r"\.|%2E", path_.name)[0]]
-    }  # fmt: skip
+    typed = format in ("Parquet", "ArrowStream")
+    odd = {name for name, type_ in columns.items() if typed and "Nullable(Fixed" in type_}
     low = dictionaries(mine)
     for path_ in mine.iterdir():
         name = path_.name
@@ -383,7 +433,10 @@ def compared_file(
             assert path_.read_text() == (other / name).read_text(), name
         elif path_.suffix == ".cmrk2" and granules:
             assert marks(path_) == marks(other / name), name
-        elif path_.suffix == ".bin" and name not in low | loose:
+        elif name == "data.bin" and is_compact(mine):
+            if granules:
+                assert compact_data(mine, odd) == compact_data(other, odd)
+        elif path_.suffix == ".bin" and name not in low and re.split(r"\.|%2E", name)[0] not in odd:
             assert unpacked(path_) == unpacked(other / name), name
     assert parts.contents(ours) == parts.contents(plain)
     if granules:
@@ -479,11 +532,13 @@ def wide(
     return columns, table_of(*values)
 
 
-@pytest.mark.sampled(1)
-@pytest.mark.parametrize("key", ["", "(b, a)"])
-def test_columns_of_every_type(key: str, parts: Parts) -> None:
+@pytest.mark.parametrize(
+    ("key", "kind"), [("", WIDE), ("(b, a)", COMPACT), ("", COMPACT), ("(b, a)", WIDE)]
+)
+@pytest.mark.sampled(2)
+def test_columns_of_every_type(key: str, kind: str, parts: Parts) -> None:
     columns, rows = wide(random.Random(f"{SEED} {key}"), TYPES, 9_000)
-    parts.drop(compared(parts, columns, key, rows))
+    parts.drop(compared(parts, columns, key, rows, settings=kind))
 
 
 @pytest.mark.parametrize("ratio", ["0", "0.5", "0.9", "0.9375", "0.99", "1"])
@@ -614,7 +669,61 @@ def test_strings_of_all_lengths(key: str, parts: Parts) -> None:
         "k": "Int32", "s": "String", "n": "Nullable(String)",
         "l": "LowCardinality(String)",
     }  # fmt: skip
-    parts.drop(compared(parts, columns, key, rows, granules=False))
+    for kind in (WIDE, COMPACT):
+        parts.drop(compared(parts, columns, key, rows, settings=kind))
+
+
+@pytest.mark.parametrize("rows", [1, 8_191, 8_193, 12_287, 12_288, 16_384, 20_479, 20_480])
+def test_the_last_granule(rows: int, parts: Parts) -> None:
+    """Of a compact part it has more rows, where few would be left for one more."""
+    columns = {"k": "UInt32", "s": "LowCardinality(String)"}
+    lines = [(str(n * 7919 % 30_011), f"v{n % 300}") for n in range(rows)]
+    parts.drop(compared(parts, columns, "k", lines, settings=COMPACT))
+
+
+SIZED: dict[str, Callable[[int], str]] = {
+    "UInt32": lambda n: str(n),
+    "String": lambda n: f'"{"x" * (n % 700)}"',
+    "Nullable(String)": lambda n: NULL if n % 3 else "y" * 20_000,
+    "LowCardinality(String)": lambda n: f"v{n % 300}",
+    "LowCardinality(Nullable(String))": lambda n: f"v{n % 200}" if n % 5 else NULL,
+    "Array(String)": lambda n: f'"{["ab" * 70] * (n % 4)}"',
+}
+
+
+def kind(parts: Parts, type_: str, path: Path, settings: str, *, built: bool) -> str:
+    """The kind of a part that is built or inserted."""
+    columns = {"k": type_}
+    table = parts.create(columns, "", settings)
+    if built:
+        parts.build(table, columns, "", [path])
+    else:
+        parts.insert(table, columns, path)
+    found = parts.sql(f"SELECT part_type FROM system.parts WHERE table = '{table}'")
+    parts.drop(table)
+    return found
+
+
+@pytest.mark.parametrize("type_", SIZED)
+def test_the_kind_is_the_engines(type_: str, parts: Parts) -> None:
+    """By bytes, of which a table may ask for one more than a block has, by rows, and by levels."""
+    value = SIZED[type_]
+    path = parts.file({"k": type_}, [(value(n),) for n in range(1_000)])
+    low, high = 0, 1 << 24
+    while high - low > 1:
+        middle = (low + high) // 2
+        asked = f", min_bytes_for_wide_part = {middle}"
+        wide = kind(parts, type_, path, asked, built=False) == "Wide"
+        low, high = (middle, high) if wide else (low, middle)
+    for settings, wanted in (
+        (f", min_bytes_for_wide_part = {low}", "Wide"),
+        (f", min_bytes_for_wide_part = {high}", "Compact"),
+        (f"{WIDE}, min_rows_for_wide_part = 1000", "Wide"),
+        (f"{WIDE}, min_rows_for_wide_part = 1001", "Compact"),
+        (f"{WIDE}, min_level_for_wide_part = 1", "Compact"),
+    ):
+        found = [kind(parts, type_, path, settings, built=built) for built in (True, False)]
+        assert found == [wanted] * 2, settings
 
 
 def test_granules_of_long_rows(parts: Parts) -> None:
@@ -646,7 +755,7 @@ def test_dictionaries(type_: str, values: int, format: str, parts: Parts) -> Non
     found = [*texts, *rng.choices(texts, k=30_000 - len(texts))]
     rng.shuffle(found)
     rows = table_of((str(rng.randrange(5000)) for _ in found), found)
-    ours = compared(parts, columns, "k", rows, granules=False, format=format)
+    ours = compared(parts, columns, "k", rows, granules=False, format=format, settings=WIDE)
     theirs = parts.create(columns, "k")
     parts.insert(theirs, columns, parts.file(columns, rows))
     mine, other = (unpacked(parts.part(t) / "v.dict.bin") for t in (ours, theirs))
@@ -782,15 +891,16 @@ def test_blocks_and_outputs(format: str, more: int, parts: Parts) -> None:
     parts.drop(ours, theirs)
 
 
-def test_a_changed_byte_is_found(parts: Parts) -> None:
+@pytest.mark.parametrize(
+    ("kind", "files"),
+    [(WIDE, ("k.bin", "s.bin", "s.size.bin", "s.cmrk2")), (COMPACT, ("data.bin", "data.cmrk4"))],
+)
+def test_a_changed_byte_is_found(kind: str, files: Sequence[str], parts: Parts) -> None:
     columns = {"k": "Int32", "s": "String"}
     rows = [(str(n), "some text") for n in range(20_000)]
-    table = compared(parts, columns, "k", rows)
+    table = compared(parts, columns, "k", rows, settings=kind)
     part = parts.part(table)
-    for name in (
-        "k.bin", "s.bin", "s.size.bin", "s.cmrk2", "primary.cidx", "count.txt",
-        "serialization.json", "uuid.txt",
-    ):  # fmt: skip
+    for name in (*files, "primary.cidx", "count.txt", "serialization.json", "uuid.txt"):
         sound = (part / name).read_bytes()
         changed = bytearray(sound)
         changed[len(sound) // 2] ^= 1

@@ -17,6 +17,7 @@ from contract.test_build import (
     Columns,
     Parts,
     Rows,
+    either,
     parts,
     pool,
     table_of,
@@ -37,7 +38,7 @@ COLUMNS = {
     "i": "Int32", "f": "Float64", "s": "String", "l": "LowCardinality(String)", "p": "UInt8",
     "e": "Nullable(Int32)", "x": "Nullable(String)", "u": "UUID",
 }  # fmt: skip
-SETTINGS = "min_bytes_for_wide_part = 0, assign_part_uuids = 1, allow_nullable_key = 1"
+SETTINGS = "assign_part_uuids = 1, allow_nullable_key = 1"
 
 
 def create(parts: Parts, columns: Columns, tail: str, more: str = "") -> str:
@@ -45,8 +46,8 @@ def create(parts: Parts, columns: Columns, tail: str, more: str = "") -> str:
     listed = sql.structure(columns.items())
     engine = tail if tail.split("(")[0].split()[0].endswith("MergeTree") else f"MergeTree {tail}"
     parts.sql(
-        f"CREATE TABLE {table} ({listed}) ENGINE = {engine} SETTINGS {SETTINGS}"
-        + (f", {more}" if more else "")
+        f"CREATE TABLE {table} ({listed}) ENGINE = {engine} "
+        f"SETTINGS {SETTINGS}{either(columns, engine)}" + (f", {more}" if more else "")
     )
     return table
 
@@ -72,6 +73,7 @@ def build(
     document = {
         "version": 1, "inputs": [{"path": str(path)}], "format": "CSV", "null": NULL,
         "trim": False, "timezone": "UTC", "parts": True,
+        "layout": table_definition.layout(found, set(columns)),
         "columns": [
             {"name": name, "position": n, "type": type_}
             for n, (name, type_) in enumerate(columns.items())

@@ -8,7 +8,18 @@ from pathlib import Path
 
 import pytest
 
-from contract.test_build import SEED, TYPES, Parts, compared_file, parts, pool, table_of, wide
+from contract.test_build import (
+    COMPACT,
+    SEED,
+    TYPES,
+    WIDE,
+    Parts,
+    compared_file,
+    parts,
+    pool,
+    table_of,
+    wide,
+)
 from lab.clickhouse import ClickHouse
 
 __all__ = ["parts"]
@@ -56,14 +67,15 @@ def everything(parts: Parts, types: list[str], rows: int) -> tuple[dict[str, str
 def test_like_the_engines(settings: str, key: str, parts: Parts) -> None:
     columns, path = everything(parts, ["Int32", "String", "LowCardinality(String)"], 9_003)
     codecs = {"same": "ZSTD(1)", "maybe": "LZ4HC(3)"}
-    table = compared_file(
-        parts, columns, key, path, format="Native", codecs=codecs, settings=settings
-    )
-    assert not list(parts.part(table).glob("*.size.bin"))
-    parts.insert(table, columns, path, "Native")
-    parts.sql(f"OPTIMIZE TABLE {table} FINAL")
-    assert parts.check(table) == []
-    parts.drop(table)
+    for kind in (WIDE, COMPACT):
+        table = compared_file(
+            parts, columns, key, path, format="Native", codecs=codecs, settings=settings + kind
+        )
+        assert not list(parts.part(table).glob("*.size.bin"))
+        parts.insert(table, columns, path, "Native")
+        parts.sql(f"OPTIMIZE TABLE {table} FINAL")
+        assert parts.check(table) == []
+        parts.drop(table)
 
 
 def checksum(columns: dict[str, str], table: str) -> str:
@@ -72,18 +84,19 @@ def checksum(columns: dict[str, str], table: str) -> str:
 
 
 @pytest.mark.xdist_group("server")
-def test_a_server_of_24_10_reads_them(parts: Parts, service: ClickHouse, tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", [WIDE, COMPACT])
+def test_a_server_of_24_10_reads_them(kind: str, parts: Parts, service: ClickHouse) -> None:
     """It attaches what was built, finds rows by the key, and merges them with parts of its own."""
     service.query("SELECT throwIf(NOT startsWith(version(), '24.10'))")
     columns, path = everything(parts, list(TYPES), 20_000)
-    ours = parts.create(columns, "(b, a)", OLD)
+    ours = parts.create(columns, "(b, a)", OLD + kind)
     parts.build(ours, columns, "(b, a)", [path], format="Native", block_rows=7_000)
     wanted = parts.sql(checksum(columns, ours))
     listed = ", ".join(f"`{name}` {type_}" for name, type_ in columns.items())
     for table in ("built", "own"):
         service.query(
             f"CREATE TABLE {table} ({listed}) ENGINE = MergeTree ORDER BY (b, a) "
-            "SETTINGS min_bytes_for_wide_part = 0"
+            f"SETTINGS {kind.removeprefix(', ')}"
         )
     try:
         place = Path(

@@ -19,7 +19,10 @@ from contract.test_build import (
     Columns,
     Parts,
     Rows,
+    compact_data,
     dictionaries,
+    either,
+    is_compact,
     kinds,
     marks,
     parts,
@@ -30,7 +33,7 @@ from contract.test_build import (
 from rowfall.core.model import Column, Schema
 from rowfall.deliver.build import partitions
 from rowfall.deliver.decode import Child
-from rowfall.plan import keys
+from rowfall.plan import keys, table_definition
 from rowfall.sources import rewriting
 
 __all__ = ["parts"]
@@ -54,10 +57,9 @@ def build(
     """Build a table as rowfall.deliver.build does it; return how the program has ended."""
     folder = parts._folder / f"partitions{next(NUMBERS)}"
     folder.mkdir()
-    (text,) = parts.sql(f"SELECT partition_key FROM system.tables WHERE name = '{table}'").split(
-        "\n"
-    )
-    found = partition_key(text, columns)
+    table_ = table_definition.parse(parts.sql(f"SHOW CREATE TABLE {table} FORMAT TSVRaw"))
+    assert table_ is not None
+    found = partition_key(table_.clauses["PARTITION"].removeprefix("BY "), columns)
     names = list(columns)
     outputs = [folder / str(n) for n in range(spec.pop("outputs", 1))]
     partition_by = {
@@ -69,6 +71,7 @@ def build(
     document = {
         "version": 1, "inputs": [{"path": str(path)}], "format": "CSV", "null": NULL,
         "trim": False, "timezone": "UTC", "parts": True, "partition_by": partition_by,
+        "layout": table_definition.layout(table_, set(columns)),
         "columns": [
             {"name": name, "position": n, "type": type_}
             for n, (name, type_) in enumerate(columns.items())
@@ -117,6 +120,7 @@ def compared_file(
     parts: Parts, columns: Columns, by: str, key: str, path: Path, more: str = "", **spec: Any
 ) -> int:
     """Assert that a built table is what the engine writes; return how many partitions it has."""
+    more += either(columns, key, by)
     ours = parts.create(columns, key, more, partition=by)
     code, last = build(parts, ours, by, columns, key, path, **spec)
     assert code == 0, last
@@ -155,6 +159,8 @@ def same_files(mine: Path, theirs: Path) -> None:
             assert file.read_bytes() == (theirs / name).read_bytes(), (mine, name)
         elif file.suffix == ".cmrk2":
             assert marks(file) == marks(theirs / name), (mine, name)
+        elif name == "data.bin" and is_compact(mine):
+            assert compact_data(mine, ()) == compact_data(theirs, ()), mine
         elif file.suffix == ".cidx" or (file.suffix == ".bin" and name not in low):
             assert unpacked(file) == unpacked(theirs / name), (mine, name)
 

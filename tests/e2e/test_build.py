@@ -274,8 +274,8 @@ def test_a_table_that_asks_for_more_is_the_engines(shell: Shell) -> None:
             "its key is reversed (id DESC)",
         ),
         (
-            "", "ORDER BY id SETTINGS min_bytes_for_wide_part = 1000000000",
-            "min_bytes_for_wide_part = 1000000000 asks for compact parts",
+            "", "ORDER BY id SETTINGS compress_per_column_in_compact_parts = 0",
+            "its setting compress_per_column_in_compact_parts = 0 is the engine's",
         ),
         (
             "", "ORDER BY id SETTINGS add_minmax_index_for_numeric_columns = 1",
@@ -460,7 +460,59 @@ def test_a_plain_table_that_is_there_is_built(shell: Shell, key: str) -> None:
     assert delivery(shell, "--build", "on") == ("build", "")
     assert delivery(shell) == ("pull", "there are few rows")
     shell.ok("load", "in/*.csv.gz", "--table", "t", "--build", "on")
-    assert shell.ok("query", PARTS, "--format", "TSV").out.split()[1] == "Wide"
+    assert shell.ok("query", PARTS, "--format", "TSV").out.split()[1] == "Compact"
+    assert writers(shell) == {"rowfall"}
+
+
+def writers(shell: Shell) -> set[str]:
+    """Who wrote the parts of a table: rowfall-decode packs ``checksums.txt`` as LZ4."""
+    query = "SELECT path FROM system.parts WHERE active AND table = 't'"
+    found = set()
+    for path in shell.ok("query", query, "--format", "TSV").out.split():
+        packed = (shell.folder / "rowfall-data" / path / "checksums.txt").read_bytes()
+        method = packed[len("checksums format version: 4\n") + 16]
+        found.add({0x82: "rowfall", 0x90: "engine"}[method])
+    return found
+
+
+def test_a_table_of_compact_parts_is_built(shell: Shell) -> None:
+    for n in range(2):
+        rows(shell, f"f{n}", n * ROWS, ROWS)
+    shell.ok("load", "in/f0.csv.gz", "--table", "other")
+    shell.ok(
+        "query",
+        "CREATE TABLE t (id UInt32, kind LowCardinality(String), note String, price Float64, "
+        "maybe Nullable(UInt32)) ENGINE = MergeTree ORDER BY (kind, id) "
+        "SETTINGS min_bytes_for_wide_part = 1000000000",
+        "--write",
+    )  # fmt: skip
+    assert delivery(shell) == ("build", "")
+    shell.ok("load", "in/*.csv.gz", "--table", "t")
+    assert shell.ok("query", PARTS, "--format", "TSV").out.split()[1:3] == ["Compact"] * 2
+    assert writers(shell) == {"rowfall"}
+    shell.ok("load", "in/*.csv.gz", "--table", "t", "--build", "off", "--to", "off")
+    assert shell.ok("query", COUNT).out == shell.ok("query", COUNT, "--to", "off").out
+
+
+def test_small_partitions_are_built(shell: Shell) -> None:
+    """As compact parts; what the engine has to complete would be wide parts of many files."""
+    for n in range(2):
+        rows(shell, f"f{n}", n * ROWS, ROWS)
+    options = ("--order-by", "id", "--partition-by", "id % 90")
+    assert delivery(shell, *options) == ("build", "")
+    shell.ok("load", "in/*.csv.gz", "--table", "t", *options)
+    found = shell.ok("query", PARTS, "--format", "TSV").out.split()
+    assert found[:4] == ["90", "Compact", "Compact", str(2 * ROWS)]
+    assert writers(shell) == {"rowfall"}
+    shell.ok(
+        "query",
+        "CREATE TABLE u (id UInt32, kind String, note String, price Float64, "
+        "maybe Nullable(UInt32), made UInt8 DEFAULT 1) ENGINE = MergeTree PARTITION BY id % 200 "
+        "ORDER BY id",
+        "--write",
+    )  # fmt: skip
+    made = shell.ok("plan", "in/*.csv.gz", "--table", "u", "--json").document
+    assert (made["delivery"], made["why_unbuilt"]) == ("pull", "its partitions are small")
 
 
 VIEWS = (
@@ -614,12 +666,7 @@ def test_what_the_decoder_declines_the_engine_reads(shell: Shell) -> None:
     ).document  # fmt: skip
     assert any("the engine reads it instead" in note for note in done["notes"])
     assert done["rows"] == 20_002
-    types = (
-        "SELECT groupUniqArray(part_type::String) FROM system.parts WHERE active AND table = 't'"
-    )
-    assert sorted(shell.ok("query", types, "--format", "TSVRaw").out[2:-3].split("','")) == [
-        "Compact", "Wide",
-    ]  # fmt: skip
+    assert writers(shell) == {"rowfall", "engine"}
 
 
 def test_a_killed_decoder_is_started_again(shell: Shell) -> None:

@@ -300,6 +300,21 @@ pub struct PartLayout {
     pub sparse_above: f32,
     /// How strings are stored.
     pub strings: StringStreams,
+    /// Bytes and rows of a wide part at least: `min_bytes_for_wide_part`, `min_rows_for_wide_part`.
+    /// Parts of less are compact.
+    pub wide_bytes: u64,
+    /// See `wide_bytes`.
+    pub wide_rows: u64,
+    /// Marks of compact parts say where each stream of a column starts, not only the column:
+    /// `write_marks_for_substreams_in_compact_parts`.
+    pub substream_marks: bool,
+}
+
+impl PartLayout {
+    /// True where a part of so many bytes in the engine's memory, and rows, is compact.
+    pub fn is_compact(&self, bytes: usize, rows: usize) -> bool {
+        (bytes as u64) < self.wide_bytes || (rows as u64) < self.wide_rows
+    }
 }
 
 /// Streams of a string in parts: `string_serialization_version`, and what `serialization.json` says
@@ -325,6 +340,9 @@ impl Default for PartLayout {
             max_block: 1 << 20,
             sparse_above: 0.9375,
             strings: StringStreams::Apart,
+            wide_bytes: 10 << 20,
+            wide_rows: 0,
+            substream_marks: true,
         }
     }
 }

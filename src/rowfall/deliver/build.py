@@ -73,7 +73,7 @@ class Build(Decode):
                 {**c, "type": types.get(c["name"], c["type"]), "codecs": codecs[c["name"]]}
                 for c in columns
             ],
-            "layout": table_definition.layout(table),
+            "layout": table_definition.layout(table, set(loaded)),
             **self._sorted(order, outputs, table, held),
             **self._partitioned(order, outputs, table, held),
         }

@@ -45,12 +45,10 @@ _NOT_OF_PARTS = regex(
     r"prewarm_\w+|columns_and_secondary_indices_sizes_lazy_calculation|"
     r"force_read_through_cache_for_merges|lightweight_mutation_projection_mode|"
     r"deduplicate_merge_projection_mode|min_free_disk_\w+|"
-    r"write_marks_for_substreams_in_compact_parts"
+    r"compact_parts_m(ax|erge)_\w+|allow_vertical_merges_from_compact_to_wide_parts"
 )
 _BYTES = regex(r"\d+\Z")
 _SHARE = regex(r"\d+(\.\d+)?\Z")
-# Parts that are made here are wide; who wants smaller ones compact says so by more than this.
-_WIDE_BYTES = 10 << 20
 # What rowfall-decode takes.
 _LARGEST_BLOCK = 64 << 20
 LAYOUT = (26, 9)
@@ -267,7 +265,7 @@ def refusal(table: Definition, filled: Collection[str]) -> str | None:
     primary = sorting_elements(table.clauses.get("PRIMARY", "").removeprefix("KEY "))
     if primary != listed[: len(primary)]:
         return "its primary key is not the beginning of its sorting key"
-    return _settings_refusal(table)
+    return _settings_refusal(table) or _compact_refusal(table, filled)
 
 
 def _ttl(column: DefinedColumn) -> str:
@@ -301,8 +299,17 @@ _LAYOUT = {
     "min_compress_block_size": ("min_block", 64 << 10),
     "max_compress_block_size": ("max_block", 1 << 20),
 }
+# Smaller parts are compact.
+_WIDE = {
+    "min_bytes_for_wide_part": ("wide_bytes", 10 << 20),
+    "min_rows_for_wide_part": ("wide_rows", 0),
+    # The level of what an INSERT writes is 0.
+    "min_level_for_wide_part": ("wide_level", 0),
+}
 
 
+_ANY_BYTES = (1 << 64) - 1
+_SUBSTREAMS = "write_marks_for_substreams_in_compact_parts"
 _SPARSE = "ratio_of_defaults_for_sparse_serialization"
 
 
@@ -315,10 +322,13 @@ _VERSIONS = {
 }
 
 
-def layout(table: Definition) -> dict[str, float | str]:
+def layout(table: Definition, filled: Collection[str]) -> dict[str, float | str]:
     """Return sizes of granules and compressed blocks of a table's parts, and how values are stored.
 
     Values are the text and the sparse ones.
+
+    Args:
+        filled: the columns that the load fills.
     """
     # 0 stands for the default where it is a size of blocks.
     sizes = {
@@ -326,7 +336,26 @@ def layout(table: Definition) -> dict[str, float | str]:
         for setting, (name, default) in _LAYOUT.items()
     }
     sparse_above = float(table.settings.get(_SPARSE, 0.9375))
-    return {**sizes, "sparse_above": sparse_above, "strings": _strings(table) or ""}
+    marks = table.settings.get(_SUBSTREAMS, "1") == "1"
+    return {
+        **sizes, **_least_wide(table, filled), "sparse_above": sparse_above,
+        "strings": _strings(table) or "", "substream_marks": marks,
+    }  # fmt: skip
+
+
+def _least_wide(table: Definition, filled: Collection[str]) -> dict[str, int]:
+    """Return the bytes and rows of a wide part at least."""
+    wide = {n: int(table.settings.get(setting, least)) for setting, (n, least) in _WIDE.items()}
+    if wide.pop("wide_level"):
+        wide["wide_bytes"] = _ANY_BYTES
+    # A mutation links the files of a wide part, and writes all of a compact one again.
+    return dict.fromkeys(wide, 0) if completions(table, filled) else wide
+
+
+def are_compact(table: Definition, filled: Collection[str], size: float, rows: float) -> bool:
+    """Tell whether parts of so many bytes and rows are compact."""
+    wide = _least_wide(table, filled)
+    return size < wide["wide_bytes"] or rows < wide["wide_rows"]
 
 
 def _strings(table: Definition) -> str | None:
@@ -345,10 +374,9 @@ def _strings(table: Definition) -> str | None:
 def _settings_refusal(table: Definition) -> str | None:
     for name, value in table.settings.items():
         text = f"its setting {name} = {value} is the engine's"
-        if name in ("min_bytes_for_wide_part", "min_rows_for_wide_part"):
-            most = _WIDE_BYTES if "bytes" in name else 0
-            if not _BYTES.match(value) or int(value) > most:
-                return f"{name} = {value} asks for compact parts"
+        if name in _WIDE:
+            if not _BYTES.match(value):
+                return text
         elif name == "storage_policy":
             if value != "default":
                 return text
@@ -359,6 +387,9 @@ def _settings_refusal(table: Definition) -> str | None:
             # Without granules of so many bytes at most marks have another form.
             if not _BYTES.match(value) or (name == "index_granularity_bytes" and value == "0"):
                 return text
+        elif name == _SUBSTREAMS:
+            if value not in ("0", "1"):
+                return text
         elif name == _SPARSE:
             if not _SHARE.match(value):
                 return text
@@ -367,9 +398,21 @@ def _settings_refusal(table: Definition) -> str | None:
                 return text
         elif not _NOT_OF_PARTS.fullmatch(name):
             return text
-    sizes = layout(table)
+    sizes = layout(table, ())
     if not 1 <= float(sizes["min_block"]) <= float(sizes["max_block"]) <= _LARGEST_BLOCK:
         return f"its compressed blocks have up to {sizes['max_block']} bytes"
+    return None
+
+
+def _compact_refusal(table: Definition, filled: Collection[str]) -> str | None:
+    """Return the setting by which larger parts are compact, where the engine completes them."""
+    for name, (_, least) in _WIDE.items():
+        value = table.settings.get(name, "0")
+        if int(value) > least and completions(table, filled):
+            return (
+                f"{name} = {value} asks for compact parts, all of which the engine would write "
+                "again for what they lack"
+            )
     return None
 
 

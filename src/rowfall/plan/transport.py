@@ -427,11 +427,11 @@ def _choose_sorting(
 
 # --- finished parts ------------------------------------------------------------------------------
 
-# Smaller blocks become compact parts, one file each (min_bytes_for_wide_part): with a file for
-# each column the engine would have to merge them all the sooner.
-_LEAST_PART_BYTES = 10 << 20
-# The files of small partitions cost more than their rows: the engine writes them as compact parts.
+# Fewer rows take as long both ways (docs/decisions.md).
+_LEAST_BUILT_BYTES = 10 << 20
+# Files of wide parts that are smaller cost more than their rows.
 _LEAST_FILE_BYTES = 64 << 10
+_NEW_TABLE = table_definition.Definition((), "MergeTree")
 # Settings of an INSERT that apply to parts that are made here, too.
 _PART_SETTINGS = frozenset(
     {
@@ -446,9 +446,9 @@ _PART_SETTINGS = frozenset(
 def _choose_parts(facts: LoadFacts, options: Options, parser: Choice) -> Choice:
     """Decide whether rowfall-decode writes the parts of the table, so that they are only attached.
 
-    The parts are what the embedded engine would write for the same blocks: wide and sorted. What it
-    would make besides the columns of the load it makes in staging
-    (:mod:`rowfall.plan.table_definition`); tables that ask for anything else are left to it.
+    The parts are what the embedded engine would write for the same blocks. What it would make
+    besides the columns of the load it makes in staging (:mod:`rowfall.plan.table_definition`);
+    tables that ask for anything else are left to it.
 
     Raises:
         UsageError: ``--build on``, and it cannot.
@@ -507,15 +507,20 @@ def reads_ahead(source: Source, encoding: Encoding | None) -> bool:
 
 
 def _too_few(facts: LoadFacts, options: Options) -> str | None:
-    """Return why the engine's own parts are better, which are compact where there are few rows."""
+    """Return why the engine's own parts are better: there are few rows, or many small files."""
     rows = attempts.rows(facts, facts.todo) if options.build == "auto" else None
-    least = _LEAST_PART_BYTES * facts.engine.cores
-    files = facts.schema.partitions * len(facts.schema.columns)
-    small = rows is not None and rows * facts.schema.row_bytes < _LEAST_FILE_BYTES * files
-    if small and facts.schema.partitions > 1:
-        return "its partitions are small"
-    few = rows is not None and rows * facts.schema.row_bytes < least
-    return "there are few rows" if few else None
+    if rows is None:
+        return None
+    schema, size = facts.schema, rows * facts.schema.row_bytes
+    files = schema.partitions * len(schema.columns)
+    if schema.partitions > 1 and size < _LEAST_FILE_BYTES * files:
+        table, filled = facts.table.existing, {column.name for column in schema.columns}
+        # What a new table asks for is the default.
+        found = table_definition.parse(table.create_query) if table else _NEW_TABLE
+        each = (size / schema.partitions, rows / schema.partitions)
+        if found is None or not table_definition.are_compact(found, filled, *each):
+            return "its partitions are small"
+    return "there are few rows" if size < _LEAST_BUILT_BYTES * facts.engine.cores else None
 
 
 def _not_built(facts: LoadFacts, options: Options, parser: Choice) -> str | None:

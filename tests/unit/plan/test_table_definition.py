@@ -91,8 +91,15 @@ def test_a_default_is_made_after_what_it_is_computed_from() -> None:
         ("", "ORDER BY a SETTINGS storage_policy = 'hot'", "a",
          "its setting storage_policy = hot is the engine's"),
         ("", "ORDER BY a SETTINGS merge_max_block_size = 100, old_parts_lifetime = 5", "a", None),
-        ("", "ORDER BY a SETTINGS min_rows_for_wide_part = 1", "a",
-         "min_rows_for_wide_part = 1 asks for compact parts"),
+        ("", "ORDER BY a SETTINGS min_rows_for_wide_part = 1, min_level_for_wide_part = 1, "
+         "compact_parts_max_bytes_to_buffer = 5", "a", None),
+        (", `b` UInt8 DEFAULT 1", "ORDER BY a SETTINGS min_bytes_for_wide_part = 20000000", "a",
+         "min_bytes_for_wide_part = 20000000 asks for compact parts, all of which the engine would "
+         "write again for what they lack"),
+        (", `b` UInt8 DEFAULT 1", "ORDER BY a SETTINGS min_bytes_for_wide_part = 10000000", "a",
+         None),
+        ("", "ORDER BY a SETTINGS compress_per_column_in_compact_parts = 0", "a",
+         "its setting compress_per_column_in_compact_parts = 0 is the engine's"),
         ("", "ORDER BY a SETTINGS string_serialization_version = 'single_stream', "
          "serialization_info_version = 'basic', write_marks_for_substreams_in_compact_parts = 0",
          "a", None),

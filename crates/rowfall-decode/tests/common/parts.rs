@@ -21,19 +21,35 @@ impl Drop for Folder {
     }
 }
 
-/// Write the rows of a text as Native blocks and as parts, which hold the same or are declined alike.
-/// Returns how many parts there are.
+/// Write the rows of a text as Native blocks and as parts of both kinds, which hold the same or are
+/// declined alike. Returns how many parts of a kind there are.
 ///
 /// # Panics
 /// Where they differ, or a part's files do not agree with each other.
 pub fn compare(text: &[u8], format: &str, columns: &[(&str, &str)], more: &Value) -> usize {
     let blocks = native(text, format, columns, more.clone());
+    let [wide, compact] = [0, u64::MAX].map(|least| {
+        let mut more = more.clone();
+        more["layout"]["wide_bytes"] = json!(least);
+        compare_parts(text, format, columns, &more, &blocks)
+    });
+    assert_eq!(wide, compact);
+    wide
+}
+
+fn compare_parts(
+    text: &[u8],
+    format: &str,
+    columns: &[(&str, &str)],
+    more: &Value,
+    blocks: &Result<Vec<u8>, Value>,
+) -> usize {
     let (input, name) = (Temporary::new(text), Temporary::new(b""));
     let folder = Folder(name.0.with_extension("parts"));
     let mut spec = spec(&input, &name, format, columns, more);
     (spec["parts"], spec["outputs"]) = (json!(true), json!([folder.0]));
     let done = Spec::parse(&spec.to_string()).and_then(|spec| run(&spec));
-    let mut rest = match (&blocks, done) {
+    let mut rest = match (blocks, done) {
         (Ok(blocks), Ok(_)) => &blocks[..],
         (Err(said), Err(fail)) => {
             assert_eq!(said["line"], fail.json().expect("a line")["line"]);
@@ -53,6 +69,7 @@ pub fn compare(text: &[u8], format: &str, columns: &[(&str, &str)], more: &Value
         let rows = number(&mut rest);
         let count = std::fs::read_to_string(part.join("count.txt")).expect("count.txt");
         assert_eq!(count, rows.to_string());
+        assert_eq!(is_compact(&part), more["layout"]["wide_bytes"] != 0);
         for ((name, kind), data_type) in columns.iter().zip(&types) {
             assert_eq!((string(&mut rest), string(&mut rest)), (name.as_bytes(), kind.as_bytes()));
             versions(&mut rest, data_type);
@@ -62,6 +79,10 @@ pub fn compare(text: &[u8], format: &str, columns: &[(&str, &str)], more: &Value
     }
     assert!(!folder.0.join(parts.to_string()).exists(), "more parts than blocks");
     parts
+}
+
+fn is_compact(part: &Path) -> bool {
+    part.join("data.bin").exists()
 }
 
 fn take<'a>(rest: &mut &'a [u8], count: usize) -> &'a [u8] {
@@ -201,7 +222,13 @@ fn part_values(part: &Path, name: &str, data_type: &Type, rows: usize) -> Values
     if data_type.low_cardinality {
         let dictionary = stream(part, &format!("{name}.dict"));
         let mut dictionary = &dictionary[..];
-        assert_eq!(word(&mut dictionary), 1, "version");
+        if is_compact(part) {
+            let found = stream(part, &format!("{name}.dict_prefix"));
+            let (versions, rest) = found.as_chunks::<8>();
+            assert!(versions.iter().all(|v| u64::from_le_bytes(*v) == 1) && rest.is_empty());
+        } else {
+            assert_eq!(word(&mut dictionary), 1, "version");
+        }
         let shared = if dictionary.is_empty() { Vec::new() } else { keys(&mut dictionary) };
         let mut values = Vec::new();
         while !data.is_empty() {
@@ -215,7 +242,8 @@ fn part_values(part: &Path, name: &str, data_type: &Type, rows: usize) -> Values
         assert_eq!(values.len(), rows);
         return values;
     }
-    if part.join(format!("{name}.sparse.idx.bin")).exists() {
+    let sparse = format!("{name}.sparse.idx");
+    if part.join(format!("{sparse}.bin")).exists() || substreams(part).contains(&sparse) {
         return sparse_values(part, name, data_type, rows);
     }
     let nulls = match data_type.nullable {
@@ -260,8 +288,49 @@ fn sparse_values(part: &Path, name: &str, data_type: &Type, rows: usize) -> Valu
     values
 }
 
+/// The streams of a compact part, in the order of their marks.
+fn substreams(part: &Path) -> Vec<String> {
+    if !is_compact(part) {
+        return Vec::new();
+    }
+    let listed = std::fs::read_to_string(part.join("columns_substreams.txt")).expect("a list");
+    listed.lines().filter_map(|line| line.strip_prefix('\t').map(str::to_owned)).collect()
+}
+
+/// The bytes of a stream of a compact part.
+fn compact_stream(part: &Path, name: &str) -> Vec<u8> {
+    let read = |name: &str| std::fs::read(part.join(name)).unwrap_or_else(|_| panic!("{name}"));
+    let (data, starts) = unpacked(&read("data.bin"));
+    let (marks, _) = unpacked(&read("data.cmrk4"));
+    let (mut marks, streams, mut rows) = (&marks[..], substreams(part), Vec::new());
+    let (mut found, mut open, mut last) = (Vec::new(), None, 0);
+    while !marks.is_empty() {
+        for stream in &streams {
+            let (packed, plain) = (word(&mut marks), word(&mut marks));
+            let frame =
+                starts.iter().find(|start| start.0 == packed).expect("a frame starts there");
+            let at = frame.1 + plain;
+            assert!(last <= at && at <= data.len(), "marks rise");
+            if let Some(from) = open.take() {
+                found.extend_from_slice(&data[from..at]);
+            }
+            open = (stream == name).then_some(at);
+            last = at;
+        }
+        rows.push(word(&mut marks));
+    }
+    assert_eq!((rows.pop(), last), (Some(0), data.len()), "the marks behind all granules");
+    let count = std::fs::read_to_string(part.join("count.txt")).expect("count.txt");
+    assert_eq!(rows.iter().sum::<usize>().to_string(), count);
+    assert!(streams.iter().any(|stream| stream == name), "no stream {name}");
+    found
+}
+
 /// The bytes of a stream, whose marks are those of the part.
 fn stream(part: &Path, name: &str) -> Vec<u8> {
+    if is_compact(part) {
+        return compact_stream(part, name);
+    }
     let read = |name: String| std::fs::read(part.join(&name)).unwrap_or_else(|_| panic!("{name}"));
     let (data, starts) = unpacked(&read(format!("{name}.bin")));
     let (marks, _) = unpacked(&read(format!("{name}.cmrk2")));

@@ -57,8 +57,21 @@ impl FileHash {
         }
     }
 
+    /// What the engine says of several texts that are in one file: the bytes of all, and the hash of
+    /// their hashes, each with what is before it as its seed.
+    pub fn of_all<'a>(hashes: impl Iterator<Item = &'a FileHash>) -> Sum {
+        let (mut all, mut bytes) = (FileHash::default(), 0);
+        for hash in hashes {
+            let (more, sum) = hash.sum();
+            bytes += more;
+            all.block[SEED..][..sum.len()].copy_from_slice(&sum);
+            all.seed(city_hash(&all.block[..SEED + sum.len()]));
+        }
+        (bytes, all.state().to_le_bytes())
+    }
+
     /// Number of bytes so far, and their hash.
-    pub fn sum(&self) -> (u64, [u8; 16]) {
+    pub fn sum(&self) -> Sum {
         let sum = match self.filled {
             0 => self.state(),
             _ => city_hash(&self.block[..SEED + self.filled]),
@@ -85,12 +98,13 @@ pub struct Checksums {
     files: BTreeMap<String, (Sum, Option<Sum>)>,
 }
 
-type Sum = (u64, [u8; 16]);
+/// Number of bytes and their hash.
+pub type Sum = (u64, [u8; 16]);
 
 impl Checksums {
     /// Add a file: the hash of its bytes and, where these are compressed, of the uncompressed ones.
-    pub fn add(&mut self, name: String, stored: &FileHash, text: Option<&FileHash>) {
-        self.files.insert(name, (stored.sum(), text.map(FileHash::sum)));
+    pub fn add(&mut self, name: String, stored: Sum, text: Option<Sum>) {
+        self.files.insert(name, (stored, text));
     }
 
     /// The bytes of `checksums.txt`.

@@ -1,11 +1,15 @@
 //! Writes a block as a part of a MergeTree table: a folder with the files that the engine itself
 //! would write for an INSERT of the block, so that the part has only to be attached.
 //!
-//! It is a wide part, sorted by the key's columns; strings have their sizes in a stream of their own
-//! (or before each, [`StringStreams`]), and so have arrays and maps. The engine's code for the same files is in
-//! `MergeTreeDataPartWriterWide` and `MergedBlockOutputStream`.
+//! It is a wide part, with files for each stream of a column, or, of few bytes or rows, a compact one,
+//! with all of them in one file. It is sorted by the key's columns; strings have their sizes in a
+//! stream of their own (or before each, [`StringStreams`]), and so have arrays and maps. The engine's
+//! code for the same files is in `MergeTreeDataPartWriterWide`, `MergeTreeDataPartWriterCompact` and
+//! `MergedBlockOutputStream`.
 
+mod block_file;
 mod checksums;
+mod compact;
 mod defaults;
 pub mod partition;
 mod stream;
@@ -17,10 +21,11 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 
 use crate::codec::Chains;
+use crate::column::keys::Keys;
 use crate::column::reorder::{self, ByteSink, RowSelection, all_equal, gather_array_sizes};
-use crate::column::strings::{append_string, append_varint, starts_of};
+use crate::column::strings::{append_string, append_varint, starts_of, strings_of};
 use crate::column::{Column, Values};
-use crate::output::low_cardinality::{self, Renumbering};
+use crate::output::low_cardinality::{self, Dictionary, Renumbering};
 use crate::output::part::checksums::{Checksums, FileHash};
 use crate::output::part::partition::Partition;
 use crate::output::part::stream::Stream;
@@ -34,6 +39,8 @@ const MAX_SHARED_KEYS: usize = 8192;
 /// Flags before the indexes of a granule: their keys are those of the column, or the granule's own.
 const SHARED_KEYS: u64 = 1 << 8;
 const OWN_KEYS: u64 = 1 << 9;
+/// Added to the latter where they are to be added to what is known of the column.
+const ADDED_KEYS: u64 = 1 << 10;
 /// Added to the number of defaults at the end of a granule of a sparse column.
 const END_OF_GRANULE: usize = 1 << 62;
 
@@ -85,11 +92,13 @@ impl Output {
         let folder = self.folder.join(format!("{id}{}", self.parts));
         self.parts += 1;
         std::fs::create_dir(&folder)?;
-        let block = PartBlock { rows, granule: granule_rows(columns, rows, self.layout), order };
+        let (compact, granule) = shape(columns, rows, self.layout);
+        let block = PartBlock { rows, granule, compact, order };
         let mut checksums = Checksums::default();
         let keys: Vec<Values<'_>> = self.keys.iter().map(|&key| columns[key].values()).collect();
         let columns = &columns[..names.len()];
         let (mut kinds, mut streams) = (Vec::new(), String::new());
+        self.stream.begin_part(compact);
         for ((name, column), chains) in names.iter().zip(columns).zip(&self.chains) {
             let mut writer = ColumnWriter {
                 block: &block,
@@ -114,7 +123,10 @@ impl Output {
             }
             streams += &format!("{} substreams for column {}:\n", found.len(), quoted(name));
             found.iter().for_each(|stream| streams += &format!("\t{stream}\n"));
+            self.stream.end_column();
         }
+        let granules = block.granules().map(|rows| rows.len());
+        self.stream.end_part(&folder, granules, &mut checksums)?;
         if !keys.is_empty() {
             self.stream.small_file(
                 &folder,
@@ -148,18 +160,31 @@ impl Output {
         write_file(&folder, "uuid.txt", &uuid()?, Some(&mut checksums))?;
         let text = format!("columns format version: 1\n{count} columns:\n{listed}");
         write_file(&folder, "columns.txt", &text, None)?;
-        let text = format!("columns substreams version: 1\n{count} columns:\n{streams}");
-        write_file(&folder, "columns_substreams.txt", &text, None)?;
+        if !compact || self.layout.substream_marks {
+            let text = format!("columns substreams version: 1\n{count} columns:\n{streams}");
+            write_file(&folder, "columns_substreams.txt", &text, None)?;
+        }
         write_file(&folder, "default_compression_codec.txt", "CODEC(LZ4)", None)?;
         write_file(&folder, "metadata_version.txt", "0", None)?;
         std::fs::write(folder.join("checksums.txt"), checksums.text())
     }
 }
 
+/// Whether a block becomes a compact part, and how many rows its granules have. Both depend on its
+/// bytes in the engine's memory, which are counted where it matters.
+fn shape(columns: &[Column], rows: usize, layout: PartLayout) -> (bool, usize) {
+    let of = |bytes| (layout.is_compact(bytes, rows), granule_rows(bytes, rows, layout));
+    let bounds = columns.iter().map(|column| bytes_between(column, rows));
+    let (least, most) = bounds.fold((0, 0), |sum, found| (sum.0 + found.0, sum.1 + found.1));
+    if of(least) == of(most) {
+        return of(most);
+    }
+    of(columns.iter().map(|column| engine_bytes(column, rows)).sum())
+}
+
 /// Rows of a granule, as the engine has them for an INSERT: as many as fit into its bytes, or, of
 /// a longer block, so many that the last granule is about as long as the others.
-fn granule_rows(columns: &[Column], rows: usize, layout: PartLayout) -> usize {
-    let bytes: usize = columns.iter().map(|column| engine_bytes(column, rows)).sum();
+fn granule_rows(bytes: usize, rows: usize, layout: PartLayout) -> usize {
     let found = match bytes / layout.granule_bytes {
         0 => layout.granule_bytes / (bytes / rows).max(1),
         granules => rows / granules,
@@ -168,12 +193,39 @@ fn granule_rows(columns: &[Column], rows: usize, layout: PartLayout) -> usize {
 }
 
 /// Bytes of a column in the engine's memory: there a string has eight bytes besides its text, here
-/// one or two.
+/// one or more, and a dictionary has indexes as narrow as they can be.
 fn engine_bytes(column: &Column, rows: usize) -> usize {
-    let plain = column.data_type.base == BaseType::String && !column.data_type.low_cardinality;
-    let (more, rows) = (if plain { 7 * rows } else { 0 }, column.elements(rows));
+    let data_type = &column.data_type;
+    if data_type.low_cardinality {
+        let found = low_cardinality::dictionary_of(column, true);
+        let keys = found.count as usize;
+        let text: usize = strings_of(&found.keys).map(<[u8]>::len).sum();
+        return (rows << found.index_width_code()) + text + 8 * keys;
+    }
+    let data = match data_type.base {
+        BaseType::String => strings_of(&column.data).map(|text| text.len() + 8).sum(),
+        _ => column.data.len(),
+    };
+    let rows = column.elements(rows);
     let children: usize = column.children.iter().map(|child| engine_bytes(child, rows)).sum();
-    column.nulls.len() + column.data.len() + more + children
+    column.nulls.len() + data + children
+}
+
+/// The same without a look at the values, between two bounds.
+fn bytes_between(column: &Column, rows: usize) -> (usize, usize) {
+    let data = column.data.len();
+    if column.data_type.low_cardinality {
+        let keys = column.keys.as_ref().map_or(0, Keys::bytes);
+        return (rows, data + keys + 13 * rows);
+    }
+    // A length takes two bytes of 128 and more.
+    let (least, most) = match column.data_type.base {
+        BaseType::String => (7 * rows + data - data / 128, 7 * rows + data),
+        _ => (data, data),
+    };
+    let (rows, nulls) = (column.elements(rows), column.nulls.len());
+    let children = column.children.iter().map(|child| bytes_between(child, rows));
+    children.fold((least + nulls, most + nulls), |sum, more| (sum.0 + more.0, sum.1 + more.1))
 }
 
 /// A name in backquotes, as the engine's lists of columns have it.
@@ -208,15 +260,23 @@ fn in_any_order(same: bool, rows: RowSelection<'_>) -> RowSelection<'_> {
 struct PartBlock<'a> {
     rows: usize,
     granule: usize,
+    compact: bool,
     order: Option<&'a [u32]>,
 }
 
 impl PartBlock<'_> {
+    /// Where each granule starts. Less than half of one at the end belongs to the one before in a
+    /// compact part.
+    fn starts(&self) -> impl Iterator<Item = usize> {
+        let rest = self.rows % self.granule;
+        let with_rest = self.compact && rest * 2 < self.granule && rest < self.rows;
+        (0..self.rows - if with_rest { rest } else { 0 }).step_by(self.granule)
+    }
+
     /// The rows of each granule.
     fn granules(&self) -> impl Iterator<Item = RowSelection<'_>> {
-        let starts = (0..self.rows).step_by(self.granule);
-        starts.map(move |from| {
-            let to = self.rows.min(from + self.granule);
+        let ends = self.starts().skip(1).chain([self.rows]);
+        self.starts().zip(ends).map(move |(from, to)| {
             self.order.map_or(RowSelection::Range(from, to), |order| {
                 RowSelection::Order(&order[from..to])
             })
@@ -233,7 +293,7 @@ impl PartBlock<'_> {
             })
             .collect();
         let mut out = Vec::new();
-        for row in (0..self.rows).step_by(self.granule).chain([self.rows - 1]) {
+        for row in self.starts().chain([self.rows - 1]) {
             let row = self.order.map_or(row, |order| order[row] as usize);
             for (key, starts) in keys.iter().zip(&starts) {
                 if key.data_type.nullable {
@@ -469,23 +529,14 @@ impl<'a> ColumnWriter<'a> {
     /// one, otherwise each granule has its own keys.
     fn low_cardinality(&mut self, name: &str, column: &Column, count: usize) -> io::Result<()> {
         let nullable = column.data_type.nullable;
-        let found = low_cardinality::dictionary_of(column, true);
-        let shared = found.count as usize <= MAX_SHARED_KEYS && count > 0;
-        let dictionary = format!("{name}.dict");
-        self.stream.begin(self.folder, &dictionary, &self.chains[0].values)?;
-        self.stream.buffer_for(8)?.extend_from_slice(&low_cardinality::VERSION);
-        for rows in self.block.granules() {
-            self.stream.mark(rows.len())?;
-        }
-        if shared {
-            let out = self.stream.buffer_for(8 + found.keys.len())?;
-            out.extend_from_slice(&u64::from(found.count).to_le_bytes());
-            out.extend_from_slice(&found.keys);
-        }
-        self.dictionaries.push(dictionary);
-        self.stream.end(self.folder, self.checksums)?;
-        let starts = match (shared, &column.keys) {
-            (false, None) => starts_of(column.values(), count),
+        let compact = self.block.compact;
+        let found = (!compact).then(|| low_cardinality::dictionary_of(column, true));
+        let found = found.filter(|all| all.count as usize <= MAX_SHARED_KEYS && count > 0);
+        self.dictionary(name, found.as_ref())?;
+        // In a compact part they are a dictionary like that of a column.
+        let flags = if compact { OWN_KEYS | ADDED_KEYS } else { OWN_KEYS };
+        let starts = match (&found, &column.keys) {
+            (None, None) => starts_of(column.values(), count),
             _ => Vec::new(),
         };
         let mut renumbering = column.keys.as_ref().map(Renumbering::of);
@@ -500,30 +551,57 @@ impl<'a> ColumnWriter<'a> {
                 return Ok(()); // arrays that are all empty
             }
             let rows = rows.without_runs(&mut memory);
-            let own = match (shared, &column.keys, &mut renumbering) {
-                (true, ..) => None,
-                (false, Some(keys), Some(all)) => Some(all.dictionary(column, keys, rows, false)),
-                _ => Some(low_cardinality::build_dictionary(rows.map(value), nullable, false)),
+            if let Some(all) = &found {
+                let out = stream.buffer_for(16 + 4 * rows.len())?;
+                out.extend_from_slice(&(SHARED_KEYS | all.index_width_code()).to_le_bytes());
+                out.extend_from_slice(&(rows.len() as u64).to_le_bytes());
+                all.write_indexes(rows.map(|row| all.indexes[row]), out);
+                return Ok(());
+            }
+            let own = match (&column.keys, &mut renumbering) {
+                (Some(keys), Some(all)) => all.dictionary(column, keys, rows, compact),
+                _ => low_cardinality::build_dictionary(rows.map(value), nullable, compact),
             };
-            let out = stream
-                .buffer_for(24 + 4 * rows.len() + own.as_ref().map_or(0, |o| o.keys.len()))?;
-            match &own {
-                None => {
-                    out.extend_from_slice(&(SHARED_KEYS | found.index_width_code()).to_le_bytes());
-                }
-                Some(own) => {
-                    out.extend_from_slice(&(OWN_KEYS | own.index_width_code()).to_le_bytes());
-                    out.extend_from_slice(&u64::from(own.count).to_le_bytes());
-                    out.extend_from_slice(&own.keys);
-                }
-            }
+            let out = stream.buffer_for(24 + 4 * rows.len() + own.keys.len())?;
+            out.extend_from_slice(&(flags | own.index_width_code()).to_le_bytes());
+            out.extend_from_slice(&u64::from(own.count).to_le_bytes());
+            out.extend_from_slice(&own.keys);
             out.extend_from_slice(&(rows.len() as u64).to_le_bytes());
-            match &own {
-                None => found.write_indexes(rows.map(|row| found.indexes[row]), out),
-                Some(own) => own.write_indexes(own.indexes.iter().copied(), out),
-            }
+            own.write_indexes(own.indexes.iter().copied(), out);
             Ok(())
         })
+    }
+
+    /// Write the stream of a column's dictionary, which is empty if there is none: that of a compact
+    /// part, too, where the version is before each granule.
+    fn dictionary(&mut self, name: &str, found: Option<&Dictionary>) -> io::Result<()> {
+        let (dictionary, codecs) = (format!("{name}.dict"), &self.chains[0].values);
+        let compact = self.block.compact;
+        if compact {
+            self.stream.begin(self.folder, name, codecs)?;
+            self.stream.is_prefix();
+            for rows in self.block.granules() {
+                self.stream.mark(rows.len())?;
+                self.stream.buffer_for(8)?.extend_from_slice(&low_cardinality::VERSION);
+            }
+            self.stream.end(self.folder, self.checksums)?;
+            self.dictionaries.push(format!("{dictionary}_prefix"));
+        }
+        self.stream.begin(self.folder, &dictionary, codecs)?;
+        if !compact {
+            self.stream.buffer_for(8)?.extend_from_slice(&low_cardinality::VERSION);
+        }
+        for rows in self.block.granules() {
+            self.stream.mark(rows.len())?;
+        }
+        if let Some(found) = found {
+            let out = self.stream.buffer_for(8 + found.keys.len())?;
+            out.extend_from_slice(&u64::from(found.count).to_le_bytes());
+            out.extend_from_slice(&found.keys);
+        }
+        self.stream.end(self.folder, self.checksums)?;
+        if compact { &mut self.streams } else { &mut self.dictionaries }.push(dictionary);
+        Ok(())
     }
 }
 
@@ -564,7 +642,7 @@ fn write_file(
     checksums: Option<&mut Checksums>,
 ) -> io::Result<()> {
     if let Some(checksums) = checksums {
-        checksums.add(name.to_owned(), &FileHash::of(text.as_bytes()), None);
+        checksums.add(name.to_owned(), FileHash::of(text.as_bytes()).sum(), None);
     }
     std::fs::write(folder.join(name), text)
 }

@@ -35,7 +35,7 @@ impl Partition {
         checksums: &mut Checksums,
     ) -> io::Result<()> {
         let mut write = |name: String, bytes: &[u8]| {
-            checksums.add(name.clone(), &FileHash::of(bytes), None);
+            checksums.add(name.clone(), FileHash::of(bytes).sum(), None);
             std::fs::write(folder.join(name), bytes)
         };
         write("partition.dat".to_owned(), &self.value)?;

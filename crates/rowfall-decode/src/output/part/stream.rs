@@ -1,23 +1,21 @@
-//! Writes one stream of a column: compressed blocks into a `.bin` file, and marks, which say where
-//! its granules start, into a `.cmrk2` file.
+//! Writes one stream of a column: of a wide part compressed blocks into a `.bin` file, and marks,
+//! which say where its granules start, into a `.cmrk2` file. Streams of a compact part are held until
+//! all of them are there ([`HeldStreams`]).
 
-use std::fs::File;
-use std::io::{self, Write};
-#[cfg(target_os = "linux")]
-use std::os::fd::AsRawFd;
+use std::io;
 use std::path::Path;
 
 use crate::codec::Codec;
 use crate::column::reorder::ByteSink;
 use crate::output::compressed::{CompressedBlocks, ZSTD};
+use crate::output::part::block_file::BlockFile;
 use crate::output::part::checksums::{Checksums, FileHash};
+use crate::output::part::compact::HeldStreams;
 use crate::spec::PartLayout;
 use crate::types::streams::file_name;
 
 /// Bytes of a block of marks or keys.
 const SMALL_BLOCK: usize = 64 << 10;
-/// Compressed bytes that are written at once.
-const WRITE_BYTES: usize = 256 << 10;
 
 /// A stream that is being written; its buffers are kept for the next one.
 #[derive(Default)]
@@ -25,23 +23,24 @@ pub struct Stream {
     /// Of its files, without their endings.
     name: String,
     layout: PartLayout,
-    file: Option<File>,
+    file: BlockFile,
     codecs: Vec<Codec>,
     /// Uncompressed bytes of the block that is being filled.
     block: Vec<u8>,
-    /// Compressed blocks that are not written yet.
-    compressed: CompressedBlocks,
     small: CompressedBlocks,
-    /// Compressed bytes in the file and in `compressed`.
-    compressed_bytes: u64,
-    /// Hash of the uncompressed bytes, and of those of the file.
+    /// Hash of the uncompressed bytes.
     uncompressed_hash: FileHash,
-    file_hash: FileHash,
     marks: Vec<u8>,
+    /// The streams of a compact part, which have no files of their own.
+    held: HeldStreams,
+    compact: bool,
 }
 
 impl ByteSink for Stream {
     fn buffer_for(&mut self, more: usize) -> io::Result<&mut Vec<u8>> {
+        if self.compact {
+            return Ok(self.held.buffer_for(more));
+        }
         if self.block.len() + more > self.layout.max_block {
             self.compress_whole_blocks()?;
         }
@@ -56,26 +55,38 @@ impl Stream {
         Stream { layout, ..Stream::default() }
     }
 
+    /// Begin a part, whose streams are held where it is compact.
+    pub fn begin_part(&mut self, compact: bool) {
+        self.compact = compact;
+        self.held.clear();
+    }
+
     /// Begin the stream `name` in a part's folder, which is compressed by `codecs`.
     pub fn begin(&mut self, folder: &Path, name: &str, codecs: &[Codec]) -> io::Result<()> {
+        if self.compact {
+            self.held.begin(codecs);
+            return Ok(());
+        }
         self.codecs.clear();
         self.codecs.extend_from_slice(codecs);
         self.name = file_name(name);
-        self.file = Some(File::create_new(folder.join(format!("{}.bin", self.name)))?);
-        self.compressed_bytes = 0;
+        self.file.create(&folder.join(format!("{}.bin", self.name)))?;
         self.uncompressed_hash.clear();
-        self.file_hash.clear();
         self.marks.clear();
         Ok(())
     }
 
     /// Start a granule of so many rows.
     pub fn mark(&mut self, rows: usize) -> io::Result<()> {
+        if self.compact {
+            self.held.mark();
+            return Ok(());
+        }
         self.compress_whole_blocks()?;
         if self.block.len() >= self.layout.min_block {
             self.compress_block()?;
         }
-        for number in [self.compressed_bytes, self.block.len() as u64, rows as u64] {
+        for number in [self.file.bytes(), self.block.len() as u64, rows as u64] {
             self.marks.extend_from_slice(&number.to_le_bytes());
         }
         Ok(())
@@ -83,16 +94,47 @@ impl Stream {
 
     /// Write what is left, and the marks.
     pub fn end(&mut self, folder: &Path, checksums: &mut Checksums) -> io::Result<()> {
+        if self.compact {
+            self.held.mark();
+            return Ok(());
+        }
         self.compress_block()?;
-        self.write_compressed()?;
         self.mark(0)?;
-        start_writing(&self.file.take().expect("begun"));
-        checksums.add(format!("{}.bin", self.name), &self.file_hash, Some(&self.uncompressed_hash));
+        let text = self.uncompressed_hash.sum();
+        checksums.add(format!("{}.bin", self.name), self.file.end()?.sum(), Some(text));
         let name = format!("{}.cmrk2", self.name);
         let marks = std::mem::take(&mut self.marks);
         self.small_file(folder, &name, &marks, checksums)?;
         self.marks = marks;
         Ok(())
+    }
+
+    /// Of a compact part: what is being written stands before all other streams of its column.
+    pub fn is_prefix(&mut self) {
+        self.held.is_prefix();
+    }
+
+    /// All streams of a column are there.
+    pub fn end_column(&mut self) {
+        if self.compact {
+            self.held.end_column();
+        }
+    }
+
+    /// All columns are there: write the files of a compact part, whose granules have so many rows.
+    pub fn end_part(
+        &mut self,
+        folder: &Path,
+        rows: impl Iterator<Item = usize>,
+        checksums: &mut Checksums,
+    ) -> io::Result<()> {
+        if !self.compact {
+            return Ok(());
+        }
+        let each = self.layout.substream_marks;
+        let marks = self.held.write(folder, rows, each, &mut self.file, checksums)?;
+        let name = if each { "data.cmrk4" } else { "data.cmrk3" };
+        self.small_file(folder, name, &marks, checksums)
     }
 
     /// Compress the bytes of which there is as much as a block may have: the engine's buffer is as
@@ -120,19 +162,9 @@ impl Stream {
 
     /// Compress some of the bytes as a block.
     fn compress(&mut self, from: usize, to: usize) -> io::Result<()> {
-        let before = self.compressed.bytes().len();
         let text = &self.block[from..to];
         self.uncompressed_hash.add(text);
-        self.compressed.append_chain(text, &self.codecs);
-        self.compressed_bytes += (self.compressed.bytes().len() - before) as u64;
-        if self.compressed.bytes().len() >= WRITE_BYTES { self.write_compressed() } else { Ok(()) }
-    }
-
-    fn write_compressed(&mut self) -> io::Result<()> {
-        self.file_hash.add(self.compressed.bytes());
-        self.file.as_mut().expect("begun").write_all(self.compressed.bytes())?;
-        self.compressed.clear();
-        Ok(())
+        self.file.append(text, &self.codecs)
     }
 
     /// Write a small file of compressed blocks: marks, or the primary index.
@@ -145,26 +177,8 @@ impl Stream {
     ) -> io::Result<()> {
         self.small.clear();
         text.chunks(SMALL_BLOCK).for_each(|block| self.small.append_block(block, ZSTD));
-        checksums.add(
-            name.to_owned(),
-            &FileHash::of(self.small.bytes()),
-            Some(&FileHash::of(text)),
-        );
+        let hash = |bytes: &[u8]| FileHash::of(bytes).sum();
+        checksums.add(name.to_owned(), hash(self.small.bytes()), Some(hash(text)));
         std::fs::write(folder.join(name), self.small.bytes())
-    }
-}
-
-/// Let the kernel begin to put a file on disk, without waiting for it.
-///
-/// The rows are flushed before they are committed. What is on its way to the disk by then, while
-/// other columns are still being made, need not be waited for. It changes nothing else: a kernel
-/// that refuses writes the file later.
-fn start_writing(file: &File) {
-    #[cfg(not(target_os = "linux"))]
-    let _ = file;
-    #[cfg(target_os = "linux")]
-    // SAFETY: the call takes numbers only, and the file is open.
-    unsafe {
-        libc::sync_file_range(file.as_raw_fd(), 0, 0, libc::SYNC_FILE_RANGE_WRITE);
     }
 }
