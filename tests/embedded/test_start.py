@@ -16,7 +16,8 @@ from rowfall.core.model import Statement
 from rowfall.core.sqltext import SqlText
 from rowfall.engines import prestart
 from rowfall.engines._chdb_child import STATUS
-from rowfall.engines.embedded import Embedded, FolderInUseError
+from rowfall.engines.base import table_uuid
+from rowfall.engines.embedded import Embedded, FolderInUseError, known_settings
 
 ONE = Statement(SqlText.of("SELECT 1"), format="TSV")
 
@@ -186,3 +187,36 @@ def test_a_child_that_waits_in_another_folder_is_not_taken(
         assert prestart.take(()) is child
     finally:
         child.drop()
+
+
+def test_settings_that_are_written_down_are_those_of_the_engine() -> None:
+    engine = Embedded(None, memory=1 << 30)
+    try:
+        version, asked = engine.facts.version, engine.ask_settings()
+        # For another version: write it and these names into embedded_settings.txt.
+        assert known_settings(version) == asked == engine.facts.settings
+        assert known_settings("25.8.1.1") == frozenset()
+    finally:
+        engine.close()
+
+
+def test_a_new_folder_has_no_tables_until_one_is_made(tmp_path: Path) -> None:
+    make = Statement(SqlText.of("CREATE TABLE t (a UInt8) ENGINE = MergeTree ORDER BY a"))
+    list_all = "SELECT DISTINCT name FROM system.tables WHERE startsWith(name, 't')"
+    engine = Embedded(tmp_path, memory=1 << 30)
+    try:
+        assert table_uuid(engine, "default", "t") == ""
+        assert engine.ask(list_all) == []
+        assert engine.ask("SELECT count() FROM system.tables WHERE name = 't'") == [[0]]
+        engine.run(make)
+        made = table_uuid(engine, "default", "t")
+        assert made
+        assert ["t"] in engine.ask(list_all)
+    finally:
+        engine.close()
+    again = Embedded(tmp_path, memory=1 << 30)
+    try:
+        assert table_uuid(again, "default", "t") == made
+        assert ["t"] in again.ask(list_all)
+    finally:
+        again.close()

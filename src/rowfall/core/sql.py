@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from rowfall.core.errors import UsageError
 from rowfall.core.model import Column, Schema
 from rowfall.core.patterns import regex
-from rowfall.core.sqltext import SqlText, quote
+from rowfall.core.sqltext import SqlText, quote, quoted_list
 
 _SETTING_NAME = regex(r"[a-z][a-z0-9_]*\Z")
 CHANGED = "rowfall: the object changed while it was read"
@@ -33,6 +33,23 @@ def name(identifier: str) -> str:
 def qualified(database: str, table: str) -> str:
     """Return ``database.table``, both backquoted."""
     return f"{name(database)}.{name(table)}"
+
+
+def about_tables(databases: Iterable[str], tables: Iterable[str]) -> str:
+    """Return the question how tables and views are defined, of whatever engine they are.
+
+    One row for each: database, name, uuid, engine, engine with all that follows, storage policy,
+    whether it has a partition key, definition, databases and names of views that read from it,
+    SELECT of a view, and folder of its parts.
+    """
+    # Each condition by itself: the server then opens these tables only, not all that it has.
+    return (
+        "SELECT database, name, toString(uuid), engine, engine_full, storage_policy, "
+        "partition_key != '', create_table_query, dependencies_database, dependencies_table, "
+        "as_select, arrayElement(data_paths, 1) FROM system.tables WHERE "
+        f"database IN ({quoted_list(sorted(set(databases)))}) AND "
+        f"name IN ({quoted_list(sorted(set(tables)))})"
+    )
 
 
 def table_is(database: str, table: str) -> str:

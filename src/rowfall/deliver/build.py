@@ -150,8 +150,8 @@ class Build(Decode):
         Raises:
             DeclinedError: they cannot be made; somebody has altered the table since the plan.
         """
-        ((text,),) = self._engine.ask(
-            "SELECT create_table_query FROM system.tables WHERE "
+        ((text, path),) = self._engine.ask(
+            "SELECT create_table_query, data_paths[1] FROM system.tables WHERE "
             f"database = {quote(self._input.target.database)} AND name = {quote(order.staging)}",
         )
         found = table_definition.parse(text)
@@ -161,6 +161,8 @@ class Build(Decode):
         if found is None or why:
             raise DeclinedError(f"parts of the table cannot be built: {why}", None)
         self._tables[order.attempt] = found
+        # Where the engine finds parts that are to be attached.
+        self._places[order.attempt] = Path(self._input.target.folder or "", path, "detached")
         return found
 
     def _complete(self, order: Order, lane: int) -> float:
@@ -193,6 +195,7 @@ class Build(Decode):
     def __init__(self, program: str, engine: Engine, input_: DecoderInput) -> None:
         super().__init__(program, engine, input_)
         self._tables: dict[str, Definition] = {}
+        self._places: dict[str, Path] = {}
         self._keys: dict[str, PartitionKey] = {}
         self._sorting: dict[str, SortingKey] = {}
 
@@ -203,10 +206,10 @@ class Build(Decode):
             tick({})
         self._keys.pop(order.attempt, None)
         self._sorting.pop(order.attempt, None)
+        place = self._places.pop(order.attempt)
         report = self.result_of(child, order)
         if not report:
             return Outcome()
-        place = self._detached(order.staging, lane)
         parts = [part for output in outputs for part in Path(output).iterdir()]
         try:
             for number, part in enumerate(parts, 1):
@@ -231,15 +234,6 @@ class Build(Decode):
             cpu_seconds=cpu,
             writing_seconds=float(report["writing_seconds"]),
         )
-
-    def _detached(self, staging: str, lane: int) -> Path:
-        """Return the folder in which the engine finds parts that are to be attached."""
-        ((path,),) = self._engine.ask(
-            "SELECT data_paths[1] FROM system.tables WHERE "
-            f"database = {quote(self._input.target.database)} AND name = {quote(staging)}",
-            lane=lane,
-        )
-        return Path(self._input.target.folder or "", path, "detached")
 
 
 def move(part: Path, place: Path) -> None:

@@ -12,7 +12,7 @@ from rowfall.core.errors import EngineError
 from rowfall.core.masked import Secret
 from rowfall.core.model import Facts, Outcome, Statement
 from rowfall.core.patterns import regex
-from rowfall.core.sql import table_is
+from rowfall.core.sql import about_tables, table_is
 from rowfall.core.sqltext import SqlText, quote
 
 _Item = TypeVar("_Item")
@@ -268,13 +268,18 @@ def table_uuid(engine: Engine, database: str, table: str) -> str:
 
     The embedded engine's default database shows no uuids; there the table's folder is named by it.
     """
-    rows = engine.ask(
-        "SELECT toString(uuid), arrayElement(data_paths, 1) "
-        f"FROM system.tables WHERE database = {quote(database)} AND name = {quote(table)}",
-    )
+    if engine.shared:
+        question = (
+            "SELECT toString(uuid), arrayElement(data_paths, 1) "
+            f"FROM system.tables WHERE database = {quote(database)} AND name = {quote(table)}"
+        )
+    else:
+        # It remembers the answer, and a load wants to know the rest of it as well.
+        question = about_tables([database], [table])
+    rows = engine.ask(question)
     if not rows:
         return ""
-    uuid, path = map(str, rows[0])
+    uuid, path = (str(rows[0][0]), str(rows[0][1])) if engine.shared else (rows[0][2], rows[0][11])
     # Matched here: the engine needs 15 ms for its first regular expression of this kind.
     folder = _FOLDER.search(path)
     return folder[1] if folder and not uuid.strip("0-") else uuid

@@ -84,6 +84,19 @@ def facts(rows: Iterable[tuple[str, str]], *, indent: int = 2) -> RenderableType
     return grid([row for row in rows if row[1]], indent=indent)
 
 
+def plain_facts(rows: Iterable[tuple[str, str]], *, width: int = WIDTH, indent: int = 2) -> str:
+    """Return what :func:`facts` shows without colours, and without rich: 45 ms to import."""
+    found = [(units.printable(name), units.printable(text)) for name, text in rows if text]
+    column = indent + max((len(name) for name, _ in found), default=0) + 2
+    # A word longer than a line stays whole, and then there is as much room in all lines.
+    words = [word for _, text in found for word in text.split()]
+    width = max(width, column + max(map(len, words), default=0))
+    return "\n".join(
+        wrap(text, first=f"{'':{indent}}{name}".ljust(column), indent=" " * column, width=width)
+        for name, text in found
+    )
+
+
 def wrap(
     text: str, *, indent: str = "", first: str | None = None, width: int = WIDTH, whole: str = ""
 ) -> str:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from rowfall.core import sql, units, uri
 from rowfall.core.patterns import regex
 from rowfall.core.results import Leftover, Report, Verification, VerifiedSplit
-from rowfall.report.layout import WIDTH, bar, facts, grid, merges_left, render, wrap
+from rowfall.report.layout import WIDTH, bar, facts, grid, merges_left, plain_facts, render, wrap
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -82,7 +82,8 @@ def short_report_text(report: Report, *, color: bool = False, width: int = WIDTH
     if report.rows >= WORTH_ROWS and report.seconds >= WORTH_SECONDS:
         rows.append(("rate", _rate(report)))
         rows.append(("limit", _clause(report.limited_by)))
-    parts: list[RenderableType] = [shown, *([facts(rows)] if rows else [])]
+    shown_facts = facts(rows) if color else plain_facts(rows, width=width)
+    parts: list[RenderableType] = [shown, *([shown_facts] if rows else [])]
     return render([*parts, *_next(report, width)], color=color, width=width)
 
 

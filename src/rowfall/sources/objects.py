@@ -143,11 +143,14 @@ class ObjectSource(ABC):
             return b""
 
         splits = from_clause.evenly(listing, HEADS)
-        from concurrent.futures import ThreadPoolExecutor  # 4 ms that others save
+        if self.remote:
+            from concurrent.futures import ThreadPoolExecutor  # 4 ms that files here save
 
-        with ThreadPoolExecutor(HEADS) as pool:
-            found = pool.map(head, splits) if self.remote else map(head, splits)
-            return {self._path(split.uri): data for split, data in zip(splits, found, strict=True)}
+            with ThreadPoolExecutor(HEADS) as pool:
+                found = list(pool.map(head, splits))
+        else:
+            found = list(map(head, splits))
+        return {self._path(split.uri): data for split, data in zip(splits, found, strict=True)}
 
     def _packing(self, name: str) -> str:
         """Return the compression of one object as the engine was asked to read it."""

@@ -197,14 +197,7 @@ def lookup(ask: Ask, names: Iterable[tuple[str, str]]) -> dict[tuple[str, str], 
     wanted = set(names)
     if not wanted:
         return {}
-    databases = ", ".join(sorted({quote(database) for database, _ in wanted}))
-    tables = ", ".join(sorted({quote(table) for _, table in wanted}))
-    # Each condition by itself: the server then opens these tables only, not all that it has.
-    rows = ask(
-        "SELECT database, name, toString(uuid), engine, engine_full, storage_policy, "
-        "partition_key != '', create_table_query, dependencies_database, dependencies_table, "
-        f"as_select FROM system.tables WHERE database IN ({databases}) AND name IN ({tables})"
-    )
+    rows = ask(sql.about_tables(*zip(*wanted, strict=True)))
     found = {}
     for row in rows:
         name = (str(row[0]), str(row[1]))

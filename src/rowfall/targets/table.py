@@ -75,6 +75,8 @@ class Table:
         make = sql.create_table(self.database, table or self.table, schema, if_not_exists=True)
         if self.server is not None:
             return (SqlText.of(make),)  # databases of a server are its administrator's
+        if self.database == DEFAULT_DATABASE:  # of the engine, which makes it
+            return (SqlText.of(make),)
         return (
             SqlText.of(f"CREATE DATABASE IF NOT EXISTS {sql.name(self.database)} ENGINE = Atomic"),
             SqlText.of(make),
