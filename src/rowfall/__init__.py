@@ -94,7 +94,10 @@ def __getattr__(name: str) -> Any:
     module = _MODULES.get(name)
     if module is None:
         raise AttributeError(f"module 'rowfall' has no attribute {name!r}")
-    value = getattr(import_module(f"rowfall.{module}"), name)
+    found = import_module(f"rowfall.{module}")
+    value = getattr(found, name)
+    if module == "api":
+        value = found.list_options(name, value)
     globals()[name] = value
     return value
 

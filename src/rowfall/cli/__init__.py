@@ -31,10 +31,13 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     # Imports leave nothing to collect; looking for it every 700 objects is 5 % of their time, and
     # once takes 25 ms. A small load makes 55,000 objects in all.
     gc.set_threshold(200_000)
+    from rowfall.cli.late import put_off
+
+    put_off()
     from rowfall.engines.prestart import prestart_early
 
     prestart_early(given)
-    from rowfall.cli import app  # click takes 20 ms, in which the engine's process starts
+    from rowfall.cli import app  # 20 ms, in which the engine's process starts
     from rowfall.core import signals
 
     signals.ends_with_load = True
