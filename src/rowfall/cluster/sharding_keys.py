@@ -9,13 +9,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from rowfall.cluster.topology import Cluster, on_nodes
 from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import TargetError
 from rowfall.core.model import Ask
 from rowfall.core.patterns import regex
 from rowfall.core.sqltext import quote
+
+if TYPE_CHECKING:
+    from rowfall.cluster.topology import Cluster
 
 RAND = "rand()"
 # Sharding keys that are as well served by any even share.
@@ -85,6 +88,8 @@ def read_sharding_key(
         TargetError: they do not; or a shard is away, so that its rows could go nowhere, or a
             replica that would never get them.
     """
+    from rowfall.cluster.topology import on_nodes  # 40 kB of code that only clusters need
+
     away = next((node for node in cluster.nodes if node.error is not None), None)
     if unreplicated and away is not None:
         raise TargetError(

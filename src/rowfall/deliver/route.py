@@ -8,17 +8,15 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from rowfall.cluster.sharding_keys import ShardingKey
 from rowfall.core.errors import EngineError, RowfallError
 from rowfall.core.model import BUILD, ENGINE, INSIDE, PUSH, Outcome, Plan, Setting
 from rowfall.core.options import DISTRIBUTED, FILTER
-from rowfall.deliver.build import NATIVE, Build, HandOver
 from rowfall.deliver.decode import Decode, DecodeInside, DecodePush, DecoderInput
 from rowfall.deliver.delivery import Delivery, Order, Pull
-from rowfall.deliver.feed import FeedViews
 from rowfall.deliver.files import WriteFiles
-from rowfall.deliver.rows import Prefill, SendRows, WriteRows
 from rowfall.engines.base import Tick, on_all
 from rowfall.engines.codes import NETWORK_ERROR
 from rowfall.engines.database import Committing, Database, Packing
@@ -27,9 +25,12 @@ from rowfall.plan.facts import LoadFacts
 from rowfall.plan.session import Session, Writer
 from rowfall.plan.transport import LZ4, ZLIB
 from rowfall.schema.headers import Headers
-from rowfall.targets.iceberg import IcebergTable
 from rowfall.targets.table import Table
-from rowfall.targets.transactional import TransactionalTable
+
+# What only some loads need is imported by these: 100 kB of code, 4 ms of a start.
+if TYPE_CHECKING:
+    from rowfall.deliver.rows import Prefill
+    from rowfall.targets.transactional import TransactionalTable
 
 # Rounds up what uptime() rounds down.
 _UPTIME_SECONDS = 1.0
@@ -38,12 +39,16 @@ _ASK_LANE = 99
 
 def open_delivery(session: Session, facts: LoadFacts, plan: Plan, writer: Writer) -> Delivery:
     """Return the delivery of a load into one writer's engine."""
-    if session.database is not None and isinstance(writer.target, TransactionalTable):
-        return _open_sending(session, facts, plan, writer, writer.target, session.database)
-    if isinstance(session.database, Committing) and isinstance(writer.target, IcebergTable):
-        layout = session.database.layout()
-        laid_out = replace(writer, target=writer.target.laid_out(layout.partition_by))
-        return WriteFiles(_open(session, facts, plan, laid_out), layout.order_by)
+    if session.database is not None:
+        from rowfall.targets.iceberg import IcebergTable
+        from rowfall.targets.transactional import TransactionalTable
+
+        if isinstance(writer.target, TransactionalTable):
+            return _open_sending(session, facts, plan, writer, writer.target, session.database)
+        if isinstance(session.database, Committing) and isinstance(writer.target, IcebergTable):
+            layout = session.database.layout()
+            laid_out = replace(writer, target=writer.target.laid_out(layout.partition_by))
+            return WriteFiles(_open(session, facts, plan, laid_out), layout.order_by)
     sharding = plan.transport.sharding.value
     if facts.sharding is not None and sharding == DISTRIBUTED:
         one = _open(session, facts, plan, sending(writer, facts.sharding.key))
@@ -61,6 +66,8 @@ def _open_sending(
     database: Database,
 ) -> Delivery:  # fmt: skip
     """Return the delivery into another database, by whoever writes its text."""
+    from rowfall.deliver.rows import Prefill, SendRows, WriteRows
+
     transport, encoding = plan.transport, facts.encoding
     if isinstance(database, Packing):
         database.pack(packed=transport.compression.value == ZLIB)
@@ -94,13 +101,17 @@ def _open(session: Session, facts: LoadFacts, plan: Plan, writer: Writer) -> Del
             number=writer.number, packed=packed,
         )  # fmt: skip
         fallback = Push(pusher, session, facts, writer, headers)
-    handed = transport.delivery.value == BUILD and transport.parser.value == ENGINE
-    read = read_encoding(source, encoding) or (NATIVE if handed else None)
+    builds = transport.delivery.value == BUILD
+    handed = builds and transport.parser.value == ENGINE
+    read = read_encoding(source, encoding)
+    if handed and read is None:
+        from rowfall.deliver.build import NATIVE
+
+        read = NATIVE
     if read is None or (transport.parser.value == ENGINE and not handed):
         return fallback
     names = [column.name for column in plan.schema.columns]
     # Parts are sorted as the definition of their table says.
-    builds = transport.delivery.value == BUILD
     sort_by = () if builds else tuple(names.index(name) for name in transport.sorted_by)
     given = DecoderInput(source, writer.target, read, encoding, sort_by, fallback, headers)
     if transport.parser.value == INSIDE:
@@ -110,9 +121,14 @@ def _open(session: Session, facts: LoadFacts, plan: Plan, writer: Writer) -> Del
         return fallback
     if transport.delivery.value == PUSH:
         return DecodePush(facts.program, writer.engine, given, transport.streams, packed=packed)
-    opened = HandOver if handed else Build if builds else Decode
-    delivery = opened(facts.program, writer.engine, given)
-    if builds and facts.table.views:
+    if not builds:
+        return Decode(facts.program, writer.engine, given)
+    from rowfall.deliver.build import Build, HandOver
+
+    delivery = (HandOver if handed else Build)(facts.program, writer.engine, given)
+    if facts.table.views:
+        from rowfall.deliver.feed import FeedViews
+
         table = facts.table
         return FeedViews(
             delivery, writer.engine, writer.target.database, table.viewed,
@@ -123,7 +139,7 @@ def _open(session: Session, facts: LoadFacts, plan: Plan, writer: Writer) -> Del
 
 def sending_since(delivery: Delivery, began: float) -> float:
     """Return since when a delivery has sent rows; ``began`` where it has not waited for them."""
-    prefill = delivery.prefill if isinstance(delivery, SendRows | WriteRows) else None
+    prefill: Prefill | None = getattr(delivery, "prefill", None)  # into databases only
     return began if prefill is None or prefill.started is None else prefill.started
 
 

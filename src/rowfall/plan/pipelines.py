@@ -10,7 +10,6 @@ from rowfall.core.options import Options
 from rowfall.core.sqltext import SqlText
 from rowfall.sources.base import Source
 from rowfall.targets.base import Target
-from rowfall.targets.mysql import PipelineText, SingleStoreTable
 
 PROMISE = (
     "exactly once by the pipeline: SingleStore loads each file in one transaction and remembers it "
@@ -26,7 +25,11 @@ _NAME = "rowfall_"
 
 def pulls(target: Target, options: Options) -> bool:
     """Tell whether a load is a pipeline's."""
-    return options.pull and isinstance(target, SingleStoreTable)
+    if not options.pull:
+        return False
+    from rowfall.targets.mysql import SingleStoreTable  # 21 kB of code
+
+    return isinstance(target, SingleStoreTable)
 
 
 def pipeline_name(source: Source, target: Target) -> str:
@@ -43,6 +46,8 @@ def create_pipeline(
     Raises:
         UsageError: pipelines cannot read it, or not as it is asked for.
     """
+    from rowfall.targets.mysql import PipelineText, SingleStoreTable
+
     assert isinstance(target, SingleStoreTable)  # noqa: S101 - see pulls()
     for flag in _REFUSED:
         if getattr(options, flag):

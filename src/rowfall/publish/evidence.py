@@ -24,7 +24,6 @@ from rowfall.engines.base import Engine
 from rowfall.engines.codes import ACCESS_DENIED, GONE, UNKNOWN_TABLE
 from rowfall.ledger.leases import Move
 from rowfall.publish.protocol import Evidence, Traces, judge
-from rowfall.publish.replicas import listed_parts
 from rowfall.targets.base import STAGING_PREFIX
 
 _of = sql.table_is
@@ -213,6 +212,8 @@ class Search:
             LedgerError: the target was changed meanwhile, so nothing is certain.
             EngineError: Keeper is away.
         """
+        from rowfall.publish.replicas import listed_parts  # 17 kB of code for after crashes
+
         listed = listed_parts(self.engine, self.lane, self.pair, self.moves, [p.uuid for p in left])
         there = {p.name for p in left if p.uuid in listed}
         missing = [p for p in left if p.name not in there]

@@ -25,7 +25,6 @@ from rowfall.publish.receiver import TableWriter
 from rowfall.publish.recover import Recovery, open_journal, open_recovery
 from rowfall.publish.staging_tables import StagingTables
 from rowfall.publish.target_tables import TargetTables, table_dropped
-from rowfall.publish.transaction import TransactionLeases, hold_streams
 from rowfall.run.alter import alter_target
 from rowfall.run.settle import LoadRun, Settled, remember_made
 from rowfall.targets import staging, views
@@ -109,6 +108,8 @@ def _prepare_database(
     settled: Settled, load: LoadRun, plan: Plan, database: Database
 ) -> Prepared:  # fmt: skip
     """Make the table of a database where it is missing, and the record of what is loaded."""
+    from rowfall.publish.transaction import TransactionLeases, hold_streams
+
     session, ledger = settled.session, load.ledger
     statements = () if plan.schema.exists else session.target.create(plan.schema)
     if statements:

@@ -31,7 +31,6 @@ from rowfall.plan.memory import check_identity
 from rowfall.plan.session import Session
 from rowfall.plan.survey import landed_ids
 from rowfall.publish.altered import AlteredTableError
-from rowfall.publish.commit import drop_gathered, end_open_commits
 from rowfall.publish.evidence import Answer
 from rowfall.publish.recover import (
     end_open_attempts,
@@ -42,9 +41,7 @@ from rowfall.publish.recover import (
 )
 from rowfall.publish.shadow import Shadow, shadow_name
 from rowfall.publish.target_tables import OwnTable, TargetTables
-from rowfall.publish.transaction import end_open_transactions, landed_in
 from rowfall.publish.upsert import settle_upserts
-from rowfall.run.doubts import resolve
 from rowfall.targets import staging, views
 from rowfall.targets.base import Publish
 from rowfall.targets.table import DEFAULT_DATABASE
@@ -195,6 +192,10 @@ def go_on(session: Session, load: LoadRun, known: frozenset[str]) -> Settled | N
 
 def _settle_database(session: Session, load: LoadRun, database: Database) -> Settled:
     """End what crashes left open in a database, which itself knows what is loaded."""
+    # 50 kB of code that tables of ClickHouse do without.
+    from rowfall.publish.commit import drop_gathered, end_open_commits
+    from rowfall.publish.transaction import end_open_transactions, landed_in
+
     ledger, key = load.ledger, session.target_key
     others = _ACTIVE - {load.id}
     if isinstance(database, Committing):
@@ -273,6 +274,8 @@ def _settle_table(session: Session, load: LoadRun, key: str, name: str, answer: 
     if uuid and of_target and session.options.replace:
         return bool(known) and known != uuid  # what the ledger knows of its rows stays until then
     if uuid and of_target:
+        from rowfall.run.doubts import resolve
+
         resolve(session, ledger, load.id, used=answer.used)
     if known is None or known == uuid:
         return False
