@@ -594,8 +594,9 @@ def _check_order(schema: Schema, asked: TableOptions, ask: RunSelect) -> None:
         UsageError: it names another one.
     """
     key = schema.order_by if asked.order_by and not schema.exists else ""
-    if not key:
-        return
+    named = {sql.identifier(each.strip()) for each in key.strip("() ").split(",")}
+    if not key or named <= {column.name for column in schema.columns}:
+        return  # nothing but columns: 5 to 11 ms for no question
     structure = quote(sql.structure((c.name, c.type) for c in schema.columns))
     try:
         ask(SqlText.of(f"DESCRIBE TABLE (SELECT {key} FROM null({structure}))"), {})
