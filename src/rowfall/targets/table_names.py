@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import re
-import unicodedata
 from collections.abc import Sequence
 from urllib.parse import unquote
 
@@ -88,7 +87,11 @@ def _parts(source: str) -> tuple[str, list[str]]:
 
 def _words(part: str) -> list[str]:
     """Return the words of one part of a path that name what it holds, in lower case."""
-    text = unicodedata.normalize("NFKD", part.lstrip(".")).encode("ascii", "ignore").decode()
+    text = part.lstrip(".")
+    if not text.isascii():
+        import unicodedata  # a library of its own
+
+        text = unicodedata.normalize("NFKD", text).encode("ascii", "ignore").decode()
     wild = _WILD.search(text) is not None
     while (shorter := _ENDS.sub("", text)) != text:
         text = shorter
