@@ -94,8 +94,10 @@ def test_text_arrives_as_it_is(shell: Shell, target: Target) -> None:
     assert found == [("tab\t feed\f quote' back\\ null\\N é😀",), (None,)]
 
 
-def test_the_program_of_the_article(shell: Shell, target: Target) -> None:
-    done = shell.ok("load", "generate://random?rows=20000&bytes=512", *target.to(), "--json")
+@pytest.mark.parametrize("more", [(), ("--prefill", "--streams", "2")])
+def test_the_program_of_the_article(shell: Shell, target: Target, more: tuple[str, ...]) -> None:
+    rows = "generate://random?rows=20000&bytes=512"
+    done = shell.ok("load", rows, *target.to(), *more, "--json")
     assert done.document["rows"] == 20_000
     look = f"SELECT COUNT(*), COUNT(DISTINCT document_id), SUM(LENGTH(payload)) FROM {target.table}"
     assert [int(v) for v in target.run(look)[0]] == [20_000, 20_000, 20_000 * 512]

@@ -67,12 +67,13 @@ struct Pieces {
 pub fn run(spec: &Spec) -> Result<Value, Fail> {
     let simd = spec.simd.as_deref().unwrap_or("auto");
     limit_memory(spec.memory_bytes);
+    let simd = Simd::choose(simd)
+        .ok_or_else(|| Fail::spec(format!("this machine has no {simd} instructions")))?;
     let shared = Shared {
         spec,
-        simd: Simd::choose(simd)
-            .ok_or_else(|| Fail::spec(format!("this machine has no {simd} instructions")))?,
+        simd,
         inputs: InputQueue::new(&spec.inputs, spec.outputs.len()),
-        pieces: PieceQueue::new(spec, spec.types()?),
+        pieces: PieceQueue::new(spec, spec.types()?, simd),
         bytes: spec.bytes(),
         stop: AtomicBool::new(false),
         partitioned: Partitioned::new(spec),

@@ -222,6 +222,10 @@ pub struct Connection {
     pub number: u8,
     /// Bytes of rows in a packet at most.
     pub packet_bytes: usize,
+    /// Bytes of packets, or all of them where there are fewer, that are made before the output is
+    /// opened; a line of stderr says when they are.
+    #[serde(default)]
+    pub prefill_bytes: usize,
 }
 
 /// A block of a file in HDFS.

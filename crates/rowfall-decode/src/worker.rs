@@ -9,7 +9,7 @@ use crate::block::{
 };
 use crate::column::Column;
 use crate::column::keys::Keys;
-use crate::columnar::{BatchError, BatchReader};
+use crate::columnar::{Batch, BatchError, BatchReader};
 use crate::computed::Computed;
 use crate::cpu_time;
 use crate::error::{Decline, Fail, shorten};
@@ -309,6 +309,10 @@ impl<'a> Worker<'a> {
             piece.next_batch().map_err(|error| self.unreadable(input, error))?
         {
             let (count, mut taken) = (batch.rows(), 0);
+            if self.write_batch(&mut *batch)? {
+                rows += count as u64;
+                continue;
+            }
             while taken < count {
                 let some = (count - taken).min(BATCH_ROWS).min(self.block_limits.0 - self.rows);
                 let range = (taken, taken + some);
@@ -323,6 +327,21 @@ impl<'a> Worker<'a> {
             rows += count as u64;
         }
         Ok(rows)
+    }
+
+    /// Write a batch that has its rows as lines of the output; false where it has not.
+    fn write_batch(&mut self, batch: &mut dyn Batch) -> Result<bool, Fail> {
+        // Rows that were copied come first.
+        let written = self.rows == 0 && {
+            let written = self.output.write_batch(batch);
+            written.map_err(|error| Fail::output(&self.output.path, &error))?
+        };
+        if written {
+            let rows = batch.rows() as u64;
+            self.progress.decoded_rows.fetch_add(rows, Ordering::Relaxed);
+            self.progress.rows.fetch_add(rows, Ordering::Relaxed);
+        }
+        Ok(written)
     }
 
     /// Count stored bytes, of which each worker has still `left` to read, if that is known.

@@ -115,6 +115,38 @@ fn made_rows_are_those_of_the_engine() {
 }
 
 #[test]
+fn made_lines_are_the_rows_of_columns() {
+    // Steps of the encoder that are whole and that are not, more than one block of the cipher, and
+    // more rows than are encrypted together or are in a batch.
+    for (size, start, stop) in [
+        (1, 0, 70_000),
+        (16, 9_995, 10_505),
+        (21, 0, 300),
+        (22, 99, 101),
+        (32, 7, 8),
+        (33, 0, 3),
+        (512, 95, 1_000),
+        (513, 999_990, 1_000_020),
+        (70_000, 1, 4),
+    ] {
+        let name = format!("generate://random?seed=3&bytes={size}");
+        let inputs = json!([{"path": name, "start": start, "stop": stop}]);
+        let text = |format: &str, simd: &str| {
+            let more = json!({"inputs": inputs, "output_format": format, "simd": simd});
+            let text = native(b"", "Random", &MADE, more).expect("rows");
+            String::from_utf8(text).expect("text")
+        };
+        // Lines of CSV are written from columns; no field has a quote, a comma or a tab.
+        let wanted = text("CSV", "scalar").replace(",\"", "\t").replace("\"\n", "\n");
+        assert_eq!(wanted.lines().count(), stop - start);
+        assert!(wanted.starts_with(&format!("{start}\t")), "{size}");
+        for (format, simd) in [("MySQL", "auto"), ("TSV", "scalar"), ("PostgreSQL", "auto")] {
+            assert!(text(format, simd) == wanted, "{format} {simd} {size}");
+        }
+    }
+}
+
+#[test]
 fn other_rows_are_not_made() {
     let name = "generate://random?seed=1&bytes=16";
     for columns in [[("document_id", "Int32")], [("payload", "UInt64")], [("other", "String")]] {

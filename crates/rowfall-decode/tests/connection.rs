@@ -66,6 +66,14 @@ fn packets_carry_every_byte_and_the_next_number_is_handed_back() {
     assert!(rows == wanted.expect("rows"));
     assert!(rows.len() > 256 * 1000, "numbers begin again");
     assert_eq!(back, [number]);
+    // The same where packets are held first: some of them, or all.
+    for bytes in [1, 100_000, 1 << 30] {
+        let asked = json!({"number": 250, "prefill_bytes": bytes});
+        let (done, same, back) = sent(&data, asked, usize::MAX);
+        assert_eq!(done.expect("a summary")["rows"], 4000);
+        assert!(same == packets, "{bytes}");
+        assert_eq!(back, [number]);
+    }
 }
 
 #[test]
@@ -79,9 +87,12 @@ fn what_is_declined_ends_with_a_whole_packet() {
 
 #[test]
 fn nothing_is_handed_back_where_the_connection_is_lost() {
-    let (done, packets, back) = sent(&lines(40_000), json!({}), 10_000);
-    assert!(matches!(done, Err(Fail::Pipe)));
-    assert_eq!((packets.len(), back.len()), (10_000, 0));
+    for bytes in [0, 3_000_000] {
+        let asked = json!({"prefill_bytes": bytes});
+        let (done, packets, back) = sent(&lines(40_000), asked, 10_000);
+        assert!(matches!(done, Err(Fail::Pipe)));
+        assert_eq!((packets.len(), back.len()), (10_000, 0));
+    }
 }
 
 #[test]

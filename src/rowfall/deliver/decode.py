@@ -425,6 +425,7 @@ class Child:
 
     Attributes:
         killed: by this process.
+        filled: set when it holds what it was to hold before it sends, or has ended.
         on_progress: called when the program has said how far it is.
         inputs: what it reads; of a stream with the path of its pipe.
     """
@@ -446,10 +447,11 @@ class Child:
         self._written = self._read = (0, 0)
         self._last = b""
         self.killed = False
+        self.filled = threading.Event()
         # No answer goes out before the spec.
         self._sending = threading.Lock()
         self._listener = threading.Thread(
-            target=self._listen, args=(cast("IO[bytes]", self._process.stderr),), daemon=True
+            target=self._hear, args=(cast("IO[bytes]", self._process.stderr),), daemon=True
         )
         self._listener.start()
         self._send(spec)
@@ -469,6 +471,12 @@ class Child:
             answer = {"error": str(error)}
         self._send(answer)
 
+    def _hear(self, pipe: IO[bytes]) -> None:
+        try:
+            self._listen(pipe)
+        finally:
+            self.filled.set()
+
     def _listen(self, pipe: IO[bytes]) -> None:
         with pipe:
             for line in pipe:
@@ -476,6 +484,9 @@ class Child:
                     report = json.loads(line)
                     if "question" in report:
                         self._answer(report["question"], report["about"])
+                        continue
+                    if "held_bytes" in report:
+                        self.filled.set()
                         continue
                     self._written = (report["written_rows"], report["written_bytes"])
                     # Older programs count what they have written only.

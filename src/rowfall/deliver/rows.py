@@ -59,9 +59,19 @@ class Prefill:
     def _start(self) -> None:
         self.started = time.monotonic()
 
+    @property
+    def waits(self) -> bool:
+        """True as long as no connection sends."""
+        return self.started is None and not self._all.broken
+
+    def wait(self) -> None:
+        """Wait, with what is sent first, until all connections have theirs."""
+        with suppress(threading.BrokenBarrierError):
+            self._all.wait()
+
     def over(self, rows: Iterator[bytes]) -> Iterator[bytes]:
         """Give rows, the first of them when all connections have theirs."""
-        if self.started is None and not self._all.broken:
+        if self.waits:
             held: list[bytes] = []
             size = 0
             for piece in rows:
@@ -69,8 +79,7 @@ class Prefill:
                 size += len(piece)
                 if size >= _FILL:
                     break
-            with suppress(threading.BrokenBarrierError):
-                self._all.wait()
+            self.wait()
             held.reverse()
             while held:  # what is sent is let go
                 yield held.pop()
@@ -192,14 +201,15 @@ class WriteRows(Decode):
                 "output_types": list(binary.names),
             }  # fmt: skip
         lines = {"output_format": self._target.lines}
-        return lines if to is None else {**lines, CONNECTION: asdict(to)}
+        if to is None:
+            return lines
+        fills = _FILL if self.prefill is not None and self.prefill.waits else 0
+        return {**lines, CONNECTION: {**asdict(to), "prefill_bytes": fills}}
 
     def _socket(self, order: Order) -> Socket | None:
         """Return where the program itself sends the rows; None where they come through a pipe."""
         transaction = self._database.transaction(order.attempt)
-        if self.prefill is not None or not isinstance(transaction, WritingText):
-            return None
-        return transaction.socket()
+        return transaction.socket() if isinstance(transaction, WritingText) else None
 
     def _in_binary(self, columns: Sequence[Column]) -> Binary | None:
         """Return how rows are sent in binary; None for text.
@@ -228,6 +238,9 @@ class WriteRows(Decode):
             elif to is None:
                 taken = transaction.write_text(columns, rows)
             else:
+                if self.prefill is not None and self.prefill.waits:
+                    child.filled.wait()
+                    self.prefill.wait()
                 taken = transaction.write_sent(columns, text)
         except BaseException as error:
             if self.prefill is not None:

@@ -12,6 +12,7 @@ use crate::columnar::{ipc, objects::Object, parquet};
 #[cfg(feature = "arrow")]
 use crate::input::http_request;
 use crate::input::queue::InputReader;
+use crate::simd::Simd;
 use crate::spec::{self, Format, Spec};
 use crate::types::Type;
 
@@ -22,6 +23,7 @@ pub type Piece = Box<dyn BatchReader>;
 pub struct PieceQueue<'a> {
     spec: &'a Spec,
     wanted: Vec<(String, Type)>,
+    simd: Simd,
     state: Mutex<State>,
     /// The client with the connections of all objects.
     #[cfg(feature = "arrow")]
@@ -53,12 +55,13 @@ impl Read for Counted {
 
 impl<'a> PieceQueue<'a> {
     /// The inputs of a spec, of columns of these types.
-    pub fn new(spec: &'a Spec, types: Vec<Type>) -> PieceQueue<'a> {
+    pub fn new(spec: &'a Spec, types: Vec<Type>, simd: Simd) -> PieceQueue<'a> {
         let names = spec.columns.iter().map(|column| column.source().to_owned());
         let wanted = names.zip(types).collect();
         PieceQueue {
             spec,
             wanted,
+            simd,
             state: Mutex::default(),
             #[cfg(feature = "arrow")]
             agent: http_request::agent(),
@@ -105,7 +108,8 @@ impl<'a> PieceQueue<'a> {
     }
 
     fn open_random(&self, input: &spec::Input) -> Opened {
-        Ok(Box::new(random::Rows::open(input, &self.wanted, Arc::clone(&self.read))?))
+        let read = Arc::clone(&self.read);
+        Ok(Box::new(random::Rows::open(input, &self.wanted, self.simd, read)?))
     }
 
     /// Begin to open an input that comes from somewhere else, beside the workers.

@@ -10,6 +10,7 @@ use std::borrow::Borrow;
 use std::io;
 
 use crate::column::Column;
+use crate::columnar::Batch;
 pub use crate::output::part::partition::Partition;
 use crate::spec::{OutputCompression, OutputFormat, Spec};
 
@@ -59,6 +60,14 @@ impl Output {
             To::Native(output) => output.write(names, columns, rows, order),
             To::Parts(output) => output.write(names, columns, rows, order, partition),
             To::Text(output) => output.write(columns, rows), // which no spec sorts
+        }
+    }
+
+    /// Write the rows of a batch that has them as lines of this output; false where it has not.
+    pub fn write_batch(&mut self, batch: &mut dyn Batch) -> io::Result<bool> {
+        match &mut self.to {
+            To::Text(output) => output.write_batch(batch),
+            To::Native(_) | To::Parts(_) => Ok(false),
         }
     }
 }

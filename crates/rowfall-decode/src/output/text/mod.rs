@@ -13,6 +13,7 @@ use std::net::Ipv4Addr;
 
 use crate::column::Column;
 use crate::column::strings::read_varint;
+use crate::columnar::Batch;
 pub use crate::output::text::connection::Destination;
 use crate::output::text::numbers::{
     pair, put_decimal, put_f32, put_f64, put_i64, put_padded, put_u64, put_wide, put_wide_decimal,
@@ -73,6 +74,8 @@ enum Kind {
 pub struct Output {
     to: Destination,
     out: Vec<u8>,
+    /// Room for lines that a batch writes by itself: it is never cleared.
+    made: Vec<u8>,
     kinds: Vec<Kind>,
     /// Of each column.
     as_text: Vec<bool>,
@@ -487,7 +490,18 @@ impl Output {
         let names = spec.columns.iter().map(|column| column.name.as_bytes());
         let keys = json::keys(names, &escapes);
         let out = Vec::with_capacity(2 * WRITE_BYTES);
-        Output { to, out, kinds, as_text, escapes, delimiter, fields, keys, format }
+        Output {
+            to,
+            out,
+            made: Vec::new(),
+            kinds,
+            as_text,
+            escapes,
+            delimiter,
+            fields,
+            keys,
+            format,
+        }
     }
 
     /// Write the rows of one block.
@@ -498,6 +512,17 @@ impl Output {
             OutputFormat::JsonEachRow => self.write_objects(columns, rows),
             _ => self.write_lines(columns, rows),
         }
+    }
+
+    /// Write the rows of a batch that has them as lines of this format; false where it has not.
+    pub fn write_batch(&mut self, batch: &mut dyn Batch) -> io::Result<bool> {
+        let formats = [OutputFormat::Tsv, OutputFormat::MySql, OutputFormat::PostgreSql];
+        if !formats.contains(&self.format) {
+            return Ok(false);
+        }
+        let Some(bytes) = batch.write_lines(&mut self.made) else { return Ok(false) };
+        self.to.write_all(&self.made[..bytes])?;
+        Ok(true)
     }
 
     fn write_lines(&mut self, columns: &[Column], rows: usize) -> io::Result<()> {
