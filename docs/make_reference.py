@@ -17,7 +17,7 @@ from typing import Any
 import click
 
 from rowfall.cli import COMMANDS
-from rowfall.cli.commands import cli
+from rowfall.cli.app import cli
 from rowfall.core.engine_formats import BY_NAME, ENGINE_FORMATS
 from rowfall.core.errors import Exit
 from rowfall.core.formats import FORMATS

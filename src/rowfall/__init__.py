@@ -94,10 +94,7 @@ def __getattr__(name: str) -> Any:
     module = _MODULES.get(name)
     if module is None:
         raise AttributeError(f"module 'rowfall' has no attribute {name!r}")
-    found = import_module(f"rowfall.{module}")
-    value = getattr(found, name)
-    if module == "api":
-        value = found.list_options(name, value)
+    value = getattr(import_module(f"rowfall.{module}"), name)
     globals()[name] = value
     return value
 

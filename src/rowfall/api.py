@@ -11,9 +11,10 @@ listed in :mod:`rowfall.core.keywords`; ``options`` takes them as one value.
 
 from __future__ import annotations
 
+import inspect
 import os
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import chdir, contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
@@ -498,16 +499,8 @@ def _listener(on_event: Listener | None, progress: bool | None) -> Iterator[List
         yield one_at_a_time(hear)
 
 
-def list_options(name: str, function: Any) -> Any:
-    """Return a function with all options in its signature: what notebooks complete.
-
-    Commands need none, and inspect takes 9 ms to import.
-    """
-    command = {"load": LOAD, "plan": PLAN, "scale": SCALE}.get(name)
-    if command is None:
-        return function
-    import inspect
-
+def _list_options(function: Callable[..., Any], command: str) -> None:
+    """Set the signature with all options in it: what notebooks complete and ``help`` prints."""
     kind = inspect.Parameter.KEYWORD_ONLY
     known = inspect.signature(function)
     own = [p for p in known.parameters.values() if p.kind is not inspect.Parameter.VAR_KEYWORD]
@@ -516,8 +509,7 @@ def list_options(name: str, function: Any) -> Any:
         for item, _ in flags_of(command)
     ]
     # inspect looks for it; the type of functions in general has no such attribute.
-    function.__signature__ = known.replace(parameters=own + options)
-    return function
+    function.__signature__ = known.replace(parameters=own + options)  # type: ignore[attr-defined]
 
 
 def _plan_html(value: Plan) -> str:
@@ -538,6 +530,8 @@ def _verification_html(value: Verification) -> str:
     return verification_html(value)
 
 
+for _function, _command in ((load, LOAD), (plan, PLAN), (scale, SCALE)):
+    _list_options(_function, _command)
 # core's values know nothing of reports, and a notebook asks the value itself: so their classes get
 # here what they do not declare.
 Plan._repr_html_ = _plan_html  # type: ignore[attr-defined]

@@ -38,9 +38,6 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     import contextlib
     import signal
 
-    from rowfall.cli.late import put_off
-
-    put_off()
     from rowfall.cli import app
     from rowfall.core import signals
 

@@ -1,13 +1,56 @@
-"""Run one command line: it maps errors to exit codes."""
+"""The group of commands: it parses the command line and maps errors to exit codes.
+
+It imports click and nothing heavy: ``--help`` answers before an engine or a driver is loaded. Each
+command is one file of this package, imported when it is asked for.
+"""
 
 from __future__ import annotations
 
 import os
 import signal
+from importlib import import_module
 
-from rowfall.cli import plain
+import click
+
+from rowfall.cli import COMMANDS
+from rowfall.cli.options import GroupOfCommands, common_options
 from rowfall.cli.output import Output
 from rowfall.core.errors import Exit, Interrupted, RowfallError
+from rowfall.core.nearest import did_you_mean
+from rowfall.core.version import __version__
+
+
+class Commands(GroupOfCommands):
+    """The commands in the order of a first use, each imported late."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        name = cmd_name.replace("-", "_")
+        command: click.Command = getattr(import_module(f"rowfall.cli.{name}"), name)
+        return command
+
+
+@click.command(
+    cls=Commands,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 80},
+)
+@click.version_option(__version__, prog_name="rowfall", message="%(prog)s %(version)s")
+@common_options
+def cli() -> None:
+    """Load data into ClickHouse as fast as the hardware allows, exactly once.
+
+    \b
+      rowfall load 's3://bucket/trips/*.csv.gz' --table trips
+      rowfall query 'SELECT count() FROM trips'
+
+    The table is created from the data when it is missing. To resume a load
+    that was interrupted, run the same command again. 'rowfall plan' with the
+    same arguments shows what would happen.
+    """
 
 
 def run(arguments: list[str], began: float = 0.0) -> int:
@@ -18,25 +61,22 @@ def run(arguments: list[str], began: float = 0.0) -> int:
     """
     if "_ROWFALL_COMPLETE" in os.environ:
         # Shell completion is the only thing that click's own entry point is needed for.
-        from rowfall.cli.commands import cli
-
         cli.main(arguments, prog_name="rowfall")
     output = Output(began)
+    # Exit codes and messages are ours, so click's standalone mode, which ends the process with
+    # its own, is not used.
     try:
-        load = plain.read(arguments)
-        if load is not None:
-            code = load.run(output)
-        else:
-            from rowfall.cli.commands import invoke
-
-            code = invoke(arguments, output)
+        with cli.make_context("rowfall", arguments, obj=output) as context:
+            code = cli.invoke(context)
         output.flush()
+    except click.exceptions.Exit as stop:
+        return stop.exit_code
     except BrokenPipeError:
         # `rowfall plan ... | head`: whoever read our output has seen enough.
         output.abandon()
         return Exit.DONE
     except Exception as error:
-        # One that was raised while the command line was read may have come before --json.
+        # A command line that cannot be parsed has set nothing yet.
         output.json = output.json or "--json" in arguments
         return _failed(error, output)
     except KeyboardInterrupt:
@@ -47,11 +87,20 @@ def run(arguments: list[str], began: float = 0.0) -> int:
     finally:
         if output.log_file is not None:
             output.log_file.close()
-    return code
+    return code if isinstance(code, int) else Exit.DONE
 
 
 def _failed(error: Exception, output: Output) -> int:
     """Say what went wrong and return the exit code for it."""
+    if isinstance(error, click.exceptions.NoArgsIsHelpError):
+        output.help(error.format_message())
+        return Exit.USAGE
+    if isinstance(error, click.Abort):
+        output.error("interrupted", None, label="", code=Exit.INTERRUPTED)
+        return Exit.INTERRUPTED
+    if isinstance(error, click.ClickException):
+        output.error(*_usage(error), code=Exit.USAGE)
+        return Exit.USAGE
     if output.debug:
         import traceback
 
@@ -65,3 +114,31 @@ def _failed(error: Exception, output: Output) -> int:
         "Run it again with --debug and report what it prints.",
     )
     return Exit.BUG
+
+
+def _uncapped(message: str) -> str:
+    """Return click's sentence in our form: lower case, no full stop."""
+    return (message[:1].lower() + message[1:]).removesuffix(".")
+
+
+def _usage(error: click.ClickException) -> tuple[str, str | None]:
+    """Return the message and the hint of a command line that makes no sense."""
+    context: click.Context | None = getattr(error, "ctx", None)
+    if context is None:
+        return _uncapped(error.format_message()), None
+    help_ = f"'{context.command_path} --help' lists what is accepted."
+    if isinstance(error, click.exceptions.NoSuchCommand):
+        name, group = error.command_name, context.command
+        guess = ""
+        if isinstance(group, click.Group):
+            guess = did_you_mean(name, group.list_commands(context), f"{context.command_path} ")
+        if context.parent is None and ("://" in name or os.path.exists(name)):
+            import shlex
+
+            guess = f"To load it: rowfall load {shlex.quote(name)}. "
+        return _uncapped(error.message), guess + help_
+    if isinstance(error, click.exceptions.NoSuchOption):
+        name = error.option_name
+        known = [flag for param in context.command.get_params(context) for flag in param.opts]
+        return _uncapped(error.message), did_you_mean(name, known) + help_
+    return _uncapped(error.format_message()), help_

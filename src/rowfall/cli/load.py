@@ -6,7 +6,6 @@ from typing import Any
 
 import click
 
-from rowfall.cli import plain
 from rowfall.cli.options import command, complete, destination_options, options_of, table_options
 from rowfall.cli.output import Output
 from rowfall.core.masked import Secret
@@ -29,4 +28,14 @@ def load(
     generate://trips?rows=1e8, or - for stdin. Running the same command again resumes a load and
     skips what is loaded.
     """
-    return plain.load(output, sources, to, table, options_of(values), password)
+    from rowfall.engines.prestart import prestart
+
+    prestart(sources, to)  # before the imports below, which take as long
+    from rowfall import api
+
+    with output.listener() as listener:
+        result = api.load(
+            sources, to=to, table=table, options=options_of(values), on_event=listener,
+            password=password, began=output.began,
+        )  # fmt: skip
+    return output.ended(result)

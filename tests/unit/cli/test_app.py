@@ -18,10 +18,8 @@ import click
 import pytest
 
 import rowfall
-from rowfall.cli import COMMANDS, plain
-from rowfall.cli.app import run
-from rowfall.cli.commands import cli, invoke
-from rowfall.cli.output import Output
+from rowfall.cli import COMMANDS
+from rowfall.cli.app import cli, run
 from rowfall.core import errors, events
 from rowfall.core.errors import Exit
 from rowfall.core.options import Options, flags_of
@@ -122,43 +120,6 @@ def test_options_reach_the_library_with_their_types(api: Api) -> None:
         threads=4, set=("a=1", "b=2"), max_errors=3, max_error_ratio=0.5,
         s3_anonymous=True, memory="4GiB", verify=True,
     )  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    ("line", "read"),
-    [
-        ("load a.csv", True),
-        ("load a.csv --to ./d b.csv --table=t -q --json", True),
-        ("load - --format CSV --set a=1 --set=b=2 --s3-anonymous --verify -v", True),
-        ("load a.csv --to clickhouse://h/d --schema=x=y --order-by a --no-color --debug", True),
-        ("load a.csv --patience 5m --patience 6m", False),
-        ("load a.csv --to ./d --to ./e", False),
-        ("load a.csv --to name", False),  # may be a profile
-        ("load a.csv --threads 4", False),
-        ("load -- a.csv", False),
-        ("load a.csv --delimiter -", False),
-        ("plan a.csv", False),
-    ],
-)
-def test_a_load_is_read_alike_with_and_without_click(
-    api: Api, monkeypatch: pytest.MonkeyPatch, line: str, read: bool
-) -> None:
-    monkeypatch.delenv("ROWFALL_TO", raising=False)
-    api.answers["load"] = api.answers["plan"] = DONE
-    found, outputs = plain.read(line.split()), (Output(1.0), Output(1.0))
-    assert (found is not None) is read
-    if found is None:
-        return
-    assert found.run(outputs[0]) == invoke(line.split(), outputs[1]) == Exit.DONE
-    (_, args, kwargs), (_, others, known) = api.calls
-    del kwargs["on_event"], known["on_event"]
-    assert (args, kwargs) == (others, known)
-    assert vars(outputs[0]) == vars(outputs[1])
-
-
-@pytest.mark.parametrize("mistake", ["", " --nosuch", " --table", " --verify=yes", " --to=", " -h"])
-def test_what_is_not_plainly_a_load_is_for_click(mistake: str) -> None:
-    assert plain.read(f"load{mistake and ' a.csv'}{mistake}".split()) is None
 
 
 def test_options_left_out_are_the_defaults_of_the_table(api: Api) -> None:

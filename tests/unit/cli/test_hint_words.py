@@ -12,7 +12,7 @@ import click
 
 from e2e.test_hint_commands import CASES
 from rowfall.cli import COMMANDS
-from rowfall.cli.commands import cli
+from rowfall.cli.app import cli
 from unit.cli.hint_runs import NOT_RUN, RUN_BY
 
 SOURCE = Path(__file__).parents[3] / "src/rowfall"
