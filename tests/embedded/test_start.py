@@ -17,7 +17,7 @@ from rowfall.core.sqltext import SqlText
 from rowfall.engines import prestart
 from rowfall.engines._chdb_child import STATUS
 from rowfall.engines.base import table_uuid
-from rowfall.engines.embedded import Embedded, FolderInUseError, known_settings
+from rowfall.engines.embedded import Embedded, FolderInUseError
 
 ONE = Statement(SqlText.of("SELECT 1"), format="TSV")
 
@@ -187,17 +187,6 @@ def test_a_child_that_waits_in_another_folder_is_not_taken(
         assert prestart.take(()) is child
     finally:
         child.drop()
-
-
-def test_settings_that_are_written_down_are_those_of_the_engine() -> None:
-    engine = Embedded(None, memory=1 << 30)
-    try:
-        version, asked = engine.facts.version, engine.ask_settings()
-        # For another version: write it and these names into embedded_settings.txt.
-        assert known_settings(version) == asked == engine.facts.settings
-        assert known_settings("25.8.1.1") == frozenset()
-    finally:
-        engine.close()
 
 
 def test_a_new_folder_has_no_tables_until_one_is_made(tmp_path: Path) -> None:

@@ -216,15 +216,11 @@ class Embedded(Asking):
     def facts(self) -> Facts:
         self.opened()
         if not hasattr(self, "_settings"):
-            self._settings = known_settings(self._version) or self.ask_settings()
+            rows = self.run(
+                Statement(SqlText.of("SELECT name FROM system.settings"), format="TabSeparatedRaw")
+            ).data
+            self._settings = frozenset(rows.decode().split())
         return Facts(self._version, self.cores, self._memory, self._settings, self._timezone)
-
-    def ask_settings(self) -> frozenset[str]:
-        """Return the names of all settings, as the engine lists them."""
-        question = Statement(
-            SqlText.of("SELECT name FROM system.settings"), format="TabSeparatedRaw"
-        )
-        return frozenset(self.run(question).data.decode().split())
 
     def run(
         self,
@@ -488,15 +484,6 @@ class Embedded(Asking):
             os.ftruncate(self._lock, 0)  # the child is to be waited for, not this process
             os.close(self._lock)
             self._lock = None
-
-
-def known_settings(version: str) -> frozenset[str]:
-    """Return the names of all settings of a version; none of one that is not written down.
-
-    The engine needs 7 ms to list them.
-    """
-    names = _read(Path(__file__).with_name("embedded_settings.txt")).split()
-    return frozenset(names[1:] if names[:1] == [version] else ())
 
 
 def _of_catalogue(sql: str) -> bool:
