@@ -74,8 +74,8 @@ $(WHEELS_ENV): requirements-wheels.lock
 	$@.new/bin/python -m pip install -q --require-hashes -r requirements-wheels.lock
 	mv $@.new $@
 
-# manylinux_2_28: Debian 10, Ubuntu 18.10, RHEL 8 and newer, as the embedded engine. python -m, as
-# scripts name the folder that the environment was made in.
+# manylinux2014: glibc 2.17 of 2012, as rowfall-decode is copied into servers that are older than the
+# machine it was installed on. python -m, as scripts name the folder that the environment was made in.
 wheels: $(WHEELS_ENV)  ## build into dist/: rowfall, and rowfall-decode for x86-64 and aarch64
 	@command -v cargo >/dev/null || { echo "make wheels needs a Rust toolchain (cargo)"; exit 1; }
 	mkdir -p $(DIST)
@@ -84,7 +84,7 @@ wheels: $(WHEELS_ENV)  ## build into dist/: rowfall, and rowfall-decode for x86-
 		! command -v rustup >/dev/null || rustup -q target add $$cpu-unknown-linux-gnu; \
 		PATH="$(CURDIR)/$(WHEELS_ENV)/bin:$$PATH" $(WHEELS_ENV)/bin/python -m maturin build -q \
 			-m $(CRATE)/Cargo.toml --profile $(WHEELS_PROFILE) --zig \
-			--target $$cpu-unknown-linux-gnu --compatibility manylinux_2_28 -o $(DIST); \
+			--target $$cpu-unknown-linux-gnu --compatibility manylinux2014 -o $(DIST); \
 	done
 
 demo: venv decoder  ## load, query and resume, step by step, in a temporary folder
