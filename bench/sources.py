@@ -467,21 +467,25 @@ engine.close()
 """
 _BY_ROWFALL = f"""{_FRAME}
 import rowfall
-more = {{"build": sys.argv[3]}} if sys.argv[3:] else {{}}
+more = {{name: value or True for name, _, value in (word.partition("=") for word in sys.argv[3:])}}
 rowfall.load(table, to=sys.argv[2], table="t", type={{"s": "String"}}, order_by="tuple()", **more)
 """
 
 
 @contextlib.contextmanager
 def frames(rows: int, folder: Path) -> Iterator[Case]:
-    """Ten times as many rows of five columns in memory, against chDB's own Python()."""
+    """Ten times as many rows of five columns in memory, against chDB's own Python().
+
+    That does not wait for the disk, as no_sync=True does not.
+    """
     path = str(folder / "frame")
     measure.run([sys.executable, "-c", _MAKE_FRAME, path, str(10 * rows)])
     load = [sys.executable, "-c", _BY_ROWFALL, path, "{to}"]
     yield Case((
         Side("Python()", [sys.executable, "-c", _BY_PYTHON, path, "{to}"]),
         Side("rowfall.load", load),
-        Side('rowfall.load(build="off")', [*load, "off"]),
+        Side("rowfall.load(no_sync=True)", [*load, "no_sync"]),
+        Side('rowfall.load(build="off")', [*load, "build=off"]),
     ))  # fmt: skip
 
 
