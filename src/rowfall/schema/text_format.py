@@ -158,7 +158,7 @@ def find_text_format(
     raw = encoding.is_tsv and asked.escape == ""
     encoding = _encoding(found, encoding, raw=raw, renamed=bool(asked.columns) and found.header)
     odd = unplain(found)
-    notes = [*_notes(found, asked)]
+    notes = [*_notes(found, asked, whole=all(sample.whole for sample in samples))]
     if odd and not encoding.is_tsv:
         encoding = _rewritten(found, odd, encoding, asked, source)
         if isinstance(source, Once):
@@ -186,7 +186,8 @@ def find_text_format(
     return TextFormat(encoding, named, found.bom, tuple(notes))
 
 
-def _notes(found: Finding, asked: Asked) -> Iterator[tuple[str, str]]:
+def _notes(found: Finding, asked: Asked, *, whole: bool) -> Iterator[tuple[str, str]]:
+    """What is said of the files, of which all has been read where ``whole``."""
     if asked.header is None:
         yield ("header" if found.sure else UNSURE), found.why
     elif asked.by_format:
@@ -200,7 +201,7 @@ def _notes(found: Finding, asked: Asked) -> Iterator[tuple[str, str]]:
         count = titles.pop()
         lines = "line holds" if count == 1 else f"{count} lines hold"
         yield UNSURE, f"the first {lines} one value at most; --skip-lines {count} leaves them out"
-    if found.header and all(len(file.rows) == 1 for file in found.files):
+    if found.header and whole and all(len(file.rows) == 1 for file in found.files):
         yield UNSURE, "there is no row below the header, so nothing shows the types of the columns"
     if found.comment and asked.comment is None:
         mark = found.comment
