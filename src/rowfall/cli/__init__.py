@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-import _signal  # type: ignore[import-not-found]
+import atexit
+import contextlib
 import gc
 import os
+import signal
 import sys
 import time
 
@@ -24,21 +26,15 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run the command line and end the process with a code of :class:`rowfall.core.errors.Exit`."""
     given = sys.argv[1:] if arguments is None else list(arguments)
     began = _process_began()
-    # Not by ``signal``, which makes enums of its constants for 5 ms before the engine can start.
-    if _signal.getsignal(_signal.SIGINT) is _signal.default_int_handler:
-        _signal.signal(_signal.SIGINT, _leave)
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, _leave)
     # Imports leave nothing to collect; looking for it every 700 objects is 5 % of their time, and
     # once takes 25 ms. A small load makes 55,000 objects in all.
     gc.set_threshold(200_000)
     from rowfall.engines.prestart import prestart_early
 
     prestart_early(given)
-    # 60 ms of imports, in which the engine's process starts.
-    import atexit
-    import contextlib
-    import signal
-
-    from rowfall.cli import app
+    from rowfall.cli import app  # click takes 20 ms, in which the engine's process starts
     from rowfall.core import signals
 
     signals.ends_with_load = True

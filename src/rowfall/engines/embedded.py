@@ -39,7 +39,7 @@ from rowfall.engines.base import (
     table_uuid,
 )
 from rowfall.engines.codes import translate
-from rowfall.engines.prestart import Child, Process, take
+from rowfall.engines.prestart import Child, take
 
 # The lane of KILL and of the watch queries: never busy with a long statement.
 CONTROL_LANE = 99
@@ -521,7 +521,7 @@ def _end(child: Child) -> None:
     threading.Thread(target=clear_away, daemon=True).start()
 
 
-def _ends(process: Process | subprocess.Popen[bytes], timeout: float) -> bool:
+def _ends(process: subprocess.Popen[bytes], timeout: float) -> bool:
     """Wait until a process that was asked to go runs no more code: then nothing of it can write.
 
     Its memory and its lock on the folder are given back a little later, in that order.

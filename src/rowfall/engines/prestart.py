@@ -6,71 +6,15 @@ Few imports, and those first: the commands that will want an engine start it bef
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
-import time
-from _thread import allocate_lock
 
 from rowfall.core import environment
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    import subprocess
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
     from typing import IO
-
-
-class Process:
-    """A process as :class:`subprocess.Popen` is one, which takes 10 ms to import.
-
-    Its methods may be called from any thread.
-    """
-
-    def __init__(self, command: list[str], env: Mapping[str, str], stderr: int) -> None:
-        theirs, stdin = os.pipe()
-        stdout, ours = os.pipe()
-        try:
-            self.pid = os.posix_spawn(
-                command[0], command, env, setsid=True,
-                file_actions=[
-                    (os.POSIX_SPAWN_DUP2, theirs, 0), (os.POSIX_SPAWN_DUP2, ours, 1),
-                    (os.POSIX_SPAWN_DUP2, stderr, 2),
-                ],
-            )  # fmt: skip
-        except BaseException:
-            os.close(stdin)
-            os.close(stdout)
-            raise
-        finally:
-            os.close(theirs)
-            os.close(ours)
-        self.stdin, self.stdout = os.fdopen(stdin, "wb"), os.fdopen(stdout, "rb")
-        self.returncode: int | None = None
-        self._guard = allocate_lock()
-
-    def poll(self) -> int | None:
-        """Return the exit code, less than 0 the signal that ended it; None while it runs."""
-        with self._guard:
-            if self.returncode is None:
-                try:
-                    pid, status = os.waitpid(self.pid, os.WNOHANG)
-                except ChildProcessError:  # somebody has waited for all children
-                    pid, status = self.pid, 0
-                if pid:
-                    self.returncode = os.waitstatus_to_exitcode(status)
-            return self.returncode
-
-    def wait(self) -> int:
-        """Wait for its end and return the exit code."""
-        pause = 0.0005
-        while (code := self.poll()) is None:
-            time.sleep(pause)
-            pause = min(2 * pause, 0.02)
-        return code
-
-    def kill(self) -> None:
-        """Send SIGKILL, unless it has ended."""
-        if self.poll() is None:
-            os.kill(self.pid, 9)
 
 
 class Child:
@@ -81,7 +25,7 @@ class Child:
 
     __slots__ = ("folder", "process", "stderr", "stdin", "stdout")
 
-    def __init__(self, process: Process | subprocess.Popen[bytes], stderr: IO[bytes]) -> None:
+    def __init__(self, process: subprocess.Popen[bytes], stderr: IO[bytes]) -> None:
         assert process.stdin is not None and process.stdout is not None  # noqa: S101, PT018 - pipes
         self.process = process
         self.stdin: IO[bytes] = process.stdin
@@ -150,26 +94,15 @@ def _spawn(fds: Sequence[int]) -> Child:
     path = os.pathsep.join(each for each in sys.path if each)
     # In memory: tempfile takes 8 ms to import. Lives as long as the child.
     stderr = os.fdopen(os.memfd_create("stderr"), "w+b")
-    # -S: what site would find is in PYTHONPATH already; -P: nothing of the current folder.
-    command = [sys.executable, "-S", "-P", "-c", _START]
-    env = {**environment.of_child(), "PYTHONPATH": path}
-    if not fds and _streams_are_open():
-        return Child(Process(command, env, stderr.fileno()), stderr)
-    import subprocess
-
-    # A session of its own: Ctrl-C in the terminal reaches rowfall only, which then asks.
-    return Child(
-        subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=stderr,
-            start_new_session=True, pass_fds=tuple(fds), env=env,
-        ),
-        stderr,
-    )  # fmt: skip
-
-
-def _streams_are_open() -> bool:
-    """Tell whether this process has stdin, stdout and stderr: else pipes get their numbers."""
-    try:
-        return all(os.fstat(number) for number in range(3))
-    except OSError:
-        return False
+    process = subprocess.Popen(
+        # -S: what site would find is in PYTHONPATH already; -P: nothing of the current folder.
+        [sys.executable, "-S", "-P", "-c", _START],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=stderr,
+        # A session of its own: Ctrl-C in the terminal reaches rowfall only, which then asks.
+        start_new_session=True,
+        pass_fds=tuple(fds),
+        env={**environment.of_child(), "PYTHONPATH": path},
+    )
+    return Child(process, stderr)

@@ -187,7 +187,7 @@ def find_text_format(
 
 
 def _notes(found: Finding, asked: Asked, *, whole: bool) -> Iterator[tuple[str, str]]:
-    """What is said of the files, of which all has been read where ``whole``."""
+    """Yield subjects and sentences about the files, of which all has been read where ``whole``."""
     if asked.header is None:
         yield ("header" if found.sure else UNSURE), found.why
     elif asked.by_format:
