@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from importlib import import_module
 from typing import Protocol
 
 from rowfall.core import retry
@@ -242,16 +241,17 @@ class Receiving:
 
 def open_receiver(given: Receiving) -> Receiver:
     """Return the receiver for the kind of target; each kind is one line here."""
-    kinds = {
-        Publish.ATTACH: "tables.TableReceiver",
-        Publish.RENAME: "files.FileReceiver",
-        Publish.AT_ONCE: "files.ObjectReceiver",
-        Publish.TRANSACTION: "transaction.TransactionReceiver",
-        Publish.COMMIT: "commit.CommitReceiver",
-        Publish.NONE: "files.ObjectReceiver",
+    from rowfall.publish.commit import CommitReceiver
+    from rowfall.publish.files import FileReceiver, ObjectReceiver
+    from rowfall.publish.tables import TableReceiver
+    from rowfall.publish.transaction import TransactionReceiver
+
+    kinds: Mapping[Publish, Callable[[Receiving], Receiver]] = {
+        Publish.ATTACH: TableReceiver,
+        Publish.RENAME: FileReceiver,
+        Publish.AT_ONCE: ObjectReceiver,
+        Publish.TRANSACTION: TransactionReceiver,
+        Publish.COMMIT: CommitReceiver,
+        Publish.NONE: ObjectReceiver,
     }
-    module, name = kinds[given.target.caps.publish].split(".")
-    kind: Callable[[Receiving], Receiver] = getattr(
-        import_module(f"rowfall.publish.{module}"), name
-    )
-    return kind(given)
+    return kinds[given.target.caps.publish](given)

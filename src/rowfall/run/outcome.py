@@ -62,7 +62,7 @@ def make_report(
     if problem is not None:
         outcome = "interrupted" if isinstance(problem, Interrupted) else "failed"
     alive = outcome != "interrupted"
-    parts, merges = _active_parts(session, plan, counts) if alive else (0, None)
+    parts, merges = _active_parts(session) if alive else (0, None)
     # Less than at the beginning: the engine died and its successor counts from zero.
     cpu = max(0.0, session.engine.cpu_seconds() - done.engine_cpu)
     costs = _Costs(cpu + counts.helper_seconds, 0.0, session.engine.resident()[1])
@@ -122,15 +122,11 @@ def make_report(
     )
 
 
-def _active_parts(session: Session, plan: Plan, counts: Counts) -> tuple[int, MergeWork | None]:
+def _active_parts(session: Session) -> tuple[int, MergeWork | None]:
     """Return the active parts of the target at the end, 0 where they may not be seen.
 
     With them comes what merges have left to do; the writers merge side by side.
     """
-    options, engine = session.options, session.engine
-    made = session.target.caps.tables and not (engine.shared or plan.schema.exists or plan.landed)
-    if made and counts.parts == 1 and not (options.gathers or options.replace):
-        return 1, None  # the only one of a table that nobody else has open: to ask takes 8 ms
     parts, left = 0, []
     for writer in session.writers if session.target.caps.tables else ():
         with suppress(RowfallError):
