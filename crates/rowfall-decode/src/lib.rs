@@ -8,6 +8,7 @@
 //! | --- | --- |
 //! | `run` | starts one worker for each output, reports progress, sums up |
 //! | `worker` | reads inputs one after the other and writes their rows as blocks |
+//! | `whole_columns` | writes parts column by column, where inputs have whole columns |
 //! | `sample` | counts how the values of some rows are written, for a plan |
 //! | `block` | decodes batches of rows into the columns of a block, sorts the block |
 //! | `computed` | asks for the values of a key that are no columns |
@@ -26,6 +27,7 @@
 //! | `types` | parses the names of ClickHouse types |
 //! | `questions` | asks whoever started the program |
 //! | `native_string` | reads a spec that a server passes as a Native block |
+//! | `progress` | counts what all workers have done |
 //! | `cpu_time` | asks the system for CPU time |
 //! | `simd` | chooses AVX-512, AVX2 or portable code |
 //! | `error` | says why a run failed, as a JSON line and an exit status |
@@ -46,6 +48,7 @@ pub mod native_string;
 mod output;
 mod packets;
 mod partition;
+mod progress;
 pub mod questions;
 pub mod run;
 pub mod sample;
@@ -55,4 +58,5 @@ pub mod spec;
 mod text;
 pub mod types;
 mod values;
+mod whole_columns;
 mod worker;

@@ -17,10 +17,11 @@ use crate::input::buffer::TextBuffer;
 use crate::input::queue::InputQueue;
 use crate::input::read_ahead::ReadAhead;
 use crate::output::Output;
+use crate::progress::Progress;
 use crate::simd::Simd;
 use crate::spec::{Format, Spec};
 use crate::text::layout::Layout;
-use crate::worker::{InputSummary, Partitioned, Progress, Worker};
+use crate::worker::{InputSummary, Partitioned, Worker};
 
 /// The state that all workers share.
 struct Shared<'a> {
@@ -230,24 +231,40 @@ impl Shared<'_> {
     }
 
     /// Take piece after piece of inputs of columns; the error is about an input, by its number.
-    fn copy(&self, worker: &mut Worker<'_>) -> Result<(), (usize, Fail)> {
-        let workers = self.spec.outputs.len() as u64;
+    fn copy<'a>(&'a self, worker: &mut Worker<'a>) -> Result<(), (usize, Fail)> {
+        let mut last = None;
         while !self.stop.load(Ordering::Relaxed) {
             let Some((input, piece)) = self.pieces.take() else { break };
             let spec = &self.spec.inputs[input];
             let piece = piece.map_err(|error| (input, worker.unreadable(spec, error)))?;
             let rows = worker.read_piece(spec, piece).map_err(|fail| (input, fail))?;
-            let made = self.pieces.bytes_read();
-            let bytes = if self.spec.format == Format::Random { 0 } else { made };
-            let read = self.progress.read_bytes.load(Ordering::Relaxed) + bytes;
-            let left = self.bytes.map(|all| all.saturating_sub(read) / workers);
-            worker.add_bytes(bytes, left).map_err(|fail| (input, fail))?;
-            let mut done = self.done.lock().expect("no worker panics");
-            let summary = done[input].get_or_insert_default();
-            summary.rows += rows;
-            summary.bytes_read += bytes;
-            summary.bytes_raw += made;
+            self.count_copied(worker, input, rows)?;
+            last = Some(input);
         }
+        // Pieces that were held are read now.
+        let Some(input) = last else { return Ok(()) };
+        worker.flush().map_err(|fail| (input, fail))?;
+        self.count_copied(worker, input, 0)
+    }
+
+    /// Count rows of an input, and the bytes that were read since.
+    fn count_copied(
+        &self,
+        worker: &mut Worker<'_>,
+        input: usize,
+        rows: u64,
+    ) -> Result<(), (usize, Fail)> {
+        let workers = self.spec.outputs.len() as u64;
+        let made = self.pieces.bytes_read();
+        let bytes = if self.spec.format == Format::Random { 0 } else { made };
+        let read = self.progress.read_bytes.load(Ordering::Relaxed) + bytes;
+        let left = self.bytes.map(|all| all.saturating_sub(read) / workers);
+        worker.add_bytes(bytes, left).map_err(|fail| (input, fail))?;
+        let mut done = self.done.lock().expect("no worker panics");
+        let summary = done[input].get_or_insert_default();
+        summary.rows += rows;
+        summary.bytes_read += bytes;
+        summary.bytes_raw += made;
         Ok(())
     }
 

@@ -2,7 +2,7 @@
 //! thread. Turns positions in the text into lines and offsets of error messages.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
 use crate::block::{
     BadValue, ScannedText, Sorting, append_batch, decode_delimited, decode_objects, decode_packets,
@@ -22,6 +22,7 @@ use crate::output::{Output, Partition};
 use crate::packets::{Answer, Broken, LocatedRows, Wire, mysql, postgresql};
 use crate::partition::Partitions;
 use crate::partition::held::{Held, HeldBlock, partitions_of};
+use crate::progress::Progress;
 use crate::simd::Simd;
 use crate::sort::counting::CountingSort;
 use crate::spec::{Format, Input, Spec, UnknownColumns};
@@ -31,6 +32,7 @@ use crate::text::json::objects::{ObjectReader, ObjectRows};
 use crate::text::layout::{self, Layout};
 use crate::text::scan::{Scan, scan};
 use crate::types::Type;
+use crate::whole_columns::{Failure, Outcome, Target, WholeColumns};
 
 /// A block takes the last rows of its input, too, where they are about an eighth of it or less: a
 /// part costs the same files and merges whatever it holds. 2 M taxi rows in 4 files, blocks of
@@ -48,20 +50,6 @@ pub struct InputSummary {
     pub bytes_read: u64,
     /// Bytes of decompressed text.
     pub bytes_raw: u64,
-}
-
-/// The progress of all workers together: rows that were written, and stored bytes read for them.
-#[derive(Default)]
-pub struct Progress {
-    pub rows: AtomicU64,
-    pub bytes: AtomicU64,
-    /// Rows that were decoded and stored bytes that were read, those of unwritten blocks, too.
-    pub decoded_rows: AtomicU64,
-    pub read_bytes: AtomicU64,
-    /// CPU time of writing parts.
-    pub part_nanoseconds: AtomicU64,
-    /// Time in which threads were ready to run, but had no core.
-    pub waited_nanoseconds: AtomicU64,
 }
 
 /// What the rows of a part have in memory at most, and how many they are: string positions have 32
@@ -112,6 +100,9 @@ pub struct Worker<'a> {
     buffer: TextBuffer,
     scan: Scan,
     sorting: Sorting,
+    /// Pieces of inputs that become a part column by column; None where batches are copied into
+    /// blocks.
+    whole_columns: Option<WholeColumns<'a>>,
     reader: ObjectReader,
     object_rows: ObjectRows,
 }
@@ -167,7 +158,10 @@ impl<'a> Worker<'a> {
         let key_values: Vec<Column> = key_types.into_iter().flatten().map(Column::new).collect();
         let keys = spec.sort_by.as_deref().unwrap_or(&[]);
         let sorting = Sorting::new(keys, &mut columns, &key_values);
+        let by_column = spec.parts && partitioned.is_none() && computed.is_none();
+        let by_column = by_column && sorting.takes_columns();
         Worker {
+            whole_columns: by_column.then(WholeColumns::default),
             reader: ObjectReader::new(&sources, nullable, spec.unknown == UnknownColumns::Skip),
             object_rows: ObjectRows::default(),
             spec,
@@ -200,22 +194,27 @@ impl<'a> Worker<'a> {
 
     /// Write the rows that have been decoded as a block.
     pub fn flush(&mut self) -> Result<(), Fail> {
-        if self.rows == 0 {
-            return Ok(());
-        }
-        // A few rows of short text may have as many elements.
-        if self.columns.iter().any(|column| column.longest() > u32::MAX as usize) {
-            return Err(self.declined_block("a block with a column of more than 4 GiB"));
-        }
-        match self.partitioned {
-            Some(partitioned) => self.hold(partitioned)?,
-            None => self.write(self.rows, None)?,
+        self.write_pieces()?;
+        if self.rows > 0 {
+            self.write_block()?;
         }
         let bytes = std::mem::take(&mut self.unwritten_bytes);
         self.progress.bytes.fetch_add(bytes, Ordering::Relaxed);
         self.progress.rows.fetch_add(self.rows as u64, Ordering::Relaxed);
         self.rows = 0;
         Ok(())
+    }
+
+    /// Write the columns as a block, or hold them as one.
+    fn write_block(&mut self) -> Result<(), Fail> {
+        // A few rows of short text may have as many elements.
+        if self.columns.iter().any(|column| column.longest() > u32::MAX as usize) {
+            return Err(self.declined_block("a block with a column of more than 4 GiB"));
+        }
+        match self.partitioned {
+            Some(partitioned) => self.hold(partitioned),
+            None => self.write(self.rows, None),
+        }
     }
 
     /// Sort the rows of the columns, write them and drop them.
@@ -298,8 +297,73 @@ impl<'a> Worker<'a> {
         if rows > 0 { self.write(rows, Some(&partition)) } else { Ok(()) }
     }
 
-    /// Copy the rows of a piece of an input, and return how many there were.
+    /// Copy the rows of a piece of an input, or keep them for the next part, and return how many there
+    /// were.
     pub fn read_piece(
+        &mut self,
+        input: &'a Input,
+        piece: Box<dyn BatchReader>,
+    ) -> Result<u64, Fail> {
+        let rows = piece.columns().map_or(0, |found| found.rows());
+        let held = self.whole_columns.as_ref().map_or(0, |pieces| pieces.size().0);
+        if held > 0 && held + rows > self.block_limits.0 {
+            self.write_pieces()?;
+        }
+        // Rows of a block that is not full are in the columns.
+        let by_column = self.by_column().filter(|(_, _, in_columns)| *in_columns == 0);
+        let Some((pieces, target, _)) = by_column else {
+            return self.read_batches(input, piece);
+        };
+        if let Some(piece) = pieces.add((input, piece), &target) {
+            self.write_pieces()?;
+            return self.read_batches(input, piece);
+        }
+        let (all_rows, bytes) = pieces.size();
+        if all_rows >= self.block_limits.0 || bytes >= self.block_limits.1 {
+            self.write_pieces()?;
+        }
+        Ok(rows as u64)
+    }
+
+    /// The pieces that are written column by column, what is needed for that, and the rows that are in
+    /// the columns now; None where batches are copied.
+    fn by_column(&mut self) -> Option<(&mut WholeColumns<'a>, Target<'_>, usize)> {
+        let pieces = self.whole_columns.as_mut()?;
+        let target = Target {
+            names: &self.names,
+            columns: &mut self.columns,
+            sorting: &mut self.sorting,
+            output: &mut self.output,
+            progress: self.progress,
+            memory: self.spec.block_bytes,
+        };
+        Some((pieces, target, self.rows))
+    }
+
+    /// Write the pieces that are held for a part.
+    fn write_pieces(&mut self) -> Result<(), Fail> {
+        let Some((pieces, mut target, _)) = self.by_column() else { return Ok(()) };
+        match pieces.write(&mut target) {
+            Ok(Outcome::Written(rows)) => {
+                self.progress.rows.fetch_add(rows as u64, Ordering::Relaxed);
+                let bytes = std::mem::take(&mut self.unwritten_bytes);
+                self.progress.bytes.fetch_add(bytes, Ordering::Relaxed);
+                Ok(())
+            }
+            Ok(Outcome::Batches(pieces)) => {
+                // The next ones are likely to be no others.
+                self.whole_columns = None;
+                pieces
+                    .into_iter()
+                    .try_for_each(|(input, piece)| self.read_batches(input, piece).map(drop))
+            }
+            Err(Failure::Input(input, error)) => Err(self.unreadable(input, error)),
+            Err(Failure::Output(error)) => Err(Fail::output(&self.output.path, &error)),
+        }
+    }
+
+    /// Copy the rows of a piece of an input, and return how many there were.
+    fn read_batches(
         &mut self,
         input: &Input,
         mut piece: Box<dyn BatchReader>,

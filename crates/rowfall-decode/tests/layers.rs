@@ -10,6 +10,7 @@ const LAYERS: &[&str] = &[
     "error",
     "simd",
     "cpu_time",
+    "progress",
     "native_string",
     "questions",
     "types",
@@ -28,6 +29,7 @@ const LAYERS: &[&str] = &[
     "computed",
     "block",
     "sample",
+    "whole_columns",
     "worker",
     "run",
 ];

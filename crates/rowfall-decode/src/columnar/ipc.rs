@@ -6,9 +6,13 @@ use arrow_array::{ArrayRef, RecordBatch};
 use arrow_ipc::reader::StreamReader;
 use arrow_schema::{ArrowError, Schema};
 
-use crate::columnar::nested::{ArrowBatch, NullStructs, takes};
-use crate::columnar::{Batch, BatchError, BatchReader, Input};
+use crate::column::Column;
+use crate::columnar::nested::{self, ArrowBatch, NullStructs, takes};
+use crate::columnar::{Batch, BatchError, BatchReader, Columns, Input};
 use crate::types::Type;
+
+/// Rows of a column that are copied before its bytes are looked at.
+const SOME_ROWS: usize = 8192;
 
 /// The numbers of the wanted columns among those of an input.
 ///
@@ -80,5 +84,41 @@ struct One(Option<ArrowBatch>);
 impl BatchReader for One {
     fn next_batch(&mut self) -> Result<Option<Box<dyn Batch>>, BatchError> {
         Ok(self.0.take().map(|batch| Box::new(batch) as Box<dyn Batch>))
+    }
+
+    fn columns(&self) -> Option<&dyn Columns> {
+        self.0.as_ref().map(|batch| batch as &dyn Columns)
+    }
+}
+
+impl Columns for ArrowBatch {
+    fn rows(&self) -> usize {
+        self.rows
+    }
+
+    fn bytes_of(&self, number: usize) -> usize {
+        self.arrays[number].to_data().get_slice_memory_size().unwrap_or(usize::MAX)
+    }
+
+    fn held_bytes(&self) -> usize {
+        let all = (0..self.arrays.len()).map(|number| self.bytes_of(number));
+        all.fold(0, usize::saturating_add)
+    }
+
+    fn append(
+        &self,
+        number: usize,
+        to: &mut Column,
+        enough: &dyn Fn(&Column) -> bool,
+    ) -> Result<(), BatchError> {
+        for from in (0..self.rows).step_by(SOME_ROWS) {
+            let some = self.arrays[number].slice(from, SOME_ROWS.min(self.rows - from));
+            nested::append(to, &*some, None, self.null_structs)
+                .map_err(|what| BatchError::Declined(Some(number), what))?;
+            if enough(to) {
+                break;
+            }
+        }
+        Ok(())
     }
 }

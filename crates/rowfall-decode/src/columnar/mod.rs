@@ -84,6 +84,32 @@ pub trait Batch {
 pub trait BatchReader {
     /// The next batch, None at the end.
     fn next_batch(&mut self) -> Result<Option<Box<dyn Batch>>, BatchError>;
+
+    /// The same rows column by column, as long as no batch was read; None where there are only
+    /// batches.
+    fn columns(&self) -> Option<&dyn Columns> {
+        None
+    }
+}
+
+/// Rows of which each column can be read as a whole, in any order and more than once.
+pub trait Columns {
+    /// How many rows there are.
+    fn rows(&self) -> usize;
+
+    /// About how many bytes the values of a column take, by its number.
+    fn bytes_of(&self, number: usize) -> usize;
+
+    /// Bytes of memory that are taken until the rows are dropped.
+    fn held_bytes(&self) -> usize;
+
+    /// Append all values of a column, batch by batch, until `enough` is true of it.
+    fn append(
+        &self,
+        number: usize,
+        to: &mut Column,
+        enough: &dyn Fn(&Column) -> bool,
+    ) -> Result<(), BatchError>;
 }
 
 /// An open input, whose pieces are read by several workers side by side.

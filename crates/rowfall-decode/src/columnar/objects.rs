@@ -93,6 +93,8 @@ impl Object {
     /// others are decoded. Of a file nothing is fetched.
     pub fn row_group(&self, ranges: Vec<(u64, u64)>) -> FetchedGroup {
         let found = Arc::new(OnceLock::new());
+        let held = ranges.iter().filter(|_| self.is_remote());
+        let bytes = held.fold(0u64, |bytes, (_, length)| bytes.saturating_add(*length)) as usize;
         let fetch = {
             let (object, found, ranges) = (self.clone(), Arc::clone(&found), ranges.clone());
             move || drop(found.set(object.fetch_group(ranges)))
@@ -101,7 +103,7 @@ impl Object {
         if !self.is_remote() || named.spawn(fetch).is_err() {
             let _ = found.set(self.fetch_group(ranges));
         }
-        FetchedGroup(found)
+        FetchedGroup { found, bytes }
     }
 
     fn fetch_group(
@@ -135,12 +137,20 @@ impl Object {
 
 /// A row group that is there, or will be soon; parts of it share it.
 #[derive(Clone)]
-pub struct FetchedGroup(Arc<OnceLock<std::result::Result<RowGroup, BatchError>>>);
+pub struct FetchedGroup {
+    found: Arc<OnceLock<std::result::Result<RowGroup, BatchError>>>,
+    bytes: usize,
+}
 
 impl FetchedGroup {
+    /// Bytes that it takes in memory: none of a file here.
+    pub fn held_bytes(&self) -> usize {
+        self.bytes
+    }
+
     /// Wait until it is there.
     pub fn wait(&self) -> std::result::Result<RowGroup, BatchError> {
-        match self.0.wait() {
+        match self.found.wait() {
             Ok(group) => Ok(group.clone()),
             Err(BatchError::Declined(column, what)) => {
                 Err(BatchError::Declined(*column, what.clone()))

@@ -16,11 +16,12 @@ use parquet::basic::{Encoding, Type as PhysicalType};
 use parquet::errors::ParquetError;
 use parquet::file::metadata::{ColumnChunkMetaData, ParquetMetaData, RowGroupMetaData};
 
+use crate::column::Column;
 use crate::columnar::ipc::find_columns;
 use crate::columnar::nested;
 use crate::columnar::nested::{ArrowBatch, NullStructs};
 use crate::columnar::objects::{FetchedGroup, Object, RowGroup};
-use crate::columnar::{Batch, BatchError, BatchReader, Input};
+use crate::columnar::{Batch, BatchError, BatchReader, Columns, Input};
 use crate::types::Type;
 
 /// Rows that are decoded together: of 50 columns they take 3 MB, about what a cache holds.
@@ -117,12 +118,14 @@ impl Input for File {
         let next = self.left.last().map(|next| next.0);
         self.fetched.retain(|(number, _)| Some(*number) == next);
         self.fetch_ahead();
-        let (metadata, leaves) = (self.metadata.clone(), self.leaves.clone());
         Ok(Some(Box::new(Piece {
-            state: PieceState::Waiting(source, metadata, leaves, part),
+            source,
+            metadata: self.metadata.clone(),
             seconds: self.seconds.clone(),
-            check: None,
+            leaves: self.leaves.clone(),
             places: self.places.clone(),
+            part,
+            readers: None,
             left: part.2,
         })))
     }
@@ -130,39 +133,98 @@ impl Input for File {
 
 /// A row group, or a part of one.
 struct Piece {
-    state: PieceState,
+    source: FetchedGroup,
+    metadata: ArrowReaderMetadata,
     seconds: Option<ArrowReaderMetadata>,
-    /// Reads the old points in time once more, as seconds.
-    check: Option<ParquetRecordBatchReader>,
+    /// The wanted columns of values.
+    leaves: Vec<usize>,
+    /// The wanted columns: numbers in batches.
     places: Vec<usize>,
+    /// Number of the row group, first row and rows.
+    part: (usize, usize, usize),
+    /// None before the first batch.
+    readers: Option<Readers>,
     /// Rows that have not been read.
     left: usize,
 }
 
-enum PieceState {
-    /// For its bytes; with the wanted columns of values, and the number of the row group, its first
-    /// row and its rows.
-    Waiting(FetchedGroup, ArrowReaderMetadata, Vec<usize>, (usize, usize, usize)),
-    Reading(ParquetRecordBatchReader),
+struct Readers {
+    values: ParquetRecordBatchReader,
+    /// Reads the old points in time once more, as seconds.
+    check: Option<ParquetRecordBatchReader>,
 }
 
 impl Piece {
-    fn reader(&mut self) -> Result<&mut ParquetRecordBatchReader, BatchError> {
-        if let PieceState::Waiting(source, metadata, leaves, part) = &self.state {
-            let source = source.wait()?;
-            let group = metadata.metadata().row_group(part.0);
-            let rows = batch_rows(group, leaves);
-            if let Some(seconds) = self.seconds.take() {
-                let old = with_old_times(seconds.metadata(), leaves);
-                self.check = Some(open_part(source.clone(), seconds, &old, *part, rows)?);
+    /// Begin to read, once the bytes are there.
+    fn open(&self) -> Result<Readers, BatchError> {
+        let source = self.source.wait()?;
+        let rows = batch_rows(self.group(), &self.leaves);
+        let check = (self.seconds.as_ref())
+            .map(|seconds| (seconds, with_old_times(seconds.metadata(), &self.leaves)))
+            .filter(|(_, old)| !old.is_empty())
+            .map(|(seconds, old)| open_part(source.clone(), seconds.clone(), &old, self.part, rows))
+            .transpose()?;
+        let values = open_part(source, self.metadata.clone(), &self.leaves, self.part, rows)?;
+        Ok(Readers { values, check })
+    }
+
+    fn group(&self) -> &RowGroupMetaData {
+        self.metadata.metadata().row_group(self.part.0)
+    }
+
+    /// The columns of values that one of the wanted columns consists of.
+    fn leaves_of(&self, number: usize) -> Vec<usize> {
+        let schema = self.metadata.parquet_schema();
+        let root = |leaf: &usize| schema.get_column_root_idx(*leaf);
+        let mut roots: Vec<usize> = self.leaves.iter().map(root).collect();
+        roots.dedup();
+        let wanted = roots[self.places[number]];
+        self.leaves.iter().copied().filter(|leaf| root(leaf) == wanted).collect()
+    }
+}
+
+impl Columns for Piece {
+    fn rows(&self) -> usize {
+        self.part.2
+    }
+
+    fn bytes_of(&self, number: usize) -> usize {
+        let leaves = self.leaves_of(number);
+        let size = |leaf: &usize| self.group().column(*leaf).uncompressed_size();
+        let bytes = leaves.iter().map(|leaf| usize::try_from(size(leaf)).unwrap_or(0));
+        let all = usize::try_from(self.group().num_rows()).unwrap_or(0).max(1);
+        (bytes.sum::<usize>() as u128 * self.part.2 as u128 / all as u128) as usize
+    }
+
+    fn held_bytes(&self) -> usize {
+        self.source.held_bytes()
+    }
+
+    fn append(
+        &self,
+        number: usize,
+        to: &mut Column,
+        enough: &dyn Fn(&Column) -> bool,
+    ) -> Result<(), BatchError> {
+        let mut alone = Piece {
+            source: self.source.clone(),
+            metadata: self.metadata.clone(),
+            seconds: self.seconds.clone(),
+            leaves: self.leaves_of(number),
+            places: vec![0],
+            part: self.part,
+            readers: None,
+            left: self.part.2,
+        };
+        while let Some(mut batch) = alone.next_batch()? {
+            let rows = (0, batch.rows());
+            let appended = batch.append(0, rows, to);
+            appended.map_err(|what| BatchError::Declined(Some(number), what))?;
+            if enough(to) {
+                break;
             }
-            let reader = open_part(source, metadata.clone(), leaves, *part, rows)?;
-            self.state = PieceState::Reading(reader);
         }
-        match &mut self.state {
-            PieceState::Reading(reader) => Ok(reader),
-            PieceState::Waiting(..) => unreachable!("it was opened above"),
-        }
+        Ok(())
     }
 }
 
@@ -200,7 +262,13 @@ fn open_part(
 
 impl BatchReader for Piece {
     fn next_batch(&mut self) -> Result<Option<Box<dyn Batch>>, BatchError> {
-        let batch = match self.reader()?.next() {
+        if self.readers.is_none() {
+            self.readers = Some(self.open()?);
+        }
+        let Some(Readers { values, check }) = &mut self.readers else {
+            unreachable!("opened above")
+        };
+        let batch = match values.next() {
             None if self.left > 0 => {
                 return Err(BatchError::declined("a row group with fewer rows than it says"));
             }
@@ -211,11 +279,15 @@ impl BatchReader for Piece {
             .left
             .checked_sub(batch.num_rows())
             .ok_or_else(|| BatchError::declined("a row group with more rows than it says"))?;
-        if let Some(check) = &mut self.check {
+        if let Some(check) = check {
             let seconds = check.next().transpose().map_err(|error| unreadable(error.into()))?;
             check_old_times(&batch, seconds.as_ref())?;
         }
         Ok(Some(Box::new(ArrowBatch::of(&batch, &self.places, NullStructs::OfNulls))))
+    }
+
+    fn columns(&self) -> Option<&dyn Columns> {
+        self.readers.is_none().then_some(self)
     }
 }
 

@@ -11,6 +11,7 @@ use std::io;
 
 use crate::column::Column;
 use crate::columnar::Batch;
+pub use crate::output::part::PartWriter;
 pub use crate::output::part::partition::Partition;
 use crate::spec::{OutputCompression, OutputFormat, Spec};
 
@@ -60,6 +61,20 @@ impl Output {
             To::Native(output) => output.write(names, columns, rows, order),
             To::Parts(output) => output.write(names, columns, rows, order, partition),
             To::Text(output) => output.write(columns, rows), // which no spec sorts
+        }
+    }
+
+    /// Begin a part whose columns come one after the other, of about so many bytes; None where whole
+    /// blocks have to come.
+    pub fn begin_part<'a>(
+        &'a mut self,
+        rows: usize,
+        bytes: usize,
+        order: Option<&'a [u32]>,
+    ) -> io::Result<Option<PartWriter<'a>>> {
+        match &mut self.to {
+            To::Parts(output) => output.begin_wide(rows, bytes, order),
+            To::Native(_) | To::Text(_) => Ok(None),
         }
     }
 

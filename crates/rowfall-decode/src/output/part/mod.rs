@@ -88,58 +88,141 @@ impl Output {
         order: Option<&[u32]>,
         partition: Option<&Partition>,
     ) -> io::Result<()> {
-        let id = partition.map_or(String::new(), |p| format!("{}_", p.id));
+        let shape = shape(columns, rows, self.layout);
+        let mut part = self.begin(rows, shape, order, partition.map(|found| &found.id[..]))?;
+        for (name, column) in names.iter().zip(columns) {
+            part.column(name, column)?;
+        }
+        if let Some(partition) = partition {
+            partition.write(names, columns, rows, &part.folder, &mut part.checksums)?;
+        }
+        part.end(columns)
+    }
+
+    /// Begin the part of a block whose columns come one after the other, and take `bytes` together as
+    /// far as is known; None where it would be a compact one.
+    pub fn begin_wide<'a>(
+        &'a mut self,
+        rows: usize,
+        bytes: usize,
+        order: Option<&'a [u32]>,
+    ) -> io::Result<Option<PartWriter<'a>>> {
+        let shape = Shape::of(bytes, rows, self.layout);
+        // Shorter granules depend on each byte.
+        if shape.compact || shape.granule < self.layout.granule_rows {
+            return Ok(None);
+        }
+        self.begin(rows, shape, order, None).map(Some)
+    }
+
+    fn begin<'a>(
+        &'a mut self,
+        rows: usize,
+        shape: Shape,
+        order: Option<&'a [u32]>,
+        partition: Option<&str>,
+    ) -> io::Result<PartWriter<'a>> {
+        let id = partition.map_or(String::new(), |id| format!("{id}_"));
         let folder = self.folder.join(format!("{id}{}", self.parts));
         self.parts += 1;
         std::fs::create_dir(&folder)?;
-        let (compact, granule) = shape(columns, rows, self.layout);
-        let block = PartBlock { rows, granule, compact, order };
-        let mut checksums = Checksums::default();
+        self.stream.begin_part(shape.compact);
+        Ok(PartWriter {
+            folder,
+            keys: &self.keys,
+            chains: &self.chains,
+            layout: self.layout,
+            stream: &mut self.stream,
+            block: PartBlock { rows, shape, order },
+            checksums: Checksums::default(),
+            bounds: (0, 0),
+            kinds: Vec::new(),
+            streams: String::new(),
+            listed: String::new(),
+            count: 0,
+        })
+    }
+}
+
+/// Writes one part, column after column.
+pub struct PartWriter<'a> {
+    folder: PathBuf,
+    keys: &'a [usize],
+    chains: &'a [Vec<Chains>],
+    layout: PartLayout,
+    stream: &'a mut Stream,
+    block: PartBlock<'a>,
+    checksums: Checksums,
+    /// Bytes of the columns so far in the engine's memory: between these.
+    bounds: (usize, usize),
+    /// What `serialization.json` says of the columns, with their names.
+    kinds: Vec<(String, Value)>,
+    /// The lists of `columns_substreams.txt` and `columns.txt`.
+    streams: String,
+    listed: String,
+    /// Columns so far.
+    count: usize,
+}
+
+impl PartWriter<'_> {
+    /// Write the next column.
+    pub fn column(&mut self, name: &str, column: &Column) -> io::Result<()> {
+        let (rows, above) = (self.block.rows, self.layout.sparse_above);
+        let mut writer = ColumnWriter {
+            block: &self.block,
+            folder: &self.folder,
+            stream: self.stream,
+            checksums: &mut self.checksums,
+            chains: &self.chains[self.count],
+            sparse_above: above,
+            sizes_apart: self.layout.strings == StringStreams::Apart,
+            arrays: Vec::new(),
+            dictionaries: Vec::new(),
+            streams: Vec::new(),
+        };
+        let defaults = writer.column(&escaped(name.as_bytes()), column, rows)?;
+        let found = [writer.dictionaries, writer.streams].concat();
+        // Where nothing is ever sparse the engine does not count.
+        let counted = defaults::kind(column, rows, defaults, above).filter(|_| above < 1.0);
+        if let Some(mut kind) = counted {
+            kind["name"] = json!(name);
+            self.kinds.push((name.to_owned(), kind));
+        }
+        let name = quoted(name);
+        self.streams += &format!("{} substreams for column {name}:\n", found.len());
+        found.iter().for_each(|stream| self.streams += &format!("\t{stream}\n"));
+        self.listed += &format!("{name} {}\n", column.data_type.name);
+        self.stream.end_column();
+        let (least, most) = bytes_between(column, rows);
+        self.bounds = (self.bounds.0 + least, self.bounds.1 + most);
+        self.count += 1;
+        Ok(())
+    }
+
+    /// True where the columns so far have the bytes for which the part has been begun.
+    pub fn is_as_begun(&self) -> bool {
+        let of = |bytes| Shape::of(bytes, self.block.rows, self.layout);
+        of(self.bounds.0) == self.block.shape && of(self.bounds.1) == self.block.shape
+    }
+
+    /// Remove all that was written.
+    pub fn abandon(self) -> io::Result<()> {
+        std::fs::remove_dir_all(&self.folder)
+    }
+
+    /// Write the files about all columns, the last of the part. Of `columns` those of the key are
+    /// looked at.
+    pub fn end(mut self, columns: &[Column]) -> io::Result<()> {
+        let PartBlock { rows, shape, .. } = self.block;
+        let granules = self.block.granules().map(|rows| rows.len());
+        self.stream.end_part(&self.folder, granules, &mut self.checksums)?;
         let keys: Vec<Values<'_>> = self.keys.iter().map(|&key| columns[key].values()).collect();
-        let columns = &columns[..names.len()];
-        let (mut kinds, mut streams) = (Vec::new(), String::new());
-        self.stream.begin_part(compact);
-        for ((name, column), chains) in names.iter().zip(columns).zip(&self.chains) {
-            let mut writer = ColumnWriter {
-                block: &block,
-                folder: &folder,
-                stream: &mut self.stream,
-                checksums: &mut checksums,
-                chains,
-                sparse_above: self.layout.sparse_above,
-                sizes_apart: self.layout.strings == StringStreams::Apart,
-                arrays: Vec::new(),
-                dictionaries: Vec::new(),
-                streams: Vec::new(),
-            };
-            let defaults = writer.column(&escaped(name.as_bytes()), column, rows)?;
-            let found = [writer.dictionaries, writer.streams].concat();
-            let above = self.layout.sparse_above;
-            // Where nothing is ever sparse the engine does not count.
-            let counted = defaults::kind(column, rows, defaults, above).filter(|_| above < 1.0);
-            if let Some(mut kind) = counted {
-                kind["name"] = json!(name);
-                kinds.push((name, kind));
-            }
-            streams += &format!("{} substreams for column {}:\n", found.len(), quoted(name));
-            found.iter().for_each(|stream| streams += &format!("\t{stream}\n"));
-            self.stream.end_column();
-        }
-        let granules = block.granules().map(|rows| rows.len());
-        self.stream.end_part(&folder, granules, &mut checksums)?;
         if !keys.is_empty() {
-            self.stream.small_file(
-                &folder,
-                "primary.cidx",
-                &block.primary_index(&keys),
-                &mut checksums,
-            )?;
+            let index = self.block.primary_index(&keys);
+            self.stream.small_file(&self.folder, "primary.cidx", &index, &mut self.checksums)?;
         }
-        if let Some(partition) = partition {
-            partition.write(names, columns, rows, &folder, &mut checksums)?;
-        }
-        kinds.sort_unstable_by_key(|(name, _)| *name);
-        let kinds: Vec<Value> = kinds.into_iter().map(|(_, kind)| kind).collect();
+        self.kinds.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
+        let kinds: Vec<Value> = self.kinds.into_iter().map(|(_, kind)| kind).collect();
         let typed = |string: u8| {
             json!({
                 "columns": kinds, "propagate_types_serialization_versions_to_nested_types": true,
@@ -151,35 +234,48 @@ impl Output {
             StringStreams::InlineTyped => typed(0),
             StringStreams::Inline => json!({"columns": kinds, "version": 0}),
         };
-        let listed: String = (names.iter().zip(columns))
-            .map(|(name, column)| format!("{} {}\n", quoted(name), column.data_type.name))
-            .collect();
-        let count = columns.len();
-        write_file(&folder, "serialization.json", &kinds.to_string(), Some(&mut checksums))?;
-        write_file(&folder, "count.txt", &rows.to_string(), Some(&mut checksums))?;
-        write_file(&folder, "uuid.txt", &uuid()?, Some(&mut checksums))?;
-        let text = format!("columns format version: 1\n{count} columns:\n{listed}");
-        write_file(&folder, "columns.txt", &text, None)?;
-        if !compact || self.layout.substream_marks {
+        let (folder, count, checksums) = (&self.folder, self.count, &mut self.checksums);
+        write_file(folder, "serialization.json", &kinds.to_string(), Some(checksums))?;
+        write_file(folder, "count.txt", &rows.to_string(), Some(checksums))?;
+        write_file(folder, "uuid.txt", &uuid()?, Some(checksums))?;
+        let text = format!("columns format version: 1\n{count} columns:\n{}", self.listed);
+        write_file(folder, "columns.txt", &text, None)?;
+        if !shape.compact || self.layout.substream_marks {
+            let streams = &self.streams;
             let text = format!("columns substreams version: 1\n{count} columns:\n{streams}");
-            write_file(&folder, "columns_substreams.txt", &text, None)?;
+            write_file(folder, "columns_substreams.txt", &text, None)?;
         }
-        write_file(&folder, "default_compression_codec.txt", "CODEC(LZ4)", None)?;
-        write_file(&folder, "metadata_version.txt", "0", None)?;
-        std::fs::write(folder.join("checksums.txt"), checksums.text())
+        write_file(folder, "default_compression_codec.txt", "CODEC(LZ4)", None)?;
+        write_file(folder, "metadata_version.txt", "0", None)?;
+        std::fs::write(folder.join("checksums.txt"), self.checksums.text())
     }
 }
 
-/// Whether a block becomes a compact part, and how many rows its granules have. Both depend on its
-/// bytes in the engine's memory, which are counted where it matters.
-fn shape(columns: &[Column], rows: usize, layout: PartLayout) -> (bool, usize) {
-    let of = |bytes| (layout.is_compact(bytes, rows), granule_rows(bytes, rows, layout));
+/// What depends on the bytes of a block in the engine's memory.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Shape {
+    compact: bool,
+    /// Rows of a granule.
+    granule: usize,
+}
+
+impl Shape {
+    fn of(bytes: usize, rows: usize, layout: PartLayout) -> Shape {
+        let compact = layout.is_compact(bytes, rows);
+        Shape { compact, granule: granule_rows(bytes, rows, layout) }
+    }
+}
+
+/// The shape of the part of a block, whose bytes are counted where it matters.
+fn shape(columns: &[Column], rows: usize, layout: PartLayout) -> Shape {
     let bounds = columns.iter().map(|column| bytes_between(column, rows));
     let (least, most) = bounds.fold((0, 0), |sum, found| (sum.0 + found.0, sum.1 + found.1));
-    if of(least) == of(most) {
-        return of(most);
+    let (least, most) = (Shape::of(least, rows, layout), Shape::of(most, rows, layout));
+    if least == most {
+        return most;
     }
-    of(columns.iter().map(|column| engine_bytes(column, rows)).sum())
+    let bytes = columns.iter().map(|column| engine_bytes(column, rows)).sum();
+    Shape::of(bytes, rows, layout)
 }
 
 /// Rows of a granule, as the engine has them for an INSERT: as many as fit into its bytes, or, of
@@ -259,8 +355,7 @@ fn in_any_order(same: bool, rows: RowSelection<'_>) -> RowSelection<'_> {
 /// The rows of one part.
 struct PartBlock<'a> {
     rows: usize,
-    granule: usize,
-    compact: bool,
+    shape: Shape,
     order: Option<&'a [u32]>,
 }
 
@@ -268,9 +363,10 @@ impl PartBlock<'_> {
     /// Where each granule starts. Less than half of one at the end belongs to the one before in a
     /// compact part.
     fn starts(&self) -> impl Iterator<Item = usize> {
-        let rest = self.rows % self.granule;
-        let with_rest = self.compact && rest * 2 < self.granule && rest < self.rows;
-        (0..self.rows - if with_rest { rest } else { 0 }).step_by(self.granule)
+        let Shape { compact, granule } = self.shape;
+        let rest = self.rows % granule;
+        let with_rest = compact && rest * 2 < granule && rest < self.rows;
+        (0..self.rows - if with_rest { rest } else { 0 }).step_by(granule)
     }
 
     /// The rows of each granule.
@@ -529,7 +625,7 @@ impl<'a> ColumnWriter<'a> {
     /// one, otherwise each granule has its own keys.
     fn low_cardinality(&mut self, name: &str, column: &Column, count: usize) -> io::Result<()> {
         let nullable = column.data_type.nullable;
-        let compact = self.block.compact;
+        let compact = self.block.shape.compact;
         let found = (!compact).then(|| low_cardinality::dictionary_of(column, true));
         let found = found.filter(|all| all.count as usize <= MAX_SHARED_KEYS && count > 0);
         self.dictionary(name, found.as_ref())?;
@@ -576,7 +672,7 @@ impl<'a> ColumnWriter<'a> {
     /// part, too, where the version is before each granule.
     fn dictionary(&mut self, name: &str, found: Option<&Dictionary>) -> io::Result<()> {
         let (dictionary, codecs) = (format!("{name}.dict"), &self.chains[0].values);
-        let compact = self.block.compact;
+        let compact = self.block.shape.compact;
         if compact {
             self.stream.begin(self.folder, name, codecs)?;
             self.stream.is_prefix();

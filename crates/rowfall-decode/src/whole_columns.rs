@@ -1,0 +1,197 @@
+//! Writes parts column by column: where an input can give each of its columns as a whole (Parquet,
+//! Arrow), a column is copied, put into the order of the key and written before the next one is looked
+//! at. Then a block never is in memory, only its key and one column, which stays in the cache.
+//!
+//! 1 M rows of 105 columns in Parquet, four parts: 0.15 GB of memory are touched in place of 0.58.
+
+use std::io;
+use std::sync::atomic::Ordering;
+
+use crate::block::Sorting;
+use crate::column::Column;
+use crate::columnar::{BatchError, BatchReader, Columns};
+use crate::cpu_time;
+use crate::output::Output;
+use crate::progress::Progress;
+use crate::spec::Input;
+
+/// Bytes that sorting takes for each row besides the key: three numbers of 64 bits, and its place.
+const SORT_BYTES: usize = 28;
+
+/// The pieces of inputs that become the next part.
+#[derive(Default)]
+pub struct WholeColumns<'a> {
+    pieces: Vec<Piece<'a>>,
+    rows: usize,
+    /// What the rows take in the engine's memory, about.
+    bytes: usize,
+    held_bytes: usize,
+    spare: Spare,
+}
+
+/// The memory that NULL marks, values and sizes of one column were in, for those of the next one.
+type Spare = (Vec<u8>, Vec<u8>, Vec<u8>);
+
+/// A piece of an input.
+pub type Piece<'a> = (&'a Input, Box<dyn BatchReader>);
+
+/// Why no part was written.
+pub enum Failure<'a> {
+    /// An input cannot be read.
+    Input(&'a Input, BatchError),
+    /// The part cannot be written.
+    Output(io::Error),
+}
+
+/// What has become of pieces.
+pub enum Outcome<'a> {
+    /// They are written: so many rows.
+    Written(usize),
+    /// They have to be read in batches: the part would take too much memory, or its bytes are others
+    /// than its files were begun for.
+    Batches(Vec<Piece<'a>>),
+}
+
+/// Where a worker writes, and its memory for that.
+pub struct Target<'t> {
+    pub names: &'t [String],
+    /// Empty columns, in the order of the names.
+    pub columns: &'t mut [Column],
+    pub sorting: &'t mut Sorting,
+    pub output: &'t mut Output,
+    pub progress: &'t Progress,
+    /// Bytes of values in memory at most.
+    pub memory: usize,
+}
+
+impl<'a> WholeColumns<'a> {
+    /// Add a piece of an input to those that become the next part. It is given back where it can be
+    /// read in batches only, or not in the memory that there is.
+    pub fn add(
+        &mut self,
+        (input, piece): Piece<'a>,
+        target: &Target<'_>,
+    ) -> Option<Box<dyn BatchReader>> {
+        let Some(found) = piece.columns() else { return Some(piece) };
+        let sizes = || {
+            let columns = target.columns.iter().enumerate();
+            columns.map(|(number, column)| bytes_of(column, number, found))
+        };
+        let keys = target.sorting.keys();
+        let key = sizes().enumerate().filter(|(number, _)| keys.contains(number));
+        let key: usize = key.map(|(_, bytes)| bytes).sum();
+        let needed = key + sizes().max().unwrap_or(0) + SORT_BYTES * found.rows();
+        if needed + found.held_bytes() > target.memory {
+            return Some(piece);
+        }
+        self.rows += found.rows();
+        self.bytes += sizes().sum::<usize>();
+        self.held_bytes += found.held_bytes();
+        self.pieces.push((input, piece));
+        None
+    }
+
+    /// Rows of all pieces, and the bytes of their part.
+    pub fn size(&self) -> (usize, usize) {
+        (self.rows, self.bytes)
+    }
+
+    /// Write the pieces as a part.
+    pub fn write(&mut self, target: &mut Target<'_>) -> Result<Outcome<'a>, Failure<'a>> {
+        let WholeColumns { pieces, rows, bytes, held_bytes, spare } = self;
+        let pieces = std::mem::take(pieces);
+        let [rows, bytes, held] = [rows, bytes, held_bytes].map(std::mem::take);
+        if rows == 0 {
+            return Ok(Outcome::Written(0));
+        }
+        let memory = target.memory.saturating_sub(held);
+        let written = write(&pieces, (rows, bytes), memory, target, spare);
+        target.columns.iter_mut().for_each(Column::clear);
+        Ok(if written? { Outcome::Written(rows) } else { Outcome::Batches(pieces) })
+    }
+}
+
+/// About how many bytes a column takes in the engine's memory.
+fn bytes_of(column: &Column, number: usize, piece: &dyn Columns) -> usize {
+    let fixed = column.data_type.row_bytes() * piece.rows();
+    match column.data_type.width() {
+        0 => fixed + piece.bytes_of(number),
+        _ => fixed,
+    }
+}
+
+/// Write a part of so many rows and about so many bytes; false where that takes more than `memory`
+/// bytes, or the bytes are others.
+fn write<'a>(
+    pieces: &[Piece<'a>],
+    (rows, bytes): (usize, usize),
+    memory: usize,
+    target: &mut Target<'_>,
+    spare: &mut Spare,
+) -> Result<bool, Failure<'a>> {
+    let Target { names, columns, sorting, output, progress, .. } = target;
+    let keys = sorting.keys().to_vec();
+    let mut room = memory;
+    for &key in &keys {
+        if !fill(&mut columns[key], key, pieces, room)? {
+            return Ok(false);
+        }
+        room = room.saturating_sub(columns[key].bytes());
+    }
+    room = room.saturating_sub(SORT_BYTES * rows);
+    let order = sorting.sort_keys(columns, rows);
+    let mut began = cpu_time::thread_nanoseconds();
+    let mut spent = 0;
+    let Some(mut part) = output.begin_part(rows, bytes, order).map_err(Failure::Output)? else {
+        return Ok(false);
+    };
+    let done = |columns: usize| (rows * columns / names.len()) as u64;
+    for (number, name) in names.iter().enumerate() {
+        let column = &mut columns[number];
+        let is_key = keys.contains(&number);
+        spent += cpu_time::thread_nanoseconds() - began;
+        if !is_key {
+            (column.nulls, column.data, column.sizes) = std::mem::take(spare);
+        }
+        let fits = is_key || fill(column, number, pieces, room)?;
+        began = cpu_time::thread_nanoseconds();
+        if fits {
+            part.column(name, column).map_err(Failure::Output)?;
+        }
+        if !is_key {
+            column.clear();
+            let Column { nulls, data, sizes, .. } = column;
+            *spare = (std::mem::take(nulls), std::mem::take(data), std::mem::take(sizes));
+        }
+        let as_begun = fits && (number + 1 < names.len() || part.is_as_begun());
+        if !as_begun {
+            progress.decoded_rows.fetch_sub(done(number), Ordering::Relaxed);
+            part.abandon().map_err(Failure::Output)?;
+            return Ok(false);
+        }
+        progress.decoded_rows.fetch_add(done(number + 1) - done(number), Ordering::Relaxed);
+    }
+    part.end(columns).map_err(Failure::Output)?;
+    spent += cpu_time::thread_nanoseconds() - began;
+    progress.part_nanoseconds.fetch_add(spent, Ordering::Relaxed);
+    Ok(true)
+}
+
+/// Append the values of a column of all pieces; false where they take more than `room` bytes.
+fn fill<'a>(
+    column: &mut Column,
+    number: usize,
+    pieces: &[Piece<'a>],
+    room: usize,
+) -> Result<bool, Failure<'a>> {
+    for (input, piece) in pieces {
+        let piece = piece.columns().expect("no batch of it was read");
+        piece
+            .append(number, column, &|column| column.bytes() > room)
+            .map_err(|error| Failure::Input(input, error))?;
+        if column.bytes() > room {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
