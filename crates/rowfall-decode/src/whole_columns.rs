@@ -9,11 +9,13 @@ use std::sync::atomic::Ordering;
 
 use crate::block::Sorting;
 use crate::column::Column;
+use crate::column::keys::Keys;
 use crate::columnar::{BatchError, BatchReader, Columns};
 use crate::cpu_time;
 use crate::output::Output;
 use crate::progress::Progress;
 use crate::spec::Input;
+use crate::types::BaseType;
 
 /// Bytes that sorting takes for each row besides the key: three numbers of 64 bits, and its place.
 const SORT_BYTES: usize = 28;
@@ -106,7 +108,12 @@ impl<'a> WholeColumns<'a> {
         }
         let memory = target.memory.saturating_sub(held);
         let written = write(&pieces, (rows, bytes), memory, target, spare);
-        target.columns.iter_mut().for_each(Column::clear);
+        for column in &mut *target.columns {
+            column.clear();
+            if !column.data_type.low_cardinality {
+                column.keys = None;
+            }
+        }
         Ok(if written? { Outcome::Written(rows) } else { Outcome::Batches(pieces) })
     }
 }
@@ -132,6 +139,9 @@ fn write<'a>(
     let Target { names, columns, sorting, output, progress, .. } = target;
     let keys = sorting.keys().to_vec();
     let mut room = memory;
+    for (number, column) in columns.iter_mut().enumerate() {
+        number_strings(column, number, pieces);
+    }
     for &key in &keys {
         if !fill(&mut columns[key], key, pieces, room)? {
             return Ok(false);
@@ -175,6 +185,21 @@ fn write<'a>(
     spent += cpu_time::thread_nanoseconds() - began;
     progress.part_nanoseconds.fetch_add(spent, Ordering::Relaxed);
     Ok(true)
+}
+
+/// Let a column of strings have their numbers only, where all pieces have a dictionary of them.
+fn number_strings(column: &mut Column, number: usize, pieces: &[Piece<'_>]) {
+    if column.data_type.base != BaseType::String || column.data_type.low_cardinality {
+        return;
+    }
+    let has = |(_, piece): &Piece<'_>| {
+        piece.columns().is_some_and(|columns| columns.has_dictionary(number))
+    };
+    match (pieces.iter().all(has), &column.keys) {
+        (true, None) => column.keys = Some(Keys::default()),
+        (false, Some(_)) => column.keys = None,
+        _ => {}
+    }
 }
 
 /// Append the values of a column of all pieces; false where they take more than `room` bytes.

@@ -63,6 +63,11 @@ impl Keys {
         &self.data[self.starts[number] as usize..end]
     }
 
+    /// All strings, one behind the other, and where each of them starts; the last one ends with them.
+    pub fn texts(&self) -> (&[u8], &[u32]) {
+        (&self.data, &self.starts)
+    }
+
     /// The number of a string, which is added where it is new.
     pub fn number(&mut self, value: &[u8]) -> u32 {
         let slot = self.slot(value);

@@ -27,8 +27,9 @@ pub struct Column {
     pub sizes: Vec<u8>,
     /// The strings will be reordered: finding one by the one before takes 6 ns, by its size 1.
     pub keeps_sizes: bool,
-    /// The strings of a LowCardinality column whose `data` has only their numbers, in four bytes
-    /// each: a dictionary stays one from its file to the part.
+    /// The strings of a column whose `data` has only their numbers, in four bytes each: a dictionary
+    /// stays one from its file to the part. LowCardinality columns may have it, and strings in
+    /// columns that are written as a whole.
     pub keys: Option<Keys>,
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use arrow_array::{ArrayRef, RecordBatch};
 use arrow_ipc::reader::StreamReader;
-use arrow_schema::{ArrowError, Schema};
+use arrow_schema::{ArrowError, DataType, Schema};
 
 use crate::column::Column;
 use crate::columnar::nested::{self, ArrowBatch, NullStructs, takes};
@@ -94,6 +94,10 @@ impl BatchReader for One {
 impl Columns for ArrowBatch {
     fn rows(&self) -> usize {
         self.rows
+    }
+
+    fn has_dictionary(&self, number: usize) -> bool {
+        matches!(self.arrays[number].data_type(), DataType::Dictionary(..))
     }
 
     fn bytes_of(&self, number: usize) -> usize {

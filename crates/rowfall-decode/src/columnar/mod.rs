@@ -97,7 +97,10 @@ pub trait Columns {
     /// How many rows there are.
     fn rows(&self) -> usize;
 
-    /// About how many bytes the values of a column take, by its number.
+    /// True where a column has a dictionary of strings, by its number.
+    fn has_dictionary(&self, number: usize) -> bool;
+
+    /// About how many bytes the values of a column take.
     fn bytes_of(&self, number: usize) -> usize;
 
     /// Bytes of memory that are taken until the rows are dropped.

@@ -174,18 +174,30 @@ impl Piece {
 
     /// The columns of values that one of the wanted columns consists of.
     fn leaves_of(&self, number: usize) -> Vec<usize> {
+        let wanted = self.roots()[self.places[number]];
+        let schema = self.metadata.parquet_schema();
+        let of_it = |leaf: &usize| schema.get_column_root_idx(*leaf) == wanted;
+        self.leaves.iter().copied().filter(of_it).collect()
+    }
+
+    /// The columns of the file that are read.
+    fn roots(&self) -> Vec<usize> {
         let schema = self.metadata.parquet_schema();
         let root = |leaf: &usize| schema.get_column_root_idx(*leaf);
         let mut roots: Vec<usize> = self.leaves.iter().map(root).collect();
         roots.dedup();
-        let wanted = roots[self.places[number]];
-        self.leaves.iter().copied().filter(|leaf| root(leaf) == wanted).collect()
+        roots
     }
 }
 
 impl Columns for Piece {
     fn rows(&self) -> usize {
         self.part.2
+    }
+
+    fn has_dictionary(&self, number: usize) -> bool {
+        let field = self.metadata.schema().field(self.roots()[self.places[number]]);
+        matches!(field.data_type(), DataType::Dictionary(..))
     }
 
     fn bytes_of(&self, number: usize) -> usize {

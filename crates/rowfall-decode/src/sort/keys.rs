@@ -196,6 +196,26 @@ impl PackedKey for u16 {
     }
 }
 
+impl PackedKey for Whole {
+    #[inline(always)]
+    fn append(self, _: u32, number: u64) -> Whole {
+        Whole(number)
+    }
+}
+
+/// A number that one column fills.
+#[derive(Clone, Copy)]
+struct Whole(u64);
+
+/// For each row a number, in the order of the values of a key column; None for types wider than 64
+/// bits, and where NULLs do not fit behind the greatest number.
+pub fn numbers(column: &Values<'_>) -> Option<Vec<u64>> {
+    let range = key_range(column)?;
+    let mut found = vec![Whole(0); column.data.len() / column.width()];
+    pack_keys(column, &range, 0, &mut found);
+    Some(found.into_iter().map(|Whole(number)| number).collect())
+}
+
 /// Append the numbers of a key column to the keys of the rows from `from` on.
 pub fn pack_keys<K: PackedKey>(column: &Values<'_>, range: &KeyRange, from: usize, keys: &mut [K]) {
     let nulls = column.nulls.get(from..).unwrap_or_default();

@@ -16,7 +16,7 @@ use crate::column::keys::Keys;
 use crate::column::numbering::Numbering;
 use crate::column::strings::strings_of;
 use crate::sort::counting::{BITS, CountingSort, KEYS};
-use crate::sort::keys::{KeyRange, float_order, key_range, pack_keys};
+use crate::sort::keys::{KeyRange, float_order, key_range, numbers, pack_keys};
 use crate::types::{BaseType, TimeShape, Type};
 
 /// The result of a sort.
@@ -184,18 +184,10 @@ fn ranks_of_keys(values: Values<'_>, keys: &Keys) -> Vec<u8> {
 /// Sort the rows that are equal so far, by `packed`, by comparing these keys; false where all are in
 /// order already.
 fn by_comparison(keys: &[Values<'_>], packed: &[u64], order: &mut [u32]) -> bool {
-    let values: Vec<_> = keys.iter().map(|key| (key, split(*key))).collect();
+    let values: Vec<Compared<'_>> = keys.iter().map(Compared::of).collect();
     let compare = |a: &u32, b: &u32| {
-        let (a, b) = (*a as usize, *b as usize);
-        values.iter().fold(Ordering::Equal, |order, (key, values)| {
-            order.then_with(|| {
-                let null = |row: usize| key.nulls.get(row).copied().unwrap_or(0);
-                null(a).cmp(&null(b)).then_with(|| match null(a) {
-                    1 => Ordering::Equal,
-                    _ => compare_values(&key.data_type.base, values[a], values[b]),
-                })
-            })
-        })
+        let mut orders = values.iter().map(|values| values.compare(*a as usize, *b as usize));
+        orders.find(|order| *order != Ordering::Equal).unwrap_or(Ordering::Equal)
     };
     let mut moved = false;
     for equal in order.chunk_by_mut(|a, b| packed[*a as usize] == packed[*b as usize]) {
@@ -205,6 +197,32 @@ fn by_comparison(keys: &[Values<'_>], packed: &[u64], order: &mut [u32]) -> bool
         }
     }
     moved
+}
+
+/// The values of a key column that are compared.
+enum Compared<'a> {
+    /// Numbers in their order.
+    Numbers(Vec<u64>),
+    /// Of what is wider, or varies: the bytes of each value.
+    Bytes(Values<'a>, Vec<&'a [u8]>),
+}
+
+impl<'a> Compared<'a> {
+    fn of(key: &Values<'a>) -> Compared<'a> {
+        numbers(key).map_or_else(|| Compared::Bytes(*key, split(*key)), Compared::Numbers)
+    }
+
+    fn compare(&self, a: usize, b: usize) -> Ordering {
+        let (key, values) = match self {
+            Compared::Numbers(numbers) => return numbers[a].cmp(&numbers[b]),
+            Compared::Bytes(key, values) => (key, values),
+        };
+        let null = |row: usize| key.nulls.get(row).copied().unwrap_or(0);
+        null(a).cmp(&null(b)).then_with(|| match null(a) {
+            1 => Ordering::Equal,
+            _ => compare_values(&key.data_type.base, values[a], values[b]),
+        })
+    }
 }
 
 /// Each value as its bytes.

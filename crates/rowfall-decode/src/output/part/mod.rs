@@ -177,6 +177,7 @@ impl PartWriter<'_> {
             sparse_above: above,
             sizes_apart: self.layout.strings == StringStreams::Apart,
             arrays: Vec::new(),
+            reordered: false,
             dictionaries: Vec::new(),
             streams: Vec::new(),
         };
@@ -299,6 +300,7 @@ fn engine_bytes(column: &Column, rows: usize) -> usize {
         return (rows << found.index_width_code()) + text + 8 * keys;
     }
     let data = match data_type.base {
+        BaseType::String if column.keys.is_some() => 8 * rows + text_bytes(column),
         BaseType::String => strings_of(&column.data).map(|text| text.len() + 8).sum(),
         _ => column.data.len(),
     };
@@ -316,12 +318,23 @@ fn bytes_between(column: &Column, rows: usize) -> (usize, usize) {
     }
     // A length takes two bytes of 128 and more.
     let (least, most) = match column.data_type.base {
+        BaseType::String if column.keys.is_some() => {
+            let bytes = 8 * rows + text_bytes(column);
+            (bytes, bytes)
+        }
         BaseType::String => (7 * rows + data - data / 128, 7 * rows + data),
         _ => (data, data),
     };
     let (rows, nulls) = (column.elements(rows), column.nulls.len());
     let children = column.children.iter().map(|child| bytes_between(child, rows));
     children.fold((least + nulls, most + nulls), |sum, more| (sum.0 + more.0, sum.1 + more.1))
+}
+
+/// Bytes of all strings of a column that has their numbers.
+fn text_bytes(column: &Column) -> usize {
+    let Some(keys) = &column.keys else { return 0 };
+    let sizes: Vec<usize> = (0..keys.len() as u32).map(|number| keys.text(number).len()).collect();
+    column.values().numbers().map(|number| sizes[number as usize]).sum()
 }
 
 /// A name in backquotes, as the engine's lists of columns have it.
@@ -448,6 +461,8 @@ struct ColumnWriter<'a> {
     sizes_apart: bool,
     /// The elements of the arrays and maps around what is written, from the outermost on.
     arrays: Vec<Elements>,
+    /// The values that are written are in the order of the part already.
+    reordered: bool,
     /// The names of the streams, in the order in which the engine lists them: dictionaries, then all
     /// others.
     dictionaries: Vec<String>,
@@ -523,7 +538,9 @@ impl<'a> ColumnWriter<'a> {
         let chains = &self.chains[0];
         let codecs = if beside { &chains.beside } else { &chains.values };
         self.stream.begin(self.folder, &name, codecs)?;
-        for (number, rows) in self.block.granules().enumerate() {
+        let block =
+            PartBlock { order: self.block.order.filter(|_| !self.reordered), ..*self.block };
+        for (number, rows) in block.granules().enumerate() {
             self.stream.mark(rows.len())?;
             let values = self.arrays.last().map_or(rows, |elements| elements.granule(number));
             fill(values, self.stream)?;
@@ -543,9 +560,11 @@ impl<'a> ColumnWriter<'a> {
         }
         let width = data_type.width();
         if width == 0 {
-            let texts = StringLayout::new(column.values(), count);
+            let mut texts = StringLayout::new(column.values(), count);
             let defaults = if data_type.nullable { 0 } else { texts.count_empty(count) };
             let sparse = self.sparse(name, data_type, defaults, count, || texts.filled(count))?;
+            let order = self.block.order.filter(|_| self.arrays.is_empty());
+            self.reordered = order.is_some_and(|order| texts.reorder(order));
             let apart = self.sizes_apart;
             if apart {
                 self.write(format!("{name}.size"), true, &mut |rows, out| {
@@ -553,9 +572,10 @@ impl<'a> ColumnWriter<'a> {
                 })?;
             }
             self.write(name.to_owned(), false, &mut |rows, out| match apart {
-                true => texts.write_strings(&column.data, rows, out),
-                false => texts.write_whole(&column.data, rows, out),
+                true => texts.write_strings(rows, out),
+                false => texts.write_whole(rows, out),
             })?;
+            self.reordered = false;
             self.arrays.truncate(self.arrays.len() - usize::from(sparse));
             return Ok((!data_type.nullable).then_some(defaults));
         }
