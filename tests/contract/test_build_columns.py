@@ -96,6 +96,83 @@ def test_workers_share_a_file(more: int, parts: Parts) -> None:
         parts.drop(ours)
 
 
+# Two files become one part, or one of them several; strings of the first one have dictionaries.
+WIDE_COLUMNS = {
+    "k": "Int32", "s": "String", "some": "Nullable(String)", "low": "LowCardinality(String)",
+    "list": "Array(String)", "t": "DateTime64(3, 'UTC')", **{f"n{n}": "UInt32" for n in range(6)},
+}  # fmt: skip
+
+
+def wide_file(parts: Parts, count: int, first: int, size: int, **settings: int) -> Path:
+    """A file of strings of about ``size`` bytes, one of 90 values each."""
+    numbers = ", ".join(f"toUInt32(cityHash64(n, {number}))" for number in range(6))
+    source = (
+        "(SELECT toInt32(cityHash64(n) % 7000), "
+        "repeat(toString(n % 90), intDiv(n % 90 * {size}, 180)), "
+        "if(n % 11 = 0, NULL, toString(n % 90)), toString(n % 33), "
+        "arrayMap(x -> repeat(toString(n % 90), intDiv({size}, 4)), range(n % 3)), "
+        f"fromUnixTimestamp64Milli(toInt64(n * 1001), 'UTC'), {numbers} "
+        f"FROM (SELECT number + {first} AS n FROM numbers({count})))"
+    ).replace("{size}", str(size))
+    return parts.written(WIDE_COLUMNS, source, "Parquet", **settings)
+
+
+@pytest.mark.parametrize("key", ["", "(s, k)"])
+@pytest.mark.parametrize(
+    ("size", "most", "parts_of"),
+    [
+        pytest.param(30, 256 << 20, [60_000], id="as a whole"),
+        # 3 kB a row, of which the file tells nothing: shorter granules than it was begun with.
+        pytest.param(3000, 256 << 20, [60_000], id="longer than they look"),
+        # The lists take 30 MB, where the other columns take 5.
+        pytest.param(1000, 12 << 20, None, id="more than the memory"),
+    ],
+)
+def test_parts_of_whole_columns(
+    size: int, most: int, parts_of: list[int] | None, key: str, parts: Parts
+) -> None:
+    """Column by column where that is possible, and else as blocks: the rows are the same."""
+    paths = [
+        wide_file(parts, 35_000, 0, size, output_format_parquet_row_group_size=20_000),
+        wide_file(parts, 25_000, 35_000, size, output_format_parquet_max_dictionary_size=0),
+    ]
+    strings = [pq.ParquetFile(path).metadata.row_group(0).column(1) for path in paths]
+    assert ["RLE_DICTIONARY" in found.encodings for found in strings] == [True, False]
+    unmerged = ", max_bytes_to_merge_at_max_space_in_pool = 1, min_bytes_for_wide_part = 0"
+    ours = parts.create(WIDE_COLUMNS, key, unmerged)
+    parts.build(
+        ours, WIDE_COLUMNS, key, paths, format="Parquet", block_rows=100_000, block_bytes=most
+    )
+    assert parts.check(ours) == []
+    found = parts.sql(
+        f"SELECT rows, marks FROM system.parts WHERE table = '{ours}' AND active ORDER BY rows"
+    )
+    sizes = [tuple(map(int, line.split())) for line in found.splitlines()]
+    assert sum(rows for rows, _ in sizes) == 60_000
+    if parts_of:
+        assert [rows for rows, _ in sizes] == parts_of
+        granule = min(8192, 10_485_760 // (1 + sum_of_bytes(parts, ours) // 60_000))
+        assert abs(sizes[0][1] - 60_000 / granule) < 3
+    else:
+        assert len(sizes) > 2
+    whole = "SELECT count(), sum(cityHash64(*)) FROM {}"
+    both = " UNION ALL ".join(
+        f"SELECT * FROM {parts.relation(WIDE_COLUMNS, path, 'Parquet')}" for path in paths
+    )
+    assert parts.sql(whole.format(ours)) == parts.sql(whole.format(f"({both})"))
+    unsorted = (
+        "SELECT countIf((s, k) < before) FROM (SELECT s, k, lagInFrame((s, k), 1, (s, k)) "
+        f"OVER (PARTITION BY _part ORDER BY _part_offset) AS before FROM {ours})"
+    )
+    assert not key or parts.sql(unsorted) == "0"
+    parts.drop(ours)
+
+
+def sum_of_bytes(parts: Parts, table: str) -> int:
+    """Bytes of all rows in memory."""
+    return int(parts.sql(f"SELECT sum(byteSize(*)) FROM {table}"))
+
+
 # --- what others write ---------------------------------------------------------------------------
 
 COUNT = 3_000
