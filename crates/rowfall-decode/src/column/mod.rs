@@ -1,6 +1,7 @@
 //! Holds the columns of the block that is being built, in the layout of the Native format. Filling
 //! them is left to `values`, writing them to `output`.
 
+pub mod filled;
 pub mod keys;
 pub mod numbering;
 pub mod reorder;

@@ -21,6 +21,7 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 
 use crate::codec::Chains;
+use crate::column::filled::{count as count_filled, each_filled, filled};
 use crate::column::keys::Keys;
 use crate::column::reorder::{self, ByteSink, RowSelection, all_equal, gather_array_sizes};
 use crate::column::strings::{append_string, append_varint, starts_of, strings_of};
@@ -29,7 +30,7 @@ use crate::output::low_cardinality::{self, Dictionary, Renumbering};
 use crate::output::part::checksums::{Checksums, FileHash};
 use crate::output::part::partition::Partition;
 use crate::output::part::stream::Stream;
-use crate::output::part::strings::{StringLayout, bits, text_span};
+use crate::output::part::strings::{StringLayout, text_span};
 use crate::spec::{PartLayout, Spec, StringStreams};
 use crate::types::streams::{array_sizes, element_name, element_names, escaped};
 use crate::types::{BaseType, Type};
@@ -580,13 +581,9 @@ impl<'a> ColumnWriter<'a> {
             return Ok((!data_type.nullable).then_some(defaults));
         }
         let same = all_equal(&column.data, width);
-        let defaults = match same {
-            _ if data_type.nullable => 0,
-            true => count * usize::from(column.data[..width].iter().all(|b| *b == 0)),
-            false => count_zeros(&column.data, width),
-        };
-        let sparse =
-            self.sparse(name, data_type, defaults, count, || filled(&column.data, width))?;
+        let found = if data_type.nullable { Vec::new() } else { filled(&column.data, width) };
+        let defaults = if data_type.nullable { 0 } else { count - count_filled(&found) };
+        let sparse = self.sparse(name, data_type, defaults, count, || found)?;
         self.write(name.to_owned(), false, &mut |rows, out| {
             reorder::gather_fixed(&column.data, width, in_any_order(same, rows), out)
         })?;
@@ -603,7 +600,7 @@ impl<'a> ColumnWriter<'a> {
         data_type: &Type,
         defaults: usize,
         count: usize,
-        filled: impl Fn() -> Vec<u64>,
+        filled: impl FnOnce() -> Vec<u64>,
     ) -> io::Result<bool> {
         if !self.arrays.is_empty()
             || !defaults::is_sparse(data_type, defaults, count, self.sparse_above)
@@ -620,17 +617,14 @@ impl<'a> ColumnWriter<'a> {
             let mut next = 0;
             // Of defaults only no row need be looked at.
             let rows_left = if defaults < count { rows } else { RowSelection::Range(0, 0) };
-            for (place, row) in rows_left.map(|row| row as u32).enumerate() {
-                if bits[row as usize / 64] >> (row % 64) & 1 == 0 {
-                    continue;
-                }
+            each_filled(&bits, rows_left, |place, row| {
                 append_varint(&mut gaps, place - next);
                 next = place + 1;
                 match runs[before..].last_mut() {
                     Some((_, end)) if *end == row => *end += 1,
                     _ => runs.push((row, row + 1)),
                 }
-            }
+            });
             append_varint(&mut gaps, rows.len() - next + END_OF_GRANULE);
             self.stream.buffer_for(gaps.len())?.append(&mut gaps);
             granules.push((before, runs.len()));
@@ -718,36 +712,6 @@ impl<'a> ColumnWriter<'a> {
         self.stream.end(self.folder, self.checksums)?;
         if compact { &mut self.streams } else { &mut self.dictionaries }.push(dictionary);
         Ok(())
-    }
-}
-
-/// How many values of `width` bytes are zero.
-fn count_zeros(data: &[u8], width: usize) -> usize {
-    fn count<const N: usize>(data: &[u8]) -> usize {
-        data.as_chunks::<N>().0.iter().map(|value| usize::from(*value == [0; N])).sum()
-    }
-    match width {
-        1 => count::<1>(data),
-        2 => count::<2>(data),
-        4 => count::<4>(data),
-        8 => count::<8>(data),
-        16 => count::<16>(data),
-        _ => data.chunks_exact(width).filter(|value| value.iter().all(|b| *b == 0)).count(),
-    }
-}
-
-/// A bit for each value of `width` bytes that is not zero.
-fn filled(data: &[u8], width: usize) -> Vec<u64> {
-    fn find<const N: usize>(data: &[u8]) -> Vec<u64> {
-        bits(data.as_chunks::<N>().0.iter().map(|value| *value != [0; N]))
-    }
-    match width {
-        1 => find::<1>(data),
-        2 => find::<2>(data),
-        4 => find::<4>(data),
-        8 => find::<8>(data),
-        16 => find::<16>(data),
-        _ => bits(data.chunks_exact(width).map(|value| value.iter().any(|b| *b != 0))),
     }
 }
 

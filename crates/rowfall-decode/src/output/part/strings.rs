@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use std::io;
 
 use crate::column::Values;
+use crate::column::filled::{bits, filled};
 use crate::column::reorder::{
     ByteSink, LOOKAHEAD, RowSelection, all_equal, copy_bytes, copy_spans, gather_fixed, prefetch,
     with_lookahead,
@@ -139,7 +140,7 @@ impl<'a> StringLayout<'a> {
                 vec![if *stride == 1 { 0 } else { u64::MAX }; rows.div_ceil(64)]
             }
             Starts(starts) => bits(starts.windows(2).map(|w| w[1] - w[0] != 1)),
-            Numbers(texts) => bits(texts.numbers.iter().map(|number| *number != [0; 4])),
+            Numbers(texts) => filled(texts.numbers.as_flattened(), 4),
         }
     }
 
@@ -331,15 +332,6 @@ fn text_in(start: u32, end: u32) -> (u32, u32) {
         + u32::from(whole >= (1 << 14) + 3)
         + u32::from(whole >= (1 << 21) + 4);
     (start + used, whole - used)
-}
-
-/// Bits in words of 64, the lowest first.
-pub fn bits(flags: impl ExactSizeIterator<Item = bool>) -> Vec<u64> {
-    let mut found = vec![0; flags.len().div_ceil(64)];
-    for (number, flag) in flags.enumerate() {
-        found[number / 64] |= u64::from(flag) << (number % 64);
-    }
-    found
 }
 
 #[cfg(test)]
