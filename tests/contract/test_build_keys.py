@@ -32,7 +32,7 @@ from rowfall.plan import keys, table_definition
 from rowfall.sources import rewriting
 
 __all__ = ["parts"]
-ROWS = 20_000
+ROWS = 12_500  # of two granules, in compact parts, too
 COLUMNS = {
     "t": "DateTime('America/New_York')", "m": "DateTime64(3, 'UTC')", "d": "Date", "n": "UInt32",
     "i": "Int32", "f": "Float64", "s": "String", "l": "LowCardinality(String)", "p": "UInt8",

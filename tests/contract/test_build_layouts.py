@@ -88,9 +88,9 @@ def checksum(columns: dict[str, str], table: str) -> str:
 def test_a_server_of_24_10_reads_them(kind: str, parts: Parts, service: ClickHouse) -> None:
     """It attaches what was built, finds rows by the key, and merges them with parts of its own."""
     service.query("SELECT throwIf(NOT startsWith(version(), '24.10'))")
-    columns, path = everything(parts, list(TYPES), 20_000)
+    columns, path = everything(parts, list(TYPES), 9_000)
     ours = parts.create(columns, "(b, a)", OLD + kind)
-    parts.build(ours, columns, "(b, a)", [path], format="Native", block_rows=7_000)
+    parts.build(ours, columns, "(b, a)", [path], format="Native", block_rows=3_500)
     wanted = parts.sql(checksum(columns, ours))
     listed = ", ".join(f"`{name}` {type_}" for name, type_ in columns.items())
     for table in ("built", "own"):

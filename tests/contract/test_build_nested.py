@@ -246,7 +246,7 @@ def test_partitions(by: str, wide: bool, parts: Parts) -> None:
     grouped = parts.written(columns, f"(SELECT * FROM {relation} ORDER BY {order})", "JSONEachRow")
     for rows in (path, grouped):
         found = test_build_partitions.compared_file(
-            parts, columns, by, "k", rows, format="JSONEachRow", block_rows=1_000,
+            parts, columns, by, "k", rows, format="JSONEachRow", block_rows=2_000,
             chunk_bytes=1 << 16,
         )  # fmt: skip
         assert found >= 7
