@@ -95,7 +95,7 @@ def nested(
 
 @pytest.mark.parametrize("key", ["", "(s, k)"])
 @pytest.mark.parametrize("type_", TYPES)
-@pytest.mark.sampled
+@pytest.mark.sampled(10)
 def test_nested_values_of_every_type(type_: str, key: str, parts: Parts) -> None:
     columns, path = nested(parts, [(shape, type_) for shape in SHAPES])
     parts.drop(compared_file(parts, columns, key, path, format="JSONEachRow"))

@@ -193,7 +193,7 @@ NULLABLE = [type_ for type_ in TYPES if keys._field(type_)]
 
 @pytest.mark.parametrize("by", ["p", "(p, u)", "(e, p)", "(lower(toString(p)), e)"])
 @pytest.mark.parametrize("type_", NULLABLE)
-@pytest.mark.sampled
+@pytest.mark.sampled(10)
 def test_partition_keys_that_are_null(type_: str, by: str, parts: Parts) -> None:
     """The names of partitions, and the least and greatest values, with NULL in some and in all."""
     rng = random.Random(f"{SEED} {type_} {by}")
