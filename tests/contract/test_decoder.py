@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from gate import ALL
 from lab.clickhouse import ClickHouse
 from lab.process import ServiceError
 from rowfall.core import sql
@@ -31,7 +32,7 @@ SCRIPTS = ROOT / "crates/rowfall-decode/tests"
 @pytest.mark.parametrize(
     ("script", "options"),
     [
-        ("differential.py", ["--rows", "10"]),
+        ("differential.py", ["--rows", "10", "--every", "1" if ALL else "3"]),
         ("nested.py", ["--rows", "15", "--kind", "Tuple", "--types", "20"]),
     ],
     ids=["flat", "tuples"],
@@ -99,6 +100,7 @@ def engine() -> Chdb:
 _RANGES = ((0, 40), (1_000, 1_033), (2**32 - 5, 2**32 + 5), (2**62 - 3, 2**62))
 
 
+@pytest.mark.sampled(14)
 @pytest.mark.parametrize("seed", [0, 1, 2**63])
 @pytest.mark.parametrize("size", [1, 2, 3, 15, 16, 17, 170, 171, 512, 4096, 100_000])
 def test_it_makes_the_rows_of_the_engine(

@@ -26,7 +26,7 @@ from lab.faulty import Fault, Faulty, Request, first, internal_error, slow_down
 from lab.http import SilentServer, Web
 from lab.seaweed import Seaweed
 from rowfall.deliver.decode import PIPES
-from rowfall.deliver.ranges import LEAST
+from rowfall.deliver.ranges import LEAST, cut_files
 from rowfall.plan import decoder
 from rowfall.sources import rewriting
 
@@ -609,9 +609,19 @@ def cut(requests: Sequence[Request]) -> set[int]:
     return {start for start in starts if start % (4 << 20)}
 
 
-def test_a_big_object_is_read_in_ranges(shell: Shell, lake: Faulty, s3: Seaweed) -> None:
-    body, rows = numbers(2_000_000), 2_000_000
-    assert len(body) > 2 * LEAST
+@pytest.fixture
+def small_ranges(monkeypatch: pytest.MonkeyPatch) -> int:
+    """Ranges of 1 MiB at least, in place of 16: a sixteenth of the bytes is cut as often."""
+    assert cut_files.__kwdefaults__["least"] == LEAST
+    monkeypatch.setitem(cut_files.__kwdefaults__, "least", 1 << 20)
+    return 1 << 20
+
+
+def test_a_big_object_is_read_in_ranges(
+    shell: Shell, lake: Faulty, s3: Seaweed, small_ranges: int
+) -> None:
+    body, rows = numbers(250_000), 250_000
+    assert len(body) > 2 * small_ranges
     s3.put(shell.env["BUCKET"], "big/a.csv", body)
     done = shell.ok(
         "load", f"s3://{shell.env['BUCKET']}/big/*", "--table", "t", "--threads", "2", "--verify",
@@ -662,8 +672,11 @@ def test_a_load_in_ranges_that_is_killed(
     assert not list((shell.folder / "rowfall-data" / PIPES).iterdir())
 
 
-def test_the_line_of_a_bad_value_in_a_range(shell: Shell, lake: Faulty, s3: Seaweed) -> None:
-    body = numbers(549_998, b"%d,%060d\n") + b"x,1\n" + b"550000,1\n"
+def test_the_line_of_a_bad_value_in_a_range(
+    shell: Shell, lake: Faulty, s3: Seaweed, small_ranges: int
+) -> None:
+    body = numbers(54_998, b"%d,%060d\n") + b"x,1\n" + b"55000,1\n"
+    assert len(body) > 2 * small_ranges
     s3.put(shell.env["BUCKET"], "big/a.csv", body)
     done = shell.run(
         "load", f"s3://{shell.env['BUCKET']}/big/*", "--table", "t", "--threads", "2",
@@ -671,7 +684,7 @@ def test_the_line_of_a_bad_value_in_a_range(shell: Shell, lake: Faulty, s3: Seaw
     )  # fmt: skip
     assert cut([request for request in lake.requests if by_decoder(request)])
     assert done.code in (1, 4)
-    assert "line 550000" in done.talk.replace(",", "")
+    assert "line 55000" in done.talk.replace(",", "")
     assert shell.rows("SELECT name FROM system.tables WHERE name = 't' AND total_rows > 0") == []
 
 

@@ -412,13 +412,14 @@ def main() -> None:
     parser.add_argument("--times", type=int, default=1)
     parser.add_argument("--types", default="")
     parser.add_argument("--formats", default="CSV,TSV,JSONEachRow")
+    parser.add_argument("--every", type=int, default=1, help="of each type every n-th way only")
     given = parser.parse_args()
     engine, wrong, found = Chdb(), [], Counter()
     with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
         side = Side(engine, Path(folder))
         for seed in range(given.first, given.first + given.seeds):
             rng = random.Random(seed)
-            for type_ in TYPES:
+            for number, type_ in enumerate(TYPES):
                 if given.types and not re.search(given.types, type_):
                     continue
                 full = type_
@@ -426,8 +427,8 @@ def main() -> None:
                     full = f"Nullable({type_})"
                 fixed = [*NUMBERS, *WORDS, *MOMENTS] if seed % 20 == 0 else []
                 values = [*texts(rng, type_, given.rows), *fixed]
-                for way in ways(rng):
-                    if way.encoding.format not in given.formats.split(","):
+                for turn, way in enumerate(ways(rng), number):
+                    if way.encoding.format not in given.formats.split(",") or turn % given.every:
                         continue
                     moment = type_.startswith("DateTime")
                     shape = rng.choice(["", "T", "Z"]) if moment else ""
