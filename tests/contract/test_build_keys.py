@@ -262,10 +262,11 @@ def test_granules_count_the_bytes_of_the_key(parts: Parts) -> None:
 
 def test_few_values_are_asked_for_once(parts: Parts) -> None:
     """Also of many blocks and two threads; many values come as whole blocks."""
+    rows = 12_000  # of three whole blocks
     rng = random.Random(SEED)
     columns = {"t": "DateTime('UTC')", "s": "String", "n": "UInt32"}
-    texts, numbers = (pool(rng, t, ROWS, 0.1, some=ROWS) for t in ("String", "UInt32"))
-    times = [f"2020-01-01 {n % 24:02}:{n % 60:02}:{n * 7 % 60:02}" for n in range(ROWS)]
+    texts, numbers = (pool(rng, t, rows, 0.1, some=rows) for t in ("String", "UInt32"))
+    times = [f"2020-01-01 {n % 24:02}:{n % 60:02}:{n * 7 % 60:02}" for n in range(rows)]
     path = parts.file(columns, table_of(times, texts, numbers))
     unmerged = "max_bytes_to_merge_at_max_space_in_pool = 1"
     table = create(parts, columns, "ORDER BY (toStartOfHour(t), lower(s))", unmerged)
@@ -274,7 +275,7 @@ def test_few_values_are_asked_for_once(parts: Parts) -> None:
     )
     assert code == 0, last
     assert sum(n for n in asked if n < 1_000) == 24 * 4  # quarters of an hour
-    assert sum(n for n in asked if n >= 1_000) == ROWS
+    assert sum(n for n in asked if n >= 1_000) == rows
     assert parts.check(table) == []
     unsorted = (
         "SELECT countIf(k < before) FROM (SELECT (toStartOfHour(t), lower(s)) AS k, "
@@ -282,7 +283,7 @@ def test_few_values_are_asked_for_once(parts: Parts) -> None:
         f"FROM {table})"
     )
     assert parts.sql(unsorted) == "0"
-    assert int(parts.sql(f"SELECT count() FROM {table}")) == ROWS
+    assert int(parts.sql(f"SELECT count() FROM {table}")) == rows
     index = (
         "SELECT countIf(\"toStartOfHour(t)\" != toStartOfHour(toDateTime('2020-01-01 00:00:00'))) "
         f"FROM mergeTreeIndex(currentDatabase(), {table}) WHERE mark_number = 0"
