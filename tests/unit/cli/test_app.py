@@ -475,7 +475,7 @@ def test_a_closed_stdout_ends_quietly() -> None:
         "import sys, types\n"
         "api = types.ModuleType('rowfall.api')\n"
         "from rowfall.core.results import Report\n"
-        "api.loads = lambda to=None: [Report('a', 'done', 's', 't', 'x' * 99, 'now')] * 5000\n"
+        "api.loads = lambda to=None: [Report('a', 'done', 's', 't', 'x' * 99, 'now')] * 500\n"
         "import rowfall\n"
         "sys.modules['rowfall.api'] = rowfall.api = api\n"
         "from rowfall.cli import main\n"

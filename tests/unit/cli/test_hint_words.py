@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import ast
+import functools
 import re
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import click
+import pytest
 
 from e2e.test_hint_commands import CASES
 from rowfall.cli import COMMANDS
 from rowfall.cli.app import cli
 from unit.cli.hint_runs import NOT_RUN, RUN_BY
 
+# On one worker, which parses the code once: 2 s.
+pytestmark = pytest.mark.xdist_group("hints")
 SOURCE = Path(__file__).parents[3] / "src/rowfall"
 # Of kafka-topics and pip.
 FOREIGN = {"--list", "--upgrade"}
@@ -34,8 +38,8 @@ def flags(command: click.Command, context: click.Context) -> set[str]:
 
 def hints() -> Iterator[tuple[str, str]]:
     """Yield (where, text) of each hint; what is filled in is left out."""
-    for file in sorted(SOURCE.rglob("*.py")):
-        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+    for file, tree in trees().items():
+        for node in ast.walk(tree):
             if not isinstance(node, ast.Call):
                 continue
             for given in node.keywords:
@@ -44,11 +48,11 @@ def hints() -> Iterator[tuple[str, str]]:
                         part.value for part in ast.walk(given.value)
                         if isinstance(part, ast.Constant) and isinstance(part.value, str)
                     ]  # fmt: skip
-                    yield f"{file.relative_to(SOURCE)}:{node.lineno}", " ".join(texts)
+                    yield f"{file}:{node.lineno}", " ".join(texts)
 
 
 def test_what_hints_name_exists() -> None:
-    known = flags(cli, click.Context(cli)) | FOREIGN
+    known = flags(cli, click.Context(cli, **cli.context_settings)) | FOREIGN
     found = list(hints())
     assert len(found) > 300
     for where, text in found:
@@ -71,32 +75,43 @@ _OTHERS = ("core/options.py", "core/keywords.py", "core/engine_formats.py", "doc
 _SQL = re.compile(r"[A-Z]+ [A-Z]")
 
 
-def templates() -> Iterator[tuple[str, str, bool]]:
-    """Yield (place, text, whether it is a hint with a command) with {} for what is filled in.
+@functools.cache
+def trees() -> dict[str, ast.Module]:
+    """Parse the code, each file by its path."""
+    return {
+        str(file.relative_to(SOURCE)): ast.parse(file.read_text(encoding="utf-8"))
+        for file in sorted(SOURCE.rglob("*.py"))
+    }
+
+
+@functools.cache
+def templates() -> Sequence[tuple[str, str, bool]]:
+    """Return (place, text, whether it is a hint with a command) with {} for what is filled in.
 
     Hints need not stand where an error is raised: each sentence of the code counts.
     """
-    for file in sorted(SOURCE.rglob("*.py")):
-        name = str(file.relative_to(SOURCE))
-        tree = ast.parse(file.read_text(encoding="utf-8"))
-        hint, documents = set[ast.AST](), set[ast.AST]()
-        for node in ast.walk(tree):
-            if isinstance(node, ast.Expr):
-                documents.add(node.value)  # a docstring
-            if isinstance(node, ast.JoinedStr):
-                documents |= {part for part in ast.walk(node) if part is not node}
-            for given in node.keywords if isinstance(node, ast.Call) else ():
-                if given.arg == "hint":
-                    hint |= set(ast.walk(given.value))
-                if given.arg in ("help", "text"):
-                    documents |= set(ast.walk(given.value))
-        for node in ast.walk(tree):
-            text = _template(node)
-            if text is None or node in documents or name.startswith(_OTHERS):
-                continue
-            said = node in hint or (re.match(r"[A-Z{, ]", text) and not _SQL.match(text))
-            command = bool(said and " " in text.strip() and _TYPED.search(text))
-            yield f"{name}:{getattr(node, 'lineno', '')}", text, command
+    return tuple(each for name, tree in trees().items() for each in _templates_of(name, tree))
+
+
+def _templates_of(name: str, tree: ast.Module) -> Iterator[tuple[str, str, bool]]:
+    hint, documents = set[ast.AST](), set[ast.AST]()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Expr):
+            documents.add(node.value)  # a docstring
+        if isinstance(node, ast.JoinedStr):
+            documents |= {part for part in ast.walk(node) if part is not node}
+        for given in node.keywords if isinstance(node, ast.Call) else ():
+            if given.arg == "hint":
+                hint |= set(ast.walk(given.value))
+            if given.arg in ("help", "text"):
+                documents |= set(ast.walk(given.value))
+    for node in ast.walk(tree):
+        text = _template(node)
+        if text is None or node in documents or name.startswith(_OTHERS):
+            continue
+        said = node in hint or (re.match(r"[A-Z{, ]", text) and not _SQL.match(text))
+        command = bool(said and " " in text.strip() and _TYPED.search(text))
+        yield f"{name}:{getattr(node, 'lineno', '')}", text, command
 
 
 def _template(node: ast.AST) -> str | None:
@@ -116,7 +131,7 @@ _TODO = (
 
 
 def test_each_hint_with_a_command_is_run() -> None:
-    everything = list(templates())
+    everything = templates()
     found = {text: where for where, text, command in everything if command}
     assert len(found) > 80
     listed = [case.hint for case in CASES]

@@ -22,6 +22,7 @@ from unittest import mock
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from gate import ALL
 from rowfall.cluster.sharding_keys import ShardingKey
 from rowfall.core.errors import RowfallError
 from rowfall.core.listing import Listing, Part, Split
@@ -225,7 +226,7 @@ def planned(facts: LoadFacts, options: Options) -> Plan | str:
         return error.message
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300 if ALL else 100, deadline=None)
 @given(facts=loads(), options=wishes)
 def test_a_plan_of_any_facts(facts: LoadFacts, options: Options) -> None:
     plan = planned(facts, options)
