@@ -190,7 +190,7 @@ def test_a_server_of_this_machine_is_spared_parsing(
 def test_blocks_are_compressed_on_their_way(lake: Lake, decoder: str) -> None:
     """Those of the decoder in the server's own frames, those of the engine here as LZ4 of HTTP."""
     for n in range(2):
-        lake.shell.write(f"in/f{n}.csv", rows(n * 100_000, n * 100_000 + 100_000, *HEAD))
+        lake.shell.write(f"in/f{n}.csv", rows(n * 40_000, n * 40_000 + 40_000, *HEAD))
     source, sent = "in/*.csv", {}
     with Proxy(lake.server.http_port) as cable:
         for way in ("none", "lz4"):
@@ -203,7 +203,7 @@ def test_blocks_are_compressed_on_their_way(lake: Lake, decoder: str) -> None:
             lake.shell.ok("load", *args)
             sent[way] = cable.passed["up"] - before
             assert lake.row(f"SELECT count(), sum(id), uniqExact(name) FROM {{db}}.{way}") == [
-                200_000, 19_999_900_000, 200_000,
+                80_000, 3_199_960_000, 80_000,
             ]  # fmt: skip
     assert sent["lz4"] < 0.7 * sent["none"]
     lake.ok("load", source, "--table", "lz4", "--compress", "lz4")  # nothing is left to do
@@ -746,7 +746,7 @@ def test_no_process_shows_the_password(lake: Lake) -> None:
     grants = [f"{RIGHTS} ON {lake.database}.*", *SYSTEM]
     user = lake.server.add_user(f"{lake.database}_user", *grants)
     to = f"clickhouse://{user.user}@127.0.0.1:{lake.server.http_port}/{lake.database}"
-    lake.shell.write("a.csv", rows(0, 2_000_000, *HEAD))
+    lake.shell.write("a.csv", rows(0, 500_000, *HEAD))
     process = lake.shell.cli.start("load", "a.csv", "--to", to, "--table", "t",
                                    env={"ROWFALL_PASSWORD": user.password})  # fmt: skip
     found: set[str] = set()
@@ -758,6 +758,7 @@ def test_no_process_shows_the_password(lake: Lake) -> None:
                 continue
             if user.password in text:
                 found.add(text.replace("\0", " "))
+        time.sleep(0.01)  # a look takes as long: the load has the other half of a processor
     assert process.returncode == 0, process.stderr and process.stderr.read()
     assert found == set()
 
