@@ -33,7 +33,7 @@ class Scene:
         server: may be killed; it is started again before the command is repeated.
         rows: what must be in the table in the end.
         start: runs the command. It always gets the same port, so it is always the same target.
-        create: makes the database and its table ``t``; by default one with 56 partitions.
+        create: makes the database and its table ``t``; by default one with 20 partitions.
 
     Attributes:
         database: of the current load; :meth:`fresh` takes a new one.

@@ -101,7 +101,7 @@ def kinds(names: Iterable[str], long: Container[str]) -> list[pytest.ParameterSe
 @pytest.fixture(scope="module")
 def files(cluster22: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Rows:
     folder = tmp_path_factory.mktemp("cluster") / "files"
-    return make_rows(cluster22.nodes[0], folder, files=16, rows=160_000)
+    return make_rows(cluster22.nodes[0], folder, files=10, rows=100_000)
 
 
 class Fleet:

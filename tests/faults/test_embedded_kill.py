@@ -16,9 +16,9 @@ import pytest
 from faults.kills import CODES, KILLS, Process, children, rounds
 from lab.process import wait_until
 
-ROWS = 1_200_000
+ROWS = 750_000
 SOURCE = f"generate://taxi?rows={ROWS}"
-# One attempt for each of the 5 splits, so that every state of the protocol is met. With 1 GiB it
+# One attempt for each of the 3 splits, so that every state of the protocol is met. With 1 GiB it
 # ran out of memory four times in one load on a busy machine, which took twice the CPU.
 OPTIONS = ("--attempt-bytes", "4MB", "--threads", "2", "--memory", "2GiB")
 CHECKSUM = "sum(cityHash64(trip_id, pickup_datetime, tuple(total_amount)))"

@@ -57,15 +57,21 @@ def few_in_s3(few: Rows) -> Iterator[Seaweed]:
 
 
 @pytest.fixture
-def kinds(place: Make, few: Rows, few_in_s3: Seaweed) -> Mapping[str, Callable[[], Place]]:
+def kinds(
+    place: Make, few: Rows, request: pytest.FixtureRequest
+) -> Mapping[str, Callable[[], Place]]:
     """Kinds of load."""
+
+    def pulled() -> Place:
+        return place(*small, "--pull", of=few, s3=request.getfixturevalue("few_in_s3"))
+
     small = ("--attempt-bytes", "1KB")
     return {
         "plain": partial(place, *small, of=few),
         "--atomic": partial(place, *small, "--atomic", of=few),
         "--replace": partial(place, *small, *REPLACE, of=few, create=with_old_rows),
         "--upsert": partial(place, *small, "--upsert", "id", of=few, create=with_rows_to_replace),
-        "--pull": partial(place, *small, "--pull", of=few, s3=few_in_s3),
+        "--pull": pulled,
         "views": partial(place, *small, of=few, create=with_views),
         "views --atomic": partial(place, *small, "--atomic", of=few, create=with_views),
     }

@@ -147,7 +147,7 @@ def test_rowfall_is_killed(here: Place, step: str, passes: bool) -> None:
     here.check()
 
 
-_MADE = 80_000
+_MADE = 40_000
 
 
 @pytest.mark.parametrize("who", ["decoder", "rowfall", "connection", "session"])
@@ -158,7 +158,7 @@ def test_rows_that_go_from_a_pipe_into_the_socket_stop(here: Place, who: str) ->
     )
     rows = f"generate://random?rows={_MADE}&bytes=512"
     # Where rows of the same key are left out they are not sent as parameters.
-    load = ("load", rows, *here.command[2:-2], "--attempt-bytes", "20MB", "--on-conflict", "skip")
+    load = ("load", rows, *here.command[2:-2], "--attempt-bytes", "10MB", "--on-conflict", "skip")
     here.proxy.throttle(4_000_000)
     if who == "connection":
         here.proxy.drop_after(up=5_000_000)

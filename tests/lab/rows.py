@@ -18,8 +18,10 @@ from lab.seaweed import Seaweed
 COLUMNS = (
     "id UInt64, day Date, name String, amount Decimal(12, 2), share Float64, note Nullable(String)"
 )
+# Partitions of the table, each a part of each of several attempts.
+DAYS = 20
 _ROWS = (
-    "SELECT number AS id, toDate('2024-01-01') + number % 56 AS day, "
+    f"SELECT number AS id, toDate('2024-01-01') + number % {DAYS} AS day, "
     "toString(cityHash64(number) % 10007) AS name, "
     # Eighths, because ClickHouse reads other fractions differently from version to version.
     "CAST((number * 7919) % 1000000 AS Decimal(12, 2)) AS amount, number / 8 AS share, "
@@ -101,7 +103,7 @@ def create_target(
     """An empty table for the rows, in a database that is made when it is missing.
 
     Args:
-        partitioned: into 56 partitions.
+        partitioned: into :data:`DAYS` partitions.
         views: two materialized views on it as well: every row, and sums by day.
     """
     name = f"{database}.{table}"
