@@ -101,11 +101,17 @@ GROUPS = (*CLUSTERS, "engine", "server")
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """Put a test into the group of the cluster that it uses."""
-    for name in (*CLUSTERS, "hdfs"):
-        if name in getattr(item, "fixturenames", ()):
+    """Put a test into the group of the cluster or of the service that it uses."""
+    fixtures = getattr(item, "fixturenames", ())
+    for name in (*CLUSTERS, "hdfs", "azure"):
+        if name in fixtures:
             item.add_marker(pytest.mark.xdist_group(name))
             return
+    # Azurite takes 4 s of CPU to start on each worker; the scheme of a case asks for it, too.
+    cases = getattr(item, "callspec", None)
+    grouped = item.get_closest_marker("xdist_group") is not None
+    if cases and "az" in map(str, cases.params.values()) and not grouped:
+        item.add_marker(pytest.mark.xdist_group("azure"))
 
 
 def _leave_out_cases(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -215,27 +221,46 @@ def mariadb() -> Iterator[MariaDB]:
         yield service
 
 
+_clusters: dict[str, Cluster] = {}
+
+
+@contextlib.contextmanager
+def _cluster(name: str, shards: int, replicas: int) -> Iterator[Cluster]:
+    with Cluster.start(shards, replicas) as cluster:
+        _clusters[name] = cluster
+        yield cluster
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    """Stop a cluster after the last test of its group: pytest would do it after all tests, and ten
+    servers that nobody asks take 5 % of a core until then."""
+    group = item.nodeid.rpartition("@")[2]
+    if nextitem is not None and group in _clusters and not nextitem.nodeid.endswith(f"@{group}"):
+        _clusters.pop(group).stop()
+
+
 @pytest.fixture(scope="session")
 def cluster22() -> Iterator[Cluster]:
     """Two shards of two replicas, started once; each test makes databases of its own.
 
     A test that kills a node starts it again.
     """
-    with Cluster.start(2, 2) as cluster:
+    with _cluster("cluster22", 2, 2) as cluster:
         yield cluster
 
 
 @pytest.fixture(scope="session")
 def cluster21() -> Iterator[Cluster]:
     """Two shards without replicas, for tests that are not about replicas."""
-    with Cluster.start(2, 1) as cluster:
+    with _cluster("cluster21", 2, 1) as cluster:
         yield cluster
 
 
 @pytest.fixture(scope="session")
 def cluster4() -> Iterator[Cluster]:
     """Four shards without replicas, after the same manner."""
-    with Cluster.start(4, 1) as cluster:
+    with _cluster("cluster4", 4, 1) as cluster:
         yield cluster
 
 

@@ -19,14 +19,14 @@ from pathlib import Path
 from typing import Any, Self
 from urllib.parse import quote, urlsplit
 
-from lab.process import Service, ServiceError, free_ports, reachable
+from lab.process import UNVERIFIED, Service, ServiceError, free_ports, reachable
 
 _POM = Path(__file__).parent / "hadoop" / "pom.xml"
 _NAME_NODE = "org.apache.hadoop.hdfs.server.namenode.NameNode"
 _DATA_NODE = "org.apache.hadoop.hdfs.server.datanode.DataNode"
 # Small, soon warm, and silent: it is started for a handful of files.
 _JVM = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1",
-        "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn")  # fmt: skip
+        "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", *UNVERIFIED)  # fmt: skip
 
 
 class _Node(Service):

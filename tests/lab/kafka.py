@@ -22,7 +22,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from lab.process import Service, ServiceError, free_ports, reachable
+from lab.process import UNVERIFIED, Service, ServiceError, free_ports, reachable
 
 _VERSION = "4.3.1"
 _POM = """<project xmlns="http://maven.apache.org/POM/4.0.0">
@@ -35,7 +35,10 @@ _POM = """<project xmlns="http://maven.apache.org/POM/4.0.0">
 </dependencies></project>
 """
 # The second compiler of Java would take more CPU than the tests win by it.
-_JAVA = ("java", "-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-XX:-UsePerfData")
+_JAVA = (
+    "java", "-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-XX:-UsePerfData",
+    *UNVERIFIED,
+)  # fmt: skip
 _QUIET = ("-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",)
 _LISTENERS = """listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}
 advertised.listeners=PLAINTEXT://127.0.0.1:{port}
