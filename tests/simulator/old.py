@@ -13,6 +13,7 @@ from typing import Any
 import rowfall.cluster.open
 import rowfall.publish.attach
 import rowfall.publish.evidence
+import rowfall.publish.replicas
 import rowfall.publish.tables
 import rowfall.run.doubts
 import rowfall.run.finish
@@ -94,7 +95,7 @@ REPLACED: dict[str, list[tuple[Any, str, Any]]] = {
         (Publisher, "check_staged", _not_checked),
         (Publisher, "check_attached", _not_checked),
     ],
-    "outdated parts count": [(rowfall.publish.evidence, "listed_parts", _listed)],
+    "outdated parts count": [(rowfall.publish.replicas, "listed_parts", _listed)],
 }
 """By name: module or class, attribute, and what it was."""
 
