@@ -164,19 +164,20 @@ impl Shared<'_> {
         if self.spec.progress_ms == 0 {
             return;
         }
-        let mut reported = (0, 0);
+        let mut reported = (0, 0, 0);
         loop {
             thread::park_timeout(Duration::from_millis(self.spec.progress_ms));
             let ended = over.load(Ordering::Relaxed);
             let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
             let (rows, read) = (of(&self.progress.rows), of(&self.progress.read_bytes));
-            if (rows, read) != reported {
-                reported = (rows, read);
+            let decoded = of(&self.progress.decoded_rows);
+            if (rows, decoded, read) != reported {
+                reported = (rows, decoded, read);
                 // A block may hold half of a file: what is read moves while none is written.
                 let line = json!({
                     "written_rows": rows,
                     "written_bytes": of(&self.progress.bytes),
-                    "decoded_rows": of(&self.progress.decoded_rows),
+                    "decoded_rows": decoded,
                     "read_bytes": read,
                 });
                 eprintln!("{line}");
@@ -237,14 +238,23 @@ impl Shared<'_> {
             let Some((input, piece)) = self.pieces.take() else { break };
             let spec = &self.spec.inputs[input];
             let piece = piece.map_err(|error| (input, worker.unreadable(spec, error)))?;
-            let rows = worker.read_piece(spec, piece).map_err(|fail| (input, fail))?;
+            let rows = worker.read_piece(spec, piece);
+            let rows = rows.map_err(|fail| (self.number_of(&fail).unwrap_or(input), fail))?;
             self.count_copied(worker, input, rows)?;
             last = Some(input);
         }
         // Pieces that were held are read now.
-        let Some(input) = last else { return Ok(()) };
-        worker.flush().map_err(|fail| (input, fail))?;
+        let Some(input) = last.filter(|_| !self.stop.load(Ordering::Relaxed)) else {
+            return Ok(());
+        };
+        worker.flush().map_err(|fail| (self.number_of(&fail).unwrap_or(input), fail))?;
         self.count_copied(worker, input, 0)
+    }
+
+    /// The number of the input that a failure is about: a piece that was held may be of an earlier one.
+    fn number_of(&self, fail: &Fail) -> Option<usize> {
+        let Fail::Value(decline) = fail else { return None };
+        self.spec.inputs.iter().position(|input| input.name() == decline.uri)
     }
 
     /// Count rows of an input, and the bytes that were read since.

@@ -4,6 +4,7 @@
 //!
 //! 1 M rows of 105 columns in Parquet, four parts: 0.15 GB of memory are touched in place of 0.58.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::atomic::Ordering;
 
@@ -17,8 +18,13 @@ use crate::progress::Progress;
 use crate::spec::Input;
 use crate::types::BaseType;
 
-/// Bytes that sorting takes for each row besides the key: three numbers of 64 bits, and its place.
-const SORT_BYTES: usize = 28;
+/// Bytes that sorting takes for each row besides the key: three numbers of 64 bits, and its place; and
+/// for each column of the key a rank and a number.
+const SORT_BYTES: (usize, usize) = (28, 12);
+
+/// Rows of a piece at least for each of its columns: opening one looks at all of them (50 ns each), and
+/// its values take as long from so many rows on.
+const ROWS_PER_COLUMN: usize = 32;
 
 /// The pieces of inputs that become the next part.
 #[derive(Default)]
@@ -27,7 +33,11 @@ pub struct WholeColumns<'a> {
     rows: usize,
     /// What the rows take in the engine's memory, about.
     bytes: usize,
-    held_bytes: usize,
+    /// Bytes of memory that writing the part takes, besides what the pieces hold until then.
+    needed: usize,
+    /// Addresses and bytes of that.
+    held: BTreeMap<usize, usize>,
+    unread_bytes: u64,
     spare: Spare,
 }
 
@@ -67,30 +77,34 @@ pub struct Target<'t> {
 }
 
 impl<'a> WholeColumns<'a> {
-    /// Add a piece of an input to those that become the next part. It is given back where it can be
-    /// read in batches only, or not in the memory that there is.
-    pub fn add(
-        &mut self,
-        (input, piece): Piece<'a>,
-        target: &Target<'_>,
-    ) -> Option<Box<dyn BatchReader>> {
-        let Some(found) = piece.columns() else { return Some(piece) };
-        let sizes = || {
-            let columns = target.columns.iter().enumerate();
-            columns.map(|(number, column)| bytes_of(column, number, found))
-        };
-        let keys = target.sorting.keys();
-        let key = sizes().enumerate().filter(|(number, _)| keys.contains(number));
-        let key: usize = key.map(|(_, bytes)| bytes).sum();
-        let needed = key + sizes().max().unwrap_or(0) + SORT_BYTES * found.rows();
-        if needed + found.held_bytes() > target.memory {
-            return Some(piece);
-        }
+    /// True where a piece can be read so, and fits into the memory beside those that are there.
+    pub fn fits(&self, piece: &dyn BatchReader, target: &Target<'_>) -> bool {
+        let Some(found) = piece.columns() else { return false };
+        // To open a column takes a look at all of them.
+        let long_enough = found.rows() >= ROWS_PER_COLUMN * target.columns.len();
+        let new: BTreeMap<usize, usize> = found
+            .held()
+            .into_iter()
+            .filter(|(address, _)| !self.held.contains_key(address))
+            .collect();
+        let held = self.held.values().chain(new.values()).sum::<usize>();
+        long_enough && self.needed + needed(found, target) + held <= target.memory
+    }
+
+    /// Add a piece of an input, which fits, to those that become the next part.
+    pub fn add(&mut self, (input, piece): Piece<'a>, target: &Target<'_>) {
+        let found = piece.columns().expect("it fits");
         self.rows += found.rows();
-        self.bytes += sizes().sum::<usize>();
-        self.held_bytes += found.held_bytes();
+        self.bytes += sizes(found, target).sum::<usize>();
+        self.needed += needed(found, target);
+        self.held.extend(found.held());
+        self.unread_bytes += found.unread_bytes();
         self.pieces.push((input, piece));
-        None
+    }
+
+    /// Stored bytes that are read when the part is written.
+    pub fn unread_bytes(&self) -> u64 {
+        self.unread_bytes
     }
 
     /// Rows of all pieces, and the bytes of their part.
@@ -100,14 +114,14 @@ impl<'a> WholeColumns<'a> {
 
     /// Write the pieces as a part.
     pub fn write(&mut self, target: &mut Target<'_>) -> Result<Outcome<'a>, Failure<'a>> {
-        let WholeColumns { pieces, rows, bytes, held_bytes, spare } = self;
-        let pieces = std::mem::take(pieces);
-        let [rows, bytes, held] = [rows, bytes, held_bytes].map(std::mem::take);
+        let taken = std::mem::take(self);
+        let WholeColumns { pieces, rows, bytes, held, mut spare, .. } = taken;
         if rows == 0 {
             return Ok(Outcome::Written(0));
         }
-        let memory = target.memory.saturating_sub(held);
-        let written = write(&pieces, (rows, bytes), memory, target, spare);
+        let memory = target.memory.saturating_sub(held.values().sum());
+        let written = write(&pieces, (rows, bytes), memory, target, &mut spare);
+        self.spare = spare;
         for column in &mut *target.columns {
             column.clear();
             if !column.data_type.low_cardinality {
@@ -116,6 +130,28 @@ impl<'a> WholeColumns<'a> {
         }
         Ok(if written? { Outcome::Written(rows) } else { Outcome::Batches(pieces) })
     }
+}
+
+/// About how many bytes each column of a piece takes in the engine's memory.
+fn sizes(piece: &dyn Columns, target: &Target<'_>) -> impl Iterator<Item = usize> {
+    let columns = target.columns.iter().enumerate();
+    columns.map(move |(number, column)| bytes_of(column, number, piece))
+}
+
+/// Bytes that sorting by so many columns takes for each row.
+fn sort_bytes(keys: usize) -> usize {
+    SORT_BYTES.0 + SORT_BYTES.1 * keys
+}
+
+/// Bytes of memory that a piece takes while it is written: its key, its longest column, what sorts it.
+fn needed(piece: &dyn Columns, target: &Target<'_>) -> usize {
+    let keys = target.sorting.keys();
+    let (mut key, mut longest) = (0, 0);
+    for (number, bytes) in sizes(piece, target).enumerate() {
+        key += if keys.contains(&number) { bytes } else { 0 };
+        longest = longest.max(bytes);
+    }
+    key + longest + sort_bytes(keys.len()) * piece.rows()
 }
 
 /// About how many bytes a column takes in the engine's memory.
@@ -137,7 +173,8 @@ fn write<'a>(
     spare: &mut Spare,
 ) -> Result<bool, Failure<'a>> {
     let Target { names, columns, sorting, output, progress, .. } = target;
-    let keys = sorting.keys().to_vec();
+    // Each once, whatever the key says.
+    let keys: BTreeSet<usize> = sorting.keys().iter().copied().collect();
     let mut room = memory;
     for (number, column) in columns.iter_mut().enumerate() {
         number_strings(column, number, pieces);
@@ -148,7 +185,7 @@ fn write<'a>(
         }
         room = room.saturating_sub(columns[key].bytes());
     }
-    room = room.saturating_sub(SORT_BYTES * rows);
+    room = room.saturating_sub(sort_bytes(keys.len()) * rows);
     let order = sorting.sort_keys(columns, rows);
     let mut began = cpu_time::thread_nanoseconds();
     let mut spent = 0;
@@ -170,10 +207,13 @@ fn write<'a>(
         }
         if !is_key {
             column.clear();
+            // Those of elements are not for others.
+            column.children = Column::like(column).children;
             let Column { nulls, data, sizes, .. } = column;
             *spare = (std::mem::take(nulls), std::mem::take(data), std::mem::take(sizes));
         }
-        let as_begun = fits && (number + 1 < names.len() || part.is_as_begun());
+        let last = number + 1 == names.len();
+        let as_begun = fits && !part.is_outgrown() && (!last || part.is_as_begun());
         if !as_begun {
             progress.decoded_rows.fetch_sub(done(number), Ordering::Relaxed);
             part.abandon().map_err(Failure::Output)?;

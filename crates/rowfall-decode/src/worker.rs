@@ -304,20 +304,24 @@ impl<'a> Worker<'a> {
         input: &'a Input,
         piece: Box<dyn BatchReader>,
     ) -> Result<u64, Fail> {
+        let most = self.block_limits.0;
         let rows = piece.columns().map_or(0, |found| found.rows());
-        let held = self.whole_columns.as_ref().map_or(0, |pieces| pieces.size().0);
-        if held > 0 && held + rows > self.block_limits.0 {
-            self.write_pieces()?;
+        if let Some((pieces, target, _)) = self.by_column() {
+            let held = pieces.size().0;
+            // What is nearer to the size of a block: a part without the piece, or with it.
+            let full = (held + rows).saturating_sub(most) > most.saturating_sub(held);
+            if held > 0 && (full || !pieces.fits(&*piece, &target)) {
+                self.write_pieces()?;
+            }
         }
         // Rows of a block that is not full are in the columns.
-        let by_column = self.by_column().filter(|(_, _, in_columns)| *in_columns == 0);
+        let by_column = self.by_column().filter(|(pieces, target, in_columns)| {
+            *in_columns == 0 && pieces.fits(&*piece, target)
+        });
         let Some((pieces, target, _)) = by_column else {
             return self.read_batches(input, piece);
         };
-        if let Some(piece) = pieces.add((input, piece), &target) {
-            self.write_pieces()?;
-            return self.read_batches(input, piece);
-        }
+        pieces.add((input, piece), &target);
         let (all_rows, bytes) = pieces.size();
         if all_rows >= self.block_limits.0 || bytes >= self.block_limits.1 {
             self.write_pieces()?;
@@ -811,7 +815,11 @@ impl<'a> Worker<'a> {
     /// where that is unknown).
     fn set_block_limits(&mut self, left: Option<u64>) -> Result<(), Fail> {
         let (rows, bytes) = (self.spec.block_rows, self.spec.block_bytes);
-        let ending = left.is_some_and(|left| left <= self.unwritten_bytes / TAIL_FRACTION);
+        // Pieces that are held are read later, but before what is left.
+        let held = self.whole_columns.as_ref().map_or(0, WholeColumns::unread_bytes);
+        let left = left.map(|left| left.saturating_sub(held));
+        let unwritten = self.unwritten_bytes + held;
+        let ending = left.is_some_and(|left| left <= unwritten / TAIL_FRACTION);
         let more = |size: usize| if ending { size + size / TAIL_FRACTION as usize } else { size };
         self.block_limits = (more(rows), more(bytes));
         self.add_rows(0)

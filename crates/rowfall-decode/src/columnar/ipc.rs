@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use arrow_array::{ArrayRef, RecordBatch};
+use arrow_buffer::NullBuffer;
 use arrow_ipc::reader::StreamReader;
 use arrow_schema::{ArrowError, DataType, Schema};
 
@@ -104,9 +105,20 @@ impl Columns for ArrowBatch {
         self.arrays[number].to_data().get_slice_memory_size().unwrap_or(usize::MAX)
     }
 
-    fn held_bytes(&self) -> usize {
-        let all = (0..self.arrays.len()).map(|number| self.bytes_of(number));
-        all.fold(0, usize::saturating_add)
+    /// Whole messages: each array refers to a part of one.
+    fn held(&self) -> Vec<(usize, usize)> {
+        let mut found = Vec::new();
+        let mut data: Vec<_> = self.arrays.iter().map(|array| array.to_data()).collect();
+        while let Some(array) = data.pop() {
+            let buffers = array.buffers().iter().chain(array.nulls().map(NullBuffer::buffer));
+            found.extend(buffers.map(|b| (b.data_ptr().as_ptr() as usize, b.capacity())));
+            data.extend_from_slice(array.child_data());
+        }
+        found
+    }
+
+    fn unread_bytes(&self) -> u64 {
+        0
     }
 
     fn append(

@@ -103,8 +103,11 @@ pub trait Columns {
     /// About how many bytes the values of a column take.
     fn bytes_of(&self, number: usize) -> usize;
 
-    /// Bytes of memory that are taken until the rows are dropped.
-    fn held_bytes(&self) -> usize;
+    /// The memory that is taken until the rows are dropped: addresses and bytes. Pieces may share some.
+    fn held(&self) -> Vec<(usize, usize)>;
+
+    /// Stored bytes that will be read for the rows.
+    fn unread_bytes(&self) -> u64;
 
     /// Append all values of a column, batch by batch, until `enough` is true of it.
     fn append(

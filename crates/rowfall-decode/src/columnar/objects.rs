@@ -93,8 +93,7 @@ impl Object {
     /// others are decoded. Of a file nothing is fetched.
     pub fn row_group(&self, ranges: Vec<(u64, u64)>) -> FetchedGroup {
         let found = Arc::new(OnceLock::new());
-        let held = ranges.iter().filter(|_| self.is_remote());
-        let bytes = held.fold(0u64, |bytes, (_, length)| bytes.saturating_add(*length)) as usize;
+        let bytes = if self.is_remote() { bytes_of(&spans_of(ranges.clone())) as usize } else { 0 };
         let fetch = {
             let (object, found, ranges) = (self.clone(), Arc::clone(&found), ranges.clone());
             move || drop(found.set(object.fetch_group(ranges)))
@@ -106,23 +105,12 @@ impl Object {
         FetchedGroup { found, bytes }
     }
 
-    fn fetch_group(
-        &self,
-        mut ranges: Vec<(u64, u64)>,
-    ) -> std::result::Result<RowGroup, BatchError> {
+    fn fetch_group(&self, ranges: Vec<(u64, u64)>) -> std::result::Result<RowGroup, BatchError> {
         let Place::Http(agent, input, ..) = &self.place else {
             return Ok(RowGroup { object: self.clone(), held: Vec::new() });
         };
-        ranges.sort_unstable();
-        let mut spans: Vec<(u64, u64)> = Vec::new();
-        for (from, length) in ranges {
-            let to = from.saturating_add(length);
-            match spans.last_mut() {
-                Some(last) if from <= last.1.saturating_add(GAP_BYTES) => last.1 = last.1.max(to),
-                _ => spans.push((from, to)),
-            }
-        }
-        let bytes: u64 = spans.iter().map(|(from, to)| to - from).sum();
+        let spans = spans_of(ranges);
+        let bytes = bytes_of(&spans);
         if bytes > MOST_BYTES || spans.iter().any(|(_, to)| *to > self.size) {
             return Err(BatchError::declined(format!("a row group of {bytes} bytes")));
         }
@@ -135,6 +123,24 @@ impl Object {
     }
 }
 
+/// What is fetched for some ranges, from starts to ends: those that are near each other at once.
+fn spans_of(mut ranges: Vec<(u64, u64)>) -> Vec<(u64, u64)> {
+    ranges.sort_unstable();
+    let mut spans: Vec<(u64, u64)> = Vec::new();
+    for (from, length) in ranges {
+        let to = from.saturating_add(length);
+        match spans.last_mut() {
+            Some(last) if from <= last.1.saturating_add(GAP_BYTES) => last.1 = last.1.max(to),
+            _ => spans.push((from, to)),
+        }
+    }
+    spans
+}
+
+fn bytes_of(spans: &[(u64, u64)]) -> u64 {
+    spans.iter().fold(0, |bytes, (from, to)| bytes.saturating_add(to - from))
+}
+
 /// A row group that is there, or will be soon; parts of it share it.
 #[derive(Clone)]
 pub struct FetchedGroup {
@@ -143,9 +149,9 @@ pub struct FetchedGroup {
 }
 
 impl FetchedGroup {
-    /// Bytes that it takes in memory: none of a file here.
-    pub fn held_bytes(&self) -> usize {
-        self.bytes
+    /// The memory that it takes, none of a file here: an address, which its parts share, and bytes.
+    pub fn held(&self) -> (usize, usize) {
+        (Arc::as_ptr(&self.found) as usize, self.bytes)
     }
 
     /// Wait until it is there.

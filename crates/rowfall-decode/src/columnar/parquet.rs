@@ -26,6 +26,9 @@ use crate::types::Type;
 
 /// Rows that are decoded together: of 50 columns they take 3 MB, about what a cache holds.
 const BATCH_ROWS: usize = 8192;
+/// Bytes of a chunk with a dictionary at most, for its strings to have numbers: those of a larger one
+/// are as many as the rows.
+const MOST_DICTIONARY: i64 = 16 << 20;
 /// Fewer rows are decoded together where they would take more than this, as lists do.
 const BATCH_BYTES: u64 = 16 << 20;
 /// A part of a row group has so many rows at least: each worker reads the dictionaries again.
@@ -43,6 +46,8 @@ pub struct File {
     leaves: Vec<usize>,
     /// The wanted columns, in their order: numbers in batches.
     places: Vec<usize>,
+    /// The same: their numbers in the file, and those of the columns of values of each.
+    wanted: Arc<[(usize, Vec<usize>)]>,
     /// Row groups, or parts of them, from the last to the first: number, first row and rows.
     left: Vec<(usize, usize, usize)>,
     /// Row groups that are being fetched, or shared by several parts.
@@ -66,6 +71,12 @@ impl File {
         let leaves = leaves_of(&metadata, &columns)?;
         let seconds = as_seconds(&metadata, &leaves)?;
         let metadata = with_dictionaries(metadata, &leaves);
+        let wanted = columns.iter().map(|&column| {
+            let schema = metadata.parquet_schema();
+            let of_it = |leaf: &usize| schema.get_column_root_idx(*leaf) == column;
+            (column, leaves.iter().copied().filter(of_it).collect())
+        });
+        let wanted = wanted.collect();
         let mut left = Vec::new();
         for (group, found) in metadata.metadata().row_groups().iter().enumerate() {
             let rows = usize::try_from(found.num_rows())
@@ -80,7 +91,7 @@ impl File {
         let place = |column: &usize| sorted.binary_search(column).expect("it is among them");
         let places = columns.iter().map(place).collect();
         let fetched = Vec::new();
-        let mut file = File { object, metadata, seconds, leaves, places, left, fetched };
+        let mut file = File { object, metadata, seconds, leaves, places, wanted, left, fetched };
         file.fetch_ahead();
         Ok(file)
     }
@@ -124,6 +135,7 @@ impl Input for File {
             seconds: self.seconds.clone(),
             leaves: self.leaves.clone(),
             places: self.places.clone(),
+            wanted: Arc::clone(&self.wanted),
             part,
             readers: None,
             left: part.2,
@@ -140,6 +152,8 @@ struct Piece {
     leaves: Vec<usize>,
     /// The wanted columns: numbers in batches.
     places: Vec<usize>,
+    /// The same: their numbers in the file, and those of the columns of values of each.
+    wanted: Arc<[(usize, Vec<usize>)]>,
     /// Number of the row group, first row and rows.
     part: (usize, usize, usize),
     /// None before the first batch.
@@ -171,23 +185,6 @@ impl Piece {
     fn group(&self) -> &RowGroupMetaData {
         self.metadata.metadata().row_group(self.part.0)
     }
-
-    /// The columns of values that one of the wanted columns consists of.
-    fn leaves_of(&self, number: usize) -> Vec<usize> {
-        let wanted = self.roots()[self.places[number]];
-        let schema = self.metadata.parquet_schema();
-        let of_it = |leaf: &usize| schema.get_column_root_idx(*leaf) == wanted;
-        self.leaves.iter().copied().filter(of_it).collect()
-    }
-
-    /// The columns of the file that are read.
-    fn roots(&self) -> Vec<usize> {
-        let schema = self.metadata.parquet_schema();
-        let root = |leaf: &usize| schema.get_column_root_idx(*leaf);
-        let mut roots: Vec<usize> = self.leaves.iter().map(root).collect();
-        roots.dedup();
-        roots
-    }
 }
 
 impl Columns for Piece {
@@ -196,20 +193,33 @@ impl Columns for Piece {
     }
 
     fn has_dictionary(&self, number: usize) -> bool {
-        let field = self.metadata.schema().field(self.roots()[self.places[number]]);
+        let (column, leaves) = &self.wanted[number];
+        let bytes = |leaf: &usize| self.group().column(*leaf).uncompressed_size();
+        let field = self.metadata.schema().field(*column);
         matches!(field.data_type(), DataType::Dictionary(..))
+            && leaves.iter().map(bytes).sum::<i64>() <= MOST_DICTIONARY
     }
 
     fn bytes_of(&self, number: usize) -> usize {
-        let leaves = self.leaves_of(number);
+        let (_, leaves) = &self.wanted[number];
         let size = |leaf: &usize| self.group().column(*leaf).uncompressed_size();
         let bytes = leaves.iter().map(|leaf| usize::try_from(size(leaf)).unwrap_or(0));
         let all = usize::try_from(self.group().num_rows()).unwrap_or(0).max(1);
         (bytes.sum::<usize>() as u128 * self.part.2 as u128 / all as u128) as usize
     }
 
-    fn held_bytes(&self) -> usize {
-        self.source.held_bytes()
+    fn held(&self) -> Vec<(usize, usize)> {
+        vec![self.source.held()]
+    }
+
+    fn unread_bytes(&self) -> u64 {
+        if self.source.held().1 > 0 {
+            return 0; // they were counted when they were fetched
+        }
+        let size = |leaf: &usize| self.group().column(*leaf).byte_range().1;
+        let bytes: u64 = self.leaves.iter().map(size).sum();
+        let all = u64::try_from(self.group().num_rows()).unwrap_or(0).max(1);
+        (u128::from(bytes) * self.part.2 as u128 / u128::from(all)) as u64
     }
 
     fn append(
@@ -222,8 +232,9 @@ impl Columns for Piece {
             source: self.source.clone(),
             metadata: self.metadata.clone(),
             seconds: self.seconds.clone(),
-            leaves: self.leaves_of(number),
+            leaves: self.wanted[number].1.clone(),
             places: vec![0],
+            wanted: Arc::clone(&self.wanted),
             part: self.part,
             readers: None,
             left: self.part.2,

@@ -207,6 +207,12 @@ impl PartWriter<'_> {
         of(self.bounds.0) == self.block.shape && of(self.bounds.1) == self.block.shape
     }
 
+    /// True where the columns so far have more bytes than the part has been begun for.
+    pub fn is_outgrown(&self) -> bool {
+        let least = Shape::of(self.bounds.0, self.block.rows, self.layout);
+        least.granule < self.block.shape.granule
+    }
+
     /// Remove all that was written.
     pub fn abandon(self) -> io::Result<()> {
         std::fs::remove_dir_all(&self.folder)

@@ -49,11 +49,10 @@ impl<'a> NumberedTexts<'a> {
     fn new(numbers: &'a [[u8; 4]], data: &[u8], starts: &[u32]) -> NumberedTexts<'a> {
         let starts = [starts, &[data.len() as u32]].concat();
         let longest = starts.windows(2).map(|w| w[1] - w[0]).max().unwrap_or(0) as usize;
-        let width = [16, 32, 64].into_iter().find(|width| longest <= *width).unwrap_or(0);
-        let mut places = (width, vec![0; width * (starts.len() - 1)]);
-        if places.1.len() > PLACES {
-            places = (0, Vec::new());
-        }
+        let count = starts.len() - 1;
+        let fits = |width: &usize| longest <= *width && width * count <= PLACES;
+        let width = [16, 32, 64].into_iter().find(fits).unwrap_or(0);
+        let mut places = (width, vec![0; width * count]);
         for (place, ends) in places.1.chunks_exact_mut(width.max(1)).zip(starts.windows(2)) {
             let text = &data[ends[0] as usize..ends[1] as usize];
             place[..text.len()].copy_from_slice(text);
