@@ -168,6 +168,20 @@ def test_parts_of_whole_columns(
     parts.drop(ours)
 
 
+def test_lists_leave_no_memory(parts: Parts) -> None:
+    """Of twelve columns of lists, 18 MB each, one is in memory."""
+    columns = {"k": "UInt32", **{f"list{n}": "Array(UInt32)" for n in range(12)}}
+    made = ", ".join(f"range(toUInt32(number % 40 + {n % 2}))" for n in range(12))
+    source = f"(SELECT toUInt32(number), {made} FROM numbers(200_000))"
+    path = parts.written(columns, source, "Parquet", output_format_parquet_row_group_size=200_000)
+    ours = parts.create(columns, "")
+    parts.build(ours, columns, "", [path], format="Parquet", memory_bytes=140 << 20)
+    query = "SELECT count(), sum(k), sum(length(list0)), sum(arraySum(list11)) FROM "
+    assert parts.sql(query + ours) == parts.sql(query + parts.relation(columns, path, "Parquet"))
+    assert parts.sql(f"SELECT rows FROM system.parts WHERE table = '{ours}' AND active") == "200000"
+    parts.drop(ours)
+
+
 def sum_of_bytes(parts: Parts, table: str) -> int:
     """Bytes of all rows in memory."""
     return int(parts.sql(f"SELECT sum(byteSize(*)) FROM {table}"))
