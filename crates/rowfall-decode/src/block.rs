@@ -61,29 +61,15 @@ impl Sorting {
         Sorting { keys: keys.to_vec(), sort_batches, may_count, ..Sorting::default() }
     }
 
-    /// True where each column may be put into the order of the key by itself, when all of its values
-    /// are there: not where counting is better.
-    pub fn takes_columns(&self) -> bool {
+    /// True where [`Self::sort`] looks at the columns of the key only and moves none: each other one may
+    /// then be put into the order later.
+    pub fn moves_none(&self) -> bool {
         self.keys.is_empty() || self.sort_batches
     }
 
     /// The columns of the key.
     pub fn keys(&self) -> &[usize] {
         &self.keys
-    }
-
-    /// Sort the rows of a block of which only the columns of the key are there: the numbers of its rows
-    /// in their order, None where they are in order already.
-    pub fn sort_keys(&mut self, columns: &[Column], rows: usize) -> Option<&[u32]> {
-        if self.keys.is_empty() {
-            return None;
-        }
-        let keys: Vec<Values<'_>> = self.keys.iter().map(|&k| columns[k].values()).collect();
-        match self.sorter.sort(&keys, rows, false) {
-            SortOrder::Rows(order) => Some(order),
-            SortOrder::Sorted => None,
-            SortOrder::Counted(_) => unreachable!("not asked for"),
-        }
     }
 
     /// Sort a block: the numbers of its rows in their order, or None where the columns are in order

@@ -22,6 +22,8 @@ use crate::types::BaseType;
 /// for each column of the key a rank and a number.
 const SORT_BYTES: (usize, usize) = (28, 12);
 
+/// Rows of a column that are copied before its bytes are looked at.
+const BATCH_ROWS: usize = 8192;
 /// Rows of a piece at least for each of its columns: opening one looks at all of them (50 ns each), and
 /// its values take as long from so many rows on.
 const ROWS_PER_COLUMN: usize = 32;
@@ -186,7 +188,7 @@ fn write<'a>(
         room = room.saturating_sub(columns[key].bytes());
     }
     room = room.saturating_sub(sort_bytes(keys.len()) * rows);
-    let order = sorting.sort_keys(columns, rows);
+    let order = sorting.sort(columns, rows);
     let mut began = cpu_time::thread_nanoseconds();
     let mut spent = 0;
     let Some(mut part) = output.begin_part(rows, bytes, order).map_err(Failure::Output)? else {
@@ -250,12 +252,17 @@ fn fill<'a>(
     room: usize,
 ) -> Result<bool, Failure<'a>> {
     for (input, piece) in pieces {
-        let piece = piece.columns().expect("no batch of it was read");
-        piece
-            .append(number, column, &|column| column.bytes() > room)
-            .map_err(|error| Failure::Input(input, error))?;
-        if column.bytes() > room {
-            return Ok(false);
+        let failed = |error| Failure::Input(input, error);
+        let mut alone = piece.columns().expect("no batch of it was read").column(number);
+        while let Some(mut batch) = alone.next_batch().map_err(failed)? {
+            for from in (0..batch.rows()).step_by(BATCH_ROWS) {
+                let rows = (from, batch.rows().min(from + BATCH_ROWS));
+                let appended = batch.append(0, rows, column);
+                appended.map_err(|what| failed(BatchError::Declined(Some(number), what)))?;
+                if column.bytes() > room {
+                    return Ok(false);
+                }
+            }
         }
     }
     Ok(true)

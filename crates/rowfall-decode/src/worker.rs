@@ -159,7 +159,7 @@ impl<'a> Worker<'a> {
         let keys = spec.sort_by.as_deref().unwrap_or(&[]);
         let sorting = Sorting::new(keys, &mut columns, &key_values);
         let by_column = spec.parts && partitioned.is_none() && computed.is_none();
-        let by_column = by_column && sorting.takes_columns();
+        let by_column = by_column && sorting.moves_none();
         Worker {
             whole_columns: by_column.then(WholeColumns::default),
             reader: ObjectReader::new(&sources, nullable, spec.unknown == UnknownColumns::Skip),
@@ -306,7 +306,7 @@ impl<'a> Worker<'a> {
     ) -> Result<u64, Fail> {
         let most = self.block_limits.0;
         let rows = piece.columns().map_or(0, |found| found.rows());
-        if let Some((pieces, target, _)) = self.by_column() {
+        if let Some((pieces, target)) = self.by_column() {
             let held = pieces.size().0;
             // What is nearer to the size of a block: a part without the piece, or with it.
             let full = (held + rows).saturating_sub(most) > most.saturating_sub(held);
@@ -314,11 +314,8 @@ impl<'a> Worker<'a> {
                 self.write_pieces()?;
             }
         }
-        // Rows of a block that is not full are in the columns.
-        let by_column = self.by_column().filter(|(pieces, target, in_columns)| {
-            *in_columns == 0 && pieces.fits(&*piece, target)
-        });
-        let Some((pieces, target, _)) = by_column else {
+        let by_column = self.by_column().filter(|(pieces, target)| pieces.fits(&*piece, target));
+        let Some((pieces, target)) = by_column else {
             return self.read_batches(input, piece);
         };
         pieces.add((input, piece), &target);
@@ -329,10 +326,10 @@ impl<'a> Worker<'a> {
         Ok(rows as u64)
     }
 
-    /// The pieces that are written column by column, what is needed for that, and the rows that are in
-    /// the columns now; None where batches are copied.
-    fn by_column(&mut self) -> Option<(&mut WholeColumns<'a>, Target<'_>, usize)> {
-        let pieces = self.whole_columns.as_mut()?;
+    /// The pieces that are written column by column, and what is needed for that; None where batches are
+    /// copied, also as long as rows of a block that is not full are in the columns.
+    fn by_column(&mut self) -> Option<(&mut WholeColumns<'a>, Target<'_>)> {
+        let pieces = self.whole_columns.as_mut().filter(|_| self.rows == 0)?;
         let target = Target {
             names: &self.names,
             columns: &mut self.columns,
@@ -341,12 +338,12 @@ impl<'a> Worker<'a> {
             progress: self.progress,
             memory: self.spec.block_bytes,
         };
-        Some((pieces, target, self.rows))
+        Some((pieces, target))
     }
 
     /// Write the pieces that are held for a part.
     fn write_pieces(&mut self) -> Result<(), Fail> {
-        let Some((pieces, mut target, _)) = self.by_column() else { return Ok(()) };
+        let Some((pieces, mut target)) = self.by_column() else { return Ok(()) };
         match pieces.write(&mut target) {
             Ok(Outcome::Written(rows)) => {
                 self.progress.rows.fetch_add(rows as u64, Ordering::Relaxed);

@@ -134,9 +134,8 @@ mod avx2 {
         let mut word = 0;
         for n in 0..8 {
             let rows: &[u32; 8] = rows[8 * n..][..8].try_into().expect("8 rows");
-            // SAFETY: the rows are there; each has a bit, see above, and words of 32 bits are as the
-            // halves of words of 64, the lower half first. Twice as many as fit into 31 bits are in
-            // no part (PART_ROWS).
+            // SAFETY: the rows are there, and each has a bit, see above. A word of 64 bits is two of
+            // 32, the lower half first; the number of one is less than 2^27, as a row's has 32 bits.
             let found = unsafe {
                 let rows = _mm256_loadu_si256(rows.as_ptr().cast());
                 let words = _mm256_srli_epi32::<5>(rows);

@@ -7,13 +7,9 @@ use arrow_buffer::NullBuffer;
 use arrow_ipc::reader::StreamReader;
 use arrow_schema::{ArrowError, DataType, Schema};
 
-use crate::column::Column;
-use crate::columnar::nested::{self, ArrowBatch, NullStructs, takes};
+use crate::columnar::nested::{ArrowBatch, NullStructs, takes};
 use crate::columnar::{Batch, BatchError, BatchReader, Columns, Input};
 use crate::types::Type;
-
-/// Rows of a column that are copied before its bytes are looked at.
-const SOME_ROWS: usize = 8192;
 
 /// The numbers of the wanted columns among those of an input.
 ///
@@ -121,20 +117,9 @@ impl Columns for ArrowBatch {
         0
     }
 
-    fn append(
-        &self,
-        number: usize,
-        to: &mut Column,
-        enough: &dyn Fn(&Column) -> bool,
-    ) -> Result<(), BatchError> {
-        for from in (0..self.rows).step_by(SOME_ROWS) {
-            let some = self.arrays[number].slice(from, SOME_ROWS.min(self.rows - from));
-            nested::append(to, &*some, None, self.null_structs)
-                .map_err(|what| BatchError::Declined(Some(number), what))?;
-            if enough(to) {
-                break;
-            }
-        }
-        Ok(())
+    fn column(&self, number: usize) -> Box<dyn BatchReader> {
+        let ArrowBatch { arrays, rows, null_structs } = self;
+        let arrays = vec![Arc::clone(&arrays[number])];
+        Box::new(One(Some(ArrowBatch { arrays, rows: *rows, null_structs: *null_structs })))
     }
 }

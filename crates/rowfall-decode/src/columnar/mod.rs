@@ -109,13 +109,8 @@ pub trait Columns {
     /// Stored bytes that will be read for the rows.
     fn unread_bytes(&self) -> u64;
 
-    /// Append all values of a column, batch by batch, until `enough` is true of it.
-    fn append(
-        &self,
-        number: usize,
-        to: &mut Column,
-        enough: &dyn Fn(&Column) -> bool,
-    ) -> Result<(), BatchError>;
+    /// Batches of one column, whose number in them is 0.
+    fn column(&self, number: usize) -> Box<dyn BatchReader>;
 }
 
 /// An open input, whose pieces are read by several workers side by side.

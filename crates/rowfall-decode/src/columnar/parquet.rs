@@ -16,7 +16,6 @@ use parquet::basic::{Encoding, Type as PhysicalType};
 use parquet::errors::ParquetError;
 use parquet::file::metadata::{ColumnChunkMetaData, ParquetMetaData, RowGroupMetaData};
 
-use crate::column::Column;
 use crate::columnar::ipc::find_columns;
 use crate::columnar::nested;
 use crate::columnar::nested::{ArrowBatch, NullStructs};
@@ -222,32 +221,18 @@ impl Columns for Piece {
         (u128::from(bytes) * self.part.2 as u128 / u128::from(all)) as u64
     }
 
-    fn append(
-        &self,
-        number: usize,
-        to: &mut Column,
-        enough: &dyn Fn(&Column) -> bool,
-    ) -> Result<(), BatchError> {
-        let mut alone = Piece {
+    fn column(&self, number: usize) -> Box<dyn BatchReader> {
+        Box::new(Piece {
             source: self.source.clone(),
             metadata: self.metadata.clone(),
             seconds: self.seconds.clone(),
             leaves: self.wanted[number].1.clone(),
             places: vec![0],
-            wanted: Arc::clone(&self.wanted),
+            wanted: [self.wanted[number].clone()].into(),
             part: self.part,
             readers: None,
             left: self.part.2,
-        };
-        while let Some(mut batch) = alone.next_batch()? {
-            let rows = (0, batch.rows());
-            let appended = batch.append(0, rows, to);
-            appended.map_err(|what| BatchError::Declined(Some(number), what))?;
-            if enough(to) {
-                break;
-            }
-        }
-        Ok(())
+        })
     }
 }
 
