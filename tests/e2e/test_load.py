@@ -701,13 +701,13 @@ def test_a_wrong_command_leaves_no_load_behind(shell: Shell) -> None:
 
 
 def test_progress_moves_on_a_terminal(shell: Shell) -> None:
-    for number in range(20):
+    # An attempt a file takes 20 ms of a fast machine, and the line is drawn eight times a second.
+    for number in range(60):
         shell.write(f"in/{number}.csv", rows(number * 500, number * 500 + 500))
     shown = shell.typed("", "load", "in/*.csv", "--table", "t", "--attempt-bytes", "1")
-    percent = {int(found) for found in re.findall(r"(\d+)% ", shown)}
-    assert len(percent) > 5, shown
-    assert len(set(re.findall(r"(\d+)/20 files", shown))) > 5
-    assert "10,000 rows from 20 files" in " ".join(shown.split())
+    assert len(set(re.findall(r"(\d+)% ", shown))) > 2, shown
+    assert len(set(re.findall(r"(\d+)/60 files", shown))) > 2
+    assert "30,000 rows from 60 files" in " ".join(shown.split())
 
 
 def test_a_running_load_can_be_looked_at(shell: Shell) -> None:
