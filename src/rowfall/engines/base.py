@@ -268,18 +268,10 @@ def table_uuid(engine: Engine, database: str, table: str) -> str:
 
     The embedded engine's default database shows no uuids; there the table's folder is named by it.
     """
-    if engine.shared:
-        question = (
-            "SELECT toString(uuid), arrayElement(data_paths, 1) "
-            f"FROM system.tables WHERE database = {quote(database)} AND name = {quote(table)}"
-        )
-    else:
-        # It remembers the answer, and a load wants to know the rest of it as well.
-        question = about_tables([database], [table])
-    rows = engine.ask(question)
+    rows = engine.ask(about_tables([database], [table]))
     if not rows:
         return ""
-    uuid, path = (str(rows[0][0]), str(rows[0][1])) if engine.shared else (rows[0][2], rows[0][11])
+    uuid, path = str(rows[0][2]), str(rows[0][11])
     # Matched here: the engine needs 15 ms for its first regular expression of this kind.
     folder = _FOLDER.search(path)
     return folder[1] if folder and not uuid.strip("0-") else uuid
