@@ -15,3 +15,13 @@ pub struct Progress {
     /// Time in which threads were ready to run, but had no core.
     pub waited_nanoseconds: AtomicU64,
 }
+
+/// The size of an input that was read to its end.
+#[derive(Debug, Clone, Default)]
+pub struct InputSummary {
+    pub rows: u64,
+    /// Stored bytes, as the file has them.
+    pub bytes_read: u64,
+    /// Bytes of decompressed text.
+    pub bytes_raw: u64,
+}

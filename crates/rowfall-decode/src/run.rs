@@ -17,11 +17,11 @@ use crate::input::buffer::TextBuffer;
 use crate::input::queue::InputQueue;
 use crate::input::read_ahead::ReadAhead;
 use crate::output::Output;
-use crate::progress::Progress;
+use crate::progress::{InputSummary, Progress};
 use crate::simd::Simd;
 use crate::spec::{Format, Spec};
 use crate::text::layout::Layout;
-use crate::worker::{InputSummary, Partitioned, Worker};
+use crate::worker::{Partitioned, Worker};
 
 /// The state that all workers share.
 struct Shared<'a> {
