@@ -276,6 +276,52 @@ def test_a_server_was_without_power_before_a_sync(
     assert counts.split() == [str(EACH)] * 2
 
 
+@pytest.mark.sampled(1)
+def test_a_server_was_without_power_before_its_views_were_counted(
+    rowfall: Any, server: ClickHouse, source: Path
+) -> None:
+    """The staged rows are there, and what a view has made of them is not: nothing else tells."""
+    if server.pid is None:
+        server.start()
+    database = f"views_without_power_{os.getpid()}"
+    server.query(f"CREATE DATABASE {database}")
+    first, second = sorted(source.glob("*.csv"))[:2]
+    command = ("load", second, "--table", "t", "--to")
+    made = rowfall.inside("load", first, "--table", "t", "--to", server.uri(database))
+    assert made.returncode == 0, made.stderr
+    server.query(f"CREATE TABLE {database}.ids (id UInt64) ENGINE = MergeTree ORDER BY id")
+    server.query(
+        f"CREATE MATERIALIZED VIEW {database}.v TO {database}.ids AS SELECT id FROM {database}.t"
+    )
+    lost = []
+
+    def lose() -> None:
+        paths = server.query(
+            f"SELECT path FROM system.parts WHERE database = '{database}' "
+            "AND table LIKE '_rowfall_%_t0'"
+        )
+        server.kill()
+        for path in paths.split():
+            lost.append(path)
+            shutil.rmtree(path)
+        server.start()
+
+    def script(request: Request) -> Fault | None:
+        counts = "_rowfall_journal" in request.sql and "'count'" in request.sql
+        return Fault(before=lose) if counts and not lost else None
+
+    with Faulty(server.http_port, script) as proxy:
+        done = rowfall.inside(*command, server.uri(database, port=proxy.port))
+    assert lost
+    assert done.returncode == 6, done.stderr
+    assert "was started again after rows had been staged" in done.stderr
+    done = rowfall.inside(*command, server.uri(database))
+    assert done.returncode == 0, done.stderr
+    counts = f"SELECT count(), uniqExact(id) FROM {database}."
+    assert server.query(counts + "t").split() == [str(2 * EACH)] * 2
+    assert server.query(counts + "ids").split() == [str(EACH)] * 2
+
+
 # --- the order of syncs and records ---------------------------------------------------------------
 
 

@@ -116,10 +116,10 @@ def _(world: World, process: Process | None, server: Server, text: str) -> None:
     for partition in sorted({p["partition_id"] for p in table.active() if p["rows"]}):
         rows = [r for p in table.active() if p["partition_id"] == partition for r in p["_rows"]]
         server.part(made, partition, rows, uuid=NO_UUID)
-    server.tables.pop(table.at)
     if world.scheduler.random.random() < 0.3:
-        table.name = f"t_{table.uuid[:8]}"
-        server.add(table)
+        server.rename(table, ("d", f"t_{table.uuid[:8]}"))
+    else:
+        server.tables.pop(table.at)
     server.add(made)
     properties.check_readers(world)
 

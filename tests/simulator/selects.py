@@ -501,7 +501,8 @@ class _Parser:
             return f"({a} if {c} else {b})"
         if name in ("now64", "now"):
             return self.hoist("C.now")
-        if name in ("getsetting", "throwif", "version", "timezone", "getserverport", "serveruuid"):
+        if name in ("getsetting", "throwif", "version", "timezone", "getserverport", "serveruuid",
+                    "uptime"):  # fmt: skip
             return f"C.function({name!r}, [{arguments}])"
         if name == "array" and all(v[0] == "param" for v in values):
             return self.hoist(f"[{arguments}]")

@@ -132,6 +132,7 @@ class Server:
         log_runs: ``uptime`` at the last success of each.
         running: statements that nobody waits for any more: carried out later, or never.
         clock: the server's, in seconds.
+        ran: seconds since it was started, which no clock changes.
         blocks: an INSERT cuts its rows into blocks, each of which becomes parts of its own.
         host: its name; ``number`` makes its UUIDs different from those of other servers.
         up: it answers; ``back``: when it does again, in the time of the simulated world.
@@ -148,6 +149,7 @@ class Server:
     ticks: int = 0
     log_runs: dict[str, int] = field(default_factory=dict)
     uptime: int = 0
+    ran: float = 100.0
     blocks: bool = False
     host: str = "n0"
     number: int = 0
@@ -329,6 +331,7 @@ class Server:
             if table.lines is not None:
                 table.last_block = max((x["_block_number"] for x in table.lines), default=0)
         self.uptime += 1
+        self.ran = 0.0
 
     def cut_power(self, keep: Callable[[], bool]) -> None:
         """Lose what is not synced, except where ``keep`` says that it had been written anyway."""
@@ -411,6 +414,8 @@ class Server:
             return _SETTINGS[values[0]]
         if name in ("version", "timezone", "getserverport"):
             return {"version": "24.10.1.1", "timezone": "UTC", "getserverport": 8123}[name]
+        if name == "uptime":
+            return int(self.ran)
         if name == "serveruuid":
             return f"server {self.host}"
         raise selects.UnknownSqlError(f"{name}({values})")

@@ -17,7 +17,7 @@ from rowfall.core.options import DISTRIBUTED, FILTER
 from rowfall.deliver.decode import Decode, DecodeInside, DecodePush, DecoderInput
 from rowfall.deliver.delivery import Delivery, Order, Pull
 from rowfall.deliver.files import WriteFiles
-from rowfall.engines.base import Tick, on_all
+from rowfall.engines.base import Tick, on_all, started_within
 from rowfall.engines.codes import NETWORK_ERROR
 from rowfall.engines.database import Committing, Database, Packing
 from rowfall.plan.decoder import read_encoding
@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from rowfall.deliver.rows import Prefill
     from rowfall.targets.transactional import TransactionalTable
 
-# Rounds up what uptime() rounds down.
-_UPTIME_SECONDS = 1.0
 _ASK_LANE = 99
 
 
@@ -226,10 +224,9 @@ class Scattered:
         """Return a node that does not answer or has been started since; None if there is none."""
         for writer in self._writers:
             try:
-                ((up,),) = writer.engine.ask("SELECT uptime()", lane=_ASK_LANE)
+                if started_within(writer.engine, seconds, lane=_ASK_LANE):
+                    return writer.node
             except RowfallError:
-                return writer.node
-            if up <= seconds + _UPTIME_SECONDS:
                 return writer.node
         return None
 

@@ -277,6 +277,15 @@ def table_uuid(engine: Engine, database: str, table: str) -> str:
     return folder[1] if folder and not uuid.strip("0-") else uuid
 
 
+def started_within(engine: Engine, seconds: float, *, lane: int) -> bool:
+    """Tell whether a server was started in the last ``seconds``, or a second before.
+
+    uptime() counts whole seconds of a clock that nobody sets.
+    """
+    ((up,),) = engine.ask("SELECT uptime()", lane=lane)
+    return bool(up <= seconds + 1.0)
+
+
 def on_all(do: Callable[[_Item], _Found], items: Sequence[_Item]) -> list[_Found]:
     """Return what ``do`` returns for each item, in their order, when all have ended.
 

@@ -19,7 +19,7 @@ from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import EngineError, LedgerError, RowfallError, TargetError
 from rowfall.core.model import Column, Pair, Statement
 from rowfall.core.sqltext import SqlText, quote
-from rowfall.engines.base import Engine
+from rowfall.engines.base import Engine, started_within
 from rowfall.engines.codes import ACCESS_DENIED, NOT_ALIKE
 from rowfall.ledger import Ledger
 from rowfall.ledger.leases import Leases, Move, NoLeases
@@ -310,6 +310,23 @@ class Publisher:
                     hint="Run the same command again.",
                     transient=True,
                 )
+
+    def check_running(self, seconds: float) -> None:
+        """Check, after a sync, that the server has not been started again for so many seconds.
+
+        What views have made of staged rows is counted in their own tables only: without power a
+        server may keep the former and lose the latter.
+
+        Raises:
+            StagingLostError: it has.
+        """
+        if started_within(self.engine, seconds, lane=self.lane):
+            raise StagingLostError(
+                "the server was started again after rows had been staged, and what its views have "
+                "made of them may be lost",
+                hint="Run the same command again.",
+                transient=True,
+            )
 
     def check_attached(
         self, attempt_id: str, moves: Sequence[Move], leases: Leases | None = None, node: str = ""

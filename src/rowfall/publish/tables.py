@@ -17,7 +17,7 @@ from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import RowfallError
 from rowfall.core.model import PULL, Pair, Statement
 from rowfall.core.sqltext import SqlText
-from rowfall.engines.base import on_all
+from rowfall.engines.base import on_all, started_within
 from rowfall.engines.codes import GONE
 from rowfall.ledger import Ledger
 from rowfall.ledger.leases import Leases, Move, Ownership
@@ -129,6 +129,7 @@ class TableReceiver:
         # staged, by the name of its staging table.
         self._tables = [at.staging for at in self._writers]
         self._staged: dict[str, Sequence[StagingTables]] = {}
+        self._began: dict[str, float] = {}  # and when
         # Moves of attempts that are attached and not recorded, one for each writer.
         self._attached: dict[str, Sequence[Sequence[Move]]] = {}
 
@@ -144,20 +145,31 @@ class TableReceiver:
 
     def stage(self, staging: str, lane: int) -> None:
         tables = self._staged[staging] = tuple(self._tables)
+        # On ``lane`` an attempt of another writer may be running.
+        lane = PUBLISH_LANE if self._together else lane
 
         def one(number: int) -> None:
             at = self._writers[number]
             for statement in tables[number].stage(staging):
-                at.writer.engine.run(
-                    Statement(statement, at.settings),
-                    # On ``lane`` an attempt of another writer may be running.
-                    lane=PUBLISH_LANE if self._together else lane,
-                )
+                at.writer.engine.run(Statement(statement, at.settings), lane=lane)
 
+        for at in filter(self._must_run_on, self._writers):
+            # Two seconds at most: then nobody takes this start for one that comes later.
+            while started_within(at.writer.engine, 0.0, lane=lane):
+                time.sleep(0.25)
+        self._began[staging] = time.monotonic()
         on_all(one, range(len(self._writers)))
+
+    def _must_run_on(self, at: TableWriter) -> bool:
+        """Tell whether a server that is without power may lose staged rows that nobody counts.
+
+        What views have made of the rows is counted in their own tables only.
+        """
+        return bool(at.staging.views) and at.writer.engine.shared and not self.unstaged
 
     def discard(self, staging: str) -> None:
         self._staged.pop(staging, None)
+        self._began.pop(staging, None)
 
         def one(at: TableWriter) -> None:
             try:
@@ -345,8 +357,11 @@ class TableReceiver:
         for at, share in zip(self._writers, counted.shares, strict=True):
             if not at.writer.engine.shared:
                 continue
+            publisher = _publisher(at, self._given.ledger)
             try:
-                _publisher(at, self._given.ledger).check_staged(share.moves)
+                publisher.check_staged(share.moves)
+                if self._must_run_on(at):
+                    publisher.check_running(time.monotonic() - self._began[delivered.staging])
             except StagingLostError:
                 # Another process took this one for dead, and has dropped what was staged.
                 if self._given.leases.ownership(delivered.attempt) is Ownership.TAKEN:
