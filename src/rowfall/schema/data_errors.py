@@ -165,6 +165,9 @@ def _value_error(
     hint = f"{_remedy(types, schema)}, or leave bad rows out with --max-errors N."
     others = [_no_fit(m.column, m.value) for m in misfits if m.column.name != column.name]
     more = f"; further columns do not fit: {', '.join(others)}" if others else ""
+    if (bad.value is None or bad.value == "") and target.nullable:
+        hint = "NULL is nothing between delimiters, without quotes; end the file with a line end."
+        return f"{where} is empty text, which is no {column.type}{more}", hint
     if bad.value is None or bad.value == "":
         return f"{where} is empty, and {column.type} takes no NULL{more}", hint
     return f'{where}: "{shown}" does not fit {column.type}{more}', hint

@@ -65,6 +65,7 @@ def split_rows(
         ("1.5,y,\n", 1, 'column "a": "1.5" does not fit UInt8', "--type 'a Float64'"),
         ("k,y,\n", 1, 'column "a": "k" does not fit UInt8', "--type 'a String'"),
         (",y,\n", 1, 'column "a" is empty, and UInt8 takes no NULL', "--type 'a Nullable(UInt8)'"),
+        ('1,y,""\n', 1, 'column "c" is empty text, which is no Nullable(Date)', "without quotes"),
         ("1,y,2020-02-30\n", 1, '"2020-02-30" does not fit Nullable(Date)', "Nullable(String)"),
         ("1,y,2200-01-01\n", 1, '"2200-01-01" does not fit Nullable(Date)', "Nullable(Date32)"),
         ("1,x,\n2,y\n", 2, "has 2 fields instead of 3", "--max-errors"),

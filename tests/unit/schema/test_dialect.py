@@ -121,6 +121,11 @@ def test_a_header_without_a_name_for_the_names_of_rows(text: str, row_names: boo
     assert found(text).row_names == row_names
 
 
+def test_names_that_are_numbers_are_names_where_a_header_is_said_to_be_there() -> None:
+    text = "a,2019,\n1,2,\n3,4,\n"
+    assert (found(text).ends, found(text, header=True).ends) == ("", "all")
+
+
 def test_eight_files_take_no_time() -> None:
     line = '{},"name, {}",{},2020-01-01 10:00:00\n'
     rows = "".join(line.format(i, i, i / 7) for i in range(2000))
