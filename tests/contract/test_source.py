@@ -107,7 +107,7 @@ def test_parts_of_an_object(store: Store) -> None:
     assert source.part(split, len(body) - 5, 100) == body[-5:]
     store.remove("a.csv")
     with pytest.raises(SourceError):
-        source.part(split, 0, 1)
+        source.part(replace(split, version="another"), 0, 1)  # the first bytes may be known
 
 
 def test_identity_is_stable_and_follows_the_content(store: Store) -> None:
