@@ -57,9 +57,9 @@ class Connection(Asking):
     def send(self, text: str, query_id: str = "") -> list[list[Any]]:
         """Send one statement, and wait for its answer if there is one."""
         world, process, server = self.world, self.process, self.server
-        began = server.uptime
+        began = server.starts
         fate = self._before(text)
-        if server.uptime != began and not self.shared:
+        if server.starts != began and not self.shared:
             raise self.lost()  # the child of the process has died
         if fate == OK:
             found = world.carry_out(server, text, query_id, process.name)
@@ -104,7 +104,7 @@ class Connection(Asking):
         ends = self.server.log.get(query_id)
         if not ends or not self.shared:
             return None  # a data folder has no log that outlives its process
-        if since_start and self.server.log_runs.get(query_id) != self.server.uptime:
+        if since_start and self.server.log_runs.get(query_id) != self.server.starts:
             return None
         # Two processes may send a statement of the same id: one success is enough.
         return any(ends)

@@ -95,7 +95,7 @@ REPLACED: dict[str, list[tuple[Any, str, Any]]] = {
         (Publisher, "check_staged", _not_checked),
         (Publisher, "check_attached", _not_checked),
     ],
-    "rows of views are not counted": [(Publisher, "check_running", _not_checked)],
+    "rows of views are not counted": [(Publisher, "check_not_restarted", _not_checked)],
     "outdated parts count": [(rowfall.publish.replicas, "listed_parts", _listed)],
 }
 """By name: module or class, attribute, and what it was."""

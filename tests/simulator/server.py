@@ -129,10 +129,10 @@ class Server:
     Attributes:
         contents: of each split, its rows.
         log: ``system.query_log``: whether ended statements succeeded, by their id, in their order.
-        log_runs: ``uptime`` at the last success of each.
+        log_runs: ``starts`` at the last success of each.
         running: statements that nobody waits for any more: carried out later, or never.
         clock: the server's, in seconds.
-        ran: seconds since it was started, which no clock changes.
+        starts: how often it was started again; ``uptime``: seconds since, which no clock changes.
         blocks: an INSERT cuts its rows into blocks, each of which becomes parts of its own.
         host: its name; ``number`` makes its UUIDs different from those of other servers.
         up: it answers; ``back``: when it does again, in the time of the simulated world.
@@ -148,8 +148,8 @@ class Server:
     uuids: int = 0
     ticks: int = 0
     log_runs: dict[str, int] = field(default_factory=dict)
-    uptime: int = 0
-    ran: float = 100.0
+    starts: int = 0
+    uptime: float = 100.0
     blocks: bool = False
     host: str = "n0"
     number: int = 0
@@ -330,8 +330,8 @@ class Server:
             table.last_block = max((p["max_block_number"] for p in table.parts), default=0)
             if table.lines is not None:
                 table.last_block = max((x["_block_number"] for x in table.lines), default=0)
-        self.uptime += 1
-        self.ran = 0.0
+        self.starts += 1
+        self.uptime = 0.0
 
     def cut_power(self, keep: Callable[[], bool]) -> None:
         """Lose what is not synced, except where ``keep`` says that it had been written anyway."""
@@ -379,7 +379,7 @@ class Server:
             raise
         if query_id and most is None:
             self.log.setdefault(query_id, []).append(True)
-            self.log_runs[query_id] = self.uptime
+            self.log_runs[query_id] = self.starts
         return found or []
 
     def _select(self, text: str) -> list[list[Any]]:
@@ -415,7 +415,7 @@ class Server:
         if name in ("version", "timezone", "getserverport"):
             return {"version": "24.10.1.1", "timezone": "UTC", "getserverport": 8123}[name]
         if name == "uptime":
-            return int(self.ran)
+            return int(self.uptime)
         if name == "serveruuid":
             return f"server {self.host}"
         raise selects.UnknownSqlError(f"{name}({values})")

@@ -354,7 +354,7 @@ class World:
         """Let living processes renew their leases."""
         for server in self.servers:
             server.clock += self.scheduler.clock - self._passed
-            server.ran += self.scheduler.clock - self._passed
+            server.uptime += self.scheduler.clock - self._passed
             server.up = server.up or self.scheduler.clock >= server.back
         self._passed = self.scheduler.clock
         if self._next_beat > self._passed:

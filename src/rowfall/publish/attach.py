@@ -311,14 +311,14 @@ class Publisher:
                     transient=True,
                 )
 
-    def check_running(self, seconds: float) -> None:
-        """Check, after a sync, that the server has not been started again for so many seconds.
+    def check_not_restarted(self, seconds: float) -> None:
+        """Check, after a sync, that the server was not started in the last ``seconds``.
 
         What views have made of staged rows is counted in their own tables only: without power a
         server may keep the former and lose the latter.
 
         Raises:
-            StagingLostError: it has.
+            StagingLostError: it was.
         """
         if started_within(self.engine, seconds, lane=self.lane):
             raise StagingLostError(

@@ -153,18 +153,15 @@ class TableReceiver:
             for statement in tables[number].stage(staging):
                 at.writer.engine.run(Statement(statement, at.settings), lane=lane)
 
-        for at in filter(self._must_run_on, self._writers):
-            # Two seconds at most: then nobody takes this start for one that comes later.
+        for at in filter(self._fires_views, self._writers):
+            # For two seconds at most: then this start is not taken for one that comes later.
             while started_within(at.writer.engine, 0.0, lane=lane):
                 time.sleep(0.25)
         self._began[staging] = time.monotonic()
         on_all(one, range(len(self._writers)))
 
-    def _must_run_on(self, at: TableWriter) -> bool:
-        """Tell whether a server that is without power may lose staged rows that nobody counts.
-
-        What views have made of the rows is counted in their own tables only.
-        """
+    def _fires_views(self, at: TableWriter) -> bool:
+        """Tell whether rows that are staged on a server fire views, which nothing counts."""
         return bool(at.staging.views) and at.writer.engine.shared and not self.unstaged
 
     def discard(self, staging: str) -> None:
@@ -360,8 +357,8 @@ class TableReceiver:
             publisher = _publisher(at, self._given.ledger)
             try:
                 publisher.check_staged(share.moves)
-                if self._must_run_on(at):
-                    publisher.check_running(time.monotonic() - self._began[delivered.staging])
+                if self._fires_views(at):
+                    publisher.check_not_restarted(time.monotonic() - self._began[delivered.staging])
             except StagingLostError:
                 # Another process took this one for dead, and has dropped what was staged.
                 if self._given.leases.ownership(delivered.attempt) is Ownership.TAKEN:

@@ -350,7 +350,8 @@ def _try(sources: _Sources, mark: str, quote: str, escape: str, asked: Asked) ->
     widths = Counter(len(row) for _, records in kept for _, row in records)
     width = max(widths, key=lambda w: (widths[w], w), default=1)
     files, hits, total, skips = [], 0, 0, 0
-    ends = _ends([[row for _, row in records] for _, records in kept], width, mark, asked)
+    rows_of = [[row for _, row in records] for _, records in kept]
+    ends = _ends(rows_of, width, mark, header=asked.header)
     for uri, records in kept:
         start = 0 if asked.skip_lines is not None else _first_row(records, width, ends)
         skipped = records[start][0] if start < len(records) else 0
@@ -448,7 +449,9 @@ def _first_row(records: Sequence[tuple[int, tuple[str, ...]]], width: int, ends:
     return 0
 
 
-def _ends(tables: Sequence[Sequence[tuple[str, ...]]], width: int, mark: str, asked: Asked) -> str:
+def _ends(
+    tables: Sequence[Sequence[tuple[str, ...]]], width: int, mark: str, *, header: bool | None
+) -> str:
     """Tell whether a delimiter stands behind the last field: of all records, or of rows alone."""
     if width < 2:
         return ""
@@ -460,8 +463,7 @@ def _ends(tables: Sequence[Sequence[tuple[str, ...]]], width: int, mark: str, as
         return "rows"
     bare = all(len(row) == width and not row[-1] for row in first)
     # Without a header the last column may just be empty; pipes are what databases end lines with.
-    named = asked.header or len(asked.columns) == width - 1
-    named = named or all(all(f.strip() and not _kind_of(f) for f in row[:-1]) for row in first)
+    named = header or all(all(f.strip() and not _kind_of(f) for f in row[:-1]) for row in first)
     return "all" if bare and (mark == "|" or named) else ""
 
 

@@ -7,7 +7,6 @@ use crate::input::buffer::{MAX_RECORD_BYTES, TextBuffer};
 use crate::input::read_ahead::Piece;
 use crate::input::source::TextSource;
 use crate::progress::InputSummary;
-use crate::simd::Simd;
 use crate::spec::{Format, Input, Spec, UnknownColumns};
 use crate::text::delimited::{self, BadRow};
 use crate::text::fields::{ReadOptions, Syntax};
@@ -42,7 +41,6 @@ pub struct RecordCounts {
 
 /// Reads one text after the other; its buffers are kept.
 pub struct TextReader {
-    simd: Simd,
     options: ReadOptions,
     buffer: TextBuffer,
     scan: Scan,
@@ -57,7 +55,6 @@ impl TextReader {
         let types = spec.types().expect("checked before workers start");
         let nullable = types.iter().map(|t| t.nullable).collect();
         TextReader {
-            simd: options.simd,
             options,
             buffer: TextBuffer::default(),
             scan: Scan::default(),
@@ -176,7 +173,7 @@ impl TextReader {
         let style = if spec.format.is_csv() { Syntax::Csv } else { Syntax::Tsv };
         let range = (self.buffer.start, self.buffer.end);
         let delimiter = spec.delimiter.as_bytes()[0];
-        scan(self.simd, style, delimiter, self.buffer.text(), range, &mut self.scan);
+        scan(self.options.simd, style, delimiter, self.buffer.text(), range, &mut self.scan);
     }
 
     /// Decode all whole records of the buffer.
@@ -330,7 +327,7 @@ impl TextReader {
         position: &mut InputPosition<'_>,
     ) -> Result<(), Fail> {
         let text = self.buffer.text();
-        let found = self.objects.read_rows(self.simd, text, range, &mut self.rows);
+        let found = self.objects.read_rows(self.options.simd, text, range, &mut self.rows);
         let mut taken = 0;
         while taken < self.rows.count {
             let count = block.rows_at_once(self.rows.count - taken);
