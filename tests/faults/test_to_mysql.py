@@ -221,6 +221,29 @@ def test_two_loads_of_the_same_files_share_them(here: Place) -> None:
     here.check()
 
 
+@pytest.mark.parametrize("question", ["record", "rows"])
+def test_two_loads_of_a_table_made_anew_share_the_files(here: Place, question: str) -> None:
+    """One asks whether what the record says is still true, and the other one loads meanwhile."""
+    here.server.query("CREATE TABLE t (id INT, name VARCHAR(100))", database=here.name)
+    first = here.rowfall(*here.command)
+    assert first.returncode == 0, first.stderr
+    here.server.query("DROP TABLE t", database=here.name)
+    # The record is asked for by the plan, too, before there is a table.
+    mark, at = ("SELECT split, attempt, whole", 2) if question == "record" else (
+        f"SELECT 1 FROM `{here.name}`.`t` LIMIT 1", 1,
+    )  # fmt: skip
+    here.proxy.hold_at(mark.encode(), at=at)
+    slow = here.rowfall.start(*here.command)
+    assert here.proxy.held.wait(60)
+    port, direct = str(here.proxy.port), str(here.server.port)
+    quick = here.rowfall(*(word.replace(f":{port}/", f":{direct}/") for word in here.command))
+    assert quick.returncode == 0, quick.stderr
+    here.proxy.resume()
+    _, err = slow.communicate(timeout=120)
+    assert slow.returncode == 0, err
+    here.check()
+
+
 def test_a_lock_is_waited_for(here: Place) -> None:
     """Somebody has rows of the table locked for a while: the load goes on behind them."""
     database = here.name

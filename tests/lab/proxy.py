@@ -33,6 +33,7 @@ class Proxy:
         accepted: connections so far.
         passed: bytes forwarded so far, by direction.
         dropped: set when :meth:`drop_after` has cut a connection.
+        held: set when :meth:`hold_at` holds everything back.
     """
 
     def __init__(self, to: int, host: str = "127.0.0.1") -> None:
@@ -40,8 +41,10 @@ class Proxy:
         self.accepted = 0
         self.passed: dict[Direction, int] = {"up": 0, "down": 0}
         self.dropped = threading.Event()
+        self.held = threading.Event()
         self._left: dict[Direction, int | None] = {"up": None, "down": None}
         self._mark: tuple[bytes, bool] | None = None
+        self._hold: tuple[bytes, int] | None = None
         self._rate: int | None = None
         self._links: dict[asyncio.Task[None], tuple[socket.socket, ...]] = {}
         self._listener: socket.socket | None = None
@@ -87,6 +90,17 @@ class Proxy:
         """
         self.dropped.clear()
         self._mark = mark, passes
+
+    def hold_at(self, mark: bytes, *, at: int = 1) -> None:
+        """Hold the answer back, and all that follows, when a client sends ``mark``; once.
+
+        The service gets it. :meth:`resume` lets the answer go on.
+
+        Args:
+            at: which time that it is sent.
+        """
+        self.held.clear()
+        self._hold = mark, at
 
     def throttle(self, bytes_per_second: int | None) -> None:
         """Slow each direction of each connection down; None for full speed."""
@@ -176,6 +190,12 @@ class Proxy:
             if way == "up" and self._mark is not None and self._mark[0] in data:
                 passes, self._mark = self._mark[1], None
                 self._left = {"up": None, "down": 0} if passes else {"up": 0, "down": None}
+            if way == "up" and self._hold is not None and self._hold[0] in data:
+                mark, times = self._hold
+                self._hold = (mark, times - 1) if times > 1 else None
+                if self._hold is None:
+                    self._flowing.clear()
+                    self.held.set()
             left = self._left[way]
             if left is not None:
                 data, self._left[way] = data[:left], max(0, left - len(data))

@@ -243,8 +243,10 @@ class MySQL(Transactions):
         for text in (*(s.reveal() for s in statements), *(() if known else (made,))):
             self.do(text)
         self._columns = None
-        gone = self.recorded() if self._emptied() else []
-        for split, attempt, _ in gone:
+        # The records first, as in landed(): of a table that was empty when they were read none of
+        # them is true; what another load commits behind that is not among them.
+        found = self.recorded()
+        for split, attempt, _ in found if found and self._emptied() else ():
             self.do(
                 f"DELETE FROM {self.records} WHERE {self._of_target} AND split = {quote(split)} "
                 f"AND attempt = {quote(attempt)}"
