@@ -11,7 +11,7 @@ from pathlib import Path
 from rowfall.core import disk
 from rowfall.core.errors import TargetError
 from rowfall.publish.attach import PUBLISH_LANE
-from rowfall.publish.receiver import Counted, Delivered, Receiving
+from rowfall.publish.receiver import Counted, CountError, Delivered, Receiving
 from rowfall.targets.base import Publish
 
 
@@ -38,11 +38,25 @@ class ObjectReceiver:
         """Do nothing: the INSERT makes the file or object."""
 
     def count(self, delivered: Delivered, *, checksum: bool) -> Counted:
-        """Return the rows of the INSERT; there is nothing to compare them with."""
-        outcome = delivered.outcome
-        if self._given.plan.schema.filters:
-            return Counted(outcome.rows_written)
-        return Counted(outcome.rows_written or outcome.rows_read)
+        """Compare the rows that the INSERT has written with those that it has read.
+
+        Raises:
+            CountError: they differ. TargetError: a write to a local file has failed.
+        """
+        if "://" not in delivered.staging and self._writes_failed():
+            raise TargetError(
+                f"cannot write {self._final(delivered)}: the disk is full, or took only a part",
+                hint="Free some space and run the same command again.",
+            )
+        outcome, ranges = delivered.outcome, delivered.ranges
+        written, expected = outcome.rows_written, outcome.rows_read if ranges is None else ranges
+        if ranges is None and (delivered.skips_bad_rows or self._given.plan.schema.filters):
+            expected = written  # what was left out was read, too
+        if written != expected:
+            raise CountError(
+                f"{expected:,} rows were read and {written:,} were written", transient=True
+            )
+        return Counted(written, checked=True)
 
     def wait_for_room(self, counted: Counted) -> None:
         """Do nothing: files have no merges."""
@@ -64,25 +78,28 @@ class ObjectReceiver:
     def discard(self, staging: str) -> None:
         """Do nothing: the next attempt writes the same object again."""
 
+    def _final(self, delivered: Delivered) -> Path:
+        given = self._given
+        return Path(given.target.staging_name("", delivered.number, given.plan.encoding))
+
+    def _writes_failed(self) -> bool:
+        """Tell whether a write to a file has failed since this engine started.
+
+        Its INSERT INTO file() ends well even on a full disk.
+        """
+        event = "event = 'WriteBufferFromFileDescriptorWriteFailed' AND value > 0"
+        ((failed,),) = self._given.engine.ask(
+            f"SELECT count() FROM system.events WHERE {event}",
+            lane=PUBLISH_LANE,
+        )
+        return bool(failed)
+
 
 class FileReceiver(ObjectReceiver):
     """Publishes attempts that are local files."""
 
     def settings(self, staging: str) -> dict[str, int]:
         return {}
-
-    def count(self, delivered: Delivered, *, checksum: bool) -> Counted:
-        """Count the rows of the INSERT, and make sure that all of them were written.
-
-        Raises:
-            TargetError: a write has failed.
-        """
-        if self._writes_failed():
-            raise TargetError(
-                f"cannot write {self._final(delivered)}: the disk is full, or took only a part",
-                hint="Free some space and run the same command again.",
-            )
-        return super().count(delivered, checksum=checksum)
 
     def sync(self, delivered: Delivered) -> None:
         """Flush the file, while it has its other name, and the names in its folder."""
@@ -112,18 +129,16 @@ class FileReceiver(ObjectReceiver):
         if staging:
             Path(staging).unlink(missing_ok=True)
 
-    def _final(self, delivered: Delivered) -> Path:
-        given = self._given
-        return Path(given.target.staging_name("", delivered.number, given.plan.encoding))
 
-    def _writes_failed(self) -> bool:
-        """Tell whether a write to a file has failed since this engine started.
+class NullReceiver(ObjectReceiver):
+    """Counts rows of which nothing is kept."""
 
-        Its INSERT INTO file() ends well even on a full disk.
-        """
-        event = "event = 'WriteBufferFromFileDescriptorWriteFailed' AND value > 0"
-        ((failed,),) = self._given.engine.ask(
-            f"SELECT count() FROM system.events WHERE {event}",
-            lane=PUBLISH_LANE,
-        )
-        return bool(failed)
+    def settings(self, staging: str) -> dict[str, int]:
+        return {}
+
+    def count(self, delivered: Delivered, *, checksum: bool) -> Counted:
+        """Return the rows of the INSERT; there is nothing to compare them with."""
+        outcome = delivered.outcome
+        if self._given.plan.schema.filters or delivered.skips_bad_rows:
+            return Counted(outcome.rows_written, checked=True)
+        return Counted(outcome.rows_written or outcome.rows_read, checked=True)

@@ -242,7 +242,7 @@ class Receiving:
 def open_receiver(given: Receiving) -> Receiver:
     """Return the receiver for the kind of target; each kind is one line here."""
     from rowfall.publish.commit import CommitReceiver
-    from rowfall.publish.files import FileReceiver, ObjectReceiver
+    from rowfall.publish.files import FileReceiver, NullReceiver, ObjectReceiver
     from rowfall.publish.tables import TableReceiver
     from rowfall.publish.transaction import TransactionReceiver
 
@@ -252,6 +252,6 @@ def open_receiver(given: Receiving) -> Receiver:
         Publish.AT_ONCE: ObjectReceiver,
         Publish.TRANSACTION: TransactionReceiver,
         Publish.COMMIT: CommitReceiver,
-        Publish.NONE: ObjectReceiver,
+        Publish.NONE: NullReceiver,
     }
     return kinds[given.target.caps.publish](given)

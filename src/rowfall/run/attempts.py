@@ -47,6 +47,7 @@ from rowfall.publish.attach import Staged
 from rowfall.publish.protocol import Progress, Step
 from rowfall.publish.receiver import (
     Counted,
+    CountError,
     Delivered,
     Notes,
     Receiver,
@@ -55,10 +56,12 @@ from rowfall.publish.receiver import (
     first_line,
     open_receiver,
 )
+from rowfall.run.pieces import Pieces, piece_name
+from rowfall.run.pieces import select as select_pieces
 from rowfall.run.prepare import Prepared
 from rowfall.run.session import GO_ON
 from rowfall.run.settle import LoadRun
-from rowfall.run.work_queue import Work, WorkQueue
+from rowfall.run.work_queue import Piece, Work, WorkQueue
 from rowfall.schema import strict_reading
 from rowfall.schema.bad_rows import BadRows, TooManyBadRowsError
 from rowfall.sources import rewriting
@@ -338,6 +341,7 @@ class AttemptRunner:
         self.counts = Counts()
         self._nodes = ",".join(at.writer.node for at in given.writers) or writer.node
         self._schema: Schema = given.plan.schema
+        self._pieces = Pieces(whole=given.target.caps.one_file_per_group)
         self._decodes = True  # until the decoder has declined too much
         self._declined = 0
         self._guard = threading.Lock()
@@ -370,10 +374,14 @@ class AttemptRunner:
             yield True
             began = time.monotonic()
             enter(Step.CHECK_SOURCE)
-            self._check_source(work.splits)
+            if not work.pieces:
+                self._check_source(work.splits)
             enter(Step.COUNT)
-            counted = receiver.count(delivered, checksum=self._verify)
+            counted = self._counted(work, delivered)
             rejected = self._reject(delivered, counted)
+            if work.piece:
+                self._keep(attempt, delivered, counted, rejected)
+                return
             receiver.wait_for_room(counted)
             enter(Step.SYNC_STAGED)
             receiver.sync(delivered)
@@ -389,6 +397,7 @@ class AttemptRunner:
             receiver.record(delivered)
             enter(Step.DROP)
             receiver.discard(attempt.staging)
+            self._pieces.remove(work.pieces)
         except RowfallError as error:
             self._failed(attempt, error)
             return
@@ -399,7 +408,9 @@ class AttemptRunner:
         attempt_id = f"{self._load_id}_{self.queue.serial()}"
         given = self._given
         staging = given.target.staging_name(attempt_id, work.number, given.plan.encoding)
-        stored = sum(split.size or 0 for split in work.splits)
+        if work.piece:
+            staging = piece_name(staging, attempt_id)
+        stored = 0 if work.pieces else sum(split.size or 0 for split in work.splits)
         attempt = _Attempt(attempt_id, work, staging, stored, time.monotonic())
         attempt.progress.enter(Step.START)
         self._ledger.attempt_started(attempt_id, self._load_id, staging, given.key, work.splits)
@@ -453,7 +464,8 @@ class AttemptRunner:
         splits = attempt.work.splits
         self._add(Counts(attempts=1))
         self._emit(AttemptStarted(attempt.id, len(splits), attempt.stored or None))
-        if others := self._bad_rows.other_types(splits):
+        others = () if attempt.work.pieces else self._bad_rows.other_types(splits)
+        if others:
             raise OtherColumnsError(others)
 
     def _deliver(self, attempt: _Attempt, lane: int) -> Outcome:
@@ -465,6 +477,8 @@ class AttemptRunner:
         if work.skips_bad_rows:
             select, lenient = self._bad_rows.select_good_rows(work.splits)
             settings |= lenient
+        if work.pieces:
+            select = select_pieces(work.pieces, self._schema.columns)
         order = Order(
             attempt.id, work.splits, receiver.destination(attempt.staging),
             work.schema or self._schema,
@@ -480,6 +494,38 @@ class AttemptRunner:
         finally:
             with self._guard:
                 self._running.discard(attempt.id)
+
+    def _counted(self, work: Work, delivered: Delivered) -> Counted:
+        """Count what is staged of an attempt.
+
+        Raises:
+            CountError: not what was read, or not what the pieces hold that it puts together.
+        """
+        counted = self._receiver.count(delivered, checksum=self._verify)
+        rows = sum(piece.rows for piece in work.pieces)
+        if work.pieces and counted.rows != rows:
+            raise CountError(
+                f"{rows:,} rows are in pieces and {counted.rows:,} were written", transient=True
+            )
+        return counted
+
+    def _keep(
+        self, attempt: _Attempt, delivered: Delivered, counted: Counted, rejected: int
+    ) -> None:
+        """Keep the rows of an attempt as a piece of their output, which the last one completes."""
+        outcome, work = delivered.outcome, attempt.work
+        self.queue.landed()
+        self._add(Counts(
+            rejected=rejected, raw=outcome.bytes_read, stored=attempt.stored,
+            helper_seconds=outcome.helper_seconds, waited_seconds=outcome.waited_seconds,
+        ))  # fmt: skip
+        self._watch.finished(attempt.id, outcome.rows_read, attempt.stored)
+        # Nothing of it is visible, and after a crash nobody looks for it.
+        self._ledger.attempt_ended(attempt.id, "lost", "its rows are a piece of an output")
+        self._leases.release(attempt.id)
+        piece = Piece(attempt.staging, tuple(work.splits), counted.rows)
+        for whole in self._pieces.add(work, piece):
+            self.queue.again(self._writer.number, whole)
 
     def _check_source(self, splits: Sequence[Split]) -> None:
         """Make sure that the objects are still those that were listed.
@@ -516,7 +562,7 @@ class AttemptRunner:
             rows=counted.rows,
             rejected=rejected,
             stored=attempt.stored,
-            raw=outcome.bytes_read,
+            raw=0 if attempt.work.pieces else outcome.bytes_read,
             written=counted.bytes + written,
             parts=counted.parts,
             landed=len(splits),
@@ -558,17 +604,21 @@ class AttemptRunner:
             self._lost(attempt)
             return
         streamed = isinstance(self._source, Streamed)
-        if isinstance(error, SourceError) or error.code in DATA_CODES or streamed:
+        read = isinstance(error, SourceError) or error.code in DATA_CODES or streamed
+        if read and not work.pieces:
             # Half of a file that is being written, and a stream that broke, read like bad data.
             try:
                 changed = self._source.changed(work.splits)
                 error = ChangedError(changed) if changed else error
             except SourceError as cause:  # what a pipe has met, or the store is away
                 error = cause
-        self._receiver.discard(attempt.staging)
+        if work.piece:
+            Piece(attempt.staging, (), 0).remove()
+        else:
+            self._receiver.discard(attempt.staging)
         self._leases.release(attempt.id)
         self._ledger.attempt_ended(attempt.id, "failed", shown(error.message))
-        self._again(*self._remedy(work, error))
+        self._again(*self._pieces.of(work, self._remedy(work, error)))
 
     def _remedy(self, work: Work, error: RowfallError) -> Sequence[Work]:
         """Return what of a failed attempt is tried again, and how; record the splits that are not.
@@ -603,6 +653,9 @@ class AttemptRunner:
             self.sent = lower(work.settings or self._settings)
             return [replace(work, settings=self.sent, lowered=work.lowered + 1)]
         if error.code != MEMORY_LIMIT:
+            if work.pieces and error.code in DATA_CODES:
+                # Their rows have been read; the format cannot hold them.
+                return self._without(work, [(s, error) for s in work.splits])
             if error.code in DATA_CODES or isinstance(error, DataError):
                 return self._bad_data(work, error)
             if error.transient and work.tries < retry.MOST_TRANSIENT:
@@ -741,6 +794,7 @@ class AttemptRunner:
     def close(self) -> None:
         """End what :meth:`start` began, except the workers."""
         self._watch.__exit__()
+        self._pieces.remove()
 
     @property
     def works(self) -> bool:

@@ -9,6 +9,7 @@ import threading
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
 from rowfall.core.dataclass import dataclass
 from rowfall.core.listing import Split
@@ -22,6 +23,23 @@ SHARED_BYTES = 32 << 20
 
 
 @dataclass(frozen=True, slots=True)
+class Piece:
+    """Rows of some splits of an output.
+
+    Attributes:
+        path: of the Native file; there may be none where there are no rows.
+    """
+
+    path: str
+    splits: tuple[Split, ...]
+    rows: int
+
+    def remove(self) -> None:
+        """Remove the file."""
+        Path(self.path).unlink(missing_ok=True)
+
+
+@dataclass(frozen=True, slots=True)
 class Work:
     """Splits that are to be loaded by one attempt, and what earlier attempts have taught.
 
@@ -32,6 +50,7 @@ class Work:
         skips_bad_rows: bad rows are left out. ``engine_reads``: the decoder has declined it.
         schema: another way to read the rows; None for that of the plan.
         most_refused: see :class:`rowfall.deliver.delivery.Order`.
+        piece: its rows are a part of an output file. ``pieces``: those that it puts together.
     """
 
     number: int
@@ -43,6 +62,8 @@ class Work:
     engine_reads: bool = False
     schema: Schema | None = None
     most_refused: int | None = None
+    piece: bool = False
+    pieces: tuple[Piece, ...] = ()
 
     @property
     def size(self) -> int:

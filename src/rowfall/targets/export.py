@@ -6,18 +6,21 @@ rows, its pieces go to the files in their order.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from rowfall.core import disk, formats, s3_access, sql, uri
 from rowfall.core.errors import TargetError, UsageError
 from rowfall.core.masked import Secret
-from rowfall.core.model import Encoding, Kind, Schema
+from rowfall.core.model import Column, Encoding, Kind, Schema
 from rowfall.core.options import Options
 from rowfall.core.sqltext import SqlText, quote
 from rowfall.targets.base import Caps, Publish, ServerAt, state_ledger
 
 NUMBER = "{n}"
+PIECE = ".rowfall-piece"
+"""End of the name of a Native file with some rows of an output, see :mod:`rowfall.run.pieces`."""
 
 
 class Export:
@@ -75,6 +78,8 @@ class Export:
         return ()
 
     def into(self, staging: str, schema: Schema) -> SqlText:
+        if staging.endswith(PIECE):
+            return SqlText.of("FUNCTION ", _piece(staging, schema.columns))
         structure = quote(sql.structure((c.name, c.type) for c in schema.columns))
         tail = f", {quote(self.encoding.format)}, {structure}, {quote(self.encoding.compression)})"
         if self._access is None:
@@ -91,6 +96,19 @@ class Export:
             return final
         path = Path(final)
         return str(path.with_name(f".{path.name}.{attempt_id}"))
+
+
+def read_piece(path: str, columns: Sequence[Column]) -> SqlText:
+    """Return the table function that reads a piece; "" is one without rows."""
+    if not path:
+        structure = sql.structure((c.name, c.type) for c in columns)
+        return SqlText.of(f"null({quote(structure)})")
+    return _piece(path, columns)
+
+
+def _piece(path: str, columns: Sequence[Column]) -> SqlText:
+    structure = sql.structure((c.name, c.type) for c in columns)
+    return SqlText.of(f"file({quote(path)}, 'Native', {quote(structure)}, 'lz4')")
 
 
 def open_export(text: str, table: str, options: Options, password: Secret | None) -> Export:

@@ -49,7 +49,7 @@ def given(kind: Publish, tmp_path: Path, **more: Any) -> Receiving:
 
 
 def delivered(staging: Path) -> Delivered:
-    return Delivered("a_1", str(staging), 3, (), None, Outcome(rows_read=2), False)
+    return Delivered("a_1", str(staging), 3, (), None, Outcome(rows_read=2, rows_written=2), False)
 
 
 @pytest.mark.parametrize("kind", list(Publish))

@@ -1,0 +1,201 @@
+"""Exports: each row of the source is once in the files, and the report says how many there are."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyarrow import parquet
+
+from e2e.tools import Shell
+from lab.mariadb import MariaDB
+from lab.postgresql import PostgresqlServer
+from lab.seaweed import Seaweed
+
+Rows = list[dict[str, Any]]
+
+
+def of_csv(data: bytes) -> Rows:
+    return list(csv.DictReader(io.StringIO(data.decode())))
+
+
+def of_json(data: bytes) -> Rows:
+    return [json.loads(line) for line in data.splitlines()]
+
+
+def of_parquet(data: bytes) -> Rows:
+    rows: Rows = parquet.read_table(io.BytesIO(data)).to_pylist()
+    return rows
+
+
+READERS: dict[str, Callable[[bytes], Rows]] = {
+    "csv": of_csv, "jsonl": of_json, "parquet": of_parquet,
+    "csv.gz": lambda data: of_csv(gzip.decompress(data)),
+}  # fmt: skip
+
+
+def read(path: Path) -> Rows:
+    """Read a file as somebody else would."""
+    return READERS[path.name.partition(".")[2]](path.read_bytes())
+
+
+def values(rows: Rows, name: str = "c0") -> list[str]:
+    return sorted(str(row[name]) for row in rows)
+
+
+def exported(shell: Shell, *args: str, code: int = 0) -> dict[str, Any]:
+    done = shell.ends(code, "load", *args, "--json") if code else shell.ok("load", *args, "--json")
+    return done.document
+
+
+def hidden(folder: Path) -> list[str]:
+    """Return what is left of attempts."""
+    return [p.name for p in folder.rglob(".*") if not p.name.endswith(".rowfall")]
+
+
+# --- attempts that are cut ------------------------------------------------------------------------
+
+# The decoder declines the second: a quote stands where none belongs.
+DECLINED = {"a.csv": "c0\n1.5\n2.5\n", "b.csv": 'c0\n"1"\n"3"\n8231569218"\n"9"\n'}
+DECLINED_VALUES = ["1", "1.5", "2.5", "3", '8231569218"', "9"]
+
+
+@pytest.mark.parametrize("name", READERS)
+@pytest.mark.parametrize("options", [(), ("--max-errors", "5")], ids=["strict", "max-errors"])
+def test_a_file_that_the_decoder_declines(
+    shell: Shell, name: str, options: tuple[str, ...]
+) -> None:
+    for source, text in DECLINED.items():
+        shell.write(source, text)
+    report = exported(shell, "a.csv", "b.csv", "--to", f"out.{name}", *options)
+    rows = read(shell.folder / f"out.{name}")
+    assert values(rows) == DECLINED_VALUES
+    assert report["rows"] == len(rows)
+    assert not hidden(shell.folder)
+
+
+def test_files_of_which_each_output_has_one_that_is_declined(shell: Shell) -> None:
+    for n in range(3):
+        for source, text in DECLINED.items():
+            shell.write(f"in/{n}{source}", text)
+    report = exported(shell, "in", "--to", "out/p_{n}.csv", "--files", "3", "--decoder", "always")
+    rows = [row for path in (shell.folder / "out").glob("*.csv") for row in read(path)]
+    assert values(rows) == sorted(DECLINED_VALUES * 3)
+    assert report["rows"] == 18
+
+
+def test_json_that_the_decoder_declines(shell: Shell) -> None:
+    shell.write("a.jsonl", '{"id":1,"v":"x"}\n{"id":2,"v":"y"}\n')
+    shell.write("b.jsonl", '{"id":3,"v":"x","v":"y"}\n')  # a key twice
+    shell.write("c.jsonl", '{"id":4,"v":"z"}\n')
+    report = exported(shell, "a.jsonl", "b.jsonl", "c.jsonl", "--to", "out.csv", code=1)
+    assert values(read(shell.folder / "out.csv"), "id") == ["1", "2", "4"]
+    assert report["rows"] == 3
+
+
+def test_a_field_that_is_left_open_is_read_in_another_way(shell: Shell) -> None:
+    shell.write("a.csv", 'a,b\n1,"x\ny"\n2,"z"\n')
+    shell.write("b.csv", "a,b\n3,p\n4,'q")
+    shell.write("c.csv", "a,b\n5,r\n6,s")
+    report = exported(shell, "a.csv", "b.csv", "c.csv", "--to", "out.jsonl")
+    rows = read(shell.folder / "out.jsonl")
+    assert values(rows, "a") == ["1", "2", "3", "4", "5", "6"]
+    assert report["rows"] == 6
+
+
+@pytest.mark.parametrize("broken", [1, 3])
+def test_a_broken_file_is_left_out_of_an_output(shell: Shell, broken: int) -> None:
+    """What no error names is looked for in halves, each of which is a part of the output."""
+    for n in range(5):
+        data = gzip.compress(f"id,v\n{n},{n}\n{n + 10},1\n".encode())
+        shell.write(f"in/{n}.csv.gz", data[:-12] + b"x" * 12 if n == broken else data)
+    report = exported(shell, "in", "--to", "out.csv", code=1)
+    rows = read(shell.folder / "out.csv")
+    assert report["rows"] == len(rows) == 8
+    assert report["splits_failed"] == 1
+    assert not {str(broken), str(broken + 10)} & set(values(rows, "id"))
+    assert not hidden(shell.folder)
+
+
+def test_bad_rows_are_counted_and_bounded(shell: Shell) -> None:
+    shell.write("bad.csv", "id,v\n1,2\n3,4\nx,5\n6,7\n")
+    options = ("--type", "id Int64", "--to", "out.csv")
+    report = exported(shell, "bad.csv", *options, "--max-errors", "1")
+    assert (report["rows"], report["rows_rejected"]) == (3, 1)
+    assert values(read(shell.folder / "out.csv"), "id") == ["1", "3", "6"]
+    assert "x,5" in (shell.folder / "rowfall-rejects.tsv").read_text()
+    shell.write("worse.csv", "id,v\n1,2\nx,4\ny,5\n6,7\n")
+    worse = ("load", "worse.csv", "--type", "id Int64", "--to", "no.csv", "--max-errors", "1")
+    done = shell.ends(1, *worse)
+    assert "more than the 1 allowed" in done.talk
+    assert not (shell.folder / "no.csv").exists()
+
+
+def test_a_file_of_bad_rows_only_has_none(shell: Shell) -> None:
+    shell.write("bad.csv", "id,v\nx,2\ny,4\n")
+    report = exported(
+        shell, "bad.csv", "--type", "id Int64", "--to", "out.csv", "--max-errors", "5"
+    )
+    assert (report["rows"], report["rows_rejected"]) == (0, 2)
+
+
+@pytest.mark.long
+def test_an_object_that_holds_a_declined_file(shell: Shell, s3: Seaweed, bucket: str) -> None:
+    shell.env |= s3.env
+    for source, text in DECLINED.items():
+        s3.put(bucket, f"in/{source}", text.encode())
+    report = exported(shell, f"s3://{bucket}/in/", "--to", f"s3://{bucket}/out/p.csv")
+    rows = of_csv(s3.get(bucket, "out/p.csv"))
+    assert values(rows) == DECLINED_VALUES
+    assert report["rows"] == len(rows)
+
+
+# --- tables of databases --------------------------------------------------------------------------
+
+
+ROWS = 60_000
+"""Enough to be cut into ranges."""
+TABLE = "SELECT {} AS id, {} AS v"
+
+
+def check_table(shell: Shell, source: str, files: int) -> None:
+    report = exported(shell, source, "--to", "out/t_{n}.csv", "--files", str(files))
+    rows = [row for path in (shell.folder / "out").glob("*.csv") for row in read(path)]
+    assert report["rows"] == len(rows) == ROWS
+    assert sum(int(row["id"]) for row in rows) == ROWS * (ROWS + 1) // 2
+    assert all(row["v"] == f"text, {row['id']}" for row in rows)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("files", [1, 3])
+def test_tables_of_postgresql(shell: Shell, postgresql: PostgresqlServer, files: int) -> None:
+    shell.env["PGPASSWORD"] = postgresql.password
+    postgresql.run(
+        f"CREATE TABLE out_{files} (id bigint PRIMARY KEY, v text, pad text, d date)",
+        f"INSERT INTO out_{files} SELECT i, 'text, ' || i, repeat('x', 500), "
+        f"CASE i WHEN 50000 THEN DATE '1800-01-01' ELSE DATE '2024-01-01' END "
+        f"FROM generate_series(1, {ROWS}) i",
+        f"ANALYZE out_{files}",
+    )
+    check_table(shell, f"{postgresql.uri}/out_{files}", files)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("files", [1, 3])
+def test_tables_of_mariadb(shell: Shell, mariadb: MariaDB, files: int) -> None:
+    database = f"exports_{files}"
+    mariadb.query(
+        f"CREATE DATABASE {database}",
+        "SET sql_mode = ''",
+        f"CREATE TABLE {database}.t (id bigint PRIMARY KEY, v text, pad text, d date)",
+        f"INSERT INTO {database}.t SELECT seq, concat('text, ', seq), repeat('x', 500), "
+        f"if(seq = 50000, '0000-00-00', '2024-01-01') FROM {database}.seq_1_to_{ROWS}",
+        f"ANALYZE TABLE {database}.t",
+    )
+    check_table(shell, mariadb.uri(f"{database}/t"), files)
