@@ -11,6 +11,7 @@ import pytest
 
 from e2e.tools import Shell, csv
 from lab.kafka import Kafka, Registry
+from lab.process import wait_until
 
 pytestmark = pytest.mark.xdist_group("kafka")
 
@@ -103,6 +104,66 @@ def test_what_is_declined_half_way_is_sent_once(shell: Shell, kafka: Kafka) -> N
     assert "the engine reads it instead" in done.talk
     sent = [value.partition(b",")[0] for _, value in committed(kafka, to[1].rpartition("/")[2])]
     assert sorted(map(int, sent)) == list(range(50_001))
+
+
+def topics(kafka: Kafka) -> set[str]:
+    return set(kafka.admin.list_topics(timeout=10).topics)
+
+
+def policy(kafka: Kafka, topic: str) -> tuple[str, str]:
+    """Return cleanup.policy and retention.ms of a topic."""
+    from confluent_kafka.admin import ConfigResource  # type: ignore[attr-defined]
+
+    resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
+    found = kafka.admin.describe_configs([resource])[resource].result(10)
+    return found["cleanup.policy"].value, found["retention.ms"].value
+
+
+@pytest.mark.parametrize("command", ["plan", "load"])
+def test_a_mistyped_topic_is_not_made(shell: Shell, kafka: Kafka, command: str) -> None:
+    """Brokers make what a client asks for by name, and the next load would find it there."""
+    shell.write("a.csv", csv([(1, "x")], "id", "name"))
+    name = f"{kafka.create()}-tpyo"
+    to = f"kafka://{kafka.servers}/{name}"
+    assert "no topic" in shell.ends(5, command, "a.csv", "--to", to).err
+    assert "unknown topic" in shell.ends(4, command, to, "--table", "t").err
+    if command == "plan":
+        shell.ends(0, command, "a.csv", "--to", to, "--partitions", "2")
+    assert name not in topics(kafka)
+
+
+def test_partitions_are_as_many_as_asked_for(shell: Shell, kafka: Kafka) -> None:
+    shell.write("a.csv", csv([(1, "x")], "id", "name"))
+    name = f"{kafka.create()}-new"
+    to = ("a.csv", "--to", f"kafka://{kafka.servers}/{name}")
+    shell.ends(0, "load", *to, "--partitions", "3")
+    assert len(kafka.admin.list_topics(name, timeout=10).topics[name].partitions) == 3
+    shell.ends(0, "load", *to, "--partitions", "3")
+    fewer = shell.ends(5, "load", *to, "--partitions", "4")
+    assert "has 3 partitions, not 4" in fewer.err
+    assert "--alter" in fewer.err
+
+
+@pytest.mark.parametrize("made", ["by the broker", "by us"])
+def test_the_record_never_expires(shell: Shell, kafka: Kafka, made: str) -> None:
+    """A record that the broker makes keeps seven days, in as many partitions as it likes."""
+    record = "_rowfall_loaded"
+    shell.write("a.csv", csv([(1, "x"), (2, "y")], "id", "name"))
+    if record in topics(kafka):
+        kafka.drop(record)
+        wait_until(lambda: record not in topics(kafka), 10, "the record to go")
+    if made == "by the broker":
+        kafka.create(record, partitions=3)
+        assert policy(kafka, record)[0] == "delete"
+    topic = kafka.create()
+    to = ("a.csv", "--to", f"kafka://{kafka.servers}/{topic}", "--transactional", "--json")
+    shell.ends(0, "plan", *to)
+    assert (record in topics(kafka)) is (made == "by the broker")  # a plan changes nothing
+    assert shell.ends(0, "load", *to).document["rows"] == 2
+    assert policy(kafka, record) == ("compact", "-1")
+    shell.write("b.csv", csv([(3, "z")], "id", "name"))
+    assert shell.ends(0, "load", "*.csv", *to[1:]).document["rows"] == 1
+    assert shell.ends(0, "load", "*.csv", *to[1:]).document["rows"] == 0
 
 
 def test_selected_columns_have_keys(shell: Shell, kafka: Kafka) -> None:

@@ -1,10 +1,12 @@
 """Topics of Kafka as targets: one message for a row, and the record of what is loaded.
 
 The record is a compacted topic, :data:`RECORD`: one message for each split that is loaded, its key
-the id of the target topic and that of the split. With ``--transactional`` it is in the transaction
-of the split's rows, under one transactional id for each topic: whoever begins to load into it
-fences those who loaded before, so what the record says after that stays true. Without, it follows
-its rows, and a crash in between sends them again.
+the id of the target topic and that of the split. It never expires: brokers that make topics by
+themselves would give it seven days, so no client of a load lets them.
+
+With ``--transactional`` it is in the transaction of the split's rows, under one transactional id
+for each topic: whoever begins to load into it fences those who loaded before, so what the record
+says after that stays true. Without, it follows its rows, and a crash in between sends them again.
 """
 
 from __future__ import annotations
@@ -17,6 +19,8 @@ from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from rowfall.core import units
+from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import RowfallError, TargetError, UsageError
 from rowfall.core.listing import MARK
 from rowfall.core.masked import Secret, redact
@@ -56,6 +60,23 @@ _MOST_NAME = 500
 _MOST_MESSAGE = "max.message.bytes"
 _HEAD = 512
 _SHOWN = 60
+# Brokers make a topic that somebody asks for, with one partition and seven days of retention, where
+# the client lets them: librdkafka lets them for producers and admins.
+_MAKES_NO_TOPIC: Mapping[str, object] = {"allow.auto.create.topics": False}
+# The record: the newest message of each key, for ever.
+_KEPT = {"cleanup.policy": "compact", "retention.ms": "-1", "retention.bytes": "-1"}
+
+
+@dataclass(frozen=True, slots=True)
+class _Topic:
+    """A topic as brokers describe it.
+
+    Attributes:
+        id: of this topic; one of its name that is made anew has another.
+    """
+
+    id: str
+    partitions: tuple[int, ...]
 
 
 class Kafka(Transactions):
@@ -84,7 +105,8 @@ class Kafka(Transactions):
         self.turn = threading.Lock()
         """Held by the open transaction: there is one at a time under one id."""
         self._known: dict[str, dict[str, Any]] = {}
-        self._read_to = 0
+        # Partition of the record -> the offset that it was read to.
+        self._read_to: dict[int, int] = {}
         self._client: Any = None
 
     # --- clients ----------------------------------------------------------------------------------
@@ -112,7 +134,7 @@ class Kafka(Transactions):
 
         own = {k: v for k, v in self._config.items() if k not in _OF_PRODUCERS}
         try:
-            return client({**own, **more, "log_level": 0, "error_cb": said})
+            return client({**own, **more, **_MAKES_NO_TOPIC, "log_level": 0, "error_cb": said})
         except KafkaException as error:
             raise UsageError(
                 f"librdkafka refuses a property: {self.redacted(error.args[0].str())}",
@@ -149,37 +171,43 @@ class Kafka(Transactions):
 
     # --- topics -----------------------------------------------------------------------------------
 
-    def _described(self, topic: str) -> str | None:
-        """Return the id of a topic; None where there is none."""
+    def _described(self, topic: str) -> _Topic | None:
+        """Return what the brokers know of a topic; None where there is none.
+
+        Raises:
+            TargetError: they do not answer, or this user may not ask.
+        """
         admin = self._admin()
-        from confluent_kafka import TopicCollection
+        from confluent_kafka import KafkaException, TopicCollection
 
         with self._explained():
-            known = admin.list_topics(topic, timeout=_ASK_SECONDS).topics[topic]
-            if known.error is not None:
-                name = known.error.name()
+            asked = admin.describe_topics(TopicCollection([topic]), request_timeout=_ASK_SECONDS)
+            try:
+                found = asked[topic].result(_ASK_SECONDS)
+            except KafkaException as error:
+                name = error.args[0].name()
+                if name == "UNKNOWN_TOPIC_OR_PART":
+                    return None
                 if name == "TOPIC_AUTHORIZATION_FAILED":
                     raise TargetError(
                         f"cannot write to the topic {topic}: this user may not",
                         hint=f"It needs DESCRIBE and WRITE of it, and READ of {RECORD}.",
-                    )
-                if name == "UNKNOWN_TOPIC_OR_PART":
-                    return None
-                raise TargetError(
-                    f"cannot write to the topic {topic}: {known.error.str().lower()}",
-                    hint="Names are letters, digits, '.', '_' and '-'.",
-                    transient=known.error.retriable(),
-                )
-            asked = admin.describe_topics(TopicCollection([topic]), request_timeout=_ASK_SECONDS)
-            return str(asked[topic].result(_ASK_SECONDS).topic_id)
+                    ) from None
+                if name.startswith("INVALID_TOPIC") or name == "TOPIC_EXCEPTION":
+                    raise TargetError(
+                        f"cannot write to the topic {topic}: {error.args[0].str().lower()}",
+                        hint="Names are letters, digits, '.', '_' and '-'.",
+                    ) from None
+                raise
+        return _Topic(str(found.topic_id), tuple(sorted(p.id for p in found.partitions)))
 
     def _make(self, topic: str, partitions: int, **config: str) -> None:
+        """Make a topic; harmless where another process has made it meanwhile."""
         from confluent_kafka import KafkaException
         from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined] # it lists no exports
 
         # -1: as many replicas as the brokers have by default.
-        made = NewTopic(topic, partitions, -1, config={k.replace("_", "."): v
-                                                       for k, v in config.items()})  # fmt: skip
+        made = NewTopic(topic, partitions, -1, config=config)
         with self._explained(f"make the topic {topic} at"):
             asked = self._admin().create_topics([made], request_timeout=_ASK_SECONDS)
             try:
@@ -196,12 +224,26 @@ class Kafka(Transactions):
     def check(self, *, dry: bool) -> None:
         """See :class:`rowfall.engines.database.Database`."""
         found = self._described(self.topic)
-        if found is None and not self.options.partitions:
+        wanted = self.options.partitions
+        if found is None and not wanted:
             raise TargetError(
                 f"the brokers have no topic {self.topic}",
                 hint="Make it as you want it, or let this load make it with --partitions 4.",
             )
-        self._id = found or ""
+        if found is not None:
+            self._check_partitions(found)
+        self._id = found.id if found is not None else ""
+
+    def _check_partitions(self, found: _Topic) -> None:
+        """Check that a topic has the partitions that were asked for; more are somebody's wish."""
+        wanted, count = self.options.partitions or 0, len(found.partitions)
+        if count < wanted:
+            raise TargetError(
+                f"the topic {self.topic} has {units.counted(count, 'partition')}, not {wanted}",
+                hint="Leave --partitions out, or: kafka-topics.sh --bootstrap-server "
+                f"{self._config['bootstrap.servers']} --alter --topic {self.topic} "
+                f"--partitions {wanted}",
+            )
 
     def existing_table(self) -> ExistingTable | None:
         """Return None: a topic has no columns."""
@@ -216,12 +258,63 @@ class Kafka(Transactions):
         return ""
 
     def prepare(self, statements: Sequence[SqlText]) -> None:
-        """Make topic and record where they are missing."""
+        """Make topic and record where they are missing; the record has to keep what it is told."""
         if not self._id:
             self._make(self.topic, self.options.partitions or 1)
-            self._id = self._described(self.topic) or ""
+            made = self._described(self.topic)
+            if made is not None:
+                self._check_partitions(made)
+                self._id = made.id
         if self._described(RECORD) is None:
-            self._make(RECORD, 1, cleanup_policy="compact")
+            self._make(RECORD, 1, **_KEPT)
+        self._keep_record()
+
+    def _keep_record(self) -> None:
+        """Let the record keep its messages for ever: one that brokers have made has seven days.
+
+        Raises:
+            TargetError: it would expire, and this user may not alter it.
+        """
+        from confluent_kafka.admin import (  # type: ignore[attr-defined] # it lists no exports
+            AlterConfigOpType,
+            ConfigEntry,
+            ConfigResource,
+        )
+
+        def topic(**more: Any) -> Any:
+            return ConfigResource(ConfigResource.Type.TOPIC, RECORD, **more)
+
+        try:
+            with self._explained():
+                asked = self._admin().describe_configs([topic()], request_timeout=_ASK_SECONDS)
+                found = asked[topic()].result(_ASK_SECONDS)
+        except TargetError as error:
+            if error.transient:
+                raise
+            return  # it may not be asked; who made it has to know
+        policy = str(found["cleanup.policy"].value)
+        if policy == _KEPT["cleanup.policy"]:
+            return
+        wanted = [
+            ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
+            for name, value in _KEPT.items()
+        ]
+        try:
+            with self._explained("alter a topic at"):
+                asked = self._admin().incremental_alter_configs(
+                    [topic(incremental_configs=wanted)], request_timeout=_ASK_SECONDS
+                )
+                asked[topic()].result(_ASK_SECONDS)
+        except TargetError as error:
+            if error.transient:
+                raise
+            kept = ",".join(f"{name}={value}" for name, value in _KEPT.items())
+            raise TargetError(
+                f"the topic {RECORD} forgets what is loaded: its cleanup.policy is {policy}, and "
+                "this user may not alter it",
+                hint=f"kafka-configs.sh --bootstrap-server {self._config['bootstrap.servers']} "
+                f"--entity-type topics --entity-name {RECORD} --alter --add-config {kept}",
+            ) from None
 
     def limit(self) -> int:
         """Return the bytes of the largest message that the topic takes."""
@@ -247,7 +340,8 @@ class Kafka(Transactions):
     def _refresh(self) -> None:
         from confluent_kafka import Consumer, TopicPartition
 
-        if self._described(RECORD) is None:
+        record = self._described(RECORD)
+        if record is None:
             return
         reader = self._made(Consumer, {
             "group.id": "rowfall", "enable.auto.commit": False, "enable.partition.eof": True,
@@ -255,17 +349,19 @@ class Kafka(Transactions):
             "auto.offset.reset": "earliest", "fetch.wait.max.ms": 20,
         })  # fmt: skip
         try:
-            reader.assign([TopicPartition(RECORD, 0, self._read_to)])
+            # One that brokers have made has as many partitions as they give by default.
+            left = set(record.partitions)
+            reader.assign([TopicPartition(RECORD, p, self._read_to.get(p, 0)) for p in left])
             heard = time.monotonic()
-            while True:
+            while left:
                 found = reader.consume(_RECORDS_AT_ONCE, 0.1)
                 for message in found:
                     error = message.error()
                     if error is None:
                         self._learn(message.key(), message.value())
-                        self._read_to = message.offset() + 1
+                        self._read_to[message.partition()] = message.offset() + 1
                     elif error.name() == "_PARTITION_EOF":
-                        return
+                        left.discard(message.partition())
                     elif error.name() == "TOPIC_AUTHORIZATION_FAILED":
                         raise TargetError(
                             f"cannot read the topic {RECORD}: this user may not",

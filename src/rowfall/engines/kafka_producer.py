@@ -201,6 +201,8 @@ class Producer:
             "message.timeout.ms": str(round(patience * 1000)),
             **config,
             "enable.idempotence": "true",
+            # A topic that was deleted meanwhile stays away: brokers would make another one.
+            "allow.auto.create.topics": "false",
             "delivery.report.only.error": "true",
             "log_level": "0",
         }

@@ -483,7 +483,9 @@ class Kafka(Streams):
 
         given = {k: v.reveal() if isinstance(v, Secret) else v for k, v in self._config.items()}
         try:
-            return client({**more, **given, "log_level": 0, "error_cb": said})
+            # To ask for a topic would make it, where brokers let clients and librdkafka's admins.
+            own = {"allow.auto.create.topics": False, "log_level": 0, "error_cb": said}
+            return client({**more, **given, **own})
         except KafkaException as error:
             text = redact(error.args[0].str(), *self.secrets)
             raise UsageError(
