@@ -181,6 +181,66 @@ def test_aborted_transactions_bring_no_rows(shell: Shell, kafka: Kafka) -> None:
     assert shell.row("SELECT count(), sum(c1) FROM t") == [201, 4950 + 24950 + 400]
 
 
+def _tombstones(kafka: Kafka, topic: str) -> None:
+    kafka.send(topic, [None] * 30_000, key="k")
+
+
+def _aborted(kafka: Kafka, topic: str) -> None:
+    producer = kafka.producer(transactional_id=f"t{time.time_ns()}")
+    producer.init_transactions(30)
+    producer.begin_transaction()
+    for number in range(60_000):
+        producer.produce(topic, b"aborted,%d" % number)
+    producer.flush()
+    producer.abort_transaction()
+
+
+@pytest.mark.parametrize("begin", [_tombstones, pytest.param(_aborted, marks=pytest.mark.long)])
+def test_rows_are_far_behind_the_first_offset(shell: Shell, kafka: Kafka, begin: Any) -> None:
+    topic = kafka.create()
+    begin(kafka, topic)
+    kafka.send(topic, lines(0, 100))
+    assert load(shell, uri(kafka, topic), "--verify")["rows"] == 100
+    assert shell.row("SELECT count(), sum(c1) FROM t") == [100, 4950]
+    # What comes brings no row, and is loaded.
+    begin(kafka, topic)
+    assert load(shell, uri(kafka, topic))["rows"] == 0
+    assert load(shell, uri(kafka, topic))["splits_landed"] == 0
+    typed = load(shell, uri(kafka, topic), "--table", "s", "--schema", "id Int64, name String")
+    assert typed["rows"] == 100
+
+
+def test_avro_of_the_newest_schema_lies_before_tombstones(shell: Shell, kafka: Kafka) -> None:
+    registry = Registry()
+    schema: dict[str, Any] = {
+        "type": "record", "name": "r", "fields": [{"name": "id", "type": "long"}],
+    }  # fmt: skip
+    id_ = registry.add(json.dumps(schema))
+    topic = kafka.create()
+    kafka.send(topic, avro(id_, schema, *({"id": i} for i in range(10))))
+    kafka.send(topic, [None] * 600, key="k")
+    source = f"{uri(kafka, topic)}?schema.registry.url={registry.url}"
+    assert load(shell, source, "--format", "Avro")["rows"] == 10
+    # Who does not say the format is told it, in a command.
+    told = shell.ends(2, "load", source, "--table", "u").talk
+    hint = f"rowfall load '{source}' --format Avro"
+    assert hint in " ".join(told.split())
+    assert "--encoding" not in told
+    registry.close()
+
+
+def test_columns_are_named_beside_added_ones(shell: Shell, kafka: Kafka) -> None:
+    topic = kafka.create()
+    kafka.send(topic, lines(0, 3), key="k")
+    source, added = uri(kafka, topic), ("--add-column", "key=_key", "--add-column", "at=_offset")
+    load(shell, source, "--columns", "id,name", *added)
+    load(shell, source, "--columns", "id,name,key,at", *added, "--table", "named")
+    load(shell, source, "--schema", "id Int32, name String", *added, "--table", "typed")
+    for table in ("t", "named", "typed"):
+        found = shell.rows(f"SELECT id, name, key, at FROM {table} ORDER BY id")
+        assert found == [[i, f"n{i}", "k", i] for i in range(3)]
+
+
 def test_messages_that_retention_has_deleted_are_named(shell: Shell, kafka: Kafka) -> None:
     topic = kafka.create(partitions=2)
     kafka.send(topic, lines(0, 100))

@@ -254,7 +254,9 @@ class PlanKeywords(ReadKeywords, total=False):
     """
 
     partitions: int | None
-    """Kafka: make the topic with so many partitions where it is missing. Default: an error."""
+    """Kafka: make the topic with so many partitions where it is missing. Default: an error. A topic
+    with fewer is refused.
+    """
 
     threads: int | None
     """Threads of the engine. Default: the cores that this process may use."""

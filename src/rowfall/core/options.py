@@ -538,7 +538,8 @@ class Options:
         None,
         "--partitions",
         "N",
-        "Kafka: make the topic with so many partitions where it is missing. Default: an error.",
+        "Kafka: make the topic with so many partitions where it is missing. Default: an error. "
+        "A topic with fewer is refused.",
         "Target",
     )
     threads: int | None = _opt(

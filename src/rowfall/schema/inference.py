@@ -34,6 +34,7 @@ from rowfall.schema.column_options import (
     selected,
     shape,
 )
+from rowfall.schema.dialect import Asked
 from rowfall.schema.projection import folder_keys, read_relation
 from rowfall.schema.sampling import ColumnFacts, RunSelect, SourceSample, WantedFacts
 from rowfall.schema.strict_reading import strict_column
@@ -113,7 +114,7 @@ def schema_for(
             listing,
             encoding,
             ask,
-            text=asked_of(options),
+            text=_with_added(asked_of(options), added),
             union=options.union_by_name,
             skip_bad_lines=bool(options.max_errors or options.max_error_ratio),
             wanted=_wanted_of_source(asked, own) if shapes else _wanted(asked, existing, options),
@@ -125,6 +126,11 @@ def schema_for(
         last = sample.columns[-len(added) :]
         named = (replace(found, name=name) for found, name in zip(last, added, strict=True))
         sample = replace(sample, columns=(*sample.columns[: -len(added)], *named))
+    if added and asked.columns:
+        given = dict(asked.columns)
+        untyped = (f for f in sample.columns if f.name in added and f.name not in given)
+        typed = tuple((f.name, _inferred(f, sample, json_type=json_type)) for f in untyped)
+        asked = replace(asked, columns=(*asked.columns, *typed))
     fitted = Fitted(sample, [])
     if existing is not None and not own.select:
         changes: tuple[ColumnChange, ...] = ()
@@ -174,6 +180,13 @@ def schema_for(
     sample = replace(sample, encoding=encoding)
     _check_order(schema, asked, ask)
     return encoding, _partitioned(schema, sample, source, ask, stored)
+
+
+def _with_added(asked: Asked, added: Sequence[str]) -> Asked:
+    """Return the names of --columns with those of the columns that the source adds behind them."""
+    if not asked.columns or set(asked.columns) & set(added):
+        return asked
+    return replace(asked, columns=(*asked.columns, *added))
 
 
 def _made_of(
