@@ -130,7 +130,8 @@ class Output:
             return
         if label and self._colors(sys.stderr):
             label = f"\x1b[31m{label}\x1b[0m"
-        self.emit(f"rowfall: {label}{message}\n" + (f"  hint: {hint}\n" if hint else ""))
+        shown = "" if hint is None else hint.replace("\n", "\n        ")
+        self.emit(f"rowfall: {label}{message}\n" + (f"  hint: {shown}\n" if shown else ""))
 
     def emit(self, text: str) -> None:
         """Write to stderr now. A closed stderr (``2>&1 | head``) must not stop a load."""

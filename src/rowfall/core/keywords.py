@@ -292,6 +292,11 @@ class PlanKeywords(ReadKeywords, total=False):
     force: bool
     """Load again what is loaded already (its rows will be in the table twice)."""
 
+    force_append: bool
+    """Append to a table that holds rows which nobody has on record: they are other rows than those
+    of this load. It is asked once for each table. Default: stop and say what was found.
+    """
+
     verify: bool
     """Compare checksums of source and target after the load."""
 

@@ -7,7 +7,8 @@ The command line, the keyword options of the library (:mod:`rowfall.core.keyword
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import Field, field, fields, replace
 from typing import Any
 
@@ -31,7 +32,7 @@ COMPRESSIONS = ("auto", "lz4", "zlib", "none")
 """Answers of ``--compress``."""
 
 LOAD, PLAN, QUERY, STATUS, REPORT, VERIFY = "load", "plan", "query", "status", "report", "verify"
-SCALE = "scale"
+SCALE, ADOPT = "scale", "adopt"
 _BOTH = (LOAD, PLAN)
 _READS = (LOAD, PLAN, SCALE)
 
@@ -649,6 +650,15 @@ class Options:
         "Run",
         (LOAD,),
     )
+    force_append: bool = _opt(
+        False,
+        "--force-append",
+        "",
+        "Append to a table that holds rows which nobody has on record: they are other rows than "
+        "those of this load. It is asked once for each table. Default: stop and say what was "
+        "found.",
+        "Run",
+    )
     verify: bool = _opt(
         False,
         "--verify",
@@ -765,6 +775,31 @@ def changed(options: Options) -> dict[str, Any]:
         for item in fields(Options)
         if getattr(options, item.name) != item.default
     }
+
+
+def command_line(command: str, sources: Sequence[str], options: Options, *more: str) -> str:
+    """Return a command with the options that it takes and that differ from the defaults.
+
+    Args:
+        sources: without secrets.
+        more: arguments behind the sources, e.g. ``--to`` and the target.
+
+    Returns:
+        Text to be pasted into a shell.
+    """
+    words = ["rowfall", command, *sources, *more]
+    for item, flag in flags_of(command):
+        value = getattr(options, item.name)
+        if value == item.default:
+            continue
+        if item.default is False:
+            words.append(flag.flags[0])
+            continue
+        for one in value if flag.many else (value,):
+            text = str(one)
+            # What begins with a dash would be taken for an option.
+            words += [f"{flag.flags[0]}={text}"] if text[:1] == "-" else [flag.flags[0], text]
+    return shlex.join(words)
 
 
 def restored(values: dict[str, Any]) -> Options:

@@ -29,6 +29,10 @@ LEASE_SECONDS = 1
 asked for again later."""
 
 
+ACCEPTED = "accepted"
+"""Id in the record in place of a split's: the table held rows of others before its first load."""
+
+
 class BusyError(EngineError):
     """Another transaction loads one of the splits at this moment."""
 
@@ -327,6 +331,16 @@ class Database(Protocol):
 
     def forget(self, load_id: str) -> int:
         """Remove what a load has loaded from the record; return how many splits that were."""
+
+    def unrecorded(self) -> bool:
+        """Return True where the table holds rows and the record tells nothing of this table.
+
+        The rows are looked for first: rows that are committed later bring a record with them.
+        """
+
+    def accept(self) -> None:
+        """Record that the rows which the table holds are none of a load's, so that nobody asks
+        again; makes the record where it is missing."""
 
     def count(self) -> int:
         """Return the rows of the table."""

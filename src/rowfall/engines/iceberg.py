@@ -36,6 +36,7 @@ from rowfall.core.sqltext import SqlText, quote
 from rowfall.core.units import parse_duration
 from rowfall.engines.base import ExistingTable
 from rowfall.engines.database import (
+    ACCEPTED,
     Layout,
     NewFile,
     Result,
@@ -516,6 +517,26 @@ class IcebergTable:
         if self._table() is not None and self.landed_by(load_id):
             self._commit(without, (), replace=False, summary={})
         return gone
+
+    def unrecorded(self) -> bool:
+        """See :meth:`rowfall.engines.database.Database.unrecorded`."""
+        table = self._table()
+        if table is None or PROPERTY in table.metadata.properties:
+            return False
+        snapshot = table.current_snapshot()
+        if snapshot is None:
+            return False
+        summary = snapshot.summary
+        return summary is None or summary.additional_properties.get("total-records") != "0"
+
+    def accept(self) -> None:
+        """See :meth:`rowfall.engines.database.Database.accept`."""
+        now = datetime.now(UTC).isoformat(timespec="seconds")
+
+        def accepted(record: _Record) -> tuple[dict[str, _Load], str]:
+            return {**record.head, ACCEPTED: _Load((), (ACCEPTED,), 0, now)}, record.before
+
+        self._commit(accepted, (), replace=False, summary={})
 
     def count(self) -> int:
         """Return the rows of the table."""

@@ -25,7 +25,15 @@ from rowfall.core.sqltext import SqlText
 from rowfall.core.units import parse_duration
 from rowfall.engines import mysql_bulk, mysql_wire
 from rowfall.engines.base import ExistingTable
-from rowfall.engines.database import RECORD, Binary, Result, Transaction, Transactions, upkeep
+from rowfall.engines.database import (
+    ACCEPTED,
+    RECORD,
+    Binary,
+    Result,
+    Transaction,
+    Transactions,
+    upkeep,
+)
 from rowfall.engines.mysql_columns import catalogue_column, result_column, tsv
 from rowfall.engines.mysql_errors import LOST, NO_FILES, PASSING, explained, number_of
 from rowfall.engines.mysql_loading import PATIENCE_SECONDS, Loading
@@ -263,6 +271,19 @@ class MySQL(Transactions):
             return set()
         marks = {f"{MARK}{whole}" for _, _, whole in found if whole}
         return {split for split, _, _ in found} | marks
+
+    def unrecorded(self) -> bool:
+        """See :meth:`rowfall.engines.database.Database.unrecorded`."""
+        return not self._emptied() and not self.recorded()
+
+    def accept(self) -> None:
+        """See :meth:`rowfall.engines.database.Database.accept`."""
+        self.prepare(())
+        self.do(
+            f"INSERT IGNORE INTO {self.records} (target, split, attempt, load_id, name, whole, "
+            f"session, loaded) VALUES ({quote(self.target)}, {quote(ACCEPTED)}, '', '', "
+            "'rows of others', '', 0, UTC_TIMESTAMP())"
+        )
 
     def recorded(self) -> list[tuple[str, str, str]]:
         """Return split, attempt and whole file of each record of the table."""

@@ -27,6 +27,7 @@ from rowfall.engines import postgresql_copy
 from rowfall.engines.base import ExistingTable
 from rowfall.engines.codes import NETWORK_ERROR
 from rowfall.engines.database import (
+    ACCEPTED,
     LEASE_SECONDS,
     RECORD,
     Binary,
@@ -417,6 +418,24 @@ class Postgresql(Transactions):
         rows = self._rows(f"SELECT split, whole FROM {self.record} WHERE table_id = %s", self._oid)
         marks = {f"{MARK}{whole}" for _, whole in rows if whole}
         return {str(split) for split, _ in rows} | marks
+
+    def unrecorded(self) -> bool:
+        """See :meth:`rowfall.engines.database.Database.unrecorded`."""
+        if self._find() is None or not self._rows(f"SELECT 1 FROM {self._table} LIMIT 1"):
+            return False
+        if not self._recorded():
+            return True
+        return not self._rows(f"SELECT 1 FROM {self.record} WHERE table_id = %s LIMIT 1", self._oid)
+
+    def accept(self) -> None:
+        """See :meth:`rowfall.engines.database.Database.accept`."""
+        self.prepare(())
+        with self._asking() as connection:
+            connection.execute(
+                f"INSERT INTO {self.record} (table_id, split, attempt, load, name, whole) "
+                "VALUES (%s, %s, '', '', %s, '') ON CONFLICT DO NOTHING".encode(),
+                [self._oid, ACCEPTED, "rows of others"],
+            )
 
     def _recorded(self) -> bool:
         return bool(self._rows("SELECT 1 WHERE to_regclass(%s) IS NOT NULL", self.record))

@@ -41,6 +41,8 @@ QUIT = "quit"
 KEPT = "kept"
 # In the detail of a line: UUIDs of tables whose rows are in this one.
 _FOLLOWS = "follows"
+# The same, of rows that were there before the first load.
+ACCEPTED = "accepted"
 # An event, and the field of an entry that holds its block.
 _EVENTS = {
     "claim": "claimed",
@@ -505,6 +507,15 @@ class Journal:
             f"AND name = {quote(TABLE)}"
         )
         return bool(found[0][0])
+
+    def tells(self) -> bool:
+        """Return True where any line is about the table."""
+        into = f"into = toUUID({quote(self._target_uuid)})"
+        return bool(self._ask(f"SELECT 1 FROM {self._name} WHERE {into} LIMIT 1"))
+
+    def accept(self) -> None:
+        """Record that the rows which the table holds are none of a load's: a line about it."""
+        self._append("alive", "", detail=json.dumps({ACCEPTED: True}))
 
     def landed_ids(self) -> set[str]:
         """Return the ids of the splits that are in the table."""

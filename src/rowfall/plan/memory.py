@@ -11,18 +11,20 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import field
 from enum import Enum
 
-from rowfall.core import units
+from rowfall.core import sql, units, uri
 from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import LedgerError, TargetError
 from rowfall.core.listing import without_salt
+from rowfall.core.options import ADOPT, ERROR, LOAD, command_line
 from rowfall.core.sqltext import quote, quoted_list
 from rowfall.engines.base import Engine, table_uuid
+from rowfall.engines.database import RECORD, Database
 from rowfall.ledger import target_key, target_key_parts
 from rowfall.ledger.journal import TABLE as JOURNAL
 from rowfall.ledger.journal import Journal, Landings
 from rowfall.plan.continued import names_now
 from rowfall.plan.session import Session
-from rowfall.targets.base import STAGING_PREFIX
+from rowfall.targets.base import STAGING_PREFIX, Publish
 
 # Engines of databases whose tables have no UUID.
 _WITHOUT_UUIDS = ("Ordinary", "Memory", "Lazy")
@@ -111,6 +113,7 @@ class Doubt(Enum):
     SET_BACK = "the ledger remembers more than the journal beside the table"
     CAME_ALONG = "the journal remembers another table of this name, and this one holds rows"
     RENAMED = "files of this load were loaded into this table when it had another name"
+    UNRECORDED = "the table holds rows, and no record tells of the table"
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +142,8 @@ def find_contradiction(session: Session) -> Contradiction | None:
     table = session.first_target.table
     if not table or not session.target.caps.remembers or session.options.replace:
         return None
+    if session.database is not None:
+        return _unrecorded_in_database(session, session.database)
     memory = remembered(session)
     if not memory.uuid:
         return None
@@ -149,6 +154,7 @@ def find_contradiction(session: Session) -> Contradiction | None:
         _other_table(session, memory, landings)
         or _came_along(session, memory, landings)
         or _renamed(session, memory, landings)
+        or _unrecorded(session, memory, landings)
     )
 
 
@@ -287,6 +293,93 @@ def _renamed(
             Doubt.RENAMED, memory.uuid, memory.uuid, key, found, LedgerError(text, hint=hint)
         )
     return None
+
+
+def _unrecorded(
+    session: Session, memory: Memory, landings: Collection[Landings]
+) -> Contradiction | None:
+    """Return a contradiction where the table holds rows, and nobody has a record of the table."""
+    if memory.known == memory.uuid or any(one.into == memory.uuid for one in landings):
+        return None
+    # Rows that replace those of their key are not there twice when they are loaded again.
+    if session.options.upsert is not None:
+        return None
+    if session.ledger is not None and session.ledger.keys_of(memory.uuid):
+        return None  # under another name
+    rows = sum(stored_rows(w.engine, w.target.database, w.target.table) for w in session.writers)
+    # The rows first: what is loaded meanwhile has lines in the journal before it is visible.
+    journal = _journal(session, memory.uuid) if rows else None
+    if not rows or (journal is not None and journal.tells()):
+        return None
+    return Contradiction(
+        Doubt.UNRECORDED, memory.uuid, memory.known or "", session.target_key, frozenset(),
+        unrecorded_rows(session, units.counted(rows, "row")),
+    )  # fmt: skip
+
+
+def stored_rows(engine: Engine, database: str, table: str) -> int:
+    """Return the rows that a table itself stores; 0 for those that pass rows on or read others.
+
+    A count would take the messages out of a table of the engine Kafka.
+    """
+    rows = engine.ask(
+        f"SELECT total_rows FROM system.tables WHERE database = {quote(database)} "
+        f"AND name = {quote(table)}"
+    )
+    if not rows or not int(rows[0][0] or 0):
+        return 0
+    # Without those that a lightweight DELETE has only marked.
+    ((count,),) = engine.ask(f"SELECT count() FROM {sql.qualified(database, table)}")
+    return int(count)
+
+
+def _unrecorded_in_database(session: Session, database: Database) -> Contradiction | None:
+    """Return the same of a table whose database keeps the record."""
+    if session.options.on_conflict != ERROR or not database.unrecorded():
+        return None
+    return Contradiction(
+        Doubt.UNRECORDED, "", "", session.target_key, frozenset(),
+        unrecorded_rows(session, "rows"),
+    )  # fmt: skip
+
+
+def unrecorded_rows(session: Session, rows: str) -> LedgerError:
+    """Return the question what the rows of a table are of which no record tells.
+
+    Args:
+        rows: what the table holds, in words.
+    """
+    where = f"the ledger {session.target.ledger_path}"
+    if session.target.caps.journal:
+        where = f"the journal {session.first_target.database}.{JOURNAL}"
+    elif session.database is not None:
+        where = f"the record {RECORD}"
+    lines = [
+        "Say what these rows are.",
+        f"Other rows, to append to: {_command(session, LOAD, '--force-append')}",
+        f"Those of these files, which then count as loaded: {_command(session, ADOPT)}",
+        f"Loaded before, and {where} was lost or is an older copy: put it back.",
+    ]
+    if not session.source.replayable:
+        del lines[2]  # it cannot be named
+    return LedgerError(
+        f"{session.table_text} holds {rows} that nobody has on record: {where} does not know the "
+        "table, so files that were loaded before would be loaded again",
+        hint="\n".join(lines),
+    )
+
+
+def _command(session: Session, command: str, *more: str) -> str:
+    """Return a command about the same sources and the same table, to be pasted."""
+    target, named = session.target, []
+    if session.to is not None:
+        named += ["--to", session.to if target.folder is not None else target.text]
+    if not target.caps.topic and target.caps.publish is not Publish.COMMIT:
+        table = session.table_text.removeprefix("default.") if target.folder else session.table_text
+        named += ["--table", table]
+    return command_line(
+        command, [uri.mask(text) for text in session.sources], session.options, *named, *more
+    )
 
 
 def _other_keys(session: Session, memory: Memory, landings: Collection[Landings]) -> Iterator[str]:

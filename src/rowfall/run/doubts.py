@@ -30,8 +30,12 @@ def resolve(session: Session, ledger: Ledger, load_id: str, *, used: bool) -> No
     """
     answer = session.options.loaded
     found = find_contradiction(session)
+    if found is not None and found.doubt is Doubt.UNRECORDED:
+        if not session.options.force_append:
+            raise found.error
+        accept(session, ledger, load_id, found.uuid)
+        return
     if found is None:
-        _warn_of_lost_memory(session, ledger)
         if answer is not None and not used:
             session.emit(Note("info", f"--loaded {answer} changes nothing: ledger, journal and "
                                       "table agree"))  # fmt: skip
@@ -47,19 +51,20 @@ def resolve(session: Session, ledger: Ledger, load_id: str, *, used: bool) -> No
     }[found.doubt](answer)
 
 
-def _warn_of_lost_memory(session: Session, ledger: Ledger) -> None:
-    """Warn of rows in a data folder whose ledger knows nothing of their table."""
+def accept(session: Session, ledger: Ledger, load_id: str, uuid: str) -> None:
+    """Record that the rows which the target holds are none of a load's.
+
+    Args:
+        uuid: of the table; "" where a database keeps the record.
+    """
+    if session.database is not None:
+        session.database.accept()
+        return
     if session.target.caps.journal:
-        return  # which knows
-    if ledger.table_uuid(session.target_key) is None:
-        ((rows,),) = session.engine.ask(f"SELECT count() FROM {session.all_rows}")
-        if rows:
-            session.emit(Note(
-                "warning",
-                f"{session.table_text} holds {units.counted(int(rows), 'row')} of which the ledger "
-                f"{ledger.path} knows nothing: if that was deleted or replaced, files which were "
-                "loaded before are loaded again",
-            ))  # fmt: skip
+        journal = Journal(session.engine, session.first_target.database, uuid, load_id)
+        journal.create()
+        journal.accept()
+    ledger.set_table(session.target_key, uuid)
 
 
 class _Doubts:

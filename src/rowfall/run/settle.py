@@ -210,6 +210,9 @@ def _settle_database(session: Session, load: LoadRun, database: Database) -> Set
         if isinstance(database, Committing):
             for attempt, ids in ledger.gathered(load.key).items():  # of the table that is gone
                 drop_gathered(database, ledger, attempt, load.key, ids)
+    from rowfall.run.doubts import resolve
+
+    resolve(session, ledger, load.id, used=False)
     landed = landed_in(database, load.id, force=session.options.force)
     if isinstance(database, Committing):
         if session.options.replace:
