@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from rowfall.api import (
+        adopt,
         clean,
         forget,
         install_decoder,
@@ -43,10 +44,11 @@ if TYPE_CHECKING:
     )
     from rowfall.core.model import Plan
     from rowfall.core.options import Options
-    from rowfall.core.results import Report, Verification
+    from rowfall.core.results import Adopted, Report, Verification
     from rowfall.report.query_result import QueryResult
 
 __all__ = [
+    "Adopted",
     "DataError",
     "EngineError",
     "Interrupted",
@@ -62,6 +64,7 @@ __all__ = [
     "Verification",
     "VerifyError",
     "__version__",
+    "adopt",
     "clean",
     "forget",
     "install_decoder",
@@ -77,6 +80,7 @@ __all__ = [
 ]
 
 _ELSEWHERE = {
+    "Adopted": "core.results",
     "Options": "core.options",
     "Plan": "core.model",
     "QueryResult": "report.query_result",

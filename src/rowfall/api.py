@@ -17,6 +17,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import chdir, contextmanager, nullcontext
 from dataclasses import replace
+from datetime import UTC, datetime
 from functools import partial
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Protocol, cast, overload
@@ -25,7 +26,16 @@ from rowfall.core.errors import TargetError, UsageError
 from rowfall.core.events import Event, Listener, one_at_a_time, silent
 from rowfall.core.masked import Secret
 from rowfall.core.model import Plan
-from rowfall.core.options import LOAD, PLAN, SCALE, Options, flags_of, from_keywords, restored
+from rowfall.core.options import (
+    ADOPT,
+    LOAD,
+    PLAN,
+    SCALE,
+    Options,
+    flags_of,
+    from_keywords,
+    restored,
+)
 from rowfall.core.results import Report, Verification
 from rowfall.engines.prestart import prestart
 from rowfall.targets import open_target
@@ -33,14 +43,14 @@ from rowfall.targets import open_target
 if TYPE_CHECKING:
     from typing import Unpack
 
-    from rowfall.core.keywords import LoadKeywords, PlanKeywords, ScaleKeywords
-    from rowfall.core.results import Leftover, ScaleReport
+    from rowfall.core.keywords import AdoptKeywords, LoadKeywords, PlanKeywords, ScaleKeywords
+    from rowfall.core.results import Adopted, Leftover, ScaleReport
     from rowfall.report.query_result import QueryResult
     from rowfall.run.install import Installed
     from rowfall.run.session import OpenSource
 
 __all__ = [
-    "Verification", "clean", "forget", "install_decoder", "leftovers",
+    "Verification", "adopt", "clean", "forget", "install_decoder", "leftovers",
     "load", "loads", "plan", "query", "report", "resume", "scale", "verify",
 ]  # fmt: skip
 
@@ -326,6 +336,57 @@ def forget(load_id: str, *, to: Where | None = None, password: Secret | str | No
     return forget_load(target, known.load_id, options)
 
 
+def adopt(
+    sources: Where | Iterable[Where],
+    *,
+    to: Where | None = None,
+    table: str | None = None,
+    before: datetime | str | None = None,
+    dry: bool = False,
+    options: Options | None = None,
+    password: Secret | str | None = None,
+    **keywords: Unpack[AdoptKeywords],
+) -> Adopted:
+    """Record files as loaded whose rows are in a table already; no row is read or written.
+
+    For a table whose record was lost, or that was filled without rowfall. Repeated, it changes
+    nothing.
+
+    Args:
+        sources, to, table: as of :func:`load`.
+        before: only files that were changed last at this time or before it; text is ISO 8601, UTC
+            without a zone.
+        dry: only say what would be recorded.
+
+    Returns:
+        What is recorded (``dry``: what would be).
+
+    Raises:
+        UsageError: no record is kept there, or the source does not know times.
+        TargetError: there is no such table.
+    """
+    from rowfall.run.adopt import adopt as run_adopt
+    from rowfall.run.session import open_session
+
+    options = from_keywords(ADOPT, options, dict(keywords))
+    until = _moment(before) if isinstance(before, str) else before
+    with open_session(_texts(sources), _text(to), table, options, silent, dry=dry,
+                      password=_secret(password)) as session:  # fmt: skip
+        return run_adopt(session, until, dry=dry)
+
+
+def _moment(text: str) -> datetime:
+    """Return a time that is written as ISO 8601; UTC where it has no zone."""
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        raise UsageError(
+            f"--before {text} is not a time",
+            hint="Write it as 2026-11-23, 2026-11-23T10:00 or 2026-11-23T10:00+02:00.",
+        ) from None
+    return found if found.tzinfo is not None else found.replace(tzinfo=UTC)
+
+
 def leftovers(*, to: Where | None = None, password: Secret | str | None = None) -> list[Leftover]:
     """List what dead loads have left in a target; nothing is changed."""
     return clean(to=to, password=password, dry=True)
@@ -530,7 +591,7 @@ def _verification_html(value: Verification) -> str:
     return verification_html(value)
 
 
-for _function, _command in ((load, LOAD), (plan, PLAN), (scale, SCALE)):
+for _function, _command in ((load, LOAD), (plan, PLAN), (scale, SCALE), (adopt, ADOPT)):
     _list_options(_function, _command)
 # core's values know nothing of reports, and a notebook asks the value itself: so their classes get
 # here what they do not declare.

@@ -69,7 +69,9 @@ def test_all_columns_become_wider_before_the_load(shell: Shell) -> None:
     plan = " ".join(shell.ok("plan", "w.csv", "--table", "t", "--widen").out.split())
     assert "widens n from Int32 to Int64; widens d from Date to DateTime('UTC')" in plan
     assert types(shell)["n"] == "Int32"
-    done = shell.ok("load", "w.csv", "--table", "t", "--widen", "--verify", "--json")
+    done = shell.ok(
+        "load", "w.csv", "--table", "t", "--widen", "--verify", "--json", "--force-append"
+    )
     assert any("widens b from UInt8 to Nullable(UInt8)" in x for x in done.document["notes"])
     assert types(shell) == WIDER
     assert shell.rows("SELECT id, n, d, e, f, toFloat64(x), b FROM t ORDER BY id") == FOUND
@@ -81,7 +83,7 @@ def test_a_server_s_table_becomes_wider(lake: Lake) -> None:
     lake.do(f"CREATE TABLE {{db}}.t ({NARROW}) ENGINE = MergeTree ORDER BY id",
             "INSERT INTO {db}.t VALUES (1, 1, '2024-01-01', 'a', 'ab', 1.5, 1)")  # fmt: skip
     lake.shell.write("w.csv", csv(WIDE, *HEAD))
-    lake.load("w.csv", "--table", "t", "--widen", "--verify")
+    lake.load("w.csv", "--table", "t", "--widen", "--verify", "--force-append")
     assert lake.rows("SELECT id, n, d, e, f, toFloat64(x), b FROM {db}.t ORDER BY id") == FOUND
     # A view would cut the values to the types of its own table.
     lake.do("CREATE TABLE {db}.u (n Int64) ENGINE = MergeTree ORDER BY n",
@@ -145,7 +147,9 @@ def test_no_value_of_the_table_changes(shell: Shell) -> None:
     shell.ok("query", "--write",
              "INSERT INTO t VALUES (1, 9007199254740993, '2149-01-01')")  # fmt: skip
     shell.write("w.csv", "id,n,d\n2,1.5,2024-01-01 10:11:12\n")
-    refused = shell.ends(2, "load", "w.csv", "--table", "t", "--widen", "--type", "n Float64")
+    refused = shell.ends(
+        2, "load", "w.csv", "--table", "t", "--widen", "--type", "n Float64", "--force-append"
+    )
     assert "would change" in refused.talk
     ((_, *hint),) = hinted(refused.err, "load")
     shell.ok("load", "w.csv", *["u" if x == "NAME" else x for x in hint])
@@ -181,11 +185,11 @@ def test_columns_that_only_files_or_only_the_table_have(shell: Shell, end: str) 
     for n in range(3):
         table(shell, "id Int64, need Int32", f"t{n}")
         shell.ok("query", "--write", f"INSERT INTO t{n} VALUES (1, 7)")
-    refused = shell.ends(5, "load", name, "--table", "t0")
+    refused = shell.ends(5, "load", name, "--table", "t0", "--force-append")
     assert "lacks need, which the table needs; the table lacks city" in refused.talk
     assert "--on-new-column add" in refused.talk
     assert "--on-missing-column default" in refused.talk
-    missing = ("--on-missing-column", "default")
+    missing = ("--on-missing-column", "default", "--force-append")
     plan = shell.ok("plan", name, "--table", "t1", "--on-new-column", "add", *missing).out
     line = "adds city Nullable(String); takes defaults for need, which files lack"
     assert line in " ".join(plan.split())

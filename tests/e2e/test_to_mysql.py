@@ -316,11 +316,11 @@ def test_rows_whose_key_is_there(db: Database) -> None:
         "CREATE TABLE t (id INT PRIMARY KEY, name VARCHAR(20))", "INSERT INTO t VALUES (5, 'old')"
     )
     db.shell.write("a.csv", "id,name\n" + lines(0, 10))
-    done = db.fails(1, "a.csv")
+    done = db.fails(1, "a.csv", "--force-append")
     assert "Duplicate entry '5' for key" in done.talk
     assert "--on-conflict" in done.talk
     assert db.run("SELECT * FROM t") == [(5, "old")]
-    assert db.run("SELECT COUNT(*) FROM _rowfall_loaded") == [(0,)]
+    assert db.run("SELECT split FROM _rowfall_loaded") == [("accepted",)]
     db.load("a.csv", "--on-conflict", "skip")
     assert db.run("SELECT COUNT(*), MAX(name = 'old') FROM t") == [(10, 1)]
     db.load("a.csv", "--on-conflict", "replace", "--force")
@@ -491,7 +491,9 @@ def test_rows_that_the_server_refuses_are_left_out(db: Database) -> None:
     )
     db.shell.write("in/a.csv", text)
     db.shell.write("in/b.csv", "id,n,s,d\n6000,1,b,\n")
-    done = db.load("in/*.csv", "--max-errors", "4", "--rejects", "r.tsv", "--json")
+    done = db.load(
+        "in/*.csv", "--max-errors", "4", "--rejects", "r.tsv", "--json", "--force-append"
+    )
     report = done.document
     assert (report["rows"], report["rows_rejected"]) == (4_997, 4)
     assert db.run("SELECT COUNT(*), MIN(n), MAX(id) FROM t") == [(4_998, 0, 6000)]
@@ -511,7 +513,7 @@ def test_rows_that_the_server_refuses_are_left_out(db: Database) -> None:
 def test_more_refused_rows_than_allowed_load_nothing_of_the_file(db: Database) -> None:
     _refusing(db)
     db.shell.write("a.csv", "id,n,s,d\n1,1,a,\n7,1,a,\n2,99999,a,\n3,1,toolong,\n4,1,a,\n")
-    done = db.fails(1, "a.csv", "--max-errors", "2")
+    done = db.fails(1, "a.csv", "--max-errors", "2", "--force-append")
     assert "a.csv" in done.err
     assert db.run("SELECT id FROM t") == [(7,)]
     assert db.load("a.csv", "--max-errors", "3", "--json").document["rows"] == 2
@@ -524,7 +526,9 @@ def test_rows_that_the_engine_and_the_server_refuse(db: Database) -> None:
     db.shell.write(
         "a.csv", "id,n,s,d\n1,1,a,\nx,1,a,\n7,1,a,\n2,1,a,\ny,1,a,\n3,99999,a,\n4,1,a,\n"
     )
-    report = db.load("a.csv", "--max-errors", "4", "--rejects", "r.tsv", "--json").document
+    report = db.load(
+        "a.csv", "--max-errors", "4", "--rejects", "r.tsv", "--json", "--force-append"
+    ).document
     assert (report["rows"], report["rows_rejected"]) == (3, 4)
     lines = [line.split("\t") for line in (db.shell.folder / "r.tsv").read_text().splitlines()[1:]]
     assert sorted((row[1], row[4]) for row in lines) == [

@@ -309,7 +309,7 @@ def test_a_value_that_the_table_refuses(into: Into) -> None:
 def test_conflicts(into: Into) -> None:
     into.do("CREATE TABLE {s}.t (id int PRIMARY KEY, v text)", "INSERT INTO {s}.t VALUES (1, 'o')")
     into.shell.write("t.csv", "id,v\n1,new\n2,b\n2,c\n")
-    done = into.ends(1, "load", "t.csv", "--table", "t")
+    done = into.ends(1, "load", "t.csv", "--table", "t", "--force-append")
     assert "--on-conflict skip" in done.talk
     assert "t.csv line 2: " in done.talk
     into.load("t.csv", "--table", "t", "--on-conflict", "skip")
@@ -473,7 +473,7 @@ def test_rows_that_the_server_refuses_are_left_out(into: Into) -> None:
     text = "".join(f"{bad.get(i, f'{i},{i % 10},a')}\n" for i in range(5_000))
     into.shell.write("in/a.csv", f"id,n,s\n{text}")
     into.shell.write("in/b.csv", "id,n,s\n6000,1,b\n")
-    into.ends(1, "load", "in/*.csv", "--table", "t", "--max-errors", "3")
+    into.ends(1, "load", "in/*.csv", "--table", "t", "--max-errors", "3", "--force-append")
     assert into.ask("SELECT count(*) FROM {s}.t WHERE id < 6000") == [(1,)]
     report = into.load("in/*.csv", "--table", "t", "--max-errors", "4", "--rejects", "r.tsv")
     assert report["rows_rejected"] == 4

@@ -348,3 +348,58 @@ class ScaleKeywords(ReadKeywords, total=False):
 
     price: str | float | None
     """Price of one node for an hour."""
+
+
+class AdoptKeywords(TypedDict, total=False):
+    """Options of adopt."""
+
+    format: str | None
+    """Format of the source: CSV, CSVWithNames, TSV, TSVWithNames, JSONEachRow (or NDJSON), Parquet,
+    ORC, Avro, Native. Default: by extension.
+    """
+
+    compression: str | None
+    """Compression of the source: none, gzip, zstd, lz4, xz, bz2. Default: by extension."""
+
+    snapshot: str | None
+    """Snapshot of an Iceberg table (its id, a tag or branch), or version of a Delta table, to load;
+    or a time as of which. Default: the newest.
+    """
+
+    since: str | None
+    """Load only the data files that were added to a lake table after this snapshot or version."""
+
+    query: str | None
+    """SELECT whose rows are loaded, of a database that is the source: in its own SQL."""
+
+    s3_endpoint: str | None
+    """S3 endpoint other than AWS, e.g. http://127.0.0.1:9000. Default: AWS_ENDPOINT_URL_S3 or
+    AWS_ENDPOINT_URL.
+    """
+
+    s3_region: str | None
+    """Region of the bucket. Default: AWS_REGION, the profile, or us-east-1."""
+
+    s3_profile: str | None
+    """Profile of the AWS configuration files. Default: AWS_PROFILE."""
+
+    s3_anonymous: bool
+    """Read public buckets without credentials."""
+
+    start_at: str | None
+    """Where a topic is loaded from. OFFSET may be PARTITION:OFFSET,...; TIME is ISO 8601, UTC
+    without a zone. Default: behind what is loaded, at first the earliest message.
+    """
+
+    until: str | None
+    """Where a topic is loaded to. Default: the end that it has when the load begins."""
+
+    select: str | None
+    """What to load, as a SELECT list over the columns of the source: 'id, toDate(ts) AS day'. Part
+    of what makes a file loaded already.
+    """
+
+    where: str | None
+    """Rows to load, as a condition on the columns of the source. Part of what makes a file loaded
+    already.
+    """

@@ -35,6 +35,8 @@ LOAD, PLAN, QUERY, STATUS, REPORT, VERIFY = "load", "plan", "query", "status", "
 SCALE, ADOPT = "scale", "adopt"
 _BOTH = (LOAD, PLAN)
 _READS = (LOAD, PLAN, SCALE)
+# What says which rows a source has: part of what is recorded as loaded.
+_NAMES = (*_READS, ADOPT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +86,7 @@ class Options:
         "Format of the source: CSV, CSVWithNames, TSV, TSVWithNames, "
         "JSONEachRow (or NDJSON), Parquet, ORC, Avro, Native. Default: by extension.",
         "Source",
-        _READS,
+        _NAMES,
     )
     compression: str | None = _opt(
         None,
@@ -92,7 +94,7 @@ class Options:
         "NAME",
         "Compression of the source: none, gzip, zstd, lz4, xz, bz2. Default: by extension.",
         "Source",
-        _READS,
+        _NAMES,
     )
     delimiter: str | None = _opt(
         None,
@@ -202,7 +204,7 @@ class Options:
         "Snapshot of an Iceberg table (its id, a tag or branch), or version of a Delta table, to "
         "load; or a time as of which. Default: the newest.",
         "Source",
-        _READS,
+        _NAMES,
     )
     since: str | None = _opt(
         None,
@@ -210,7 +212,7 @@ class Options:
         "ID|TIME",
         "Load only the data files that were added to a lake table after this snapshot or version.",
         "Source",
-        _READS,
+        _NAMES,
     )
     query: str | None = _opt(
         None,
@@ -218,7 +220,7 @@ class Options:
         "SQL",
         "SELECT whose rows are loaded, of a database that is the source: in its own SQL.",
         "Source",
-        _READS,
+        _NAMES,
     )
     s3_endpoint: str | None = _opt(
         None,
@@ -227,7 +229,7 @@ class Options:
         "S3 endpoint other than AWS, e.g. http://127.0.0.1:9000. "
         "Default: AWS_ENDPOINT_URL_S3 or AWS_ENDPOINT_URL.",
         "Source",
-        _READS,
+        _NAMES,
     )
     s3_region: str | None = _opt(
         None,
@@ -235,7 +237,7 @@ class Options:
         "NAME",
         "Region of the bucket. Default: AWS_REGION, the profile, or us-east-1.",
         "Source",
-        _READS,
+        _NAMES,
     )
     s3_profile: str | None = _opt(
         None,
@@ -243,10 +245,10 @@ class Options:
         "NAME",
         "Profile of the AWS configuration files. Default: AWS_PROFILE.",
         "Source",
-        _READS,
+        _NAMES,
     )
     s3_anonymous: bool = _opt(
-        False, "--s3-anonymous", "", "Read public buckets without credentials.", "Source", _READS
+        False, "--s3-anonymous", "", "Read public buckets without credentials.", "Source", _NAMES
     )
     start_at: str | None = _opt(
         None,
@@ -255,6 +257,7 @@ class Options:
         "Where a topic is loaded from. OFFSET may be PARTITION:OFFSET,...; TIME is ISO 8601, UTC "
         "without a zone. Default: behind what is loaded, at first the earliest message.",
         "Source",
+        (LOAD, PLAN, ADOPT),
     )
     until: str | None = _opt(
         None,
@@ -262,6 +265,7 @@ class Options:
         "latest|OFFSET|TIME",
         "Where a topic is loaded to. Default: the end that it has when the load begins.",
         "Source",
+        (LOAD, PLAN, ADOPT),
     )
     follow: bool = _opt(
         False,
@@ -354,6 +358,7 @@ class Options:
         "What to load, as a SELECT list over the columns of the source: "
         "'id, toDate(ts) AS day'. Part of what makes a file loaded already.",
         "Columns",
+        (LOAD, PLAN, ADOPT),
     )
     where: str | None = _opt(
         None,
@@ -362,6 +367,7 @@ class Options:
         "Rows to load, as a condition on the columns of the source. "
         "Part of what makes a file loaded already.",
         "Columns",
+        (LOAD, PLAN, ADOPT),
     )
     order_by: str | None = _opt(
         None,

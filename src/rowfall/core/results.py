@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from array import array
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import field, replace
 from enum import StrEnum
 
 from rowfall.core.dataclass import dataclass
@@ -163,6 +163,32 @@ class Verification:
     seconds: float
     splits: tuple[VerifiedSplit, ...] = ()
     foreign_rows: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Adopted:
+    """Files that count as loaded from now on, because their rows are in the table.
+
+    Attributes:
+        load_id: under which they are recorded, for ``rowfall forget``; "" where nothing was.
+        splits: names of those that are recorded now.
+        known: number of those that counted as loaded before.
+        newer: number of those that were changed after ``--before``, which are left to be loaded.
+        unit: what people call a split, ``file`` or ``range``.
+    """
+
+    load_id: str
+    source: str
+    target: str
+    table: str
+    splits: tuple[str, ...]
+    known: int
+    newer: int
+    unit: str = "file"
+
+    def recorded_as(self, load_id: str) -> Adopted:
+        """Return the same with the id of the load that it is recorded under."""
+        return replace(self, load_id=load_id)
 
 
 @dataclass(frozen=True, slots=True)

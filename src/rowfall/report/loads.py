@@ -30,6 +30,7 @@ _PLAIN_NAME = regex(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)?\Z")
 # outcome: colour, meaning
 _OUTCOMES = {
     "done": ("green", "everything is loaded"),
+    "adopted": ("green", "its rows were in the table already"),
     "partial": ("yellow", "some {unit}s could not be loaded"),
     "failed": ("red", "nothing was loaded"),
     "interrupted": ("yellow", "stopped by the user"),

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from rowfall.core import formats
-from rowfall.core.errors import DataError, NoSpaceError, SourceError, UsageError
+from rowfall.core.errors import DataError, LedgerError, NoSpaceError, SourceError, UsageError
 from rowfall.core.events import Event, LoadEnded, LoadStarted, Note
 from rowfall.core.model import Plan
 from rowfall.core.results import Report
@@ -57,7 +57,7 @@ def run_next(session: Session, known: frozenset[str] | None) -> tuple[Report, fr
             lacks = no_space(plan, session.options)
             if lacks is not None:
                 raise lacks
-        except (UsageError, SourceError, DataError, NoSpaceError):
+        except (UsageError, SourceError, DataError, NoSpaceError, LedgerError):
             # What cannot be loaded as it was asked for is not to be resumed.
             load.ledger.never_began(load.id)
             raise

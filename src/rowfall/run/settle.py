@@ -377,7 +377,7 @@ def _choose_load(
         "folder": os.getcwd(),
         "to": str(session.target.folder or session.target.text),
         "table": session.table_text or None,
-        "options": {k: v for k, v in given.items() if k not in ("force", "verify", "loaded")},
+        "options": {k: v for k, v in given.items() if k not in _ANSWERS},
     })  # fmt: skip
     if old is not None and ledger.take_up(old, request):
         return old.id, False
@@ -422,6 +422,8 @@ def _is_ahead(session: Session, ledger: Ledger, load_id: str) -> bool:
     return bool(ahead)
 
 
+# Said once, about what was found then: no part of what is resumed.
+_ANSWERS = ("force", "force_append", "verify", "loaded")
 # What decides how bytes become rows, or where they gather: half a load in each way is no load.
 _BINDING = ("format", "compression", "delimiter", "atomic", "replace", "upsert")
 

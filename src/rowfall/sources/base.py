@@ -206,6 +206,18 @@ class Rewritten(Protocol):
 
 
 @runtime_checkable
+class Dated(Protocol):
+    """A source whose objects have times of their last change."""
+
+    def modified(self, split: Split) -> float | None:
+        """Return when an object was changed last, in seconds since 1970; None if nobody says so.
+
+        Raises:
+            SourceError: it cannot be asked.
+        """
+
+
+@runtime_checkable
 class Continued(Protocol):
     """A source of streams that grow: a split is a range of numbers (offsets, values of a key).
 

@@ -94,6 +94,10 @@ class LocalFiles(ObjectSource):
         )
         return Probe(from_clause.probe_query(function, columns), wanted)
 
+    def modified(self, split: Split) -> float | None:
+        """See :class:`rowfall.sources.base.Dated`: as it was listed."""
+        return int(split.version.rpartition("-")[2]) / 1e9
+
     def _functions(
         self, splits: Sequence[Split], encoding: Encoding | None, structure: str
     ) -> list[TableFunction]:

@@ -145,6 +145,10 @@ class Hdfs(ObjectSource):
     def _opener(self, split: Split) -> pipes.Opener:
         return partial(_pieces, *self._at(split.uri), split.size or 0)
 
+    def modified(self, split: Split) -> float | None:
+        """See :class:`rowfall.sources.base.Dated`: as it was listed."""
+        return int(split.version.split("-")[1]) / 1e3
+
     def _problem(self, split: Split) -> str | None:
         node, path = self._at(split.uri)
         now = node.status(path)

@@ -9,6 +9,7 @@ import ssl
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from email.utils import parsedate_to_datetime
 from functools import cache, partial
 from typing import IO
 from urllib.error import HTTPError, URLError
@@ -227,6 +228,14 @@ class Http(ObjectSource):
             if error.transient:
                 raise
             return error.message.removeprefix(f"cannot read {split.uri}: ")
+
+    def modified(self, split: Split) -> float | None:
+        """See :class:`rowfall.sources.base.Dated`: the header Last-Modified."""
+        facts = self._listed.get(split.uri) or self._facts(self._url(split))
+        try:
+            return parsedate_to_datetime(facts.modified).timestamp()
+        except ValueError:
+            return None
 
     def _opener(self, split: Split) -> pipes.Opener:
         return partial(_pieces, self._url(split), self._signature, self._of(split))

@@ -60,11 +60,15 @@ class PreconditionFailed(Exception):  # noqa: N818 - what HTTP calls it
 
 
 class StoredObject(NamedTuple):
-    """One object of a listing; ``version`` is the ETag, else ``size-mtime``."""
+    """One object of a listing; ``version`` is the ETag, else ``size-mtime``.
+
+    ``modified`` is in seconds since 1970, None where the listing was read in another way.
+    """
 
     key: str
     size: int
     version: str
+    modified: float | None = None
 
 
 class Bucket(ABC):
@@ -287,7 +291,7 @@ def _network(text: str) -> str:
 
 def _object(meta: Any, key: str) -> StoredObject:
     version = version_of(meta["e_tag"], meta["size"], meta["last_modified"])
-    return StoredObject(key, meta["size"], version)
+    return StoredObject(key, meta["size"], version, meta["last_modified"].timestamp())
 
 
 def version_of(etag: str | None, size: int, modified: datetime) -> str:
@@ -365,6 +369,12 @@ class StoreSource(ObjectSource):
         for item in self._bucket(bucket).list(key):
             if "/" not in item.key[len(key) :]:
                 yield f"{self.scheme}://{bucket}/{item.key}"
+
+    def modified(self, split: Split) -> float | None:
+        """See :class:`rowfall.sources.base.Dated`; a request for each object."""
+        bucket, key = self._bucket_and_key(split.uri)
+        found = self._bucket(bucket).head(key)
+        return None if found is None else found.modified
 
     def _problem(self, split: Split) -> str | None:
         bucket, key = self._bucket_and_key(split.uri)
