@@ -100,6 +100,80 @@ def test_an_emptied_and_a_dropped_table_are_loaded_again(db: Database) -> None:
     assert db.loaded() == [(10, 45, 10)]
 
 
+@pytest.mark.parametrize(
+    "change", [
+        "ALTER TABLE t ADD COLUMN more INT DEFAULT 3 FIRST",
+        "ALTER TABLE t MODIFY name VARCHAR(99)",
+        "CREATE TABLE u LIKE t; INSERT INTO u SELECT * FROM t; RENAME TABLE t TO old, u TO t",
+        "INSERT INTO t VALUES (-5, 'of others'); OPTIMIZE TABLE t",
+    ],
+)  # fmt: skip
+def test_a_table_that_is_altered_is_the_same(db: Database, change: str) -> None:
+    db.shell.write("a.csv", "id,name\n" + lines(0, 10))
+    db.load("a.csv")
+    _as_if_made_earlier(db)
+    db.run(*change.split("; "))
+    ((before,),) = db.run("SELECT COUNT(*) FROM t")
+    assert db.load("a.csv", "--json").document["rows"] == 0
+    db.shell.write("b.csv", "id,name\n" + lines(10, 20))
+    db.load("a.csv", "b.csv")
+    ((rows, times),) = db.run("SELECT COUNT(*), (SELECT COUNT(DISTINCT table_made) FROM "
+                              "_rowfall_loaded) FROM t")  # fmt: skip
+    assert (rows, times) == (before + 10, 1)
+
+
+def _as_if_made_earlier(db: Database) -> None:
+    """Set the time back that the record has, so that no test waits for the next second."""
+    done = db.run("UPDATE _rowfall_loaded SET table_made = '2020-02-02 02:02:02'",
+                  "SELECT COUNT(*), MIN(sample) FROM _rowfall_loaded")  # fmt: skip
+    assert done[0][0] == 1
+    assert done[0][1] is not None
+
+
+@pytest.mark.parametrize("rows", ["(99, 'of others')", "(0, 'x0')", ", ".join(
+    f"({n}, 'of others')" for n in range(50)
+)])  # fmt: skip
+@pytest.mark.parametrize("answer", ["--force-append", "adopt", "skip"])
+def test_a_table_that_was_made_anew_and_holds_rows_is_asked_about(
+    db: Database, rows: str, answer: str
+) -> None:
+    """Its rows are not those on record, but have their number, or one of them."""
+    db.shell.write("a.csv", "id,name\n" + lines(0, 10))
+    db.load("a.csv")
+    _as_if_made_earlier(db)
+    db.run("DROP TABLE t", "CREATE TABLE t (id BIGINT, name TEXT, UNIQUE (id, name(9)))",
+           f"INSERT INTO t VALUES {rows}")  # fmt: skip
+    ((before,),) = db.run("SELECT COUNT(*) FROM t")
+    for _ in range(2):
+        assert "that nobody has on record" in db.fails(3, "a.csv").talk
+    assert db.run("SELECT COUNT(*) FROM t") == [(before,)]
+    more: tuple[str, ...] = ()
+    if answer == "adopt":
+        db.shell.ok("adopt", "a.csv", "--to", db.uri(), "--table", "t")
+    else:
+        taken = answer == "--force-append" and "x0" in rows
+        if taken:
+            db.run("DELETE FROM t WHERE name = 'x0'", "INSERT INTO t VALUES (-1, 'of others')")
+        more = ("--on-conflict", "skip") if answer == "skip" else (answer,)
+        db.load("a.csv", *more)
+        before += 9 if answer == "skip" and "x0" in rows else 10
+    assert db.load("a.csv", "--json").document["rows"] == 0
+    assert db.run("SELECT COUNT(*) FROM t") == [(before,)]
+
+
+def test_a_record_of_an_earlier_version_still_counts(db: Database) -> None:
+    db.shell.write("a.csv", "id,name\n" + lines(0, 10))
+    db.load("a.csv")
+    db.run("ALTER TABLE _rowfall_loaded DROP COLUMN table_made, DROP COLUMN gained, "
+           "DROP COLUMN sample")  # fmt: skip
+    assert db.load("a.csv", "--json").document["rows"] == 0
+    db.shell.write("b.csv", "id,name\n" + lines(10, 20))
+    db.load("a.csv", "b.csv")
+    assert db.run("SELECT SUM(table_made = ''), COUNT(sample), COUNT(*) FROM _rowfall_loaded") == [
+        (1, 1, 2)
+    ]
+
+
 _SELECT = r"""
 SELECT 255::UInt8 AS t, 18446744073709551615 AS big, toInt128('-170141183460469231731687303715884105728') AS wide,
 16777216::Float32 AS f, 0.1::Float64 AS d, toDecimal128('12345678901234567890.0123456789', 10) AS dec,

@@ -39,7 +39,7 @@ _COMMIT = "\x03COMMIT"
 # Statements of a load, in their order: the record is made, a lease is asked for, rows are announced
 # (as parameters, and as text), the record is completed, all is committed.
 _STEPS = (
-    "CREATE TABLE", "\x03BEGIN", "_rowfall_loaded` VALUES", "VALUES (?", "LOAD DATA", "UPDATE `",
+    "CREATE TABLE", "\x03BEGIN", "loaded) VALUES", "VALUES (?", "LOAD DATA", "UPDATE `",
     _COMMIT,
 )  # fmt: skip
 if SINGLESTORE_URL:  # which takes no rows of parameters

@@ -21,6 +21,7 @@ from lab.disk import SmallDisk
 from lab.postgresql import PostgresqlServer
 from lab.process import wait_until
 from lab.proxy import Proxy
+from rowfall.core.errors import TargetError
 from rowfall.core.masked import Secret
 from rowfall.core.options import Options
 from rowfall.engines.database import BusyError, Record, UnknownEndError
@@ -248,6 +249,27 @@ def test_a_commit_whose_answer_is_lost(
         finally:
             database.close()
             postgresql.run(f"DROP SCHEMA {schema} CASCADE")
+
+
+def test_a_table_that_is_made_anew_during_a_load_gets_no_rows(postgresql: PostgresqlServer) -> None:
+    """They would be recorded for the table that is gone, and loaded again by the next load."""
+    schema = f"f{secrets.token_hex(4)}"
+    postgresql.run(f"CREATE SCHEMA {schema}", f"CREATE TABLE {schema}.t (id int)")
+    database = opened(postgresql, postgresql.port, schema)
+    try:
+        database.prepare(())
+        transaction = database.transaction("l_1")
+        assert not transaction.lease("l_1", "l", [Record("a", "a")])
+        postgresql.run(f"DROP TABLE {schema}.t", f"CREATE TABLE {schema}.t (id int)")
+        assert transaction.write(["id"], iter([b"1\n"])) == 1
+        with pytest.raises(TargetError, match="made anew during this load"):
+            transaction.finish(1)
+        database.ended("l_1")
+        assert postgresql.ask(f"SELECT count(*) FROM {schema}.t") == [(0,)]
+        assert not database.landed()
+    finally:
+        database.close()
+        postgresql.run(f"DROP SCHEMA {schema} CASCADE")
 
 
 def test_two_loads_of_the_same_files(target: Target) -> None:

@@ -6,6 +6,7 @@ What a session sets for the load ends with its connection.
 from __future__ import annotations
 
 import base64
+import json
 import os
 import threading
 import time
@@ -13,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
+from rowfall.core.dataclass import dataclass
 from rowfall.core.digest import hexdigest
 from rowfall.core.errors import EngineError, RowfallError, TargetError, UsageError
 from rowfall.core.listing import MARK
@@ -61,12 +63,48 @@ _RECORDS = (
     "    attempt VARCHAR(64) NOT NULL,\n    load_id VARCHAR(64) NOT NULL,\n"
     "    name TEXT NOT NULL,\n    whole VARCHAR(255) NOT NULL,\n"
     "    attempt_rows BIGINT NULL,\n    session BIGINT NOT NULL,\n"
-    "    loaded DATETIME NOT NULL,\n    PRIMARY KEY (target, split),\n    KEY (attempt){more}\n"
+    "    loaded DATETIME NOT NULL,\n    table_made VARCHAR(32) NOT NULL DEFAULT '',\n"
+    "    gained BIGINT NULL,\n    sample TEXT NULL,\n"
+    "    PRIMARY KEY (target, split),\n    KEY (attempt){more}\n"
     "){engine} CHARACTER SET utf8mb4 COLLATE utf8mb4_bin"
 )
+# Of a record that an earlier version has made.
+_MORE_COLUMNS = (
+    "ADD COLUMN table_made VARCHAR(32) NOT NULL DEFAULT '', ADD COLUMN gained BIGINT NULL, "
+    "ADD COLUMN sample TEXT NULL"
+)
+_MOST_SAMPLES = 20  # each may be looked for in the whole table
 # By the reader of LOAD DATA: no text is converted where all columns have UTF-8.
 _UTF8 = frozenset({"utf8", "utf8mb3", "utf8mb4", "ascii", "binary"})
 _IDS = frozenset({"uuid", "inet4", "inet6"})
+
+
+# Enough to tell a row from others, and no more than a few bytes in each record.
+SAMPLED_COLUMNS = 8
+_SAMPLED_BYTES = 64
+
+
+def row_digest(columns: Sequence[str]) -> str:
+    """Return SQL of a digest of a row, by some of its columns."""
+    values = (f"IFNULL(LEFT(CAST({name(c)} AS BINARY), {_SAMPLED_BYTES}), '~')" for c in columns)
+    return f"MD5(CONCAT_WS('|', {', '.join(values)}))"
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """What the record says of one split.
+
+    Attributes:
+        whole: id of the file that it is a range of; "" for none.
+        made: when the table was made or altered that it is in, see :meth:`MySQL.made`; "" in
+            records of earlier versions. ``sample``: a row that the table held.
+    """
+
+    split: str
+    attempt: str
+    whole: str
+    made: str
+    sample: str | None
 
 
 class MySQL(Transactions):
@@ -91,6 +129,8 @@ class MySQL(Transactions):
         super().__init__()
         self._settings: dict[str, Any] | None = None
         self._columns: list[tuple[Any, ...]] | None = None
+        self._dry = True
+        self._same: dict[str, bool] = {}
 
     # --- what it is ---------------------------------------------------------------------------
 
@@ -129,7 +169,7 @@ class MySQL(Transactions):
 
     def check(self, *, dry: bool) -> None:
         """See :meth:`rowfall.engines.database.Database.check`."""
-        settings = self.settings
+        settings, self._dry = self.settings, dry
         if str(settings.get("local_infile", "ON")).upper() in ("OFF", "0"):
             raise self.no_files()
         if self._options.pull and not self.distributed:
@@ -234,9 +274,8 @@ class MySQL(Transactions):
     def table_id(self) -> str:
         """Return the name of the table.
 
-        Every number that a server has for a table changes when it is optimized or altered. What
-        the record says of a table that has been emptied or made anew does not count: see
-        :meth:`landed`.
+        Every number that a server has for a table changes when it is optimized or altered: what
+        tells it from another one of its name is in the record, see :meth:`landed`.
         """
         return f"{self._database}.{self._table}" if self.existing_table() else ""
 
@@ -250,15 +289,18 @@ class MySQL(Transactions):
         known = self.ask(self._catalogue(RECORD))
         for text in (*(s.reveal() for s in statements), *(() if known else (made,))):
             self.do(text)
+        if known and not self._knows_tables() and not self.distributed:
+            try:
+                self.do(f"ALTER TABLE {self.records} {_MORE_COLUMNS}")
+            except RowfallError:
+                if not self._knows_tables():  # no other load has done it meanwhile
+                    raise
         self._columns = None
         # The records first, as in landed(): of a table that was empty when they were read none of
         # them is true; what another load commits behind that is not among them.
         found = self.recorded()
-        for split, attempt, _ in found if found and self._emptied() else ():
-            self.do(
-                f"DELETE FROM {self.records} WHERE {self._of_target} AND split = {quote(split)} "
-                f"AND attempt = {quote(attempt)}"
-            )
+        if found:
+            self._remove(found if self._emptied() else self._of_this_table(found)[1])
 
     def landed(self) -> set[str]:
         """Return the ids of the splits that the table holds, by the record.
@@ -269,28 +311,143 @@ class MySQL(Transactions):
         found = self.recorded()
         if found and self._emptied():
             return set()
-        marks = {f"{MARK}{whole}" for _, _, whole in found if whole}
-        return {split for split, _, _ in found} | marks
+        found, _ = self._of_this_table(found)
+        marks = {f"{MARK}{one.whole}" for one in found if one.whole}
+        return {one.split for one in found} | marks
 
     def unrecorded(self) -> bool:
-        """See :meth:`rowfall.engines.database.Database.unrecorded`."""
-        return not self._emptied() and not self.recorded()
+        """See :meth:`rowfall.engines.database.Database.unrecorded`.
+
+        True as well where some of the record is of another table of this name, which this one may
+        be, after an ALTER, without rows that it held.
+        """
+        if self._emptied():
+            return False
+        found = self.recorded()
+        return not found or bool(self._of_this_table(found)[1])
 
     def accept(self) -> None:
         """See :meth:`rowfall.engines.database.Database.accept`."""
         self.prepare(())
+        made = self.made()
+        columns, values = "", ""
+        if made:
+            sample = self.sample()
+            columns = ", table_made, gained, sample"
+            values = f", {quote(made)}, 0, {'NULL' if sample is None else quote(sample)}"
         self.do(
             f"INSERT IGNORE INTO {self.records} (target, split, attempt, load_id, name, whole, "
-            f"session, loaded) VALUES ({quote(self.target)}, {quote(ACCEPTED)}, '', '', "
-            "'rows of others', '', 0, UTC_TIMESTAMP())"
+            f"session, loaded{columns}) VALUES ({quote(self.target)}, {quote(ACCEPTED)}, '', '', "
+            f"'rows of others', '', 0, UTC_TIMESTAMP(){values})"
         )
 
-    def recorded(self) -> list[tuple[str, str, str]]:
-        """Return split, attempt and whole file of each record of the table."""
+    def recorded(self) -> list[Recorded]:
+        """Return each record of the table."""
         if not self.ask(self._catalogue(RECORD)):
             return []
-        rows = self.ask(f"SELECT split, attempt, whole FROM {self.records} WHERE {self._of_target}")
-        return [(str(split), str(attempt), str(whole)) for split, attempt, whole in rows]
+        more = ", table_made, sample" if self._knows_tables() else ""
+        rows = self.ask(
+            f"SELECT split, attempt, whole{more} FROM {self.records} WHERE {self._of_target}"
+        )
+        return [
+            Recorded(str(split), str(attempt), str(whole), *(known or ("", None)))
+            for split, attempt, whole, *known in rows
+        ]
+
+    def _knows_tables(self) -> bool:
+        """Tell whether the record says when a table was made: not that of earlier versions."""
+        return not self.distributed and bool(self.ask(
+            "SELECT 1 FROM information_schema.COLUMNS WHERE COLUMN_NAME = 'sample' AND "
+            f"TABLE_SCHEMA = {quote(self._database)} AND TABLE_NAME = {quote(RECORD)}"
+        ))  # fmt: skip
+
+    def _remove(self, records: Sequence[Recorded]) -> None:
+        for one in records:
+            self.do(
+                f"DELETE FROM {self.records} WHERE {self._of_target} AND split = "
+                f"{quote(one.split)} AND attempt = {quote(one.attempt)}"
+            )
+
+    # --- which table it is --------------------------------------------------------------------
+
+    def made(self) -> str:
+        """Return when the table was made or altered last, as its server says; "" where it does not.
+
+        Equal for two tables only if they were made within one second.
+        """
+        if self.distributed:  # nobody could try what SingleStore says there
+            return ""
+        rows = self.ask(self.made_question)
+        return str(rows[0][0] or "") if rows else ""
+
+    @property
+    def made_question(self) -> str:
+        """Return the question for :meth:`made`."""
+        return f"SELECT CREATE_TIME FROM information_schema.TABLES WHERE {self._is_table}"
+
+    def sample(self) -> str | None:
+        """Return what tells one row of the table from others; None where there is none.
+
+        Of uncommitted rows, too: the first committed one may lie behind millions of other
+        attempts' rows. Those of an attempt that fails are loaded again.
+        """
+        names = [str(row[0]) for row in self.columns[:SAMPLED_COLUMNS]]
+        connection = self.take()
+        try:
+            with connection.cursor() as cursor:
+                cursor.execute("SET TRANSACTION ISOLATION LEVEL READ UNCOMMITTED")
+                cursor.execute(f"SELECT {row_digest(names)} FROM {self.whole_name} LIMIT 1")
+                rows = cursor.fetchall()
+            return json.dumps([rows[0][0], *names]) if rows else None
+        except (self.driver.err.MySQLError, OSError) as error:
+            raise self.explained(error, "read a row of the table") from None
+        finally:
+            self.leave(connection)
+
+    def _of_this_table(self, records: list[Recorded]) -> tuple[list[Recorded], list[Recorded]]:
+        """Return the records of the table that is there, and those of another one of its name.
+
+        ALTER, OPTIMIZE and a restored dump change the time that the server has for a table; then
+        its rows show that it is the same: one that it held, and as many as were loaded.
+        """
+        if not any(one.made for one in records) or not (now := self.made()):
+            return records, []
+        other = [one for one in records if one.made not in ("", now)]
+        if not other:
+            return records, []
+        if not self._holds(other, now):
+            return [one for one in records if one not in other], other
+        for one in () if self._dry else other:
+            self.do(
+                f"UPDATE {self.records} SET table_made = {quote(now)} WHERE {self._of_target} "
+                f"AND split = {quote(one.split)} AND attempt = {quote(one.attempt)}"
+            )
+        return records, []
+
+    def _holds(self, records: Sequence[Recorded], now: str) -> bool:
+        """Tell whether the table holds the rows of records, by one of them and their number."""
+        if now not in self._same:
+            samples = list(dict.fromkeys(one.sample for one in records if one.sample))
+            enough = self.count() >= self._gained(records)
+            self._same[now] = enough and any(map(self._has, samples[:_MOST_SAMPLES]))
+        return self._same[now]
+
+    def _has(self, sample: str) -> bool:
+        digest, *names = json.loads(sample)
+        if not {str(row[0]) for row in self.columns}.issuperset(names):
+            return False
+        return bool(self.ask(
+            f"SELECT 1 FROM {self.whole_name} WHERE {row_digest(names)} = {quote(digest)} LIMIT 1"
+        ))  # fmt: skip
+
+    def _gained(self, records: Sequence[Recorded]) -> int:
+        """Return the rows that a table gained by the attempts of records."""
+        attempts = {one.attempt for one in records}
+        rows = self.ask(
+            f"SELECT attempt, MAX(gained) FROM {self.records} WHERE {self._of_target} "
+            "GROUP BY attempt"
+        )
+        return sum(int(gained or 0) for attempt, gained in rows if str(attempt) in attempts)
 
     def _emptied(self) -> bool:
         return not self.columns or not self.ask(f"SELECT 1 FROM {self.whole_name} LIMIT 1")

@@ -58,6 +58,7 @@ _FORM_FEED = (b"\\f", b"\f")
 # Records of one INSERT: well below the smallest max_allowed_packet that servers come with.
 _RECORDS_AT_ONCE = 500
 _MOST_NAME = 500
+_COLUMNS = "target, split, attempt, load_id, name, whole, attempt_rows, session, loaded"
 
 
 class Loading:
@@ -84,7 +85,7 @@ class Loading:
                     "UTC_TIMESTAMP())"
                     for one in ordered[start : start + _RECORDS_AT_ONCE]
                 )
-                self._execute(f"INSERT INTO {database.records} VALUES {values}")
+                self._execute(f"INSERT INTO {database.records} ({_COLUMNS}) VALUES {values}")
             self._wait(_LOCK_SECONDS)
         except (database.driver.err.MySQLError, OSError) as error:
             self.release()
@@ -102,7 +103,7 @@ class Loading:
         Raises:
             BusyError: none is, by now.
         """
-        there = {split for split, _, _ in self._database.recorded()}
+        there = {one.split for one in self._database.recorded()}
         found = frozenset(one.id for one in records if one.id in there)
         if not found:
             raise BusyError("another load holds these files", transient=True)
@@ -210,13 +211,24 @@ class Loading:
         """See :meth:`rowfall.engines.database.Transaction.finish`."""
         database = self._database
         try:
+            # Behind the rows: from then on nobody drops or alters the table before the commit.
             self._execute(
-                f"UPDATE {database.records} SET attempt_rows = {rows} "
+                f"UPDATE {database.records} SET attempt_rows = {rows}{self._identity()} "
                 f"WHERE attempt = {quote(self._attempt)}"
             )
         except (database.driver.err.MySQLError, OSError) as error:
             raise database.explained(error, f"write to {RECORD}") from None
         return self._gained
+
+    def _identity(self) -> str:
+        """Return what the record says of the table, as the end of a list of assignments."""
+        database = self._database
+        made = None if database.distributed else self._execute(database.made_question)[0][0]
+        if made is None:
+            return ""
+        sample = database.sample()
+        text = "NULL" if sample is None else quote(sample)
+        return f", gained = {self._gained}, table_made = {quote(str(made))}, sample = {text}"
 
     def commit(self) -> None:
         """See :meth:`rowfall.engines.database.Transaction.commit`."""

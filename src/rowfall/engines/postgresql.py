@@ -750,12 +750,19 @@ class Copy:
         try:
             if self._on_conflict != ERROR and self._taken:
                 rows = self._merge()
-            self._connection.execute(
-                f"UPDATE {self._database.record} SET rows = %s WHERE attempt = %s".encode(),
-                [rows, self._attempt],
-            )
+            # Behind the rows, whose lock keeps others from dropping the table before the commit.
+            found = self._connection.execute(
+                f"UPDATE {self._database.record} SET rows = %s WHERE attempt = %s "
+                "RETURNING to_regclass(%s)::oid::bigint".encode(),
+                [rows, self._attempt, self._database.table],
+            ).fetchone()
         except psycopg.Error as error:
             raise self._database.translate(error) from None
+        if found != (self._database.oid,):
+            raise TargetError(
+                f"{self._database.table} was dropped and made anew during this load",
+                hint="Run the same command again: it loads all files into the new table.",
+            )
         return rows
 
     def _merge(self) -> int:
