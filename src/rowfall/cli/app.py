@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import signal
+import stat
 from importlib import import_module
 
 import click
@@ -17,6 +18,7 @@ from rowfall.cli.options import GroupOfCommands, common_options
 from rowfall.cli.output import Output
 from rowfall.core.errors import Exit, Interrupted, RowfallError
 from rowfall.core.nearest import did_you_mean
+from rowfall.core.other_tools import command_hint, option_hint
 from rowfall.core.version import __version__
 
 
@@ -116,6 +118,23 @@ def _failed(error: Exception, output: Output) -> int:
     return Exit.BUG
 
 
+def _is_piped() -> bool:
+    """Return True where another program or a file gives stdin."""
+    try:
+        mode = os.fstat(0).st_mode
+    except OSError:  # closed
+        return False
+    return stat.S_ISFIFO(mode) or stat.S_ISREG(mode)
+
+
+def _form(error: click.exceptions.BadOptionUsage, context: click.Context) -> str:
+    """Return how the option is written whose value is missing, with a blank behind it."""
+    for param in context.command.get_params(context):
+        if error.option_name in param.opts and (metavar := getattr(param, "metavar", "")):
+            return f"Write {error.option_name} {metavar}. "
+    return ""
+
+
 def _uncapped(message: str) -> str:
     """Return click's sentence in our form: lower case, no full stop."""
     return (message[:1].lower() + message[1:]).removesuffix(".")
@@ -129,8 +148,8 @@ def _usage(error: click.ClickException) -> tuple[str, str | None]:
     help_ = f"'{context.command_path} --help' lists what is accepted."
     if isinstance(error, click.exceptions.NoSuchCommand):
         name, group = error.command_name, context.command
-        guess = ""
-        if isinstance(group, click.Group):
+        guess = command_hint(name) if context.parent is None else ""
+        if isinstance(group, click.Group) and not guess:
             guess = did_you_mean(name, group.list_commands(context), f"{context.command_path} ")
         if context.parent is None and ("://" in name or os.path.exists(name)):
             import shlex
@@ -140,5 +159,12 @@ def _usage(error: click.ClickException) -> tuple[str, str | None]:
     if isinstance(error, click.exceptions.NoSuchOption):
         name = error.option_name
         known = [flag for param in context.command.get_params(context) for flag in param.opts]
-        return _uncapped(error.message), did_you_mean(name, known) + help_
+        # What another tool calls an option says more than the spelling that is nearest to it.
+        guess = option_hint(name) or did_you_mean(name, known)
+        return _uncapped(error.message), guess + help_
+    if isinstance(error, click.MissingParameter) and _is_piped():
+        piped = "To load what is piped in: rowfall load - --table NAME. "
+        return _uncapped(error.format_message()), piped + help_
+    if isinstance(error, click.exceptions.BadOptionUsage):
+        return _uncapped(error.format_message()), _form(error, context) + help_
     return _uncapped(error.format_message()), help_

@@ -48,6 +48,20 @@ class GroupedOption(click.Option):
 class GroupedCommand(click.Command):
     """Lists the options of a command under headings in its help; takes profiles for targets."""
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse the command line.
+
+        Raises:
+            click.UsageError: an option that takes one value is given twice with different ones:
+                the first would be left out in silence.
+        """
+        _check_once(self, ctx, list(args))
+        try:
+            return super().parse_args(ctx, args)
+        except click.BadOptionUsage as error:
+            error.ctx = error.ctx or ctx  # click's parser leaves it out
+            raise
+
     def invoke(self, ctx: click.Context) -> Any:
         if "to" in ctx.params:
             _apply_profile(ctx)
@@ -66,6 +80,34 @@ class GroupedCommand(click.Command):
             with formatter.section(f"{name} options"):
                 # One column for all headings, or every section is aligned on its own.
                 formatter.write_dl([(flags.ljust(width), text) for flags, text in records])
+
+
+def _check_once(command: click.Command, ctx: click.Context, args: list[str]) -> None:
+    """Raise for an option of one value that is given twice, see :meth:`GroupedCommand.parse_args`.
+
+    click keeps the last value and does not tell how many there were.
+    """
+    single = [
+        param
+        for param in command.get_params(ctx)
+        if isinstance(param, click.Option) and not param.is_flag and not param.multiple
+    ]
+    spelled = {flag: param for param in single for flag in param.opts}
+    flags = [word.partition("=")[0] for word in args]
+    if len(flags) == len(set(flags)):  # the usual case: nothing stands there twice
+        return
+    given: dict[str, list[str]] = {}
+    words = iter(args)
+    for word in words:
+        if word == "--":
+            break
+        flag, equals, value = word.partition("=")
+        if (param := spelled.get(flag)) is not None and param.name:
+            given.setdefault(param.name, []).append(value if equals else next(words, ""))
+            if len(set(given[param.name])) > 1:
+                both = " and ".join(given[param.name])
+                shown = "" if "://" in both else f": {both}"  # a URL may hold a password
+                raise click.UsageError(f"{flag} is given twice{shown}", ctx)
 
 
 class GroupOfCommands(GroupedCommand, click.Group):

@@ -14,6 +14,7 @@ from typing import Any
 
 from rowfall.core.dataclass import dataclass
 from rowfall.core.nearest import nearest
+from rowfall.core.other_tools import option_hint
 
 FILTER, DISTRIBUTED = "filter", "distributed"
 """Ways of rows to the shard that a sharding key says, see :class:`rowfall.core.model.Plan`."""
@@ -739,6 +740,8 @@ def from_keywords(command: str, base: Options | None, values: dict[str, Any]) ->
         if name not in known:
             near = nearest(name, known)
             more = f"; did you mean {near!r}?" if near else ""
+            if found := option_hint(f"--{name}"):
+                more = f"; {found.strip()}"
             raise TypeError(f"{command}() got an unexpected keyword argument {name!r}{more}")
         item, flag = known[name]
         if flag.many:

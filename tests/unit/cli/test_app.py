@@ -205,11 +205,38 @@ def test_mistakes_in_the_command_line(api: Api, line: str, capsys: Captured) -> 
         ("lab dwon", "Did you mean rowfall lab down?"),
         ("help laod", "Did you mean rowfall load?"),
         ("s3://bucket/x.csv", "To load it: rowfall load s3://bucket/x.csv."),
+        ("load x.csv --sep ;", "It is --delimiter TEXT."),
+        ("load x.csv -t trips", "The table is --table NAME."),
+        ("load x.csv --overwrite", "--replace replaces the table."),
+        ("tables", "To list them: rowfall query 'SHOW TABLES'."),
+        ("load x.csv --null", "Write --null WORD,...."),
     ],
 )
 def test_the_nearest_name_is_suggested(api: Api, line: str, hint: str, capsys: Captured) -> None:
     assert run(line.split()) == Exit.USAGE
     assert f"  hint: {hint} 'rowfall" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ("load x --table a --table=b", "--table is given twice: a and b"),
+        ("load x --to clickhouse://u:secret@h/d --to null:", "--to is given twice\n"),
+        ("status --to a --to b", "--to is given twice: a and b"),
+    ],
+)
+def test_an_option_of_one_value_is_not_given_twice(
+    api: Api, line: str, says: str, capsys: Captured
+) -> None:
+    assert run(line.split()) == Exit.USAGE
+    assert f"error: {says}" in capsys.readouterr().err
+    assert api.calls == []
+
+
+def test_the_same_value_twice_is_one(api: Api) -> None:
+    api.answers["load"] = DONE
+    assert run("load x --table a --table a --skip b --skip c".split()) == Exit.DONE
+    assert api.calls[0][1]["table"] == "a"
 
 
 @pytest.mark.parametrize("line", ["-q load x", "load -q x", "load x --quiet", "--json -q load x"])
