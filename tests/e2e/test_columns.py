@@ -215,7 +215,7 @@ def test_widening_and_expressions(shell: Shell) -> None:
         (["--where", "id > 1; DROP TABLE t"], "--where is not complete"),
         (["--where", "id > 1 LIMIT 3"], "--where holds LIMIT"),
         (["--rename", "nobody=x"], "--rename names the column 'nobody'"),
-        (["--rename", "id"], "names no two columns"),
+        (["--rename", "id"], "does not name two columns"),
         (["--rename", "id=name"], "two columns would be named name"),
         (["--skip", "nobody"], "--skip names the column 'nobody'"),
         (["--add-column", "f=_size"], "_size is not one of _path, _file"),

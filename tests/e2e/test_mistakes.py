@@ -58,3 +58,26 @@ def test_a_format_by_name_for_files_of_another_end(cities: Shell) -> None:
     assert (cities.folder / "out.txt").read_text() == '"id","city"\n1,"Oslo"\n2,"Bern"\n'
     cities.ok("load", "a.csv", "--to", "out.arrow")
     assert (cities.folder / "out.arrow").read_bytes().startswith(b"ARROW1")
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "said"),
+    [
+        ("--rename", "a:b", "hint: Write --rename a=b"),
+        ("--add-column", "f", "hint: Write --add-column file=_path"),
+        ("--type", "id:UInt8", "hint: Write --type 'id UInt8'"),
+        ("--type", "id", "hint: Write --type 'name Type'"),
+        ("--memory", "10", "10 B of memory is too little"),
+        ("--attempt-bytes", "3q", "'3q' is not a size"),
+        ("--set", "max_thread=3", "Did you mean max_threads?"),
+        ("--set", "max_threads", "has no value"),
+        ("--select", "a)", "is not complete"),
+        ("--rejects", "none/r.tsv", "there is no folder none"),
+    ],
+)
+def test_an_option_is_checked_before_the_source_is_read(
+    shell: Shell, option: str, value: str, said: str
+) -> None:
+    # The source is not there, which a load that looked for it would say.
+    for command in ("load", "plan"):
+        assert said in shell.ends(2, command, "missing.csv", "--table", "t", option, value).talk

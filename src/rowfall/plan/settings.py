@@ -8,7 +8,7 @@ Everything whose default differs between engine versions is sent explicitly.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from rowfall.core.dataclass import dataclass
@@ -101,11 +101,7 @@ def compute_settings(
         UsageError: memory too small, or a chosen setting that this engine does not know.
         TargetError: the user's profile forbids a setting that decides how rows are read.
     """
-    if facts.memory < LEAST_MEMORY:
-        raise UsageError(
-            f"{bytes_text(facts.memory)} of memory is too little for a load",
-            hint=f"Give at least --memory {bytes_text(LEAST_MEMORY).replace(' ', '')}.",
-        )
+    check_memory(facts.memory)
     reading = reader_settings(shape.encoding, shape.columns) if shape.encoding is not None else ()
     settings = [*_threads(facts, shape), *_blocks(facts, shape), *_fixed(), *reading]
     needed = _NEEDED | {setting.name for setting in reading}
@@ -118,6 +114,29 @@ def compute_settings(
         s for s in allowed
         if s is not None and (not facts.settings or s.name in facts.settings)
     ]  # fmt: skip
+    check_names(facts, chosen)
+    return (*known, *(Setting(n, v, "given with --set") for n, v in chosen.items()))
+
+
+def check_memory(memory: int) -> None:
+    """Check that a load can do with so many bytes of memory.
+
+    Raises:
+        UsageError: it cannot.
+    """
+    if memory < LEAST_MEMORY:
+        raise UsageError(
+            f"{bytes_text(memory)} of memory is too little for a load",
+            hint=f"Give at least --memory {bytes_text(LEAST_MEMORY).replace(' ', '')}.",
+        )
+
+
+def check_names(facts: Facts, chosen: Iterable[str]) -> None:
+    """Check that the engine has the settings of ``--set``.
+
+    Raises:
+        UsageError: it lacks one.
+    """
     for name in chosen:
         if facts.settings and name not in facts.settings:
             raise UsageError(
@@ -125,7 +144,6 @@ def compute_settings(
                 hint=f"{did_you_mean(name, facts.settings)}List them: "
                 "rowfall query 'SELECT name, description FROM system.settings'.",
             )
-    return (*known, *(Setting(n, v, "given with --set") for n, v in chosen.items()))
 
 
 def _allowed(facts: Facts, setting: Setting, *, needed: bool) -> Setting | None:

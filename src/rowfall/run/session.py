@@ -93,6 +93,7 @@ def open_session(
     if not texts:
         raise UsageError("no source given", hint="Name files, a glob, or generate://trips.")
     _check_choices(options)
+    _check_values(options)
     if options.method == FILTER:
         options = replace(options, pull=True)
     prestart(texts, to)  # it imports while the source is listed
@@ -133,6 +134,8 @@ def open_session(
             stack.callback(server.close)
             shards = shards_of(server, target, options, stack, emit)
             found = shards.writers if shards is not None else (Writer(0, "", server, target),)
+            if options.set:
+                _check_setting_names(server, options)
             for writer in found:
                 _check_writer(writer, options, dry, may_lack_database=shards is not None)
                 if not dry:
@@ -147,14 +150,18 @@ def open_session(
             database = open_database(target.address, target, options)
             stack.callback(database.close)
             database.check(dry=dry)
+        folder = target.folder
+        if folder is not None and dry and not folder.is_dir():
+            folder = None
+        if options.set and reader is None and server is None and source.replayable:
+            reader = _engine_here(source, folder, options)
+            stack.callback(reader.close)
+            _check_setting_names(reader, options)
         listing = source.listing()
         listing.projection = projection_of(options)
         encoding = source.encoding(listing)
         for note in source.notes:
             emit(Note("info", note))
-        folder = target.folder
-        if folder is not None and dry and not folder.is_dir():
-            folder = None
         if reader is None:
             reader = _engine_here(source, folder, options, served=server is not None)
             stack.callback(reader.close)
@@ -191,9 +198,12 @@ def _memory_here(options: Options) -> int:
     """Return what ``--memory`` says.
 
     Raises:
-        UsageError: this machine does not have it.
+        UsageError: this machine does not have it, or no load can do with it.
     """
     asked, there = parse_size(options.memory or ""), total_memory()
+    from rowfall.plan.settings import check_memory  # 10 ms that loads without the option save
+
+    check_memory(asked)
     if there and asked > there:
         raise UsageError(
             f"--memory {options.memory} is more than the {memory_text(there)} of this machine",
@@ -375,6 +385,48 @@ def _check_choices(options: Options) -> None:
             hint="Write --wait merges=3000: until fewer than 3000 parts are active; of a cluster "
             "--wait replicas: until all of them have the rows.",
         )
+
+
+def _check_values(options: Options) -> None:
+    """Check the values of options by themselves: a listing may take minutes, a sample seconds.
+
+    Raises:
+        UsageError: one makes no sense, whatever the source holds.
+    """
+    if options.memory:
+        _memory_here(options)
+    if options.attempt_bytes:
+        parse_size(options.attempt_bytes)
+    # Imports that loads without such options save.
+    if options.rename or options.add_column or options.select or options.where:
+        from rowfall.schema.column_options import check_syntax
+
+        check_syntax(options)
+    if options.type:
+        from rowfall.schema.table_options import named_types
+
+        list(named_types(options))
+    if options.set:
+        from rowfall.plan.planner import chosen_settings
+
+        chosen_settings(options.set)
+    if options.rejects and not Path(options.rejects).absolute().parent.is_dir():
+        raise UsageError(
+            f"--rejects {options.rejects}: there is no folder {Path(options.rejects).parent}",
+            hint="Make it first, or name a file in one that is there.",
+        )
+
+
+def _check_setting_names(engine: Engine, options: Options) -> None:
+    """Check that the engine has the settings of ``--set``.
+
+    Raises:
+        UsageError: it lacks one.
+    """
+    from rowfall.plan.planner import chosen_settings
+    from rowfall.plan.settings import check_names
+
+    check_names(engine.facts, chosen_settings(options.set))
 
 
 def _check_target(target: Target, options: Options) -> None:

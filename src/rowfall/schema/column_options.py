@@ -87,13 +87,29 @@ def read_column_options(options: Options, annotations: Sequence[str] = ()) -> Co
     return ColumnOptions(renames, frozenset(options.skip), added, select, where)
 
 
+def check_syntax(options: Options) -> None:
+    """Check what can be known of the options about columns without the source.
+
+    Raises:
+        UsageError: one makes no sense by itself.
+    """
+    for texts, flag, example in (
+        (options.rename, "--rename", "OLD=NEW"), (options.add_column, "--add-column", "file=_path"),
+    ):  # fmt: skip
+        list(_pairs(texts, flag, example))
+    _check_clause((options.select or "").strip(), "--select")
+    _check_clause((options.where or "").strip(), "--where")
+
+
 def _pairs(texts: Sequence[str], flag: str, example: str) -> Iterator[tuple[str, str]]:
     seen: set[str] = set()
     for text in texts:
         one, equals, other = (part.strip() for part in text.partition("="))
         if not (one and equals and other):
+            before, _, behind = (part.strip() for part in text.partition(":"))
+            meant = shlex.quote(f"{before}={behind}") if before and behind else example
             raise UsageError(
-                f"{flag} {text!r} names no two columns", hint=f"Write {flag} {example}."
+                f"{flag} {text!r} does not name two columns", hint=f"Write {flag} {meant}."
             )
         if one in seen:
             raise UsageError(f"{flag} names {one!r} twice")

@@ -6,7 +6,8 @@ The engine itself parses column lists and statements, so every type that it know
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+import shlex
+from collections.abc import Iterator, Mapping
 from dataclasses import field, replace
 from pathlib import Path
 
@@ -56,12 +57,7 @@ def read_table_options(options: Options, ask: RunSelect) -> TableOptions:
         text = read_text(options.schema_file)
     asked = parse_ddl(text, ask) if text.strip() else TableOptions()
     types = {}
-    for item in options.type:
-        name, _, type_ = item.strip().partition(" ")
-        if quoted := _QUOTED.match(item.strip()):
-            name, type_ = sql.identifier(quoted[0]) or "", item.strip()[quoted.end() :]
-        if not type_.strip():
-            raise UsageError(f"--type {item!r} names no type", hint="Write --type 'name Type'.")
+    for name, type_ in named_types(options):
         ((_, types[name]),) = _describe(f"{sql.name(name)} {type_}", ask)
     return replace(
         asked,
@@ -70,6 +66,27 @@ def read_table_options(options: Options, ask: RunSelect) -> TableOptions:
         order_by=_key(options.order_by) or asked.order_by,
         partition_by=options.partition_by or asked.partition_by,
     )
+
+
+def named_types(options: Options) -> Iterator[tuple[str, str]]:
+    """Give name and type of each ``--type``, the type as it was written.
+
+    Raises:
+        UsageError: one does not consist of a name and a type.
+    """
+    for item in options.type:
+        name, _, type_ = item.strip().partition(" ")
+        if quoted := _QUOTED.match(item.strip()):
+            name, type_ = sql.identifier(quoted[0]) or "", item.strip()[quoted.end() :]
+        if not type_.strip():
+            # Other tools write name:Type or name=Type.
+            one, _, other = item.replace("=", ":", 1).partition(":")
+            meant = f"{one.strip()} {other.strip()}" if other.strip() else "name Type"
+            raise UsageError(
+                f"--type {item!r} does not name a column and its type",
+                hint=f"Write --type {shlex.quote(meant)}.",
+            )
+        yield name, type_.strip()
 
 
 _QUOTED = regex(r"`(?:[^`\\]|\\.|``)*`", re.DOTALL)

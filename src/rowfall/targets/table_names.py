@@ -17,10 +17,13 @@ _UUID = regex(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|(?<![0-9a-z])[0-9a-f]{
 _COPY = regex(r"( - )?\b(copy|kopie)\b( \(\d+\))?\Z|\(\d+\)", re.I)
 _ENDS = regex(
     r"\.(csv|tsv|tab|psv|tbl|txt|dat|log|json|ndjson|jsonl|geojson|parquet|pq|orc|arrow|feather|"
-    r"avro|native|xml|sql|gz|gzip|zst|zstd|lz4|xz|bz2|snappy|zip|tar|tgz|tbz2?|txz|tzst|br|deflate|"
-    r"\d+)\Z",  # the last: logs that were rotated
+    r"avro|native|xml|sql|gz|gzip|zst|zstd|lz4|xz|bz2|snappy|zip|tar|tgz|tbz2?|txz|tzst|br|deflate)"
+    r"(\.\d+)?\Z",  # the last: logs that were rotated
     re.I,
 )
+_YEAR = regex(r"(19|20)\d\d\Z")
+# v2.1, 3.5, 22.04; no date such as 2024.01.31, 31.1.2024 or 01.31.
+_VERSION = regex(r"(?<![\d.])(v\d+|[1-9]\d{0,2})(\.\d{1,3})+\Z")
 _WILD = regex(r"\*+|\?|\[[^\]]*\]|\{[^}]*\}")
 # Says which piece of the data a file is.
 _PIECE = regex(r"(part|chunk|shard|slice|piece|segment|block|batch|split|page|c(?=\d))?\d*\Z")
@@ -98,15 +101,32 @@ def _words(part: str) -> list[str]:
     text = _COPY.sub(" ", _UUID.sub(" ", _WILD.sub(" ", text)))
     words = [word for word in re.split(r"[^A-Za-z0-9]+", text.lower()) if word]
     numbers = words
+    if not wild and (version := _VERSION.search(text.lower())) and text[0].isalpha():
+        return words
+    dated = False
     while words and (_PIECE.fullmatch(words[-1]) or words[-1] == "of"):
+        if not (wild or dated) and _is_year(words):
+            break
+        dated = dated or words[-1].isdigit()
         words = words[:-1]
     while words and words[0].isdigit():
         words = words[1:]
-    if words:
-        # A year or a date; behind a wildcard any number is one of many.
-        last = re.sub(r"\d+\Z" if wild else r"\d{4,}\Z", "", words[-1])
+    if words and not (words[-1].isdigit() and len(words) > 1):
+        # A date or a long number; behind a wildcard any number is one of many.
+        number = r"\d+\Z" if wild else r"(?<!\d)(?!(19|20)\d\d\Z)\d{4,}\Z"
+        last = re.sub(number, "", words[-1])
         words = [*words[:-1], last] if last else words
     return words or [word for word in numbers if not word.isdigit()][:1] or numbers[:1]
+
+
+def _is_year(words: Sequence[str]) -> bool:
+    """Return True where the last word is a year that no other number stands in front of.
+
+    ``sales 2024`` is a name, and another one than ``sales 2023``. Days and months are pieces of
+    one table, which is loaded day by day.
+    """
+    alone = len(words) > 1 and not words[-2].isdigit()
+    return alone and _YEAR.fullmatch(words[-1]) is not None
 
 
 def _is_nothing(words: Sequence[str]) -> bool:

@@ -382,7 +382,7 @@ def test_given_types(chdb_engine: Chdb, write: Write) -> None:
     assert types(made) == {"id": "Int64", "zip": "LowCardinality(String)"}
     with pytest.raises(UsageError, match="zap"):
         schema(chdb_engine, CSV, path, type=("zap UInt8",))
-    with pytest.raises(UsageError, match="names no type"):
+    with pytest.raises(UsageError, match="does not name a column and its type"):
         schema(chdb_engine, CSV, path, type=("zip",))
     with pytest.raises(UsageError, match="make no sense"):
         schema(chdb_engine, CSV, path, type=("zip Strong",))

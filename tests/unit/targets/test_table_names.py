@@ -19,7 +19,7 @@ UUID = "9f2a1c04-5b7e-4a0d-9c1e-0f3a2b4c5d6e"
         ("/data/trips_*.csv.gz", "trips"),
         ("trips/*.csv.gz", "trips"),
         ("trips/**/*.parquet", "trips"),
-        ("logs-2024/", "logs"),
+        ("logs-2024/", "logs_2024"),
         ("logs-2024-01-31", "logs"),
         ("part_0", "part"),
         ("orders/part_0", "orders"),
@@ -57,7 +57,17 @@ UUID = "9f2a1c04-5b7e-4a0d-9c1e-0f3a2b4c5d6e"
         ("access.log", "access"),
         ("access.log.1.gz", "access"),
         ("Order Items.CSV", "order_items"),
-        ("Umsätze 2023.csv", "umsatze"),
+        ("Umsätze 2023.csv", "umsatze_2023"),
+        ("my sales 2024.csv", "my_sales_2024"),
+        ("sales2024.csv", "sales2024"),
+        ("sales 2024 (1).csv", "sales_2024"),
+        ("sales-2024-01.csv", "sales"),
+        ("sales 31.01.2024.csv", "sales"),
+        ("sales_2024_*.csv", "sales"),
+        ("v2.1.csv", "v2_1"),
+        ("release-1.2.3.csv", "release_1_2_3"),
+        ("trips.1.csv", "trips"),
+        ("data.csv.2", "data"),
         ("s3://orders/2024/*.csv", "orders"),
         ("s3://lake/trips/day={n}/part.csv.gz", "trips"),
         ("s3://lake/data.csv", "data"),
@@ -100,5 +110,5 @@ def test_the_current_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     folder = tmp_path / "orders-2024"
     folder.mkdir()
     monkeypatch.chdir(folder)
-    assert default_table(["."]) == "orders"
+    assert default_table(["."]) == "orders_2024"
     assert default_table(["./data.csv"]) == "data"
