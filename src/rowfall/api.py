@@ -83,6 +83,7 @@ def plan(
     options = from_keywords(PLAN, options, dict(keywords))
     opened = _sources(sources, batch_id)
     _prestart(opened, to)
+    from rowfall.plan.first_rows import first_rows
     from rowfall.plan.memory import find_contradiction
     from rowfall.plan.planner import make_plan
     from rowfall.plan.survey import survey
@@ -96,6 +97,7 @@ def plan(
         table = shadow_name("plan") if session.options.replace else ""
         facts = survey(session, set() if anew else None, table, thorough=True)
         made = make_plan(facts, session.options)
+        made = replace(made, first_rows=first_rows(session, facts, made))
         doubt = find_contradiction(session)
         refused = refusal(session) or (doubt.error if doubt is not None else None)
         refused = refused or no_space(made, session.options)

@@ -95,6 +95,7 @@ CASES = [
          files={"a.csv": CSV.encode("cp500")}),
     Case("Check the names; rowfall query 'SHOW TABLES' lists them.", "query 'SELECT * FROM b'",
          "rowfall query 'SHOW TABLES'", code=6, before=("load a.csv",)),
+    Case("Write --type {}.", "load a.csv --type id:UInt8", "rowfall load a.csv --type {0}"),
     Case("Give at least --memory {}.", "load a.csv --memory 1MB",
          "rowfall load a.csv --memory {0}"),
     Case("{}List them: rowfall query 'SELECT name, description FROM system.settings'.",
@@ -230,13 +231,39 @@ def test_the_command_that_looks_at_the_table(shell: Shell) -> None:
         done = shell.ok("load", "it's 1.csv", *more)
         command = re.findall(r"look at it: (rowfall query .*)$", done.err, re.M)[0]
         seen = typed(shell, command)
-        assert seen.out == "count()\n2\n", f"{command}\n{seen.err}"
+        assert seen.out == "id\tcity\tn\n1\tOslo\t5\n2\tBern\t7\n", f"{command}\n{seen.err}"
 
 
 def test_the_command_before_stdin(shell: Shell) -> None:
     shell.write("trips.csv.gz", gzip.compress(CSV.encode()))
     typed(shell, "zcat trips.csv.gz | rowfall load - --table t")
     assert shell.row("SELECT count(), sum(n) FROM t") == [2, 12]
+
+
+def test_the_commands_for_those_who_know_other_tools(shell: Shell) -> None:
+    """What the hints of rowfall.core.other_tools name, with names filled in."""
+    shell.write("a.csv", CSV)
+    typed(shell, "head -n 2 a.csv | rowfall load - --table few")
+    assert shell.row("SELECT count() FROM few") == [1]
+    for line in (
+        "rowfall load a.csv --table trips",
+        "rowfall load a.csv --table some --where 'cityHash64(id) % 2 = 0'",
+        "rowfall load a.csv --to out.parquet",
+        "rowfall plan a.csv",
+        "rowfall status",
+        "rowfall query 'SHOW TABLES'",
+        "rowfall query 'SELECT * FROM trips LIMIT 5'",
+        "rowfall query 'DESCRIBE TABLE trips'",
+        "rowfall query --write 'DELETE FROM trips WHERE id = 1'",
+        "rowfall clean",
+    ):
+        assert (done := typed(shell, line)).code == 0, f"{line}\n{done.err}"
+    assert shell.row("SELECT groupArray(id) FROM trips") == [[2]]
+    load = next(line for line in shell.ok("status").out.split("\n") if "default.trips" in line)
+    typed(shell, f"rowfall forget {load.split()[0]} --yes")
+    typed(shell, "rowfall load a.csv --table trips")
+    assert shell.row("SELECT arraySort(groupArray(id)) FROM trips") == [[1, 2, 2]]
+    assert typed(shell, "rowfall query --write 'DROP TABLE trips'").code == 0
 
 
 def typed(shell: Shell, line: str, **variables: str) -> Done:

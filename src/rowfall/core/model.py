@@ -651,6 +651,7 @@ class Plan:
         example: the SQL of one attempt, ready to paste (secrets masked).
         landed: splits of the listing that are in the target already.
         writers: in the order of their numbers in ``groups``.
+        first_rows: of the first file, as text and as they will be stored; () where nobody looked.
     """
 
     source: str
@@ -676,3 +677,4 @@ class Plan:
     visibility: str = ""
     upsert: str = ""
     upkeep: str = ""
+    first_rows: tuple[tuple[str | None, ...], ...] = ()

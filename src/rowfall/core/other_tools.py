@@ -1,4 +1,4 @@
-"""Options and commands of other tools, and what does the same here: for the hints of errors. Pure."""
+"""Options and commands of other tools, and what does the same here, for hints. Pure."""
 
 from __future__ import annotations
 
@@ -133,9 +133,10 @@ COMMANDS = {
     "show": "To look at rows: rowfall query 'SELECT * FROM TABLE LIMIT 5'.",
     "describe": "To see the columns: rowfall query 'DESCRIBE TABLE NAME'.",
     "drop": "To drop a table: rowfall query --write 'DROP TABLE NAME'.",
-    "undo": "No command takes the rows of a load out again: rowfall query --write 'DELETE FROM TABLE "
-    "WHERE ...' does, then rowfall forget LOAD lets its files be loaded again.",
-    "rollback": "A load that has failed leaves no half of a file; rowfall clean drops what it staged.",
+    "undo": "No command takes the rows of a load out again: rowfall query --write 'DELETE FROM "
+    "TABLE WHERE ...' does, then rowfall forget LOAD lets its files be loaded again.",
+    "rollback": "A load that has failed leaves no half of a file; rowfall clean drops what it "
+    "staged.",
     "dry-run": "To see what a load would do: rowfall plan SOURCE...",
     "explain": "To see what a load would do: rowfall plan SOURCE...",
     "import": "To load: rowfall load SOURCE... --table NAME.",

@@ -320,9 +320,7 @@ def query_command(into: str, target: str) -> str:
     # As a person here would type it.
     near = os.path.relpath(target) if target.startswith(f"{os.getcwd()}{os.sep}") else target
     to = "" if near in DEFAULT_TARGETS else f" --to {shlex.quote(near)}"
-    # Other databases count nothing without the star.
-    other = "://" in near and not near.startswith("clickhouse")
-    statement = f"SELECT count({'*' if other else ''}) FROM {shown}"
+    statement = f"SELECT * FROM {shown} LIMIT 5"
     return f"rowfall query {shlex.quote(statement)}{to}"
 
 

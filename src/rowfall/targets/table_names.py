@@ -101,7 +101,7 @@ def _words(part: str) -> list[str]:
     text = _COPY.sub(" ", _UUID.sub(" ", _WILD.sub(" ", text)))
     words = [word for word in re.split(r"[^A-Za-z0-9]+", text.lower()) if word]
     numbers = words
-    if not wild and (version := _VERSION.search(text.lower())) and text[0].isalpha():
+    if not wild and _VERSION.search(text.lower()) and text[0].isalpha():
         return words
     dated = False
     while words and (_PIECE.fullmatch(words[-1]) or words[-1] == "of"):

@@ -57,6 +57,22 @@ RUN_BY = {
     "rowfall forget {} forgets the whole load.": "e2e/test_to_postgresql.py::test_commands_on_the_target",
     "rowfall verify {} says which files.": "e2e/test_to_postgresql.py::test_commands_on_the_target",
     "Give up that load with rowfall forget LOAD (rowfall status names it), then load the table anew with --replace.": "e2e/test_postgresql.py::test_a_half_loaded_table_without_a_key_that_was_changed",
+    'To load what is piped in: rowfall load - --table NAME. ': "e2e/test_hint_commands.py::test_the_commands_for_those_who_know_other_tools",
+    "Of a text file: head -n 1001 FILE | rowfall load - --table NAME. Of a database: --query 'SELECT ... LIMIT 1000'. Of any source: --where with a condition.": "e2e/test_hint_commands.py::test_the_commands_for_those_who_know_other_tools",
+    'The source has no option in front of it: rowfall load FILE... --table NAME.': "e2e/test_hint_commands.py::test_the_commands_for_those_who_know_other_tools",
+    'To see what a load would do: rowfall plan SOURCE...': "e2e/test_hint_commands.py::test_the_commands_for_those_who_know_other_tools",
+    "To drop a table: rowfall query --write 'DROP TABLE NAME'.": "e2e/test_hint_commands.py::test_the_commands_for_those_who_know_other_tools",
+    "To list them: rowfall query 'SHOW TABLES'.": "e2e/test_hint_commands.py::test_the_commands_for_those_who_know_other_tools",
+    "To list tables: rowfall query 'SHOW TABLES'; loads: rowfall status.": "e2e/test_hint_commands.py::test_the_commands_for_those_who_know_other_tools",
+    "To look at rows: rowfall query 'SELECT * FROM TABLE LIMIT 5'.": "e2e/test_hint_commands.py::test_the_commands_for_those_who_know_other_tools",
+    "To see the columns: rowfall query 'DESCRIBE TABLE NAME'.": "e2e/test_hint_commands.py::test_the_commands_for_those_who_know_other_tools",
+    "No command takes the rows of a load out again: rowfall query --write 'DELETE FROM TABLE WHERE ...' does, then rowfall forget LOAD lets its files be loaded again.": "e2e/test_hint_commands.py::test_the_commands_for_those_who_know_other_tools",
+    'A load that has failed leaves no half of a file; rowfall clean drops what it staged.': "e2e/test_hint_commands.py::test_the_commands_for_those_who_know_other_tools",
+    'To load: rowfall load SOURCE... --table NAME.': "e2e/test_hint_commands.py::test_the_commands_for_those_who_know_other_tools",
+    'To load: rowfall load SOURCE... --table NAME; what is loaded already is left out.': "e2e/test_hint_commands.py::test_the_commands_for_those_who_know_other_tools",
+    'To write files: rowfall load SOURCE... --to out.parquet.': "e2e/test_hint_commands.py::test_the_commands_for_those_who_know_other_tools",
+    "To run SQL: rowfall query 'SELECT ...'.": "e2e/test_hint_commands.py::test_the_commands_for_those_who_know_other_tools",
+    'To list loads: rowfall status.': "e2e/test_hint_commands.py::test_the_commands_for_those_who_know_other_tools",
 }  # fmt: skip
 """Text of a hint -> the test that runs its command."""
 

@@ -235,8 +235,11 @@ def test_an_option_of_one_value_is_not_given_twice(
 
 def test_the_same_value_twice_is_one(api: Api) -> None:
     api.answers["load"] = DONE
-    assert run("load x --table a --table a --skip b --skip c".split()) == Exit.DONE
-    assert api.calls[0][1]["table"] == "a"
+    assert (
+        run(["load", "x", "--table", "a", "--table", "a", "--skip", "b", "--skip", "c"])
+        == Exit.DONE
+    )
+    assert api.calls[0][2]["table"] == "a"
 
 
 @pytest.mark.parametrize("line", ["-q load x", "load -q x", "load x --quiet", "--json -q load x"])

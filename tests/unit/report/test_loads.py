@@ -121,7 +121,7 @@ def test_report_of_a_finished_load() -> None:
             "",
             "  Limited by: the CPU: 7.8 of 8 cores were busy",
             "",
-            "  look at it: rowfall query 'SELECT count() FROM default.trips'",
+            "  look at it: rowfall query 'SELECT * FROM default.trips LIMIT 5'",
         ]
     )
 
@@ -148,12 +148,12 @@ def test_short_report_of_a_finished_load_has_at_most_five_lines() -> None:
         "load 3f2a9c1e  done in 9.1 s: 100,000,000 rows from 100 files into default.trips",
         "  rate   12.5M rows/s, 525 MB/s",
         "  limit  the CPU: 7.8 of 8 cores were busy",
-        "  look at it: rowfall query 'SELECT count() FROM default.trips'",
+        "  look at it: rowfall query 'SELECT * FROM default.trips LIMIT 5'",
     ]
     few = replace(DONE, rows=3, splits=1, splits_landed=1, seconds=0.1, total_seconds=0.6)
     assert short_report_text(few).split("\n") == [
         "load 3f2a9c1e  done in 0.60 s: 3 rows from 1 file into default.trips",
-        "  look at it: rowfall query 'SELECT count() FROM default.trips'",
+        "  look at it: rowfall query 'SELECT * FROM default.trips LIMIT 5'",
     ]
 
 
@@ -166,7 +166,7 @@ def test_short_report_keeps_what_went_wrong_and_says_no_failure_again() -> None:
         "  rate      12.5M rows/s, 525 MB/s",
         "  limit     the CPU: 7.8 of 8 cores were busy",
         "  To resume, run the same command again: what is loaded is skipped.",
-        "  look at it: rowfall query 'SELECT count() FROM default.trips' --to './other data'",
+        "  look at it: rowfall query 'SELECT * FROM default.trips LIMIT 5' --to './other data'",
     ]
     assert "\x1b[1mload 77aa4b10" in short_report_text(PARTIAL, color=True)
 
@@ -221,7 +221,9 @@ def test_settings_are_shown_when_asked_for() -> None:
 
 
 def test_query_command_quotes_for_sql_and_shell() -> None:
-    assert query_command("default.trips", "") == "rowfall query 'SELECT count() FROM default.trips'"
+    assert (
+        query_command("default.trips", "") == "rowfall query 'SELECT * FROM default.trips LIMIT 5'"
+    )
     assert "`my table`" in query_command("my table", "")
     assert query_command("t", "/a b").endswith("--to '/a b'")
 
@@ -286,7 +288,7 @@ def test_a_folder_here_is_named_as_a_person_types_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    select = "rowfall query 'SELECT count() FROM t'"
+    select = "rowfall query 'SELECT * FROM t LIMIT 5'"
     assert query_command("t", str(tmp_path / "lake")) == f"{select} --to lake"
     assert query_command("t", str(tmp_path / "rowfall-data")) == select
     assert query_command("t", f"{tmp_path}2/lake") == f"{select} --to {tmp_path}2/lake"

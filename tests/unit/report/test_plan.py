@@ -98,8 +98,22 @@ def test_plan_of_a_cluster_says_what_each_shard_is_given() -> None:
     assert max(map(len, text.split("\n"))) <= 80
 
 
+_SECTIONS = (
+    "Table", "First rows", "Warnings", "Source", "Target", "Settings", "SQL of one statement"
+)  # fmt: skip
+
+
+def test_the_first_rows_fit_into_a_line() -> None:
+    rows = (("1", "a\tb\x1b[31m"), (None, "x" * 50))
+    text = plan_text(replace(a_plan(), first_rows=rows))
+    assert text.partition("First rows\n")[2].split("\n\n")[0].split("\n") == [
+        "  trip_id  fare", "  1        a b\\x1b[31m", f"  NULL     {'x' * 23}…",
+    ]  # fmt: skip
+    assert "and 1 column more" in plan_text(replace(a_plan(), first_rows=rows), width=12)
+
+
 def test_plan_has_every_section() -> None:
-    text = plan_text(a_plan())
+    text = plan_text(a_plan(), verbose=True)
     for line in (
         "  from        s3://bucket/*.csv.gz",
         "  format      csv, delimiter comma, header yes, utf-8, gzip",
@@ -111,8 +125,11 @@ def test_plan_has_every_section() -> None:
         "  ! Parts stay few.",
     ):
         assert line in text.split("\n")
-    assert sql.create_table("default", "trips", SCHEMA) in text
     assert text.endswith(SQL)
+    short = plan_text(a_plan())
+    assert sql.create_table("default", "trips", SCHEMA) in short
+    assert [name for name in _SECTIONS if f"{name}\n" in short] == ["Table", "Warnings", "Source",
+        "Target"]  # fmt: skip
     assert "parts into" not in text
     plan = a_plan()
     left = MergeWork(280, 56, 450_000_000, 2.25)
@@ -142,7 +159,7 @@ def test_reasons_go_above_columns_where_there_is_no_room() -> None:
 def test_reasons_of_settings_go_below_where_there_is_no_room() -> None:
     reason = "one writer per core, and half of them where memory is short"
     for name in ("max_threads", "deduplicate_blocks_in_dependent_materialized_views"):
-        text = plan_text(replace(a_plan(), settings=(Setting(name, 4, reason),)))
+        text = plan_text(replace(a_plan(), settings=(Setting(name, 4, reason),)), verbose=True)
         shown = text.partition("Settings\n")[2].partition("\n\n")[0]
         assert max(map(len, shown.split("\n"))) <= 80
         assert reason in " ".join(shown.split())
@@ -167,7 +184,7 @@ def test_generated_rows_count_in_rows() -> None:
         a_plan(), encoding=None, listing=made, groups=(Group(range(1), None),), example=""
     )
     text = plan_text(plan, every_split=True)
-    assert "ranges      1, 1,000,000,000 rows" in text
+    assert "ranges  1, 1,000,000,000 rows" in text
     assert "generate://trips[0:1000000000]" in text
     assert "SQL of one statement" not in text
 

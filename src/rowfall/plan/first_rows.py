@@ -1,0 +1,52 @@
+"""The first rows of a load as they will be stored, for its plan."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+from rowfall.core.errors import RowfallError
+from rowfall.core.model import Plan, Statement
+from rowfall.core.sqltext import SqlText
+from rowfall.plan import statements
+from rowfall.plan.facts import LoadFacts
+from rowfall.plan.session import Session
+from rowfall.sources.base import Ranged, Streamed
+
+ROWS = 3
+_NULL = "ᴺᵁᴸᴸ"  # what the engine writes for NULL among strings
+# The engine stops at the first block that holds the rows, so blocks are short.
+_SHORT = {
+    "max_threads": 1, "max_block_size": 100, "input_format_parallel_parsing": 0,
+    "input_format_parquet_max_block_size": 100,
+}  # fmt: skip
+
+
+def first_rows(
+    session: Session, facts: LoadFacts, plan: Plan
+) -> tuple[tuple[str | None, ...], ...]:
+    """Return up to three rows of the first file as text, as they will be stored.
+
+    Return () where they cannot be read twice, where they come from a connection, and where they do
+    not fit: the load says why.
+    """
+    group, source = next((g for g in plan.groups if g.indexes), None), facts.source
+    connected = isinstance(source, Streamed) and not isinstance(source, Ranged)
+    if group is None or connected or not (plan.schema.columns and source.replayable):
+        return ()
+    (split,) = facts.listing.splits("", group.indexes[:1])
+    if split.of_text:
+        split = replace(split, start=None, stop=None, part=None)
+    known = session.reader.facts.settings
+    settings = {s.name: s.value for s in plan.settings} | _SHORT
+    try:
+        query = statements.select_handed_over(source, plan.schema, facts.encoding, [split])
+        outcome = session.reader.run(Statement(
+            SqlText.of(query, f" LIMIT {ROWS}"),
+            {name: value for name, value in settings.items() if not known or name in known},
+            format="JSONCompactStringsEachRow",
+        ))  # fmt: skip
+    except RowfallError:
+        return ()
+    lines = outcome.data.decode(errors="replace").splitlines()
+    return tuple(tuple(None if v == _NULL else str(v) for v in json.loads(line)) for line in lines)
