@@ -18,6 +18,7 @@ import click
 
 from rowfall.cli import COMMANDS
 from rowfall.cli.app import cli
+from rowfall.cli.options import ALL_TOPICS, GroupedCommand
 from rowfall.core.engine_formats import BY_NAME, ENGINE_FORMATS
 from rowfall.core.errors import Exit
 from rowfall.core.formats import FORMATS
@@ -250,6 +251,8 @@ PAGES = {
 def _help(path: list[str]) -> list[str]:
     """Return the help as it is printed on 80 columns."""
     command, context = _found(path)
+    if isinstance(command, GroupedCommand):
+        command.set_topic(context, ALL_TOPICS)
     return ["```text", *command.get_help(context).split("\n"), "```"]
 
 

@@ -117,7 +117,7 @@ def test_a_pipeline_is_made_run_recorded_and_dropped(
 ) -> None:
     script = SingleStore([f"in/{number}.csv" for number in range(2)])
     with MySQLSink(script) as server:
-        plan = shell.ok("plan", *command(bucket, server, "--shard-key", "id"), env=s3.env)
+        plan = shell.ok("plan", "-v", *command(bucket, server, "--shard-key", "id"), env=s3.env)
         said = " ".join(plan.out.split())
         assert f"AS LOAD DATA S3 '{bucket}/in/*.csv' CONFIG" in said
         assert "SHARD KEY (id)" in said

@@ -209,8 +209,8 @@ def test_both_writers_write_the_same(db: Database) -> None:
     options = [w for n, t in WRITTEN_TYPES.items() for w in ("--type", f"{n} {t}")]
     sums = []
     for decoder in ("auto", "never"):
-        plan = db.shell.ok("plan", "t.csv", "--to", db.uri(), "--table", "t", "--decoder", decoder,
-                           *options).out  # fmt: skip
+        to = ("--to", db.uri(), "--table", "t", "--decoder", decoder)
+        plan = db.shell.ok("plan", "-v", "t.csv", *to, *options).out
         said = "in binary by rowfall-decode" if decoder == "auto" else "as text by the engine"
         plan = " ".join(plan.split())
         assert f"written {said}" in plan
@@ -284,7 +284,7 @@ def test_a_slow_network_gets_compressed_packets(
     with Proxy(db.server.port) as cable:
         uri = db.uri().replace(f":{db.server.port}/", f":{cable.port}/")
         args = ("a.csv", "--to", uri, "--table", "t", *more)
-        plan = " ".join(db.shell.ok("plan", *args).out.split())
+        plan = " ".join(db.shell.ok("plan", "-v", *args).out.split())
         assert "packets not compressed: the server is on this machine" in plan
         for way in ("none", "zlib"):
             db.run("CREATE OR REPLACE TABLE t (id INT PRIMARY KEY, name VARCHAR(60) NOT NULL)")
@@ -300,7 +300,7 @@ def test_a_slow_network_gets_compressed_packets(
         monkeypatch.setattr(MySQL, "same_machine", lambda self: False)
         cable.throttle(2_000_000)
         db.shell.write("c.csv", "id,name\n" + lines(50_000, 60_000))
-        plan = " ".join(db.shell.ok("plan", "c.csv", *args[1:]).out.split())
+        plan = " ".join(db.shell.ok("plan", "-v", "c.csv", *args[1:]).out.split())
         assert "packets compressed with zlib: the network takes" in plan
 
 
@@ -362,7 +362,7 @@ def test_keys_and_partitions_are_made(db: Database) -> None:
 
 def test_query_and_plan_know_the_table(db: Database) -> None:
     db.shell.write("a.csv", "id,name\n" + lines(0, 10))
-    plan = db.shell.ok("plan", "a.csv", "--to", db.uri(), "--table", "t")
+    plan = db.shell.ok("plan", "-v", "a.csv", "--to", db.uri(), "--table", "t")
     assert "CREATE TABLE IF NOT EXISTS" in plan.out
     assert "exactly once: rows and the record of their files" in " ".join(plan.out.split())
     assert db.run("SHOW TABLES") == []
@@ -528,10 +528,10 @@ def test_a_wrong_password_and_a_missing_database(db: Database) -> None:
 
 def test_a_table_without_transactions_is_loaded_at_least_once(db: Database) -> None:
     db.shell.write("a.csv", "id,name\n" + lines(0, 10))
-    new = db.shell.ok("plan", "a.csv", "--to", db.uri(), "--table", "t", "--engine", "MyISAM")
+    new = db.shell.ok("plan", "-v", "a.csv", "--to", db.uri(), "--table", "t", "--engine", "MyISAM")
     assert "at least once: MyISAM has no transactions" in " ".join(new.out.split())
     db.run("CREATE TABLE t (id INT, name VARCHAR(20)) ENGINE=MyISAM")
-    plan = db.shell.ok("plan", "a.csv", "--to", db.uri(), "--table", "t")
+    plan = db.shell.ok("plan", "-v", "a.csv", "--to", db.uri(), "--table", "t")
     assert "at least once: MyISAM has no transactions" in " ".join(plan.out.split())
     db.load("a.csv")
     assert db.loaded() == [(10, 45, 10)]

@@ -81,7 +81,7 @@ def test_files_are_loaded_once(into: Into) -> None:
     for number in range(3):
         rows = [(i, f"n{i}") for i in range(number * 1000, (number + 1) * 1000)]
         into.shell.write(f"in/{number}.csv", csv(rows, "id", "name"))
-    plan = into.ends(0, "plan", "in/*.csv", "--table", "t").out
+    plan = into.ends(0, "plan", "-v", "in/*.csv", "--table", "t").out
     assert "COPY" in plan
     assert "CREATE TABLE IF NOT EXISTS" in plan
     assert "committed in one transaction" in " ".join(plan.split())
@@ -165,18 +165,20 @@ def test_both_writers_write_the_same(into: Into) -> None:
     into.shell.write("t.csv", made(WRITTEN, "CSVWithNames"))
     types = [f"{name} {type_}" for name, type_ in WRITTEN_TYPES.items()]
     options = [word for one in types for word in ("--type", one)]
-    plan = " ".join(into.ends(0, "plan", "t.csv", "--table", "a", *options).out.split())
+    plan = " ".join(into.ends(0, "plan", "-v", "t.csv", "--table", "a", *options).out.split())
     assert "written in binary by rowfall-decode" in plan
     assert "FROM STDIN (FORMAT binary)" in plan
     assert into.load("t.csv", "--table", "a", *options)["rows"] == 3000
     # Addresses of a table that is there are text.
     into.do("CREATE TABLE {s}.e (LIKE {s}.a)", "CREATE TABLE {s}.f (LIKE {s}.a)")
-    plan = " ".join(into.ends(0, "plan", "t.csv", "--table", "e").out.split())
+    plan = " ".join(into.ends(0, "plan", "-v", "t.csv", "--table", "e").out.split())
     assert "written as text by rowfall-decode" in plan
     into.load("t.csv", "--table", "e")
     into.load("t.csv", "--table", "f", "--decoder", "never")
     never = ("--decoder", "never")
-    plan = " ".join(into.ends(0, "plan", "t.csv", "--table", "b", *never, *options).out.split())
+    plan = " ".join(
+        into.ends(0, "plan", "-v", "t.csv", "--table", "b", *never, *options).out.split()
+    )
     assert "written as text by the engine" in plan
     into.load("t.csv", "--table", "b", *never, *options)
     assert into.types("a") == into.types("b")
@@ -236,7 +238,7 @@ def test_columns_of_a_table_get_the_same_in_binary(into: Into) -> None:
     for table, more in (("a", ()), ("b", ("--decoder", "never")), ("c", ("--on-conflict", "skip"))):
         into.do(f"CREATE TABLE {{s}}.{table} (n int PRIMARY KEY, {columns})")
         options = ("t.csv", "--table", table, "--rename", "id=n", *more)
-        plan = " ".join(into.ends(0, "plan", *options).out.split())
+        plan = " ".join(into.ends(0, "plan", "-v", *options).out.split())
         assert ("written in binary" in plan) == (table != "b")
         assert "the engine reads it instead" not in into.ends(0, "load", *options).talk
         rows.append(into.ask(f"SELECT t::text FROM {{s}}.{table} AS t ORDER BY n"))
@@ -383,7 +385,9 @@ def test_a_large_file_goes_over_several_connections(into: Into) -> None:
     count = 2 * CUT_LEAST // 40
     rows = [(i, f"{i:030}") for i in range(count)]
     into.shell.write("t.csv", csv(rows, "id", "pad"))
-    plan = " ".join(into.ends(0, "plan", "t.csv", "--table", "t", "--streams", "3").out.split())
+    plan = " ".join(
+        into.ends(0, "plan", "-v", "t.csv", "--table", "t", "--streams", "3").out.split()
+    )
     assert "so that all connections work" in plan
     assert "3, each with transactions of its own" in plan
     report = into.load("t.csv", "--table", "t", "--streams", "3")

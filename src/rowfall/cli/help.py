@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from rowfall.cli.options import command, complete
+from rowfall.cli.options import GroupedCommand, command, complete
 from rowfall.cli.output import Output
 
 
@@ -12,10 +12,15 @@ from rowfall.cli.output import Output
 @click.argument("words", nargs=-1, metavar="[COMMAND]...", shell_complete=complete("commands"))
 @click.pass_context
 def help(ctx: click.Context, words: tuple[str, ...]) -> None:
-    """Show the help of rowfall or of a command."""
+    """Show the help of rowfall or of a command.
+
+    'rowfall help load source' lists the options of one topic, 'rowfall help load all' all of them.
+    """
     context = ctx.find_root()
     for word in words:
         group = context.command
+        if isinstance(group, GroupedCommand) and group.set_topic(context, word):
+            continue
         if not isinstance(group, click.Group):
             raise click.UsageError(f"{context.command_path} has no command {word!r}", ctx)
         found = group.get_command(context, word)

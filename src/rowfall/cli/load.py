@@ -24,9 +24,13 @@ def load(
 ) -> int:  # fmt: skip
     """Load files or generated rows into a table, exactly once.
 
-    SOURCE is a path, a pattern, a URI such as s3://bucket/trips/*.csv.gz or
-    generate://trips?rows=1e8, or - for stdin. Running the same command again resumes a load and
-    skips what is loaded.
+    \b
+      rowfall load 's3://bucket/trips/*.csv.gz' --table trips
+      rowfall load orders.csv --to clickhouse://me@host:8123/shop
+      rowfall load postgresql://me@host/shop/orders --to 'orders_{n}.parquet'
+
+    SOURCE is a path, a pattern, a URI, or - for stdin. Running the same command again resumes a
+    load and skips what is loaded.
     """
     from rowfall.engines.prestart import prestart
 

@@ -14,7 +14,7 @@ from rowfall.cli.output import Output
 from rowfall.core.errors import UsageError
 from rowfall.core.masked import Secret
 from rowfall.core.nearest import did_you_mean
-from rowfall.core.options import Flag, Options, flags_of
+from rowfall.core.options import MAIN, Flag, Options, flags_of
 
 if TYPE_CHECKING:
     from rowfall.targets.profiles import Profile
@@ -45,8 +45,16 @@ class GroupedOption(click.Option):
         return {}
 
 
+_TOPIC = "rowfall.help"  # in a context's meta: the heading whose options the help lists
+ALL_TOPICS = "all"
+
+
 class GroupedCommand(click.Command):
-    """Lists the options of a command under headings in its help; takes profiles for targets."""
+    """Lists the options of a command under headings in its help; takes profiles for targets.
+
+    ``--help`` of a command with many options lists those that most loads need, ``--help TOPIC``
+    those below one heading, ``--help all`` all of them.
+    """
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Parse the command line.
@@ -55,6 +63,9 @@ class GroupedCommand(click.Command):
             click.UsageError: an option that takes one value is given twice with different ones:
                 the first would be left out in silence.
         """
+        for at, word in enumerate(args[:-1]):
+            if word in ctx.help_option_names and self.set_topic(ctx, args[at + 1]):
+                break
         _check_once(self, ctx, list(args))
         try:
             return super().parse_args(ctx, args)
@@ -67,19 +78,58 @@ class GroupedCommand(click.Command):
             _apply_profile(ctx)
         return super().invoke(ctx)
 
+    def set_topic(self, ctx: click.Context, topic: str) -> bool:
+        """Make the help list the options of one topic; return False where there is none such."""
+        known = topic in self._topics(ctx)
+        if known:
+            ctx.meta[_TOPIC] = topic
+        return known
+
+    def _topics(self, ctx: click.Context) -> list[str]:
+        """Return the headings of a command with many options as one word each; else nothing."""
+        options = [p for p in self.get_params(ctx) if isinstance(p, click.Option)]
+        if len(options) < _MANY:
+            return []
+        groups = dict.fromkeys(getattr(param, "group", "General") for param in options)
+        return [*map(_topic_of, groups), ALL_TOPICS]
+
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        topics, topic = self._topics(ctx), ctx.meta.get(_TOPIC, "")
         groups: dict[str, list[tuple[str, str]]] = {}
         for param in self.get_params(ctx):
             record = param.get_help_record(ctx)
-            if record is not None and isinstance(param, click.Option):
-                groups.setdefault(getattr(param, "group", "General"), []).append(record)
+            if record is None or not isinstance(param, click.Option):
+                continue
+            name = getattr(param, "group", "General")
+            shown = topic in (ALL_TOPICS, _topic_of(name)) or (not topic and param.name in MAIN)
+            if shown or not topics:
+                groups.setdefault(name, []).append(record)
         width = max(len(flags) for records in groups.values() for flags, _ in records)
+        width = min(width, _FLAGS)
         # What a command is about comes first, what all of them share comes last.
         general = groups.pop("General", [])
         for name, records in [*groups.items(), ("General", general)]:
+            if not records:
+                continue
             with formatter.section(f"{name} options"):
                 # One column for all headings, or every section is aligned on its own.
-                formatter.write_dl([(flags.ljust(width), text) for flags, text in records])
+                formatter.write_dl([(flags.ljust(width), text) for flags, text in records], _FLAGS)
+        if topics and topic != ALL_TOPICS:
+            formatter.write_paragraph()
+            formatter.write_text(
+                f"More options: '{ctx.command_path} --help TOPIC', where TOPIC is "
+                f"{', '.join(topics[:-1])} or {topics[-1]}."
+            )
+
+
+# Options of a command that its help lists without being asked.
+_MANY = 30
+# Columns of the help for the spelling of options: longer ones have a line of their own.
+_FLAGS = 24
+
+
+def _topic_of(group: str) -> str:
+    return group.lower().replace(" ", "-")
 
 
 def _check_once(command: click.Command, ctx: click.Context, args: list[str]) -> None:

@@ -32,6 +32,13 @@ METHODS = ("local", FILTER, DISTRIBUTED)
 COMPRESSIONS = ("auto", "lz4", "zlib", "none")
 """Answers of ``--compress``."""
 
+MAIN = frozenset((
+    "to", "table", "password", "format", "delimiter", "header", "null", "encoding", "schema",
+    "type", "select", "where", "on_new_column", "order_by", "replace", "upsert", "on_conflict",
+    "max_errors", "memory", "verify", "json", "quiet", "verbose", "help",
+))  # fmt: skip
+"""Options that most loads need: those that ``--help`` lists without being asked for more."""
+
 LOAD, PLAN, QUERY, STATUS, REPORT, VERIFY = "load", "plan", "query", "status", "report", "verify"
 SCALE, ADOPT = "scale", "adopt"
 _BOTH = (LOAD, PLAN)

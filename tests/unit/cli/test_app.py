@@ -20,9 +20,10 @@ import pytest
 import rowfall
 from rowfall.cli import COMMANDS
 from rowfall.cli.app import cli, run
+from rowfall.cli.options import ALL_TOPICS
 from rowfall.core import errors, events
 from rowfall.core.errors import Exit
-from rowfall.core.options import Options, flags_of
+from rowfall.core.options import MAIN, Options, flags_of
 from rowfall.core.results import Failure, Report, Verification
 
 SRC = Path(rowfall.__file__).parents[1]
@@ -74,7 +75,7 @@ Captured = pytest.CaptureFixture[str]
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_help_lists_every_option_of_the_table(name: str, capsys: Captured) -> None:
-    assert run([name, "--help"]) == Exit.DONE
+    assert run([name, "--help", *([ALL_TOPICS] if name in MANY else [])]) == Exit.DONE
     text = capsys.readouterr().out
     for item, flag in flags_of(name):
         assert flag.flags[0] in text, item.name
@@ -83,6 +84,28 @@ def test_help_lists_every_option_of_the_table(name: str, capsys: Captured) -> No
         assert common in text
     assert max(map(len, text.split("\n"))) <= 80
     assert "  SOURCE" not in text.partition("General options:")[2]
+
+
+MANY = ("load", "plan", "scale")
+
+
+@pytest.mark.parametrize("name", MANY)
+def test_help_of_a_command_with_many_options_is_short(name: str, capsys: Captured) -> None:
+    assert run([name, "--help"]) == Exit.DONE
+    text = capsys.readouterr().out
+    assert text.count("\n") < 100
+    listed = [item.name for item, flag in flags_of(name) if f"  {flag.flags[0]}" in text]
+    assert set(listed) == MAIN & {item.name for item, _ in flags_of(name)}
+    listed_topics = " ".join(text.rpartition("TOPIC is")[2].split())
+    topics = listed_topics.replace(" or ", ", ").strip(".").split(", ")
+    seen = set()
+    for topic in topics:
+        assert run([name, "--help", topic]) == Exit.DONE
+        by_option = capsys.readouterr().out
+        assert run(["help", name, topic]) == Exit.DONE
+        assert capsys.readouterr().out == by_option
+        seen |= {item.name for item, flag in flags_of(name) if f"  {flag.flags[0]}" in by_option}
+    assert seen == {item.name for item, _ in flags_of(name)}
 
 
 def test_help_lists_every_command(capsys: Captured) -> None:
