@@ -80,6 +80,8 @@ NOT_RUN = {
     "Unpack it first: 7z x FILE.": "a program of others",
     "Unpack it first: unrar x FILE.": "a program of others",
     "kafka-topics.sh --list shows the topics of the cluster.": "a program of others",
+    "Leave --partitions out, or: kafka-topics.sh --bootstrap-server {} --alter --topic {} --partitions {}": "a program of others",
+    "kafka-configs.sh --bootstrap-server {} --entity-type topics --entity-name {} --alter --add-config {}": "a program of others",
     "Drop the feature (ALTER TABLE ... DROP FEATURE), or copy the table without it.": "Spark's",
     "Say so: --encoding {}.": "for files whose first bytes say another one than the sample",
     "It was cut off, or is no zstd: test it with zstd -t.": "as that of gzip in e2e/test_hint_commands.py",

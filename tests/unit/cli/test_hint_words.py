@@ -20,8 +20,11 @@ from unit.cli.hint_runs import NOT_RUN, RUN_BY
 # On one worker, which parses the code once: 2 s.
 pytestmark = pytest.mark.xdist_group("hints")
 SOURCE = Path(__file__).parents[3] / "src/rowfall"
-# Of kafka-topics and pip.
-FOREIGN = {"--list", "--upgrade"}
+# Of Kafka's own programs and pip.
+FOREIGN = {
+    "--list", "--upgrade", "--bootstrap-server", "--alter", "--topic", "--entity-type",
+    "--entity-name", "--add-config",
+}  # fmt: skip
 # What follows the name of the program where no command does.
 WORDS = {"cannot", "does", "loads", "may", "needs", "to"}
 
@@ -67,7 +70,7 @@ def test_what_hints_name_exists() -> None:
 # none either: no index is asked here, and that the extras exist is a test of its own.
 _TYPED = re.compile(
     rf"\browfall ({'|'.join(sorted(COMMANDS))})\b|--[a-z][a-z-]+ \{{\}}|\{{\}} -dc |-t\.$|"
-    r"\b(iconv|unzip|tar xf|sqlite3|jq -c|7z x|unrar x|bunzip2|GRANT|kafka-topics)\b|"
+    r"\b(iconv|unzip|tar xf|sqlite3|jq -c|7z x|unrar x|bunzip2|GRANT|kafka-(topics|configs))\b|"
     r"ALTER (TABLE|USER) "
 )
 # Texts of documents, not of hints: what options mean, and SQL.
