@@ -9,7 +9,7 @@ from urllib.parse import parse_qsl, unquote
 
 from rowfall.core import uri
 from rowfall.core.errors import UsageError
-from rowfall.core.masked import Secret
+from rowfall.core.masked import Secret, is_shown
 from rowfall.core.patterns import regex
 
 _URI = regex(r"kafka://(?:(?P<user>[^/?#]*)@)?(?P<hosts>[^/?#@]+)/(?P<topic>[^/?#]+)"
@@ -17,6 +17,11 @@ _URI = regex(r"kafka://(?:(?P<user>[^/?#]*)@)?(?P<hosts>[^/?#@]+)/(?P<topic>[^/?
 _HINT = "Write kafka://host:9092/topic, or kafka://a:9092,b:9092/topic."
 _PASSWORD = "KAFKA_SASL_PASSWORD"  # noqa: S105 - the name of a variable
 _REGISTRY = "schema.registry."
+
+
+def is_secret(name: str, value: str) -> bool:
+    """Tell whether a property of librdkafka may hold a secret (``ssl.key.pem``, ...)."""
+    return name != "sasl.username" and not is_shown(name, value, web=False)
 
 
 def parse(text: str) -> tuple[str, dict[str, Any], dict[str, str]]:
@@ -42,6 +47,6 @@ def parse(text: str) -> tuple[str, dict[str, Any], dict[str, str]]:
     if secret and "sasl.username" in config:
         config.setdefault("sasl.password", Secret(secret))
     for name in config:
-        if isinstance(config[name], str) and ("password" in name or "secret" in name):
+        if isinstance(config[name], str) and is_secret(name, config[name]):
             config[name] = Secret(config[name])
     return topic, config, registry

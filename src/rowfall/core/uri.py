@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import field
 from functools import lru_cache
 from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
 from rowfall.core.dataclass import dataclass
+from rowfall.core.digest import hexdigest
 from rowfall.core.errors import UsageError
-from rowfall.core.masked import MASK, Secret
+from rowfall.core.masked import MASK, Secret, is_shown
 from rowfall.core.patterns import regex
 
 FILE, STDIN = "file", "stdin"
+_WEB = frozenset({"http", "https"})
+_STORES = frozenset({"s3", "gs", "az"})
 # "?" is a wildcard or a letter there.
 _NO_QUERY = frozenset({FILE, "s3", "gs", "az", "hdfs", "iceberg", "delta"})
 
@@ -22,7 +25,15 @@ _SCHEME = regex(r"([a-zA-Z][a-zA-Z0-9+.-]*)://")
 _LAKE = regex(r"\A(iceberg|delta)\+(?=[^+])", re.IGNORECASE)
 # Everything up to the last "@" before the path: passwords may hold an unescaped "@" or ":".
 _USERINFO = regex(r"\A([a-zA-Z][a-zA-Z0-9+.-]*://)([^/?#]*)@")
-_SECRET_WORD = regex(r"password|passwd|secret|token|signature|credential|sig\Z", re.IGNORECASE)
+# Parameters that say who asks and not what for: another value is the same object where its server
+# says so by ETag or time. `key`, `code`, `id` and all that is not known may name the object.
+_CREDENTIAL = regex(
+    r"password|passwd|pwd|secret|token|signature|credential|auth(?!or)|jwt|bearer|session"
+    r"|sig\Z|(?:\A|[-_.])(?:sid|otp)\Z|(?:api|access|subscription|account|private)[-_.]?key",
+    re.IGNORECASE,
+)
+# What was hidden before everything was that is not known: names in older ledgers depend on it.
+_HIDDEN_BEFORE = regex(r"password|passwd|secret|token|signature|credential|sig\Z", re.IGNORECASE)
 # Parameters that sign an address: they say who may read an object and until when, not which
 # object it is. Of each kind: those by which it is known, and all that it may consist of.
 _SIGNATURES: tuple[tuple[frozenset[str], frozenset[str]], ...] = tuple(
@@ -36,6 +47,15 @@ _SIGNATURES: tuple[tuple[frozenset[str], frozenset[str]], ...] = tuple(
         # the same by their older form (V2)
         ("signature awsaccesskeyid", "expires x-amz-security-token"),
         ("signature googleaccessid", "expires"),
+        # Alibaba OSS, Tencent COS, Huawei OBS
+        ("x-oss-signature x-oss-credential",
+         "x-oss-signature-version x-oss-date x-oss-expires x-oss-additional-headers "
+         "x-oss-security-token"),
+        ("signature ossaccesskeyid", "expires security-token"),
+        ("q-signature q-ak",
+         "q-sign-algorithm q-sign-time q-key-time q-header-list q-url-param-list "
+         "x-cos-security-token"),
+        ("signature accesskeyid", "expires x-obs-security-token"),
         # CloudFront; a canned policy has Expires in place of Policy
         ("signature key-pair-id", "policy expires hash-algorithm"),
         # shared access signatures of Azure
@@ -43,6 +63,7 @@ _SIGNATURES: tuple[tuple[frozenset[str], frozenset[str]], ...] = tuple(
          "scid"),
     )
 )  # fmt: skip
+_SHORT_NUMBER = regex(r"\d{1,4}")
 # What makes a guess at a short secret dear: 8 ms and 4 MB each.
 _GUESS = {"n": 1 << 12, "r": 8, "p": 1, "dklen": 8}
 
@@ -52,7 +73,7 @@ class Uri:
     """A URI in parts, percent-decoded; ``text`` holds no secrets.
 
     Attributes:
-        text: as typed, password and secret parameters masked.
+        text: as typed, password and parameters that may hold a secret masked.
         scheme: lower case; ``file`` for paths, ``stdin`` for ``-``.
         host, port, user: "" and None where absent.
         password: None when there is none.
@@ -151,33 +172,66 @@ def file_path(text: str) -> str:
 
 
 def mask(text: str) -> str:
-    """Return ``text`` without its password and without parameters whose name says secret."""
-    match = _USERINFO.match(text)
-    if match and ":" in match[2]:
-        user = match[2].partition(":")[0]
-        text = f"{match[1]}{user}:{MASK}@{text[match.end() :]}"
-    if scheme_of(text) in _NO_QUERY:
+    """Return ``text`` without passwords, and without the parameters that may hold a secret.
+
+    Of an address of the web a lone user is hidden, which is most often a token, and so is what
+    stands behind ``#``. See :func:`rowfall.core.masked.is_shown` for parameters.
+    """
+    scheme, match = scheme_of(text), _USERINFO.match(text)
+    web = scheme in _WEB
+    if match:
+        user, colon, _ = match[2].partition(":")
+        if colon:
+            text = f"{match[1]}{user}:{MASK}@{text[match.end() :]}"
+        elif match[2] and (web or scheme in _STORES):
+            text = f"{match[1]}{MASK}@{text[match.end() :]}"
+    if scheme in _NO_QUERY:
         return text
+    if web:
+        text, hash_, fragment = text.partition("#")
+        return _with_masks(text) + (f"#{MASK}" if hash_ and fragment else hash_)
     head, mark, query = text.partition("?")
     if not mark:
         return text
-    return head + mark + "&".join(_mask_parameter(item) for item in query.split("&"))
+    return head + mark + "&".join(_masked(item, web=False) for item in query.split("&"))
 
 
 def object_name(url: str) -> str:
     """Return the name by which the object behind a URL is known for ever; it shows no secret.
 
-    Without user and signature, and with a digest of all that :func:`mask` hides: two pages that
-    only a token tells apart are two objects. A URL without such parameters is its own name.
+    Without user and signature, and with digests of all that :func:`mask` hides, so that two pages
+    which only a token tells apart are two objects: ``#q<parameters>.<credentials>``, each where
+    there are some. A URL without such parameters is its own name.
     """
-    scheme, rest = url.split("://", 1)
-    end = min((at for mark in "/?#" if (at := rest.find(mark)) >= 0), default=len(rest))
-    plain = unsigned(f"{scheme}://{rest[rest.rfind('@', 0, end) + 1 :].partition('#')[0]}")
-    hidden = [item for item in _parameters(plain) if _mask_parameter(item) != item]
+    plain = unsigned(_without_user(url))
+    hidden = [item for item in _parameters(plain) if _masked(item, web=True) != item]
     if not hidden:
         return plain
     origin = "/".join(plain.split("/", 3)[:3])
-    return f"{mask(plain)}#{_digest('&'.join(hidden), origin)}"
+    keys = [item for item in hidden if _CREDENTIAL.search(item.partition("=")[0])]
+    others = [item for item in hidden if item not in keys]
+    marks = [f"q{_digest_of_parameters(others, origin)}"] if others else []
+    marks += [_digest("&".join(keys), origin)] if keys else []
+    return f"{_with_masks(plain)}#{'.'.join(marks)}"
+
+
+def former_name(url: str) -> str:
+    """Return the name that :func:`object_name` gave when it hid what sounds like a secret only."""
+    plain = unsigned(_without_user(url))
+    head, _, query = plain.partition("?")
+    items = query.split("&") if query else []
+    hidden = [i for i in items if "=" in i and _HIDDEN_BEFORE.search(i.partition("=")[0])]
+    if not hidden:
+        return plain
+    shown = (f"{i.partition('=')[0]}={MASK}" if i in hidden else i for i in items)
+    origin = "/".join(plain.split("/", 3)[:3])
+    return f"{head}?{'&'.join(shown)}#{_digest('&'.join(hidden), origin)}"
+
+
+def _without_user(url: str) -> str:
+    scheme, rest = url.split("://", 1)
+    end = min((at for mark in "/?#" if (at := rest.find(mark)) >= 0), default=len(rest))
+    return f"{scheme}://{rest[rest.rfind('@', 0, end) + 1 :].partition('#')[0]}"
 
 
 def unsigned(url: str) -> str:
@@ -192,12 +246,16 @@ def unsigned(url: str) -> str:
 
 
 def without_secrets(name: str) -> str:
-    """Return what all objects have in common whose names only secrets and signatures tell apart.
+    """Return what all objects have in common whose names only credentials tell apart.
 
     Args:
         name: of an object, also as versions of rowfall wrote it that had no digests.
     """
-    return unsigned(name.partition("#")[0]) if name.startswith(("http://", "https://")) else name
+    if not name.startswith(("http://", "https://")):
+        return name
+    url, _, marks = name.partition("#")
+    parameters = marks.partition(".")[0] if marks.startswith("q") else ""
+    return "#".join(filter(None, (unsigned(url), parameters)))
 
 
 @lru_cache(maxsize=1 << 16)  # most often all URLs of a load have the same token
@@ -211,24 +269,50 @@ def _digest(secret: str, origin: str) -> str:
     return hashlib.scrypt(secret.encode(), salt=origin.encode(), **_GUESS).hex()
 
 
+def _digest_of_parameters(items: Sequence[str], origin: str) -> str:
+    """Return a digest of parameters that are not known to be secrets.
+
+    A number of four digits is guessed within 80 s however dear a guess is, so those are not made
+    dear: there may be thousands of such addresses, of stations or customers (8 ms each).
+    """
+    numbers = [i for i in items if _SHORT_NUMBER.fullmatch(i.partition("=")[2])]
+    others = [i for i in items if i not in numbers]
+    dear = _digest("&".join(others), origin) if others else ""
+    return hexdigest("&".join([origin, dear, *numbers]).encode(), 8) if numbers else dear
+
+
 def _parameters(url: str) -> list[str]:
-    query = url.partition("#")[0].partition("?")[2]
-    return query.split("&") if query else []
+    """Return the parameters of a URL: those of its path and those of its query."""
+    path, _, query = url.partition("#")[0].partition("?")
+    return [*path.split(";")[1:], *(query.split("&") if query else [])]
+
+
+def _with_masks(url: str) -> str:
+    """Return a URL of the web with a mask for the value of each parameter that is not shown."""
+    path, mark, query = url.partition("?")
+    path, *more = path.split(";")
+    path = ";".join([path, *(_masked(item, web=True) for item in more)])
+    return path + mark + "&".join(_masked(item, web=True) for item in query.split("&"))
 
 
 def secret_values(text: str) -> tuple[Secret, ...]:
     """Return what :func:`mask` hides, decoded and as typed, for masking foreign text."""
     found: list[str] = []
-    match = _USERINFO.match(text)
-    if match and ":" in match[2]:
-        password = match[2].partition(":")[2]
-        found += [password, unquote(password)]
-    if scheme_of(text) not in _NO_QUERY:
-        for item in text.partition("?")[2].split("&"):
-            name, _, value = item.partition("=")
-            if value and _SECRET_WORD.search(name):
-                found += [value, unquote(value)]
-    return tuple(Secret(value) for value in dict.fromkeys(found) if value)
+    scheme, match = scheme_of(text), _USERINFO.match(text)
+    web = scheme in _WEB
+    if match and (":" in match[2] or web or scheme in _STORES):
+        user, colon, password = match[2].partition(":")
+        found.append(password if colon else user)
+    if scheme not in _NO_QUERY:
+        url, _, fragment = text.partition("#") if web else (text, "", "")
+        found.append(fragment)
+        items = _parameters(url) if web else url.partition("?")[2].split("&")
+        for item in items:
+            name, equals, value = item.partition("=")
+            if _masked(item, web=web) != item:
+                found.append(value if equals else name)
+    both = (value for each in found for value in (each, unquote(each)))
+    return tuple(Secret(value) for value in dict.fromkeys(both) if value)
 
 
 def origin(url: str) -> tuple[str, str, int | None]:
@@ -249,6 +333,9 @@ def encode(path: str, safe: str = "/") -> str:
     return quote(path, safe=safe)
 
 
-def _mask_parameter(item: str) -> str:
-    name, equals, _ = item.partition("=")
-    return f"{name}={MASK}" if equals and _SECRET_WORD.search(name) else item
+def _masked(item: str, *, web: bool) -> str:
+    """Return one parameter, its value masked where it may be a secret."""
+    name, equals, value = item.partition("=")
+    if not item or is_shown(name, value, web=web) or not (equals or web):
+        return item
+    return f"{name}={MASK}" if equals else MASK

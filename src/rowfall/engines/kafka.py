@@ -19,7 +19,7 @@ from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from rowfall.core import units
+from rowfall.core import kafka, units
 from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import RowfallError, TargetError, UsageError
 from rowfall.core.listing import MARK
@@ -93,7 +93,7 @@ class Kafka(Transactions):
         self._config = dict(settings)
         self.format = self._config.pop("rowfall.format")
         self._hidden = tuple(
-            Secret(v) for k, v in settings.items() if "password" in k or "secret" in k
+            Secret(v) for k, v in settings.items() if kafka.is_secret(k, v)
         )
         self.patience = parse_duration(options.patience)
         self._said = ""

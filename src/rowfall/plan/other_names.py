@@ -1,7 +1,8 @@
 """Find what has landed under another name of the same object: older names, other tokens, links.
 
 The name of an object behind HTTP holds a digest of the secrets in its address
-(:func:`rowfall.core.uri.object_name`). Names of older ledgers hold none, and signatures in full.
+(:func:`rowfall.core.uri.object_name`). Names of older ledgers hold none, and signatures in full, or
+show all parameters that do not sound like secrets (:func:`rowfall.core.uri.former_name`).
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from rowfall.core.events import Note
 from rowfall.core.listing import MARK, Split, split_id
 from rowfall.core.patterns import regex
 from rowfall.plan.session import Session
+from rowfall.sources.base import Renamed
 from rowfall.sources.files import LocalFiles
 
 _RANGE = regex(r"(.*)\[(\d+):(\d+)\]")
@@ -45,24 +47,39 @@ def landed_under_other_names(session: Session, known: Collection[str]) -> set[st
     for split in listing.splits(key):
         listed[uri.without_secrets(split.uri), split.version].append(split)
     names = _names(session)
+    former = session.source.former_name if isinstance(session.source, Renamed) else str
     found: dict[str, Split] = {}
     ids: set[str] = set()
+
+    def landed(split: Split, name: str, start: int | None, stop: int | None) -> set[str]:
+        """Return the ids of a split, or of a range of it, where that has landed by a name."""
+        version, more = split.version, listing.projection
+        if split_id(name, version, start, stop, key, more) not in known or name == split.uri:
+            return set()
+        whole = split_id(name, version, None, None, key, more)
+        marked = {f"{MARK}{split.id}"} if f"{MARK}{whole}" in known else set()
+        return {split_id(split.uri, version, start, stop, key, more), *marked}
+
     for (shared, version), splits in listed.items():
+        for split in splits:
+            # That is this object and no other: the parameters that are hidden now were in clear.
+            exact = former(split.uri)
+            ranges = names.get(uri.without_secrets(exact), ())
+            spans = {(start, stop) for name, start, stop in ranges if name == exact}
+            for start, stop in spans | {(None, None)}:
+                ids |= landed(split, exact, start, stop)
+        first = former(splits[0].uri)
+        before = uri.without_secrets(first)
         by_name: dict[str, set[str]] = {}
-        for name, start, stop in names.get(shared, _without_digest(splits)):
-            old = split_id(name, version, start, stop, key, listing.projection)
-            whole = split_id(name, version, None, None, key, listing.projection)
-            if old not in known or name == splits[0].uri:
-                continue
-            new = by_name.setdefault(name, set())
-            own = split_id(splits[0].uri, version, start, stop, key, listing.projection)
-            new.add(own)
-            if f"{MARK}{whole}" in known:
-                new.add(f"{MARK}{splits[0].id}")
-        if not by_name or all(split.id in known for split in splits):
+        others = names.get(shared, []) if shared != before else []
+        others = others + names.get(before, [(first.partition("#")[0], None, None)])
+        for name, start, stop in others:
+            if name != first and (own := landed(splits[0], name, start, stop)):
+                by_name.setdefault(name, set()).update(own)
+        if not by_name or all(s.id in known or s.id in ids for s in splits):
             continue
         older = any("#" not in name for name in by_name)
-        if len(splits) > 1 and older and "#" in splits[0].uri:
+        if len(splits) > 1 and older and "#" in first:
             raise _ambiguous(shared, len(splits))
         # Equal validators of several addresses tell nothing: none of them counts for another.
         if len(splits) == 1 and (older or (len(by_name) == 1 and has_validator(version))):
@@ -153,11 +170,6 @@ def _landed_paths(session: Session, real: Callable[[str], str]) -> dict[str, lis
             if path != name:
                 paths[path].append(name)
     return paths
-
-
-def _without_digest(splits: Sequence[Split]) -> list[tuple[str, int | None, int | None]]:
-    """Return the name that an older rowfall gave: the journal of another machine has ids only."""
-    return [(splits[0].uri.partition("#")[0], None, None)]
 
 
 def _counted(names: Sequence[str]) -> str:

@@ -361,9 +361,12 @@ def _choose_load(
     given = changed(session.options)
     old = None
     if session.source.replayable:
-        # Older versions took the addresses with their secrets.
-        old = ledger.unfinished(request_print) or ledger.unfinished(
-            _request_print(session, sources)
+        # Older versions took the addresses with their secrets, or with fewer digests.
+        former = [uri.former_name(s) if s in web else s for s in sources]
+        old = (
+            ledger.unfinished(request_print)
+            or ledger.unfinished(_request_print(session, former))
+            or ledger.unfinished(_request_print(session, sources))
         )
     if old is not None and old.id in active:
         old = None

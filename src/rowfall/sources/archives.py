@@ -38,7 +38,7 @@ from rowfall.core.options import Options
 from rowfall.core.patterns import regex
 from rowfall.core.sqltext import SqlText
 from rowfall.sources import from_clause, globs, pipes, spool
-from rowfall.sources.base import Source
+from rowfall.sources.base import Renamed, Source
 from rowfall.sources.objects import ObjectSource, by_compression
 from rowfall.sources.pipes import Opener
 
@@ -216,6 +216,13 @@ class Archives(ObjectSource):
         for member in found:
             _check(member)
         return found
+
+    def former_name(self, name: str) -> str:
+        """See :class:`rowfall.sources.base.Renamed`."""
+        member = self._members.get(name)
+        if member is None or not isinstance(member.source, Renamed):
+            return name
+        return _member_uri(member.source.former_name(member.archive.uri), member.name)
 
     def _nameless(self, name: str) -> bool:
         """Tell whether a member is loaded whose name says no format; archives are refused later."""

@@ -133,6 +133,14 @@ class Addressed(Protocol):
 
 
 @runtime_checkable
+class Renamed(Protocol):
+    """A source whose objects had other names in older ledgers."""
+
+    def former_name(self, name: str) -> str:
+        """Return the former name of an object of the listing; its name where that is the same."""
+
+
+@runtime_checkable
 class Ranged(Protocol):
     """A source whose objects can be read in parts."""
 

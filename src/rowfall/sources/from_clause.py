@@ -40,6 +40,7 @@ PARQUET = "Parquet"
 _FIXED = 256
 _MANY = 8  # beyond it, what the paths have in common is written once
 _REDIRECTS = 10
+_PATH_PARAMETERS = regex(r"(?:;[^/;=]+=[^/;]*)+\Z")  # a.csv;jsessionid=1
 _HTTP_PORT = regex(r"\?http=\d+\Z")
 _FIRST = regex(r"`(?:[^`\\]|\\.)*`")
 _RANGE = ".."  # the engine takes it for {1..9} wherever it stands inside braces
@@ -327,7 +328,9 @@ def path_of(uri: str) -> str:
     """Return the part of a URI that ends with the extension: without its query."""
     if uri.startswith("hdfs://"):  # any other "?" is a wildcard
         return _HTTP_PORT.sub("", uri)
-    return uri.partition("?")[0] if uri.startswith(("http://", "https://")) else uri
+    if not uri.startswith(("http://", "https://")):
+        return uri
+    return _PATH_PARAMETERS.sub("", uri.partition("?")[0])
 
 
 @dataclass(frozen=True, slots=True)

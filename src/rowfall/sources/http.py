@@ -240,12 +240,16 @@ class Http(ObjectSource):
     def _opener(self, split: Split) -> pipes.Opener:
         return partial(_pieces, self._url(split), self._signature, self._of(split))
 
+    def former_name(self, name: str) -> str:
+        """See :class:`rowfall.sources.base.Renamed`."""
+        return uri.former_name(self._urls.get(name, name))
+
     def _url(self, split: Split) -> str:
         return self._urls.get(split.uri, split.uri)
 
     def _path(self, name: str) -> str:
         """Return the path of a URL as people write it."""
-        return unquote(urlsplit(name).path)
+        return unquote(urlsplit(from_clause.path_of(name)).path)
 
     def _facts(self, url: str) -> _Facts:
         """Return size and version by HEAD, or by reading one byte where HEAD is not allowed."""

@@ -53,8 +53,29 @@ def test_malformed(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "shown"),
     [
-        ("http://u:secret@h/x?a=1", "http://u:[HIDDEN]@h/x?a=1"),
-        ("http://h/x?X-Amz-Signature=abc&b=2", "http://h/x?X-Amz-Signature=[HIDDEN]&b=2"),
+        ("http://u:secret@h/x?page=1", "http://u:[HIDDEN]@h/x?page=1"),
+        ("http://h/x?X-Amz-Signature=abc&v=2", "http://h/x?X-Amz-Signature=[HIDDEN]&v=2"),
+        ("https://gh0-token@h/x", "https://[HIDDEN]@h/x"),
+        (
+            "https://h/x;jsessionid=1?code=2&v=3",
+            "https://h/x;jsessionid=[HIDDEN]?code=[HIDDEN]&v=3",
+        ),
+        ("https://h/x?capability", "https://h/x?[HIDDEN]"),
+        ("https://h/x?raw#access_token=1", "https://h/x?raw#[HIDDEN]"),
+        ("https://h/x?path=https://bob:pw@h2/", "https://h/x?path=[HIDDEN]"),
+        (
+            "clickhouse://bob@h/?max_threads=2&api_key=1a",
+            "clickhouse://bob@h/?max_threads=2&api_key=[HIDDEN]",
+        ),
+        (
+            "clickhouse://h/?session_timezone=UTC&max_sessions_for_user=9&word=pwd",
+            "clickhouse://h/?session_timezone=UTC&max_sessions_for_user=9&word=[HIDDEN]",
+        ),
+        (
+            "kafka://h/t?security.protocol=SASL_SSL&ssl.key.pem=1a&ssl.key.location=/k",
+            "kafka://h/t?security.protocol=SASL_SSL&ssl.key.pem=[HIDDEN]&ssl.key.location=/k",
+        ),
+        ("mysql://h/d/t?key=id&ssl_ca=/ca.pem", "mysql://h/d/t?key=id&ssl_ca=/ca.pem"),
         ("s3://bucket/part?.csv", "s3://bucket/part?.csv"),
         ("/data/a?token=1.csv", "/data/a?token=1.csv"),
     ],
@@ -63,23 +84,42 @@ def test_mask(text: str, shown: str) -> None:
     assert uri.mask(text) == shown
 
 
-@pytest.mark.parametrize("text", ["https://h/a.csv", "https://h/a.csv?b=2&c", "http://h:1/?x=1"])
+@pytest.mark.parametrize(
+    "text", ["https://h/a.csv", "https://h/a.csv?page=2&raw", "http://h:1/?v=1"]
+)
 def test_an_address_without_secrets_is_its_own_name(text: str) -> None:
     """Ledgers know it by that."""
     assert uri.object_name(text) == text
 
 
 def test_names_differ_where_only_secrets_do() -> None:
-    one, two = (uri.object_name(f"https://h/a?token={n}&b=2") for n in (1, 2))
+    one, two = (uri.object_name(f"https://h/a?token={n}&v=2") for n in (1, 2))
     assert one != two
-    assert one == uri.object_name("https://bob:pw@h/a?token=1&b=2#x")
-    assert one.startswith("https://h/a?token=[HIDDEN]&b=2#")
-    assert uri.without_secrets(one) == uri.without_secrets(two) == "https://h/a?token=[HIDDEN]&b=2"
+    assert one == uri.object_name("https://bob:pw@h/a?token=1&v=2#x")
+    assert one.startswith("https://h/a?token=[HIDDEN]&v=2#")
+    assert one == uri.former_name("https://h/a?token=1&v=2")
+    assert uri.without_secrets(one) == uri.without_secrets(two) == "https://h/a?token=[HIDDEN]&v=2"
+
+
+def test_what_is_not_known_tells_objects_apart_and_credentials_do_not() -> None:
+    names = [
+        uri.object_name(f"https://h/a?station={s}&api_key={k}")
+        for s, k in (("12", "a"), ("12", "b"), ("13", "a"), ("oslo", "a"), ("rome", "a"))
+    ]
+    assert len(set(names)) == 5
+    shared = list(map(uri.without_secrets, names))
+    assert shared[0] == shared[1]
+    assert len(set(shared)) == 4
+    assert not any(secret in name for name in names for secret in ("12", "oslo", "rome"))
+    assert uri.former_name("https://h/a?station=12&v=1") == "https://h/a?station=12&v=1"
 
 
 @pytest.mark.parametrize(
     "signed",
     [
+        "OSSAccessKeyId=a&Expires=1&Signature=s",
+        "q-sign-algorithm=sha1&q-ak=a&q-sign-time=1;2&q-key-time=1;2&q-header-list=&q-url-param-list="
+        "&q-signature=s",
         "X-Amz-Credential=c&X-Amz-Date=d&X-Amz-Signature=s&X-Amz-Security-Token=t",
         "X-Goog-Algorithm=a&X-Goog-Credential=c&X-Goog-Date=d&X-Goog-Signature=s",
         "sp=r&se=2026-11-23&sv=2020-12-06&sr=b&sig=s",
@@ -97,7 +137,7 @@ def test_a_parameter_called_signature_may_tell_objects_apart() -> None:
 
 
 def test_secret_values_are_found_decoded_and_as_typed() -> None:
-    found = uri.secret_values("http://u:a%40b@h/x?token=t1&n=2")
+    found = uri.secret_values("http://u:a%40b@h/x?token=t1&page=2")
     assert set(found) == {Secret("a%40b"), Secret("a@b"), Secret("t1")}
 
 
