@@ -13,8 +13,9 @@ from lab.clickhouse import ClickHouse
 from lab.scripted import Asked, Reply, Scripted
 
 SIGNED = "Basic " + base64.b64encode(b"u:pw-12345").decode()
-SECRETS = {"authorization", "cookie"}
+SECRETS = {"authorization", "cookie", "x-amz-security-token"}
 ETAG = {"ETag": '"one"', "Last-Modified": "Sun, 06 Nov 1994 08:49:37 GMT"}
+TOKEN = "s3ssion-t0ken"
 DATA = b"id,name\n1,x\n2,y\n"
 
 
@@ -54,7 +55,8 @@ def urls(home: Scripted) -> list[str]:
 
 def told(other: Scripted) -> set[str]:
     """The headers that the other server should never have seen."""
-    return {name for asked in other.asked for name in asked.headers} & SECRETS
+    found = {name for asked in other.asked for name in asked.headers} & SECRETS
+    return found | {asked.path for asked in other.asked if TOKEN in str(asked)}
 
 
 @pytest.mark.parametrize("decoder", ["never", "always"])
@@ -110,4 +112,49 @@ def test_keys_of_s3_do_not_follow_redirects(
     away = True
     done = lake.shell.run(*load, *to, "--force")
     assert done.code != 0
+    assert told(other) == set()
+
+
+LISTED = (
+    b"<ListBucketResult><IsTruncated>false</IsTruncated><Contents><Key>a.csv</Key><Size>%d</Size>"
+    b"<ETag>one</ETag><LastModified>2026-01-01T00:00:00Z</LastModified></Contents>"
+    b"</ListBucketResult>" % len(DATA)
+)
+
+
+@pytest.mark.parametrize("source", ["s3://bucket/a.csv", "s3://bucket/*.csv"])
+@pytest.mark.parametrize(
+    "status", [307, *(pytest.param(n, marks=pytest.mark.long) for n in (301, 302, 308))]
+)
+def test_a_session_token_does_not_follow_redirects(
+    shell: Shell, home: Scripted, other: Scripted, source: str, status: int
+) -> None:
+    """obstore takes the signature away where a request is led elsewhere, and not the token."""
+    shell.env |= {
+        "AWS_ENDPOINT_URL": f"http://{home.host}", "AWS_ACCESS_KEY_ID": "key",
+        "AWS_SECRET_ACCESS_KEY": "hidden-0123", "AWS_SESSION_TOKEN": TOKEN,
+    }  # fmt: skip
+    away = ""
+
+    def reply(asked: Asked) -> Reply:
+        if "x-amz-security-token" in asked.headers:  # the engine's own requests
+            assert "ClickHouse" in asked.headers["user-agent"]
+        if away in ("all", asked.method):
+            return Reply(status=status, headers={"Location": other.url(asked.path[1:])})
+        if "/*" in asked.path or "/%2A" in asked.path:
+            return Reply(status=404)
+        return Reply(LISTED) if "list-type=2" in asked.path else Reply(DATA, headers=ETAG)
+
+    home.reply = reply
+    load = ("load", source, "--table", "t")
+    shell.ok(*load, "--decoder", "always")
+    shell.ok(*load, "--decoder", "never", "--force")
+    assert shell.row("SELECT count(), sum(id) FROM t") == [4, 6]
+    for away in ("all", "GET"):
+        for more in ((), ("--decoder", "always"), ("--decoder", "never")):
+            done = shell.run(*load, "--force", *more)
+            assert done.code in (1, 4, 6)
+            assert TOKEN not in done.out + done.err
+            if away == "all" or "*" in source:
+                assert "redirects to another address" in done.talk
     assert told(other) == set()

@@ -15,10 +15,11 @@ from lab.clickhouse import ClickHouse
 from lab.scripted import Asked, Reply, Scripted
 
 NAMES = """
-    api_key apikey api-key key k code pwd pass password passwd auth authorization jwt session sessionid
-    sid access_key access-key accesskey subscription-key Ocp-Apim-Subscription-Key secret client_secret
-    token access_token id_token refresh_token t hash hmac sign sig signature ticket otp pin bearer cookie
-    credential private_token X-Api-Key appid x-functions-key uuid state nonce wsid u
+    api_key apikey api-key key k code pwd pass password passwd auth authorization jwt session sid
+    sessionid access_key access-key accesskey subscription-key Ocp-Apim-Subscription-Key secret
+    client_secret token access_token id_token refresh_token t hash hmac sign sig signature ticket
+    otp pin bearer cookie credential
+    private_token X-Api-Key appid x-functions-key uuid state nonce wsid u
 """.split()  # noqa: SIM905 - a list to read
 VALUES = {name: f"s3cr{number:03}et" for number, name in enumerate(NAMES)}
 MARK = b"s3cr"
@@ -74,7 +75,7 @@ def nothing_in(shell: Shell, *done: Done) -> None:
 
 @pytest.mark.parametrize("decoder", ["always", "never"])
 def test_no_parameter_of_an_address_is_kept(shell: Shell, web: Scripted, decoder: str) -> None:
-    """20 of 35 names stood in clear in ledger and report: only what sounds like a secret was hidden."""
+    """20 of 35 names stood in clear in the ledger: only what sounds like a secret was hidden."""
     url = address(web, "a.csv")
     load = ("load", url, "--table", "t", "--decoder", decoder, "--log-file", "log.jsonl")
     done = [

@@ -32,6 +32,7 @@ from rowfall.core import disk, s3_access
 from rowfall.core.errors import RowfallError, TargetError
 from rowfall.core.options import Options
 from rowfall.core.patterns import regex
+from rowfall.core.s3_requests import TokenStore
 
 _HINT = "version-hint.text"
 # Commits of others between two looks; each of them takes seconds, a look milliseconds.
@@ -156,6 +157,8 @@ class S3:
         from obstore.store import S3Store
 
         access = self._access
+        if keys is not None and keys.token:
+            return TokenStore(access, keys, bucket)
         config: dict[str, Any] = {"region": access.region}
         if access.endpoint is not None:
             config["endpoint"] = access.endpoint
@@ -166,9 +169,8 @@ class S3:
         else:
             config |= {
                 "access_key_id": keys.key_id, "secret_access_key": keys.secret.reveal(),
-                "session_token": keys.token.reveal() if keys.token else None,
             }  # fmt: skip
-        return S3Store(bucket, **_PATIENCE, **{k: v for k, v in config.items() if v is not None})
+        return S3Store(bucket, **_PATIENCE, **config)
 
     @contextmanager
     def _explained(self, what: str, name: str) -> Iterator[None]:
@@ -221,6 +223,8 @@ class S3:
 
         store, key = self._at(name)
         with self._explained("read", name):
+            if isinstance(store, TokenStore):
+                return store.open_reader(key, buffer_size=256 << 10)
             return obstore.open_reader(store, key, buffer_size=256 << 10)
 
     def names(self, folder: str) -> list[str]:

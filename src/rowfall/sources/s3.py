@@ -168,6 +168,7 @@ def _paths(keys: Sequence[str]) -> Iterator[tuple[str, str | None, int]]:
             yield uri.encode(key), None, 1
 
 
+_REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _REGION = regex(r"<Region>([\w-]+)</Region>|expecting '([\w-]+)'")
 
 
@@ -189,11 +190,14 @@ class S3Bucket(Bucket):
         Raises:
             SourceError: the credentials cannot be renewed.
         """
-        if self._access.keys() is None:
+        keys = self._access.keys()
+        if keys is None:
             return Secret(base_url(self._access, self.name) + uri.encode(key))
         import obstore
 
         store = self._store()
+        if keys.token:
+            return Secret(store.address(key, int(SIGNED.total_seconds())))
         try:
             return Secret(obstore.sign(store, "GET", key, SIGNED))
         except TypeError:  # how it says that it takes no such key
@@ -217,6 +221,10 @@ class S3Bucket(Bucket):
         from obstore.store import S3Store
 
         access, keys = self._access, self._access.keys()
+        if keys is not None and keys.token:
+            from rowfall.core.s3_requests import TokenStore  # 20 ms that other keys save
+
+            return TokenStore(access, keys, self.name)
         config: dict[str, Any] = {"region": access.region}
         if access.endpoint is not None:
             config["endpoint"] = access.endpoint
@@ -227,8 +235,6 @@ class S3Bucket(Bucket):
         else:
             config["access_key_id"] = keys.key_id
             config["secret_access_key"] = keys.secret.reveal()
-            if keys.token:
-                config["session_token"] = keys.token.reveal()
         return S3Store(self.name, **PATIENCE, **config)
 
     def _botocore(self) -> Any:
@@ -304,7 +310,12 @@ class S3Bucket(Bucket):
                 f"The endpoint {self.where} answered; check the bucket's name and --s3-endpoint.",
             )
         region = _REGION.search(text)
-        if status in (301, 307) or region:
+        if status in _REDIRECTS and self._access.endpoint and not region:
+            return (
+                f"{self.where} redirects to another address ({status}), where no keys are sent",
+                "Give the address that it redirects to with --s3-endpoint.",
+            )
+        if status in _REDIRECTS or region:
             name = next(filter(None, region.groups()), "") if region else ""
             return (
                 f"the bucket {self.name} is in another region than {self._access.region}",

@@ -82,8 +82,9 @@ class SchemaRegistry:
     def _ask(self, path: str, what: str) -> dict[str, Any]:
         request = urllib.request.Request(self.url + path)  # noqa: S310 - the user's own address
         if self._user:
-            login = f"{self._user}:{self._password.reveal()}".encode()
-            request.add_header("Authorization", f"Basic {base64.b64encode(login).decode()}")
+            login = base64.b64encode(f"{self._user}:{self._password.reveal()}".encode()).decode()
+            # It stays behind where the registry redirects to another address.
+            request.add_unredirected_header("Authorization", f"Basic {login}")
         try:
             with urllib.request.urlopen(request, timeout=_TIMEOUT) as answer:  # noqa: S310
                 document: dict[str, Any] = json.load(answer)
