@@ -92,9 +92,7 @@ class Kafka(Transactions):
         self.topic, self.options = table, options
         self._config = dict(settings)
         self.format = self._config.pop("rowfall.format")
-        self._hidden = tuple(
-            Secret(v) for k, v in settings.items() if kafka.is_secret(k, v)
-        )
+        self._hidden = tuple(Secret(v) for k, v in settings.items() if kafka.is_secret(k, v))
         self.patience = parse_duration(options.patience)
         self._said = ""
         self._guard = threading.RLock()
