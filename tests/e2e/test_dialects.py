@@ -178,6 +178,75 @@ def test_plain_numbers_and_dates_need_no_options(shell: Shell) -> None:
     assert "text as it is written" not in shell.ok("load", "a.csv").talk
 
 
+@pytest.mark.sampled(2)
+@pytest.mark.parametrize(
+    ("text", "options", "rows"),
+    [
+        ("id,name\n1,a\n\n2,b\n", "", [[1, "a"], [2, "b"]]),
+        ("id\tname\n1\ta\n\n2\tb\\n\n", "", [[1, "a"], [2, "b\n"]]),
+        ('id, name\n1, "Oslo, N"\n2,  Bern\n', "", [[1, "Oslo, N"], [2, "Bern"]]),
+        ("n;t;y\n'Tenacious D'; 'The pick';2006\n'A' ;'x; y';7\n", "",
+         [["A", "x; y", 7], ["Tenacious D", "The pick", 2006]]),
+        ("id,name,x\n1,a\n2,b,5\n", "--short-rows null", [[1, "a", None], [2, "b", 5]]),
+        ("id\tx\n1\n2\t5\n", "--short-rows null", [[1, None], [2, 5]]),
+        ("id\n1\n\n2\n", "", [[1], [2], [None]]),
+        ("id\n1\n\n2\n", "--blank-lines skip", [[1], [2]]),
+        ("a,b,\n1,\n2,x\n", "", [[1, ""], [2, "x"]]),
+        ('id, name\n1, "a"\n', "--blanks keep --header yes", [[1, ' "a"']]),
+    ],
+)  # fmt: skip
+def test_lines_that_are_not_whole(
+    shell: Shell, text: str, options: str, rows: list[list[object]]
+) -> None:
+    name = "a.tsv" if "\t" in text else "a.csv"
+    shell.write(name, text)
+    for decoder in ("never", "auto"):
+        given = (*shlex.split(options), "--decoder", decoder, "--table", decoder)
+        shell.ok("load", name, *given)
+        assert shell.rows(f"SELECT * FROM {decoder} ORDER BY 1") == rows
+
+
+@pytest.mark.sampled(1)
+@pytest.mark.parametrize(
+    ("text", "said", "rows"),
+    [
+        ("a,b,c\n1,2\n3,4\n", "--short-rows null", [[1, 2, None], [3, 4, None]]),
+        ("id,n\n" + "1,5\n" * 9 + "2\n", "--short-rows null", [[1, 5]] * 9 + [[2, None]]),
+    ],
+)
+def test_rows_that_lack_fields_are_refused_with_the_option_that_fills_them(
+    shell: Shell, text: str, said: str, rows: list[list[object]]
+) -> None:
+    shell.write("a.csv", text)
+    done = shell.run("load", "a.csv")
+    assert done.code in (1, 2)
+    assert f"{said} fills" in done.talk
+    shell.ok("load", "a.csv", *said.split(), "--replace")
+    assert shell.rows("SELECT * FROM a ORDER BY 1") == rows
+
+
+def test_blank_lines_behind_the_sample(shell: Shell) -> None:
+    shell.write("a.csv", "id,name\n" + "1,abcdefghijklmnop\n" * 30_000 + "\n" + "2,b\n" * 30_000)
+    done = shell.run("load", "a.csv")
+    assert done.code == 1
+    assert "--blank-lines skip" in done.talk
+    shell.ok("load", "a.csv", "--blank-lines", "skip")
+    assert shell.row("SELECT count(), sum(id) FROM a") == [60_000, 90_000]
+
+
+def test_a_delimiter_that_does_not_split_is_said_before_the_first_row(shell: Shell) -> None:
+    shell.write("a.csv", "id,name\n1,a\n2,b\n")
+    for given, said in (
+        (("--delimiter", ";"), "--delimiter comma"),
+        (("--format", "TSVWithNames"), "--format CSVWithNames --delimiter comma"),
+    ):
+        done = shell.ok("load", "a.csv", *given, "--table", "t" + said[2])
+        assert said in done.talk
+        assert done.talk.index(said) < done.talk.index("creating")
+        shell.ok("load", "a.csv", *said.split(), "--table", "u" + said[2])
+        assert shell.rows(f"SELECT id, name FROM u{said[2]} ORDER BY 1") == [[1, "a"], [2, "b"]]
+
+
 def test_exports_have_names(shell: Shell) -> None:
     shell.ok("load", "generate://trips?rows=100", "--table", "t")
     shell.ok("load", "generate://trips?rows=100", "--to", "out.csv")

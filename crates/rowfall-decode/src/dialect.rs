@@ -21,6 +21,14 @@ pub struct Dialect {
     pub skip_lines: u64,
     /// Each line ends with a delimiter, behind which there is no field.
     pub trailing: bool,
+    /// Blanks and tabs around fields are no part of them, in front of a quote neither.
+    pub trim: bool,
+    /// Fields of a record; 0: not known. `trailing` takes away only what is behind them.
+    pub columns: usize,
+    /// Records of fewer fields are filled up with empty ones.
+    pub fill: bool,
+    /// Blank lines are left out also where there is one column; among several they always are.
+    pub skip_blank: bool,
     /// Unquoted fields that mean NULL, beside the empty one and `\N`.
     pub nulls: Vec<String>,
     /// The mark before decimals.
@@ -46,6 +54,10 @@ impl Default for Dialect {
             comment: String::new(),
             skip_lines: 0,
             trailing: false,
+            trim: false,
+            columns: 0,
+            fill: false,
+            skip_blank: false,
             nulls: Vec::new(),
             decimal: ".".into(),
             thousands: String::new(),
@@ -96,6 +108,7 @@ impl Dialect {
         need(!ends(&self.comment), "comments begin with no line end");
         need(one(&self.decimal), "the decimal mark is one ASCII character");
         need(self.thousands.len() <= 4 && !ends(&self.thousands), "thousands have a short mark");
+        need(!self.fill || self.columns > 0, "records are filled up to a number of fields");
         need(self.thousands != self.decimal, "decimals and thousands have marks of their own");
         reasons
     }

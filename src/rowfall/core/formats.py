@@ -273,7 +273,10 @@ def delimiter(options: Options, format_: Format) -> str:
     return "," if options.delimiter is None else characters(options.delimiter)
 
 
-_OF_TEXT = ("delimiter", "header", "columns", "quote", "escape", "comment", "skip_lines")
+_OF_TEXT = (
+    "delimiter", "header", "columns", "quote", "escape", "comment", "skip_lines", "blanks",
+    "short_rows", "blank_lines",
+)  # fmt: skip
 
 
 def describe(encoding: Encoding) -> str:
@@ -291,6 +294,8 @@ def describe(encoding: Encoding) -> str:
         words += ["escape \\"] if given.escape == "\\" else []
         words += [f"comment {given.comment}"] if given.comment else []
         words += [f"lines skipped {given.skip_lines}"] if given.skip_lines else []
+        words += ["blanks trimmed"] if given.trim else []
+        words += ["short rows filled"] if given.fill else []
     words.append(given.charset if given else encoding.charset or charsets.UTF_8)
     return f"{'csv' if encoding.is_csv else 'tsv'}, {', '.join(words)}{packed}"
 

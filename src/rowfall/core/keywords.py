@@ -48,6 +48,21 @@ class ReadKeywords(TypedDict, total=False):
     sample.
     """
 
+    blanks: Literal["keep", "trim"] | None
+    """Blanks around the fields of CSV: trim takes them away, also in front of quotes. Default: trim
+    where the sample shows blanks in front of quotes, else keep.
+    """
+
+    short_rows: Literal["error", "null"] | None
+    """Rows of text files that have fewer fields than there are columns: null fills them. Default:
+    error.
+    """
+
+    blank_lines: str | None
+    """Leave blank lines of text files out, wherever they stand. Default: those between rows are
+    left out where the sample shows some; in a file of one column each is a NULL.
+    """
+
     encoding: str | None
     """Character encoding of text: utf-8, windows-1252 (latin-1), utf-16, shift_jis, ...; binary
     takes strings that are no text. Default: utf-8, or what a byte order mark says.

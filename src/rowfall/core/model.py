@@ -44,6 +44,10 @@ class Dialect:
         dates: index of a column and the order of its dates, e.g. ``(3, "dmy")``; -1 for
             whichever columns the sample will show.
         trailing: each line ends with a delimiter, behind which there is no field.
+        trim: blanks around fields are no part of them, in front of a quote neither.
+        columns: fields of a row; ``trailing`` are those behind them only. 0 where not known.
+        fill: rows that have fewer are filled up with NULL.
+        skip_blank: blank lines are left out also where there is one column only.
         header: names by which ``numbers`` and ``dates`` count, where there is a header: a file
             with another order of columns is read by them.
     """
@@ -61,6 +65,10 @@ class Dialect:
     dates: tuple[tuple[int, str], ...] = ()
     trailing: bool = False
     header: tuple[str, ...] = ()
+    trim: bool = False
+    columns: int = 0
+    fill: bool = False
+    skip_blank: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -163,6 +163,33 @@ class Options:
         "Source",
         _READS,
     )
+    blanks: str | None = _opt(
+        None,
+        "--blanks",
+        "keep|trim",
+        "Blanks around the fields of CSV: trim takes them away, also in front of quotes. Default: "
+        "trim where the sample shows blanks in front of quotes, else keep.",
+        "Source",
+        _READS,
+    )
+    short_rows: str | None = _opt(
+        None,
+        "--short-rows",
+        "error|null",
+        "Rows of text files that have fewer fields than there are columns: null fills them. "
+        "Default: error.",
+        "Source",
+        _READS,
+    )
+    blank_lines: str | None = _opt(
+        None,
+        "--blank-lines",
+        "skip",
+        "Leave blank lines of text files out, wherever they stand. Default: those between rows are "
+        "left out where the sample shows some; in a file of one column each is a NULL.",
+        "Source",
+        _READS,
+    )
     encoding: str | None = _opt(
         None,
         "--encoding",

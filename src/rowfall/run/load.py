@@ -24,6 +24,7 @@ from rowfall.run.outcome import make_report
 from rowfall.run.prepare import Prepared, prepare
 from rowfall.run.session import no_space
 from rowfall.run.settle import LoadRun, go_on, open_load, settle
+from rowfall.schema.text_format import TOLD
 
 
 def run_load(session: Session) -> Report:
@@ -118,5 +119,8 @@ def _announce(session: Session, load: LoadRun, plan: Plan) -> None:
         None if None in rows else sum(count or 0 for count in rows), plan.listing.unit,
         formats.describe(plan.encoding) if plan.encoding is not None else "",
     ))  # fmt: skip
+    for subject, text in plan.schema.notes:
+        if subject in TOLD:
+            session.emit(Note("info", text))
     for advice in plan.forecast.advice:
         session.emit(Note("warning", advice))

@@ -136,6 +136,10 @@ def bad_row_error(
         hint = "Name all columns with --schema, or remove the key."
     elif encoding.kind is Kind.TEXT and bad.fields < width and not bad.breaks:
         text, hint = f"{where} has {bad.fields} fields instead of {width}", _OUT
+        if bad.fields == 0:
+            hint = "Load it with --blank-lines skip, which leaves blank lines out."
+        elif not (encoding.dialect and encoding.dialect.fill):
+            hint = f"--short-rows null fills the fields that a row lacks with NULL. {_OUT}"
     else:
         at = bad.fields - 1 if 0 < bad.fields < width else bad.which - 1
         column = schema.columns[at]

@@ -13,13 +13,13 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from functools import lru_cache
-from itertools import islice, pairwise
+from itertools import islice
 
 from rowfall.core import charsets
 from rowfall.core.dataclass import dataclass
-from rowfall.core.errors import UsageError
 from rowfall.core.patterns import regex
+from rowfall.schema.header_line import FileRecords, body_of, has_header, unique_names
+from rowfall.schema.value_kinds import NULL_WORDS, kind, kind_of
 
 STRONG = (",", ";", "\t", "|", "^", "~", "\x01", "\x1f")
 """Delimiters that hardly any text holds in each line; in doubt the first one wins."""
@@ -28,13 +28,7 @@ PAIRS = ("::",)
 WEAK = (" ", ":")
 """Delimiters that split times and sentences, too: only where the columns then have types."""
 COMMENTS = ("#", "//", "--")
-NULL_WORDS = frozenset(
-    ("NULL", "null", "Null", "NA", "N/A", "n/a", "#N/A", "-", "--", "None", "none", "nil", "\\N")
-)
-"""Words that stand where a value is missing."""
 
-RECORDS = 400
-"""Records of a sample whose values are looked at: 8 files of 50 each still show a type."""
 TRIED = 1 << 15
 """Characters of all samples together that every delimiter is tried on; the best one reads all."""
 _LEAST_LINES = 8  # of each file, however long they are
@@ -57,6 +51,9 @@ class Asked:
         decimal: the mark before decimals, which hardly is the delimiter, too.
         bad_bytes: bytes that are not UTF-8 make bad rows, and say nothing about the charset.
         by_format: it was the name of the format that said whether there is a header.
+        blanks: around fields: "keep" or "trim".
+        short_rows: "null" fills rows that have fewer fields than there are columns.
+        blank_lines: "skip" leaves them out, wherever they stand.
     """
 
     fixed: bool = False
@@ -71,6 +68,9 @@ class Asked:
     decimal: str = "."
     bad_bytes: bool = False
     by_format: bool = False
+    blanks: str | None = None
+    short_rows: str | None = None
+    blank_lines: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,20 +80,6 @@ class TextSample:
     uri: str
     data: bytes
     whole: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class FileRecords:
-    """The records of one sample from the header, or the first row, on.
-
-    Attributes:
-        skipped: lines before them; ``titles`` where some of these are neither blank nor comments.
-    """
-
-    uri: str
-    rows: tuple[tuple[str, ...], ...]
-    skipped: int = 0
-    titles: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,13 +98,18 @@ class Finding:
         sure: False where the first record may as well be the other.
         width: fields of most records; ``even`` is the share of records that have as many.
         ends: how often a delimiter stands behind the last field: "" never, ``all`` records,
-            ``rows`` where the header alone has none.
+            ``rows`` where the header alone has none, ``header`` where only the header has some.
         names: of the columns: those of the header, trimmed and made unique, or c1, c2, ...
         given: the fields of the header as they are; () without one. ``row_names``: it has one field
             fewer than the rows, whose first one may name the row.
         files: records of each file that holds any.
         others: (delimiter, fields) that would also split most records.
         null_words: (index of a column, words) of columns that hold numbers or times besides.
+        trim: blanks around fields, in quotes or not, are no part of them.
+        blank_lines: between rows, in any file.
+        short: the header has more fields than any row, so the last columns hold nothing.
+        bare: there is no header, and what the lines are split by stands in times and sentences,
+            too.
     """
 
     delimiter: str
@@ -143,6 +134,10 @@ class Finding:
     files: tuple[FileRecords, ...] = ()
     others: tuple[tuple[str, int], ...] = ()
     null_words: tuple[tuple[int, tuple[str, ...]], ...] = ()
+    trim: bool = False
+    blank_lines: int = 0
+    short: bool = False
+    bare: bool = False
 
 
 def sniff(samples: Sequence[TextSample], asked: Asked | None = None) -> Finding:
@@ -168,7 +163,8 @@ def sniff(samples: Sequence[TextSample], asked: Asked | None = None) -> Finding:
         best.delimiter, best.quote, best.escape, best.comment, line_end, charset, marked,
         max((f.skipped for f in best.files), default=0), any(f.titles for f in best.files),
         leads=best.leads, width=best.width, even=round(best.even, 4), ends=best.ends,
-        files=best.files, others=others,
+        files=best.files, others=others, trim=best.trim,
+        blank_lines=max((f.blank for f in best.files), default=0),
     )  # fmt: skip
     return _named(found, asked)
 
@@ -225,6 +221,7 @@ class _Try:
     even: float
     ends: str
     files: tuple[FileRecords, ...]
+    trim: bool
     score: float
 
 
@@ -233,12 +230,43 @@ _Sources = Sequence[tuple[str, str, bool]]
 
 def _best(sources: _Sources, asked: Asked) -> tuple[_Try, tuple[tuple[str, int], ...]]:
     """Return the best reading of the samples, and other delimiters that split most records."""
-    if asked.delimiter is not None:
-        marks: list[str] = [asked.delimiter]
-    else:
-        head = [text[: 1 << 13] for _, text, _ in sources]
-        marks = [m for m in (*STRONG, *PAIRS, *WEAK) if any(m in text for text in head)]
+    present = [m for m in (*STRONG, *PAIRS, *WEAK) if _occurs(m, sources)]
+    marks = present if asked.delimiter is None else [asked.delimiter]
     quotes = _quotes(sources, asked)
+    tries = _tries(sources, marks, quotes, asked)
+    single = _try(sources, asked.delimiter or ",", *quotes[0], asked)
+    useful = [t for t in tries if t.width > 1 and t.even >= _LEAST_EVEN]
+    if asked.delimiter is None:
+        strong = [t for t in useful if t.delimiter in STRONG or
+                  (t.delimiter in PAIRS and t.width > 2)]  # fmt: skip
+        useful = strong or [t for t in useful if _splits(t)]
+        if useful and not strong and _typed(single.files, ",", 1):
+            useful = []
+    useful = [t for t in useful if t.delimiter != asked.decimal] or useful
+    best = max(useful or tries or [single], key=lambda t: t.score)
+    if not useful and asked.delimiter is None:
+        best = single if single.width == 1 or not tries else best
+    best = _doubled(sources, best, asked)
+    if best.width > 1:
+        return best, ()
+    if asked.delimiter is not None:
+        # One column: what has been named is not what splits the lines, if anything does.
+        plain = replace(asked, delimiter=None, quote=asked.quote or None)
+        tries = _tries(sources, [m for m in present if m in STRONG], _quotes(sources, plain), plain)
+    others = {t.delimiter: t.width for t in sorted(tries, key=lambda t: t.score)
+              if t.width > 1 and t.even >= _LEAST_EVEN}  # fmt: skip
+    others.pop(best.delimiter, None)
+    return best, tuple(reversed(others.items()))
+
+
+def _occurs(mark: str, sources: _Sources) -> bool:
+    return any(mark in text[: 1 << 13] for _, text, _ in sources)
+
+
+def _tries(
+    sources: _Sources, marks: Sequence[str], quotes: Sequence[tuple[str, str]], asked: Asked
+) -> list[_Try]:
+    """Read the samples by each delimiter, the strong ones first, until some split the lines."""
     tries: list[_Try] = []
     for group in (STRONG, PAIRS, WEAK, marks):
         # What occurs in times and sentences is not even tried where something better splits.
@@ -251,24 +279,32 @@ def _best(sources: _Sources, asked: Asked) -> tuple[_Try, tuple[tuple[str, int],
         ]
         if any(t.width > 1 and t.even >= _LEAST_EVEN for t in tries):
             break
-    single = _try(sources, asked.delimiter or ",", *quotes[0], asked)
-    useful = [t for t in tries if t.width > 1 and t.even >= _LEAST_EVEN]
-    if asked.delimiter is None:
-        strong = [t for t in useful if t.delimiter in STRONG or
-                  (t.delimiter in PAIRS and t.width > 2)]  # fmt: skip
-        useful = strong or [t for t in useful if _typed(t.files, t.delimiter, t.width) >= 0.5]
-        if useful and not strong and _typed(single.files, ",", 1):
-            useful = []
-    useful = [t for t in useful if t.delimiter != asked.decimal] or useful
-    best = max(useful or tries or [single], key=lambda t: t.score)
-    if not useful and asked.delimiter is None:
-        best = single if single.width == 1 or not tries else best
-    best = _doubled(sources, best, asked)
-    others = {t.delimiter: t.width for t in tries if t.width > 1 and t.even >= _LEAST_EVEN}
-    others.pop(best.delimiter, None)
-    if best.width > 1:
-        others = {}
-    return best, tuple(others.items())
+    return tries
+
+
+# Digits and hexadecimal digits between colons: times, ratios, scores, addresses.
+_COLONS = regex(r"[\dA-Fa-f.%]{0,6}")
+
+
+def _splits(found: _Try) -> bool:
+    """Tell whether a delimiter that stands in times and sentences splits these lines all the same.
+
+    The columns have types then. Lines like 16:9, 12 mm and 2001:db8::1 have them, too: one column
+    is what is meant by two, unless names stand above them.
+    """
+    rows = body_of(found.files, found.width) or [f.rows[0] for f in found.files]
+    typed = _typed(found.files, found.delimiter, found.width)
+    first = found.files[0].rows[0]
+    named = (
+        len(first) == found.width and all(f.strip() and not kind_of(f) for f in first)
+        and bool(body_of(found.files, found.width))
+    )  # fmt: skip
+    if found.width == 2:
+        return typed == 1 and found.delimiter == " "
+    if found.delimiter == ":" and not named:
+        numbers = sum(all(map(_COLONS.fullmatch, row)) for row in rows)
+        return typed >= 0.5 and numbers * 2 < len(rows)
+    return typed >= 0.5
 
 
 def _beginnings(sources: _Sources) -> list[tuple[str, str, bool]]:
@@ -315,7 +351,7 @@ def _quotes(sources: _Sources, asked: Asked) -> list[tuple[str, str]]:
     return found
 
 
-_SINGLE = regex(r"(?:^|[,;\t|])'(?:[^']|''){,400}'(?=[,;\t|\r\n]|\Z)", re.M)
+_SINGLE = regex(r"(?:^|[,;\t|]) *'(?:[^']|''){,400}'(?= *(?:[,;\t|\r\n]|\Z))", re.M)
 
 
 def _doubled(sources: _Sources, best: _Try, asked: Asked) -> _Try:
@@ -330,16 +366,27 @@ def _doubled(sources: _Sources, best: _Try, asked: Asked) -> _Try:
 
 def _try(sources: _Sources, mark: str, quote: str, escape: str, asked: Asked) -> _Try:
     """Read the samples by one delimiter and judge what comes out."""
-    parsed = [(uri, _records(text, mark, quote, escape, whole)) for uri, text, whole in sources]
+    trim = asked.blanks == "trim"
+    parsed = [
+        (uri, _records(text, mark, quote, escape, whole, trim=trim)) for uri, text, whole in sources
+    ]
+    if asked.blanks is None and quote and _has_blanks_before_quotes(sources, parsed, mark, quote):
+        trim = True
+        parsed = [
+            (uri, _records(text, mark, quote, escape, whole, trim=True))
+            for uri, text, whole in sources
+        ]
     comment = asked.comment
     if comment is None:
         begun = any(f"\n{c}" in text or text.startswith(c) for _, text, _ in sources
                     for c in COMMENTS)  # fmt: skip
         comment = _comment(parsed) if begun else ""
     leads = True
+    blank: dict[str, list[int]] = {}
     kept: list[tuple[str, list[tuple[int, tuple[str, ...]]]]] = []
     for uri, records in parsed:
         own = [r for r in records if len(r[1]) > 1 or not _is_empty(r[1])]
+        blank[uri] = [line for line, row in records if len(row) < 2 and _is_empty(row)]
         if asked.skip_lines:
             own = [(line, row) for line, row in own if line >= asked.skip_lines]
         if comment:
@@ -362,7 +409,9 @@ def _try(sources: _Sources, mark: str, quote: str, escape: str, asked: Asked) ->
         skips += start > 0
         if rows:
             titles = start > 0 or bool(asked.skip_lines)
-            files.append(FileRecords(uri, rows, asked.skip_lines or skipped, titles))
+            last = records[-1][0]
+            between = sum(records[start][0] < line < last for line in blank[uri])
+            files.append(FileRecords(uri, rows, asked.skip_lines or skipped, titles, between))
     even = hits / total if total else 0.0
     score = 100 * even - 6 * (skips > 0) + 15 * _typed(files, mark, width) + min(width, 20) / 2
     score -= STRONG.index(mark) * 0.4 if mark in STRONG else 4
@@ -371,7 +420,23 @@ def _try(sources: _Sources, mark: str, quote: str, escape: str, asked: Asked) ->
         score += 2 if _quoted(files) == 0 else -1
     elif escape == "\\" and quote:
         score += 1 if _escapes(sources, mark) else -2
-    return _Try(mark, quote, escape, comment, leads, width, even, ends, tuple(files), score)
+    return _Try(mark, quote, escape, comment, leads, width, even, ends, tuple(files), trim, score)
+
+
+def _has_blanks_before_quotes(
+    sources: _Sources, parsed: Sequence[tuple[str, _Numbered]], mark: str, quote: str
+) -> bool:
+    """Tell whether quotes that open a field have blanks in front of them."""
+    if mark[0] in " \t" or not any(f" {quote}" in text for _, text, _ in sources):
+        return False
+    opened = re.compile(rf"(?:^|{re.escape(mark)}) +{re.escape(quote)}", re.M)
+    if not any(opened.search(text) for _, text, _ in sources):
+        return False
+    # Inside of quotes that looks the same: only in front of a field does a value begin so.
+    return any(
+        field[:1] == " " and field.lstrip(" ").startswith(quote)
+        for _, records in parsed for _, row in records for field in row
+    )  # fmt: skip
 
 
 def _quoted(files: Iterable[FileRecords]) -> int:
@@ -388,9 +453,12 @@ def _escapes(sources: _Sources, mark: str) -> bool:
     )  # fmt: skip
 
 
+_Numbered = list[tuple[int, tuple[str, ...]]]
+
+
 def _records(
-    text: str, mark: str, quote: str, escape: str, whole: bool
-) -> list[tuple[int, tuple[str, ...]]]:
+    text: str, mark: str, quote: str, escape: str, whole: bool, *, trim: bool = False
+) -> _Numbered:
     """Return (lines before it, fields) of each record; the last one only where it is whole."""
     one = mark
     if len(mark) > 1:
@@ -402,6 +470,7 @@ def _records(
         reader = csv.reader(
             lines, delimiter=one, quotechar=quote,
             doublequote=escape == quote, escapechar=None if escape == quote else escape,
+            skipinitialspace=trim,
         )  # fmt: skip
     else:
         reader = csv.reader(lines, delimiter=one, quoting=csv.QUOTE_NONE)
@@ -409,7 +478,7 @@ def _records(
     before = 0
     try:
         for row in reader:
-            found.append((before, tuple(row)))
+            found.append((before, tuple(f.strip(" ") for f in row) if trim else tuple(row)))
             before = reader.line_num
     except csv.Error:
         pass  # what came before it is enough
@@ -463,61 +532,20 @@ def _ends(
         return "rows"
     bare = all(len(row) == width and not row[-1] for row in first)
     # Without a header the last column may just be empty; pipes are what databases end lines with.
-    named = header or all(all(f.strip() and not _kind_of(f) for f in row[:-1]) for row in first)
+    named = header or all(all(f.strip() and not kind_of(f) for f in row[:-1]) for row in first)
     return "all" if bare and (mark == "|" or named) else ""
 
 
 # --- kinds of values -----------------------------------------------------------------------------
 
-_NUMBER = regex(r"[-+]?((\d+\.?\d*|\.\d+)([eE][-+]?\d+)?|inf(inity)?|nan)%?\Z", re.I)
-_COMMA = regex(r"[-+]?(\d{1,3}([. ]\d{3})+|\d+),\d+\Z")
-_GROUPED = regex(r"[-+]?\d{1,3}([,. '\u00a0]\d{3})+([.,]\d+)?\Z")
-_CLOCK = r"\d{1,2}:\d\d(:\d\d([.,]\d+)?)?( ?[AaPp][Mm])?"
-_TIME = regex(
-    r"(\d{4}([-/.])\d{1,2}\2\d{1,2}|\d{1,2}([-/.])\d{1,2}\3(\d{4}|\d\d))"
-    rf"([ T]{_CLOCK} ?(Z|UTC|[-+]\d\d(:?\d\d)?)?)?\Z|{_CLOCK}\Z"
-)
-_UUID = regex(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\Z")
-_WORDS = frozenset(("true", "false"))
-
-
-@lru_cache(1 << 15)  # of a wide sample; each value is asked for two or three times
-def _kind_of(value: str, mark: str = ",") -> str:
-    """Return the kind of one value; "" for text."""
-    value = value.strip()
-    if _NUMBER.match(value) or _GROUPED.match(value) or (mark != "," and _COMMA.match(value)):
-        return "number"
-    if _TIME.match(value):
-        return "time"
-    if _UUID.match(value):
-        return "uuid"
-    return "bool" if value.lower() in _WORDS else ""
-
-
-def _kind(values: Iterable[str], mark: str) -> str:
-    """Return the kind of all values of a column that are there; "" for text, ? for none."""
-    kinds: set[str] = set()
-    for value in dict.fromkeys(map(str.strip, values)):
-        if value and value not in NULL_WORDS:
-            kinds.add(_kind_of(value, mark))
-            if "" in kinds or len(kinds) > 1:
-                return ""
-    return kinds.pop() if kinds else "?"
-
-
-def _body(files: Sequence[FileRecords], width: int) -> list[tuple[str, ...]]:
-    """Return rows of all files without the first of each, at most :data:`RECORDS`."""
-    each = max(RECORDS // max(len(files), 1), 8)
-    return [row for f in files for row in f.rows[1 : each + 1] if len(row) == width]
-
 
 def _typed(files: Sequence[FileRecords], mark: str, width: int) -> float:
     """Return the share of columns that hold no text."""
-    rows = _body(files, width)[:100] or [f.rows[0] for f in files if len(f.rows[0]) == width]
+    rows = body_of(files, width)[:100] or [f.rows[0] for f in files if len(f.rows[0]) == width]
     if not rows:
         return 0.0
-    kinds = [_kind(column, mark) for column in zip(*rows, strict=True)]
-    return sum(kind not in ("", "?") for kind in kinds) / width
+    kinds = [kind(column, mark) for column in zip(*rows, strict=True)]
+    return sum(k not in ("", "?") for k in kinds) / width
 
 
 # --- header --------------------------------------------------------------------------------------
@@ -539,17 +567,21 @@ def _named(found: Finding, asked: Asked) -> Finding:
     fields = tuple(first)
     if found.ends == "all" and len(fields) == found.width:
         fields = fields[:-1]
-    width = found.width - bool(found.ends)
+    if header and len(fields) > found.width:
+        found, fields = _with_long_header(found, fields)
+    if asked.short_rows == "null":
+        found = replace(found, files=tuple(_filled(f, found.width) for f in found.files))
+    width = found.width - (found.ends in ("all", "rows"))
     given = fields if header else ()
     names = asked.columns or (unique_names(given) if header else ())
     if not names:
         names = tuple(f"c{n + 1}" for n in range(width if found.files else 0))
-    rows = _body(found.files, found.width)
+    rows = body_of(found.files, found.width)
     words: list[tuple[int, tuple[str, ...]]] = []
     for n, column in enumerate(zip(*rows, strict=True)):
         values = dict.fromkeys(map(str.strip, column))
         held = tuple(v for v in values if v in NULL_WORDS and v != "\\N")
-        if held and _kind(values, found.delimiter) not in ("", "?"):
+        if held and kind(values, found.delimiter) not in ("", "?"):
             words.append((n, held))
     return replace(
         found,
@@ -560,7 +592,24 @@ def _named(found: Finding, asked: Asked) -> Finding:
         row_names=row_names,
         names=names,
         null_words=tuple(words),
+        bare=not header and found.delimiter in WEAK and asked.delimiter is None and found.width > 1,
     )
+
+
+def _with_long_header(found: Finding, fields: tuple[str, ...]) -> tuple[Finding, tuple[str, ...]]:
+    """Return what is found where the header has more fields than most rows.
+
+    Behind the names there may be delimiters alone; else the rows lack fields.
+    """
+    if not any(f.strip() for f in fields[found.width :]):
+        return replace(found, ends="header"), fields[: found.width]
+    return replace(found, width=len(fields), short=True), fields
+
+
+def _filled(file: FileRecords, width: int) -> FileRecords:
+    """Return the records of a file with those that are short filled up."""
+    rows = (row + ("",) * (width - len(row)) for row in file.rows[1:])
+    return replace(file, rows=(file.rows[0], *rows))
 
 
 def _has_row_names(found: Finding) -> bool:
@@ -574,186 +623,10 @@ def _has_row_names(found: Finding) -> bool:
         or any(len(f.rows[0]) != width - 1 for f in found.files)
     ):
         return False
-    if any(len(row) != width for row in rows) or any(not f.strip() or _kind_of(f) for f in first):
+    if any(len(row) != width for row in rows) or any(not f.strip() or kind_of(f) for f in first):
         return False
-    kinds = [_kind([row[n] for row in rows], found.delimiter) for n in range(width)]
+    kinds = [kind([row[n] for row in rows], found.delimiter) for n in range(width)]
     keys = [[row[0] for row in f.rows[1:]] for f in found.files]
-    return any(kind not in ("", "?") for kind in kinds[1:]) and all(
+    return any(k not in ("", "?") for k in kinds[1:]) and all(
         len(set(own)) == len(own) for own in keys
     )
-
-
-def unique_names(names: Sequence[str]) -> tuple[str, ...]:
-    """Return names without blanks around them: ``c3`` for an empty third, ``a_2`` for a second a.
-
-    One that stands there as it is keeps its name: of ``a,a,a_2`` the second becomes ``a_3``.
-    """
-    trimmed = [" ".join(name.split()) if "\n" in name else name.strip() for name in names]
-    taken = {name for name in trimmed if name}
-    seen: set[str] = set()
-    made: list[str] = []
-    for number, name in enumerate(trimmed, 1):
-        wanted = name or f"c{number}"
-        if wanted in seen or (not name and wanted in taken):
-            count = 2
-            while f"{wanted}_{count}" in taken or f"{wanted}_{count}" in seen:
-                count += 1
-            wanted = f"{wanted}_{count}"
-        seen.add(wanted)
-        made.append(wanted)
-    return tuple(made)
-
-
-def has_header(files: Sequence[FileRecords], mark: str, width: int) -> tuple[bool, str, bool]:
-    """Tell whether the first record names the columns, why, and whether that is sure.
-
-    In doubt it is data: no row is lost.
-
-    Raises:
-        UsageError: some files begin with the same line and others do not.
-    """
-    first = files[0].rows[0]
-    body = _body(files, width)
-    columns = list(zip(*body, strict=True))[: len(first)] or [()] * min(width, len(first))
-    same = sum(f.rows[0] == first for f in files)
-    if not any(f.strip() for f in first):
-        return False, "the first line is empty", True
-    kinds = [_kind(column, mark) for column in columns]
-    own = [_kind_of(f, mark) if f.strip() not in ("", *NULL_WORDS) else "?" for f in first]
-    pairs = list(zip(first, own, kinds, columns, strict=False))
-    alike = [f for f, o, k, _ in pairs if o not in ("", "?") and o == k]
-    unlike = [f for f, o, k, _ in pairs if o == "" and k not in ("", "?")]
-    sequence = _sequence(first, own, body, named=bool(unlike))
-    if alike and not sequence:
-        return False, "the first line holds values, so there is no header", True
-    if unlike:
-        if len(files) > 1 and 1 < same < len(files):
-            _odd_start(files, first)
-        return True, "the first line holds names, the lines below numbers or times", True
-    if sequence:
-        return True, "the first line counts the columns", True
-    if any(o not in ("", "?") for o in own):
-        return False, "the first line holds values, so there is no header", True
-    if (
-        len(files) > 1
-        and same == len(files)
-        and any(f.rows[1:2] and f.rows[1] != first for f in files)
-    ):
-        return True, f"the first line of all {same} sampled files is the same", True
-    if len(files) > 1 and same > 1 and same * 2 > len(files) and not _repeats(first, columns):
-        _odd_start(files, first)
-    return _by_words(first, columns)
-
-
-def _odd_start(files: Sequence[FileRecords], first: Sequence[str]) -> None:
-    odd = next((f.uri for f in files if f.rows[0] != first), None)
-    if odd is not None and not any(
-        sorted(x.strip() for x in f.rows[0]) == sorted(x.strip() for x in first)
-        for f in files if f.uri == odd
-    ):  # fmt: skip
-        raise UsageError(
-            f"{odd} does not start with the header of {files[0].uri}: {brief(first)}",
-            hint="Say --header no when that line is data, or load the files on their own.",
-        )
-
-
-def _sequence(
-    first: Sequence[str], own: Sequence[str], body: Sequence[Sequence[str]], *, named: bool
-) -> bool:
-    """Tell whether the numbers in the first line name columns: years, or 0, 1, 2 as of pandas.
-
-    Below them are other numbers: no years, and none that count on.
-
-    Args:
-        named: there are names above numbers besides.
-    """
-    places = [n for n, kind in enumerate(own) if kind == "number"]
-    numbers = [int(first[n]) if first[n].strip().isdigit() else -1 for n in places]
-    steps = {b - a for a, b in pairwise(numbers)}
-    if not numbers or (len(numbers) < 2 and not named) or len(steps) > 1 or not body:
-        return False
-    below = [row[n].strip() for row in body for n in places if row[n].strip()]
-    if all(1800 <= n <= 2200 for n in numbers) and steps <= {1, -1, 5, 10}:
-        years = sum(len(v) == 4 and v.isdigit() and 1800 <= int(v) <= 2200 for v in below)
-        return years * 2 <= len(below)
-    if steps != {1} or numbers[0] not in (0, 1) or len(numbers) < len(first) - 1:
-        return False
-    fractions = any("." in v or "," in v for v in below)
-    return not first[0].strip() or (numbers[0] == 0 and len(numbers) > 2 and fractions)
-
-
-def _repeats(first: Sequence[str], columns: Sequence[Sequence[str]]) -> bool:
-    return any(f and f in column for f, column in zip(first, columns, strict=False))
-
-
-_TOKEN = regex(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[^\W\d_a-zA-Z]+")
-_NAME_WORDS = """
-id ids name names date time timestamp datetime day month year type value values key code status
-state city country region email mail user username customer client title description category
-kind price amount count url address street zip postcode phone text message level gender sex age
-order orders product item sku quantity qty total sum currency number no nr num first last full
-middle created updated modified deleted at by from to start end begin source target label tag
-tags class group department company brand model color colour size weight height width length lat
-lon latitude longitude location place comment comments note notes remark remarks content body
-subject author language lang version score rank rating index parent child account balance rate
-ratio percent tax discount cost salary job role active flag is has ip host port path file
-filename folder method event action session device browser os platform query result error reason
-field column col attribute feature species genre artist album song movie film book team player
-club league home away winner school vorname nachname strasse ort land datum betrag preis menge
-kunde bestellung anzahl wert nom prenom ville pays montant prix fecha nombre ciudad importe
-precio nome cidade data sepal petal sender recipient receiver
-"""
-_NAMED = frozenset(_NAME_WORDS.split())
-
-
-def _by_words(first: Sequence[str], columns: Sequence[Sequence[str]]) -> tuple[bool, str, bool]:
-    """Judge a first line above columns of text alone."""
-    rows = max((len(c) for c in columns), default=0)
-    no = "the first line looks like data; say --header yes if it names columns"
-    if _repeats(first, columns) or len({f.strip() for f in first if f.strip()}) < len(
-        [f for f in first if f.strip()]
-    ):
-        return False, no, rows > 3
-    if any(_shape(f) and column and sum(_shape(v) == _shape(f) for v in column) * 2 > len(column)
-           for f, column in zip(first, columns, strict=False)):  # fmt: skip
-        return False, "the first line is written like those below", True
-    if any(len(f) > 60 or f.count(" ") > 6 for f in first):
-        return False, no, False
-    points = 0.0
-    for f, column in zip(first, columns, strict=False):
-        values = [v for v in column if v.strip()]
-        tokens = [t.lower() for t in _TOKEN.findall(f)]
-        if any(t in _NAMED for t in tokens) and f.count(" ") < 4:
-            points += 1.5
-        elif "_" in f.strip("_") and not any("_" in v for v in values):
-            points += 1
-        if len(values) >= 8 and len(set(values)) * 3 <= len(values):
-            points += 1.5  # each value comes again, this one does not
-        sizes = {len(v) for v in values}
-        if len(values) >= 4 and len(sizes) == 1 and len(f) not in sizes:
-            points += 1
-        if len(values) >= 3 and all(re.search(r"[\d@]", v) for v in values):
-            points += 0 if re.search(r"[\d@]", f) else 1.5
-        if len(values) >= 3 and all(" " in v.strip() for v in values) and " " not in f.strip():
-            points += 0.5
-    share = points / max(len(first), 1)
-    if len(first) == 1:
-        return (share >= 1.5 and rows > 1), no if share < 1.5 else _LOOKS, False
-    if points >= 1.5 and share >= 0.4:
-        return True, _LOOKS, share >= 1
-    return False, no, rows > 3 and points == 0
-
-
-_LOOKS = "the first line looks like names; say --header no if it is data"
-
-
-def _shape(text: str) -> str:
-    """Return how a value with digits or marks is written: ``user_1`` is ``a_9``; "" for words."""
-    made = re.sub(r"[^\W\d_]+", "a", re.sub(r"\d+", "9", text.strip()))
-    return made if "9" in made else ""
-
-
-def brief(fields: Sequence[str]) -> str:
-    """Return fields for a message, shortened."""
-    text = ",".join(fields)
-    return text if len(text) <= 80 else text[:77] + "..."

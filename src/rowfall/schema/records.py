@@ -17,7 +17,7 @@ from rowfall.core.listing import Split
 from rowfall.core.model import Encoding, Kind
 from rowfall.core.patterns import regex
 from rowfall.core.sqltext import SqlText
-from rowfall.schema.dialect import unique_names
+from rowfall.schema.header_line import unique_names
 from rowfall.sources.base import Source
 
 APART = (

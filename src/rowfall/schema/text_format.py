@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import re
 import shlex
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -28,11 +29,9 @@ from rowfall.schema.dialect import (
     Asked,
     Finding,
     TextSample,
-    brief,
-    has_header,
     sniff,
-    unique_names,
 )
+from rowfall.schema.header_line import brief, has_header, unique_names
 from rowfall.schema.records import APART, lines_relation
 from rowfall.sources import rewriting
 from rowfall.sources.base import Once, Ranged, Source
@@ -42,6 +41,9 @@ RunSelect = Callable[[SqlText, Mapping[str, str | int | float]], list[list[Any]]
 
 UNSURE = "unsure"
 """Subject of notes about what may as well be otherwise."""
+
+TOLD = frozenset({"blank lines", "blanks"})
+"""Subjects of notes about what is left out, which a load says, too."""
 
 SAMPLE = 1 << 18
 """Bytes of all samples together; each file gives at least a sixteenth."""
@@ -92,12 +94,20 @@ def asked_of(options: Options) -> Asked:
         raise UsageError(f"--columns names a column twice: {options.columns}")
     delimiter = None if options.delimiter is None else formats.characters(options.delimiter)
     comment = "" if options.comment == "none" else options.comment
+    for flag, given, known in (
+        ("--blanks", options.blanks, ("keep", "trim")),
+        ("--short-rows", options.short_rows, ("error", "null")),
+        ("--blank-lines", options.blank_lines, ("skip",)),
+    ):
+        if given is not None and given not in known:
+            raise UsageError(f"{flag} {given}: say {' or '.join(known)}")
     return Asked(
         bool(options.format), delimiter, _mark("--quote", options.quote, 1),
         _mark("--escape", options.escape, 1), comment, options.skip_lines, header, names,
         decimal=options.decimal or ".",
         bad_bytes=bool(options.max_errors or options.max_error_ratio),
         by_format=by_format,
+        blanks=options.blanks, short_rows=options.short_rows, blank_lines=options.blank_lines,
     )  # fmt: skip
 
 
@@ -142,9 +152,10 @@ def find_text_format(
             f"{splits[0].uri} holds no rows to infer columns from",
             hint="Check what writes it, and whether it has finished.",
         )
-    if asked.columns and len(asked.columns) != found.width - bool(found.ends):
+    if asked.columns and len(asked.columns) != columns_of(found):
         raise UsageError(
-            f"--columns names {len(asked.columns)} columns, {found.files[0].uri} has {found.width}",
+            f"--columns names {len(asked.columns)} columns, {found.files[0].uri} has "
+            f"{columns_of(found)}",
             hint="Name all of them, in their order.",
         )
     if found.row_names and not asked.columns:
@@ -155,17 +166,27 @@ def find_text_format(
             f"{shlex.quote(','.join(('row_name', *found.given)))}.",
         )
     _check_alike(found)
+    _check_long_header(found, asked)
     raw = encoding.is_tsv and asked.escape == ""
     encoding = _encoding(found, encoding, raw=raw, renamed=bool(asked.columns) and found.header)
-    odd = unplain(found)
-    notes = [*_notes(found, asked, whole=all(sample.whole for sample in samples))]
+    odd = unplain(found) or _wanted(asked)
+    whole = all(sample.whole for sample in samples)
+    notes = [*_notes(found, asked, whole=whole, tsv=encoding.is_tsv)]
+    if odd and encoding.is_tsv and (found.blank_lines or found.ends or _wanted(asked)):
+        # Neither reader of TSV leaves lines out or fills rows; rewritten, the text is plain CSV.
+        found = replace(found, delimiter="\t", quote="", escape="\\")
+        encoding = replace(
+            encoding,
+            format=encoding.format.replace("TSV", "CSV"),
+            names=found.names if found.header else (),
+        )
     if odd and not encoding.is_tsv:
         encoding = _rewritten(found, odd, encoding, asked, source)
         if isinstance(source, Once):
             source.spool()  # its lines are counted by reading it again
             notes.append((UNSURE, f"stdin {odd}, so it {source.notes[-1].removeprefix('stdin ')}"))
     elif encoding.dialect is not None and encoding.is_csv:
-        encoding = _with_marks(found, encoding, encoding.dialect)
+        encoding = _with_marks(found, encoding, encoding.dialect, asked)
     body = [
         row for f in found.files for row in f.rows[int(found.header) :] if len(row) == found.width
     ]
@@ -186,7 +207,9 @@ def find_text_format(
     return TextFormat(encoding, named, found.bom, tuple(notes))
 
 
-def _notes(found: Finding, asked: Asked, *, whole: bool) -> Iterator[tuple[str, str]]:
+def _notes(
+    found: Finding, asked: Asked, *, whole: bool, tsv: bool = False
+) -> Iterator[tuple[str, str]]:
     """Yield subjects and sentences about the files, of which all has been read where ``whole``."""
     if asked.header is None:
         yield ("header" if found.sure else UNSURE), found.why
@@ -211,7 +234,23 @@ def _notes(found: Finding, asked: Asked, *, whole: bool) -> Iterator[tuple[str, 
     for mark, fields in found.others[:1]:
         said = formats.spelled(mark)
         why = f"one column only, but {said} splits most lines into {fields}"
-        yield UNSURE, f"{why}: --delimiter {shlex.quote(said)}"
+        csv = f" --format CSV{'WithNames' * bool(asked.header)}" if asked.fixed and tsv else ""
+        yield UNSURE, f"{why}:{csv} --delimiter {shlex.quote(said)}"
+    if found.bare:
+        said = formats.spelled(found.delimiter)
+        what = "a blank" if said == "blank" else said
+        yield UNSURE, f"{what} splits the lines into {found.width}; --delimiter comma keeps them"
+    if found.blank_lines and asked.blank_lines is None:
+        lines = f"{found.blank_lines} blank line" + "s" * (found.blank_lines > 1)
+        if found.width > 1:
+            yield "blank lines", f"{lines} between the rows, left out"
+        else:
+            yield (
+                UNSURE,
+                f"{lines} between the rows, each a NULL; --blank-lines skip leaves them out",
+            )
+    if found.trim and asked.blanks is None:
+        yield "blanks", "blanks around fields are left out, as quotes have some in front of them"
     renamed = [
         f"{given or 'the empty name'!r} is {name}"
         for given, name in zip(found.given, found.names, strict=False)
@@ -251,7 +290,7 @@ def _encoding(found: Finding, encoding: Encoding, *, raw: bool, renamed: bool) -
         delimiter="," if tsv else found.delimiter,
         header=found.names if _odd(found) or renamed else (),
         renamed=renamed,
-        fields=0 if tsv else found.width - bool(found.ends),
+        fields=0 if tsv else columns_of(found),
         names=found.names if found.header and not tsv else (),
         # A first row that is shorter is none: then the longer ones are wrong.
         trailing=found.ends == "all" or (found.ends == "rows" and found.header),
@@ -276,10 +315,10 @@ def _rewritten(
                 f"{uri} {what}" + (", others have not as many" if len(counts) > 1 else ""),
                 hint=f"Say --skip-lines {found.skip_lines} if that is so in all files.",
             )
-    return rewriting.check(_with_marks(found, encoding, encoding.dialect or Dialect()))
+    return rewriting.check(_with_marks(found, encoding, encoding.dialect or Dialect(), asked))
 
 
-def _with_marks(found: Finding, encoding: Encoding, dialect: Dialect) -> Encoding:
+def _with_marks(found: Finding, encoding: Encoding, dialect: Dialect, asked: Asked) -> Encoding:
     """Return the encoding with the marks of the text in its dialect: it is read as plain CSV."""
     dialect = replace(
         dialect,
@@ -289,6 +328,10 @@ def _with_marks(found: Finding, encoding: Encoding, dialect: Dialect) -> Encodin
         comment=found.comment,
         skip_lines=found.skip_lines if found.titles else 0,
         trailing=bool(found.ends),
+        trim=found.trim,
+        columns=len(found.names) if found.ends == "header" or asked.short_rows == "null" else 0,
+        fill=asked.short_rows == "null",
+        skip_blank=asked.blank_lines == "skip",
     )
     return replace(
         encoding, delimiter=",", fields=len(found.names), dialect=dialect, trailing=False
@@ -325,7 +368,25 @@ def unplain(found: Finding) -> str | None:
         return f"has the delimiter {found.delimiter!r}"
     if found.ends and found.delimiter == "\t":
         return f"has a {formats.spelled(found.delimiter)} at the end of its lines"
+    if found.ends == "header":
+        return "has a delimiter at the end of its header only"
+    if found.trim:
+        return "has blanks around its fields"
+    if found.blank_lines and found.width > 1:
+        return "has blank lines between its rows"
     return None
+
+
+def _wanted(asked: Asked) -> str | None:
+    """Return what options ask for that no reader does; None for nothing."""
+    if asked.short_rows == "null":
+        return "may have short rows"
+    return "may have blank lines" if asked.blank_lines == "skip" else None
+
+
+def columns_of(found: Finding) -> int:
+    """Return how many columns the rows have."""
+    return found.width - (found.ends in ("all", "rows"))
 
 
 def _check_alike(found: Finding) -> None:
@@ -351,6 +412,23 @@ def _check_alike(found: Finding) -> None:
         if len(names) != len(first):
             odd = f"{other.uri} has {len(names)} columns, {one.uri} has {len(first)}"
             raise UsageError(odd, hint=APART)
+
+
+def _check_long_header(found: Finding, asked: Asked) -> None:
+    """Check that the header has no more names than most rows have fields.
+
+    Raises:
+        UsageError: it has, and nothing says what becomes of such rows.
+    """
+    widths = Counter(len(row) for file in found.files for row in file.rows[1:])
+    if not found.short or not widths or asked.short_rows == "null":
+        return
+    most = widths.most_common(1)[0][0]
+    fields = "1 field" if most == 1 else f"{most} fields"
+    raise UsageError(
+        f"{found.files[0].uri} names {found.width} columns, most of its rows have {fields}",
+        hint="--short-rows null fills the columns that a row lacks with NULL.",
+    )
 
 
 def _odd(found: Finding) -> bool:

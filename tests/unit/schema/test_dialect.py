@@ -7,7 +7,8 @@ import time
 import pytest
 
 from rowfall.core.errors import UsageError
-from rowfall.schema.dialect import Asked, Finding, TextSample, sniff, unique_names
+from rowfall.schema.dialect import Asked, Finding, TextSample, sniff
+from rowfall.schema.header_line import unique_names
 
 
 def found(*texts: str | bytes, **asked: object) -> Finding:
@@ -29,6 +30,20 @@ def found(*texts: str | bytes, **asked: object) -> Finding:
         ("2020-01-01 10:00:00\n2020-01-02 10:00:00\n", ",", 1),
         ("John Smith\nJane Doe\n", ",", 1),
         ("http://a/b\nhttp://c/d\n", ",", 1),
+        ("16:9\n4:3\n", ",", 1),
+        ("ratio\n16:9\n4:3\n", ",", 1),
+        ("score\n3:1\n0:0\n2:2\n", ",", 1),
+        ("2001:db8::1\n2001:db8::2\nfe80::1\n", ",", 1),
+        ("00:1B:44:11:3A:B7\n00:1B:44:11:3A:B8\n", ",", 1),
+        ("10:20:30:40\n11:21:31:41\n", ",", 1),
+        ("C:\\temp\\a.txt\nD:\\b.txt\n", ",", 1),
+        ("height: 12\nwidth: 15\n", ",", 1),
+        ("12 mm\n15 mm\n", ",", 1),
+        ("1920:1080\n800:600\n", ",", 1),
+        ("a:b:c\n1:2:3\n4:5:6\n", ":", 3),
+        ("root:0:0:root\nbin:1:1:bin\n", ":", 4),
+        ("'Tenacious D'; 'The pick';2006\n'Anna';'x; y';2007\n", ";", 3),
+        ('1, "Oslo, N"\n2, "Bern, CH"\n', ",", 2),
         ('a|b\n"x|y"|1\n"z\n|"|2\n', "|", 2),
         ("a\x01b\n1\x012\n", "\x01", 2),
     ],
@@ -52,10 +67,62 @@ def test_delimiters(text: str, mark: str, width: int) -> None:
         ("Größe,Ort\n1,Bern\n", True),
         ("NA,x\n1,y\n", False),
         ("true,x\nfalse,y\n", False),
+        ("city,2019\nOslo,5\nBern,7\nRome,6\n", True),
+        ("country,code,2020\nNorway,NO,5\nItaly,IT,7\nChad,TD,6\n", True),
+        ("state,2020\nTexas,5.5\nOhio,7.5\nUtah,1.5\n", True),
+        ("id,100022,100025\n1,5,7\n2,6,8\n3,5,9\n", True),
+        ("id,100022,100025\nid1,TRUE,FALSE\nid2,FALSE,TRUE\n", True),
+        ("country,2024-01-01,2024-01-02\nNorway,5,7\nItaly,6,8\n", True),
+        (",142.24,144.78,147.32\n9.4,0,0,1\n9.5,0,2,0\n", True),
+        ("150,4,setosa,virginica\n5.1,3.5,1.4,0\n4.9,3.0,1.3,0\n", True),
+        ("id,income\n1,5\n2,.\n" + "3,7\n" * 20, True),
+        ("Country,Group,ID\n" + "Angola,Africa,AO\nIndonesia,Asia,ID\n" * 5, True),
+        ("V1,V2\na,x\nb,y\n", True),
+        (",name,url\n1,Anna,x\n2,Bob,y\n", True),
+        ("Oslo,2019\nBern,5\nRome,7\n", False),
+        ("1,Anna\n2,Bob\n3,Chen\n", False),
+        ("1,,Anna\n2,5,Bob\n3,6,Chen\n", False),
+        ("A_1,01.06.2015,x\nA_2,01.06.2013,y\nA_3,,z\n", False),
+        ("1,Anna,2024-01-01\n2,Bob,2024-01-02\n", False),
+        (".,1,2\n5,1,2\n6,2,3\n", False),
     ],
 )
 def test_headers(text: str, header: bool) -> None:
     assert found(text).header == header
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "city,2019\nOslo,5\nBern,7\nRome,6\n",
+        "Oslo,2019\nBern,5\nRome,7\n",
+        "150,4,setosa,virginica\n5.1,3.5,1.4,0\n4.9,3.0,1.3,0\n",
+        "12,abc\nA7,def\nB9,ghi\nC3,jkl\n",
+    ],
+)
+def test_a_first_line_that_may_be_either_is_unsure(text: str) -> None:
+    assert not found(text).sure
+
+
+def test_a_header_with_more_names_than_the_rows_have_fields() -> None:
+    short = found("a,b,c\n1,2\n3,4\n")
+    assert (short.short, short.width, short.names) == (True, 3, ("a", "b", "c"))
+    filled = found("a,b,c\n1,2\n3,4\n", short_rows="null")
+    assert filled.files[0].rows[1:] == (("1", "2", ""), ("3", "4", ""))
+    ends = found("a,b,\n1,2\n3,4\n")
+    assert (ends.ends, ends.names, ends.short) == ("header", ("a", "b"), False)
+
+
+def test_blank_lines_between_rows_are_counted() -> None:
+    assert found("id,name\n1,a\n\n2,b\n\n").blank_lines == 1
+    assert found("\nid,name\n1,a\n2,b\n\n\n").blank_lines == 0
+    assert found("id\n1\n\n2\n").blank_lines == 1
+
+
+@pytest.mark.parametrize("asked", [{"delimiter": ";"}, {"delimiter": "\t", "fixed": True}])
+def test_a_delimiter_that_was_named_and_splits_nothing(asked: dict[str, object]) -> None:
+    seen = found("a,b\n1,2\n3,4\n", **asked)
+    assert (seen.width, seen.others) == (1, ((",", 2),))
 
 
 def test_files_of_one_load_agree() -> None:

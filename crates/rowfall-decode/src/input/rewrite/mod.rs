@@ -265,6 +265,29 @@ mod tests {
         Ok(out)
     }
 
+    #[test]
+    fn blanks_around_fields_are_no_part_of_them() {
+        let dialect = Dialect { trim: true, ..Dialect::default() };
+        let text = b"id, name , x\n1, \"Oslo, \"\"N\"\"\" ,a \n2,\t\" b \"\t, c d\n  \n3, ,\n";
+        let plain = "id,name,x\n1,\"Oslo, \"\"N\"\"\",a\n2,\" b \",c d\n3,,\n";
+        for chunk in [1, 7, CHUNK_BYTES] {
+            assert_eq!(rewritten(text, &dialect, true, chunk), Ok(plain.into()));
+        }
+    }
+
+    #[test]
+    fn short_records_are_filled_and_blank_lines_left_out() {
+        let filled = Dialect { fill: true, columns: 3, ..Dialect::default() };
+        let text = b"a,b,c\n\n1\n \t\n2,x\n3,y,z\n";
+        let plain = "a,b,c\n1,,\n2,x,\n3,y,z\n";
+        assert_eq!(rewritten(text, &filled, true, 3), Ok(plain.into()));
+        let one = b"n\n1\n\n2\n";
+        let kept = Dialect::default();
+        assert_eq!(rewritten(one, &kept, true, 3), Ok("n\n1\n\n2\n".into()));
+        let skipped = Dialect { skip_blank: true, ..Dialect::default() };
+        assert_eq!(rewritten(one, &skipped, true, 3), Ok("n\n1\n2\n".into()));
+    }
+
     fn dialects() -> impl Strategy<Value = Dialect> {
         let text = |all: &'static [&'static str]| prop::sample::select(all).prop_map(str::to_owned);
         (
@@ -273,9 +296,10 @@ mod tests {
             text(&["\"", "\\", "'", ""]),
             text(&["", "#", "--", "//a"]),
             0u64..3,
-            any::<bool>(),
+            (any::<bool>(), any::<bool>(), 0usize..4, any::<bool>(), any::<bool>()),
         )
-            .prop_map(|(delimiter, quote, escape, comment, skip_lines, trailing)| {
+            .prop_map(|(delimiter, quote, escape, comment, skip_lines, more)| {
+                let (trailing, trim, columns, fill, skip_blank) = more;
                 Dialect {
                     delimiter,
                     quote,
@@ -283,6 +307,10 @@ mod tests {
                     comment,
                     skip_lines,
                     trailing,
+                    trim,
+                    columns,
+                    fill: fill && columns > 0,
+                    skip_blank,
                     nulls: vec!["NA".into(), "-".into()],
                     decimal: ",".into(),
                     thousands: ".".into(),
@@ -336,6 +364,27 @@ mod tests {
         }
 
         #[test]
+        fn records_that_are_filled_are_never_shorter(text in foreign(), dialect in dialects()) {
+            let dialect = Dialect { fill: true, columns: 3, trailing: false, ..dialect };
+            prop_assume!(dialect.reasons().is_empty());
+            if let Ok(plain) = rewritten(text.as_bytes(), &dialect, false, CHUNK_BYTES) {
+                let mut quoted = false;
+                let mut fields = 1;
+                for c in plain.chars() {
+                    match c {
+                        '"' => quoted = !quoted,
+                        ',' if !quoted => fields += 1,
+                        '\n' if !quoted => {
+                            prop_assert!(fields >= 3, "{:?}", plain);
+                            fields = 1;
+                        }
+                        _ => {}
+                    }
+                }
+            }
+        }
+
+        #[test]
         fn charsets_are_read_in_chunks_of_any_size(text in foreign(), chunk in 1usize..40, mark in any::<bool>()) {
             let plain = Dialect { quote: String::new(), ..Dialect::default() };
             let wanted = rewritten(text.as_bytes(), &plain, false, CHUNK_BYTES);
@@ -356,7 +405,7 @@ mod tests {
         ) {
             // The values are text here, and nothing stands before or behind them.
             let dialect = Dialect {
-                skip_lines: 0, trailing: false, numbers: Vec::new(), dates: Vec::new(), ..dialect
+                skip_lines: 0, trailing: false, fill: false, numbers: Vec::new(), dates: Vec::new(), ..dialect
             };
             let (quote, escape) = (dialect.quote.as_str(), dialect.escape.as_str());
             prop_assume!(dialect.reasons().is_empty() && !quote.is_empty());

@@ -37,6 +37,10 @@ pub struct Records {
     comment: Vec<u8>,
     skip_lines: u64,
     trailing: bool,
+    trim: bool,
+    columns: usize,
+    fill: bool,
+    skip_blank: bool,
     /// Words for NULL, which is written as nothing. Without any, `\N` stays as it is: whoever reads
     /// plain CSV knows it, and tells it from an empty text.
     nulls: Vec<Vec<u8>>,
@@ -92,6 +96,10 @@ impl Records {
             comment: dialect.comment.clone().into_bytes(),
             skip_lines: dialect.skip_lines,
             trailing: dialect.trailing,
+            trim: dialect.trim,
+            columns: dialect.columns,
+            fill: dialect.fill,
+            skip_blank: dialect.skip_blank,
             longest_null: nulls.iter().map(Vec::len).max().unwrap_or(0),
             nulls,
             marks: Marks {
@@ -141,10 +149,16 @@ impl Records {
             self.line += 1;
             return Step::Record(next);
         }
-        if matches!(rest[0], b'\r' | b'\n') && self.width != 1 {
-            let Some(next) = line_end(text, at, last) else { return Step::More };
-            self.line += 1;
-            return Step::Record(next);
+        if self.width != 1 || self.skip_blank {
+            let begin = self.skip_blanks(text, at);
+            if begin == text.len() && begin > at && !last {
+                return Step::More;
+            }
+            if matches!(text.get(begin), None | Some(b'\r' | b'\n')) {
+                let Some(next) = line_end(text, begin, last) else { return Step::More };
+                self.line += 1;
+                return Step::Record(next);
+            }
         }
         let start = out.len();
         let step = self.record(text, at, last, out);
@@ -177,6 +191,12 @@ impl Records {
                 out.push(b',');
             }
             let from = out.len();
+            if self.trim {
+                at = self.skip_blanks(text, at);
+                if at == text.len() && !last {
+                    return Step::More;
+                }
+            }
             let quoted = self.quote.is_some() && text.get(at) == self.quote.as_ref();
             let found = match quoted {
                 true => self.quoted(text, at, last, fields, out),
@@ -205,13 +225,22 @@ impl Records {
                 Some(b'\r') if text.get(end + 1) == Some(&b'\n') => end + 2,
                 Some(_) => end + 1,
             };
-            if self.trailing && empty && fields > 1 {
+            let mut behind = self.trailing && empty && fields > 1.max(self.columns);
+            while behind {
                 out.pop();
                 fields -= 1;
                 names.pop();
+                // Where it is not known how many fields there are, one delimiter ends the line.
+                behind = self.columns > 0 && fields > self.columns && out.ends_with(b",");
             }
             if out.len() == start && self.header_comes {
                 return Step::Record(next);
+            }
+            if self.fill && !self.header_comes {
+                while fields < self.columns {
+                    out.push(b',');
+                    fields += 1;
+                }
             }
             out.push(b'\n');
             self.width = if self.width == 0 { fields } else { self.width };
@@ -275,13 +304,32 @@ impl Records {
                 Some(false) => end += 1,
             }
         }
-        let bare = &text[at..end];
+        let bare = if self.trim { self.without_blanks(&text[at..end]) } else { &text[at..end] };
         if bare.is_empty() || self.is_null(bare) {
             return Ok(Some(end));
         }
         let value = if escapes { self.unescaped(bare) } else { Cow::Borrowed(bare) };
         self.write(&value, field, false, out);
         Ok(Some(end))
+    }
+
+    /// The position behind blanks and tabs that are no delimiter.
+    fn skip_blanks(&self, text: &[u8], mut at: usize) -> usize {
+        while self.is_blank(text.get(at)) {
+            at += 1;
+        }
+        at
+    }
+
+    fn is_blank(&self, byte: Option<&u8>) -> bool {
+        byte.is_some_and(|b| matches!(b, b' ' | b'\t') && *b != self.delimiter[0])
+    }
+
+    fn without_blanks<'t>(&self, mut field: &'t [u8]) -> &'t [u8] {
+        while self.is_blank(field.last()) {
+            field = &field[..field.len() - 1];
+        }
+        &field[self.skip_blanks(field, 0)..]
     }
 
     /// Tell whether a field ends at a position, which is not inside of quotes; None where that is
