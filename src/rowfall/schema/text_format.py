@@ -234,8 +234,11 @@ def _notes(
     for mark, fields in found.others[:1]:
         said = formats.spelled(mark)
         why = f"one column only, but {said} splits most lines into {fields}"
-        csv = f" --format CSV{'WithNames' * bool(asked.header)}" if asked.fixed and tsv else ""
-        yield UNSURE, f"{why}:{csv} --delimiter {shlex.quote(said)}"
+        if asked.fixed and tsv:
+            csv = "CSVWithNames" if asked.header else "CSV"
+            yield UNSURE, f"{why}: --format {csv} --delimiter {shlex.quote(said)}"
+        else:
+            yield UNSURE, f"{why}: --delimiter {shlex.quote(said)}"
     if found.bare:
         said = formats.spelled(found.delimiter)
         what = "a blank" if said == "blank" else said
