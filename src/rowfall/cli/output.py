@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import sys
+import threading
 import time
 from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import IO, TYPE_CHECKING, Any, cast
 
+from rowfall.core import units
 from rowfall.core.errors import Exit
 
 if TYPE_CHECKING:
@@ -72,11 +73,41 @@ class Output:
 
     def data(self, text: str) -> None:
         """Print a result as text."""
+        text = units.for_terminal(text, styled=self.data_color)
         sys.stdout.write(_plain(text, sys.stdout.encoding) + "\n")
 
     def document(self, document: Mapping[str, Any]) -> None:
         """Print a result as one JSON document."""
-        sys.stdout.write(json.dumps(document, indent=2) + "\n")
+        sys.stdout.write(units.as_json(document, indent=2) + "\n")
+
+    @contextlib.contextmanager
+    def rows(self) -> Iterator[int]:
+        """Give the file descriptor that rows of a query are written to, by an engine.
+
+        A terminal gets them without what it would obey; files and programs get the very bytes.
+        """
+        self.flush()
+        if not self.to_terminal:
+            yield 1
+            return
+        taken, given = os.pipe()
+        copying = threading.Thread(target=self._show, args=(taken,), daemon=True)
+        copying.start()
+        try:
+            yield given
+        finally:
+            os.close(given)
+            copying.join()
+
+    def _show(self, descriptor: int) -> None:
+        with open(descriptor, encoding="utf-8", errors="backslashreplace", newline="") as rows:
+            try:
+                for piece in iter(partial(rows.read, 1 << 16), ""):
+                    sys.stdout.write(units.for_terminal(piece))
+                sys.stdout.flush()
+            except OSError:  # the terminal has gone; the engine must not wait for its pipe
+                for _ in iter(partial(rows.read, 1 << 16), ""):
+                    pass
 
     def flush(self) -> None:
         sys.stdout.flush()
@@ -120,7 +151,7 @@ class Output:
         if (log := self._logs()) is not None:
             log.error(document)
         if self.json and self.streamed:
-            self.emit(json.dumps(document) + "\n")
+            self.emit(units.as_json(document) + "\n")
             return
         if self.json:
             with contextlib.suppress(OSError, ValueError):  # nobody reads it
@@ -128,15 +159,23 @@ class Output:
                 self.flush()
         if self._only_logs:
             return
-        if label and self._colors(sys.stderr):
+        styled = bool(label) and self._colors(sys.stderr)
+        if styled:
             label = f"\x1b[31m{label}\x1b[0m"
         shown = "" if hint is None else hint.replace("\n", "\n        ")
-        self.emit(f"rowfall: {label}{message}\n" + (f"  hint: {shown}\n" if shown else ""))
+        said = f"{message}\n" + (f"  hint: {shown}\n" if shown else "")
+        self.emit(f"rowfall: {label}{units.for_terminal(said)}", styled=styled)
 
-    def emit(self, text: str) -> None:
-        """Write to stderr now. A closed stderr (``2>&1 | head``) must not stop a load."""
+    def emit(self, text: str, *, styled: bool = False) -> None:
+        """Write to stderr now. A closed stderr (``2>&1 | head``) must not stop a load.
+
+        Args:
+            styled: text with sequences of rich, which go through. Nothing else does that a terminal
+                would obey: headers, keys, names, values, and what servers say may hold it.
+        """
         if self._deaf:
             return
+        text = units.for_terminal(text, styled=styled)
         try:
             sys.stderr.write(_plain(text, sys.stderr.encoding))
             sys.stderr.flush()
@@ -174,7 +213,7 @@ class Output:
             else:
                 text = short_report_text(report, color=color, width=width)
             if not self.quiet:
-                self.emit(text + "\n")
+                self.emit(text + "\n", styled=color)
         return Exit.DONE if report.outcome == "done" else Exit.PARTIAL
 
     def listener(self, busy: str | None = None) -> AbstractContextManager[Listener]:
@@ -253,7 +292,7 @@ class _Stderr:
         self.encoding = sys.stderr.encoding
 
     def write(self, text: str) -> None:
-        self._output.emit(text)
+        self._output.emit(text, styled=True)
 
     def flush(self) -> None:
         """Do nothing, as every write is flushed."""

@@ -40,8 +40,8 @@ def query(
     pretty = output.to_terminal and not output.json
     if format is None:
         format = JSON if output.json else PRETTY if pretty else PIPED
-    # The engine writes to the file descriptor itself; nothing may be waiting in our buffer.
-    output.flush()
     output.streamed = True
-    api.query(sql, to=to, format=format, write=write, out_fd=1, pretty=pretty,
-              password=password)  # fmt: skip
+    # The engine writes to the file descriptor itself.
+    with output.rows() as descriptor:
+        api.query(sql, to=to, format=format, write=write, out_fd=descriptor, pretty=pretty,
+                  password=password)  # fmt: skip

@@ -7,6 +7,7 @@ of machines do. Every number has three significant digits, so that its width sta
 
 from __future__ import annotations
 
+import json
 import math
 import re
 
@@ -187,6 +188,33 @@ def parse_rows(text: str) -> int:
     raise UsageError(
         f"{text!r} is not a number of rows", hint="Row counts look like 1e8, 1.5M or 100_000_000."
     )
+
+
+# What a terminal obeys instead of showing it: C0 (but tab and newline), DEL, C1, and what turns the
+# order of the letters around, which makes a name look like another.
+_COMMANDS = regex(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+# What rich writes: colours, one line up, to the first column, the rest erased, the cursor shown.
+_STYLES = regex(r"\x1b\[[\d;]*m|\x1b\[\d*[AK]|\x1b\[\?25[hl]|\r")
+
+
+def for_terminal(text: str, *, styled: bool = False) -> str:
+    """Return ``text`` without what a terminal would obey: control characters are escaped.
+
+    Args:
+        styled: it was made by rich, whose own sequences stay.
+    """
+    if text.isascii() and text.isprintable():
+        return text
+    if not styled:
+        return _COMMANDS.sub(lambda found: ascii(found[0])[1:-1], text)
+    plain, kept = _STYLES.split(text), _STYLES.findall(text)
+    parts = [for_terminal(part) for part in plain]
+    return "".join(one + more for one, more in zip(parts, [*kept, ""], strict=True))
+
+
+def as_json(document: object, indent: int | None = None) -> str:
+    """Return JSON in ASCII, DEL escaped as well: a terminal shows it as it is."""
+    return json.dumps(document, indent=indent).replace("\x7f", "\\u007f")
 
 
 def printable(text: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import textwrap
 from collections.abc import Collection, Iterable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rowfall.core import units
 from rowfall.core.model import MergeWork
@@ -42,11 +42,23 @@ def render(parts: Iterable[RenderableType], *, color: bool = False, width: int =
         )
     for part in parts:
         if isinstance(part, str):
-            out.write(part + "\n")
+            out.write(units.for_terminal(part) + "\n")
         elif console is not None:
             # A word longer than a line (a URI, a path) stays whole, so that it can be copied.
+            part = _shown(part)
             console.print(part, width=max(width, console.measure(part).minimum))
     return "\n".join(line.rstrip() for line in out.getvalue().split("\n")).removesuffix("\n")
+
+
+def _shown(part: Any) -> Any:
+    """Return text of rich without control characters, which it would print; others as they are."""
+    text = getattr(part, "plain", "")
+    safe = units.for_terminal(text)
+    if safe == text:
+        return part
+    from rich.text import Text
+
+    return Text(safe, part.style)
 
 
 def merges_left(work: MergeWork | None) -> str:
@@ -68,7 +80,10 @@ def grid(
     from rich.table import Table
     from rich.text import Text
 
-    cells = [[x if isinstance(x, Text) else Text(units.printable(x)) for x in row] for row in rows]
+    cells = [
+        [Text(units.printable(x)) if isinstance(x, str) else _shown(x) for x in row]
+        for row in rows
+    ]
     table = Table.grid(padding=(0, 2, 0, 0))
     for number, column in enumerate(list(zip(*cells, strict=True))[:-1]):
         widest = max(1, *(cell.cell_len for cell in column))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -87,7 +86,7 @@ class Log:
     def _line(self, level: str, event: str, fields: Mapping[str, Any]) -> None:
         line = {"time": _now(), "level": level, "event": event, **fields}
         with self._guard:
-            self._write(json.dumps(line) + "\n")
+            self._write(units.as_json(line) + "\n")
 
     def _text(self, level: str, text: str) -> None:
         with self._guard:
