@@ -81,8 +81,7 @@ def grid(
     from rich.text import Text
 
     cells = [
-        [Text(units.printable(x)) if isinstance(x, str) else _shown(x) for x in row]
-        for row in rows
+        [Text(units.printable(x)) if isinstance(x, str) else _shown(x) for x in row] for row in rows
     ]
     table = Table.grid(padding=(0, 2, 0, 0))
     for number, column in enumerate(list(zip(*cells, strict=True))[:-1]):
