@@ -149,3 +149,14 @@ def test_a_folder_that_the_engine_takes_for_another_is_refused(
     done = shell.ends(2, "load", "a.csv", "--to", name)
     assert "in the path of a data folder" in done.talk
     assert not list(shell.folder.glob("data*"))
+
+
+def test_a_second_source_of_the_same_name_is_said(shell: Shell) -> None:
+    for number, name in enumerate(("a", "b")):
+        shell.write(f"{name}/sales.csv", f"id\n{number}\n")
+    assert "holds rows of" not in shell.ok("load", "a/sales.csv").talk
+    talk = shell.ok("load", "b/sales.csv").talk
+    assert "sales is named after the source and holds rows of" in talk
+    assert "a/sales.csv already" in talk
+    assert "--table NAME" in talk
+    assert "holds rows of" not in shell.ok("load", "b/sales.csv").talk

@@ -72,6 +72,23 @@ def test_a_table_is_loaded_once_in_ranges_and_grows(shell: Shell, tables: Tables
     assert shell.row(look)[:3] == [_ROWS + 50, (_ROWS + 50) * (_ROWS + 51) // 2, _ROWS + 50]
 
 
+def test_tables_keep_their_names(shell: Shell, tables: Tables) -> None:
+    for number, name in enumerate(("orders_2023", "orders_2024", "fuzz", "fuzz_part")):
+        tables.run(f"CREATE TABLE {name} (id INT PRIMARY KEY)", f"INSERT INTO {name} VALUES "
+                   f"({number})")  # fmt: skip
+        shell.ok("load", tables.uri(name))
+        assert shell.row(f"SELECT groupArray(id) FROM {name}") == [[number]]
+    # Of another database with a table of this name it is said that its rows are added.
+    other = Tables(tables.server, f"{tables.name}_other")
+    tables.server.query(f"CREATE DATABASE {other.name}")
+    other.run("CREATE TABLE fuzz (id INT PRIMARY KEY)", "INSERT INTO fuzz VALUES (9)")
+    done = shell.ok("load", other.uri("fuzz"))
+    assert "fuzz is named after the source and holds rows of mysql://" in done.talk
+    assert f"/{tables.name}/fuzz already" in done.talk
+    assert "holds rows of" not in shell.ok("load", other.uri("fuzz")).talk
+    assert "holds rows of" not in shell.ok("load", tables.uri("fuzz_part"), "--table", "fuzz").talk
+
+
 _TYPES = """
 CREATE TABLE types (
     id BIGINT UNSIGNED PRIMARY KEY, tiny TINYINT(1), utiny TINYINT UNSIGNED, small SMALLINT,

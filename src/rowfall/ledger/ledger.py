@@ -166,6 +166,22 @@ class Ledger:
         )
         return [LoadRow(*row) for row in rows]
 
+    def other_sources(self, key: str, source: str, folder: str) -> list[str]:
+        """Return the other sources that have been loaded into a target table, newest first.
+
+        Args:
+            folder: of the process: a path that begins there is another one elsewhere.
+        """
+        rows = self._store.rows(
+            "SELECT source, coalesce(json_extract(request, '$.folder'), '') FROM load "
+            "WHERE into_table = ? AND id IN (SELECT load_id FROM attempt WHERE "
+            "state = 'published' AND rows > 0) ORDER BY started DESC, rowid DESC",
+            key,
+        )
+        own = _source_at(source, folder)
+        found = dict.fromkeys(_source_at(str(text), str(where)) for text, where in rows)
+        return [text for text in found if text != own]
+
     # --- steps -------------------------------------------------------------------------------
 
     def step(self, load_id: str, name: str, state: str) -> None:
@@ -782,3 +798,7 @@ def _explain(path: Path, error: sqlite3.Error) -> LedgerError:
             "you move it away, check the target table before you load again.",
         )
     return LedgerError(f"cannot use the ledger {path}: {text}", hint="Check space and rights.")
+
+
+def _source_at(source: str, folder: str) -> str:
+    return source if "://" in source or source == "-" else os.path.join(folder, source)

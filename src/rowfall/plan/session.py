@@ -39,6 +39,7 @@ class Session:
         database: that holds the target table where an engine of ClickHouse does not; else None.
         shards: the cluster that the writers are of, None where there is none.
         began: when the user began to wait, as of ``time.monotonic``.
+        derived: the table has its name from the source.
     """
 
     sources: tuple[str, ...]
@@ -55,6 +56,7 @@ class Session:
     shards: OpenCluster | None = None
     began: float = 0.0
     database: Database | None = None
+    derived: bool = False
 
     @property
     def engine(self) -> Engine:

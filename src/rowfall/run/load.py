@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
-from rowfall.core import formats
+from rowfall.core import formats, units
 from rowfall.core.errors import DataError, LedgerError, NoSpaceError, SourceError, UsageError
 from rowfall.core.events import Event, LoadEnded, LoadStarted, Note
 from rowfall.core.model import Plan
@@ -122,5 +123,20 @@ def _announce(session: Session, load: LoadRun, plan: Plan) -> None:
     for subject, text in plan.schema.notes:
         if subject in TOLD:
             session.emit(Note("info", text))
+    _tell_of_other_sources(session, load, plan)
     for advice in plan.forecast.advice:
         session.emit(Note("warning", advice))
+
+
+def _tell_of_other_sources(session: Session, load: LoadRun, plan: Plan) -> None:
+    """Say that the table of the source's name holds the rows of another source already."""
+    if not (session.derived and plan.schema.exists and session.target.table):
+        return
+    others = load.ledger.other_sources(session.target_key, session.source.text, os.getcwd())
+    if others and len(plan.groups) and not session.options.replace:
+        more = f" and {units.counted(len(others) - 1, 'other source')}" if others[1:] else ""
+        session.emit(Note(
+            "info",
+            f"{session.table_text} is named after the source and holds rows of {others[0]}{more} "
+            "already: these are added to them; --table NAME keeps them apart",
+        ))  # fmt: skip

@@ -179,7 +179,7 @@ def open_session(
             writers = shards.writers
         yield Session(
             texts, to, options, source, target, listing, encoding, reader, writers, ledger, emit,
-            shards, began or time.monotonic(), database,
+            shards, began or time.monotonic(), database, table is None and not fixed,
         )  # fmt: skip
 
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from urllib.parse import unquote
 
 from rowfall.core.patterns import regex
-from rowfall.core.uri import lake_address
+from rowfall.core.uri import lake_address, parse
 
 _UUID = regex(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|(?<![0-9a-z])[0-9a-f]{16,}", re.I)
 _COPY = regex(r"( - )?\b(copy|kopie)\b( \(\d+\))?\Z|\(\d+\)", re.I)
@@ -40,13 +40,22 @@ _SYSTEM = frozenset((
     "dev",
 ))  # fmt: skip
 _LONGEST = 60
+# What they name has a name already, which is no file's.
+_NAMED = frozenset((
+    "kafka", "mysql", "mariadb", "singlestore", "postgresql", "postgres", "clickhouse",
+    "clickhouses",
+))  # fmt: skip
 
 
 def default_table(sources: Sequence[str]) -> str:
     """Return the name of the table for SOURCE arguments.
 
-    Of several it is what their names have in common, else their folder, else the first one's.
+    Of several it is what their names have in common, else their folder, else the first one's. A
+    table of a database and a topic keep the name that they have.
     """
+    own = kept_name(sources[0]) if len(sources) == 1 else ""
+    if own:
+        return own
     names = list(dict.fromkeys(map(_name, sources)))
     common = _common_words(names)
     if len(names) > 1 and not common:
@@ -54,6 +63,18 @@ def default_table(sources: Sequence[str]) -> str:
         common = _words(folders.pop()) if len(folders) == 1 else []
         common = [] if _is_nothing(common) else common
     return _as_name(common) if common else names[0]
+
+
+def kept_name(source: str) -> str:
+    """Return the name of a table of a database, or of a topic; "" for other sources."""
+    if source.partition("://")[0].lower() not in _NAMED:
+        return ""
+    at = parse(source)
+    name = at.query.get("table") or at.path.strip("/").rpartition("/")[2]
+    if at.scheme != "kafka" and "schema" not in at.query:
+        name = name.rpartition(".")[2]  # behind its schema
+    # What is left would be taken for a database and a table.
+    return name.replace(".", "_")
 
 
 def _name(source: str) -> str:
