@@ -37,7 +37,7 @@ from rowfall.engines.embedded import Embedded
 from rowfall.plan import statements
 from rowfall.plan.facts import LoadFacts
 from rowfall.plan.session import Session, Writer
-from rowfall.plan.transport import packing, sent_as
+from rowfall.plan.transport import SentAs, packing, sent_as
 from rowfall.schema.headers import Headers
 from rowfall.schema.whole_rows import raw_settings
 from rowfall.sources.base import Source
@@ -86,6 +86,8 @@ class Pusher:
         attempt: str,
         on_tick: Tick | None = None,
         headers: Headers | None = None,
+        *,
+        here: bool = False,
     ) -> Outcome:
         """Send all rows of ``splits`` into the existing table ``staging``.
 
@@ -94,6 +96,7 @@ class Pusher:
             attempt: streams get the query ids ``<attempt>_0``, ``<attempt>_1``, ...
             on_tick: called from several threads in turn, with ``read_rows``, ``read_bytes``,
                 ``written_rows`` and ``sent_bytes`` (of the bodies) of all streams together.
+            here: see :func:`rowfall.plan.transport.sent_as`.
 
         Returns:
             The sums; ``seconds`` is wall time, ``peak_memory`` that of as many statements as run
@@ -106,7 +109,8 @@ class Pusher:
         """
 
         def streams(run: _Attempt) -> Iterator[Stream]:
-            return self._pieces(run, splits, source, encoding, schema, staging, settings, headers)
+            sends = sent_as(splits, encoding, schema, stream=not source.replayable, here=here)
+            return self._pieces(run, sends, source, encoding, schema, staging, settings, headers)
 
         return self._perform(attempt, streams, on_tick)
 
@@ -157,12 +161,11 @@ class Pusher:
             del self._running[attempt]
 
     def _pieces(
-        self, run: _Attempt, splits: Sequence[Split], source: Source, encoding: Encoding | None,
+        self, run: _Attempt, delivery: SentAs, source: Source, encoding: Encoding | None,
         schema: Schema, staging: SqlText, settings: Values, headers: Headers | None,
     ) -> Iterator[Stream]:  # fmt: skip
         """Give what there is to send, found while it is sent: cutting reads ahead."""
         once = not source.replayable
-        delivery = sent_as(splits, encoding, schema, stream=once)
         left = list(delivery.blocks)
         if delivery.raw and encoding is not None:
             into = statements.insert_raw(staging, encoding, schema)
@@ -357,7 +360,7 @@ class Push:
             )
         return self._pusher.insert(
             order.splits, facts.source, facts.encoding, order.schema, into, settings,
-            order.attempt, on_tick, self._headers,
+            order.attempt, on_tick, self._headers, here=order.engine_reads,
         )  # fmt: skip
 
     def kill(self, attempt: str) -> None:
@@ -379,7 +382,9 @@ class _Reading:
         once = not facts.source.replayable
         raw: Sequence[Split] = ()
         if order.select is None:
-            raw = sent_as(order.splits, facts.encoding, order.schema, stream=once).raw
+            raw = sent_as(
+                order.splits, facts.encoding, order.schema, stream=once, here=order.engine_reads
+            ).raw
         sizes = [split.size for split in raw]
         # Of a stream nobody knows the size: all that is sent counts.
         self._raw = None if None in sizes else sum(size or 0 for size in sizes)

@@ -68,6 +68,10 @@ BLANKS_REFUSED = frozenset({27, 72})
 VIOLATED_CONSTRAINT = 469
 
 # Raised by a value or a row that does not fit; schema.bad_rows finds its position.
+LIBRARY_ERROR = 1001
+"""STD_EXCEPTION: what the libraries of Avro, Arrow, ORC and (before 25) Parquet say, mostly of a
+file that is damaged or of a newer kind than they know."""
+
 DATA_CODES = frozenset(
     {
         3,  # UNEXPECTED_END_OF_FILE: a bz2 file that was cut

@@ -64,6 +64,8 @@ from rowfall.targets.base import Publish
 UNPARTITIONED = ("", "tuple()")
 # The first release whose type JSON is no experiment.
 JSON_RELEASE = (25, 3)
+# The first that was tried; 24.10 refuses it.
+NULL_TUPLES_RELEASE = (26, 9)
 # What a Distributed table takes for a key when it inserts (StorageDistributed::createSelector).
 _INTEGER = regex(r"(LowCardinality\()?U?Int(8|16|32|64)\)?")
 
@@ -516,7 +518,8 @@ def _ask_schema(
         try:
             return inference.schema_for(
                 source, listing, session.declared, _options(session), asks, existing,
-                json_type=_stores_json(session), table=_questions(session), stored=stored,
+                json_type=_stores_json(session), null_tuples=_stores_null_tuples(session),
+                table=_questions(session), stored=stored,
             )  # fmt: skip
         except RowfallError as error:
             if isinstance(error, EngineError):
@@ -625,6 +628,11 @@ def _stores_json(session: Session) -> bool:
     """Tell whether new tables can have columns of the type JSON; files are exported with text."""
     old = (writer.engine.facts.release[:2] < JSON_RELEASE for writer in session.writers)
     return session.target.caps.tables and not any(old)
+
+
+def _stores_null_tuples(session: Session) -> bool:
+    """Tell whether new tables can have columns of the type Nullable(Tuple)."""
+    return all(w.engine.facts.release[:2] >= NULL_TUPLES_RELEASE for w in session.writers)
 
 
 def _without_broken(listing: Listing, error: RowfallError) -> Listing:

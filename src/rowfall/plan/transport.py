@@ -303,12 +303,15 @@ class SentAs:
 
 
 def sent_as(
-    splits: Sequence[Split], encoding: Encoding | None, schema: Schema, *, stream: bool
-) -> SentAs:
+    splits: Sequence[Split], encoding: Encoding | None, schema: Schema, *, stream: bool,
+    here: bool = False,
+) -> SentAs:  # fmt: skip
     """Decide in which form each split is sent, where the decoder does not parse it.
 
     Args:
         stream: the source is one that is read once (stdin).
+        here: the server's reader has failed, or rowfall-decode; of files with types the server's
+            may be older.
     """
     everything = tuple(splits)
     if encoding is None:
@@ -322,6 +325,10 @@ def sent_as(
         return SentAs(everything, (), "stdin goes on as it comes in")
     if lacks_columns(schema, encoding):
         return SentAs((), everything, "some files lack columns: read here, sent as blocks")
+    if here and encoding.kind is Kind.TYPED:
+        return SentAs((), everything, "the reader here may be newer: sent as blocks")
+    if older := _not_read_there(encoding, schema):
+        return SentAs((), everything, f"{older}: read here, sent as blocks")
     if encoding.format in formats.LAKES or any(not is_local(split) for split in everything):
         return SentAs((), everything, "the source is read here and sent as blocks")
     size = sum(split.size or 0 for split in everything)
@@ -338,6 +345,23 @@ def sent_as(
         return SentAs(raw, (), as_is)
     why = f"{_not_raw(blocks[0], encoding)}: read here, sent as blocks"
     return SentAs(raw, blocks, f"{as_is}; {why}" if raw else why)
+
+
+def _not_read_there(encoding: Encoding, schema: Schema) -> str | None:
+    """Return why the reader of an older server may not read columns of a file with types.
+
+    The columns are described here: 24.10 refuses Nullable(Tuple), reads a UUID of Parquet as bytes,
+    and no union of null and array where a NULL in other columns is an error.
+    """
+    if encoding.kind is not Kind.TYPED:
+        return None
+    for column in schema.reads:
+        type_ = column.read_type or column.type
+        if "Nullable(Tuple(" in type_ or (encoding.format == "Parquet" and "UUID" in type_):
+            return f"older servers do not read {column.name} as {parse_type(type_).base}"
+        if encoding.format == "Avro" and parse_type(type_).nested:
+            return f"{column.name} may be NULL in the file"
+    return None
 
 
 def is_local(split: Split) -> bool:

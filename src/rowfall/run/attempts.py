@@ -28,7 +28,7 @@ from rowfall.core.errors import (
 )
 from rowfall.core.events import AttemptPublished, AttemptStarted, Listener, SplitFailed
 from rowfall.core.listing import Split
-from rowfall.core.model import Outcome, Plan, Schema, Setting
+from rowfall.core.model import PUSH, Kind, Outcome, Plan, Schema, Setting
 from rowfall.core.options import FILTER
 from rowfall.core.patterns import regex
 from rowfall.core.results import Failure
@@ -37,7 +37,13 @@ from rowfall.deliver.decode import DeclinedError
 from rowfall.deliver.delivery import Delivery, Order
 from rowfall.deliver.route import open_delivery, sending_since
 from rowfall.deliver.watch import TotalProgress, Watch
-from rowfall.engines.codes import DATA_CODES, GONE, MEMORY_LIMIT, QUERY_WAS_CANCELLED
+from rowfall.engines.codes import (
+    DATA_CODES,
+    GONE,
+    LIBRARY_ERROR,
+    MEMORY_LIMIT,
+    QUERY_WAS_CANCELLED,
+)
 from rowfall.engines.database import RefusedRowError, RolledBackError
 from rowfall.ledger.leases import Lease, Ownership
 from rowfall.plan.facts import LoadFacts
@@ -656,8 +662,13 @@ class AttemptRunner:
             if work.pieces and error.code in DATA_CODES:
                 # Their rows have been read; the format cannot hold them.
                 return self._without(work, [(s, error) for s in work.splits])
+            if self._is_sent_as_it_is(work, error):
+                self._notes.add("info", f"{first_line(error)}; the engine here reads it instead")
+                return [replace(work, engine_reads=True)]
             if error.code in DATA_CODES or isinstance(error, DataError):
                 return self._bad_data(work, error)
+            if error.code == LIBRARY_ERROR and self._typed:
+                return self._halves(work, error)
             if error.transient and work.tries < retry.MOST_TRANSIENT:
                 self._notes.add("warning", f"{first_line(error)}; trying again")
                 time.sleep(retry.pause(work.tries + 1))
@@ -667,6 +678,21 @@ class AttemptRunner:
             if isinstance(error, SourceError):
                 return self._without(work, [(s, error) for s in work.splits])
         raise error
+
+    @property
+    def _typed(self) -> bool:
+        encoding = self._given.plan.encoding
+        return encoding is not None and encoding.kind is Kind.TYPED
+
+    def _is_sent_as_it_is(self, work: Work, error: RowfallError) -> bool:
+        """Tell whether a file with types has failed that an older server was to read by itself.
+
+        The reader here knows newer ones (halves of floats, BYTE_STREAM_SPLIT), and names a value.
+        """
+        if work.engine_reads or work.skips_bad_rows or not self._typed:
+            return False
+        pushed = self._given.plan.transport.delivery.value == PUSH
+        return pushed and (error.code == LIBRARY_ERROR or error.code in DATA_CODES)
 
     def _around_refused(self, work: Work) -> Work | None:
         """Return how rows that a database refuses are left out; None where they may not be.
@@ -732,7 +758,10 @@ class AttemptRunner:
     def _halves(self, work: Work, error: RowfallError) -> Sequence[Work]:
         """Return the halves of a group with a bad object that no error names; one alone fails."""
         if len(work.splits) == 1:
-            return self._without(work, [(work.splits[0], error)])
+            split = work.splits[0]
+            if error.code == LIBRARY_ERROR:
+                error = _unreadable(split, error)
+            return self._without(work, [(split, error)])
         half = len(work.splits) // 2
         return [replace(work, splits=part) for part in (work.splits[:half], work.splits[half:])]
 
@@ -871,6 +900,15 @@ def _object(split: Split) -> str:
     """Return the name of the object that is checked after a split was read."""
     # Only ranges of rows of a file are read by an engine that opens the file itself.
     return split.name if split.part is None or split.of_text else split.uri
+
+
+def _unreadable(split: Split, error: RowfallError) -> SourceError:
+    """Return the error of a file at which a library of the engine has failed."""
+    said = first_line(error).partition("e.what() = ")
+    return SourceError(
+        f"{split.name} cannot be read: {(said[2] or said[0]).lower()}",
+        hint="Fetch the file again, or see how it was written.",
+    )
 
 
 def _half_visible(split: Split, error: RowfallError) -> RowfallError:

@@ -35,6 +35,7 @@ from rowfall.schema.column_options import (
     shape,
 )
 from rowfall.schema.dialect import Asked
+from rowfall.schema.nested_nulls import what_nulls_become, without_nullable_tuples
 from rowfall.schema.projection import folder_keys, read_relation
 from rowfall.schema.sampling import ColumnFacts, RunSelect, SourceSample, WantedFacts
 from rowfall.schema.strict_reading import strict_column
@@ -47,7 +48,7 @@ from rowfall.schema.table_changes import (
     with_types,
 )
 from rowfall.schema.table_options import TableOptions, read_table_options
-from rowfall.schema.text_format import asked_of
+from rowfall.schema.text_format import UNSURE, asked_of
 from rowfall.schema.united_headers import check_nulls
 from rowfall.schema.wider_types import lossless
 from rowfall.sources.base import Annotated, Source
@@ -69,6 +70,7 @@ def schema_for(
     existing: Sequence[Sequence[Any]] | None = None,
     *,
     json_type: bool = True,
+    null_tuples: bool = True,
     table: TableQuestions | None = None,
     stored: str = "",
 ) -> tuple[Encoding | None, Schema]:
@@ -81,6 +83,7 @@ def schema_for(
         table: answers questions about it, where its columns may be changed.
         stored: its partition key; "" for none.
         json_type: the target has the type JSON, for objects whose keys vary.
+        null_tuples: the target has the type Nullable(Tuple).
 
     Raises:
         UsageError: options contradict the source; files differ in header or column count.
@@ -102,7 +105,7 @@ def schema_for(
         )
     added = source.annotations if isinstance(source, Annotated) else ()
     asked, own = read_table_options(options, ask), read_column_options(options, added)
-    asked = replace(asked, json_type=json_type)
+    asked = replace(asked, json_type=json_type, null_tuples=null_tuples)
     shapes = own.any or bool(folder_keys(listing))
     if engine_formats.is_engine_only(encoding.format):
         ask = _with_format_settings(ask, options)
@@ -175,6 +178,8 @@ def schema_for(
         some, first = footers.some_columns(options), sample.footers[0]
         fit = not any(footers.misfits(f, first, schema.reads, some=some) for f in sample.footers)
         schema = replace(schema, footers_fit=fit)
+    if empties := what_nulls_become(schema.reads, sample.encoding, sample.no_null_lists):
+        schema = replace(schema, notes=(*schema.notes, (UNSURE, empties)))
     check_nulls(schema, sample.encoding)
     encoding = marked_values.only_where_read(sample.encoding, columns)
     sample = replace(sample, encoding=encoding)
@@ -407,6 +412,8 @@ def _chosen(sample: SourceSample, asked: TableOptions) -> tuple[Column, ...]:
             type_, reason = asked.types[found.name], "given with --type"
         else:
             type_, reason = infer_type(found, sample, json_type=asked.json_type)
+            if not asked.null_tuples and sample.encoding.kind is Kind.TYPED:
+                type_ = without_nullable_tuples(type_)
         columns.append(column(found.name, type_, found, sample, reason))
     return tuple(columns)
 

@@ -178,6 +178,7 @@ class SourceSample:
         whole: it holds every row of the source.
         filled: columns of a format with types that hold no NULL anywhere, as footers say, or a
             sample that holds every row.
+        no_null_lists: lists, maps and structs of Parquet of which footers say that none is NULL.
         footers: of all Parquet files, that of the first one first; () where not all were read.
     """
 
@@ -189,6 +190,7 @@ class SourceSample:
     whole: bool = False
     filled: frozenset[str] = frozenset()
     footers: tuple[Footer, ...] = ()
+    no_null_lists: frozenset[str] = frozenset()
 
 
 def take_sample(
@@ -279,8 +281,9 @@ def take_sample(
     if encoding.kind is Kind.TYPED:
         filled = _filled(source, listing, encoding, found, ask, whole=whole)
     return SourceSample(
-        encoding, found, splits, splits[0].uri, notes, whole, frozenset(filled), found_footers
-    )
+        encoding, found, splits, splits[0].uri, notes, whole, frozenset(filled), found_footers,
+        _without_null_lists(source, listing, encoding, found, ask),
+    )  # fmt: skip
 
 
 def _is_whole(listing: Listing, splits: Sequence[Split], columns: Sequence[ColumnFacts]) -> bool:
@@ -301,6 +304,38 @@ FOOTERS = 64
 """Files of Parquet whose footers are read for their counts of NULL: a few milliseconds each."""
 
 
+def _null_counts(source: Source, listing: Listing, encoding: Encoding, nulls: str) -> SqlText:
+    """Return the question for the paths of leaves that have so many NULLs by their footers."""
+    metadata = replace(encoding, format="ParquetMetadata", compression="none")
+    splits = [listing.split(n, "") for n in range(len(listing))]
+    return SqlText.of(
+        "SELECT tupleElement(c, 'path') FROM (SELECT arrayJoin(arrayFlatten(arrayMap("
+        "g -> tupleElement(g, 'columns'), row_groups))) AS c FROM ",
+        source.relation(splits, metadata, ""), ") GROUP BY 1 "
+        "HAVING countIf(ifNull(tupleElement(tupleElement(c, 'statistics'), 'null_count'), 1) != 0)"
+        f" {nulls}",
+    )  # fmt: skip
+
+
+def _without_null_lists(
+    source: Source,
+    listing: Listing,
+    encoding: Encoding,
+    columns: Sequence[ColumnFacts],
+    ask: RunSelect,
+) -> frozenset[str]:
+    """Return the lists, maps and structs in Parquet none of which is NULL or empty, by footers."""
+    names = {c.name for c in columns if parse_type(c.declared).nested}
+    if not names or encoding.format != "Parquet" or len(listing) > FOOTERS:
+        return frozenset()
+    try:
+        rows = ask(_null_counts(source, listing, encoding, "> 0"), {})
+    except RowfallError:  # a broken footer: whoever reads the file says so
+        return frozenset()
+    paths = [str(path) for (path,) in rows]
+    return frozenset(n for n in names if not any(p.startswith(f"{n}.") for p in paths))
+
+
 def _filled(
     source: Source,
     listing: Listing,
@@ -314,19 +349,11 @@ def _filled(
     names = {c.name for c in found if c.declared.startswith("Nullable(") and not c.nulls}
     if not names or encoding.format in LAKES:  # the table says what may be NULL one day
         return ()
-    count = len(listing)
     if whole:
         return names
-    if encoding.format != "Parquet" or count > FOOTERS:
+    if encoding.format != "Parquet" or len(listing) > FOOTERS:
         return ()
-    metadata = replace(encoding, format="ParquetMetadata", compression="none")
-    relation = source.relation([listing.split(n, "") for n in range(count)], metadata, "")
-    query = SqlText.of(
-        "SELECT tupleElement(c, 'path') FROM (SELECT arrayJoin(arrayFlatten(arrayMap("
-        "g -> tupleElement(g, 'columns'), row_groups))) AS c FROM ", relation, ") GROUP BY 1 "
-        "HAVING countIf(ifNull(tupleElement(tupleElement(c, 'statistics'), 'null_count'), 1) != 0)"
-        " = 0",
-    )  # fmt: skip
+    query = _null_counts(source, listing, encoding, "= 0")
     with suppress(RowfallError):  # a broken footer: whoever reads the file says so
         return names & {str(row[0]) for row in ask(query, {})}
     return ()

@@ -24,6 +24,7 @@ from rowfall.core.model import Column, Encoding, Kind, Schema, Setting
 from rowfall.core.patterns import regex
 from rowfall.core.sqltext import quote
 from rowfall.core.type_names import TIMES, Type, arguments, elements, first_fields, parse_type
+from rowfall.schema.nested_nulls import as_tuples
 
 TAG = "rowfall: "
 """Start of every message that a guard raises inside the engine."""
@@ -299,6 +300,8 @@ def _typed(column: Column, target: Type, source: Type) -> Column:
     """Return a column of a format with types: bare, or a cast that is compared with its origin."""
     x = sql.name(column.source)
     read = source.full
+    if target.nested and (made := as_tuples(x, source, target)):
+        return replace(column, read_type=read, expression=made)
     if source.bare == target.bare or not (target.known and source.known):
         if target.full == source.full or (source.bare == target.bare and not source.nullable):
             return replace(column, read_type=read)

@@ -31,7 +31,7 @@ class TableOptions:
         columns: (name, type) of all of them, () where they are to be inferred.
         types: of single columns, the others stay inferred.
         engine, order_by, partition_by: as SQL, "" where they are not given.
-        json_type: the target has the type JSON.
+        json_type: the target has the type JSON; ``null_tuples``: Nullable(Tuple).
         clauses: more of them, as they stand behind ORDER BY.
     """
 
@@ -41,6 +41,7 @@ class TableOptions:
     order_by: str = ""
     partition_by: str = ""
     json_type: bool = True
+    null_tuples: bool = True
     clauses: tuple[str, ...] = ()
 
 

@@ -111,7 +111,9 @@ def read_structure(
         return sql.structure(pairs)
     if nulls_are_guarded(encoding, columns):
         return sql.structure(
-            (n, t if _takes_null(t) else _with_default(t, _NULL)) for n, t in pairs
+            # A list or a map that is NULL is an empty one, in all formats.
+            (n, t if _takes_null(t) or _is_list(t) else _with_default(t, _NULL))
+            for n, t in pairs
         )
     if not by_position(encoding):
         return sql.structure(pairs)
@@ -129,6 +131,10 @@ def read_structure(
 def _takes_null(type_: str) -> bool:
     """Tell whether a column of a type holds NULL by itself."""
     return type_.startswith(("Nullable(", "LowCardinality(Nullable("))
+
+
+def _is_list(type_: str) -> bool:
+    return parse_type(type_).base in ("Array", "Map")
 
 
 def _with_default(type_: str, what: str = _FEW) -> str:
