@@ -162,7 +162,12 @@ def test_what_cannot_be_loaded_is_said(to: Path) -> None:
         (twice, "several columns are named 'a'"),
         (pa.table({"a": [None, None]}), "type null, which no column can keep"),
         (pa.table({"a": pa.array([1], pa.duration("s"))}), "type duration"),
-        (pa.table({"a": pa.array([[1], None])}), "arrays, maps and tuples cannot be NULL"),
+        (pd.DataFrame({"v": pd.Series([1, "a"], dtype=object)}), "'v': row 2 is 'a', of the type"),
+        (pd.DataFrame({"v": pd.Series([1, 2**65], dtype=object)}), f"'v': row 2 is {2**65}, a num"),
+        (pd.DataFrame({"v": [1 + 2j]}), r"'v': row 1 is \(1\+2j\), of the type complex"),
+        (pd.DataFrame({"v": pd.period_range("2024-01", periods=2, freq="M")}), "'v' holds periods"),
+        (pl.DataFrame({"v": pl.Series([2**70], dtype=pl.Int128)}), "'v' is of the polars type Int"),
+        (pl.DataFrame({"v": pl.Series([object()], dtype=pl.Object)}), "'v' is of the polars type"),
         (pd.DataFrame(), "no columns"),
     ):
         with pytest.raises(RowfallError, match=said):
@@ -171,6 +176,32 @@ def test_what_cannot_be_loaded_is_said(to: Path) -> None:
         rowfall.load(numbers(1), to=to)
     with pytest.raises(UsageError, match="names rows in memory"):
         rowfall.load("x.csv", to=to, batch_id="1")
+
+
+def test_categories_of_polars(to: Path) -> None:
+    """At any depth: pyarrow takes no values of dictionaries of views."""
+    frame = pl.DataFrame({
+        "id": [1, 2],
+        "c": pl.Series(["a", None], dtype=pl.Categorical),
+        "e": pl.Series(["b", "c"], dtype=pl.Enum(["b", "c"])),
+        "l": pl.Series([["x"], ["y", None]], dtype=pl.List(pl.Categorical)),
+    })  # fmt: skip
+    assert rowfall.load(frame, to=to, table="t", batch_id="1").rows == 2
+    assert ask("SELECT id, c, e, l FROM t ORDER BY id", to) == [
+        (1, "a", "b", ["x"]), (2, None, "c", ["y", None]),
+    ]  # fmt: skip
+
+
+def test_hints_for_types_that_arrow_lacks(to: Path) -> None:
+    """What the hints say, done."""
+    wide = pl.DataFrame({"v": pl.Series([2**70, None], dtype=pl.Int128)})
+    text = wide.with_columns(pl.col("v").cast(pl.String))
+    rowfall.load(text, to=to, table="a", type={"v": "Nullable(Int128)"}, batch_id="1")
+    assert ask("SELECT toString(v) FROM a WHERE v > 0", to) == [(str(2**70),)]
+    mixed = pd.DataFrame({"v": pd.Series([1, 2**65], dtype=object)})
+    mixed["v"] = mixed["v"].astype(str)
+    rowfall.load(mixed, to=to, table="b", type={"v": "Int256"}, batch_id="1")
+    assert ask("SELECT toString(max(v)) FROM b", to) == [(str(2**65),)]
 
 
 def test_no_rows(to: Path) -> None:

@@ -215,7 +215,10 @@ def _open(data: Any) -> _Rows:
     if type(data).__module__.partition(".")[0] == "pandas":
         # A named index is data; what pandas numbers rows with is not.
         named = any(name is not None for name in data.index.names)
-        data = pa.Table.from_pandas(data, preserve_index=named)
+        try:
+            data = pa.Table.from_pandas(data, preserve_index=named)
+        except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
+            raise _mixed(data, error) from None
         data = data.drop_columns([name for name in data.schema.names if _INDEX.fullmatch(name)])
     elif isinstance(data, pa.RecordBatch):
         data = pa.Table.from_batches([data])
@@ -225,10 +228,95 @@ def _open(data: Any) -> _Rows:
             lambda: iter(data.head(_SAMPLE).to_batches()), None,
         )  # fmt: skip
     elif not isinstance(data, pa.Table):
+        if type(data).__module__.partition(".")[0] == "polars":
+            data = _of_polars(data)
         if not hasattr(data, "__len__"):
             return _of_reader(pa.RecordBatchReader.from_stream(data))
         data = pa.table(data)
     return _of_table(data)
+
+
+def _mixed(frame: Any, error: Exception) -> SourceError:
+    """Return the error that names column, row and value at which pyarrow has failed."""
+    import pyarrow as pa
+
+    for name in frame.columns:
+        series = frame[name]
+        try:
+            pa.Array.from_pandas(series)
+            continue
+        except (pa.ArrowException, OverflowError, TypeError, ValueError):
+            pass
+        first = None
+        for row, value in enumerate(series):
+            if value is None or value != value:
+                continue
+            first = type(value) if first is None else first
+            number = isinstance(value, int) and not isinstance(value, bool)
+            why = ""
+            if number and not -(1 << 63) <= value < 1 << 63:
+                why = "a number of more than 63 bits among objects"
+            elif type(value) is not first:
+                why = f"of the type {type(value).__name__}, and others are {first.__name__}"
+            elif not _is_known(value):
+                why = f"of the type {type(value).__name__}, which Arrow lacks"
+            if why:
+                return SourceError(
+                    f"cannot read the column {name!r}: row {row + 1} is {_shown(value)}, {why}",
+                    hint=f"Make them one type: frame[{name!r}] = frame[{name!r}].astype(str)"
+                    + (f", and type={{{name!r}: 'Int256'}} where it is loaded." if number else "."),
+                )
+        return SourceError(
+            f"cannot read the column {name!r} of the type {series.dtype}, which Arrow lacks",
+            hint=f"Make it text: frame[{name!r}] = frame[{name!r}].astype(str).",
+        )
+    return SourceError(f"cannot read the frame: {error}")
+
+
+def _is_known(value: object) -> bool:
+    import pyarrow as pa
+
+    try:
+        pa.array([value])
+    except (pa.ArrowException, OverflowError, TypeError, ValueError):
+        return False
+    return True
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}..."
+
+
+def _of_polars(frame: Any) -> Any:
+    """Return a frame of polars as something that pyarrow reads.
+
+    Raises:
+        UsageError: it has a column that Arrow lacks.
+    """
+    import polars as pl
+
+    if isinstance(frame, pl.Series):
+        frame = frame.to_frame()
+    if not isinstance(frame, pl.DataFrame):
+        return frame
+    for name, type_ in frame.schema.items():
+        # An object would arrive as its address in memory.
+        lacks = [word for word in ("Int128", "Object") if word in str(type_)]
+        if lacks:
+            text = f"frame.with_columns(pl.col({name!r}).cast(pl.String))"
+            if lacks == ["Object"]:
+                text = f"frame.with_columns(pl.col({name!r}).map_elements(str, pl.String))"
+            typed = f", and type={{{name!r}: {str(type_)!r}}} where it is loaded"
+            whole = str(type_) in ("Int128", "UInt128")
+            raise UsageError(
+                f"the column {name!r} is of the polars type {type_}, which Arrow lacks",
+                hint=f"Make it text: {text}{typed if whole else ''}.",
+            )
+    if any("Categorical" in str(type_) or "Enum" in str(type_) for type_ in frame.schema.values()):
+        # Of dictionaries of views pyarrow (26) takes no values.
+        return frame.to_arrow(compat_level=pl.CompatLevel.oldest())
+    return frame
 
 
 def _of_table(table: pa.Table) -> _Rows:
@@ -300,6 +388,11 @@ def _type(type_: pa.DataType, name: str) -> pa.DataType:
     import pyarrow as pa
 
     kind = pa.types
+    if isinstance(type_, pa.BaseExtensionType) and type_.extension_name == "pandas.period":
+        raise UsageError(
+            f"the column {name!r} holds periods, which Arrow keeps as bare numbers",
+            hint=f"Make them times or text: frame[{name!r}] = frame[{name!r}].dt.to_timestamp().",
+        )
     if isinstance(type_, pa.BaseExtensionType):
         return _type(type_.storage_type, name)
     if kind.is_dictionary(type_):
@@ -336,13 +429,15 @@ def _type(type_: pa.DataType, name: str) -> pa.DataType:
 
 
 _VIEWS = ("string_view", "binary_view")
+# Characters of a value that an error shows.
+_MOST_SHOWN = 60
 
 
 def _cast(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     """Return a batch as it is sent.
 
     Raises:
-        SourceError: a value does not fit, or a list, map or struct is NULL.
+        SourceError: a value does not fit.
     """
     import pyarrow as pa
 
@@ -356,40 +451,16 @@ def _cast(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
                 import pyarrow.compute as pc
 
                 found = pc.run_end_decode(found)
+            if pa.types.is_dictionary(found.type) and str(found.type.value_type) in _VIEWS:
+                # pyarrow (26) takes no values of it.
+                words = found.dictionary.cast(field.type)
+                found = pa.DictionaryArray.from_arrays(found.indices, words)
             if found.type != field.type:
                 found = found.cast(field.type)
         except pa.ArrowException as error:
             raise SourceError(f"cannot read the column {field.name!r}: {error}") from error
-        if pa.types.is_nested(field.type):
-            _check_nested(found, field.name)
         columns.append(found)
     return pa.RecordBatch.from_arrays(columns, schema=schema)
-
-
-def _check_nested(array: pa.Array, name: str) -> None:
-    """Check that no list, map or struct is NULL, which no column can keep.
-
-    Raises:
-        SourceError: one is.
-    """
-    import pyarrow as pa
-
-    if not pa.types.is_nested(array.type):
-        return
-    if array.null_count:
-        raise SourceError(
-            f"the column {name!r} holds a NULL of the type {array.type}, and arrays, maps and "
-            "tuples cannot be NULL",
-            hint="Put something in its place, an empty list for one.",
-        )
-    if pa.types.is_struct(array.type):
-        inner = array.flatten()
-    elif pa.types.is_map(array.type):
-        inner = [array.items]
-    else:
-        inner = [array.flatten()]
-    for part in inner:
-        _check_nested(part, name)
 
 
 # --- streams -------------------------------------------------------------------------------------
