@@ -401,6 +401,68 @@ def test_rows_whose_key_is_there(db: Database) -> None:
     assert db.run("SELECT COUNT(*), SUM(name LIKE 'x%') FROM t") == [(10, 10)]
 
 
+@pytest.fixture
+def keyed(db: Database) -> Database:
+    """A table with a key, another unique key, a column that no file has, and rows that refer."""
+    db.run(
+        "CREATE TABLE t (id INT PRIMARY KEY, name VARCHAR(20) UNIQUE, more INT DEFAULT 7)",
+        "INSERT INTO t VALUES (1, 'a', 1), (2, 'b', 2), (3, 'c', 3)",
+        "CREATE TABLE child (t INT REFERENCES t (id) ON DELETE CASCADE)",
+        "INSERT INTO child VALUES (1), (2)",
+    )
+    return db
+
+
+@pytest.mark.parametrize("decoder", ["auto", "never"])
+def test_rows_with_a_key_that_is_there_are_changed_in_place(keyed: Database, decoder: str) -> None:
+    keyed.shell.write("a.csv", "id,name\n1,A\n4,first\n4,last\n2,b\n")
+    done = keyed.load("a.csv", "--on-conflict", "replace", "--decoder", decoder)
+    assert "3 rows had the key of another one" in done.talk
+    assert keyed.run("SELECT * FROM t ORDER BY id") == [
+        (1, "A", 1), (2, "b", 2), (3, "c", 3), (4, "last", 7)
+    ]  # fmt: skip
+    assert keyed.run("SELECT * FROM child ORDER BY t") == [(1,), (2,)]
+    assert keyed.load("a.csv", "--on-conflict", "replace", "--json").document["rows"] == 0
+
+
+@pytest.mark.parametrize("rows", ["9,b", "3,b", "8,new\n9,new"])
+def test_rows_that_share_another_unique_key_are_refused(keyed: Database, rows: str) -> None:
+    """Which of the two rows is meant nobody knows, and one would vanish."""
+    keyed.shell.write("a.csv", f"id,name\n1,A\n{rows}\n")
+    talk = keyed.fails(1, "a.csv", "--on-conflict", "replace").talk
+    assert "Duplicate entry" in talk
+    assert "for key 'name'" in talk
+    assert keyed.run("SELECT * FROM t ORDER BY id") == [(1, "a", 1), (2, "b", 2), (3, "c", 3)]
+
+
+def test_what_says_no_which_row_is_meant_is_refused(db: Database) -> None:
+    db.run("CREATE TABLE t (id INT PRIMARY KEY, name VARCHAR(20))")
+    db.shell.write("a.csv", "name\nx\n")
+    replace = ("--on-conflict", "replace", "--on-missing-column", "default")
+    db.run("ALTER TABLE t MODIFY id INT AUTO_INCREMENT")
+    assert "lack the key column id" in db.fails(2, "a.csv", *replace).talk
+    for columns in (
+        "id INT UNIQUE, name VARCHAR(20) UNIQUE",
+        "id INT, name TEXT, UNIQUE (name(9))",
+    ):
+        db.run(f"CREATE OR REPLACE TABLE t ({columns})")
+        assert (
+            "needs the key that says which rows are the same" in db.fails(2, "a.csv", *replace).talk
+        )
+
+
+def test_two_attempts_with_the_same_keys(db: Database) -> None:
+    """The last one that commits wins, row by row; none is there twice, and none fails."""
+    db.run("CREATE TABLE t (id INT PRIMARY KEY, name VARCHAR(20))")
+    for number in range(4):
+        db.shell.write(f"in/{number}.csv", "id,name\n" + lines(0, 3_000, f"f{number}_"))
+    more = ("--on-conflict", "replace", "--streams", "4", "--attempt-bytes", "1KB")
+    db.load("in/*.csv", *more)
+    assert db.run("SELECT COUNT(*), COUNT(DISTINCT id), SUM(name LIKE 'f%') FROM t") == [
+        (3_000, 3_000, 3_000)
+    ]
+
+
 def test_a_table_without_a_key_has_no_conflicts(db: Database) -> None:
     db.run("CREATE TABLE t (id INT, name VARCHAR(20))")
     db.shell.write("a.csv", "id,name\n" + lines(0, 10))

@@ -192,6 +192,43 @@ class MySQL(Transactions):
                 "nothing can be there already",
                 hint="Give it a primary key, or leave the option out.",
             )
+        if columns and self.updates:
+            self.key()
+
+    @property
+    def updates(self) -> bool:
+        """True where rows come into a temporary table first and then change those with their key.
+
+        REPLACE would delete these: columns that the files lack, and rows of other tables that
+        refer to them, would be gone. SingleStore has no such tables to refer.
+        """
+        return self.on_conflict == REPLACE and not self.distributed
+
+    def key(self) -> tuple[str, ...]:
+        """Return the columns whose values rows may not share: of the primary key, else of the only
+        unique one.
+
+        Raises:
+            UsageError: there are several, or it is over parts of values.
+        """
+        rows = self.ask(
+            "SELECT INDEX_NAME, COLUMN_NAME, SUB_PART FROM information_schema.STATISTICS WHERE "
+            f"NON_UNIQUE = 0 AND {self._is_table} ORDER BY INDEX_NAME, SEQ_IN_INDEX"
+        )
+        keys: dict[str, list[tuple[Any, Any]]] = {}
+        for index, column, part in rows:
+            keys.setdefault(str(index), []).append((column, part))
+        found = keys.get("PRIMARY") or (next(iter(keys.values())) if len(keys) == 1 else None)
+        what = "several unique keys and no primary key"
+        if found is not None and any(column is None or part for column, part in found):
+            found, what = None, "a key over expressions or parts of values"
+        if found is None:
+            raise UsageError(
+                f"--on-conflict replace needs the key that says which rows are the same, and "
+                f"{self._table} has {what}",
+                hint="Give it a primary key, or take --on-conflict skip.",
+            )
+        return tuple(str(column) for column, _ in found)
 
     def no_files(self) -> TargetError:
         """Return the error of a server that takes no LOAD DATA LOCAL."""
@@ -601,6 +638,10 @@ class MySQL(Transactions):
 
     def load_statement(self, columns: Sequence[str]) -> str:
         """Return LOAD DATA for lines of TSV."""
+        if self.on_conflict == REPLACE and self.distributed:
+            self._check_whole_rows(columns)
+        # Of rows with one key in a temporary table that which came last stays.
+        table = self.rows_name if self.updates else self.whole_name
         skip = "SKIP DUPLICATE KEY ERRORS " if self.distributed else "IGNORE "
         action = {SKIP: skip, REPLACE: "REPLACE "}.get(self.on_conflict, "")
         kinds = {str(row[0]): str(row[1]).lower() for row in self.columns}
@@ -614,11 +655,66 @@ class MySQL(Transactions):
         listed = ", ".join(bits.get(column) or name(column) for column in columns)
         made = ", ".join(f"{name(column)} = {text} + 0" for column, text in bits.items())
         return (
-            f"LOAD DATA LOCAL INFILE 'rowfall' {action}INTO TABLE {self.whole_name} "
+            f"LOAD DATA LOCAL INFILE 'rowfall' {action}INTO TABLE {table} "
             + ("" if self.distributed else f"CHARACTER SET {charset} ")
             + f"{TSV_LINES} ({listed})"
             + (f" SET {made}" if made else "")
         )
+
+    def _check_whole_rows(self, columns: Sequence[str]) -> None:
+        """Check that a row in the place of another one resets none of its columns.
+
+        Raises:
+            UsageError: the files lack some.
+        """
+        lacks = [
+            name for name, _, kind in map(catalogue_column, self.columns)
+            if kind != "MATERIALIZED" and name not in columns
+        ]  # fmt: skip
+        if lacks:
+            raise UsageError(
+                f"--on-conflict replace: SingleStore would reset {lacks[0]}, which the files lack, "
+                "in rows that are there",
+                hint="Give the files all columns of the table, or take --on-conflict skip.",
+            )
+
+    def staging_statements(self, columns: Sequence[str]) -> tuple[str, ...]:
+        """Return the statements that make a temporary table for rows that change others.
+
+        They end no transaction.
+
+        Raises:
+            UsageError: the files lack a column of the key.
+        """
+        key = self.key()
+        missing = [column for column in key if column not in columns]
+        if missing:
+            raise UsageError(f"--on-conflict replace: the files lack the key column {missing[0]}")
+        listed, keyed = ", ".join(map(name, columns)), ", ".join(map(name, key))
+        return (
+            f"DROP TEMPORARY TABLE IF EXISTS {self.rows_name}",
+            f"CREATE TEMPORARY TABLE {self.rows_name} (UNIQUE KEY ({keyed})) ENGINE=InnoDB AS "
+            f"SELECT {listed} FROM {self.whole_name} LIMIT 0",
+        )
+
+    def merge_statements(self, columns: Sequence[str]) -> tuple[str, ...]:
+        """Return the statements that change the rows with a key that is there, and insert others.
+
+        One INSERT ... ON DUPLICATE KEY UPDATE would do, but for rows that share another unique
+        key with a row: that one would be changed. Here they are refused.
+        """
+        key = self.key()
+        same = " AND ".join(f"t.{name(column)} = s.{name(column)}" for column in key)
+        sets = ", ".join(f"t.{name(c)} = s.{name(c)}" for c in columns if c not in key)
+        listed = ", ".join(map(name, columns))
+        update = f"UPDATE {self.whole_name} t JOIN {self.rows_name} s ON {same} SET {sets}"
+        insert = (
+            f"INSERT INTO {self.whole_name} ({listed}) SELECT "
+            + ", ".join(f"s.{name(column)}" for column in columns)
+            + f" FROM {self.rows_name} s LEFT JOIN {self.whole_name} t ON {same} "
+            f"WHERE t.{name(key[0])} IS NULL"
+        )
+        return (update, insert) if sets else (insert,)
 
     # --- connections --------------------------------------------------------------------------
 
@@ -796,6 +892,11 @@ class MySQL(Transactions):
     @property
     def whole_name(self) -> str:
         return f"{name(self._database)}.{name(self._table)}"
+
+    @property
+    def rows_name(self) -> str:
+        """Return the temporary table of rows that change others, as SQL."""
+        return f"{name(self._database)}.`_rowfall_rows`"
 
     @property
     def records(self) -> str:

@@ -58,6 +58,8 @@ _FORM_FEED = (b"\\f", b"\f")
 # Records of one INSERT: well below the smallest max_allowed_packet that servers come with.
 _RECORDS_AT_ONCE = 500
 _MOST_NAME = 500
+# A conflict that is there again is one with another unique key.
+_MERGES = 3
 _COLUMNS = "target, split, attempt, load_id, name, whole, attempt_rows, session, loaded"
 
 
@@ -69,6 +71,8 @@ class Loading:
         self._connection: Any = None
         self._attempt = ""
         self._gained = self._marked = 0
+        # Of the temporary table, where rows go there first.
+        self._staged: tuple[str, ...] = ()
 
     def lease(self, attempt: str, load: str, records: Sequence[Record]) -> frozenset[str]:
         """See :meth:`rowfall.engines.database.Transaction.lease`."""
@@ -131,6 +135,10 @@ class Loading:
         database = self._database
         skips = database.on_conflict == SKIP
         try:
+            if database.updates and not self._staged:
+                self._staged = tuple(columns)
+                for text in database.staging_statements(columns):
+                    self._execute(text)
             done = mysql_wire.load_data(
                 self._connection, database.load_statement(columns), rows, database.packet, sent
             )
@@ -210,6 +218,8 @@ class Loading:
     def finish(self, rows: int) -> int:
         """See :meth:`rowfall.engines.database.Transaction.finish`."""
         database = self._database
+        if self._staged:
+            self._merge()
         try:
             # Behind the rows: from then on nobody drops or alters the table before the commit.
             self._execute(
@@ -219,6 +229,29 @@ class Loading:
         except (database.driver.err.MySQLError, OSError) as error:
             raise database.explained(error, f"write to {RECORD}") from None
         return self._gained
+
+    def _merge(self) -> None:
+        """Change the rows with the keys that have come, and insert the others.
+
+        A row with the same key that another attempt commits in between is found the second time.
+        """
+        database, columns = self._database, self._staged
+        tries = 0
+        while True:
+            try:
+                with self._connection.cursor() as cursor:
+                    for text in database.merge_statements(columns):
+                        self._gained = cursor.execute(text)
+                    cursor.execute(f"DROP TEMPORARY TABLE {database.rows_name}")
+                return
+            except (database.driver.err.MySQLError, OSError) as error:
+                number, said = number_of(error), str(error.args[-1])
+                tries += 1
+                if number in DUPLICATE and tries < _MERGES:
+                    continue
+                if number not in PASSING and not isinstance(error, OSError):
+                    raise self._refused([(number, said)]) from None
+                raise database.explained(error, "change rows") from None
 
     def _identity(self) -> str:
         """Return what the record says of the table, as the end of a list of assignments."""
@@ -247,7 +280,7 @@ class Loading:
     def release(self) -> None:
         """See :meth:`rowfall.engines.database.Transaction.release`."""
         connection, self._connection = self._connection, None
-        self._gained = 0
+        self._gained, self._staged = 0, ()
         if connection is not None:
             self._database.leave(connection)
 
