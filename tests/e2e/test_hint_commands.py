@@ -64,9 +64,7 @@ def _tar(name: str, text: str) -> bytes:
 
 _STATUS = "rowfall status lists all loads; those of another target need --to."
 _SETTINGS = "rowfall query 'SELECT name, description FROM system.settings'"
-_MORE = ", or --format {}WithNames where its first line holds names"
-_LOOKS = "Its first bytes look like {}: --format {}{}."
-_ENCODING = "Name its encoding, e.g. --encoding {}; --encoding binary loads the bytes as they are."
+_LINES = "--format LineAsString loads each line as it is. Of a table name the format: --format CSV."
 _CUT = "It was cut off, or is no {0}: test it with {0} -t."
 _TRUNCATED = {"gzip": "gz", "xz": "xz"}
 # Those of others, which a machine may lack.
@@ -132,17 +130,26 @@ CASES = [
     Case("It holds {} with other extensions; name the format with --format to load them all, or "
          "archives by a glob such as '*.zip'.",
          "load in", "rowfall load in --format CSV", code=4, files={"in/a.txt": "1,2\n3,4\n"}),
-    Case(_LOOKS, "load a.txt", "rowfall load a.txt --format CSV", files={"a.txt": "1;2\n3;4\n"}),
-    Case(_MORE, "load a.txt", "rowfall load a.txt --format {0}WithNames", files={"a.txt": CSV}),
+    Case(_LINES, "load a.log", ("rowfall load a.log --format LineAsString",
+                                "rowfall load a.log --format CSV --table t"),
+         files={"a.log": "Nov 26 10:00:00 host sshd: ok, fine\nNov 26 10:00:01 host sshd: a, b\n"}),
     Case("Load it on its own with --format {}.", "load a.csv b.csv",
          "rowfall load b.csv --format {0}", code=4,
          before=("load a.csv --to p.parquet", "--version; mv p.parquet b.csv")),
     Case("{} -dc FILE | rowfall load -", "load 'a b.csv.gz'",
          "gzip -dc 'a b.csv.gz' | rowfall load -", code=4,
          files={"a b.csv.gz": gzip.compress(gzip.compress(CSV.encode()))}),
-    Case(_ENCODING, "load a.csv", ("rowfall load a.csv --encoding {0}",
-         "rowfall load a.csv --encoding binary --table b"), code=4,
+    Case('--encoding {} reads "{}"', "load a.csv", "rowfall load a.csv --encoding {0}", code=4,
          files={"a.csv": "id,city\n1,Zürich\n2,Köln\n".encode("windows-1252")}),
+    Case("{}; --encoding binary loads the bytes as they are.", "load a.csv",
+         "rowfall load a.csv --encoding binary", code=4,
+         files={"a.csv": "id,city\n1,Zürich\n2,Köln\n".encode("windows-1252")}),
+    Case('Name its encoding: --encoding {} reads "{}"', "load a.csv",
+         "rowfall load a.csv --encoding {0}", code=4,
+         files={"a.csv": "id,city\n1,Oslo\n2,Bern\n".encode("utf-16-le")}),
+    Case("iconv -f {} -t utf-8 FILE | rowfall load - --table NAME", "load a.csv",
+         "iconv -f {0} -t utf-8 {1} | rowfall load - --table NAME", code=4,
+         files={"a.csv": "id,city\n1,Zürich\n2,Köln\n".encode("cp850")}),
     Case("{} unzip FILE -d FOLDER", "load 'it is.csv'", ("unzip {1} -d FOLDER",
          "rowfall load FOLDER"), code=4, files={"it is.csv": _zip("a.csv", CSV)}),
     Case("{} tar xf FILE", "load 'it is.csv'", ("tar xf {1}", "rowfall load a.csv"),

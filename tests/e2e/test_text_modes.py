@@ -16,7 +16,7 @@ import pytest
 
 from e2e.tools import Shell
 from rowfall.core import sql
-from rowfall.schema.header_line import unique_names
+from rowfall.core.header_line import unique_names
 
 MODES = {
     "engine": ("--decoder", "never"),

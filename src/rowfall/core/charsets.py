@@ -63,7 +63,8 @@ _MARKS = ((codecs.BOM_UTF32_LE, "utf-32le"), (codecs.BOM_UTF32_BE, "utf-32be"),
 # What WHATWG calls them and Python does not.
 _CODECS = {
     "windows-1252": "cp1252", "macintosh": "mac-roman", "windows-874": "cp874", "ibm866": "cp866",
-    "x-mac-cyrillic": "mac-cyrillic", "utf-32le": "utf-32-le", "utf-32be": "utf-32-be",
+    "x-mac-cyrillic": "mac-cyrillic", "shift_jis": "cp932", "euc-kr": "cp949", "big5": "cp950",
+    "utf-32le": "utf-32-le", "utf-32be": "utf-32-be",
 }  # fmt: skip
 
 
@@ -102,7 +103,12 @@ def _wrong_at(data: bytes) -> int:
 
 def decode(data: bytes, charset: str) -> str:
     """Return bytes as text for a look at it: what is not of the charset is replaced."""
-    return data.decode(_CODECS.get(charset, charset), errors="replace")
+    return data.decode(codec(charset), errors="replace")
+
+
+def codec(charset: str) -> str:
+    """Return the name that Python gives a charset."""
+    return _CODECS.get(charset, charset)
 
 
 def names_binary(encoding: str | None) -> bool:

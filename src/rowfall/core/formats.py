@@ -40,7 +40,7 @@ FORMATS = (
     Format(
         "JSONEachRow",
         Kind.JSON,
-        (".json", ".ndjson", ".jsonl"),
+        (".json", ".ndjson", ".jsonl", ".geojsonl", ".jsonlines"),
         ("ndjson", "jsonl", "jsonlines", "json"),
     ),
     Format("Parquet", Kind.TYPED, (".parquet", ".pq"), (), seekable=True),

@@ -14,6 +14,7 @@ from functools import partial
 from typing import Any
 
 from rowfall.core import engine_formats, sql, units
+from rowfall.core.dialect import Asked
 from rowfall.core.errors import RowfallError, TargetError, UsageError
 from rowfall.core.listing import Listing
 from rowfall.core.model import Column, ColumnChange, Encoding, Kind, Projection, Schema
@@ -34,7 +35,6 @@ from rowfall.schema.column_options import (
     selected,
     shape,
 )
-from rowfall.schema.dialect import Asked
 from rowfall.schema.nested_nulls import what_nulls_become, without_nullable_tuples
 from rowfall.schema.projection import folder_keys, read_relation
 from rowfall.schema.sampling import ColumnFacts, RunSelect, SourceSample, WantedFacts

@@ -13,11 +13,11 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 
 from rowfall.core.charsets import BOM
+from rowfall.core.header_line import unique_names
 from rowfall.core.listing import Split
 from rowfall.core.model import Encoding, Kind
 from rowfall.core.patterns import regex
 from rowfall.core.sqltext import SqlText
-from rowfall.schema.header_line import unique_names
 from rowfall.sources.base import Source
 
 APART = (

@@ -17,6 +17,7 @@ from typing import Any
 from rowfall.core import engine_formats, sql
 from rowfall.core.charsets import BOM
 from rowfall.core.dataclass import dataclass
+from rowfall.core.dialect import Asked
 from rowfall.core.errors import DataError, EngineError, RowfallError, SourceError, UsageError
 from rowfall.core.formats import LAKES
 from rowfall.core.listing import Listing, Split
@@ -25,7 +26,6 @@ from rowfall.core.sqltext import SqlText, quote
 from rowfall.core.type_names import Type, parse_type
 from rowfall.schema import footers, json_objects
 from rowfall.schema.data_errors import same_object
-from rowfall.schema.dialect import Asked
 from rowfall.schema.excerpts import excerpts
 from rowfall.schema.footers import Footer
 from rowfall.schema.records import lines_relation

@@ -1,6 +1,6 @@
 """Reads the first bytes of text files and says how they are read: encoding, names of columns.
 
-What the bytes show is found by :mod:`rowfall.schema.dialect`; here is where they come from, what
+What the bytes show is found by :mod:`rowfall.core.dialect`; here is where they come from, what
 files that differ mean, and what of it the two readers take as it is.
 """
 
@@ -17,7 +17,14 @@ from typing import Any
 
 from rowfall.core import formats
 from rowfall.core.dataclass import dataclass
+from rowfall.core.dialect import (
+    Asked,
+    Finding,
+    TextSample,
+    sniff,
+)
 from rowfall.core.errors import RowfallError, SourceError, UsageError
+from rowfall.core.header_line import brief, has_header, unique_names
 from rowfall.core.listing import Split
 from rowfall.core.model import Dialect, Encoding
 from rowfall.core.options import Options
@@ -25,13 +32,6 @@ from rowfall.core.patterns import regex
 from rowfall.core.sqltext import SqlText
 from rowfall.engines.base import on_all
 from rowfall.schema import marked_values
-from rowfall.schema.dialect import (
-    Asked,
-    Finding,
-    TextSample,
-    sniff,
-)
-from rowfall.schema.header_line import brief, has_header, unique_names
 from rowfall.schema.records import APART, lines_relation
 from rowfall.sources import rewriting
 from rowfall.sources.base import Once, Ranged, Source

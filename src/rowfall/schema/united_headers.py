@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING
 
 from rowfall.core import units
 from rowfall.core.dataclass import dataclass
+from rowfall.core.dialect import Asked
 from rowfall.core.errors import UsageError
 from rowfall.core.listing import Listing, Split
 from rowfall.core.model import Encoding, Kind, Schema
-from rowfall.schema.dialect import Asked
 from rowfall.schema.headers import Headers
 from rowfall.schema.records import APART
 from rowfall.schema.text_format import RunSelect, TextFormat, find_text_format

@@ -23,6 +23,7 @@ from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import DataError, SourceError, UsageError
 from rowfall.core.model import Dialect, Encoding, Kind
 from rowfall.core.options import Options
+from rowfall.sources.unnamed import format_of
 
 HEAD = 64 << 10
 """Bytes of each object that are looked at: one small request, and hundreds of lines."""
@@ -110,31 +111,36 @@ def examine(heads: Mapping[str, bytes], declared: Encoding, options: Options) ->
 
 def with_format(
     heads: Mapping[str, bytes], names: Sequence[str], options: Options
-) -> Options:  # fmt: skip
-    """Return the options with a format where no name has an extension that says one.
+) -> tuple[Options, tuple[str, ...]]:
+    """Return the options with a format where no name has an extension that says one, and notes.
 
     Raises:
         UsageError: the first bytes do not say it either.
     """
     if options.format or any(map(formats.is_data, names)):
-        return options
+        return options, ()
     _refuse_no_tables(heads, options)
     texts = _beginnings(heads, None)
     _refuse_no_tables(texts, options)
-    found = {formats.sniff(text)[0] for text in texts.values()}
-    only = found.pop() if len(found) == 1 else None
-    if only is not None:
-        return replace(options, format=only)
-    text = next(iter(texts.values()), b"")
-    named = formats.guess_text(text) if text else "CSV"
-    more = f", or --format {named}WithNames where its first line holds names"
-    more = more if named in ("CSV", "TSV") else ""
-    raise UsageError(
-        f"{names[0]} does not end with the extension of a known format",
-        hint=f"Its first bytes look like {named}: --format {named}{more}."
-        if text
-        else "Name it with --format, e.g. --format CSV.",
-    )
+    if not texts:
+        raise UsageError(
+            f"{names[0]} does not end with the extension of a known format",
+            hint="Name it with --format, e.g. --format CSV.",
+        )
+    found = {
+        name: formats.sniff(text)[0]
+        or format_of(name, text, whole=len(heads[name]) < HEAD and len(text) < UNPACKED)
+        for name, text in texts.items()
+    }
+    first, only = next(iter(found.items()))
+    odd = next((name for name, kind in found.items() if kind != only), None)
+    if odd is not None:
+        raise UsageError(
+            f"no name says the format, and {first} looks like {only}, {odd} like {found[odd]}",
+            hint="Load each format on its own, or name the format of all with --format.",
+        )
+    note = f"{_some(texts)} is read as {only}, as its first bytes look like it"
+    return replace(options, format=only), (note,)
 
 
 def packing(name: str, encoding: Encoding) -> str:
@@ -203,6 +209,13 @@ def _refuse_no_tables(heads: Mapping[str, bytes], options: Options) -> None:
         for magic, what, hint in _NO_TABLES:
             if head.startswith(magic):
                 raise SourceError(f"{name} is {what}, not a table", hint=_with_name(hint, name))
+        if head[8:12] == b"DUCK":
+            raise SourceError(
+                f"{name} is a DuckDB database, not a table",
+                hint=_with_name(
+                    "Export a table: duckdb FILE \"COPY name TO 'name.parquet'\"", name
+                ),
+            )
         if head.startswith(_ZIP):
             if any(mark in head for mark in _SHEET):
                 raise SourceError(
@@ -370,9 +383,31 @@ def not_utf8(name: str, text: bytes, at: int) -> DataError:
     return DataError(
         f"{name} line {line} is not UTF-8: byte 0x{text[at]:02X} in {shown}",
         uri=name, line=line, value=shown,
-        hint=f"Name its encoding, e.g. --encoding {charsets.guess(text)}; "
-        "--encoding binary loads the bytes as they are.",
+        hint=f"{_readings(name, text, begin)}; --encoding binary loads the bytes as they are.",
     )  # fmt: skip
+
+
+def _readings(name: str, text: bytes, begin: int) -> str:
+    """Return the encodings that text may have, each with the line that begins there as it reads."""
+    if (wide := charsets.guess(text)).startswith("utf-16"):
+        first = charsets.decode(text, wide).partition("\n")[0].strip()[:_LINE]
+        return f'Name its encoding: --encoding {wide} reads "{first}"'
+    from rowfall.core.charset_guess import CONVERTED, shown_readings  # only what fails needs it
+
+    line = text[begin : begin + _LINE].partition(b"\n")[0].rstrip(b"\r")
+    found = shown_readings(line, text[: text.rfind(b"\n") + 1] or line)
+    reads = [f'--encoding {c} reads "{shown}"' for c, shown in found if c not in CONVERTED]
+    reads = reads or ["--encoding windows-1252 takes any byte"]
+    converted = [(c, shown) for c, shown in found if c in CONVERTED]
+    if converted:
+        command = f"iconv -f {converted[0][0]} -t utf-8 FILE | rowfall load - --table NAME"
+        reads.append(f'{_with_name(command, name)} reads "{converted[0][1]}"')
+    if found and found[0][0] in CONVERTED:
+        reads.reverse()
+    return f"Name its encoding: {', '.join(reads)}"
+
+
+_LINE = 120  # bytes of the line that is shown: it may be cut within a character of two bytes
 
 
 def _shown(text: bytes) -> str:

@@ -109,12 +109,12 @@ class ObjectSource(ABC):
     def encoding(self, listing: Listing) -> Encoding:
         names = [self._path(listing.uri(index)) for index in range(len(listing))]
         heads = self._heads(listing)
-        options = first_bytes.with_format(heads, names, self._options)
+        options, said = first_bytes.with_format(heads, names, self._options)
         declared = pipes.check_bz2(formats.detect(names, options), names)
         found = first_bytes.examine(heads, declared, options)
         if found.encoding.compression != declared.compression:
             self._packed = found.encoding.compression
-        self.notes = found.notes
+        self.notes = said + found.notes
         return rewriting.check(pipes.check_bz2(found.encoding, names))
 
     def pieces(self, split: Split) -> Iterator[bytes]:

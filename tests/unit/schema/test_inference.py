@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
+from rowfall.core.dialect import Asked
 from rowfall.core.errors import SourceError, TargetError, UsageError
 from rowfall.core.model import Dialect, Encoding, Kind, Schema
 from rowfall.core.options import Options
 from rowfall.schema import inference, projection, sampling, text_format
-from rowfall.schema.dialect import Asked
 from rowfall.sources import rewriting
 from unit.memory import CSV, JSON, TSV, Chdb, Files
 

@@ -14,9 +14,9 @@ from itertools import product
 from pathlib import Path
 
 from rowfall.core import formats
+from rowfall.core.dialect import Finding, TextSample, sniff
 from rowfall.core.errors import UsageError
 from rowfall.schema import text_format
-from rowfall.schema.dialect import Finding, TextSample, sniff
 
 PAGE = Path(__file__).parents[3] / "docs" / "reference" / "sniffing.md"
 

@@ -136,8 +136,10 @@ def test_options_that_contradict_the_bytes_are_refused() -> None:
 
 
 def test_a_name_without_extension_is_told_by_its_bytes() -> None:
-    found = first_bytes.with_format({"part-0": PARQUET}, ["part-0"], Options())
-    assert found.format == "Parquet"
-    with pytest.raises(UsageError, match="known format") as caught:
-        first_bytes.with_format({"part-0": b'{"a":1}\n'}, ["part-0"], Options())
-    assert "--format JSONEachRow" in (caught.value.hint or "")
+    for data, name in ((PARQUET, "Parquet"), (b'{"a":1}\n', "JSONEachRow"), (b"a,b\n1,2\n", "CSV")):
+        found, said = first_bytes.with_format({"part-0": data}, ["part-0"], Options())
+        assert found.format == name
+        assert said == (f"part-0 is read as {name}, as its first bytes look like it",)
+    heads = {"a": b'{"a":1}\n', "b": b"a,b\n1,2\n"}
+    with pytest.raises(UsageError, match="no name says the format"):
+        first_bytes.with_format(heads, ["a", "b"], Options())

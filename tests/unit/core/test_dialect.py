@@ -6,9 +6,9 @@ import time
 
 import pytest
 
+from rowfall.core.dialect import Asked, Finding, TextSample, sniff
 from rowfall.core.errors import UsageError
-from rowfall.schema.dialect import Asked, Finding, TextSample, sniff
-from rowfall.schema.header_line import unique_names
+from rowfall.core.header_line import unique_names
 
 
 def found(*texts: str | bytes, **asked: object) -> Finding:

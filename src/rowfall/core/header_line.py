@@ -16,7 +16,7 @@ from itertools import pairwise
 from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import UsageError
 from rowfall.core.patterns import regex
-from rowfall.schema.value_kinds import NULL_WORDS, kind_of, most_kind
+from rowfall.core.value_kinds import NULL_WORDS, kind_of, most_kind
 
 RECORDS = 400
 """Records of a sample whose values are looked at: 8 files of 50 each still show a type."""

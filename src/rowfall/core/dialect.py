@@ -17,9 +17,9 @@ from itertools import islice
 
 from rowfall.core import charsets
 from rowfall.core.dataclass import dataclass
+from rowfall.core.header_line import FileRecords, body_of, has_header, unique_names
 from rowfall.core.patterns import regex
-from rowfall.schema.header_line import FileRecords, body_of, has_header, unique_names
-from rowfall.schema.value_kinds import NULL_WORDS, kind, kind_of
+from rowfall.core.value_kinds import NULL_WORDS, kind, kind_of
 
 STRONG = (",", ";", "\t", "|", "^", "~", "\x01", "\x1f")
 """Delimiters that hardly any text holds in each line; in doubt the first one wins."""

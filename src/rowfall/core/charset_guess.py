@@ -1,0 +1,138 @@
+"""Tells which charsets text that is not UTF-8 may be written in, the likeliest first. Pure.
+
+Nearly every charset decodes nearly every byte, and the wrong one gives letters, too. What tells
+them apart is how the words look: letters of one script, capitals at their beginning, no signs
+between letters, characters that texts use. So the words with such bytes are read in each charset,
+and the best readings are shown to a person, who knows.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from itertools import pairwise
+
+from rowfall.core import charsets
+from rowfall.core.patterns import regex
+
+CONVERTED = {"cp437": "cp437", "cp850": "cp850", "cp852": "cp852"}
+"""Charsets of DOS: told, but not read by rowfall-decode; iconv and Python know them by these."""
+
+_SINGLE = (
+    "windows-1252", "macintosh", "cp850", "cp437", "windows-1250", "iso-8859-2", "windows-1254",
+    "windows-1257", "windows-1251", "koi8-r", "ibm866", "iso-8859-5", "windows-1253",
+    "windows-1255", "windows-1256", "windows-874", "cp852",
+)  # fmt: skip
+_DOUBLE = ("gb18030", "shift_jis", "euc-jp", "euc-kr", "big5")
+_WORDS = 400  # with such bytes; a name or two may look right in any charset, so many do not
+_WORD = re.compile(rb'[^\x00-\x20,;|"]*[\x80-\xff][^\x00-\x20,;|"]*')
+# What languages write beside ASCII: those of the west, and of the middle and east of Europe.
+_COMMON = frozenset("äöüÄÖÜßéèêëàâáçñóíúôîïûùãõœæøåÅÆØÉÇÑ€°–’“”")  # noqa: RUF001
+_RARER = frozenset("łńśćżźąęŁŚŻšžčřěůýďťňŠŽČŘőűığşİŞāēīūėųģķļ")
+
+
+def guess_charsets(data: bytes, most: int = 3) -> list[str]:
+    """Return charsets that read all of a text, the likeliest first; each reads it differently."""
+    words = _WORD.findall(data)[:_WORDS]
+    found = []
+    for place, name in enumerate((*_DOUBLE, *_SINGLE)):
+        try:
+            texts = tuple(decode(word, name) for word in words)
+        except UnicodeDecodeError:
+            continue
+        looks = _looks_double if name in _DOUBLE else _looks_single
+        found.append((sum(looks(text, name) for text in texts), -place, name, texts))
+    found.sort(reverse=True)
+    best: dict[tuple[str, ...], str] = {}
+    for _, _, name, texts in found:
+        best.setdefault(texts, name)
+    return list(best.values())[:most]
+
+
+def decode(data: bytes, charset: str) -> str:
+    """Return bytes as text.
+
+    Raises:
+        UnicodeDecodeError: they are not of the charset.
+    """
+    return data.decode(CONVERTED.get(charset) or charsets.codec(charset))
+
+
+def _looks_single(word: str, charset: str) -> float:
+    """Return how much a word of a charset of single bytes looks like one: 1 for letters alone."""
+    points, foreign = 0.0, 0
+    for before, letter, after in zip(f" {word}", word, f"{word[1:]} ", strict=False):
+        if letter.isascii():
+            continue
+        foreign += 1
+        kind = unicodedata.category(letter)
+        beside = before.isalpha() or after.isalpha()
+        if kind in ("Ll", "Lo", "Lm", "Mn"):
+            points += 1
+        elif kind == "Lu":
+            inside = before.islower() or (before.isalpha() and after.islower())
+            points += -2 if inside else 1
+        elif kind[0] in "SPN":
+            points -= 2 if beside else 0.3
+        else:
+            points -= 4
+        points += 0.5 if letter in _COMMON else 0.35 if letter in _RARER else 0
+    scripts = {unicodedata.name(c, "").partition(" ")[0] for c in word if c.isalpha()}
+    if len(scripts) > 1:
+        points -= 1.5 * foreign
+    elif "LATIN" in scripts and foreign > 2 and foreign * 5 > len(word) * 3:
+        points -= foreign  # no language writes words of accents alone
+    return points / max(foreign, 1)
+
+
+def _looks_double(word: str, charset: str) -> float:
+    """Return how much a word of a charset of two bytes looks like one: 1 for frequent letters."""
+    points, foreign = 0.0, 0
+    for letter in word:
+        if letter.isascii():
+            continue
+        foreign += 1
+        try:
+            high, low = letter.encode(_FREQUENT[charset][0])[:2]
+        except (UnicodeEncodeError, ValueError):
+            high = low = 0
+        frequent = high in _FREQUENT[charset][1] and low >= _FREQUENT[charset][2]
+        if "\u4e00" <= letter <= "\u9fff":
+            points += -1.5 if charset == "euc-kr" else 1.1 if frequent else -0.6
+        elif "\u3040" <= letter <= "\u30ff":
+            points += 1.3 if charset in ("shift_jis", "euc-jp") else -0.8
+        elif "\uac00" <= letter <= "\ud7a3":
+            points += 1.2 if charset == "euc-kr" and frequent else -1.5
+        else:
+            points -= 1.3
+    letters = [(a, b) for a, b in pairwise(word) if a.isalpha() and b.isalpha()]
+    mixed = sum(a.isascii() != b.isascii() for a, b in letters)
+    return (points - 0.9 * mixed) / max(foreign, 1)
+
+
+# The codec whose order shows how frequent a letter is, its first bytes of frequent letters, and the
+# least second byte.
+_FREQUENT = {
+    "gb18030": ("gb2312", range(0xB0, 0xD8), 0xA1),
+    "shift_jis": ("euc-jp", range(0xB0, 0xD0), 0xA1),
+    "euc-jp": ("euc-jp", range(0xB0, 0xD0), 0xA1),
+    "euc-kr": ("cp949", range(0xB0, 0xC9), 0xA1),
+    "big5": ("big5", range(0xA4, 0xC7), 0x40),
+}
+
+
+def shown_readings(line: bytes, data: bytes) -> list[tuple[str, str]]:
+    """Return charsets, the likeliest first, with a line as it reads in each.
+
+    Args:
+        data: all that is there to guess by; the line is a part of it.
+    """
+    readings: dict[str, str] = {}
+    for charset in guess_charsets(data, 4):
+        codec = CONVERTED.get(charset) or charsets.codec(charset)
+        text = line.decode(codec, "ignore")  # the line may be cut within a character
+        readings.setdefault(_BREAKS.sub(" ", text), charset)
+    return [(charset, text) for text, charset in readings.items()][:3]
+
+
+_BREAKS = regex(r"[\x00-\x1f\x7f-\x9f]+")

@@ -1,0 +1,113 @@
+"""Tells by the first bytes what a file holds whose name does not say it. Pure.
+
+A table of text is one whose lines a delimiter splits alike, or short lines without any. Logs,
+sentences, scripts and documents hold delimiters, too, and are refused: whoever names a format gets
+what it makes of them.
+"""
+
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+
+from rowfall.core import charsets
+from rowfall.core.dialect import PAIRS, STRONG, Finding, TextSample, sniff
+from rowfall.core.errors import UsageError
+from rowfall.core.patterns import regex
+
+LINES = "--format LineAsString loads each line as it is. Of a table name the format: --format CSV."
+_LEAST_EVEN = 0.9  # of the lines of a table have as many fields as most
+_MOST_WORDS = 3  # of a line of one column: more is a sentence
+_SHORT = 60  # characters of such a line
+
+_LOG = regex(
+    r'\S+ \S+ \S+ \[[^\]]+\] "|[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \S|'
+    r"\[?\d{4}[-/]\d\d[-/]\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?\S*[ \]]+\S*"
+    r"(?:TRACE|DEBUG|INFO|NOTICE|WARN|ERROR|FATAL|CRITICAL)\b|<\d{1,3}>\d? ?\S"
+)
+_YAML = regex(r"\s*(?:- )?[\w./-]+:(?: .*)?\Z|\s*- .*\Z")
+_INI = regex(r"\[[\w .:-]+\]\s*\Z")
+_MARKDOWN = regex(r"#{1,6} \S|```|\|? ?:?-{3,}:? ?\|")
+_SECTIONS = ("---", "%YAML")
+_CONTROL = frozenset(range(32)) - frozenset(b"\t\n\r\x01\x1f\x0c\x1b")
+
+
+def format_of(name: str, text: bytes, *, whole: bool) -> str:
+    """Return the format of text: JSONEachRow, TSV or CSV.
+
+    Args:
+        text: its unpacked beginning; ``whole`` where it is all of it.
+
+    Raises:
+        UsageError: it is no table, as far as its first bytes show.
+    """
+    wide = charsets.guess(text).startswith("utf-16")
+    if not wide and sum(byte in _CONTROL for byte in text[:4096]) * 50 > len(text[:4096]):
+        raise UsageError(
+            f"{name} does not end with the extension of a known format, and its bytes are no text",
+            hint="Name its format with --format, or convert it first.",
+        )
+    plain = charsets.decode(text, charsets.guess(text)).removeprefix(charsets.BOM)
+    if plain.lstrip()[:1] in ("{", "["):
+        with suppress(ValueError):
+            json.loads(plain.lstrip().partition("\n")[0])
+            return "JSONEachRow"
+        if plain.lstrip()[:2].rstrip() in ("{", "[", '{"', "[{"):
+            return "JSONEachRow"  # over several lines
+    found = sniff([TextSample(name, text, whole)])
+    commented = found.comment == "#" and found.header and found.sure and found.even >= _LEAST_EVEN
+    if not commented and (what := _is_document(plain.splitlines()[:200])):
+        raise _no_table(name, what)
+    marks = (*STRONG, *PAIRS)
+    if found.width > 1 and (found.even >= _LEAST_EVEN or found.short):
+        if _is_prose(found):
+            raise _no_table(name, "its lines look like sentences")
+        if found.delimiter in marks or not found.bare:
+            return "TSV" if found.delimiter == "\t" and found.quote == '"' else "CSV"
+        if found.sure:
+            return "CSV"
+    rows = [row for file in found.files for row in file.rows]
+    lines = [" ".join(row) for row in rows]
+    strong = any(mark in marks for mark, _ in found.others)
+    if found.width == 1 and rows and not strong and all(map(_is_value, lines)):
+        return "CSV"
+    raise _no_table(name, "no delimiter splits its lines into fields")
+
+
+def _is_prose(found: Finding) -> bool:
+    """Tell whether commas are those of sentences: blanks behind them, and words everywhere."""
+    rows = [row for file in found.files for row in file.rows]
+    if found.delimiter != "," or (found.header and found.sure) or found.trim:
+        return False
+    fields = [field for row in rows for field in row]
+    behind = [field for row in rows for field in row[1:]]
+    words = sum(field.strip().count(" ") > 1 for field in fields)
+    return all(f.startswith(" ") for f in behind if f) and words * 3 > len(fields)
+
+
+def _is_value(line: str) -> bool:
+    return len(line) <= _SHORT and line.count(" ") < _MOST_WORDS
+
+
+def _is_document(lines: list[str]) -> str:
+    """Return what lines are that are no table; "" where nothing shows that."""
+    filled = [line for line in lines if line.strip()]
+    if not filled:
+        return ""
+    if sum(bool(_LOG.match(line)) for line in filled) * 2 > len(filled):
+        return "its lines look like those of a log"
+    if filled[0].startswith(_SECTIONS) and len(filled) > 1:
+        return "it looks like YAML"
+    if any(_MARKDOWN.match(line) for line in filled[:3]) and "," not in filled[0]:
+        return "it looks like Markdown"
+    if _INI.match(filled[0]):
+        return "it looks like a file of settings"
+    if sum(bool(_YAML.match(line)) for line in filled) * 10 > 9 * len(filled) > 9:
+        return "it looks like YAML"
+    return ""
+
+
+def _no_table(name: str, why: str) -> UsageError:
+    return UsageError(
+        f"{name} does not end with the extension of a known format, and {why}", hint=LINES
+    )

@@ -1,0 +1,50 @@
+"""What files hold whose names do not say it."""
+
+from __future__ import annotations
+
+import pytest
+
+from rowfall.core.errors import UsageError
+from rowfall.sources.unnamed import format_of
+
+
+@pytest.mark.parametrize(
+    ("text", "format_"),
+    [
+        ("id,name\n1,a\n2,b\n", "CSV"),
+        ("alice;berlin\nbob;paris\n", "CSV"),
+        ("id\tname\n1\ta\n", "TSV"),
+        ('{"a":1}\n{"a":2}\n', "JSONEachRow"),
+        ('{\n  "a": 1\n}\n', "JSONEachRow"),
+        ('[{"a":1}]\n', "JSONEachRow"),
+        ("apple\npear\nplum\n", "CSV"),
+        ("5\n7\n9\n", "CSV"),
+        ("2024-01-01 10:00:00\n2024-01-02 10:00:00\n", "CSV"),
+        ("time,level\n2024-01-01 10:00:00,INFO\n2024-01-02 10:00:00,WARN\n", "CSV"),
+        ("# made by hand\nid,n\n1,2\n3,4\n", "CSV"),
+        ("a b\n1 2\n3 4\n", "CSV"),
+        ("a,b,c\n1,2\n3,4\n", "CSV"),
+    ],
+)
+def test_tables(text: str, format_: str) -> None:
+    assert format_of("x", text.encode(), whole=True) == format_
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ('1.2.3.4 - - [10/Oct/2000:13:55:36 -0700] "GET /a HTTP/1.0" 200 5 "-" "M (X; L)"\n' * 3,
+         "log"),
+        ("Nov 26 10:00:00 host sshd[1]: ok, fine\nNov 26 10:00:01 host sshd[1]: bad, x\n", "log"),
+        ("2024-01-01T10:00:00Z INFO a, b\n2024-01-01T10:00:01Z WARN c, d\n", "log"),
+        ("---\na: 1\nb: 2\n", "YAML"),
+        ("# Title\n\nSome text, with commas.\n", "Markdown"),
+        ("[core]\na = 1\n", "settings"),
+        ("The quick fox jumped over, and so on.\nThen it went home, alone.\n", "sentences"),
+        ("This is a letter to somebody far away\nwho does not answer it at all\n", "no delimiter"),
+        ("a\x00b\x02\x03\x04\n" * 9, "no text"),
+    ],
+)  # fmt: skip
+def test_what_is_no_table_is_refused(text: str, why: str) -> None:
+    with pytest.raises(UsageError, match=why):
+        format_of("x", text.encode(), whole=True)
