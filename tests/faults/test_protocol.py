@@ -239,7 +239,7 @@ def _runner(
     tables.now = lambda ask: tables
     target: Any = nothing(
         server=None,
-        caps=nothing(publish=Publish.ATTACH), database="d", table=TARGET,
+        caps=nothing(publish=Publish.ATTACH, one_file_per_group=False), database="d", table=TARGET,
         staging_name=lambda attempt, number, encoding: f"_rowfall_{attempt}",
     )  # fmt: skip
     plan: Any = nothing(
