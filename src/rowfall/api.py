@@ -22,7 +22,7 @@ from functools import partial
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Protocol, cast, overload
 
-from rowfall.core.errors import TargetError, UsageError
+from rowfall.core.errors import RowfallError, TargetError, UsageError
 from rowfall.core.events import Event, Listener, one_at_a_time, silent
 from rowfall.core.masked import Secret
 from rowfall.core.model import Plan
@@ -99,7 +99,10 @@ def plan(
         made = make_plan(facts, session.options)
         made = replace(made, first_rows=first_rows(session, facts, made))
         doubt = find_contradiction(session)
-        refused = refusal(session) or (doubt.error if doubt is not None else None)
+        refused: RowfallError | None = refusal(session) or (
+            doubt.error if doubt is not None else None
+        )
+        refused = refused or (facts.export.refusal if facts.export is not None else None)
         refused = refused or no_space(made, session.options)
         if refused is not None:
             advice = (*made.forecast.advice, f"It would fail: {refused.message}. {refused.hint}")

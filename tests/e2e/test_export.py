@@ -156,6 +156,42 @@ def test_an_object_that_holds_a_declined_file(shell: Shell, s3: Seaweed, bucket:
     assert report["rows"] == len(rows)
 
 
+@pytest.mark.long
+def test_objects_of_an_unfinished_export(shell: Shell, s3: Seaweed, bucket: str) -> None:
+    shell.env |= s3.env
+    for n in range(6):
+        shell.write(f"in/{n}.csv", f"id,v\n{n},a\n{n + 10},b\n")
+    to = ("--to", f"s3://{bucket}/out/p_{{n}}.csv")
+    exported(shell, "in", *to, "--files", "3")
+    assert "holds all of it" in shell.ok("load", "in", *to, "--files", "3").talk
+    assert "finished export" in shell.ends(5, "load", "in", *to, "--files", "2").talk
+    key = "out/.p_{n}.csv.rowfall"
+    manifest = json.loads(s3.get(bucket, key))
+    del manifest["outputs"][1:]  # as a crash leaves it
+    s3.put(bucket, key, json.dumps(manifest | {"state": "writing"}).encode())
+    s3.delete(bucket, "out/p_1.csv")
+    exported(shell, "in", *to, "--files", "2")
+    keys = [name for name in s3.list(bucket, "out/") if name != key]
+    assert keys == ["out/p_0.csv", "out/p_1.csv"]
+    rows = [row for name in keys for row in of_csv(s3.get(bucket, name))]
+    assert values(rows, "id") == sorted(str(n) for n in (*range(6), *range(10, 16)))
+
+
+@pytest.mark.long
+def test_no_object_is_left_of_what_fails(shell: Shell, s3: Seaweed, bucket: str) -> None:
+    shell.env |= s3.env
+    shell.write("bad.csv", "id,v\n1,2\nx,4\ny,5\n6,7\n")
+    options = ("--type", "id Int64", "--max-errors", "1")
+    to = f"s3://{bucket}/out/p.csv"
+    shell.ends(1, "load", "bad.csv", *options, "--to", to)
+    assert s3.list(bucket, "out/") == ["out/.p.csv.rowfall"]
+    shell.write("good.csv", "id,v\n1,2\n")
+    s3.put(bucket, "out/q.csv", b"mine")
+    failed = shell.ends(5, "load", "good.csv", "--to", f"s3://{bucket}/out/q.csv")
+    assert "is there already" in failed.talk
+    assert s3.get(bucket, "out/q.csv") == b"mine"
+
+
 # --- tables of databases --------------------------------------------------------------------------
 
 

@@ -209,7 +209,7 @@ def test_files_that_are_written_are_known_again(base: Base) -> None:
     assert base.load("t", *into)["rows"] == len(before) - 1
     assert sorted(lost.read_text().splitlines()) == before
     base.numbers("t", 10, first=ROWS + 1)
-    assert "is there already" in base.ends(5, "t", *into).talk
+    assert "are there already" in base.ends(5, "t", *into).talk
     assert base.load("t", *into, "--replace")["rows"] == ROWS + 10
 
 

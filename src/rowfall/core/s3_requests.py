@@ -77,6 +77,28 @@ def sign(
     return f"{parts.scheme}://{parts.netloc}{parts.path or '/'}?{asked}&X-Amz-Signature={signature}"
 
 
+def open_store(bucket: str, access: Access, keys: Keys | None, patience: dict[str, Any]) -> Any:
+    """Return a bucket that is read and written with these keys, which may be renewed later.
+
+    Args:
+        patience: options of obstore about time and retries.
+    """
+    if keys is not None and keys.token:
+        return TokenStore(access, keys, bucket)
+    from obstore.store import S3Store
+
+    config: dict[str, Any] = {"region": access.region}
+    if access.endpoint is not None:
+        config["endpoint"] = access.endpoint
+    elif "." not in bucket:
+        config["virtual_hosted_style_request"] = True
+    if keys is None:
+        config["skip_signature"] = True
+    else:
+        config |= {"access_key_id": keys.key_id, "secret_access_key": keys.secret.reveal()}
+    return S3Store(bucket, **patience, **config)
+
+
 class _NoRedirects(HTTPRedirectHandler):
     def redirect_request(self, *_: Any) -> None:
         """Return None: the answer is an error."""
@@ -141,15 +163,25 @@ class TokenStore:
         return {"objects": found}
 
     def put(
-        self, key: str, data: bytes | Path, mode: str = "", use_multipart: bool = False
-    ) -> None:
-        """Write an object in one request; ``mode`` ``create`` only where there is none."""
+        self, key: str, data: bytes | Path, mode: str | Mapping[str, str] = "",
+        use_multipart: bool = False,
+    ) -> dict[str, Any]:  # fmt: skip
+        """Write an object in one request; return its ETag.
+
+        Args:
+            mode: ``create`` only where there is none; ``{"e_tag": ...}`` only over that one.
+        """
         headers = {"If-None-Match": "*"} if mode == "create" else {}
+        if isinstance(mode, Mapping):
+            headers = {"If-Match": mode["e_tag"]}
         if isinstance(data, Path):
             with data.open("rb") as file:
-                self._ask("PUT", key, headers=headers, body=file, length=data.stat().st_size)
+                size = data.stat().st_size
+                said, _ = self._ask("PUT", key, headers=headers, body=file, length=size)
         else:
-            self._ask("PUT", key, headers=headers, body=io.BytesIO(data), length=len(data))
+            body = io.BytesIO(data)
+            said, _ = self._ask("PUT", key, headers=headers, body=body, length=len(data))
+        return {"e_tag": said.get("ETag")}
 
     def delete(self, key: str) -> None:
         """Remove an object."""

@@ -7,7 +7,6 @@ from dataclasses import replace
 
 from rowfall.core.events import Note
 from rowfall.core.listing import Listing, continued_id, joined, ranges_by_stream, split_id
-from rowfall.plan import attempts
 from rowfall.plan.session import Session
 from rowfall.sources.base import Continued
 
@@ -30,7 +29,7 @@ def continue_streams(session: Session, known: set[str]) -> tuple[Session, set[st
     if not isinstance(source, Continued) or not listing.continued:
         return session, known
     if session.target.caps.one_file_per_group:
-        return session, _in_files(session, known)
+        return session, set()  # files hold the whole listing
     ranges = ranges_by_stream(known)
     landed: dict[str, Sequence[tuple[int, int]]] = {}
     versions = dict(streams(listing))
@@ -54,28 +53,6 @@ def continue_streams(session: Session, known: set[str]) -> tuple[Session, set[st
     for split in rest.splits(""):
         found.add(split.uri, split.version, split.size, split.start, split.stop)
     return replace(session, listing=found), known
-
-
-def _in_files(session: Session, known: set[str]) -> set[str]:
-    """Return the ids of the splits that files of an export hold, each file exactly those it would.
-
-    Files are numbered by all splits of the listing. If what was written is no part of that (the
-    stream has grown, or is cut elsewhere now), rows would be in two files or in none, so all files
-    are to be written anew.
-    """
-    if session.ledger is None or not known:
-        return set()
-    splits = list(session.listing.splits(session.target_key))
-    files = [
-        [split.id for split in splits[start:stop]]
-        for start, stop in attempts.file_bounds(len(splits), session.options.files or 1)
-    ]
-    gathered = session.ledger.gathered(session.target_key).values()
-    written = {_joined(ids) for ids in gathered if known.issuperset(ids)}
-    found = [ids for ids in files if _joined(ids) in written]
-    if len(found) < len(files) and not written <= set(map(_joined, files)):
-        return set()
-    return {id_ for ids in found for id_ in ids}
 
 
 def _joined(ids: Iterable[str]) -> frozenset[tuple[str, int, int]]:

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from rowfall.cluster.sharding_keys import ShardingKey
 from rowfall.core.dataclass import dataclass
+from rowfall.core.errors import RowfallError
 from rowfall.core.listing import Listing
 from rowfall.core.model import PUSH, Encoding, Facts, Schema, Transport
 from rowfall.engines.base import ExistingTable
 from rowfall.sources.base import Source
 from rowfall.targets.base import Target
+
+if TYPE_CHECKING:
+    from rowfall.ledger.manifest import Manifest, Place  # 2 ms that loads into tables save
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,6 +183,39 @@ class ShardingFacts:
 
 
 @dataclass(frozen=True, slots=True)
+class ExportState:
+    """State of the files of an export.
+
+    Attributes:
+        base: the folder or prefix that all outputs are in, which is ``place``.
+        name: of the manifest there; ``tag`` of the one that was read.
+        names: of the outputs, by number; ``present``: versions of those that are there.
+        manifest: to begin with: with the outputs that stay. None where there is none yet.
+        done: numbers of the outputs that are there with all their rows.
+        refusal: why nothing may be written; None where it may.
+        notes: what becomes of files that are there. ``landed``: indexes of the listing that they
+            hold.
+    """
+
+    base: str
+    place: Place
+    name: str
+    tag: str | None
+    names: tuple[str, ...]
+    present: Mapping[str, str]
+    manifest: Manifest
+    done: frozenset[int]
+    refusal: RowfallError | None = None
+    notes: tuple[str, ...] = ()
+    landed: frozenset[int] = frozenset()
+
+    @property
+    def finished(self) -> bool:
+        """True where nothing is left to do, and the manifest says so."""
+        return self.manifest.state == "whole" and len(self.done) == len(self.names)
+
+
+@dataclass(frozen=True, slots=True)
 class LoadFacts:
     """Everything that a plan is made from, besides the options.
 
@@ -194,6 +233,7 @@ class LoadFacts:
         program: path of rowfall-decode on this machine, None where it is not installed.
         rows_per_byte: rows in a stored byte, by a sample; None where only the types of columns
             give an idea of it.
+        export: state of the files to write; None where the target is none.
         stored_row_bytes: of a row on disk, by the rows that are there or a sample; None where
             nobody looked, because they fit in any case.
     """
@@ -215,6 +255,7 @@ class LoadFacts:
     program: str | None = None
     rows_per_byte: float | None = None
     stored_row_bytes: float | None = None
+    export: ExportState | None = None
 
     @property
     def engine(self) -> Facts:

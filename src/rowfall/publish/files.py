@@ -1,7 +1,7 @@
-"""Files and objects of an export, and ``null:``: no tables, so no staging tables and no counts.
+"""Files and objects of an export, and ``null:``: no tables, so no staging tables.
 
 A file is written under another name and renamed when it is complete. A store shows only complete
-objects: what is written is published.
+objects: what is written is published, and removed again where its attempt fails afterwards.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ class ObjectReceiver:
 
     def __init__(self, given: Receiving) -> None:
         self._given = given
+        self._open: set[str] = set()  # what attempts write that have not ended
 
     def destination(self, staging: str) -> str:
         return staging
@@ -30,12 +31,16 @@ class ObjectReceiver:
     def settings(self, staging: str) -> dict[str, int]:
         if self._given.target.caps.publish is not Publish.AT_ONCE:
             return {}
-        # An object that an earlier attempt of ours may have written is ours to overwrite.
-        own = self._given.overwrite or self._given.ledger.attempts_into(staging) > 1
+        # Whatever was there when the export began is its own to overwrite, and so is what an
+        # earlier attempt has written; what has come since is somebody else's.
+        record = self._given.export
+        known = record is not None and record.there(staging)
+        own = self._given.overwrite or known or self._given.ledger.attempts_into(staging) > 1
         return {"s3_truncate_on_insert": int(own)}
 
     def stage(self, staging: str, lane: int) -> None:
-        """Do nothing: the INSERT makes the file or object."""
+        """Note what the INSERT is about to make."""
+        self._open.add(staging)
 
     def count(self, delivered: Delivered, *, checksum: bool) -> Counted:
         """Compare the rows that the INSERT has written with those that it has read.
@@ -73,10 +78,18 @@ class ObjectReceiver:
         return 0
 
     def record(self, delivered: Delivered) -> None:
+        """Record it in the manifest first: the ledger of an export decides nothing."""
+        if self._given.export is not None:
+            rows = delivered.outcome.rows_written
+            self._given.export.wrote(delivered.number, delivered.splits, rows)
+        self._open.discard(delivered.staging)
         self._given.ledger.attempt_published(delivered.attempt, self._given.key)
 
     def discard(self, staging: str) -> None:
-        """Do nothing: the next attempt writes the same object again."""
+        """Remove the object that a failed attempt may have made visible."""
+        if staging in self._open and self._given.export is not None:
+            self._given.export.take_back(staging)
+        self._open.discard(staging)
 
     def _final(self, delivered: Delivered) -> Path:
         given = self._given

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from rowfall.core import retry
 from rowfall.core.dataclass import dataclass
@@ -29,6 +29,9 @@ from rowfall.publish.recover import Recovery
 from rowfall.publish.staging_tables import StagingTables
 from rowfall.publish.target_tables import OwnTable
 from rowfall.targets.base import Publish, Target
+
+if TYPE_CHECKING:
+    from rowfall.publish.export_record import ExportRecord
 
 
 class CountError(EngineError):
@@ -216,6 +219,7 @@ class Receiving:
         writers: those that each attempt is staged on; () where there are no tables.
         own: position of the one that sends the INSERT.
         database: that holds the table; None where an engine of ClickHouse does.
+        export: the record of the files of an export.
         on_conflict: what becomes of rows there whose key is taken.
         together: they are all writers of the load: rows of one attempt belong on each of them.
     """
@@ -237,6 +241,7 @@ class Receiving:
     durable: bool = True
     database: Database | None = None
     on_conflict: str = ERROR
+    export: ExportRecord | None = None
 
 
 def open_receiver(given: Receiving) -> Receiver:

@@ -300,6 +300,11 @@ def _next(report: Report, width: int) -> list[str]:
     lines: list[str] = []
     if report.outcome in ("partial", "failed", "interrupted", "lost"):
         text = "To resume, run the same command again: what is loaded is skipped."
+        if not report.table and report.target != "null:":
+            text = (
+                "To complete the files, run the same command again: those that lack rows are "
+                "written anew."
+            )
         if report.source == "-":
             text = "To load it, pipe the data in once more: nothing of it is in the table."
         lines.append(wrap(text, indent="  ", width=width))

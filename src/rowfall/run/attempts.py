@@ -197,7 +197,7 @@ def run_attempts(
     started, engine_cpu = time.monotonic(), session.engine.cpu_seconds()
     cpu_here = session.cpu_seconds_here()
     if not any(group.indexes for group in plan.groups):
-        notes.add("info", f"nothing to load: {_why_nothing(plan)}")
+        notes.add("info", _why_nothing(plan, written=facts.export is not None))
     problem = None
     try:
         _fill(queue, plan, session.target_key)
@@ -215,13 +215,15 @@ def run_attempts(
     )  # fmt: skip
 
 
-def _why_nothing(plan: Plan) -> str:
+def _why_nothing(plan: Plan, *, written: bool) -> str:
     listing = plan.listing
     if not len(listing) or listing.total_rows == 0:
-        return f"{plan.source} is empty"
+        return f"nothing to load: {plan.source} is empty"
+    if written:
+        return f"nothing to do: {plan.target} holds all of it (--replace writes it again)"
     one, unit = len(listing) == 1, listing.unit
     what = f"the {unit} is" if one else f"all {len(listing):,} {unit}s are"
-    return f"{what} loaded already (--force loads {'it' if one else 'them'} again)"
+    return f"nothing to load: {what} loaded already (--force loads {'it' if one else 'them'} again)"
 
 
 def cause(error: RowfallError, prepared: Prepared) -> RowfallError:
@@ -248,7 +250,7 @@ def receiving(
         writer.engine, writer.target, load.ledger, prepared.leases, load.key, plan,
         overwrite, notes, Revivals(notes), stopped or threading.Event(),
         prepared.recovery, tables, own, prepared.together, not session.options.no_sync,
-        session.database, session.options.on_conflict,
+        session.database, session.options.on_conflict, prepared.export,
     )  # fmt: skip
 
 
@@ -403,6 +405,9 @@ class AttemptRunner:
             receiver.record(delivered)
             enter(Step.DROP)
             receiver.discard(attempt.staging)
+            for piece in work.pieces:
+                # Open until now: after a crash the next run removes it.
+                self._ledger.attempt_ended(piece.attempt, "lost", "it is a piece of an output")
             self._pieces.remove(work.pieces)
         except RowfallError as error:
             self._failed(attempt, error)
@@ -526,10 +531,8 @@ class AttemptRunner:
             helper_seconds=outcome.helper_seconds, waited_seconds=outcome.waited_seconds,
         ))  # fmt: skip
         self._watch.finished(attempt.id, outcome.rows_read, attempt.stored)
-        # Nothing of it is visible, and after a crash nobody looks for it.
-        self._ledger.attempt_ended(attempt.id, "lost", "its rows are a piece of an output")
         self._leases.release(attempt.id)
-        piece = Piece(attempt.staging, tuple(work.splits), counted.rows)
+        piece = Piece(attempt.id, attempt.staging, tuple(work.splits), counted.rows)
         for whole in self._pieces.add(work, piece):
             self.queue.again(self._writer.number, whole)
 
@@ -619,7 +622,7 @@ class AttemptRunner:
             except SourceError as cause:  # what a pipe has met, or the store is away
                 error = cause
         if work.piece:
-            Piece(attempt.staging, (), 0).remove()
+            Piece(attempt.id, attempt.staging, (), 0).remove()
         else:
             self._receiver.discard(attempt.staging)
         self._leases.release(attempt.id)

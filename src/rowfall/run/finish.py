@@ -58,11 +58,16 @@ class Finished:
 def finish(settled: Settled, load: LoadRun, plan: Plan, prepared: Prepared, done: Done) -> Finished:
     """Make a gathered load visible, and wait for what ``--wait`` names."""
     if done.problem is not None:
+        if prepared.export is not None:
+            prepared.export.abandon()
         return Finished(problem=done.problem)
     session, notes = settled.session, Notes(settled.session.emit)
     waited = problem = None
     try:
-        if isinstance(session.database, Committing):
+        if prepared.export is not None:
+            if said := prepared.export.end(complete=not done.total.failures):
+                notes.add("info", said)
+        elif isinstance(session.database, Committing):
             _commit(session, load, plan, done, notes)
         elif load.shadow is not None:
             if done.total.failures:

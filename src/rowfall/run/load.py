@@ -54,7 +54,7 @@ def run_next(session: Session, known: frozenset[str] | None) -> tuple[Report, fr
         try:
             settled = (go_on(session, load, known) if known else None) or settle(session, load)
             session = settled.session
-            facts = survey(session, settled.known, settled.table)
+            facts = survey(session, settled.known, settled.table, load_id=load.id)
             plan = make_plan(facts, session.options)
             lacks = no_space(plan, session.options)
             if lacks is not None:
@@ -63,6 +63,9 @@ def run_next(session: Session, known: frozenset[str] | None) -> tuple[Report, fr
             # What cannot be loaded as it was asked for is not to be resumed.
             load.ledger.never_began(load.id)
             raise
+        if facts.export is not None and facts.export.refusal is not None:
+            load.ledger.never_began(load.id)
+            raise facts.export.refusal
         _announce(session, load, plan)
         try:
             prepared = prepare(settled, load, facts, plan)

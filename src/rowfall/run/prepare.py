@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import field, replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rowfall.core import units
@@ -28,10 +27,10 @@ from rowfall.publish.target_tables import TargetTables, table_dropped
 from rowfall.run.alter import alter_target
 from rowfall.run.settle import LoadRun, Settled, remember_made
 from rowfall.targets import staging, views
-from rowfall.targets.base import Publish
 
 if TYPE_CHECKING:
     from rowfall.cluster.open import OpenCluster
+    from rowfall.publish.export_record import ExportRecord
 
 # The user may not create tables (497) or is read-only (164): what the server says is the cause.
 RIGHTS = (ACCESS_DENIED, READONLY)
@@ -46,6 +45,7 @@ class Prepared:
         leases: of the splits, where attempts are published; ``recovery`` ends those of dead
             processes, None where nobody else can have died.
         whole: the same for the target of a load that gathers in a shadow.
+        export: the record of the files of an export that are to be written.
         together: a sharding key says on which writer each row belongs, so that each attempt is
             staged on all of them.
     """
@@ -57,6 +57,7 @@ class Prepared:
     whole: Leases = field(default_factory=NoLeases)
     whole_recovery: Recovery | None = None
     together: bool = False
+    export: ExportRecord | None = None
 
     @contextmanager
     def leased(self) -> Iterator[None]:
@@ -98,7 +99,7 @@ def prepare(settled: Settled, load: LoadRun, facts: LoadFacts, plan: Plan) -> Pr
             settled, load,
             Prepared(tables, writers, whole=whole, together=facts.sharding is not None),
         )  # fmt: skip
-    _check_files(session, plan)
+    prepared = replace(prepared, export=_open_export(session, load, facts))
     todo = (i for g in plan.groups for i in g.indexes)
     ledger.add_splits(load.id, plan.listing.splits(session.target_key, todo))
     return prepared
@@ -273,22 +274,23 @@ def _open_leases(settled: Settled, load: LoadRun, prepared: Prepared) -> Prepare
     return replace(prepared, whole_recovery=open_recovery(tables, prepared.whole))
 
 
-def _check_files(session: Session, plan: Plan) -> None:
-    """Make sure that an export overwrites nothing that is not its own, unless it is asked to.
+def _open_export(session: Session, load: LoadRun, facts: LoadFacts) -> ExportRecord | None:
+    """Take the files of an export over; return None where there is none, or nothing to write.
 
     Raises:
-        TargetError: a file is in the way.
+        TargetError, LedgerError: what is there is not this export's to overwrite.
     """
-    if (
-        session.target.caps.publish is not Publish.RENAME
-        or session.options.replace
-        or session.options.force
-    ):
-        return
-    for number, group in enumerate(plan.groups):
-        final = Path(session.target.staging_name("", number, plan.encoding))
-        if group.indexes and final.exists():
-            raise TargetError(
-                f"the file {final} is there already",
-                hint="Write somewhere else, or overwrite it with --replace.",
-            )
+    state = facts.export
+    if state is None:
+        return None
+    if state.refusal is not None:
+        raise state.refusal
+    for note in state.notes:
+        session.emit(Note("info", note))
+    if state.finished:
+        return None
+    from rowfall.publish.export_record import ExportRecord  # 3 ms that loads into tables save
+
+    record = ExportRecord(state, load.id)
+    record.begin()
+    return record

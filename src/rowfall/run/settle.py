@@ -9,9 +9,10 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rowfall.core import chance, sql, units, uri
@@ -44,6 +45,7 @@ from rowfall.publish.target_tables import OwnTable, TargetTables
 from rowfall.publish.upsert import settle_upserts
 from rowfall.targets import staging, views
 from rowfall.targets.base import Publish
+from rowfall.targets.export import PIECE
 from rowfall.targets.table import DEFAULT_DATABASE
 
 if TYPE_CHECKING:
@@ -140,6 +142,8 @@ def settle(session: Session, load: LoadRun) -> Settled:
     if session.first_target.table and session.shards is None:
         # Before anything else looks at the tables: they may have been exchanged.
         settle_upserts(session, ledger, load.id, new=load.new)
+    if session.target.caps.one_file_per_group:
+        _remove_unfinished_files(ledger, _ACTIVE - {load.id})
     if not session.target.caps.journal:
         kept = end_open_attempts(session.engine, ledger, session.target, session.emit, answer)
         _refuse_kept(session, ledger, kept)
@@ -190,6 +194,20 @@ def go_on(session: Session, load: LoadRun, known: frozenset[str]) -> Settled | N
     return Settled(session, table, known, replaced=False)
 
 
+def _remove_unfinished_files(ledger: Ledger, running: Collection[str]) -> None:
+    """Remove the files that dead exports have begun, which have names of their own.
+
+    Args:
+        running: other loads of this process.
+    """
+    for attempt in ledger.open_attempts():
+        path = Path(attempt.staging)
+        own = path.name.endswith(attempt.id) or path.name.endswith(PIECE)
+        if own and attempt.load_id not in running:
+            with suppress(OSError):
+                path.unlink(missing_ok=True)
+
+
 def _settle_database(session: Session, load: LoadRun, database: Database) -> Settled:
     """End what crashes left open in a database, which itself knows what is loaded."""
     # 50 kB of code that tables of ClickHouse do without.
@@ -235,10 +253,10 @@ def _all_landed(session: Session, ledger: Ledger) -> bool:
 def _known(session: Session, load: LoadRun, *, replaced: bool) -> frozenset[str]:
     """Return the ids of splits that need not be loaded again."""
     ledger = load.ledger
+    if not session.target.caps.remembers or session.target.caps.one_file_per_group:
+        return frozenset()  # of an export, its manifest knows
     if session.options.force:
         return frozenset(ledger.landed_by(load.id))
-    if not session.target.caps.remembers:
-        return frozenset()
     gathered = ledger.landed(session.target_key if replaced else load.key)
     if session.options.replace:
         return frozenset(gathered)

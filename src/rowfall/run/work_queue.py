@@ -27,9 +27,11 @@ class Piece:
     """Rows of some splits of an output.
 
     Attributes:
+        attempt: id of the one that has written it.
         path: of the Native file; there may be none where there are no rows.
     """
 
+    attempt: str
     path: str
     splits: tuple[Split, ...]
     rows: int

@@ -10,7 +10,7 @@ from typing import Any, cast
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rowfall.core.listing import Listing, continued_id, overlap
+from rowfall.core.listing import Listing, overlap
 from rowfall.core.options import Options
 from rowfall.plan.continued import continue_streams, joined, names_now
 from rowfall.plan.session import Session
@@ -45,18 +45,10 @@ class Stream:
         return found
 
 
-def session(
-    source: Stream, table: str = "t", files: int = 0, written: Sequence[Sequence[str]] = ()
-) -> Session:
-    """What continue_streams reads of a session: of a table, or of files.
-
-    Args:
-        written: the ids that attempts have landed, as a ledger tells them.
-    """
-    target = SimpleNamespace(caps=SimpleNamespace(one_file_per_group=files > 0))
-    gathered = {str(number): list(ids) for number, ids in enumerate(written)}
-    ledger = SimpleNamespace(gathered=lambda key: gathered)
-    made = _Session(source, source.listing(), target, table, Options(files=files), ledger)
+def session(source: Stream, table: str = "t") -> Session:
+    """What continue_streams reads of a session."""
+    target = SimpleNamespace(caps=SimpleNamespace(one_file_per_group=False))
+    made = _Session(source, source.listing(), target, table, Options(), None)
     return cast("Session", made)
 
 
@@ -106,30 +98,6 @@ def test_a_table_that_was_renamed_knows_its_ranges() -> None:
     names = names_now(now, "old", first | {"f" * 32})
     assert set(names) == first
     assert todo(*continue_streams(now, set(names.values()))) == ["s/0[10:12]"]
-
-
-def in_files(source: Stream, files: int, written: Sequence[Sequence[str]]) -> list[str]:
-    """The ranges that are written to files behind what attempts have written."""
-    known = {id_ for ids in written for id_ in ids}
-    return todo(*continue_streams(session(source, files=files, written=written), known))
-
-
-def test_files_hold_a_stream_whole_or_are_written_anew() -> None:
-    splits = [s.id for s in session(Stream((14, 7)), files=3).listing.splits("t")]
-    each, all_of_them = [[id_] for id_ in splits], ["s/0[0:7]", "s/0[7:14]", "s/1[0:7]"]
-    assert in_files(Stream((14, 7)), 3, ()) == all_of_them
-    assert in_files(Stream((14, 7)), 3, each) == []
-    assert in_files(Stream((14, 7)), 3, each[1:]) == ["s/0[0:7]"], "one is missing"
-    whole = [continued_id(splits[0][:32], 0, 14), splits[2]]  # as the ledger joins them
-    assert in_files(Stream((14, 7)), 1, [whole]) == []
-    assert in_files(Stream((14, 7), step=9), 1, [whole]) == [], "one file, wherever it is cut"
-    # Two files that are written hold other rows than three would.
-    assert in_files(Stream((14, 7)), 3, [splits[:1], splits[1:]]) == all_of_them
-    assert in_files(Stream((14, 8)), 3, each)[-1] == "s/1[7:8]", "it has grown"
-    assert len(in_files(Stream((14, 8)), 3, each)) == 4
-    # Written once more after it had grown: what it held before does not count.
-    grown = [s.id for s in session(Stream((14, 8)), files=1).listing.splits("t")]
-    assert in_files(Stream((14, 8)), 1, [splits, grown]) == []
 
 
 @given(
