@@ -162,6 +162,7 @@ def test_what_cannot_be_loaded_is_said(to: Path) -> None:
         (twice, "several columns are named 'a'"),
         (pa.table({"a": [None, None]}), "type null, which no column can keep"),
         (pa.table({"a": pa.array([1], pa.duration("s"))}), "type duration"),
+        (pa.table({"a": pa.array([[1], None])}), "arrays, maps and tuples cannot be NULL"),
         (pd.DataFrame({"v": pd.Series([1, "a"], dtype=object)}), "'v': row 2 is 'a', of the type"),
         (pd.DataFrame({"v": pd.Series([1, 2**65], dtype=object)}), f"'v': row 2 is {2**65}, a num"),
         (pd.DataFrame({"v": [1 + 2j]}), r"'v': row 1 is \(1\+2j\), of the type complex"),

@@ -166,6 +166,64 @@ def test_the_record_never_expires(shell: Shell, kafka: Kafka, made: str) -> None
     assert shell.ends(0, "load", "*.csv", *to[1:]).document["rows"] == 0
 
 
+def expire(kafka: Kafka, topic: str) -> None:
+    """Delete all messages of a topic, as its retention would, had nobody made it compacted."""
+    from confluent_kafka.admin import (  # type: ignore[attr-defined]
+        AlterConfigOpType,
+        ConfigEntry,
+        ConfigResource,
+    )
+
+    entry = ConfigEntry("cleanup.policy", "delete", incremental_operation=AlterConfigOpType.SET)
+    resource = ConfigResource(ConfigResource.Type.TOPIC, topic, incremental_configs=[entry])
+    kafka.admin.incremental_alter_configs([resource])[resource].result(10)
+    kafka.delete_before(topic, 0, -1)
+
+
+@pytest.mark.parametrize("lost", ["gone", pytest.param("expired", marks=pytest.mark.long)])
+def test_a_topic_whose_record_is_lost_is_a_question(shell: Shell, kafka: Kafka, lost: str) -> None:
+    """Otherwise the same command would send everything again."""
+    record = "_rowfall_loaded"
+    shell.write("a.csv", csv([(1, "x"), (2, "y")], "id", "name"))
+    topic = kafka.create()
+    to = ("load", "a.csv", "--to", f"kafka://{kafka.servers}/{topic}", "--transactional")
+    shell.ends(0, *to)
+    if lost == "gone":
+        kafka.drop(record)
+        wait_until(lambda: record not in topics(kafka), 10, "the record to go")
+    else:
+        expire(kafka, record)
+    asked = shell.ends(3, *to)
+    assert "nobody has on record" in asked.talk
+    assert "--force-append" in asked.talk
+    assert len(committed(kafka, topic)) == 2
+    shell.write("b.csv", csv([(3, "z")], "id", "name"))
+    more = ("load", "b.csv", *to[2:])
+    shell.ends(0, *more, "--force-append")
+    # It is asked once.
+    assert shell.ends(0, *more, "--json").document["rows"] == 0
+    assert len(committed(kafka, topic)) == 3
+
+
+def test_messages_of_others_are_asked_about_once(shell: Shell, kafka: Kafka) -> None:
+    shell.write("a.csv", csv([(1, "x")], "id", "name"))
+    topic = kafka.create()
+    kafka.send(topic, [b'{"id":7}'])
+    to = ("load", "a.csv", "--to", f"kafka://{kafka.servers}/{topic}")
+    assert "--force-append" in shell.ends(3, *to).talk
+    shell.ends(0, *to, "--force-append")
+    shell.write("a.csv", csv([(1, "x"), (2, "y")], "id", "name"))
+    shell.ends(0, *to)
+    assert len(committed(kafka, topic)) == 4
+    # One that was filled by a load which recorded nothing is none: it has begun there before.
+    other = kafka.create()
+    fresh = (*to[:3], f"kafka://{kafka.servers}/{other}")
+    shell.ends(0, *fresh)
+    load = shell.ends(0, "report", "last", "--json", "--to", fresh[3]).document["load_id"]
+    shell.ends(0, "forget", load, "--yes", "--to", fresh[3])
+    shell.ends(0, *fresh)
+
+
 def test_selected_columns_have_keys(shell: Shell, kafka: Kafka) -> None:
     shell.write("a.csv", csv([(i, f"n{i}") for i in range(10)], "id", "name"))
     topic = kafka.create()

@@ -53,6 +53,12 @@ class ReadKeywords(TypedDict, total=False):
     where the sample shows blanks in front of quotes, else keep.
     """
 
+    null_lists: str | None
+    """A list or map that is NULL in Avro or a data frame: empty stores an empty one. Default: it is
+    refused. The readers of Parquet, ORC and Arrow do not tell it from an empty one, so it is stored
+    as one, and the load says so.
+    """
+
     short_rows: Literal["error", "null"] | None
     """Rows of text files that have fewer fields than there are columns: null fills them. Default:
     error.

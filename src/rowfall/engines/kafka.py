@@ -30,6 +30,7 @@ from rowfall.core.units import parse_duration
 from rowfall.engines.base import ExistingTable
 from rowfall.engines.codes import NETWORK_ERROR
 from rowfall.engines.database import (
+    ACCEPTED,
     LEASE_SECONDS,
     RECORD,
     BusyError,
@@ -60,6 +61,7 @@ _MOST_NAME = 500
 _MOST_MESSAGE = "max.message.bytes"
 _HEAD = 512
 _SHOWN = 60
+_BEGINNING = -2  # OFFSET_BEGINNING of librdkafka
 # Brokers make a topic that somebody asks for, with one partition and seven days of retention, where
 # the client lets them: librdkafka lets them for producers and admins.
 _MAKES_NO_TOPIC: Mapping[str, object] = {"allow.auto.create.topics": False}
@@ -103,6 +105,8 @@ class Kafka(Transactions):
         self.turn = threading.Lock()
         """Held by the open transaction: there is one at a time under one id."""
         self._known: dict[str, dict[str, Any]] = {}
+        # The mark of the first load into this topic; None where there is none.
+        self._accepted: dict[str, Any] | None = None
         # Partition of the record -> the offset that it was read to.
         self._read_to: dict[int, int] = {}
         self._client: Any = None
@@ -266,6 +270,9 @@ class Kafka(Transactions):
         if self._described(RECORD) is None:
             self._make(RECORD, 1, **_KEPT)
         self._keep_record()
+        self.refresh()
+        if self._accepted is None and not self._known:
+            self.accept()
 
     def _keep_record(self) -> None:
         """Let the record keep its messages for ever: one that brokers have made has seven days.
@@ -383,7 +390,9 @@ class Kafka(Transactions):
         topic, _, split = (key or b"").decode().rpartition("/")
         if topic != self._id:
             return
-        if value is None:
+        if split == ACCEPTED:
+            self._accepted = json.loads(value) if value is not None else None
+        elif value is None:
             self._known.pop(split, None)
         else:
             self._known[split] = json.loads(value)
@@ -423,11 +432,79 @@ class Kafka(Transactions):
         return len(gone)
 
     def unrecorded(self) -> bool:
-        """Return False: a topic has messages of others, whom nobody asks to count."""
-        return False
+        """See :meth:`rowfall.engines.database.Database.unrecorded`.
+
+        The first load into a topic leaves a mark of its own in the record, see :meth:`accept`: what
+        a load has sent that was killed before it recorded anything is no question.
+        """
+        if not self._id:
+            return False
+        topic = self._described(self.topic)
+        if topic is None or not self._holds_messages(topic):
+            return False
+        self.refresh()
+        started = dict((self._accepted or {}).get("start", {}))
+        # Offsets before the first one have expired, and with them what was loaded.
+        expired = any(
+            first > int(started.get(str(partition), 0))
+            for partition, first in self._record_starts().items()
+        )
+        return expired or (self._accepted is None and not self._known)
+
+    def _holds_messages(self, topic: _Topic) -> bool:
+        """Return True where readers of committed messages find one."""
+        from confluent_kafka import Consumer, TopicPartition
+
+        reader = self._made(Consumer, {
+            "group.id": "rowfall", "enable.auto.commit": False, "enable.partition.eof": True,
+            "isolation.level": "read_committed", "auto.offset.reset": "earliest",
+            "fetch.wait.max.ms": 20,
+        })  # fmt: skip
+        try:
+            left, until = set(topic.partitions), time.monotonic() + self.patience
+            # "beginning": offsets below it were deleted.
+            reader.assign([TopicPartition(self.topic, p, _BEGINNING) for p in left])
+            while left and time.monotonic() < until:
+                for message in reader.consume(len(left) + 1, 0.1):
+                    error = message.error()
+                    if error is None:
+                        return True
+                    if error.name() == "_PARTITION_EOF":
+                        left.discard(message.partition())
+                    elif error.name() == "TOPIC_AUTHORIZATION_FAILED":
+                        return False  # WRITE is enough to load, and does not let us look
+            return False
+        finally:
+            reader.close()
+
+    def _record_starts(self) -> dict[int, int]:
+        """Return the first offset that each partition of the record still has."""
+        from confluent_kafka import TopicPartition
+        from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined] # it lists no exports
+
+        record = self._described(RECORD)
+        if record is None:
+            return {}
+        spec: Any = OffsetSpec
+        with self._explained():
+            asked = self._admin().list_offsets(
+                {TopicPartition(RECORD, p): spec.earliest() for p in record.partitions},
+                request_timeout=_ASK_SECONDS,
+            )
+            return {tp.partition: f.result(_ASK_SECONDS).offset for tp, f in asked.items()}
 
     def accept(self) -> None:
-        """Do nothing: nothing was asked."""
+        """See :meth:`rowfall.engines.database.Database.accept`."""
+        if self._described(RECORD) is None:
+            self._make(RECORD, 1, **_KEPT)
+        now = datetime.now(UTC).isoformat(timespec="seconds")
+        start = {str(partition): first for partition, first in self._record_starts().items()}
+        mark = {"topic": self.topic, "start": start, "at": now}
+        producer = self.take()
+        producer.send_few(RECORD, [(f"{self._id}/{ACCEPTED}", json.dumps(mark))])
+        producer.flush()
+        self.leave(producer, clean=True)
+        self._accepted = mark
 
     def count(self) -> int:
         """Return the rows that the record knows."""

@@ -290,6 +290,11 @@ def _cause_and_hint(code: int, message: str) -> tuple[str, str]:
                 "ends in a delimiter without a line end, and other rows end in an empty string",
                 "Add a line end behind its last line.",
             )
+        if " takes none (list " in guard:
+            return (
+                f"was refused: {guard}",
+                "--null-lists empty stores an empty list or map in its place.",
+            )
         return f"was refused: {guard}", _OUT
     if _BROKEN.search(message):
         return "is not a whole file of its format", _FETCH

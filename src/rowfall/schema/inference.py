@@ -35,7 +35,11 @@ from rowfall.schema.column_options import (
     selected,
     shape,
 )
-from rowfall.schema.nested_nulls import what_nulls_become, without_nullable_tuples
+from rowfall.schema.nested_nulls import (
+    what_nulls_become,
+    with_empty_lists,
+    without_nullable_tuples,
+)
 from rowfall.schema.projection import folder_keys, read_relation
 from rowfall.schema.sampling import ColumnFacts, RunSelect, SourceSample, WantedFacts
 from rowfall.schema.strict_reading import strict_column
@@ -51,7 +55,7 @@ from rowfall.schema.table_options import TableOptions, read_table_options
 from rowfall.schema.text_format import UNSURE, asked_of
 from rowfall.schema.united_headers import check_nulls
 from rowfall.schema.wider_types import lossless
-from rowfall.sources.base import Annotated, Source
+from rowfall.sources.base import Annotated, Source, TellingNulls
 
 FEW_VALUES = 100
 """So few distinct values make long runs when rows are sorted by them."""
@@ -102,6 +106,11 @@ def schema_for(
             f"{encoding.format}",
             hint="Load files with the same columns together, one load after the other, with "
             "--on-new-column add --on-missing-column default",
+        )
+    if options.null_lists not in (None, "empty"):
+        raise UsageError(
+            f"--null-lists {options.null_lists} is not known",
+            hint="Write --null-lists empty, or leave it out.",
         )
     added = source.annotations if isinstance(source, Annotated) else ()
     asked, own = read_table_options(options, ask), read_column_options(options, added)
@@ -178,7 +187,13 @@ def schema_for(
         some, first = footers.some_columns(options), sample.footers[0]
         fit = not any(footers.misfits(f, first, schema.reads, some=some) for f in sample.footers)
         schema = replace(schema, footers_fit=fit)
-    if empties := what_nulls_become(schema.reads, sample.encoding, sample.no_null_lists):
+    if options.null_lists and sample.encoding.format == "Avro":
+        schema = schema.with_reads(with_empty_lists(schema.reads))
+    told = sample.encoding.format == "Avro" or isinstance(source, TellingNulls)
+    told = told or bool(options.null_lists)
+    if empties := what_nulls_become(
+        schema.reads, sample.encoding, sample.no_null_lists, lists_told=told
+    ):
         schema = replace(schema, notes=(*schema.notes, (UNSURE, empties)))
     check_nulls(schema, sample.encoding)
     encoding = marked_values.only_where_read(sample.encoding, columns)

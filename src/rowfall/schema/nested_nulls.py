@@ -1,13 +1,15 @@
 """NULL lists, maps and structs of formats with types, which most tables cannot keep. Pure.
 
-An Array and a Map cannot be Nullable, and a Tuple only on new engines. The readers make ``[]``,
-``{}`` and tuples of NULLs of them, in all formats alike; :func:`what_nulls_become` says so before
-the first row is read.
+An Array and a Map cannot be Nullable, and a Tuple only on new engines. What a reader tells from an
+empty list is refused (Avro, data frames), unless ``--null-lists empty`` is given. Those of Parquet,
+ORC and Arrow do not tell it: they make ``[]``, ``{}`` and tuples of NULLs, and
+:func:`what_nulls_become` says so before the first row is read.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
+from dataclasses import replace
 
 from rowfall.core import units
 from rowfall.core.model import Column, Encoding, Kind
@@ -92,14 +94,24 @@ def _nothing(type_: Type) -> str | None:
     return "NULL" if type_.nullable else None
 
 
+def with_empty_lists(columns: Sequence[Column]) -> tuple[Column, ...]:
+    """Return columns of Avro whose lists and maps are empty where they are NULL."""
+    return tuple(
+        replace(column, read_type=f"{type_} DEFAULT defaultValueOfTypeName({quote(type_)})")
+        if parse_type(type_ := column.read_type or column.type).base in ("Array", "Map")
+        else column
+        for column in columns
+    )
+
+
 def what_nulls_become(
-    columns: Sequence[Column], encoding: Encoding, without: Collection[str]
+    columns: Sequence[Column], encoding: Encoding, without: Collection[str], *, lists_told: bool
 ) -> str:
     """Return what is stored for NULL lists, maps and structs, as a sentence; "" for none.
 
     Args:
         columns: as they are read. ``without``: names in the source of those that are known to hold
-            no such NULL.
+            no such NULL. ``lists_told``: those that are NULL are refused, or asked for.
     """
     if encoding.kind is not Kind.TYPED:
         return ""
@@ -108,7 +120,7 @@ def what_nulls_become(
         if column.source in without:
             continue
         kinds = set(_kinds(parse_type(column.type)))
-        lists += [column.name] if "list" in kinds else []
+        lists += [column.name] if "list" in kinds and not lists_told else []
         structs += [column.name] if "struct" in kinds else []
     parts = []
     if lists:

@@ -43,6 +43,8 @@ LAST_EMPTY = "an empty last field"
 # The element numbered 0 is what a field that is not there becomes, without a DEFAULT to compute.
 _NOTHING = f"Enum8({quote(MISSING)} = 0)"
 _FEW, _NULL = "too few fields", "a NULL in a column that takes none"
+LIST = "list "
+"""In front of the name of a column in what is said at a NULL list or map."""
 
 
 def by_position(encoding: Encoding) -> bool:
@@ -111,9 +113,7 @@ def read_structure(
         return sql.structure(pairs)
     if nulls_are_guarded(encoding, columns):
         return sql.structure(
-            # A list or a map that is NULL is an empty one, in all formats.
-            (n, t if _takes_null(t) or _is_list(t) else _with_default(t, _NULL))
-            for n, t in pairs
+            (n, t if _takes_null(t) else _with_default(t, _null_in(n, t))) for n, t in pairs
         )
     if not by_position(encoding):
         return sql.structure(pairs)
@@ -133,8 +133,10 @@ def _takes_null(type_: str) -> bool:
     return type_.startswith(("Nullable(", "LowCardinality(Nullable("))
 
 
-def _is_list(type_: str) -> bool:
-    return parse_type(type_).base in ("Array", "Map")
+def _null_in(name: str, type_: str) -> str:
+    """Return what is said at a NULL in a column; ``list`` stands for what takes none at all."""
+    kind = LIST if parse_type(type_).base in ("Array", "Map") else ""
+    return f"{_NULL} ({kind}{name})"
 
 
 def _with_default(type_: str, what: str = _FEW) -> str:

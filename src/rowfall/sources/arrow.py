@@ -85,6 +85,7 @@ class ArrowRows:
     fds: tuple[int, ...] = ()
     made: Schema | None = None
     notes: tuple[str, ...] = ()
+    tells_null_lists = True
 
     def __init__(self, rows: _Rows, batch: str, options: Options) -> None:
         self.text = f"{SCHEME}://{uri.encode(batch, '') or uuid.uuid4().hex}"
@@ -167,6 +168,7 @@ def arrow_rows(data: object, batch: str, options: Options) -> ArrowRows:
     if options.format or options.compression:
         raise UsageError("rows in memory have no format", hint="Leave out --format.")
     rows = _open(data)
+    rows.empties = options.null_lists == "empty"
     return (ArrowTable if rows.again else ArrowRows)(rows, batch, options)
 
 
@@ -180,6 +182,7 @@ class _Rows:
         schema: as the engine reads it.
         size: bytes in memory, None where unknown.
         again: they can be read more than once.
+        empties: lists and maps that are NULL are taken as empty ones.
     """
 
     def __init__(
@@ -194,14 +197,14 @@ class _Rows:
         if not schema.names:
             raise UsageError("the rows have no columns", hint="Check what makes them.")
         self.schema = _readable(schema)
-        self.size, self.again = size, again
+        self.size, self.again, self.empties = size, again, False
         self._batches, self._some = batches, sample
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        return (_cast(batch, self.schema) for batch in self._batches())
+        return (_cast(b, self.schema, self.empties) for b in self._batches())
 
     def sample(self) -> Iterator[pa.RecordBatch]:
-        return (_cast(batch, self.schema) for batch in self._some())
+        return (_cast(b, self.schema, self.empties) for b in self._some())
 
 
 def _open(data: Any) -> _Rows:
@@ -433,11 +436,11 @@ _VIEWS = ("string_view", "binary_view")
 _MOST_SHOWN = 60
 
 
-def _cast(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+def _cast(batch: pa.RecordBatch, schema: pa.Schema, empties: bool) -> pa.RecordBatch:
     """Return a batch as it is sent.
 
     Raises:
-        SourceError: a value does not fit.
+        SourceError: a value does not fit, or a list or map is NULL.
     """
     import pyarrow as pa
 
@@ -459,8 +462,36 @@ def _cast(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
                 found = found.cast(field.type)
         except pa.ArrowException as error:
             raise SourceError(f"cannot read the column {field.name!r}: {error}") from error
+        if not empties and pa.types.is_nested(field.type):
+            _check_nested(found, field.name)
         columns.append(found)
     return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _check_nested(array: pa.Array, name: str) -> None:
+    """Check that no list or map is NULL, which no column can keep; a struct may be.
+
+    Raises:
+        SourceError: one is.
+    """
+    import pyarrow as pa
+
+    if not pa.types.is_nested(array.type):
+        return
+    if pa.types.is_struct(array.type):
+        inner = array.drop_null().flatten()  # what a NULL struct hides is no value
+    elif array.null_count:
+        raise SourceError(
+            f"the column {name!r} holds a NULL of the type {array.type}, and arrays, maps and "
+            "tuples cannot be NULL",
+            hint="null_lists='empty' stores an empty list or map in its place.",
+        )
+    elif pa.types.is_map(array.type):
+        inner = [array.items]
+    else:
+        inner = [array.flatten()]
+    for part in inner:
+        _check_nested(part, name)
 
 
 # --- streams -------------------------------------------------------------------------------------

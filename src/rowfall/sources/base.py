@@ -258,6 +258,17 @@ class Annotated(Protocol):
 
 
 @runtime_checkable
+class TellingNulls(Protocol):
+    """A source that tells a NULL list from an empty one, and refuses it unless it is asked not to.
+
+    Attributes:
+        tells_null_lists: True.
+    """
+
+    tells_null_lists: bool
+
+
+@runtime_checkable
 class Numbered(Protocol):
     """A source whose rows people know by numbers of its own, not by lines: offsets of messages.
 
