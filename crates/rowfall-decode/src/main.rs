@@ -72,7 +72,7 @@ fn types() -> serde_json::Value {
         "types": SUPPORTED,
         "formats": formats(),
         "compressions": ["none", "gzip", "zstd", "lz4", "xz", "bz2"],
-        "shapes": ["", "T", "Z"],
+        "shapes": ["", "T", "Z", "canonical"],
         "timezones": ["UTC", "Etc/UTC"],
         "output_compressions": ["none", "lz4"],
         "output_formats": [

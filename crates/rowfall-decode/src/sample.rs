@@ -49,6 +49,10 @@ struct Facts {
     breaks: u64,
     swallowed: u64,
     integers: u64,
+    /// Numbers with leading zeros, and integers with a plus.
+    zeros: u64,
+    plus: u64,
+    booleans: u64,
     low: Option<i128>,
     high: Option<i128>,
     days: u64,
@@ -294,7 +298,11 @@ impl Facts {
             let lines = x.split(|c| *c == b'\n').filter(whole).count();
             self.swallowed += u64::from(reader.width > 1 && lines > 1);
         }
+        self.zeros += u64::from(has_leading_zero(t));
+        self.booleans +=
+            u64::from(t.eq_ignore_ascii_case(b"true") || t.eq_ignore_ascii_case(b"false"));
         if let Some(number) = integer(t)? {
+            self.plus += u64::from(t[0] == b'+');
             self.integers += 1;
             self.low = Some(self.low.map_or(number, |low| low.min(number)));
             self.high = Some(self.high.map_or(number, |high| high.max(number)));
@@ -318,7 +326,8 @@ impl Facts {
             "nulls": self.nulls, "blanks": self.blanks, "marks": self.marks,
             "bytes_each": self.bytes as f64 / rows as f64,
             "padded": self.padded, "breaks": self.breaks, "swallowed": self.swallowed,
-            "integers": self.integers,
+            "integers": self.integers, "zeros": self.zeros, "plus": self.plus,
+            "booleans": self.booleans,
             "low": self.low.map(|n| n.to_string()), "high": self.high.map(|n| n.to_string()),
             "days": self.days, "with_t": self.with_t, "with_z": self.with_z,
             "infinite": self.infinite,
@@ -331,6 +340,12 @@ fn trim(x: &[u8]) -> &[u8] {
     let start = x.iter().position(|c| !blank(c)).unwrap_or(x.len());
     let end = x.iter().rposition(|c| !blank(c)).map_or(start, |n| n + 1);
     &x[start..end]
+}
+
+/// `[-+]?0[0-9]` at the start.
+fn has_leading_zero(t: &[u8]) -> bool {
+    let digits = t.strip_prefix(b"-").or_else(|| t.strip_prefix(b"+")).unwrap_or(t);
+    matches!(digits, [b'0', second, ..] if second.is_ascii_digit())
 }
 
 /// `[-+]?[0-9]{1,38}`: all of them fit into 128 bits. Of longer ones the engine wraps around what

@@ -279,7 +279,8 @@ pub struct ColumnSpec {
     /// Its ClickHouse type.
     #[serde(rename = "type")]
     pub type_name: String,
-    /// Notation of points in time, see [`crate::types::TimeShape`]: nothing, `T` or `Z`.
+    /// Notation of points in time, see [`crate::types::TimeShape`]: nothing, `T` or `Z`; of numbers
+    /// and Bools nothing or [`crate::types::parse::CANONICAL`].
     #[serde(default)]
     pub shape: String,
     /// Codecs of the column in parts, one after the other, as `Delta(4)`; none for LZ4.

@@ -169,6 +169,11 @@ class PlanKeywords(ReadKeywords, total=False):
     column, error loads nothing. Default: error, unless the table names a DEFAULT.
     """
 
+    narrow: bool
+    """Give integers of text files and JSON the narrowest type that the values seen allow, as UInt8.
+    A later file may not fit it. Default: 64 bits.
+    """
+
     widen: bool
     """Change columns of the table to types that the values of the files fit, before the load; those
     that --type names to that type.

@@ -388,6 +388,14 @@ class Options:
         "of the column, error loads nothing. Default: error, unless the table names a DEFAULT.",
         "Columns",
     )
+    narrow: bool = _opt(
+        False,
+        "--narrow",
+        "",
+        "Give integers of text files and JSON the narrowest type that the values seen allow, as "
+        "UInt8. A later file may not fit it. Default: 64 bits.",
+        "Columns",
+    )
     widen: bool = _opt(
         False,
         "--widen",

@@ -158,6 +158,10 @@ class LenientReader:
         broken = f"NOT isValidJSON({LINE}) OR JSONType({LINE}) != 'Object'"
         parts, which = [LINE, ROW], [(broken, MALFORMED)]
         keys = ", ".join(quote(c.source) for c in self.schema.columns)
+        if not self.encoding.ignores:
+            # Before the columns: an object with "V" in place of "v" lacks "v", too.
+            unknown = f"arrayExists(k -> k NOT IN ({keys}), JSONExtractKeys({LINE}))"
+            which.append((unknown, UNKNOWN))
         for number, column in enumerate(self.schema.columns, 1):
             key, x = quote(column.source), sql.name(column.source)
             text = f"if(JSONType({LINE}, {key}) = 'String', JSONExtractString({LINE}, {key}), "
@@ -169,9 +173,6 @@ class LenientReader:
                 # The engine's JSON functions print fractions anew; only what stands there is kept.
                 exact = f"position({LINE}, ifNull({x}, '')) > 0"
                 which.append((f"JSONType({LINE}, {key}) = 'Double' AND NOT {exact}", number))
-        if not self.encoding.ignores:
-            unknown = f"arrayExists(k -> k NOT IN ({keys}), JSONExtractKeys({LINE}))"
-            which.append((unknown, UNKNOWN))
         where = f" WHERE notEmpty(trimBoth({LINE}, ' \\t\\r'))"
         # Numbered before empty lines are left out: it is the number of the line.
         numbered = _numbered(LINE, lines_relation(self.source, [split], self.encoding, LINE))
@@ -202,7 +203,10 @@ class LenientReader:
         values = [f"toString({sql.name(c.source)})" for c in self.schema.columns]
         value = f"arrayElement([{', '.join(values)}], {WHICH})"
         if self.encoding.kind is Kind.JSON:
-            value = f"if({WHICH} < 0, {LINE}, {value})"
+            known = ", ".join(quote(c.source) for c in self.schema.columns)
+            keys = f"arrayFilter(k -> k NOT IN ({known}), JSONExtractKeys({LINE}))"
+            keys = f"arrayStringConcat({keys}, ', ')"
+            value = f"multiIf({WHICH} = {UNKNOWN}, {keys}, {WHICH} < 0, {LINE}, {value})"
         else:
             value = f"if({WHICH} < 0, NULL, {value})"
         order = [sql.name(n) for n in header or [c.source for c in self.schema.columns]]

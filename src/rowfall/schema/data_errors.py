@@ -25,7 +25,7 @@ from rowfall.schema.bad_row_queries import (
     Misfit,
 )
 from rowfall.schema.records import APART
-from rowfall.schema.strict_reading import TAG
+from rowfall.schema.strict_reading import CANONICAL, TAG
 from rowfall.schema.whole_rows import LAST_EMPTY
 
 _URI = regex(r"\(in file/uri (.+?)\)(?:[:.,\s]|$)")
@@ -133,7 +133,7 @@ def bad_row_error(
         text, hint = f"{where} is not a JSON object: {shown}", _OUT
     elif bad.which == UNKNOWN:
         text = f"{where} has a key that the table lacks: {shown}"
-        hint = "Name all columns with --schema, or remove the key."
+        hint = _with_key(schema, bad.value or "")
     elif encoding.kind is Kind.TEXT and bad.fields < width and not bad.breaks:
         text, hint = f"{where} has {bad.fields} fields instead of {width}", _OUT
         if bad.fields == 0:
@@ -148,6 +148,21 @@ def bad_row_error(
             hint = _ONLY_TEXT.format(column.source or column.name)
         return DataError(text, uri=split.uri, line=line, column=column.name, value=shown, hint=hint)
     return DataError(text, uri=split.uri, line=line, value=shown, hint=hint)
+
+
+MOST_COLUMNS = 20
+"""Columns of a table that a hint names one by one."""
+
+
+def _with_key(schema: Schema, keys: str) -> str:
+    """Return the hint for keys that a table lacks: without them, or with a column for each."""
+    hint = "Leave such keys out with --on-new-column ignore"
+    columns = [(c.name, c.type) for c in schema.columns]
+    if len(columns) > MOST_COLUMNS or len(keys) > SHOWN:
+        return f"{hint}, or name all columns with --schema in a new table."
+    columns += [(key, "Nullable(String)") for key in keys.split(", ")]
+    listed = ", ".join(f"{_named(name)} {type_}" for name, type_ in columns)
+    return f"{hint}, or load all into a new table with --table NAME --schema {shlex.quote(listed)}."
 
 
 def _value_error(
@@ -166,7 +181,8 @@ def _value_error(
         )
     types = {column.name: _wider(target, bad.value)}
     types |= {m.column.name: m.types[0] for m in misfits if m.types}
-    hint = f"{_remedy(types, schema)}, or leave bad rows out with --max-errors N."
+    lost, as_value = _lost(column, target, bad.value)
+    hint = f"{_remedy(types, schema)}, {as_value}or leave bad rows out with --max-errors N."
     others = [_no_fit(m.column, m.value) for m in misfits if m.column.name != column.name]
     more = f"; further columns do not fit: {', '.join(others)}" if others else ""
     if (bad.value is None or bad.value == "") and target.nullable:
@@ -174,7 +190,34 @@ def _value_error(
         return f"{where} is empty text, which is no {column.type}{more}", hint
     if bad.value is None or bad.value == "":
         return f"{where} is empty, and {column.type} takes no NULL{more}", hint
-    return f'{where}: "{shown}" does not fit {column.type}{more}', hint
+    return f'{where}: "{shown}" does not fit {column.type}{lost}{more}', hint
+
+
+_LED = regex(r"-?0\d")
+
+
+def _lost(column: Column, target: Type, value: str | None) -> tuple[str, str]:
+    """Return what a value would lose that makes one of the type, and the option that takes it."""
+    if column.shape != CANONICAL or not value:
+        return "", ""
+    if target.base == "Bool":
+        lost = " where all others are true or false" if value in ("0", "1") else ""
+    elif re.fullmatch(r"[-+]?\d+", value):
+        lost = ", which would lose " + (
+            "its plus" if value[0] == "+" else "leading zeros" if _LED.match(value) else "digits"
+        )
+        signed = target.base.startswith("Int")
+        low, high = (
+            (-(2 ** (target.bits - 1)), 2 ** (target.bits - signed))
+            if signed
+            else (0, 2**target.bits)
+        )
+        if target.bits and not low <= int(value) < high:
+            lost = ""
+    else:
+        lost = ", which would lose leading zeros" if _LED.match(value) else ""
+    option = type_options([(column.name, column.type)])
+    return lost, f"or take it as a value with {option}, " if lost else ""
 
 
 def _no_fit(column: Column, value: str | None) -> str:
@@ -199,9 +242,12 @@ def _remedy(types: Mapping[str, str], schema: Schema) -> str:
 
 def type_options(columns: Sequence[tuple[str, str]]) -> str:
     """Return ``--type`` options for a shell, of (name, type)."""
-    names = (n if _PLAIN.fullmatch(n) else sql.name(n) for n, _ in columns)
-    pairs = zip(names, (type_ for _, type_ in columns), strict=True)
+    pairs = ((_named(name), type_) for name, type_ in columns)
     return " ".join(f"--type {shlex.quote(f'{name} {type_}')}" for name, type_ in pairs)
+
+
+def _named(name: str) -> str:
+    return name if _PLAIN.fullmatch(name) else sql.name(name)
 
 
 def _wider(target: Type, value: str | None) -> str:
@@ -210,7 +256,9 @@ def _wider(target: Type, value: str | None) -> str:
     if not value:
         return f"Nullable({bare})"
     wider = "String"
-    if target.bits and re.fullmatch(r"[-+]?\d+", value):
+    if re.match(r"[-+]?0\d|\+", value):
+        pass
+    elif target.bits and re.fullmatch(r"[-+]?\d+", value):
         number, signed = int(value), target.base.startswith("Int") or value.startswith("-")
         for bits in (b for b in (8, 16, 32, 64, 128, 256) if b > target.bits):
             low, high = (-(2 ** (bits - 1)), 2 ** (bits - 1)) if signed else (0, 2**bits)

@@ -97,6 +97,12 @@ class ColumnFacts:
     def filled(self) -> int:
         return self.rows - self.nulls - self.blanks
 
+    def is_canonical(self, target: Type) -> bool:
+        """Tell whether all values of the sample are written as inference takes those of a type."""
+        if target.base == "Bool":
+            return self.booleans == self.filled
+        return not self.zeros and not self.plus
+
     def traits(self, encoding: Encoding) -> TextTraits:
         """Return how the values are written, as far as reading depends on it."""
         shape = "Z" if self.with_z else "T" if self.with_t else ""
@@ -176,6 +182,7 @@ class SourceSample:
         example: name of one object.
         notes: (subject, reason) for the plan.
         whole: it holds every row of the source.
+        narrow: integers get the narrowest type that the sample allows, not 64 bits.
         filled: columns of a format with types that hold no NULL anywhere, as footers say, or a
             sample that holds every row.
         no_null_lists: lists, maps and structs of Parquet of which footers say that none is NULL.
@@ -188,6 +195,7 @@ class SourceSample:
     example: str
     notes: tuple[tuple[str, str], ...] = field(default=())
     whole: bool = False
+    narrow: bool = False
     filled: frozenset[str] = frozenset()
     footers: tuple[Footer, ...] = ()
     no_null_lists: frozenset[str] = frozenset()
@@ -242,7 +250,7 @@ def take_sample(
                 null="\\N" if any(c.marks for c in found) else "",
             )
         whole = _is_whole(listing, splits, found)
-        return SourceSample(encoding, found, splits, splits[0].uri, notes, whole)
+        return SourceSample(encoding, found, splits, splits[0].uri, notes, whole=whole)
     relation: Relate = source.relation
     read = splits
     found_footers: tuple[Footer, ...] = ()
@@ -281,8 +289,9 @@ def take_sample(
     if encoding.kind is Kind.TYPED:
         filled = _filled(source, listing, encoding, found, ask, whole=whole)
     return SourceSample(
-        encoding, found, splits, splits[0].uri, notes, whole, frozenset(filled), found_footers,
-        _without_null_lists(source, listing, encoding, found, ask),
+        encoding, found, splits, splits[0].uri, notes, whole=whole, filled=frozenset(filled),
+        footers=found_footers,
+        no_null_lists=_without_null_lists(source, listing, encoding, found, ask),
     )  # fmt: skip
 
 
@@ -855,10 +864,13 @@ def _facts_of(kind: str, nested: bool, encoding: Encoding) -> list[str]:
         if encoding.is_csv:
             facts += ["breaks", "swallowed"]
     if kind in ("number", "any"):
-        facts += ["integers", "zeros", "plus", "low", "high", "floats", "infinite"]
+        facts += ["integers", "low", "high", "floats", "infinite"]
+    if kind in ("number", "any", "quoted"):
+        # A table may have numbers and Bools where objects have texts.
+        facts += ["zeros", "plus"]
     if kind in ("time", "any", "quoted"):
         facts += ["days", "moments", "with_t", "with_z", "digits", "first", "last"]
-    facts += ["booleans"] if kind in ("bool", "any") else []
+    facts += ["booleans"] if kind in ("bool", "any", "quoted") else []
     return facts + (["uuids"] if kind in ("uuid", "any", "quoted") else [])
 
 
@@ -876,9 +888,11 @@ def _needed(target: Type, encoding: Encoding, layout: bool) -> set[str]:
     if target.text:
         facts |= {"breaks", "swallowed"}
     elif target.bits:
-        facts |= {"integers", "low", "high", "infinite"}
+        facts |= {"integers", "low", "high", "infinite", "zeros", "plus"}
     elif target.base.startswith("Float"):
-        facts |= {"infinite"}
+        facts |= {"infinite", "zeros", "plus"}
+    elif target.base == "Bool":
+        facts |= {"booleans"}
     elif target.base.startswith(("Date", "Time")):
         facts |= {"integers", "days", "with_t", "with_z"}
     return facts

@@ -32,6 +32,7 @@ TAG = "rowfall: "
 MISSING = "\nmissing"
 """Stands for the field of a column that the header or a short row lacks: it fits no type."""
 
+_SHAPES = ("", "T", "Z")
 NUMBERS = frozenset({"Int128 DEFAULT 0", "Nullable(Int128) DEFAULT 0"})
 """Types that :func:`_read_as_number` reads: the mark of a column that can be read as text."""
 _NAMES = regex(r"'(?:[^'\\]|\\.|'')*'")
@@ -52,6 +53,8 @@ class TextTraits:
         nonzero: integers, none of them 0: see :func:`_read_as_number`.
         native: the reader of CSV itself takes ``\\N`` for NULL.
         binary: strings may hold bytes that are not UTF-8.
+        canonical: numbers and Bools have to be written as inference takes them: what it would have
+            kept as text (``007``, ``+1``) becomes no number behind the sample.
     """
 
     blank: bool = False
@@ -63,6 +66,16 @@ class TextTraits:
     nonzero: bool = False
     native: bool = False
     binary: bool = False
+    canonical: bool = False
+
+
+CANONICAL = "canonical"
+"""The shape of numbers and Bools that are written as inference takes them, for rowfall-decode."""
+
+
+def has_spellings(target: Type) -> bool:
+    """Tell whether text of other spellings than inference takes makes values of a type, too."""
+    return target.base in ("Bool", "Float64") or 0 < target.bits <= 64
 
 
 def strict_column(
@@ -95,9 +108,11 @@ def strict_column(
         return replace(column, read_type=target_type, reason=note)
     csv = csv and kind is Kind.TEXT
     # What the sample shows to be unusual is for the engine: the decoder would decline it anyway.
+    traits = replace(traits, canonical=traits.canonical and has_spellings(target))
     shape = traits.shape if target.base.startswith("DateTime") else ""
+    shape = CANONICAL if traits.canonical else shape
     padded = traits.padded and not (target.text or target.base.startswith("Enum"))
-    if not (padded or traits.infinite or traits.bom) and shape in ("", "T", "Z"):
+    if not (padded or traits.infinite or traits.bom) and shape in (*_SHAPES, CANONICAL):
         column = replace(column, shape=shape)
     direct = _direct(target, kind, traits)
     if direct:
@@ -107,7 +122,7 @@ def strict_column(
         kind is Kind.TEXT
         and traits.nonzero
         and 0 < target.bits <= 64
-        and not (traits.padded or traits.blank or traits.bom)
+        and not (traits.padded or traits.blank or traits.bom or traits.canonical)
     ):
         return _read_as_number(text, target)
     return text
@@ -136,7 +151,7 @@ def _direct(target: Type, kind: Kind, traits: TextTraits) -> str | None:
     0 and wraps whatever its width. JSON integers up to 32 bits go through Float64, which refuses
     ``""``, for half the cost of text; more than 17 digits are rounded before they are checked.
     """
-    if traits.padded or traits.blank or traits.bom or traits.infinite:
+    if traits.padded or traits.blank or traits.bom or traits.infinite or traits.canonical:
         return None
     if target.base in ("Float32", "Float64"):
         return target.base
@@ -209,6 +224,8 @@ def _read_as_text(
         bad, expression = wrong, _checked(whole, wrong, column)
     elif target.bits and target.bits <= 64:
         expression = f"accurateCast({text}, {quote(target.bare)})"
+        if traits.canonical:
+            expression = _checked(expression, _misspelled(text, target, ""), column)
     else:
         whole = value if target.base == "String" else f"assumeNotNull({value})"
         expression = _checked(whole, wrong, column) if wrong != "0" else whole
@@ -258,9 +275,34 @@ def _convert(t: str, target: Type, traits: TextTraits) -> tuple[str, str]:
         return cast, f"ifNull((position({t}, '.') > 0 AND {extra}) OR {odd}, 1) OR isNull({cast})"
     if target.bits > 64:  # the engine checks no overflow of its widest integers
         return cast, f"ifNull(toString({cast}) != {t}, 1)"
+    odd = f" OR {_misspelled(t, target, cast)}" if traits.canonical else ""
     if base.startswith("Float") and not traits.infinite:
-        return cast, f"ifNull(isInfinite({cast}), 1)"
-    return cast, f"isNull({cast})"
+        return cast, f"ifNull(isInfinite({cast}), 1){odd}"
+    return cast, f"isNull({cast}){odd}"
+
+
+_EXACT = 2**53
+"""Integers beyond it have no Float64 of their own; the next one becomes it."""
+
+
+def _misspelled(t: str, target: Type, value: str) -> str:
+    """Return SQL that is 1 where inference would have kept a text, and a cast makes a value of it.
+
+    Comparisons of text cost a fifth of a regular expression: between ``00`` and ``0:`` is all that
+    begins with a 0 and a digit.
+
+    Args:
+        value: SQL for the number, of floats.
+    """
+    if target.base == "Bool":
+        return f"ifNull(lower({t}) NOT IN ('true', 'false'), 0)"
+    zeros = " OR ".join(f"({t} >= '{s}00' AND {t} < '{s}0:')" for s in ("", "-"))
+    plus = f"startsWith({t}, '+')"
+    if target.base == "Float64":
+        own = f"{t} NOT IN ('{_EXACT}', '-{_EXACT}')"
+        lost = f"(abs({value}) >= {_EXACT} AND {own}) OR {plus}"
+        plus = f"(({lost}) AND match({t}, '^[-+]?[0-9]+$')) OR ({t} >= '+00' AND {t} < '+0:')"
+    return f"ifNull({zeros} OR {plus}, 0)"
 
 
 def _convert_time(t: str, target: Type, shape: str) -> tuple[str, str]:
@@ -416,6 +458,7 @@ _ALWAYS = (
     ("date_time_overflow_behavior", "throw", "the default clips 2200-01-01 to 2106"),
     ("cast_string_to_date_time_mode", "basic", "each text means one point in time"),
     ("cast_keep_nullable", 0, "casts give the type that they name"),
+    ("input_format_column_name_matching_mode", "match_case", "names and keys match exactly"),
     ("use_hive_partitioning", 0, "rowfall itself makes columns of folders key=value"),
     ("input_format_try_infer_dates", 0, "text in JSON columns stays text"),
     ("input_format_try_infer_datetimes", 0, "text in JSON columns stays text"),
@@ -458,6 +501,8 @@ _JSON = (
 _TYPED = (
     ("input_format_parquet_allow_missing_columns", 0, "a missing column is an error, not 0"),
     ("input_format_parquet_case_insensitive_column_matching", 0, "names match exactly"),
+    ("input_format_orc_case_insensitive_column_matching", 0, "names match exactly"),
+    ("input_format_arrow_case_insensitive_column_matching", 0, "names match exactly"),
     ("input_format_orc_allow_missing_columns", 0, "a missing column is an error, not 0"),
     ("input_format_arrow_allow_missing_columns", 0, "a missing column is an error, not 0"),
     ("input_format_avro_allow_missing_fields", 0, "a missing field is an error, not 0"),

@@ -22,7 +22,7 @@ from rowfall.sources.files import LocalFiles
 
 FACTS = frozenset({
     "nulls", "blanks", "marks", "padded", "breaks", "swallowed", "bytes_each", "integers", "low",
-    "high", "infinite", "days", "with_t", "with_z",
+    "high", "infinite", "zeros", "plus", "booleans", "days", "with_t", "with_z",
 })  # fmt: skip
 """Lists what is found out here, see :class:`rowfall.schema.sampling.ColumnFacts`."""
 

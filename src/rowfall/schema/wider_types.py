@@ -70,6 +70,8 @@ def _bare(t: Type, found: ColumnFacts, values: Values) -> list[str]:
         return [*_enum(t, values), *text]
     if t.base == "Decimal":
         return [*_decimal(t, values), *text]
+    if (found.zeros or found.plus) and (t.bits or t.base.startswith("Float")):
+        return text  # 007 is a text where it is not said that it is a number
     if t.bits and found.integers == filled:
         return [*_integer(t, found.low, found.high), *text]
     if (t.bits or t.base.startswith("Float")) and found.floats == filled:

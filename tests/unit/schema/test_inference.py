@@ -13,7 +13,7 @@ import pytest
 
 from rowfall.core.dialect import Asked
 from rowfall.core.errors import SourceError, TargetError, UsageError
-from rowfall.core.model import Dialect, Encoding, Kind, Schema
+from rowfall.core.model import Column, Dialect, Encoding, Kind, Schema
 from rowfall.core.options import Options
 from rowfall.schema import inference, projection, sampling, text_format
 from rowfall.sources import rewriting
@@ -101,10 +101,13 @@ def one_type(engine: Chdb, write: Write, values: list[str]) -> str:
 def test_types_of_csv_and_that_they_load(
     chdb_engine: Chdb, write: Write, values: list[str], type_: str
 ) -> None:
-    assert one_type(chdb_engine, write, values) == type_
     path = write("x.csv", "".join(f"{i},{v}\n" for i, v in enumerate(values)))
-    encoding, made = schema(chdb_engine, CSV, path)
-    assert len(chdb_engine.load(path, encoding, made.columns)) == len(values)
+    for narrow in (False, True):
+        encoding, made = schema(chdb_engine, CSV, path, narrow=narrow)
+        wide = "UInt64" if type_ == "UInt64" and "18446744073709551615" in values else "Int64"
+        integer = re.fullmatch(r"U?Int\d+", type_) is not None
+        assert made.columns[1].type == (wide if integer and not narrow else type_)
+        assert len(chdb_engine.load(path, encoding, made.columns)) == len(values)
 
 
 def test_low_cardinality_is_measured(chdb_engine: Chdb, write: Write) -> None:
@@ -118,6 +121,8 @@ def test_low_cardinality_is_measured(chdb_engine: Chdb, write: Write) -> None:
 def test_counters_get_room_to_grow(chdb_engine: Chdb, write: Write) -> None:
     path = write("x.csv", "".join(f"{i},{i % 5}\n" for i in range(1000)))
     _, made = schema(chdb_engine, CSV, path)
+    assert types(made) == {"c1": "Int64", "c2": "Int64"}
+    _, made = schema(chdb_engine, CSV, path, narrow=True)
     assert types(made) == {"c1": "Int64", "c2": "UInt8"}
     assert "may grow" in made.columns[0].reason
     assert made.columns[1].reason == "0..4 seen in all the data, fits UInt8 with room"
@@ -129,6 +134,8 @@ def test_integers_get_room_where_the_sample_is_not_all_the_data(
     rows = (f"{i % 9},{i % 2},{i % 5},{i % 1500}\n" for i in range(sampling.ROWS + 1))
     path = write("x.csv", "user_id,flag,seats,zone\n" + "".join(rows))
     _, made = schema(chdb_engine, CSV, path)
+    assert set(types(made).values()) == {"Int64"}
+    _, made = schema(chdb_engine, CSV, path, narrow=True)
     assert types(made) == {"user_id": "Int64", "flag": "Int8", "seats": "Int16", "zone": "Int32"}
     reasons = {c.name: c.reason for c in made.columns}
     assert reasons["user_id"] == "0..8 seen, fits Int64: a key"
@@ -308,7 +315,7 @@ def test_json(chdb_engine: Chdb, write: Write) -> None:
     path = write("x.json", "".join(json.dumps(r) + "\n" for r in rows))
     encoding, made = schema(chdb_engine, JSON, path)
     assert types(made) == {
-        "n": "UInt8", "zip": "String", "at": "DateTime('UTC')", "tags": "Array(Nullable(String))",
+        "n": "Int64", "zip": "String", "at": "DateTime('UTC')", "tags": "Array(Nullable(String))",
         "o": "Tuple(x Nullable(Int64))", "f": "Nullable(Float64)", "ok": "Nullable(Bool)",
         "p": "Nullable(String)",
     }  # fmt: skip
@@ -478,13 +485,16 @@ def test_what_is_known_is_not_looked_for_and_reading_stays_the_same(
     text = ", ".join(f"{n} {t}" for n, t in zip(names, wanted, strict=True))
     source = Files(path)
     seen = sampling.take_sample(source, source.listing(), encoding, chdb_engine.ask)
-    pairs = zip(seen.columns, wanted, strict=True)
-    whole = [inference.column(found.name, type_, found, seen, "") for found, type_ in pairs]
+
+    def columns(*, given: bool) -> list[Column]:
+        pairs = zip(seen.columns, wanted, strict=True)
+        return [inference.column(c.name, type_, c, seen, "", given=given) for c, type_ in pairs]
+
     given, (short,) = asked(chdb_engine, monkeypatch, encoding, path, schema=text, order_by="c1")
-    assert [replace(c, reason="") for c in given.columns] == whole
+    assert [replace(c, reason="") for c in given.columns] == columns(given=True)
     existing = [[n, t, ""] for n, t in zip(names, wanted, strict=True)]
     same, (again,) = asked(chdb_engine, monkeypatch, encoding, path, existing=existing)
-    assert [c.expression for c in same.columns] == [c.expression for c in whole]
+    assert [c.expression for c in same.columns] == [c.expression for c in columns(given=False)]
     # Only a sorting key that has to be chosen asks how many different values there are.
     _, (layout,) = asked(chdb_engine, monkeypatch, encoding, path, schema=text)
     assert ["uniqForEach" in query for query in (short, again, layout)] == [False, False, True]

@@ -19,7 +19,8 @@ from rowfall.schema.sampling import ColumnFacts, WantedFacts
 from rowfall.sources.files import LocalFiles
 from unit.memory import Chdb, ChdbError
 
-TYPES = ("Int64", "Nullable(UInt8)", "String", "Nullable(String)", "DateTime", "Date", "Float64")
+TYPES = ("Int64", "Nullable(UInt8)", "String", "Nullable(String)", "DateTime", "Date", "Float64",
+         "Bool")  # fmt: skip
 COMMON = [
     "", "0", "7", "-7", "+7", "007", "--7", "9" * 38, "1.5", "1e5", " 5", "5 ", "\t",
     "2024-02-29", "2023-02-29", "1900-01-01", "2299-12-31", "2024-2-29",
@@ -110,7 +111,7 @@ def test_several_packed_files_and_few_rows_of_each(
     answers: Answers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sampling, "VALUES", 100 * len(TYPES))
-    rows = [[str(n), "", "x" * n, "", "2024-02-29", "2024-02-29", "1.5"] for n in range(90)]
+    rows = [[str(n), "", "x" * n, "", "2024-02-29", "2024-02-29", "1.5", "true"] for n in range(90)]
     paths = [tmp_path / f"{n}.csv.gz" for n in range(3)]
     for number, path in enumerate(paths):
         path.write_bytes(gzip.compress(_text("CSVWithNames", rows[number * 20 :]).encode()))
@@ -120,8 +121,8 @@ def test_several_packed_files_and_few_rows_of_each(
 
 def test_lines_from_the_middle_and_the_end_count(answers: Answers, tmp_path: Path) -> None:
     path = tmp_path / "long.csv"
-    row = ["1", "2", "text", "", "2024-02-29 00:00:00", "2024-02-29", "1.5"]
-    last = ["1", "", "text ", "\\N", "2024-02-29T00:00:00Z", "7", "1.5"]
+    row = ["1", "2", "text", "", "2024-02-29 00:00:00", "2024-02-29", "1.5", "true"]
+    last = ["1", "", "text ", "\\N", "2024-02-29T00:00:00Z", "7", "+015", "1"]
     path.write_text(_text("CSVWithNames", [*[row] * 100_000, last]))
     assert answers.both(_encoding("CSVWithNames"), path)
 

@@ -50,6 +50,7 @@ impl Sorter {
             nullable: false,
             low_cardinality: false,
             shape: TimeShape::Plain,
+            canonical: false,
         };
         let keys: Vec<Values<'_>> = (keys.iter().zip(&ranks))
             .map(|(key, ranks)| match ranks {

@@ -71,6 +71,8 @@ pub struct Type {
     pub low_cardinality: bool,
     /// How points in time are written in the text; `Plain` for all other types.
     pub shape: TimeShape,
+    /// Numbers and Bools are written as they are kept: without zeros before them, `true` or `false`.
+    pub canonical: bool,
 }
 
 impl Type {

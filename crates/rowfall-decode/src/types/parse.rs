@@ -48,6 +48,9 @@ pub const SUPPORTED: &[&str] = &[
     "Tuple(name T, ...)",
 ];
 
+/// The shape of numbers and Bools that have to be written as they are kept.
+pub const CANONICAL: &str = "canonical";
+
 /// Take `Name(args)` apart; None where the brackets do not match.
 fn call(text: &str) -> Option<(&str, &str)> {
     let text = text.trim();
@@ -63,7 +66,7 @@ fn number(text: &str) -> Option<usize> {
 }
 
 impl Type {
-    /// Parse the name of a type. `shape` is the spec's notation of times, `zone` the time zone of
+    /// Parse the name of a type. `shape` is the spec's notation of values, `zone` the time zone of
     /// types that name none. The error is the reason why the type is not supported.
     pub fn parse(name: &str, shape: &str, zone: Option<&str>) -> Result<Type, String> {
         let unsupported = || format!("type {name} is not supported");
@@ -91,17 +94,22 @@ impl Type {
         if low_cardinality && base != BaseType::String {
             return Err(format!("type {name}: LowCardinality is supported of String only"));
         }
+        let canonical = shape == CANONICAL;
         let shape = match shape {
-            "" => TimeShape::Plain,
+            "" | CANONICAL => TimeShape::Plain,
             "T" => TimeShape::T,
             "Z" => TimeShape::Z,
-            _ => return Err(format!("times written as {shape:?} are not supported")),
+            _ => return Err(format!("values written as {shape:?} are not supported")),
         };
         let moment = matches!(base, BaseType::DateTime(_) | BaseType::DateTime64(..));
         if shape != TimeShape::Plain && !moment {
             return Err(format!("type {name} has no shape"));
         }
-        Ok(Type { name: name.trim().to_owned(), base, nullable, low_cardinality, shape })
+        let kept = matches!(base, BaseType::Int(1..=8, _) | BaseType::Float64 | BaseType::Bool);
+        if canonical && !kept {
+            return Err(format!("type {name} has no shape"));
+        }
+        Ok(Type { name: name.trim().to_owned(), base, nullable, low_cardinality, shape, canonical })
     }
 }
 

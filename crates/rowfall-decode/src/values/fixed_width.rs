@@ -15,6 +15,11 @@ pub trait FixedWidth {
     /// is not just digits.
     const MAX_SHORT: Option<u32> = None;
 
+    /// True where zeros may lead a number, which it does not keep: `007`.
+    fn takes_leading_zeros(&self) -> bool {
+        true
+    }
+
     /// The value of a number that is not greater than `MAX_SHORT`.
     fn from_short(_: u32) -> Self::Out {
         Self::ZERO

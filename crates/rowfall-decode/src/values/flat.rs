@@ -5,7 +5,7 @@ use crate::column::Column;
 use crate::text::fields::{Fields, NullMatch, Syntax};
 use crate::types::{BaseType, TimeShape, zone};
 use crate::values::fixed_width::FixedWidth;
-use crate::values::short_integers::{self, GROUP};
+use crate::values::short_integers::{self, GROUP, Limits};
 use crate::values::{bool_uuid_ip, decimal, float, integer, string, time, wide_integer};
 
 /// Append the values of all fields to a column. The error is the row of the first field that is
@@ -15,20 +15,31 @@ pub fn decode<'a, C: Fields<'a>>(column: &mut Column, fields: &C) -> Result<(), 
         return decoded;
     }
     let data_type = column.data_type.clone();
+    let canonical = data_type.canonical;
     match &data_type.base {
-        BaseType::Int(1, true) => decode_fixed(column, fields, integer::Signed::<i8>::default()),
-        BaseType::Int(2, true) => decode_fixed(column, fields, integer::Signed::<i16>::default()),
-        BaseType::Int(4, true) => decode_fixed(column, fields, integer::Signed::<i32>::default()),
-        BaseType::Int(8, true) => decode_fixed(column, fields, integer::Signed::<i64>::default()),
-        BaseType::Int(1, false) => decode_fixed(column, fields, integer::Unsigned::<u8>::default()),
+        BaseType::Int(1, true) => {
+            decode_fixed(column, fields, integer::Signed::<i8>::new(canonical))
+        }
+        BaseType::Int(2, true) => {
+            decode_fixed(column, fields, integer::Signed::<i16>::new(canonical))
+        }
+        BaseType::Int(4, true) => {
+            decode_fixed(column, fields, integer::Signed::<i32>::new(canonical))
+        }
+        BaseType::Int(8, true) => {
+            decode_fixed(column, fields, integer::Signed::<i64>::new(canonical))
+        }
+        BaseType::Int(1, false) => {
+            decode_fixed(column, fields, integer::Unsigned::<u8>::new(canonical))
+        }
         BaseType::Int(2, false) => {
-            decode_fixed(column, fields, integer::Unsigned::<u16>::default())
+            decode_fixed(column, fields, integer::Unsigned::<u16>::new(canonical))
         }
         BaseType::Int(4, false) => {
-            decode_fixed(column, fields, integer::Unsigned::<u32>::default())
+            decode_fixed(column, fields, integer::Unsigned::<u32>::new(canonical))
         }
         BaseType::Int(8, false) => {
-            decode_fixed(column, fields, integer::Unsigned::<u64>::default())
+            decode_fixed(column, fields, integer::Unsigned::<u64>::new(canonical))
         }
         BaseType::Int(16, signed) => {
             decode_fixed(column, fields, wide_integer::Int128 { signed: *signed })
@@ -37,7 +48,7 @@ pub fn decode<'a, C: Fields<'a>>(column: &mut Column, fields: &C) -> Result<(), 
             decode_fixed(column, fields, wide_integer::Int256 { signed: *signed })
         }
         BaseType::Float32 => decode_fixed(column, fields, float::F32),
-        BaseType::Float64 => decode_fixed(column, fields, float::F64),
+        BaseType::Float64 => decode_fixed(column, fields, float::F64 { canonical }),
         BaseType::Decimal(4, p, s) => {
             decode_fixed(column, fields, decimal::SmallDecimal::<i32>::new(*p, *s))
         }
@@ -51,9 +62,11 @@ pub fn decode<'a, C: Fields<'a>>(column: &mut Column, fields: &C) -> Result<(), 
             decode_fixed(column, fields, decimal::WideDecimal::<4>::new(*p, *s))
         }
         // As elements of text 1 and 0 are no Bools to some versions of the engine.
-        BaseType::Bool => {
-            decode_fixed(column, fields, bool_uuid_ip::Bool { digits: C::SYNTAX != Syntax::Quoted })
-        }
+        BaseType::Bool => decode_fixed(
+            column,
+            fields,
+            bool_uuid_ip::Bool { digits: C::SYNTAX != Syntax::Quoted && !canonical },
+        ),
         BaseType::Date => decode_fixed(column, fields, time::Date::default()),
         BaseType::Date32 => decode_fixed(column, fields, time::Date32::default()),
         BaseType::DateTime(zone) => {
@@ -129,14 +142,16 @@ fn decode_all<'a, C: Fields<'a>, P: FixedWidth, const NULLS: bool>(
             }
         }
     };
+    let leading_zeros = parser.takes_leading_zeros();
     match P::MAX_SHORT {
         Some(most) if !matches!(C::SYNTAX, Syntax::Quoted | Syntax::Packet) => {
+            let limits = Limits { most, leading_zeros };
             let (mut usual, mut numbers) = (true, [0; GROUP]);
             for first in (0..rows).step_by(GROUP) {
                 let count = GROUP.min(rows - first);
                 let mut left = u64::MAX >> (GROUP - count);
                 if usual && count == GROUP {
-                    let odd = short_integers::decode_group(fields, first, most, &mut numbers);
+                    let odd = short_integers::decode_group(fields, first, limits, &mut numbers);
                     for (n, number) in numbers.into_iter().enumerate() {
                         put(first + n, (P::from_short(number), 0));
                     }

@@ -2,9 +2,9 @@
 
 use crate::text::number::is_plain_number;
 use crate::values::fixed_width::FixedWidth;
-use crate::values::integer::load8;
 #[cfg(any(test, not(target_arch = "x86_64")))]
 use crate::values::integer::{all_digits, join_8_digits};
+use crate::values::integer::{has_leading_zero, load8};
 
 const POW10: [f64; 23] = [
     1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15, 1e16,
@@ -150,8 +150,24 @@ fn nearest(found: &ShortNumber) -> Option<f64> {
     (found.mantissa <= 1 << 53).then(|| f64::from_bits(value.to_bits() | sign))
 }
 
+/// Integers beyond it have no f64 of their own; the next one becomes it.
+const EXACT: f64 = (1u64 << 53) as f64;
+
+/// True where a number is not written as it would be kept: zeros lead it, or it is an integer that
+/// has no f64 of its own.
+#[inline(always)]
+fn is_changed(text: &[u8], start: usize, end: usize, value: f64) -> bool {
+    has_leading_zero(text, start, end)
+        || (value.abs() >= EXACT
+            && !matches!(&text[start..end], b"9007199254740992" | b"-9007199254740992")
+            && text[start..end].iter().all(|c| c.is_ascii_digit() || *c == b'-'))
+}
+
 /// Parses Float64.
-pub struct F64;
+pub struct F64 {
+    /// Decline what is not written as it would be kept.
+    pub canonical: bool,
+}
 
 impl FixedWidth for F64 {
     type Out = f64;
@@ -161,12 +177,14 @@ impl FixedWidth for F64 {
 
     #[inline(always)]
     fn parse(&mut self, text: &[u8], start: usize, end: usize) -> Option<f64> {
-        if let Some(found) = short(text, start, end)
-            && let Some(value) = nearest(&found)
-        {
-            return Some(value);
+        let value = match short(text, start, end).and_then(|found| nearest(&found)) {
+            Some(value) => value,
+            None => slow64(text, start, end)?,
+        };
+        if self.canonical && is_changed(text, start, end, value) {
+            return None;
         }
-        slow64(text, start, end)
+        Some(value)
     }
 }
 
@@ -230,7 +248,7 @@ mod tests {
         ) {
             let (text, start, end) = framed(&number);
             let known = is_plain_number(number.as_bytes());
-            let (narrow, wide) = (F32.parse(&text, start, end), F64.parse(&text, start, end));
+            let (narrow, wide) = (F32.parse(&text, start, end), F64 { canonical: false }.parse(&text, start, end));
             prop_assert_eq!(wide.map(f64::to_bits), known.then(|| number.parse::<f64>().ok())
                 .flatten().filter(|v| v.is_finite()).map(f64::to_bits));
             prop_assert_eq!(narrow.map(f32::to_bits), known.then(|| number.parse::<f32>().ok())
@@ -245,6 +263,33 @@ mod tests {
                 let digits = number.bytes().filter(u8::is_ascii_digit).count();
                 prop_assert!(digits > 16 || short(&text, start, end) == Some(found));
             }
+        }
+    }
+
+    #[test]
+    fn numbers_that_would_be_changed_are_declined() {
+        for (number, kept) in [
+            ("0.5", true),
+            ("-0.5", true),
+            ("0", true),
+            ("-0", true),
+            ("0e1", true),
+            ("9007199254740992", true),
+            ("1e300", true),
+            ("007", false),
+            ("-01.5", false),
+            ("00.5", false),
+            ("9007199254740993", false),
+            ("9007199254740994", false),
+            ("-123456789012345678901", false),
+        ] {
+            let (text, start, end) = framed(number);
+            assert_eq!(
+                F64 { canonical: true }.parse(&text, start, end).is_some(),
+                kept,
+                "{number}"
+            );
+            assert!(F64 { canonical: false }.parse(&text, start, end).is_some(), "{number}");
         }
     }
 

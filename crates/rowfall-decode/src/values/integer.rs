@@ -63,9 +63,28 @@ fn long(text: &[u8], start: &mut usize, len: usize) -> Option<u64> {
     Some(value)
 }
 
+/// True where a number begins with a zero and another digit, which no number keeps: `007`, `-01.5`.
+#[inline(always)]
+pub fn has_leading_zero(text: &[u8], start: usize, end: usize) -> bool {
+    let mut word = load8(text, start);
+    let minus = word as u8 == b'-';
+    word >>= 8 * u32::from(minus);
+    let two = end.wrapping_sub(start) > 1 + usize::from(minus);
+    two && word as u8 == b'0' && ((word >> 8) as u8).is_ascii_digit()
+}
+
 /// Parses UInt8 to UInt64.
-#[derive(Default)]
-pub struct Unsigned<T>(PhantomData<T>);
+pub struct Unsigned<T> {
+    canonical: bool,
+    number: PhantomData<T>,
+}
+
+impl<T> Unsigned<T> {
+    /// `canonical`: a number that leading zeros would be lost of is declined.
+    pub fn new(canonical: bool) -> Self {
+        Self { canonical, number: PhantomData }
+    }
+}
 
 impl<T: TryFrom<u64> + Copy + Default + Integer> FixedWidth for Unsigned<T> {
     type Out = T;
@@ -74,19 +93,36 @@ impl<T: TryFrom<u64> + Copy + Default + Integer> FixedWidth for Unsigned<T> {
     const MAX_SHORT: Option<u32> = Some(T::MAX_SHORT);
 
     #[inline(always)]
+    fn takes_leading_zeros(&self) -> bool {
+        !self.canonical
+    }
+
+    #[inline(always)]
     fn from_short(number: u32) -> T {
         T::from_short(number)
     }
 
     #[inline(always)]
     fn parse(&mut self, text: &[u8], start: usize, end: usize) -> Option<T> {
+        if self.canonical && has_leading_zero(text, start, end) {
+            return None;
+        }
         T::try_from(up_to_20_digits(text, start, end)?).ok()
     }
 }
 
 /// Parses Int8 to Int64.
-#[derive(Default)]
-pub struct Signed<T>(PhantomData<T>);
+pub struct Signed<T> {
+    canonical: bool,
+    number: PhantomData<T>,
+}
+
+impl<T> Signed<T> {
+    /// `canonical`: a number that leading zeros would be lost of is declined.
+    pub fn new(canonical: bool) -> Self {
+        Self { canonical, number: PhantomData }
+    }
+}
 
 impl<T: TryFrom<i64> + Copy + Default + Integer> FixedWidth for Signed<T> {
     type Out = T;
@@ -95,12 +131,20 @@ impl<T: TryFrom<i64> + Copy + Default + Integer> FixedWidth for Signed<T> {
     const MAX_SHORT: Option<u32> = Some(T::MAX_SHORT);
 
     #[inline(always)]
+    fn takes_leading_zeros(&self) -> bool {
+        !self.canonical
+    }
+
+    #[inline(always)]
     fn from_short(number: u32) -> T {
         T::from_short(number)
     }
 
     #[inline(always)]
     fn parse(&mut self, text: &[u8], start: usize, end: usize) -> Option<T> {
+        if self.canonical && has_leading_zero(text, start, end) {
+            return None;
+        }
         let minus = load8(text, start) as u8 == b'-';
         let size = up_to_20_digits(text, start + usize::from(minus), end)?;
         // -2^63 is the one number whose size is no i64.

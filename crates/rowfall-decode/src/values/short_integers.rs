@@ -8,13 +8,22 @@ use crate::values::integer::{ZEROS, all_digits, join_8_digits, load8};
 /// Fields that are parsed together: as many as a mask has bits.
 pub const GROUP: usize = 64;
 
+/// The numbers that a group may hold.
+#[derive(Clone, Copy)]
+pub struct Limits {
+    /// The greatest one.
+    pub most: u32,
+    /// Zeros may lead a number: `007`.
+    pub leading_zeros: bool,
+}
+
 /// Parse `GROUP` fields from row `first` on into `out`. Returns a bit for each field that is not
-/// one to eight digits, or is greater than `most`: its number is not valid.
+/// one to eight digits, or is beyond the limits: its number is not valid.
 #[inline(always)]
 pub fn decode_group<'a, C: Fields<'a>>(
     fields: &C,
     first: usize,
-    most: u32,
+    limits: Limits,
     out: &mut [u32; GROUP],
 ) -> u64 {
     let batch = fields.batch();
@@ -27,7 +36,7 @@ pub fn decode_group<'a, C: Fields<'a>>(
                 unsafe { index.as_ptr().add(n * step).cast::<[u32; 2]>().read_unaligned() }
             };
             // An entry of the index is the byte before a field.
-            parse::<1>(batch.options.simd, batch.text, span, most, out)
+            parse::<1>(batch.options.simd, batch.text, span, limits, out)
         }
         None => {
             let mut spans = [[0; 2]; GROUP];
@@ -36,7 +45,7 @@ pub fn decode_group<'a, C: Fields<'a>>(
                 let (start, end) = fields.unquoted(from, to);
                 *span = [start as u32, end as u32];
             }
-            parse::<0>(batch.options.simd, batch.text, |n| spans[n], most, out)
+            parse::<0>(batch.options.simd, batch.text, |n| spans[n], limits, out)
         }
     }
 }
@@ -48,7 +57,7 @@ fn parse<const SKIP: u32>(
     simd: Simd,
     text: &[u8],
     span: impl Fn(usize) -> [u32; 2],
-    most: u32,
+    limits: Limits,
     out: &mut [u32; GROUP],
 ) -> u64 {
     match simd {
@@ -56,24 +65,27 @@ fn parse<const SKIP: u32>(
             let mut odd = 0;
             for (n, number) in out.iter_mut().enumerate() {
                 let [before, end] = span(n).map(|at| at as usize);
-                let word = digits(text, before + SKIP as usize, end);
+                let word = digits(text, before + SKIP as usize, end, limits);
                 *number = join_8_digits(word) as u32;
-                odd |= u64::from(!all_digits(word) || *number > most) << n;
+                odd |= u64::from(!all_digits(word) || *number > limits.most) << n;
             }
             odd
         }
         // SAFETY: `Simd::choose` has found AVX2, which is part of both.
         #[cfg(target_arch = "x86_64")]
-        Simd::Avx2 | Simd::Avx512 => unsafe { parse_avx2::<SKIP>(text, span, most, out) },
+        Simd::Avx2 | Simd::Avx512 => unsafe { parse_avx2::<SKIP>(text, span, limits, out) },
     }
 }
 
-/// The bytes of a field less `0`, zeros before them; all ones where it is empty or longer.
+/// The bytes of a field less `0`, zeros before them; all ones where it is empty or longer, or begins
+/// with a zero that it may not begin with.
 #[inline(always)]
-fn digits(text: &[u8], start: usize, end: usize) -> u64 {
+fn digits(text: &[u8], start: usize, end: usize, limits: Limits) -> u64 {
     let len = end.wrapping_sub(start);
-    let word = (load8(text, start) ^ ZEROS).wrapping_shl(0u32.wrapping_sub(len as u32 * 8));
-    if len.wrapping_sub(1) < 8 { word } else { u64::MAX }
+    let less = load8(text, start) ^ ZEROS;
+    let led = !limits.leading_zeros && len > 1 && less & 0xff == 0;
+    let word = less.wrapping_shl(0u32.wrapping_sub(len as u32 * 8));
+    if len.wrapping_sub(1) < 8 && !led { word } else { u64::MAX }
 }
 
 /// SAFETY: on a CPU with AVX2.
@@ -82,12 +94,15 @@ fn digits(text: &[u8], start: usize, end: usize) -> u64 {
 unsafe fn parse_avx2<const SKIP: u32>(
     text: &[u8],
     span: impl Fn(usize) -> [u32; 2],
-    most: u32,
+    limits: Limits,
     out: &mut [u32; GROUP],
 ) -> u64 {
     use std::arch::x86_64::*;
     let skip = i64::from(SKIP);
-    // Of four fields the digits, zeros before them, and the lengths less one.
+    let zero = _mm256_setzero_si256();
+    let strict = _mm256_set1_epi64x(if limits.leading_zeros { 0 } else { -1 });
+    // Of four fields the digits, zeros before them, and the lengths less one. Where a zero leads a
+    // number that it may not lead, all bits are set, which are no digits.
     let four = |n: usize| {
         let spans = [span(n), span(n + 1), span(n + 2), span(n + 3)];
         let wide = |words: [i64; 4]| _mm256_set_epi64x(words[3], words[2], words[1], words[0]);
@@ -101,13 +116,15 @@ unsafe fn parse_avx2<const SKIP: u32>(
         let shifts = _mm256_sub_epi64(_mm256_set1_epi64x(64 + 8 * skip), shifts);
         let less = _mm256_xor_si256(words, _mm256_set1_epi64x(ZEROS.cast_signed()));
         let length = _mm256_sub_epi64(length, _mm256_set1_epi64x(skip + 1));
-        (_mm256_sllv_epi64(less, shifts), length)
+        let first = _mm256_and_si256(less, _mm256_set1_epi64x(0xff));
+        let led = _mm256_and_si256(_mm256_cmpeq_epi64(first, zero), strict);
+        let led = _mm256_and_si256(led, _mm256_cmpgt_epi64(length, zero));
+        (_mm256_or_si256(_mm256_sllv_epi64(less, shifts), led), length)
     };
     // Pairs of digits, pairs of those, and once more.
     let pairs = |v| _mm256_maddubs_epi16(v, _mm256_set1_epi16(0x010a));
     let fours = |v| _mm256_madd_epi16(pairs(v), _mm256_set1_epi32(0x0001_0064));
     // The greatest digit, length and number of all: mostly none of them is odd.
-    let zero = _mm256_setzero_si256();
     let (mut digit, mut length, mut number) = (zero, zero, zero);
     for (n, to) in out.chunks_exact_mut(8).enumerate() {
         let (low, low_length) = four(8 * n);
@@ -124,7 +141,7 @@ unsafe fn parse_avx2<const SKIP: u32>(
     }
     let (nine, seven) = (_mm256_set1_epi8(9), _mm256_set1_epi64x(7));
     let over = _mm256_or_si256(_mm256_subs_epu8(digit, nine), _mm256_andnot_si256(seven, length));
-    let least = _mm256_set1_epi32(most.cast_signed());
+    let least = _mm256_set1_epi32(limits.most.cast_signed());
     let over = _mm256_or_si256(over, _mm256_xor_si256(_mm256_max_epu32(number, least), least));
     if _mm256_testz_si256(over, over) == 1 {
         return 0;
@@ -139,7 +156,7 @@ unsafe fn parse_avx2<const SKIP: u32>(
             odd |= (!_mm256_movemask_pd(fine) as u64 & 15) << (8 * n + half);
         }
         for (m, &number) in numbers.iter().enumerate() {
-            odd |= u64::from(number > most) << (8 * n + m);
+            odd |= u64::from(number > limits.most) << (8 * n + m);
         }
     }
     odd
@@ -168,9 +185,12 @@ mod tests {
             fields in prop::collection::vec(field(), GROUP),
             usual in any::<bool>(),
             most in prop_oneof![Just(127), Just(255), Just(65_535), Just(u32::MAX)],
+            leading_zeros in any::<bool>(),
         ) {
+            let limits = Limits { most, leading_zeros };
             let number = |field: &str| {
                 let fine = (1..=8).contains(&field.len()) && field.bytes().all(|c| c.is_ascii_digit());
+                let fine = fine && (leading_zeros || field.len() == 1 || !field.starts_with('0'));
                 field.parse().ok().filter(|number| fine && *number <= most)
             };
             let plain = |field: String| if number(&field).is_some() { field } else { "7".to_owned() };
@@ -186,9 +206,9 @@ mod tests {
             for simd in ["scalar", "avx2", "avx512"].into_iter().filter_map(Simd::choose) {
                 let (mut numbers, mut apart) = ([0; GROUP], [0; GROUP]);
                 let next = |n: usize| [index[n], index[n + 1]];
-                let odd = parse::<1>(simd, &text, next, most, &mut numbers);
+                let odd = parse::<1>(simd, &text, next, limits, &mut numbers);
                 let own = |n: usize| [index[n] + 1, index[n + 1]];
-                prop_assert_eq!(parse::<0>(simd, &text, own, most, &mut apart), odd);
+                prop_assert_eq!(parse::<0>(simd, &text, own, limits, &mut apart), odd);
                 for (n, field) in fields.iter().enumerate() {
                     let wanted = number(field);
                     prop_assert_eq!(odd >> n & 1 == 1, wanted.is_none(), "{} {:?}", n, simd);
