@@ -532,7 +532,10 @@ def _ends(
         return "rows"
     bare = all(len(row) == width and not row[-1] for row in first)
     # Without a header the last column may just be empty; pipes are what databases end lines with.
-    named = header or all(all(f.strip() and not kind_of(f) for f in row[:-1]) for row in first)
+    # The first name may be empty, above an index.
+    named = header or all(
+        all(f.strip() and not kind_of(f) for f in row[not row[0].strip() : -1]) for row in first
+    )
     return "all" if bare and (mark == "|" or named) else ""
 
 
@@ -567,6 +570,9 @@ def _named(found: Finding, asked: Asked) -> Finding:
     fields = tuple(first)
     if found.ends == "all" and len(fields) == found.width:
         fields = fields[:-1]
+    if header and not found.ends and _ends_empty(found):
+        # Titles above it, and names that are numbers, have hidden that from _ends.
+        found, fields = replace(found, ends="all"), fields[:-1]
     if header and len(fields) > found.width:
         found, fields = _with_long_header(found, fields)
     if asked.short_rows == "null":
@@ -594,6 +600,12 @@ def _named(found: Finding, asked: Asked) -> Finding:
         null_words=tuple(words),
         bare=not header and found.delimiter in WEAK and asked.delimiter is None and found.width > 1,
     )
+
+
+def _ends_empty(found: Finding) -> bool:
+    """Tell whether neither a name nor a value stands behind the last delimiter, of any record."""
+    rows = [row for file in found.files for row in file.rows if len(row) == found.width]
+    return found.width > 2 and len(rows) > 1 and not any(row[-1].strip() for row in rows)
 
 
 def _with_long_header(found: Finding, fields: tuple[str, ...]) -> tuple[Finding, tuple[str, ...]]:

@@ -172,8 +172,11 @@ def find_text_format(
     odd = unplain(found) or _wanted(asked)
     whole = all(sample.whole for sample in samples)
     notes = [*_notes(found, asked, whole=whole, tsv=encoding.is_tsv)]
-    if odd and encoding.is_tsv and (found.blank_lines or found.ends or _wanted(asked)):
-        # Neither reader of TSV leaves lines out or fills rows; rewritten, the text is plain CSV.
+    if encoding.is_tsv and (
+        found.blank_lines or found.ends or found.line_end == "\r" or _wanted(asked)
+    ):
+        # No reader of TSV leaves lines out, fills rows or knows CR; rewritten, it is plain CSV.
+        odd = odd or "has blank lines"
         found = replace(found, delimiter="\t", quote="", escape="\\")
         encoding = replace(
             encoding,

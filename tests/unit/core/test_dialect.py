@@ -190,7 +190,8 @@ def test_a_header_without_a_name_for_the_names_of_rows(text: str, row_names: boo
 
 def test_names_that_are_numbers_are_names_where_a_header_is_said_to_be_there() -> None:
     text = "a,2019,\n1,2,\n3,4,\n"
-    assert (found(text).ends, found(text, header=True).ends) == ("", "all")
+    assert (found(text).ends, found(text, header=True).ends) == ("all", "all")
+    assert (found(text, header=False).ends, found("1,2,\n3,4,\n").ends) == ("", "")
 
 
 def test_eight_files_take_no_time() -> None:
