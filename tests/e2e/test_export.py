@@ -235,3 +235,46 @@ def test_tables_of_mariadb(shell: Shell, mariadb: MariaDB, files: int) -> None:
         f"ANALYZE TABLE {database}.t",
     )
     check_table(shell, mariadb.uri(f"{database}/t"), files)
+
+
+# --- verify ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["csv", "jsonl", "parquet"])
+def test_verify_reads_what_was_written(shell: Shell, name: str) -> None:
+    for n in range(4):
+        shell.write(f"in/{n}.csv", f"id,v,d\n{n},,2024-01-0{n + 1}\n{n + 10},\\N,1925-01-01\n")
+    to = ("--to", f"out/p_{{n}}.{name}", "--files", "2")
+    load = exported(shell, "in", *to, "--verify")["load_id"]
+    found = shell.ok("verify", load, "--json").document
+    assert (found["ok"], found["source_rows"], found["target_rows"]) == (True, 8, 8)
+    (shell.folder / f"out/p_1.{name}").unlink()
+    assert shell.ends(7, "verify", load, "--json").document["target_rows"] == 4
+    exported(shell, "in", *to)
+    path = shell.folder / "out/p_0.csv"
+    if path.exists():
+        path.write_text(path.read_text().replace("11,", "99,"))
+        changed = shell.ends(7, "verify", load, "--json").document
+        assert (changed["target_rows"], changed["foreign_rows"]) == (8, 1)
+        path.write_text(path.read_text() + path.read_text().splitlines()[1] + "\n")
+        said = " ".join(shell.ends(7, "verify", load).out.split())
+        assert "p_0.csv holds 5 rows, and 4 were written" in said
+    shell.write("in/0.csv", "id,v,d\n0,other,2024-01-01\n")
+    assert "as it was exported" in shell.ends(4, "verify", load).talk
+
+
+def test_verify_leaves_bad_rows_out(shell: Shell) -> None:
+    shell.write("bad.csv", "id,v\n1,2\n3,4\nx,5\n6,7\n")
+    options = ("--type", "id Int64", "--max-errors", "1")
+    exported(shell, "bad.csv", *options, "--to", "out.csv", "--verify")
+
+
+def test_an_export_that_lacks_a_file_does_not_end_well(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The fault that exports had: a part of an output that overwrites the other."""
+    for source, text in DECLINED.items():
+        shell.write(source, text)
+    monkeypatch.setattr("rowfall.run.pieces.Pieces.of", lambda self, work, works: works)
+    done = shell.ends(3, "load", "a.csv", "b.csv", "--to", "out.csv")
+    assert "the files hold 1 of the 2 objects" in done.talk

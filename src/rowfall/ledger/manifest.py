@@ -36,7 +36,7 @@ _PATIENCE: dict[str, Any] = {
     "retry_config": {"max_retries": 2, "retry_timeout": timedelta(seconds=9)},
 }
 
-Source = tuple[str, str, int | None, int | None]
+Range = tuple[str, str, int | None, int | None]
 """Name, version and range (of bytes, rows or offsets) of what was read; None for all of it."""
 
 
@@ -52,7 +52,7 @@ class Output:
     name: str
     rows: int
     version: str
-    sources: tuple[Source, ...]
+    sources: tuple[Range, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,12 +140,12 @@ class Manifest:
         )
 
 
-def _source(found: Sequence[Any]) -> Source:
+def _source(found: Sequence[Any]) -> Range:
     name, version, start, stop = found
     return str(name), str(version), start, stop
 
 
-def sources_of(splits: Iterator[Split] | Sequence[Split]) -> tuple[Source, ...]:
+def sources_of(splits: Iterator[Split] | Sequence[Split]) -> tuple[Range, ...]:
     """Return what splits read, ranges that touch as one."""
     ranges: dict[tuple[str, str], list[tuple[int, int]]] = {}
     whole: dict[tuple[str, str], None] = {}
@@ -154,13 +154,13 @@ def sources_of(splits: Iterator[Split] | Sequence[Split]) -> tuple[Source, ...]:
             whole[split.uri, split.version] = None
         else:
             ranges.setdefault((split.uri, split.version), []).append((split.start, split.stop))
-    found: list[Source] = [(name, version, None, None) for name, version in whole]
+    found: list[Range] = [(name, version, None, None) for name, version in whole]
     for (name, version), own in ranges.items():
         found += [(name, version, start, stop) for start, stop in joined(own)]
     return tuple(sorted(found, key=lambda s: (s[0], s[1], s[2] is not None, s[2] or 0)))
 
 
-def sources_of_all(listing: Listing) -> tuple[Source, ...]:
+def sources_of_all(listing: Listing) -> tuple[Range, ...]:
     """Return what a listing holds, see :func:`sources_of`."""
     return sources_of(listing.splits(""))
 

@@ -26,7 +26,7 @@ from rowfall.ledger.manifest import (
     Folder,
     Manifest,
     Place,
-    Source,
+    Range,
     sources_of,
 )
 from rowfall.plan import attempts
@@ -79,7 +79,7 @@ def look(session: Session, listing: Listing, schema: Schema, load_id: str = "") 
     landed = {i for number in decided.done for i in range(*bounds[number])}
     return ExportState(
         base, place, name, None if found is None else found[1], names, present, decided.manifest,
-        decided.done, decided.refusal, decided.notes, frozenset(landed),
+        decided.done, decided.refusal, decided.notes, frozenset(landed), old, all_sources(wanted),
     )  # fmt: skip
 
 
@@ -128,7 +128,7 @@ class _Decision:
 
 def _decide(
     old: Manifest | None, layout: Mapping[str, Any], names: Sequence[str],
-    wanted: Sequence[Sequence[Source]], present: Mapping[str, str], load_id: str, folder: str, *,
+    wanted: Sequence[Sequence[Range]], present: Mapping[str, str], load_id: str, folder: str, *,
     anew: bool,
 ) -> _Decision:  # fmt: skip
     """Decide what is written; pure.
@@ -161,8 +161,8 @@ def _decide(
         return _overwritten(fresh, old, names, present, ())
     edited = sorted(name for name in old.outputs if name in present and name not in intact)
     if old.state == WHOLE:
-        everything = _all_sources([o.sources for o in old.outputs.values()])
-        if not same or everything != _all_sources(wanted):
+        everything = all_sources([o.sources for o in old.outputs.values()])
+        if not same or everything != all_sources(wanted):
             there = sorted(name for name in {*names, *old.outputs} if name in present)
             if there:
                 return _Decision(old, refusal=_in_the_way(folder, there, old))
@@ -204,10 +204,10 @@ def _overwritten(
     return _Decision(replace(fresh, stale=stale), notes=notes)
 
 
-def _all_sources(some: Sequence[Sequence[Source]]) -> frozenset[Source]:
+def all_sources(some: Sequence[Sequence[Range]]) -> frozenset[Range]:
     """Return what outputs hold together, ranges that touch as one."""
     ranges: dict[tuple[str, str], list[tuple[int, int]]] = {}
-    found: set[Source] = set()
+    found: set[Range] = set()
     for sources in some:
         for name, version, start, stop in sources:
             if start is None or stop is None:

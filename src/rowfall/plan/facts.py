@@ -16,7 +16,7 @@ from rowfall.sources.base import Source
 from rowfall.targets.base import Target
 
 if TYPE_CHECKING:
-    from rowfall.ledger.manifest import Manifest, Place  # 2 ms that loads into tables save
+    from rowfall.ledger.manifest import Manifest, Place, Range  # 2 ms that loads into tables save
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,6 +191,8 @@ class ExportState:
         name: of the manifest there; ``tag`` of the one that was read.
         names: of the outputs, by number; ``present``: versions of those that are there.
         manifest: to begin with: with the outputs that stay. None where there is none yet.
+        recorded: as it was found; None where there was none.
+        wanted: what all outputs are to hold together.
         done: numbers of the outputs that are there with all their rows.
         refusal: why nothing may be written; None where it may.
         notes: what becomes of files that are there. ``landed``: indexes of the listing that they
@@ -208,6 +210,8 @@ class ExportState:
     refusal: RowfallError | None = None
     notes: tuple[str, ...] = ()
     landed: frozenset[int] = frozenset()
+    recorded: Manifest | None = None
+    wanted: frozenset[Range] = frozenset()
 
     @property
     def finished(self) -> bool:

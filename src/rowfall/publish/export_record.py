@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from rowfall.core import chance, units
-from rowfall.core.errors import RowfallError
+from rowfall.core.errors import LedgerError, RowfallError
 from rowfall.core.listing import Split
 from rowfall.ledger import leases
 from rowfall.ledger.manifest import WHOLE, WRITING, Output, sources_of
-from rowfall.plan.exports import RUNNING
+from rowfall.plan.exports import RUNNING, all_sources
 from rowfall.plan.facts import ExportState
 
 # What a crash takes from the manifest is written again, so it need not be saved for each file: at
@@ -86,11 +86,20 @@ class ExportRecord:
             complete: every row of the source is in some file.
 
         Raises:
-            LedgerError, TargetError: it cannot be written.
+            LedgerError: the files do not hold what they should, or it cannot be written.
+            TargetError: it cannot be written.
         """
         said = ""
         with self._guard:
             owner = self._manifest.owner
+            held = all_sources([output.sources for output in self._manifest.outputs.values()])
+            if complete and held != self._state.wanted:
+                self.abandon()
+                raise LedgerError(
+                    f"the files hold {len(held):,} of the {len(self._state.wanted):,} objects and "
+                    "ranges that were to be exported",
+                    hint="This is a bug in rowfall: report it. --replace writes all files anew.",
+                )
             try:
                 if all(name in self._manifest.outputs for name in self._state.names):
                     said = self._remove_stale()

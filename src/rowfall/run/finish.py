@@ -235,7 +235,8 @@ def verify_loaded(
         VerifyError: they differ.
     """
     counts = done.total
-    if session.options.verify and session.database is not None:
+    reads_again = session.database is not None or session.target.caps.one_file_per_group
+    if session.options.verify and reads_again:
         from rowfall.run.verify import verify_table
 
         found = verify_table(session, load.id)
@@ -244,6 +245,9 @@ def verify_loaded(
                 f"source and target differ: {found.source_rows:,} rows and {found.target_rows:,}",
                 hint=f"rowfall verify {load.id[:8]} says which files.",
             )
+        if session.target.caps.one_file_per_group:
+            text = f"verified: {found.source_rows:,} rows, checksum {found.source_checksum} in "
+            session.emit(Note("info", f"{text}source and files ({found.seconds:.1f} s)"))
         return
     if counts.checksum is None or not counts.landed:
         return

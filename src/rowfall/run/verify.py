@@ -14,7 +14,7 @@ from typing import Any
 
 from rowfall.core import sql, units
 from rowfall.core.dataclass import dataclass
-from rowfall.core.errors import UsageError, VerifyError
+from rowfall.core.errors import SourceError, UsageError, VerifyError
 from rowfall.core.events import Note
 from rowfall.core.listing import Split
 from rowfall.core.model import PUSH, Plan, Schema
@@ -24,6 +24,7 @@ from rowfall.engines.base import Engine
 from rowfall.engines.database import Committing, Database
 from rowfall.engines.embedded import Embedded
 from rowfall.ledger import Ledger
+from rowfall.ledger.manifest import Manifest
 from rowfall.plan import attempts
 from rowfall.plan.facts import LoadFacts
 from rowfall.plan.planner import make_plan
@@ -35,11 +36,14 @@ from rowfall.schema.headers import Headers
 from rowfall.schema.projection import read_relation
 from rowfall.schema.whole_rows import last_name, with_loose_blanks, with_open_end
 from rowfall.targets import staging
+from rowfall.targets.export import reading
 
 MASK64 = (1 << 64) - 1
 # Each split has a SELECT of its own in one statement: servers take 256 KiB of text, and every
 # reader of the statement holds its buffers at once.
 MOST_TEXT, MOST_READERS = 150_000, 32
+# Text that rowfall's engine has written is read as it stands: an empty value is no default.
+_AS_WRITTEN = {"input_format_null_as_default": 0, "input_format_csv_empty_as_default": 0}
 # Rows are compared by 1,024 ranges of their hash first; ranges that differ are read row by row.
 BUCKETS = 1024
 # Distinct rows that are brought here to be compared one by one, about 100 bytes each.
@@ -59,6 +63,8 @@ def verify_table(session: Session, load_id: str) -> Verification:
             f"load {load_id} went into a topic, whose messages are not compared",
             hint=f"Read and count them: rowfall load '{session.target.text}' --table t",
         )
+    if session.target.caps.one_file_per_group:
+        return _verify_export(session, load_id)
     if ledger is not None and isinstance(session.database, Committing):
         return _verify_files(session, ledger, load_id, session.database)
     if ledger is not None and session.database is not None:
@@ -117,6 +123,87 @@ def _verify_files(
             why = f"the table also holds {others:,} files of other loads or older versions"
             return _counted(session, ledger, load_id, splits, source, why, start)
         return _compared(comparison, load_id, splits, source, start)
+
+
+def _verify_export(session: Session, load_id: str) -> Verification:
+    """Compare all rows of the files of an export, read again, with those of the source.
+
+    Raises:
+        UsageError: no manifest says which files these are. SourceError: the source has changed.
+    """
+    start = time.monotonic()
+    facts = survey(session, load_id=load_id)
+    state = facts.export
+    if state is None or state.recorded is None or not state.recorded.outputs:
+        raise UsageError(
+            f"no manifest beside {session.target.text} says what was written there",
+            hint="Exports of rowfall have one; what is in other files is shown by rowfall query.",
+        )
+    recorded, plan = state.recorded, make_plan(facts, session.options)
+    splits = _exported(session, recorded)
+    target = session.target
+    counted: dict[str, tuple[int, int]] = {}
+    relations: dict[str, SqlText] = {}
+    for name in recorded.outputs:
+        path = f"{state.base.rstrip('/')}/{name}"
+        relations[name] = reading(target.into(path, plan.schema))
+        counted[name] = (0, 0)
+        if state.place.version(name) is not None:
+            question = SqlText.of(f"SELECT {sql.checksum(plan.schema.columns)} FROM ",
+                                  relations[name])  # fmt: skip
+            ((rows, total),) = session.reader.ask(question, _AS_WRITTEN)
+            counted[name] = (rows, total or 0)
+    found = _sum(list(counted.values()))
+    there = [relations[name] for name in counted if state.place.version(name) is not None]
+    names = ", ".join(sql.name(column.name) for column in plan.schema.columns)
+    union = _union([SqlText.of(f"SELECT {names} FROM ", one) for one in there])
+    table = SqlText.of("(", union, ")") if 0 < len(there) <= MOST_READERS else None
+    comparison = Comparison(session, facts, plan, table or SqlText.of(""), session.reader)
+    source = comparison.source(splits)
+    landed: list[int | None] = [rows for rows, _ in source]
+    foreign = 0
+    if found != _sum(source):
+        landed = [None] * len(splits)
+        if table is not None:
+            difference = comparison.difference(splits)
+            foreign, landed = difference.foreign, difference.landed([rows for rows, _ in source])
+    files = units.counted(len(recorded.outputs), "file")
+    scope = f"{files} that the export has written"
+    odd = [n for n, output in recorded.outputs.items() if counted[n][0] != output.rows]
+    if odd:
+        first = odd[0]
+        scope += (
+            f"; {first} holds {units.counted(counted[first][0], 'row')}, and "
+            f"{recorded.outputs[first].rows:,} were written"
+        )
+        scope += f", and {len(odd) - 1:,} more differ" if len(odd) > 1 else ""
+    return _verdict(load_id, splits, source, found, landed, foreign, scope, start)
+
+
+def _exported(session: Session, recorded: Manifest) -> list[Split]:
+    """Return the splits whose rows the files of an export are to hold.
+
+    Raises:
+        SourceError: some are not there any more as they were read.
+    """
+    read = {
+        (name, version): (start, stop)
+        for output in recorded.outputs.values() for name, version, start, stop in output.sources
+    }  # fmt: skip
+    splits = [
+        split
+        for split in session.listing.splits(session.target_key)
+        if (split.uri, split.version) in read
+    ]
+    gone = read.keys() - {(split.uri, split.version) for split in splits}
+    if gone:
+        name = min(gone)[0]
+        raise SourceError(
+            f"{name} is not there any more as it was exported"
+            + (f", nor are {len(gone) - 1:,} others" if len(gone) > 1 else ""),
+            hint="What was written can be compared only with the source that was read.",
+        )
+    return splits
 
 
 def _verify_database(

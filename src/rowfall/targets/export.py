@@ -98,6 +98,12 @@ class Export:
         return str(path.with_name(f".{path.name}.{attempt_id}"))
 
 
+def reading(into: SqlText) -> SqlText:
+    """Return the table function that reads what an INSERT into :meth:`Export.into` has written."""
+    first, *rest = into.parts
+    return SqlText.of(str(first).removeprefix("FUNCTION "), *rest)
+
+
 def read_piece(path: str, columns: Sequence[Column]) -> SqlText:
     """Return the table function that reads a piece; "" is one without rows."""
     if not path:
