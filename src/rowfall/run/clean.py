@@ -192,6 +192,11 @@ def _loads(opened: _Opened, journals: Sequence[tuple[str, str, str]]) -> _Loads:
 
 def forget_load(target: Target, load_id: str, options: Options) -> int:
     """Forget what a load has loaded; see :func:`rowfall.api.forget`."""
+    if target.caps.one_file_per_group:
+        raise UsageError(
+            f"load {load_id} has written files, and the manifest beside them says what they hold",
+            hint="Write them anew with --replace, or remove a file to have it written again.",
+        )
     if target.address is not None:
         return _forget_in_database(target, target.address, load_id, options)
     with _opened(target) as opened:

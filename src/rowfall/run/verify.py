@@ -137,7 +137,7 @@ def _verify_export(session: Session, load_id: str) -> Verification:
     if state is None or state.recorded is None or not state.recorded.outputs:
         raise UsageError(
             f"no manifest beside {session.target.text} says what was written there",
-            hint="Exports of rowfall have one; what is in other files is shown by rowfall query.",
+            hint="Files of an older version have none: write them anew with --replace.",
         )
     recorded, plan = state.recorded, make_plan(facts, session.options)
     splits = _exported(session, recorded)
