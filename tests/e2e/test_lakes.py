@@ -17,8 +17,10 @@ import pyiceberg.catalog
 import pytest
 from deltalake import DeltaTable, write_deltalake
 from pyiceberg.io.pyarrow import schema_to_pyarrow
+from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import StaticTable
+from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import (
     BinaryType,
     BooleanType,
@@ -35,6 +37,7 @@ from pyiceberg.types import (
     UUIDType,
 )
 
+import rowfall
 from e2e.fleet import Fleet
 from e2e.lake import Lake
 from e2e.tools import Shell
@@ -506,3 +509,37 @@ def test_tables_that_are_not_whole_are_refused(shell: Shell) -> None:
         manifest.unlink()
     gone = shell.ends(4, "load", "iceberg+t")
     assert "there is no such file" in gone.talk
+
+
+def test_partitions_whose_folders_have_percent_signs(shell: Shell) -> None:
+    """Locations of Iceberg are no encoded URIs: pyiceberg's folder of São Paulo has %."""
+    folder = shell.folder / "a b"
+    cities = ["Oslo", "São Paulo", "a/b", "50% x"]
+    data = pa.table({"id": [1, 2, 3, 4], "city": cities})
+    schema = Schema(NestedField(1, "id", LongType()), NestedField(2, "city", StringType()))
+    spec = PartitionSpec(PartitionField(2, 1000, IdentityTransform(), "city"))
+    for place in (str(folder / "t"), f"file://{folder}/u"):
+        lake_tables.iceberg(place, data, schema=schema, partition_spec=spec)
+        name = place.rpartition("/")[2]
+        done = shell.ok("load", f"iceberg+{folder}/{name}", "--table", name, "--verify", "--json")
+        assert done.document["rows"] == 4
+        assert shell.rows(f"SELECT city FROM {name} ORDER BY id") == [[city] for city in cities]
+
+
+def test_deletion_vectors_of_version_3(shell: Shell) -> None:
+    """No deleted row is loaded: what nobody here reads is refused, and the hint's reader is."""
+    folder = shell.folder / "t"
+    table = lake_tables.iceberg(str(folder), pa.table({"id": list(range(10))}))
+    newest = lake_tables.delete_by_puffin(table, [1, 3, 5])
+    refused = shell.ends(4, "load", f"iceberg+{folder}", "--table", "t")
+    said = " ".join(refused.talk.split())
+    assert "deleted by the deletion vector" in said
+    assert f"StaticTable.from_metadata('{newest}').scan().to_arrow_batch_reader()" in said
+    rows = StaticTable.from_metadata(str(newest)).scan().to_arrow_batch_reader()
+    report = rowfall.load(rows, table="t", to=shell.folder / "rowfall-data")
+    assert report.rows == 7
+    assert shell.row("SELECT groupArraySorted(10)(id) FROM t") == [[0, 2, 4, 6, 7, 8, 9]]
+    # The snapshot before them holds no vector.
+    first = str(table.current_snapshot().snapshot_id)
+    shell.ok("load", f"iceberg+{folder}", "--table", "before", "--snapshot", first)
+    assert shell.row("SELECT count() FROM before") == [10]

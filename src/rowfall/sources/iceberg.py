@@ -44,6 +44,8 @@ _HOW_TO_NAME = "Write iceberg+s3://bucket/path/table, iceberg+/path/table, or ic
 _METADATA = regex(r"(?:v(\d+)|(\d+)-.*?)(?:\.gz)?\.metadata\.json(?:\.gz)?")
 # The id of the column of delete files that names the data file.
 _DELETES_OF = 2147483546
+# What holds deletion vectors, of version 3.
+_PUFFIN = "puffin"
 _PLAIN_NAME = regex(r"[A-Za-z_][A-Za-z0-9_]*")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -307,10 +309,28 @@ def _data_files(
             if not entry.rows:
                 continue
             own = deletes.of(entry)
+            if vector := deletes.vector_of(entry):
+                raise _no_vectors(found, name, vector)
             layout = Layout(engine=True) if moved or own else constants.layout(entry)
             files.append(DataFile(name, entry.size, entry.rows, layout, own))
             origins[name] = entry.snapshot_id
     return files, origins
+
+
+def _no_vectors(found: _Found, name: str, vector: str) -> SourceError:
+    """Return the error about rows that a deletion vector of version 3 deletes.
+
+    The engine's reader (26.9) knows delete files of Parquet only; without it deleted rows would be
+    loaded. pyiceberg reads them.
+    """
+    return SourceError(
+        f"cannot read {name}: rows of it are deleted by the deletion vector {plain_name(vector)}, "
+        "which no reader here knows",
+        hint="Rewrite the data files (Spark: CALL system.rewrite_data_files, with delete-file-"
+        "threshold 1), or load what pyiceberg reads from Python: "
+        f"rowfall.load(StaticTable.from_metadata({found.location!r}).scan()"
+        ".to_arrow_batch_reader(), table=..., to=...)",
+    )
 
 
 def _check_file(found: _Found, name: str, format_: str) -> None:
@@ -468,6 +488,14 @@ class _Deletes:
             if entry.sequence_number <= delete.sequence_number - by_value:
                 found.append(f"{delete.path}@{delete.offset}")
         return "\n".join(sorted(found))
+
+    def vector_of(self, entry: Entry) -> str:
+        """Return the file of the deletion vector of a data file; "" where it has none."""
+        for delete in (*self._of_file.get(entry.path, ()), *self._everywhere):
+            newer = entry.sequence_number <= delete.sequence_number
+            if delete.format.lower() == _PUFFIN and newer:
+                return delete.path
+        return ""
 
 
 def _deleted_from(file: Entry) -> str | None:
