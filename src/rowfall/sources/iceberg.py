@@ -494,7 +494,7 @@ class _Deletes:
         for delete in (*self._of_file.get(entry.path, ()), *self._everywhere):
             newer = entry.sequence_number <= delete.sequence_number
             if delete.format.lower() == _PUFFIN and newer:
-                return delete.path
+                return str(delete.path)
         return ""
 
 
