@@ -96,6 +96,9 @@ def refusal(
         return f"{PROGRAM} takes no columns from the names of files"
     if columnar and listing.parts:
         return f"{PROGRAM} reads whole files of {encoding.format}"
+    for column in schema.columns:
+        if strict_reading.SIGN in column.expression:
+            return f"only the engine checks that the sign {column.name} is 1 or -1"
     for column in schema.reads:
         nested = parse_type(column.type).nested
         if encoding.format == "MySQL" and nested:

@@ -292,7 +292,7 @@ def sorting_key(
         nested = [n for n in own if parse_type(columns[by_name[n]].type).nested]
         if nested:
             return f"its key uses nested values ({nested[0]})"
-        if sql.identifier(element) in by_name:
+        if own and sql.identifier(element) in by_name:
             found.append(by_name[own[0]])
             continue
         if not own:

@@ -52,7 +52,7 @@ from rowfall.plan.statements import FLOAT_PROBE
 from rowfall.plan.upserts import ask_stored
 from rowfall.schema import data_errors, inference
 from rowfall.schema.density import FILES, rows_per_byte
-from rowfall.schema.strict_reading import only_utf8
+from rowfall.schema.strict_reading import only_utf8, with_sign
 from rowfall.schema.table_changes import TableQuestions
 from rowfall.sources import rewriting
 from rowfall.sources.base import Addressed, Pinned, Ranged, Source, any_version
@@ -101,6 +101,8 @@ def survey(
     stored = _stored_key(session, listed)
     encoding, schema = _ask_schema(session, reached, _columns(session, listed), stored)
     schema = replace(schema, keys=_keys(listed, schema))
+    if session.database is None:
+        schema = with_sign(schema, _engine_of(session, listed, schema))
     if session.database is not None:
         # Nothing sorts the rows.
         notes = tuple(note for note in schema.notes if note[0] != "ORDER BY")
@@ -485,6 +487,14 @@ def _refused_key(session: Session, schema: Schema, key: ShardingKey) -> str | No
 
 
 # --- the data ------------------------------------------------------------------------------------
+
+
+def _engine_of(session: Session, table: ExistingTable | None, schema: Schema) -> str:
+    """Return the engine of the table that rows end in, with its arguments."""
+    if session.target.table and session.shards is not None and session.shards.tables.like:
+        engine = session.shards.tables.like.engine
+        return f"{engine.name}({', '.join(engine.arguments)})"
+    return table.engine if table else schema.engine
 
 
 def _stored_key(session: Session, table: ExistingTable | None) -> str:

@@ -25,7 +25,7 @@ from rowfall.schema.bad_row_queries import (
     Misfit,
 )
 from rowfall.schema.records import APART
-from rowfall.schema.strict_reading import CANONICAL, TAG
+from rowfall.schema.strict_reading import CANONICAL, SIGN, TAG
 from rowfall.schema.whole_rows import LAST_EMPTY
 
 _URI = regex(r"\(in file/uri (.+?)\)(?:[:.,\s]|$)")
@@ -179,6 +179,8 @@ def _value_error(
             f"for {bad.breaks:,} more lines)",
             "Close the quote. Where values do hold line breaks, one must be among the first rows.",
         )
+    if SIGN in column.expression and bad.value:
+        return f'{where}: "{shown}" is {SIGN} of a table that collapses rows', _OUT
     types = {column.name: _wider(target, bad.value)}
     types |= {m.column.name: m.types[0] for m in misfits if m.types}
     lost, as_value = _lost(column, target, bad.value)

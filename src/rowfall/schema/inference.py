@@ -183,6 +183,11 @@ def schema_for(
         )  # fmt: skip
     else:
         known = replace(sample, columns=(*sample.columns, *shaped.constants))
+        made_names = {column.name for column in columns}
+        asked = replace(
+            asked, order_by=named_key(asked.order_by, made_names),
+            partition_by=named_key(asked.partition_by, made_names),
+        )  # fmt: skip
         schema = _laid_out(columns, known, asked, declared)
     width = declared.row_bytes if declared is not None else _row_bytes(columns, sample)
     schema = replace(schema, row_bytes=width, projection=made)
@@ -600,6 +605,18 @@ def _laid_out(
     )
 
 
+def named_key(key: str, names: Collection[str]) -> str:
+    """Return a key whose elements are all names of columns as SQL: ``Order ID`` needs quotes."""
+    elements = [element.strip() for element in key.strip().strip("()").split(",")]
+    if key and set(elements) <= set(names) and not all(map(_PLAIN.fullmatch, elements)):
+        text = ", ".join(map(sql.name, elements))
+        return text if len(elements) == 1 else f"({text})"
+    return key
+
+
+_PLAIN = regex(r"[A-Za-z_]\w*", re.ASCII)
+
+
 def propose_order(columns: Sequence[Column], sample: SourceSample) -> tuple[str, str]:
     """Propose a sorting key: key-like columns of few values, a time, an id; at most four.
 
@@ -667,7 +684,8 @@ def _check_order(schema: Schema, asked: TableOptions, ask: RunSelect) -> None:
         UsageError: it names another one.
     """
     key = schema.order_by if asked.order_by and not schema.exists else ""
-    named = {sql.identifier(each.strip()) for each in key.strip("() ").split(",")}
+    elements = (each.strip() for each in key.strip("() ").split(","))
+    named = {sql.identifier(e) if len(sql.tokens(e)) == 1 else None for e in elements}
     if not key or named <= {column.name for column in schema.columns}:
         return  # nothing but columns: 5 to 11 ms for no question
     structure = quote(sql.structure((c.name, c.type) for c in schema.columns))

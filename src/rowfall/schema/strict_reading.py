@@ -258,7 +258,10 @@ def _convert(t: str, target: Type, traits: TextTraits) -> tuple[str, str]:
     if base == "IPv4":
         return f"toIPv4OrNull({t})", f"ifNull(toString(toIPv4OrNull({t})) != {t}, 1)"
     if base == "IPv6":
-        return f"toIPv6OrNull({t})", f"isNull(toIPv6OrNull({t}))"
+        # The engine takes 2001:db8:::1, and :: among eight groups, where it stands for none.
+        groups = f"countSubstrings({t}, ':') - startsWith({t}, '::') - endsWith({t}, '::')"
+        odd = f"position({t}, ':::') > 0 OR (position({t}, '::') > 0 AND {groups} > 7)"
+        return f"toIPv6OrNull({t})", f"isNull(toIPv6OrNull({t})) OR {odd}"
     if base.startswith("Enum"):
         names = ", ".join(_NAMES.findall(target.args))
         first = _NAMES.findall(target.args)[0]
@@ -421,6 +424,42 @@ def only_utf8(
             read_type=column.read_type or column.type,
         ))  # fmt: skip
     return tuple(found)
+
+
+_SIGNED = regex(r"(?:Replicated)?(Versioned)?CollapsingMergeTree\((.*?)\)")
+SIGN = "neither 1 nor -1 in the sign"
+"""Part of the message about the sign of a table that collapses rows: the mark of such a column."""
+
+
+def with_sign(schema: Schema, engine: str) -> Schema:
+    """Return the schema with a check of the sign of a table that collapses rows, if it is one.
+
+    An INSERT of the engine checks it only while it collapses rows, which a load switches off to
+    count them; FINAL then leaves such rows out, and merges fail.
+
+    Args:
+        engine: with its arguments.
+    """
+    found = _SIGNED.match(engine)
+    if found is None:
+        return schema
+    arguments_ = [argument.strip() for argument in found[2].split(",")]
+    name = arguments_[-2 if found[1] else -1].strip('`"')
+    columns = tuple(_signed(c) if c.name == name else c for c in schema.columns)
+    return replace(schema, columns=columns)
+
+
+def _signed(column: Column) -> Column:
+    x = column.expression or sql.name(column.source or column.name)
+    lenient = column.lenient or x
+    message = f"{TAG}{SIGN} {column.name} {column.type}"
+    expression = f"tupleElement(({x}, throwIf(({x}) NOT IN (1, -1), {quote(message)})), 1)"
+    wrong = f"ifNull(({lenient}) NOT IN (1, -1), 1)"
+    bad = f"({column.bad}) OR {wrong}" if column.bad else wrong
+    return replace(
+        column, shape=None, expression=expression, lenient=lenient, bad=bad,
+        read_type=column.read_type or column.type,
+    )  # fmt: skip
 
 
 def _no_utf8(type_: str, x: str, depth: int = 0) -> str:

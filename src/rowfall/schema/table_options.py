@@ -60,6 +60,8 @@ def read_table_options(options: Options, ask: RunSelect) -> TableOptions:
     types = {}
     for name, type_ in named_types(options):
         ((_, types[name]),) = _describe(f"{sql.name(name)} {type_}", ask)
+    _check_brackets("--order-by", options.order_by)
+    _check_brackets("--partition-by", options.partition_by)
     return replace(
         asked,
         types=types,
@@ -91,6 +93,20 @@ def named_types(options: Options) -> Iterator[tuple[str, str]]:
 
 
 _QUOTED = regex(r"`(?:[^`\\]|\\.|``)*`", re.DOTALL)
+
+
+def _check_brackets(flag: str, text: str | None) -> None:
+    """Check that a key closes what it opens: nothing reads it otherwise.
+
+    Raises:
+        UsageError: it does not.
+    """
+    words = sql.tokens(text or "")
+    if words.count("(") != words.count(")"):
+        raise UsageError(
+            f"{flag} {text} opens {words.count('(')} and closes {words.count(')')} brackets",
+            hint="It is an expression over the columns of the table.",
+        )
 
 
 def _key(text: str | None) -> str:
