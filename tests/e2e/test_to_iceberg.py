@@ -264,7 +264,9 @@ def test_a_table_that_is_there_keeps_its_definition(into: Into) -> None:
         other.unlink()
     del table
     into.shell.write("a.csv", "id,at\n2,2021-02-03 04:05:06\n")
-    done = into.shell.ends(5, "load", "a.csv", "--to", into.to)
+    asked = into.shell.ends(3, "load", "a.csv", "--to", into.to)
+    assert "holds rows that nobody has on record" in asked.talk
+    done = into.shell.ends(5, "load", "a.csv", "--to", into.to, "--force-append")
     assert "lacks more" in done.talk
     report = into.load("a.csv", "--on-missing-column", "default")
     assert report["rows"] == 1

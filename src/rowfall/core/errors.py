@@ -82,6 +82,10 @@ class LedgerError(RowfallError):
     exit = Exit.LEDGER
 
 
+class LockLostError(LedgerError):
+    """What this process had locked for itself is used by somebody else: load no more."""
+
+
 class SourceError(RowfallError):
     """The source cannot be listed or read."""
 

@@ -224,6 +224,26 @@ class Engine(Protocol):
             RowfallError: it could not be written.
         """
 
+    def check_alone(self) -> None:
+        """Check that what this process has locked for itself is still locked.
+
+        Raises:
+            LedgerError: the lock is gone, or somebody else has it.
+        """
+
+    def keeps_mark(self, uuid: str) -> bool:
+        """Return True where a mark can lie with the rows of a table, in its own folder."""
+
+    def mark(self, uuid: str, text: str) -> None:
+        """Write the mark of a table in place of the last; :meth:`sync` puts it on disk.
+
+        Raises:
+            TargetError: it cannot be written.
+        """
+
+    def marked(self, uuid: str) -> str:
+        """Return the mark of a table; "" where it has none."""
+
     def sync_refused(self) -> str | None:
         """Return why :meth:`sync` cannot flush; None where it can, or need not. Flushes nothing."""
 
@@ -235,7 +255,24 @@ class Engine(Protocol):
 
 
 class Asking:
-    """Questions that every kind of ClickHouse is asked in the same way."""
+    """Questions that every kind of ClickHouse is asked in the same way.
+
+    Marks lie in folders of this machine, which this process has locked; a server has a journal.
+    """
+
+    def check_alone(self) -> None:
+        """Do nothing: a server is for all."""
+
+    def keeps_mark(self, uuid: str) -> bool:
+        """Return False: the folders of a server are its own."""
+        return False
+
+    def mark(self, uuid: str, text: str) -> None:
+        """Do nothing: see :meth:`keeps_mark`."""
+
+    def marked(self, uuid: str) -> str:
+        """Return "": see :meth:`keeps_mark`."""
+        return ""
 
     def ask(
         self: Engine, sql: str | SqlText, settings: Settings | None = None, *, lane: int = 0

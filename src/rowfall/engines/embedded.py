@@ -21,8 +21,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any, Literal
 
-from rowfall.core import disk
-from rowfall.core.errors import EngineError, RowfallError, TargetError, UsageError
+from rowfall.core import chance, disk
+from rowfall.core.dataclass import dataclass
+from rowfall.core.errors import (
+    EngineError,
+    LockLostError,
+    RowfallError,
+    TargetError,
+    UsageError,
+)
 from rowfall.core.masked import Secret, redact
 from rowfall.core.model import Facts, Outcome, Statement
 from rowfall.core.patterns import regex
@@ -81,6 +88,9 @@ _ASKS_FOR_TABLES = regex(
 )
 
 LOCK_NAME = "rowfall.lock"
+MARK_NAME = "rowfall.mark"
+"""In the folder of a table: the attempt that has brought the last of its rows."""
+MOST_SAID = 64  # bytes of a lock that are read: a process number and a word
 _OF_ENGINE = ("metadata", "store")
 """Folders of the engine in a data folder, without which there is no table in it."""
 COPIES = "rowfall.query-"
@@ -471,6 +481,64 @@ class Embedded(Asking):
             self._start()
             self.opened()
 
+    def check_alone(self) -> None:
+        """See :class:`rowfall.engines.base.Engine`: the lock is that of the file at its path.
+
+        Somebody may have removed it, or a file system that does not share locks has let another
+        rowfall, of this machine or another one, write itself into it.
+        """
+        if self.folder is None or self._lock is None:
+            return
+        path = self.folder / LOCK_NAME
+        try:
+            there, own = path.lstat(), os.fstat(self._lock.descriptor)
+            same = (there.st_dev, there.st_ino) == (own.st_dev, own.st_ino)
+            if same and os.pread(self._lock.descriptor, MOST_SAID, 0) == self._lock.said:
+                return
+            why = "was written by another rowfall" if same else "was replaced"
+        except OSError:
+            why = "is gone"
+        raise LockLostError(
+            f"the lock of {self.folder} {why} while this load ran: another rowfall may load into "
+            "the folder, too, so nothing more is made visible",
+            hint=f"Leave {path} where it is, and give a folder to one machine at a time. When no "
+            "other load runs, run the same command again: what is loaded is skipped.",
+        )
+
+    def _marked_folder(self, uuid: str) -> Path | None:
+        """Return the folder of a table, which the engine removes with it; None if not known."""
+        if self.folder is None or not uuid:
+            return None
+        found = self.folder / "store" / uuid[:3] / uuid
+        return found if found.is_dir() else None
+
+    def keeps_mark(self, uuid: str) -> bool:
+        """See :class:`rowfall.engines.base.Engine`: where the table lies on the default disk."""
+        return self._marked_folder(uuid) is not None
+
+    def mark(self, uuid: str, text: str) -> None:
+        """See :class:`rowfall.engines.base.Engine`: a file that the engine does not look at."""
+        folder = self._marked_folder(uuid)
+        if folder is None:
+            return
+        new = folder / f"{MARK_NAME}.new"
+        try:
+            new.unlink(missing_ok=True)
+            opened = disk.open_own(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
+            with os.fdopen(opened, "w") as file:
+                file.write(text)
+            new.replace(folder / MARK_NAME)
+        except OSError as error:
+            raise TargetError(
+                f"cannot write {new}: {error.strerror}",
+                hint="Give this user the right to write there, or free some space.",
+            ) from None
+
+    def marked(self, uuid: str) -> str:
+        """See :class:`rowfall.engines.base.Engine`."""
+        folder = self._marked_folder(uuid)
+        return "" if folder is None else _read(folder / MARK_NAME).strip()
+
     def close(self) -> None:
         """Ask the child to end, then force it; unlock the folder.
 
@@ -481,8 +549,7 @@ class Embedded(Asking):
         for child in (*self._gone, *([self._process] if self._process else ())):
             _end(child)
         if self._lock is not None:
-            os.ftruncate(self._lock, 0)  # the child is to be waited for, not this process
-            os.close(self._lock)
+            self._lock.give_back()
             self._lock = None
 
 
@@ -553,8 +620,28 @@ class FolderInUseError(TargetError):
     """Another process has the folder: two engines must never share one."""
 
 
-def take_folder(folder: Path) -> int:
-    """Create the folder, lock it for this process and return the lock's descriptor.
+@dataclass(frozen=True, slots=True)
+class FolderLock:
+    """The lock of a data folder.
+
+    Attributes:
+        said: what the file holds: the number of this process, and a word that no other one has.
+    """
+
+    descriptor: int
+    said: bytes
+
+    def give_back(self) -> None:
+        """Unlock the folder."""
+        # The engine is to be waited for, not this process. What another one has written stays.
+        with contextlib.suppress(OSError):
+            if os.pread(self.descriptor, MOST_SAID, 0) == self.said:
+                os.ftruncate(self.descriptor, 0)
+        os.close(self.descriptor)
+
+
+def take_folder(folder: Path) -> FolderLock:
+    """Create the folder and lock it for this process.
 
     A new folder is for this user alone.
 
@@ -582,7 +669,7 @@ def take_folder(folder: Path) -> int:
     # the engine of a killed rowfall has gone, too.
     for take_lock in (_lock_file, _lock_record):
         while not take_lock(lock):
-            holder = os.pread(lock, 32, 0).decode(errors="replace").strip()
+            holder = os.pread(lock, MOST_SAID, 0).decode(errors="replace").partition(" ")[0]
             if _alive(holder) or time.monotonic() > deadline:
                 os.close(lock)
                 raise FolderInUseError(
@@ -591,13 +678,14 @@ def take_folder(folder: Path) -> int:
                     hint="Wait for it to end, or load into another folder.",
                 )
             time.sleep(0.05)
+    said = f"{os.getpid()} {chance.token_hex(8)}".encode()
     os.ftruncate(lock, 0)
-    os.pwrite(lock, str(os.getpid()).encode(), 0)
+    os.pwrite(lock, said, 0)
     if any(folder.glob(f"{COPIES}*")):
         from rowfall.engines.snapshot import remove_stale  # 5 ms that others save
 
         remove_stale(folder)
-    return lock
+    return FolderLock(lock, said)
 
 
 def distrust(folder: os.stat_result, above: os.stat_result, user: int) -> str | None:

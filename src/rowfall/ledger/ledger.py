@@ -21,7 +21,7 @@ from typing import Any
 
 from rowfall.core import disk
 from rowfall.core.dataclass import dataclass
-from rowfall.core.errors import LedgerError
+from rowfall.core.errors import LedgerError, LockLostError
 from rowfall.core.listing import Split, continued_id, joined, ranges_by_stream
 from rowfall.ledger import leases
 from rowfall.ledger.leases import Move
@@ -337,12 +337,31 @@ class Ledger:
                 ((attempt_id, load_id, s.id) for s in splits),
             )
 
-    def attempt_loaded(self, attempt_id: str, rows: int, moves: Sequence[Move]) -> None:
-        """Record that all rows are staged and counted: from here on only publishing may happen."""
+    def attempt_loaded(
+        self, attempt_id: str, rows: int, moves: Sequence[Move], *, marks: str = "",
+        once: bool = False,
+    ) -> None:  # fmt: skip
+        """Record that all rows are staged and counted: from here on only publishing may happen.
+
+        Args:
+            marks: UUID of the table whose mark it is going to be, see :meth:`expected_marks`.
+            once: check in the same transaction that no other attempt has loaded these splits.
+
+        Raises:
+            LedgerError: one has; nothing is recorded.
+        """
         with self._store.change() as db:
+            if once:
+                _check_first(db, attempt_id, self.path)
             db.execute(
                 "UPDATE attempt SET state = 'loaded', rows = ? WHERE id = ?", (rows, attempt_id)
             )
+            if marks:
+                db.execute(
+                    "INSERT INTO data_mark VALUES (?, '', ?) "
+                    "ON CONFLICT (uuid) DO UPDATE SET coming = excluded.coming",
+                    (marks, attempt_id),
+                )
             db.executemany(
                 "INSERT INTO move VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
                 (
@@ -377,6 +396,7 @@ class Ledger:
                 "SELECT ?, id, attempt_id FROM split WHERE attempt_id = ?",
                 (key, attempt_id),
             )
+            db.execute("UPDATE data_mark SET mark = coming WHERE coming = ?", (attempt_id,))
             load_id, staging = db.execute(
                 "SELECT load_id, staging FROM attempt WHERE id = ?", (attempt_id,)
             ).fetchone()
@@ -385,6 +405,26 @@ class Ledger:
                 shadow = target_key(key, load_id)
                 db.execute("DELETE FROM landed WHERE into_table = ?", (shadow,))
                 db.execute("UPDATE target_table SET uuid = '' WHERE into_table = ?", (shadow,))
+
+    def expected_marks(self, uuid: str) -> tuple[str, str]:
+        """Return what the mark of a table may say: ("", "") where none was written.
+
+        The mark lies with the rows and names the attempt that brought the last of them. A ledger
+        that does not know it is older than the rows, or of another table; see
+        :meth:`rowfall.engines.base.Engine.marked`.
+        """
+        rows = self._store.rows("SELECT mark, coming FROM data_mark WHERE uuid = ?", uuid)
+        return (str(rows[0][0]), str(rows[0][1])) if rows else ("", "")
+
+    def marks(self, attempt_id: str) -> str:
+        """Return the UUID of the table whose mark an attempt is going to be; "" for none."""
+        rows = self._store.rows("SELECT uuid FROM data_mark WHERE coming = ?", attempt_id)
+        return str(rows[0][0]) if rows else ""
+
+    def accept_mark(self, uuid: str, mark: str) -> None:
+        """Record that what the mark of a table says now is right."""
+        with self._store.change() as db:
+            db.execute("INSERT OR REPLACE INTO data_mark VALUES (?, ?, ?)", (uuid, mark, mark))
 
     def landed_elsewhere(self, load_id: str, ids: Iterable[str]) -> None:
         """Record that another process has landed these splits of the load."""
@@ -670,6 +710,32 @@ def _join_ranges(db: sqlite3.Connection, key: str, attempt_id: str) -> None:
                 "INSERT INTO landed VALUES (?, ?, ?)",
                 ((key, continued_id(stream, *one), attempt_id) for one in whole),
             )
+
+
+def _check_first(db: sqlite3.Connection, attempt_id: str, path: Path) -> None:
+    """Check that no other attempt has loaded the splits of an attempt, or is about to.
+
+    One process at a time uses a folder, so this never happens while its lock holds.
+
+    Raises:
+        LedgerError: one has.
+    """
+    taken = db.execute(
+        "SELECT l.attempt_id FROM split s JOIN attempt a ON a.id = s.attempt_id "
+        "JOIN landed l ON l.into_table = a.into_table AND l.id = s.id WHERE s.attempt_id = ? "
+        "UNION ALL SELECT o.id FROM attempt a JOIN attempt o ON o.into_table = a.into_table "
+        "AND o.state = 'loaded' AND o.id <> a.id JOIN split t ON t.attempt_id = o.id "
+        "JOIN split s ON s.attempt_id = a.id AND s.id = t.id WHERE a.id = ? LIMIT 1",
+        (attempt_id, attempt_id),
+    ).fetchone()
+    if taken is not None:
+        raise LockLostError(
+            f"another rowfall has loaded the same files meanwhile (attempt {taken[0]}): two of "
+            f"them use {path.parent} at once, so its lock file was removed, or locks are not "
+            "shared on this file system",
+            hint="Nothing was loaded twice. Wait until the other one has ended, then run the same "
+            "command again.",
+        )
 
 
 def _forget_stopped(db: sqlite3.Connection, key: str) -> None:

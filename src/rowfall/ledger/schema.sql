@@ -82,6 +82,14 @@ CREATE TABLE move (
 
 -- ADDED since then: made in older ledgers when they are opened.
 
+-- What the mark in a table's own folder may say, see Ledger.expected_marks: the attempt whose rows
+-- the table got last (mark), and the one that is committed since (coming); '' without a mark.
+CREATE TABLE IF NOT EXISTS data_mark (
+    uuid   TEXT PRIMARY KEY,                -- of the table
+    mark   TEXT NOT NULL,
+    coming TEXT NOT NULL
+) STRICT, WITHOUT ROWID;
+
 -- When the files of a staged partition were changed last before their commit (ns), where they are
 -- to be seen.
 CREATE TABLE IF NOT EXISTS staged_files (

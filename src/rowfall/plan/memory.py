@@ -114,6 +114,7 @@ class Doubt(Enum):
     CAME_ALONG = "the journal remembers another table of this name, and this one holds rows"
     RENAMED = "files of this load were loaded into this table when it had another name"
     UNRECORDED = "the table holds rows, and no record tells of the table"
+    OLDER = "the rows of the table name a load that the ledger does not know"
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +150,8 @@ def find_contradiction(session: Session) -> Contradiction | None:
         return None
     if memory.unconfirmed:
         return _set_back(session, memory)
+    if memory.known == memory.uuid and (found := _older(session, memory)) is not None:
+        return found
     landings = _landings(session)
     return (
         _other_table(session, memory, landings)
@@ -295,6 +298,43 @@ def _renamed(
     return None
 
 
+def _older(session: Session, memory: Memory) -> Contradiction | None:
+    """Return a contradiction where the ledger of a folder does not know who came last.
+
+    The mark beside the rows is written before they become visible, and the ledger has what it may
+    say: one that was put back from a copy has not, however parts were merged since.
+    """
+    ledger = session.ledger
+    if session.target.caps.journal or ledger is None:
+        return None
+    mark, expected = session.engine.marked(memory.uuid), ledger.expected_marks(memory.uuid)
+    if mark in expected:
+        return None
+    hint = _answers(session)
+    if mark and not ledger.attempt_state(mark):
+        what = (
+            f"the rows of {session.table_text} were loaded up to {mark}, of which the ledger "
+            f"{ledger.path} knows nothing: it is older than the rows, or that of another folder"
+        )
+    else:
+        what = (
+            f"the ledger {ledger.path} knows of rows that were loaded after those that "
+            f"{session.table_text} holds: the table was set back to an earlier state, or copied "
+            "while it was loaded"
+        )
+        hint = (
+            "Put back the rows that belong to this ledger, or the ledger that belongs to these "
+            "rows.\nIf the table is right as it is: "
+            f"{_command(session, LOAD, '--force-append')}\n"
+            "What the ledger knows counts as loaded all the same; rowfall status lists its loads, "
+            "and the files of one that is forgotten are loaded again."
+        )
+    return Contradiction(
+        Doubt.OLDER, memory.uuid, memory.uuid, session.target_key, frozenset(),
+        LedgerError(what, hint=hint),
+    )  # fmt: skip
+
+
 def _unrecorded(
     session: Session, memory: Memory, landings: Collection[Landings]
 ) -> Contradiction | None:
@@ -349,24 +389,34 @@ def unrecorded_rows(session: Session, rows: str) -> LedgerError:
     Args:
         rows: what the table holds, in words.
     """
-    where = f"the ledger {session.target.ledger_path}"
+    where = _record_of(session)
+    return LedgerError(
+        f"{session.table_text} holds {rows} that nobody has on record: {where} does not know the "
+        "table, so files that were loaded before would be loaded again",
+        hint=_answers(session),
+    )
+
+
+def _record_of(session: Session) -> str:
+    """Return what remembers loads into the target, for people."""
     if session.target.caps.journal:
-        where = f"the journal {session.first_target.database}.{JOURNAL}"
-    elif session.database is not None:
-        where = f"the record {RECORD}"
+        return f"the journal {session.first_target.database}.{JOURNAL}"
+    if session.database is not None:
+        return f"the record {RECORD}"
+    return f"the ledger {session.target.ledger_path}"
+
+
+def _answers(session: Session) -> str:
+    """Return the commands that say what rows are which nobody has on record."""
     lines = [
         "Say what these rows are.",
         f"Other rows, to append to: {_command(session, LOAD, '--force-append')}",
         f"Those of these files, which then count as loaded: {_command(session, ADOPT)}",
-        f"Loaded before, and {where} was lost or is an older copy: put it back.",
+        f"Loaded before, and {_record_of(session)} was lost or is an older copy: put it back.",
     ]
     if not session.source.replayable:
         del lines[2]  # it cannot be named
-    return LedgerError(
-        f"{session.table_text} holds {rows} that nobody has on record: {where} does not know the "
-        "table, so files that were loaded before would be loaded again",
-        hint="\n".join(lines),
-    )
+    return "\n".join(lines)
 
 
 def _command(session: Session, command: str, *more: str) -> str:

@@ -198,6 +198,9 @@ class Publisher:
             AlteredTableError: a table was altered so that the staged rows do not fit it.
         """
         pairs = pairs_of(moves)
+        # Before the rows: whoever has them has the mark, too, and an older ledger does not know it.
+        if not self.engine.shared and (uuid := self.ledger.marks(attempt_id)):
+            self.engine.mark(uuid, attempt_id)
         for pair in pairs:
             try:
                 search = self._search(attempt_id, pair, moves, leases, node)

@@ -119,7 +119,12 @@ class Shadow:
                 hint="Run the same command again: what has been gathered is not loaded twice.",
                 transient=True,
             )
-        self._ledger.attempt_loaded(attempt, staged.rows, staged.moves)
+        at.writer.engine.check_alone()
+        uuid = self._ledger.table_uuid(self._target_key) or ""
+        marks = bool(staged.moves) and at.writer.engine.keeps_mark(uuid)
+        self._ledger.attempt_loaded(
+            attempt, staged.rows, staged.moves, marks=uuid if marks else "",
+        )  # fmt: skip
         moves = committed.attach(attempt, staged.moves, at)
         self._engine.sync()
         committed.check(attempt, moves, at)

@@ -351,6 +351,8 @@ class TableReceiver:
                 self._given.notes.add("warning", text)
 
     def commit(self, delivered: Delivered, counted: Counted) -> bool:
+        for at in self._writers:
+            at.writer.engine.check_alone()
         for at, share in zip(self._writers, counted.shares, strict=True):
             if not at.writer.engine.shared:
                 continue
@@ -369,7 +371,13 @@ class TableReceiver:
             return False
         # Moves on several writers are in the journal: the ledger's do not name nodes.
         own = () if self._together else moves
-        self._given.ledger.attempt_loaded(delivered.attempt, counted.rows, own)
+        ledger = self._given.ledger
+        uuid = ledger.table_uuid(self._given.key) or ""
+        marks = bool(own) and self._own.writer.engine.keeps_mark(uuid)
+        ledger.attempt_loaded(
+            delivered.attempt, counted.rows, own, marks=uuid if marks else "",
+            once=not self._given.overwrite,
+        )  # fmt: skip
         return True
 
     def publish(self, delivered: Delivered, counted: Counted) -> int:

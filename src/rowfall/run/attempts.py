@@ -20,6 +20,7 @@ from rowfall.core.errors import (
     DataError,
     EngineError,
     Interrupted,
+    LockLostError,
     ObjectChangedError,
     RowfallError,
     SourceError,
@@ -635,6 +636,8 @@ class AttemptRunner:
         Raises:
             RowfallError: ``error``, where nothing of this helps.
         """
+        if isinstance(error, LockLostError):
+            raise error  # nothing of this process may become visible any more
         if isinstance(error, SourceGoneError):
             raise error  # each of the files left would be looked for by itself
         if self._receiver.unstaged:

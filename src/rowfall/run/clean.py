@@ -221,7 +221,10 @@ def _forget_in_database(target: Target, at: ServerAt, load_id: str, options: Opt
     database = open_database(at, target, options)
     ledger = Ledger(target.ledger_path)
     try:
-        return max(database.forget(load_id), ledger.forget(load_id))
+        gone = database.forget(load_id)
+        if gone:
+            database.accept()  # whoever forgets says that its rows are not to be asked about
+        return max(gone, ledger.forget(load_id))
     finally:
         ledger.close()
         database.close()

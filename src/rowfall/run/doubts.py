@@ -30,12 +30,13 @@ def resolve(session: Session, ledger: Ledger, load_id: str, *, used: bool) -> No
     """
     answer = session.options.loaded
     found = find_contradiction(session)
-    if found is not None and found.doubt is Doubt.UNRECORDED:
+    if found is not None and found.doubt in (Doubt.UNRECORDED, Doubt.OLDER):
         if not session.options.force_append:
             raise found.error
         accept(session, ledger, load_id, found.uuid)
         return
     if found is None:
+        _settle_mark(session, ledger)
         if answer is not None and not used:
             session.emit(Note("info", f"--loaded {answer} changes nothing: ledger, journal and "
                                       "table agree"))  # fmt: skip
@@ -49,6 +50,19 @@ def resolve(session: Session, ledger: Ledger, load_id: str, *, used: bool) -> No
         Doubt.CAME_ALONG: doubts.came_along,
         Doubt.RENAMED: doubts.renamed,
     }[found.doubt](answer)
+
+
+def _settle_mark(session: Session, ledger: Ledger) -> None:
+    """Record which of the two that it may be the mark of a folder's table is.
+
+    They differ behind an attempt that was committed and was given up.
+    """
+    uuid = ledger.table_uuid(session.target_key)
+    if uuid is None or session.database is not None or session.target.caps.journal:
+        return
+    expected, mark = ledger.expected_marks(uuid), session.engine.marked(uuid)
+    if expected[0] != expected[1] and mark in expected:
+        ledger.accept_mark(uuid, mark)
 
 
 def accept(session: Session, ledger: Ledger, load_id: str, uuid: str) -> None:
@@ -65,6 +79,8 @@ def accept(session: Session, ledger: Ledger, load_id: str, uuid: str) -> None:
         journal.create()
         journal.accept()
     ledger.set_table(session.target_key, uuid)
+    if session.engine.keeps_mark(uuid):
+        ledger.accept_mark(uuid, session.engine.marked(uuid))
 
 
 class _Doubts:
