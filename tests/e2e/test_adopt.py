@@ -166,3 +166,97 @@ def test_the_ledger_keeps_no_trace_of_a_question(shell: Shell) -> None:
     shell.ends(3, "load", "a.csv", "--table", "t")
     with sqlite3.connect(shell.folder / "rowfall-data/rowfall.ledger") as ledger:
         assert ledger.execute("SELECT count(*) FROM load").fetchone() == (0,)
+
+
+# --- the ledger of a folder is older than its rows ------------------------------------------------
+
+
+def kept(shell: Shell, name: str = "rowfall-data") -> Path:
+    """A copy of the folder as it is now."""
+    to = shell.folder / f"copy-{len(list(shell.folder.iterdir()))}"
+    shutil.copytree(shell.folder / name, to, symlinks=True)
+    return to
+
+
+def put_back(shell: Shell, copy: Path, *names: str) -> None:
+    data = shell.folder / "rowfall-data"
+    for name in names:
+        for more in ("", "-wal", "-shm") if name == "rowfall.ledger" else ("",):
+            old, now = copy / (name + more), data / (name + more)
+            shutil.rmtree(now) if now.is_dir() else now.unlink(missing_ok=True)
+            if old.is_dir():
+                shutil.copytree(old, now, symlinks=True)
+            elif old.exists():
+                shutil.copy(old, now)
+
+
+@pytest.mark.parametrize("merged", [False, True])
+@pytest.mark.parametrize("load", [(), ("--atomic",)])
+def test_an_older_copy_of_the_ledger(shell: Shell, merged: bool, load: tuple[str, ...]) -> None:
+    """Merges take the UUIDs of parts, and other people's rows change nothing."""
+    files(shell, "a", "b", "c")
+    shell.ok("load", "a.csv", "--table", "t", *load)
+    copy = kept(shell)
+    shell.ok("load", "b.csv", "--table", "t", *load)
+    if merged:
+        shell.ok("query", "--write", "INSERT INTO t VALUES (1000, 'own')")
+        shell.ok("query", "--write", "OPTIMIZE TABLE t FINAL")
+    put_back(shell, copy, "rowfall.ledger")
+    assert "It would fail" in shell.ok("plan", "[abc].csv", "--table", "t").out
+    done = shell.ends(3, "load", "[abc].csv", "--table", "t", *load)
+    assert "it is older than the rows, or that of another folder" in done.err
+    assert count(shell) == 20 + merged
+    shell.ok("adopt", "b.csv", "--table", "t")
+    shell.ok("load", "[abc].csv", "--table", "t", *load)
+    assert count(shell) == 30 + merged
+
+
+def test_rows_that_are_older_than_the_ledger(shell: Shell) -> None:
+    files(shell, "a", "b")
+    shell.ok("load", "a.csv", "--table", "t")
+    copy = kept(shell)
+    shell.ok("load", "b.csv", "--table", "t")
+    later = kept(shell)
+    put_back(shell, copy, "store", "metadata")
+    done = shell.ends(3, "load", "[ab].csv", "--table", "t")
+    assert "the table was set back to an earlier state" in done.err
+    assert count(shell) == 10
+    # As the hint says: forget what the table lacks, and say that it is right as it is.
+    newest = shell.ok("status", "--json").document["loads"][0]["load_id"]
+    shell.ok("forget", newest, "--yes")
+    shell.ok(*answers(done.err)["load"])
+    assert count(shell) == 20
+    put_back(shell, later, "store", "metadata", "rowfall.ledger")
+    assert "nothing to load" in shell.ok("load", "[ab].csv", "--table", "t").talk
+
+
+def test_a_folder_that_was_moved_copied_or_renamed_in(shell: Shell) -> None:
+    """The ledger comes along, and the mark with the rows."""
+    files(shell, "a", "b", "c")
+    shell.ok("load", "a.csv", "--table", "t")
+    (shell.folder / "rowfall-data").rename(shell.folder / "moved")
+    shell.ok("load", "[ab].csv", "--table", "t", "--to", "moved")
+    shutil.copytree(shell.folder / "moved", shell.folder / "copied", symlinks=True)
+    shell.ok("load", "[abc].csv", "--table", "t", "--to", "copied")
+    shell.ok("query", "--write", "RENAME TABLE t TO u", "--to", "copied")
+    shell.write("d.csv", "id,name\n7,x\n")
+    shell.ok("load", "d.csv", "--table", "u", "--to", "copied")
+    shell.ok("query", "--write", "RENAME TABLE u TO t", "--to", "copied")
+    assert "nothing to load" in shell.ok("load", "[abc].csv", "--table", "t", "--to", "copied").talk
+    assert shell.rows("SELECT count() FROM t", "--to", "copied") == [[31]]
+
+
+@pytest.mark.parametrize("way", ["--replace", "--upsert", "--force"])
+def test_the_mark_goes_with_every_way_to_load(shell: Shell, way: str) -> None:
+    """No later load asks, and an older ledger is noticed after each of them."""
+    files(shell, "a", "b")
+    more = ("--upsert", "id") if way == "--upsert" else (way,)
+    shell.ok("load", "a.csv", "--table", "t")
+    copy = kept(shell)
+    for _ in range(2):
+        shell.ok("load", "[ab].csv", "--table", "t", *more)
+        shell.ok("load", "[ab].csv", "--table", "t")
+    before = count(shell)
+    put_back(shell, copy, "rowfall.ledger")
+    shell.ends(3, "load", "[ab].csv", "--table", "t")
+    assert count(shell) == before

@@ -363,9 +363,9 @@ def recorded(
         seen.append(("sync", ""))
 
     def records(name: str, record: Any) -> Any:
-        def recording(self: Ledger, attempt: str, *more: Any) -> None:
+        def recording(self: Ledger, attempt: str, *more: Any, **named: Any) -> None:
             seen.append((name, attempt))
-            record(self, attempt, *more)
+            record(self, attempt, *more, **named)
 
         return recording
 

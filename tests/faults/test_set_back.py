@@ -234,7 +234,7 @@ if sys.argv.pop(1) == "attached":
     Journal.landed = Ledger.attempt_published = die
 else:
     loaded = Ledger.attempt_loaded
-    Ledger.attempt_loaded = lambda *args: (loaded(*args), die())
+    Ledger.attempt_loaded = lambda *args, **more: (loaded(*args, **more), die())
 sys.exit(main())
 """
 COPY = (

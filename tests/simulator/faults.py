@@ -43,24 +43,29 @@ PEOPLE: dict[str, Fault] = {}
 """Whatever other people do to the tables; of these a seed has one at most."""
 NODES: dict[str, Fault] = {}
 """Whatever happens to the nodes of a cluster, and to Keeper."""
+MEMORY: dict[str, Fault] = {}
+"""Whatever happens to ledgers, journals and locks; each has a search of its own."""
 
 
 def fault(
     name: str, *, weight: float = 1.0, after: bool = False, between: bool = False,
-    people: bool = False, nodes: bool = False,
+    people: bool = False, nodes: bool = False, memory: bool = False,
 ) -> Callable[[Act], Act]:  # fmt: skip
     """Add a function to the faults; see :class:`Fault`."""
 
     def add(act: Act) -> Act:
-        known = PEOPLE if people else NODES if nodes else FAULTS
+        known = PEOPLE if people else NODES if nodes else MEMORY if memory else FAULTS
         known[name] = Fault(name, act, weight, after or between, between)
         return act
 
     return add
 
 
+_NO_STATEMENTS = ("finished", "KILL", "sync", "runs", "a record", "mark", "the lock")
+
+
 def _changes(text: str) -> bool:
-    return not text.startswith(("SELECT", "WITH", "finished", "KILL", "sync", "runs", "a record"))
+    return not text.startswith(("SELECT", "WITH", *_NO_STATEMENTS))
 
 
 # --- requests -------------------------------------------------------------------------------------
@@ -104,7 +109,7 @@ def _may_be_late(world: World, text: str) -> bool:
 
 
 def _asks(text: str) -> bool:
-    return not text.startswith(("finished", "KILL", "sync", "runs", "a record"))
+    return not text.startswith(_NO_STATEMENTS)
 
 
 # --- processes ------------------------------------------------------------------------------------

@@ -10,11 +10,11 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from rowfall.core.errors import EngineError
+from rowfall.core.errors import EngineError, LockLostError
 from rowfall.core.model import Facts, Outcome, Statement
 from rowfall.core.sqltext import SqlText
 from rowfall.engines.base import Asking
-from simulator.server import Running, Server, refusal
+from simulator.server import Running, Server, Table, refusal
 
 if TYPE_CHECKING:
     from simulator.world import Process, World
@@ -123,6 +123,30 @@ class Connection(Asking):
         if "no sync" not in self.world.old:
             self.world.note(f"{self.process.name}: sync")
             self.server.sync()
+
+    def check_alone(self) -> None:
+        """See :class:`rowfall.engines.base.Engine`: another process may have the folder's lock."""
+        self._before("the lock")
+        last = self.world.lock_taken_by
+        if not self.shared and last is not None and last is not self.process:
+            raise LockLostError("the lock of the folder was replaced")
+
+    def keeps_mark(self, uuid: str) -> bool:
+        return not self.shared and "no mark" not in self.world.old and self._named(uuid) is not None
+
+    def mark(self, uuid: str, text: str) -> None:
+        self._before("mark")
+        table = self._named(uuid)
+        if table is not None:
+            self.world.note(f"{self.process.name}: mark {text}")
+            table.mark = text
+
+    def marked(self, uuid: str) -> str:
+        table = self._named(uuid)
+        return "" if table is None or not self.keeps_mark(uuid) else table.mark
+
+    def _named(self, uuid: str) -> Table | None:
+        return next((t for t in self.server.tables.values() if t.uuid == uuid), None)
 
     def revive(self) -> None:
         """Wait until the server is there again."""

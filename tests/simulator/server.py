@@ -59,6 +59,7 @@ class Table:
         fills: of a materialized view, the table that gets its rows; ``reads`` what feeds it.
         detached: what DETACH has put aside.
         last_block: the number that was given last.
+        mark: who has brought the last rows, in a file of the table's own folder.
         keeper: of a replicated table, what its replicas share; ``seen``: how much of its log this
             one has carried out.
     """
@@ -79,6 +80,8 @@ class Table:
     last_block: int = 0
     keeper: Keeper | None = None
     seen: int = 0
+    mark: str = ""
+    mark_on_disk: str = ""
 
     @property
     def at(self) -> tuple[str, str]:
@@ -341,6 +344,9 @@ class Server:
         self.renames.clear()
         for table in self.tables.values():
             table.parts = [p for p in table.parts if p["_synced"] or keep()]
+            if table.mark != table.mark_on_disk and not keep():
+                table.mark = table.mark_on_disk
+            table.mark_on_disk = table.mark
             _load_covered(table)
             if table.lines is not None:
                 table.lines = [x for x in table.lines if x["_synced"] or keep()]
@@ -351,6 +357,7 @@ class Server:
         """Bring everything to the disk (``syncfs``)."""
         self.renames.clear()
         for table in self.tables.values():
+            table.mark_on_disk = table.mark
             for row in (*table.parts, *(table.lines or ())):
                 row["_synced"] = True
 

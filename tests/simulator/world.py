@@ -16,9 +16,10 @@ from typing import Any
 
 from rowfall.core.errors import Exit, RowfallError, TargetError
 from rowfall.ledger import journal
-from simulator import people as _people  # noqa: F401 - it adds to the faults
+from simulator import memory as _memory  # noqa: F401 - it adds to the faults
+from simulator import people as _people  # noqa: F401 - so does it
 from simulator import properties, seams
-from simulator.faults import FAULTS, NODES, PEOPLE, Fault
+from simulator.faults import FAULTS, MEMORY, NODES, PEOPLE, Fault
 from simulator.ledgers import Ledger, new_ledger
 from simulator.load import run_load
 from simulator.network import OK, Connection
@@ -41,6 +42,17 @@ FOCUS: Mapping[str, Sequence[str]] = {
     "people add columns": ("kill", "pause", "ADD COLUMN"),
     "people set back": ("kill", "BACKUP and RESTORE"),
     "people rebuild": ("kill", "EXCHANGE with a copy"),
+    "memory": ("kill", "merge", "outdated parts cleared", "memory gone", "plain INSERT"),
+    "memory is older": (
+        "kill",
+        "merge",
+        "power cut",
+        "a copy is made",
+        "the ledger is put back",
+    ),
+    "memory is newer": ("kill", "merge", "a copy is made", "the rows are put back"),
+    "memory of others": ("kill", "merge", "ledger of another folder"),
+    "lock": ("kill", "pause", "merge", "lock lost"),
     "late": ("late request", "late answer", "pause", "merge"),
     "power": ("power cut", "merge", "outdated parts cleared"),
     "power of a server": ("power cut", "long pause", "merge", "kill"),
@@ -69,6 +81,8 @@ FOCUS: Mapping[str, Sequence[str]] = {
 """Faults that are worth a search of their own, by what is looked for."""
 KINDS = ("atomic", "replace", "replicas", "shards")
 """Targets and loads that have a search of their own; all others append to tables of one server."""
+ALONE = ("memory is older", "memory is newer", "memory of others", "lock")
+"""Searches for which it is a data folder."""
 SERVERS = ("views", "power of a server", "replicas", "shards")
 """Searches for which the target is no data folder."""
 REPLACED = (("o0", "a", 0), ("o1", "b", 0))
@@ -122,6 +136,8 @@ class World:
         edited: when the list of nodes was changed last.
         torn: the server has died inside an ATTACH. ``replaced``: the table is another one now, so
             what was attached to it by its name is taken back. ``late``: requests came late.
+        lock_taken_by: who has opened the data folder last. ``lock_lost``: others may open it now,
+            although it is in use. ``forgot``: a ledger is not what it was.
         backup: of the database, that somebody has made; ``saved``: of the ledgers beside it.
     """
 
@@ -148,6 +164,8 @@ class World:
         self.backup: dict[tuple[str, str], Table] | None = None
         self.saved: dict[str, bytes] = {}
         self.torn = self.late = self.replaced = False
+        self.lock_taken_by: Process | None = None
+        self.lock_lost = self.forgot = False
         self._by_fiber: dict[Any, Process] = {}
         self._next_beat = self._passed = 0.0
         self._draw()
@@ -156,6 +174,8 @@ class World:
         """Draw the scenario."""
         draw = self.scheduler.random
         focus = self.focus or draw.choice([*FOCUS, *[""] * 6])
+        if focus in ALONE:
+            self.shared = False
         self.shared = draw.random() < 0.75 if focus not in SERVERS else True
         self.group = draw.choice((1, 1, 2))
         for number in range(draw.choice((1, 2, 2, 3))):
@@ -235,7 +255,7 @@ class World:
 
     def _focus(self, names: Iterable[str]) -> None:
         """Let only some faults happen, so that rare sequences of them are met."""
-        able = {name: fault for name, fault in {**FAULTS, **PEOPLE, **NODES}.items()
+        able = {name: fault for name, fault in {**FAULTS, **PEOPLE, **NODES, **MEMORY}.items()
                 if name not in self.spared}  # fmt: skip
         self.enabled = [able[name] for name in names if name in able]
         self.people = next((f for f in self.enabled if f.name in PEOPLE), None)
@@ -274,7 +294,7 @@ class World:
 
         def life() -> None:
             if after is not None:
-                self.scheduler.wait(lambda: after.ended)
+                self.scheduler.wait(lambda: after.ended or self.lock_lost)
                 if self.people is not None and self.scheduler.random.random() < 0.3:
                     self.people.act(self, None, self.server, "")
             self.note(f"{process.name}: rowfall load into {table} on {home}")
@@ -326,6 +346,8 @@ class World:
 
     def connect(self, process: Process, host: str = "") -> Connection:
         """Connect to the server, or to a node of that name; by default to one that answers."""
+        if not self.shared:
+            self.lock_taken_by = process
         found = [s for s in self.servers if s.up and host in ("", s.host)]
         if not found:
             raise TargetError(f"{host or 'the server'} does not answer", transient=True)

@@ -50,6 +50,11 @@ def has_ended(text: str) -> bool:
     return _started(int(number)) != started
 
 
+def is_running_here(text: str) -> bool:
+    """Return True where a process of this machine called itself so, and certainly still runs."""
+    return bool(machine_id()) and text.startswith(f"{machine_id()} ") and not has_ended(text)
+
+
 def _started(pid: int) -> str:
     """Return when a process started, in clock ticks since boot; "" for none and for a zombie.
 

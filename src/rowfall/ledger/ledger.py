@@ -78,6 +78,11 @@ class LoadRow:
     owner: str
 
 
+def coming(attempt: str) -> str:
+    """Return the mark of a table to which rows of an attempt are being attached."""
+    return f"{attempt}?"
+
+
 class Ledger:
     """One ledger file.
 
@@ -150,6 +155,22 @@ class Ledger:
         """Tell whether another living process, or another load of this one, loads into a target."""
         rows = self.loads("WHERE into_table = ? AND state = 'running' AND id <> ?", key, load_id)
         return any(not leases.has_ended(row.owner) for row in rows)
+
+    def running_beside(self, load_id: str) -> LoadRow | None:
+        """Return a load that another process of this machine runs now; None where there is none."""
+        me = leases.this_process()
+        for row in self.loads("WHERE state = 'running' AND id <> ? AND owner <> ?", load_id, me):
+            if leases.is_running_here(row.owner):
+                return row
+        return None
+
+    def stopped_running(self, load_id: str) -> None:
+        """Record that a load has ended by an error, if nothing else says how it has ended."""
+        with self._store.change() as db:
+            db.execute(
+                "UPDATE load SET state = 'interrupted' WHERE id = ? AND state = 'running'",
+                (load_id,),
+            )
 
     def end(self, load_id: str, state: str, report: str) -> None:
         with self._store.change() as db:
@@ -385,6 +406,10 @@ class Ledger:
                 "UPDATE move SET state = 'attached' WHERE attempt_id = ? AND staging = ?",
                 (attempt_id, staging),
             )
+            # The mark was written before: a table without it is an earlier state.
+            db.execute(
+                "UPDATE data_mark SET mark = ? WHERE coming = ?", (coming(attempt_id), attempt_id)
+            )
 
     def attempt_published(self, attempt_id: str, key: str) -> None:
         """Record that every row is visible: the attempt's splits have landed."""
@@ -406,15 +431,18 @@ class Ledger:
                 db.execute("DELETE FROM landed WHERE into_table = ?", (shadow,))
                 db.execute("UPDATE target_table SET uuid = '' WHERE into_table = ?", (shadow,))
 
-    def expected_marks(self, uuid: str) -> tuple[str, str]:
-        """Return what the mark of a table may say: ("", "") where none was written.
+    def expected_marks(self, uuid: str) -> frozenset[str]:
+        """Return what the mark of a table may say: only "" where none was written.
 
         The mark lies with the rows and names the attempt that brought the last of them. A ledger
         that does not know it is older than the rows, or of another table; see
         :meth:`rowfall.engines.base.Engine.marked`.
         """
         rows = self._store.rows("SELECT mark, coming FROM data_mark WHERE uuid = ?", uuid)
-        return (str(rows[0][0]), str(rows[0][1])) if rows else ("", "")
+        if not rows:
+            return frozenset(("",))
+        last, next_ = map(str, rows[0])
+        return frozenset((last,) if last == next_ else (last, coming(next_), next_))
 
     def marks(self, attempt_id: str) -> str:
         """Return the UUID of the table whose mark an attempt is going to be; "" for none."""

@@ -150,7 +150,7 @@ def find_contradiction(session: Session) -> Contradiction | None:
         return None
     if memory.unconfirmed:
         return _set_back(session, memory)
-    if memory.known == memory.uuid and (found := _older(session, memory)) is not None:
+    if (found := find_older(session)) is not None:
         return found
     landings = _landings(session)
     return (
@@ -298,20 +298,23 @@ def _renamed(
     return None
 
 
-def _older(session: Session, memory: Memory) -> Contradiction | None:
+def find_older(session: Session) -> Contradiction | None:
     """Return a contradiction where the ledger of a folder does not know who came last.
 
     The mark beside the rows is written before they become visible, and the ledger has what it may
     say: one that was put back from a copy has not, however parts were merged since.
     """
-    ledger = session.ledger
-    if session.target.caps.journal or ledger is None:
+    ledger, first = session.ledger, session.first_target
+    if session.target.caps.journal or ledger is None or not first.table:
         return None
-    mark, expected = session.engine.marked(memory.uuid), ledger.expected_marks(memory.uuid)
-    if mark in expected:
+    uuid = table_uuid(session.engine, first.database, first.table)
+    if not uuid or ledger.table_uuid(session.target_key) != uuid:
+        return None
+    mark = session.engine.marked(uuid)
+    if mark in ledger.expected_marks(uuid):
         return None
     hint = _answers(session)
-    if mark and not ledger.attempt_state(mark):
+    if mark and not ledger.attempt_state(mark.removesuffix("?")):
         what = (
             f"the rows of {session.table_text} were loaded up to {mark}, of which the ledger "
             f"{ledger.path} knows nothing: it is older than the rows, or that of another folder"
@@ -330,7 +333,7 @@ def _older(session: Session, memory: Memory) -> Contradiction | None:
             "and the files of one that is forgotten are loaded again."
         )
     return Contradiction(
-        Doubt.OLDER, memory.uuid, memory.uuid, session.target_key, frozenset(),
+        Doubt.OLDER, uuid, uuid, session.target_key, frozenset(),
         LedgerError(what, hint=hint),
     )  # fmt: skip
 
@@ -339,13 +342,15 @@ def _unrecorded(
     session: Session, memory: Memory, landings: Collection[Landings]
 ) -> Contradiction | None:
     """Return a contradiction where the table holds rows, and nobody has a record of the table."""
-    if memory.known == memory.uuid or any(one.into == memory.uuid for one in landings):
+    if any(one.into == memory.uuid for one in landings):
         return None
     # Rows that replace those of their key are not there twice when they are loaded again.
     if session.options.upsert is not None:
         return None
-    if session.ledger is not None and session.ledger.keys_of(memory.uuid):
-        return None  # under another name
+    # Under this name, or another one. Of a server it says nothing of what others have loaded.
+    journaled = session.target.caps.journal
+    if not journaled and session.ledger is not None and session.ledger.keys_of(memory.uuid):
+        return None
     rows = sum(stored_rows(w.engine, w.target.database, w.target.table) for w in session.writers)
     # The rows first: what is loaded meanwhile has lines in the journal before it is visible.
     journal = _journal(session, memory.uuid) if rows else None

@@ -23,6 +23,7 @@ from rowfall.engines.base import Engine, started_within
 from rowfall.engines.codes import ACCESS_DENIED, NOT_ALIKE
 from rowfall.ledger import Ledger
 from rowfall.ledger.leases import Leases, Move, NoLeases
+from rowfall.ledger.ledger import coming
 from rowfall.publish.altered import AlteredTableError, alter_alike, wait_for_mutations
 from rowfall.publish.evidence import Answer, Search, StagedPart, change_times, check_staging
 from rowfall.publish.fence import publish_id, renamed
@@ -198,9 +199,11 @@ class Publisher:
             AlteredTableError: a table was altered so that the staged rows do not fit it.
         """
         pairs = pairs_of(moves)
-        # Before the rows: whoever has them has the mark, too, and an older ledger does not know it.
-        if not self.engine.shared and (uuid := self.ledger.marks(attempt_id)):
-            self.engine.mark(uuid, attempt_id)
+        # Before the rows: whoever has some of them has a mark that an older ledger does not know.
+        # Behind them another one: a newer ledger knows that they have all come.
+        uuid = "" if self.engine.shared else self.ledger.marks(attempt_id)
+        if uuid:
+            self.engine.mark(uuid, coming(attempt_id))
         for pair in pairs:
             try:
                 search = self._search(attempt_id, pair, moves, leases, node)
@@ -216,6 +219,8 @@ class Publisher:
                 self.engine.sync()
                 self.ledger.attached(attempt_id, pair.staging)
         self.check_own(moves, own)
+        if uuid:
+            self.engine.mark(uuid, attempt_id)
 
     def check_own(self, moves: Sequence[Move], own: OwnTable | None) -> None:
         """Take back what an attempt has brought into another table than its own.

@@ -21,6 +21,7 @@ from rowfall.engines.base import Engine, table_uuid
 from rowfall.engines.codes import GONE
 from rowfall.ledger import Attempt, Ledger, Move, target_key_parts
 from rowfall.ledger.journal import Entry, Journal
+from rowfall.ledger.ledger import coming
 from rowfall.plan.session import Session
 from rowfall.publish.altered import AlteredTableError
 from rowfall.publish.attach import Publisher, pairs_of
@@ -188,12 +189,43 @@ def _publish_rest(
     engine: Engine, ledger: Ledger, attempt: Attempt, emit: Listener, answer: Answer | None
 ) -> None:
     """Publish what of a committed attempt is not visible yet."""
-    publisher = Publisher(engine, ledger, answer=answer)
-    publisher.publish(attempt.id, publisher.settle(attempt.id, ledger.moves(attempt.id)))
+    publisher, moves = Publisher(engine, ledger, answer=answer), ledger.moves(attempt.id)
+    settled = publisher.settle(attempt.id, moves)
+    _check_unmarked(publisher, attempt, moves, settled)
+    publisher.publish(attempt.id, settled)
     engine.sync()
     ledger.attempt_published(attempt.id, attempt.target_key)
     _discard(engine, attempt.staging)
     emit(Note("info", f"published {attempt.rows or 0:,} rows that a stopped run had loaded"))
+
+
+def _check_unmarked(
+    publisher: Publisher, attempt: Attempt, moves: Sequence[Move], settled: Sequence[Move]
+) -> None:
+    """Check that an attempt whose table has no mark of it has all of its rows in staging.
+
+    The mark is written before the first ATTACH, so nothing of them can be anywhere else.
+
+    Args:
+        settled: by :meth:`Publisher.settle`.
+
+    Raises:
+        LedgerError: some are gone: table and staging are of an earlier moment.
+    """
+    uuid = publisher.ledger.marks(attempt.id)
+    if not uuid or publisher.engine.marked(uuid) in (coming(attempt.id), attempt.id):
+        return
+    pairs = pairs_of(settled)
+    staged = publisher.staged(pairs, 0.0, [pair.staging for pair in pairs])
+    rows, left = sum(m.rows for m in moves), sum(m.rows for m in staged.moves)
+    if left < rows:
+        raise LedgerError(
+            f"{rows - left:,} of the {rows:,} rows of the attempt {attempt.id} are neither in the "
+            "table nor staged: the folder was set back to an earlier state, or copied while it was "
+            "loaded",
+            hint="Put back a ledger and rows of one moment. The same command, once more, says what "
+            "else can be done.",
+        )
 
 
 def give_up_alone(engine: Engine, ledger: Ledger, attempt_id: str) -> None:

@@ -16,6 +16,7 @@ from rowfall.core.version import __version__
 from rowfall.engines.base import table_uuid
 from rowfall.engines.database import Committing, Database, Record
 from rowfall.ledger import Ledger
+from rowfall.plan.memory import find_older
 from rowfall.plan.session import Session
 from rowfall.plan.survey import landed_ids
 from rowfall.run.doubts import accept
@@ -75,7 +76,9 @@ def _table(session: Session) -> str:
         )
     ledger = session.ledger
     stopped = [] if ledger is None else ledger.open_attempts()
-    if any(attempt.target_key == session.target_key for attempt in stopped):
+    stopped = [attempt for attempt in stopped if attempt.target_key == session.target_key]
+    # An older ledger may hold open what came to its end long ago.
+    if stopped and find_older(session) is None:
         raise LedgerError(
             f"a stopped load into {session.table_text} has rows that are neither visible nor gone",
             hint="Run the command of that load again first: it settles them.",
@@ -115,10 +118,14 @@ def _record(
     session: Session, ledger: Ledger, load_id: str, uuid: str, splits: Sequence[Split]
 ) -> None:
     """Write splits into the record beside the table, and into the ledger."""
+    key = session.target_key
+    if find_older(session) is not None:
+        for open_one in ledger.open_attempts():
+            if open_one.target_key == key:
+                ledger.attempt_ended(open_one.id, "lost", "the ledger was older than the table")
     accept(session, ledger, load_id, uuid)
     if not splits:
         return
-    key = session.target_key
     attempt = f"{load_id}_1"
     request = json.dumps({
         "sources": list(session.sources), "folder": "", "to": session.target.text,

@@ -14,7 +14,13 @@ from rowfall.core.options import ALL, NONE
 from rowfall.ledger import Ledger, target_key_parts
 from rowfall.ledger.journal import Journal
 from rowfall.plan.continued import names_now
-from rowfall.plan.memory import Contradiction, Doubt, find_contradiction, remembered
+from rowfall.plan.memory import (
+    Contradiction,
+    Doubt,
+    find_contradiction,
+    find_older,
+    remembered,
+)
 from rowfall.plan.session import Session
 
 
@@ -30,7 +36,7 @@ def resolve(session: Session, ledger: Ledger, load_id: str, *, used: bool) -> No
     """
     answer = session.options.loaded
     found = find_contradiction(session)
-    if found is not None and found.doubt in (Doubt.UNRECORDED, Doubt.OLDER):
+    if found is not None and found.doubt is Doubt.UNRECORDED:
         if not session.options.force_append:
             raise found.error
         accept(session, ledger, load_id, found.uuid)
@@ -52,6 +58,20 @@ def resolve(session: Session, ledger: Ledger, load_id: str, *, used: bool) -> No
     }[found.doubt](answer)
 
 
+def resolve_older(session: Session, ledger: Ledger, load_id: str) -> None:
+    """Stop where the ledger of a folder is older than the rows, unless the user has answered.
+
+    Raises:
+        LedgerError: it is, and nobody has.
+    """
+    found = find_older(session)
+    if found is None:
+        return
+    if not session.options.force_append:
+        raise found.error
+    accept(session, ledger, load_id, found.uuid)
+
+
 def _settle_mark(session: Session, ledger: Ledger) -> None:
     """Record which of the two that it may be the mark of a folder's table is.
 
@@ -61,7 +81,7 @@ def _settle_mark(session: Session, ledger: Ledger) -> None:
     if uuid is None or session.database is not None or session.target.caps.journal:
         return
     expected, mark = ledger.expected_marks(uuid), session.engine.marked(uuid)
-    if expected[0] != expected[1] and mark in expected:
+    if len(expected) > 1 and mark in expected:
         ledger.accept_mark(uuid, mark)
 
 

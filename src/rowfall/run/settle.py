@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from rowfall.core import chance, sql, units, uri
 from rowfall.core.dataclass import dataclass
 from rowfall.core.digest import hexdigest
-from rowfall.core.errors import UsageError
+from rowfall.core.errors import LockLostError, RowfallError, UsageError
 from rowfall.core.events import Note
 from rowfall.core.listing import overlap, without_salt
 from rowfall.core.model import Statement
@@ -122,6 +122,9 @@ def open_load(session: Session) -> Iterator[LoadRun]:
     _ACTIVE.add(load_id)
     try:
         yield LoadRun(load_id, begun, ledger, key, load_id if options.force else "", shadow, new)
+    except RowfallError:
+        ledger.stopped_running(load_id)
+        raise
     finally:
         _ACTIVE.discard(load_id)
 
@@ -145,6 +148,12 @@ def settle(session: Session, load: LoadRun) -> Settled:
     if session.target.caps.one_file_per_group:
         _remove_unfinished_files(ledger, _ACTIVE - {load.id})
     if not session.target.caps.journal:
+        _check_alone(session, ledger, load)
+        if not session.options.replace:
+            from rowfall.run.doubts import resolve_older
+
+            # First: what it says of open attempts is as old.
+            resolve_older(session, ledger, load.id)
         kept = end_open_attempts(session.engine, ledger, session.target, session.emit, answer)
         _refuse_kept(session, ledger, kept)
     table = session.first_target.table
@@ -173,6 +182,22 @@ def settle(session: Session, load: LoadRun) -> Settled:
         _settle_table(session, load, load.key, shadow.name, answer)
         _drop_shadow_that_was_set_back(session, ledger, load, shadow)
     return Settled(session, table, _known(session, load, replaced=replaced), replaced)
+
+
+def _check_alone(session: Session, ledger: Ledger, load: LoadRun) -> None:
+    """Check that no other process of this machine loads into the folder that this one has locked.
+
+    Raises:
+        LockLostError: one does.
+    """
+    other = None if session.target.folder is None else ledger.running_beside(load.id)
+    if other is not None:
+        ledger.never_began(load.id)
+        raise LockLostError(
+            f"another rowfall (load {other.id}) still loads into {session.target.text}, whose lock "
+            "file was removed or replaced meanwhile",
+            hint="Wait for it to end, then run the same command again.",
+        )
 
 
 def go_on(session: Session, load: LoadRun, known: frozenset[str]) -> Settled | None:
