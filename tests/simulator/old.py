@@ -13,6 +13,7 @@ from typing import Any
 import rowfall.cluster.open
 import rowfall.publish.attach
 import rowfall.publish.evidence
+import rowfall.publish.recover
 import rowfall.publish.replicas
 import rowfall.publish.tables
 import rowfall.run.doubts
@@ -20,6 +21,7 @@ import rowfall.run.finish
 from rowfall.core.sqltext import quote, quoted_list
 from rowfall.engines.base import table_uuid
 from rowfall.ledger.journal import Journal
+from rowfall.plan import memory
 from rowfall.publish.attach import Publisher
 from rowfall.publish.protocol import Evidence, Traces
 from rowfall.publish.shadow import SWAP, Shadow
@@ -72,7 +74,7 @@ def _unasked(*_: Any) -> list[Any]:
     return []
 
 
-def _no_contradiction(session: Any) -> None:
+def _no_contradiction(session: Any, *_: Any) -> None:
     """Find nothing."""
 
 
@@ -90,7 +92,14 @@ REPLACED: dict[str, list[tuple[Any, str, Any]]] = {
     ],
     "journal on the first node": [(rowfall.cluster.open, "find_journal", _first_node)],
     "memory is not compared": [(rowfall.run.doubts, "find_contradiction", _no_contradiction)],
-    "stopped loads are not asked about": [(Journal, "stopped", _unasked)],
+    "stopped loads are not asked about": [
+        (Journal, "stopped", _unasked),
+        (memory, "_unrecorded", _no_contradiction),
+    ],
+    "a table without a record is appended to": [
+        (memory, "_unrecorded", _no_contradiction),
+    ],
+    "unmarked attempts": [(rowfall.publish.recover, "_check_unmarked", _not_checked)],
     "sync without a look": [
         (Publisher, "check_staged", _not_checked),
         (Publisher, "check_attached", _not_checked),
