@@ -62,6 +62,8 @@ def test_a_seed_repeats_a_run() -> None:
 
 # --- what earlier versions did --------------------------------------------------------------------
 
+# Two journals of one table doubled rows; since tables that nobody has on record are asked about,
+# they stop loads that should not be stopped.
 OLD = (
     ("no sync", "power", range(200), "missing"),
     ("no sync", "power of a server", range(200), "missing"),
@@ -71,10 +73,9 @@ OLD = (
     ("dead loads leave their shadows", "atomic", range(400), "left over"),
     ("row counts alone", "people move parts", range(800), "doubled"),
     ("retry without rename", "late", range(400), "doubled"),
-    ("exchange without rename", "replace", range(230, 250), "old and new rows"),
-    ("local journal", "replicas", range(100), "doubled"),
-    ("outdated parts count", "replicas", range(400, 800), "missing"),
-    # Since tables that nobody has on record are asked about, it does not double any more.
+    ("exchange without rename", "replace", range(80, 90), "old and new rows"),
+    ("local journal", "replicas", range(20), "stops without a reason"),
+    ("outdated parts count", "replicas", range(165, 180), "missing"),
     ("journal on the first node", "shards", range(25, 60), "stops without a reason"),
     ("memory is not compared", "people set back", range(180, 190), "doubled"),
     ("stopped loads are not asked about", "people rebuild", range(445, 455), "doubled"),

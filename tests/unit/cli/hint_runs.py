@@ -38,6 +38,7 @@ RUN_BY = {
     "{} Or give the rows of this attempt up, so that their files are loaded again: rowfall forget {}.": "faults/test_altered.py::test_rows_that_cannot_follow_are_given_up",
     "Check whether the target holds them; after rowfall forget the load's files are loaded again.": "e2e/test_server.py::test_forget_then_load_again",
     "Run the query again when the load has ended; rowfall status shows it.": "e2e/test_load.py::test_a_running_load_can_be_looked_at",
+    "Put back the rows that belong to this ledger, or the ledger that belongs to these rows.\nIf the table is right as it is: {}\nWhat the ledger knows counts as loaded all the same; rowfall status lists its loads, and the files of one that is forgotten are loaded again.": "e2e/test_adopt.py::test_rows_that_are_older_than_the_ledger",
     " --folder {}": "e2e/test_lab.py::test_from_up_to_down",
     "  rowfall load ... --to '{}'": "e2e/test_lab.py::test_from_up_to_down",
     "  rowfall lab down{}": "e2e/test_lab.py::test_from_up_to_down",
