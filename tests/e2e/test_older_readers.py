@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from pathlib import Path
 from typing import Any
 
 import fastavro
 import numpy as np
 import pyarrow as pa
+import pyarrow.orc
 import pyarrow.parquet as pq
 import pytest
 
@@ -88,3 +90,60 @@ def test_uuids_of_parquet(lake: Lake) -> None:
     pq.write_table(table, lake.shell.folder / "a.parquet")
     lake.ok("load", "a.parquet", "--table", "t")
     assert lake.rows("SELECT toString(u) FROM {db}.t ORDER BY toString(u)") == [[t] for t in texts]
+
+
+def encrypted(path: Path, *, footer: bool) -> None:
+    """Write the columns a and b; b, and the footer or not, with keys that nobody gives."""
+    import pyarrow.parquet.encryption as keys
+
+    class Store(keys.KmsClient):  # type: ignore[misc]
+        def __init__(self, _config: Any) -> None:
+            super().__init__()
+
+        def wrap_key(self, key: bytes, _master: str) -> str:
+            return key.hex()
+
+    config = keys.EncryptionConfiguration(
+        "f", column_keys={"c": ["b"]}, plaintext_footer=not footer
+    )
+    factory = keys.CryptoFactory(Store)
+    given = factory.file_encryption_properties(keys.KmsConnectionConfig(), config)
+    table = pa.table({"a": [1], "b": [2]})
+    with pq.ParquetWriter(path, table.schema, encryption_properties=given) as writer:
+        writer.write_table(table)
+
+
+def test_what_no_reader_knows_is_named_with_a_hint_that_works(shell: Shell) -> None:
+    folder = shell.folder
+    times = pa.array([dt.datetime(2024, 1, 1), dt.datetime(9999, 12, 31)], pa.timestamp("us"))
+    pq.write_table(
+        pa.table({"id": [1, 2], "t": times}), folder / "old.parquet",
+        use_deprecated_int96_timestamps=True,
+    )  # fmt: skip
+    told = " ".join(shell.ends(4, "load", "old.parquet").talk.split())
+    assert "old.parquet has a time in t" in told
+    assert "--skip t" in told
+    shell.ok("load", "old.parquet", "--skip", "t")
+    assert shell.row("SELECT count(), sum(id) FROM old") == [2, 3]
+    encrypted(folder / "column.parquet", footer=False)
+    assert "--skip b" in shell.ends(4, "load", "column.parquet").talk
+    shell.ok("load", "column.parquet", "--skip", "b")
+    assert shell.row("SELECT * FROM `column`") == [1]
+    encrypted(folder / "whole.parquet", footer=True)
+    assert "whose footer is encrypted" in shell.ends(4, "load", "whole.parquet").talk
+    twice = pa.Table.from_arrays([pa.array([1]), pa.array([2])], names=["a", "a"])
+    pq.write_table(twice, folder / "twice.parquet")
+    assert "two columns of the name a" in shell.ends(4, "load", "twice.parquet").talk
+    pq.write_table(pa.table({"_block_number": [7]}), folder / "block.parquet")
+    rename = "_block_number=block_number"
+    assert f"--rename {rename}" in shell.ends(2, "load", "block.parquet").talk
+    shell.ok("load", "block.parquet", "--rename", rename)
+    assert shell.row("SELECT block_number FROM block") == [7]
+
+
+def test_uuids_in_orc_are_text(shell: Shell) -> None:
+    """The engine writes none, at no depth."""
+    uuid = "00112233-4455-6677-8899-aabbccddeeff"
+    shell.write("a.csv", f"id,u\n1,{uuid}\n2,{uuid}\n")
+    shell.ok("load", "a.csv", "--to", "a.orc")
+    assert pyarrow.orc.read_table(shell.folder / "a.orc")["u"].to_pylist() == [uuid, uuid]

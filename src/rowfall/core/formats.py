@@ -183,7 +183,9 @@ def with_dialect(encoding: Encoding, options: Options) -> Encoding:
             ("--thousands", options.thousands), ("--dates", options.dates),
         ) if value is not None
     ]  # fmt: skip
-    if options.encoding and encoding.kind not in (Kind.TEXT, Kind.JSON):
+    # Of formats with types it makes columns of a new lake table that take any bytes.
+    binary = charsets.names_binary(options.encoding)
+    if options.encoding and encoding.kind not in (Kind.TEXT, Kind.JSON) and not binary:
         raise UsageError(
             f"--encoding is for text, but the source is {encoding.format}", hint="Leave it out."
         )

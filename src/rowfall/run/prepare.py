@@ -12,6 +12,7 @@ from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import EngineError, TargetError, UsageError
 from rowfall.core.events import Note
 from rowfall.core.model import BUILD, Plan, Statement
+from rowfall.core.patterns import regex
 from rowfall.engines.base import table_uuid
 from rowfall.engines.codes import ACCESS_DENIED, READONLY
 from rowfall.engines.database import Committing, Database
@@ -159,9 +160,20 @@ def _create(settled: Settled, load: LoadRun, plan: Plan) -> None:
         cause = error.message.split(", required columns", 1)[0]
         raise UsageError(
             f"the table cannot be created: {cause}",
-            hint="Check --order-by, --engine and the other options of the table.",
+            hint=_hint_of_table(cause),
         ) from None
     ledger.step(load.id, "create", "done")
+
+
+_RESERVED = regex(r"column '(\w+)' .*reserved for")
+
+
+def _hint_of_table(cause: str) -> str:
+    """Return what helps where an engine refuses to create a table."""
+    if found := _RESERVED.search(cause):
+        name = found[1]
+        return f"Give the column another name: --rename {name}={name.strip('_')}"
+    return "Check --order-by, --engine and the other options of the table."
 
 
 def _created(session: Session, plan: Plan) -> Note:

@@ -49,6 +49,8 @@ _BROKEN = regex(
     r"(EOF|Sync|Cannot have negative|Snappy|Checksum|Invalid)|Malformed \w+ compressed page",
     re.I,
 )
+_TWICE = regex(r"Cannot add column (\S+): column with this name already exists")
+_READ_STAGE = regex(r"read stage: ColumnData: column: ([^:\s]+)")
 _FETCH = "Fetch the file again, or see how it was written."
 _PLAIN = regex(r"[A-Za-z_]\w*", re.ASCII)
 _OUT = "Correct the file, or leave bad rows out with --max-errors N."
@@ -57,8 +59,9 @@ _ENCODING = (
     "bytes as they are."
 )
 _ONLY_TEXT = (
-    "Texts of the table are UTF-8, and a column of the type binary takes any bytes: make one with "
-    "another tool (of text files: --encoding binary), or leave the column out with --skip {}."
+    "Texts of the table are UTF-8, and a column of the type binary takes any bytes: all texts of a "
+    "new table are such columns with --encoding binary (into another --to), or leave the column "
+    "out with --skip {}."
 )
 
 
@@ -346,6 +349,19 @@ def _cause_and_hint(code: int, message: str) -> tuple[str, str]:
                 "--null-lists empty stores an empty list or map in its place.",
             )
         return f"was refused: {guard}", _OUT
+    if twice := _TWICE.search(message):
+        return f"has two columns of the name {twice[1]}", "Rename one of them where it is written."
+    if "INT96 timestamp out of range" in message and (at := _READ_STAGE.search(message)):
+        return (
+            f"has a time in {at[1]} that INT96 is not read for: beyond the years 1677 to 2262",
+            f"Leave the column out with --skip {at[1]}, or write it again: Spark's "
+            "spark.sql.parquet.outputTimestampType=TIMESTAMP_MICROS.",
+        )
+    if "Failed to parse Parquet Thrift metadata" in message and (at := _READ_STAGE.search(message)):
+        return (
+            f"has a column {at[1]} that is damaged or encrypted",
+            f"Leave it out with --skip {at[1]}, or have it written without encryption.",
+        )
     if _BROKEN.search(message):
         return "is not a whole file of its format", _FETCH
     if "CRC checksum" in message or "while uncompressing" in message.lower():

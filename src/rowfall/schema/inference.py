@@ -129,6 +129,7 @@ def schema_for(
             text=_with_added(asked_of(options), added),
             union=options.union_by_name,
             skip_bad_lines=bool(options.max_errors or options.max_error_ratio),
+            without=own.skips,
             wanted=_wanted_of_source(asked, own) if shapes else _wanted(asked, existing, options),
         )
     sample = replace(sample, narrow=options.narrow)

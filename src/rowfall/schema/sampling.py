@@ -211,6 +211,7 @@ def take_sample(
     skip_bad_lines: bool = False,
     union: bool = False,
     wanted: WantedFacts | None = None,
+    without: Collection[str] = (),
 ) -> SourceSample:
     """Read the first rows of up to :data:`FILES` objects, and some of the middle and the end.
 
@@ -219,6 +220,7 @@ def take_sample(
         union: files may lack columns.
         skip_bad_lines: bad rows will be left out, so lines that are not JSON are left out here.
         wanted: everything by default.
+        without: columns of formats with types that are not read, as nobody may be able to.
 
     Raises:
         SourceError: there is no data.
@@ -283,7 +285,11 @@ def take_sample(
         around = json_objects.rows_inside(objects, [split.uri for split in splits])
         notes = ((UNSURE, around),) if around else ()
     more = excerpts(source, splits, encoding, ()) if read == splits else ""
-    found = _measure(relation, read, encoding, columns, ask, wanted, more)
+    read_too = [c for c in columns if c.name not in without or encoding.kind is not Kind.TYPED]
+    found = _measure(relation, read, encoding, read_too or columns, ask, wanted, more)
+    if 0 < len(read_too) < len(columns):
+        facts = {c.name: c for c in found}
+        found = tuple(facts.get(c.name, c) for c in columns)
     whole = _is_whole(listing, splits, found)
     filled: Collection[str] = ()
     if encoding.kind is Kind.TYPED:

@@ -34,6 +34,8 @@ _STEP = 1 << 14  # unpacked at a time
 # Signatures of what holds no rows that the engine reads, what it is, and what helps.
 _NO_TABLES = (
     (b"%PDF-", "a PDF document", "Export its table as CSV."),
+    (b"PARE", "a Parquet file whose footer is encrypted",
+     "Have it decrypted: rowfall takes no keys of Parquet."),
     (b"SQLite format 3\0", "an SQLite database",
      "Export a table: sqlite3 -header -csv FILE 'SELECT * FROM name' | rowfall load -"),
     (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", "an old Excel workbook (.xls)",

@@ -15,6 +15,7 @@ from rowfall.core.errors import TargetError, UsageError
 from rowfall.core.masked import Secret
 from rowfall.core.model import Column, Encoding, Kind, Schema
 from rowfall.core.options import Options
+from rowfall.core.patterns import regex
 from rowfall.core.sqltext import SqlText, quote
 from rowfall.targets.base import Caps, Publish, ServerAt, state_ledger
 
@@ -80,7 +81,8 @@ class Export:
     def into(self, staging: str, schema: Schema) -> SqlText:
         if staging.endswith(PIECE):
             return SqlText.of("FUNCTION ", _piece(staging, schema.columns))
-        structure = quote(sql.structure((c.name, c.type) for c in schema.columns))
+        format_ = self.encoding.format
+        structure = quote(sql.structure((c.name, _held(c.type, format_)) for c in schema.columns))
         tail = f", {quote(self.encoding.format)}, {structure}, {quote(self.encoding.compression)})"
         if self._access is None:
             return SqlText.of(f"FUNCTION file({quote(staging)}{tail}")
@@ -96,6 +98,17 @@ class Export:
             return final
         path = Path(final)
         return str(path.with_name(f".{path.name}.{attempt_id}"))
+
+
+_TYPE = regex(r"\b(UUID|JSON|Time64\(\d\)|Time64|Time)(?=[,)]|$)")
+# What the engine (26.9) refuses to write: it becomes text, at any depth.
+_AS_TEXT = {"ORC": ("UUID", "JSON", "Time"), "Parquet": ("Time",), "Avro": ("JSON", "Time")}
+
+
+def _held(type_: str, format_: str) -> str:
+    """Return the type that values of a column have in a file of a format."""
+    lacks = _AS_TEXT.get(format_, ())
+    return _TYPE.sub(lambda f: "String" if f[1].startswith(lacks) and lacks else f[1], type_)
 
 
 def reading(into: SqlText) -> SqlText:
