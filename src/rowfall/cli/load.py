@@ -6,7 +6,14 @@ from typing import Any
 
 import click
 
-from rowfall.cli.options import command, complete, destination_options, options_of, table_options
+from rowfall.cli.options import (
+    command,
+    complete,
+    destination_options,
+    option,
+    options_of,
+    table_options,
+)
 from rowfall.cli.output import Output
 from rowfall.core.masked import Secret
 
@@ -17,10 +24,11 @@ from rowfall.core.masked import Secret
 )
 @destination_options
 @table_options("load")
+@option("--yes", is_flag=True, group="Run", help="Do not ask what is unsure about text.")
 @click.pass_obj
 def load(
     output: Output, /, sources: tuple[str, ...], to: str | None, table: str | None,
-    password: Secret | None, **values: Any,
+    password: Secret | None, yes: bool, **values: Any,
 ) -> int:  # fmt: skip
     """Load files or generated rows into a table, exactly once.
 
@@ -37,7 +45,7 @@ def load(
     prestart(sources, to)  # before the imports below, which take as long
     from rowfall import api
 
-    with output.listener() as listener:
+    with output.listener(ask=not yes) as listener:
         result = api.load(
             sources, to=to, table=table, options=options_of(values), on_event=listener,
             password=password, began=output.began,

@@ -216,18 +216,21 @@ class Output:
                 self.emit(text + "\n", styled=color)
         return Exit.DONE if report.outcome == "done" else Exit.PARTIAL
 
-    def listener(self, busy: str | None = None) -> AbstractContextManager[Listener]:
+    def listener(
+        self, busy: str | None = None, *, ask: bool = False
+    ) -> AbstractContextManager[Listener]:
         """Return what shows and logs a run.
 
         Args:
             busy: shown while there is no progress yet.
+            ask: whoever sits at the terminal is asked what is unsure.
         """
         log = self._logs()
         if log is None:
-            return self._talk(busy)
-        return _logged(log, None if self._only_logs else self._talk(busy))
+            return self._talk(busy, ask=ask)
+        return _logged(log, None if self._only_logs else self._talk(busy, ask=ask))
 
-    def _talk(self, busy: str | None) -> Talk:
+    def _talk(self, busy: str | None, *, ask: bool) -> Talk:
         """Return what shows a run: a live line, plain lines without a terminal, or no progress."""
         from rowfall.report import progress
 
@@ -247,7 +250,8 @@ class Output:
         )
         if self.quiet or self.json:
             return progress.Talk(console, level=level)
-        return progress.Live(console, level=level, busy=busy or progress.BUSY)
+        ask = ask and sys.stdin is not None and sys.stdin.isatty()
+        return progress.Live(console, level=level, busy=busy or progress.BUSY, ask=ask)
 
     @property
     def _only_logs(self) -> bool:

@@ -157,7 +157,11 @@ def sniff(samples: Sequence[TextSample], asked: Asked | None = None) -> Finding:
         (s.uri, text, s.whole) for s, text in zip(samples, texts, strict=True) if text.strip("\n\r")
     ]
     asked = _of_excel([text for _, text, _ in sources], asked)
+    thousands = asked.delimiter is None and _are_thousands([text for _, text, _ in sources])
+    if thousands:
+        asked = replace(asked, delimiter=";")  # which is in none of the lines: one column
     best, others = _best(_beginnings(sources), asked)
+    others = () if thousands else others
     best = _try(_shortened(sources), best.delimiter, best.quote, best.escape, asked)
     found = Finding(
         best.delimiter, best.quote, best.escape, best.comment, line_end, charset, marked,
@@ -203,6 +207,31 @@ def _of_excel(texts: Sequence[str], asked: Asked) -> Asked:
     if len(said) != 1 or "" in said or asked.skip_lines is not None:
         return asked
     return replace(asked, delimiter=asked.delimiter or said.pop(), skip_lines=1)
+
+
+_THOUSANDS = regex(r"[-+$]?(?:\d{1,3}(?:,\d{3})+|\d{1,3})(?:\.\d+)?\s*")
+
+
+def _are_thousands(texts: Sequence[str]) -> bool:
+    """Tell whether lines are single numbers with commas between thousands: ``68,527.00``.
+
+    Below one name, or where decimals or the number of commas show that they split no columns.
+    """
+    for text in texts:
+        lines = [line for line in text.split("\n")[:_SOME_LINES] if line.strip()]
+        named = bool(lines) and not _THOUSANDS.fullmatch(lines[0])
+        body = lines[named:]
+        if len(body) < 2 or (named and "," in lines[0]):
+            return False
+        if not all(map(_THOUSANDS.fullmatch, body)) or not any("," in line for line in body):
+            return False
+        counts = {line.count(",") for line in body}
+        if not (named or len(counts) > 1 or all("." in line for line in body)):
+            return False
+    return bool(texts)
+
+
+_SOME_LINES = 100  # the last may be cut: so few are hardly all there is of 256 KiB
 
 
 # --- delimiter and quotes ------------------------------------------------------------------------

@@ -35,7 +35,8 @@ class Note:
     """One line of talk for the user: a decision, a retry, a warning.
 
     Attributes:
-        level: ``info``, or ``warning`` for what is not as promised or needs an answer.
+        level: ``info``, or ``warning`` for what is not as promised; ``question`` before the first
+            row, for what a listener may ask somebody: one that raises ends the load.
         text: one line.
         detail: further lines for those who want more (``-v``), such as a CREATE TABLE.
     """

@@ -9,6 +9,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from rowfall.core import sql, units, uri
+from rowfall.core.load_command import DEFAULT_TARGETS
 from rowfall.core.patterns import regex
 from rowfall.core.results import Leftover, Report, Verification, VerifiedSplit
 from rowfall.report.layout import WIDTH, bar, facts, grid, merges_left, plain_facts, render, wrap
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 REPORT_VERSION = LOADS_VERSION = VERIFICATION_VERSION = 1
-DEFAULT_TARGETS = ("", "rowfall-data", "./rowfall-data")  # what needs no --to
 SHOWN_FAILURES = 20
 SHOWN_SHARDS = 20
 # A shorter or smaller load says nothing about rates and limits.

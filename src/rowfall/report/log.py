@@ -106,7 +106,7 @@ def _said(event: Event) -> tuple[str, str]:
             what = units.counted(event.splits, event.unit)
             return "info", f"load {event.load_id[:8]}: {what}{again} of {event.source} into {where}"
         case Note():
-            return event.level, event.text
+            return "info" if event.level == "question" else event.level, event.text
         case SplitFailed():
             hint = f" ({event.hint})" if event.hint else ""
             return "error", units.failure(event.split, event.error) + hint

@@ -7,6 +7,7 @@ the numbers change: the line itself is made here.
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
 from collections import deque
@@ -15,6 +16,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from rowfall.core import events, units
+from rowfall.core.errors import UsageError
 from rowfall.report.layout import ENDLESS, wrap
 
 if TYPE_CHECKING:
@@ -332,7 +334,8 @@ class Talk:
             case events.Note(level="warning"):
                 self.say(f"warning: {event.text}", "yellow")
             case events.Note() if self._level >= 0:
-                detail = f":\n{event.detail}" if event.detail and self._level > 0 else ""
+                told = event.detail if self._level > 0 and event.level != "question" else ""
+                detail = f":\n{event.detail}" if told else ""
                 self.say(f"note: {event.text}{detail}", "cyan")
             case events.SplitFailed():
                 self._failed(event)
@@ -384,8 +387,9 @@ class Plain(Talk):
 class Live(Talk):
     """Listener for terminals: one line is redrawn in place, messages go above it."""
 
-    def __init__(self, console: Console, **more: Any) -> None:
+    def __init__(self, console: Console, *, ask: bool = False, **more: Any) -> None:
         super().__init__(console, **more)
+        self._ask = ask
         from rich.live import Live as LiveOfRich
 
         self._shown_on = console
@@ -402,6 +406,16 @@ class Live(Talk):
 
     def close(self) -> None:
         self._live.stop()
+
+    def __call__(self, event: events.Event) -> None:
+        super().__call__(event)
+        if isinstance(event, events.Note) and event.level == "question" and self._ask:
+            self._live.stop()
+            self._shown_on.print("Load it as it was found? \\[Y/n] (--yes does not ask) ", end="")
+            answer = sys.stdin.readline().strip().lower()
+            if answer.startswith("n"):
+                raise UsageError("nothing was loaded, as the answer was no", hint=event.detail)
+            self.__enter__()
 
 
 def _opening(event: events.LoadStarted) -> str:

@@ -10,6 +10,7 @@ from dataclasses import replace
 from rowfall.core import formats, units
 from rowfall.core.errors import DataError, LedgerError, NoSpaceError, SourceError, UsageError
 from rowfall.core.events import Event, LoadEnded, LoadStarted, Note
+from rowfall.core.load_command import load_command
 from rowfall.core.model import Plan
 from rowfall.core.results import Report
 from rowfall.ledger.running import Running
@@ -25,7 +26,7 @@ from rowfall.run.outcome import make_report
 from rowfall.run.prepare import Prepared, prepare
 from rowfall.run.session import no_space
 from rowfall.run.settle import LoadRun, go_on, open_load, settle
-from rowfall.schema.text_format import TOLD
+from rowfall.schema.text_format import OTHERWISE, TOLD
 
 
 def run_load(session: Session) -> Report:
@@ -66,8 +67,8 @@ def run_next(session: Session, known: frozenset[str] | None) -> tuple[Report, fr
         if facts.export is not None and facts.export.refusal is not None:
             load.ledger.never_began(load.id)
             raise facts.export.refusal
-        _announce(session, load, plan)
         try:
+            _announce(session, load, plan)
             prepared = prepare(settled, load, facts, plan)
         except UsageError:
             load.ledger.never_began(load.id)
@@ -129,6 +130,30 @@ def _announce(session: Session, load: LoadRun, plan: Plan) -> None:
     _tell_of_other_sources(session, load, plan)
     for advice in plan.forecast.advice:
         session.emit(Note("warning", advice))
+    commands = _otherwise(session, plan)
+    for number, command in enumerate(commands, 1):
+        level = "question" if number == len(commands) else "info"
+        hint = f"Load it so: {' or '.join(commands)}"
+        session.emit(Note(level, f"if that is wrong: {command}", hint))
+
+
+def _otherwise(session: Session, plan: Plan) -> list[str]:
+    """Return the commands that load the files anew in the ways that what is unsure names.
+
+    While the table is new they replace it, also when this load has ended; otherwise the files get a
+    table of their own. [] where nothing is unsure, or no command would do.
+    """
+    flags = [text for subject, text in plan.schema.notes if subject == OTHERWISE]
+    # Parameters and logins of addresses are not shown, so they could not be pasted.
+    shown = not any(text == "-" or set(text) & {"?", "@"} for text in session.sources)
+    if not flags or not shown or "*" in plan.target or not session.target.caps.tables:
+        return []
+    options = replace(session.options, replace=False)
+    table = plan.table if plan.database in ("", "default") else f"{plan.database}.{plan.table}"
+    table, behind = (table, " --replace") if plan.ddl else (f"{table}_2", "")
+    return [
+        load_command(session.sources, plan.target, table, options, flag + behind) for flag in flags
+    ]
 
 
 def _tell_of_other_sources(session: Session, load: LoadRun, plan: Plan) -> None:

@@ -42,6 +42,9 @@ RunSelect = Callable[[SqlText, Mapping[str, str | int | float]], list[list[Any]]
 UNSURE = "unsure"
 """Subject of notes about what may as well be otherwise."""
 
+OTHERWISE = "otherwise"
+"""Subject of notes that hold options by which a load reads the text in the other way."""
+
 TOLD = frozenset({"blank lines", "blanks"})
 """Subjects of notes about what is left out, which a load says, too."""
 
@@ -207,6 +210,9 @@ def find_text_format(
     )
     if seen and not encoding.binary:
         notes.append((UNSURE, seen))
+        flags = seen.partition("; ")[2].removesuffix(" makes numbers and dates of it")
+        if " or " not in flags:  # the user knows which
+            notes.append((OTHERWISE, flags))
     return TextFormat(encoding, named, found.bom, tuple(notes))
 
 
@@ -216,6 +222,8 @@ def _notes(
     """Yield subjects and sentences about the files, of which all has been read where ``whole``."""
     if asked.header is None:
         yield ("header" if found.sure else UNSURE), found.why
+        if not found.sure and not found.others:  # other columns have another first line
+            yield OTHERWISE, f"--header {'no' if found.header else 'yes'}"
     elif asked.by_format:
         with suppress(UsageError):  # only some files have one: those fail alone
             named, why, sure = has_header(found.files, found.delimiter, found.width)
@@ -227,6 +235,7 @@ def _notes(
         count = titles.pop()
         lines = "line holds" if count == 1 else f"{count} lines hold"
         yield UNSURE, f"the first {lines} one value at most; --skip-lines {count} leaves them out"
+        yield OTHERWISE, f"--skip-lines {count}"
     if found.header and whole and all(len(file.rows) == 1 for file in found.files):
         yield UNSURE, "there is no row below the header, so nothing shows the types of the columns"
     if found.comment and asked.comment is None:
@@ -234,6 +243,8 @@ def _notes(
         # In front of the rows it is a comment, among them it may be a row that is not whole.
         subject = "comment" if mark == "#" and found.leads else UNSURE
         yield subject, f"lines that begin with {mark} are left out; --comment none keeps them"
+        if subject == UNSURE:
+            yield OTHERWISE, "--comment none"
     for mark, fields in found.others[:1]:
         said = formats.spelled(mark)
         why = f"one column only, but {said} splits most lines into {fields}"
@@ -242,10 +253,12 @@ def _notes(
             yield UNSURE, f"{why}: --format {csv} --delimiter {shlex.quote(said)}"
         else:
             yield UNSURE, f"{why}: --delimiter {shlex.quote(said)}"
+            yield OTHERWISE, f"--delimiter {shlex.quote(said)}"
     if found.bare:
         said = formats.spelled(found.delimiter)
         what = "a blank" if said == "blank" else said
         yield UNSURE, f"{what} splits the lines into {found.width}; --delimiter comma keeps them"
+        yield OTHERWISE, "--delimiter comma"
     if found.blank_lines and asked.blank_lines is None:
         lines = f"{found.blank_lines} blank line" + "s" * (found.blank_lines > 1)
         if found.width > 1:
@@ -255,6 +268,7 @@ def _notes(
                 UNSURE,
                 f"{lines} between the rows, each a NULL; --blank-lines skip leaves them out",
             )
+            yield OTHERWISE, "--blank-lines skip"
     if found.trim and asked.blanks is None:
         yield "blanks", "blanks around fields are left out, as quotes have some in front of them"
     renamed = [

@@ -1,0 +1,84 @@
+"""What is unsure about text is said before the first row, with the command for the other way."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pty
+import re
+import sys
+
+import pytest
+
+from e2e.test_hint_commands import typed
+from e2e.tools import Shell
+
+_COMMAND = re.compile(r"if that is wrong: (rowfall load .*)$", re.M)
+
+
+@pytest.mark.parametrize(
+    ("text", "rows"),
+    [
+        ("alice,berlin\nbob,paris\n", [["bob", "paris"]]),
+        ("id;price\n1;2,5\n2;3,5\n", [[1, 2.5], [2, 3.5]]),
+        ("the quick fox\nthe slow dog\na red hen\n",
+         [["a", "red", "hen"], ["the", "quick", "fox"], ["the", "slow", "dog"]]),
+        ("id\n1\n\n2\n", [[1], [2]]),
+        ("amount\n68,527.00\n1,234.50\n", [[1234.5], [68527.0]]),
+        ("id,n\n1,5\n2,NULL\n3,7\n", [[1, 5], [2, None], [3, 7]]),
+        ("City,2019\nOslo,5\nBern,7\nRome,6\n",
+         [["Bern", 7], ["City", 2019], ["Oslo", 5], ["Rome", 6]]),
+    ],
+)  # fmt: skip
+@pytest.mark.sampled(3)
+def test_the_whole_command_repairs(shell: Shell, text: str, rows: list[list[object]]) -> None:
+    shell.write("my file.csv", text)
+    done = shell.ok("load", "my file.csv", "--to", "a folder", "--table", "t")
+    found = _COMMAND.search(done.err)
+    assert found, done.err
+    assert done.err.index("if that is wrong") < done.err.index("creating")
+    again = typed(shell, found[1])
+    assert again.code == 0, again.err
+    assert shell.rows("SELECT * FROM t ORDER BY 1", "--to", "a folder") == rows
+
+
+def test_a_table_that_was_there_is_not_replaced(shell: Shell) -> None:
+    shell.write("a.csv", "x,5\n")
+    shell.ok("load", "a.csv", "--table", "t", "--schema", "c1 String, c2 String")
+    shell.write("b.csv", "alice,berlin\nbob,paris\n")
+    done = shell.ok("load", "b.csv", "--table", "t")
+    for command in _COMMAND.findall(done.err):
+        assert "--replace" not in command
+
+
+def asked(shell: Shell, answer: str, *args: str) -> tuple[int, str]:
+    """Run on a terminal, answer the question, and return exit code and what was shown."""
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.chdir(shell.folder)
+        env = {**os.environ, "HOME": str(shell.cli.home), "TERM": "xterm"}
+        os.execve(sys.executable, [sys.executable, "-m", "rowfall", *args], env)  # noqa: S606
+    shown = b""
+    with contextlib.suppress(OSError):  # EIO: its end
+        while piece := os.read(terminal, 4096):
+            shown += piece
+            if answer and b"[Y/n]" in shown:
+                os.write(terminal, answer.encode() + b"\n")
+                answer = ""
+    os.close(terminal)
+    _, status = os.waitpid(pid, 0)
+    return os.waitstatus_to_exitcode(status), shown.decode()
+
+
+def test_a_person_is_asked(shell: Shell) -> None:
+    shell.write("a.csv", "alice,berlin\nbob,paris\n")
+    code, shown = asked(shell, "n", "load", "a.csv")
+    assert code == 2, shown
+    assert "nothing was loaded" in shown
+    assert shell.rows("SELECT name FROM system.tables WHERE database = 'default'") == []
+    assert "no loads yet" in shell.ok("status").out
+    code, shown = asked(shell, "y", "load", "a.csv")
+    assert code == 0, shown
+    assert shell.row("SELECT count() FROM a") == [2]
+    code, shown = asked(shell, "", "load", "a.csv", "--table", "b", "--yes")
+    assert (code, "[Y/n]" in shown) == (0, False), shown
