@@ -14,7 +14,7 @@ from rowfall.core.masked import Secret
 from rowfall.core.model import Column, Encoding, Kind, Schema
 from rowfall.core.sqltext import SqlText, quote
 from rowfall.schema.strict_reading import reader_settings
-from rowfall.schema.whole_rows import guarded, read_structure
+from rowfall.schema.whole_rows import guarded, read_as, read_structure
 
 CSV = Encoding("CSV", "none", Kind.TEXT)
 TSV = Encoding("TSV", "none", Kind.TEXT)
@@ -75,8 +75,8 @@ class Chdb:
 
 
 def from_file(path: str, encoding: Encoding, columns: Sequence[Column]) -> str:
-    text = read_structure(columns, encoding)
-    relation = f"file({quote(path)}, {quote(encoding.format)}, {quote(text)})"
+    text, read = read_structure(columns, encoding), read_as(columns, encoding)
+    relation = f"file({quote(path)}, {quote(read.format)}, {quote(text)})"
     schema = Schema(tuple(columns), ends_known=True)
     return guarded(schema, encoding, SqlText.of(relation)).reveal()
 

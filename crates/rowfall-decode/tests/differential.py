@@ -32,7 +32,7 @@ from rowfall.core.sqltext import SqlText, quote
 from rowfall.core.type_names import parse_type
 from rowfall.engines.database import replace_escape
 from rowfall.schema.strict_reading import TextTraits, reader_settings, strict_column
-from rowfall.schema.whole_rows import guarded, read_structure
+from rowfall.schema.whole_rows import guarded, read_as, read_structure
 from rowfall.targets.mysql import MySQLTable
 from rowfall.targets.postgresql import Postgresql
 from unit.memory import CSV, JSON, TSV, Chdb, ChdbError
@@ -295,7 +295,8 @@ class Side:
                 columns = [
                     strict_column(n, n, "UInt32" if n == "k" else type_, encoding.kind,
                           csv=encoding.format.startswith("CSV"),
-                          traits=seen if n == "v" else replace(seen, shape="", blank=False))
+                          traits=replace(seen, whole=way.whole) if n == "v"
+                          else replace(seen, shape="", blank=False))
                     for n in self.names(way)
                 ]  # fmt: skip
                 return self.load(encoding, columns, type_)
@@ -308,7 +309,8 @@ class Side:
         reader = {s.name: s.value for s in reader_settings(encoding, columns)}
         reader["session_timezone"] = "UTC"
         structure = read_structure(columns, encoding)
-        relation = f"file('{self.file}', '{encoding.format}', {quote(structure)})"
+        read = read_as(columns, encoding)
+        relation = f"file('{self.file}', '{read.format}', {quote(structure)})"
         schema = Schema(tuple(columns), ends_known=True)
         relation = guarded(schema, encoding, SqlText.of(relation)).reveal()
         relation = f"SELECT {sql.projection(columns)} FROM {relation}"

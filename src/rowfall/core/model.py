@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from rowfall.core.dataclass import dataclass
 from rowfall.core.listing import Listing
 from rowfall.core.sqltext import SqlText
+from rowfall.core.time_range import WIDE, TimeRange
 
 _V = TypeVar("_V")
 
@@ -242,6 +243,7 @@ class Schema:
             get their defaults, because files lack them.
         ends_known: the ends of the files were looked at, see :mod:`rowfall.schema.whole_rows`.
         loose_blanks: blanks may stand behind quotes and around numbers, see there.
+        times: what days and points in time the engine holds that stores them.
         footers_fit: the footers of all files were compared with the columns, see
             :mod:`rowfall.schema.footers`.
     """
@@ -263,6 +265,7 @@ class Schema:
     ends_known: bool = False
     loose_blanks: bool = False
     footers_fit: bool = False
+    times: TimeRange = WIDE
 
     @property
     def difference(self) -> str:

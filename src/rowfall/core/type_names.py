@@ -18,7 +18,8 @@ _CALL = regex(r"(\w+)(?:\((.*)\))?\Z", re.S)
 _LENGTHS = {"Decimal32": 9, "Decimal64": 18, "Decimal128": 38, "Decimal256": 76}
 _KNOWN = frozenset((
     "Float32", "Float64", "Bool", "UUID", "IPv4", "IPv6", "Decimal", "String", "FixedString",
-    "Enum", "Enum8", "Enum16", "Date", "Date32", "DateTime", "DateTime64",
+    "Enum", "Enum8", "Enum16", "Date", "Date32", "DateTime", "DateTime64", "Time", "Time64",
+    "BFloat16",
 ))  # fmt: skip
 _TUPLE = regex(r"Tuple\s*\((.*)\)\s*\Z", re.S)
 # What cuts a list of types, and the names in which it does not.
@@ -66,7 +67,7 @@ class Type:
     @property
     def known(self) -> bool:
         """True where text can be checked value by value; other types only the engine can read."""
-        return bool(self.bits) or self.base in _KNOWN
+        return bool(self.bits) or self.base in _KNOWN or self.base.startswith("Interval")
 
 
 def parse_type(text: str) -> Type:

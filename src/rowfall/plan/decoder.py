@@ -63,9 +63,6 @@ ZONES = frozenset((
 # Progress is drawn four times a second.
 PROGRESS_MS = 250
 _NAME = regex(r"`([^`\\]+)`|([A-Za-z_]\w*)")
-# Where precise_float_parsing is for elements, too: measured in 26.9, and not so in 24.10. Flat
-# columns are cast from text there.
-_EXACT_FLOATS = (26, 9)
 _ELEMENTS = 64  # of a tuple
 
 
@@ -107,7 +104,7 @@ def refusal(
             return f"only the engine reads {column.type} (column {column.name})"
         if column.shape is None and not nested and not columnar:
             return f"only the engine reads the column {column.name} {column.type} strictly"
-        if nested and (why := _refusal_of_nested(column, encoding, engine)):
+        if nested and (why := _refusal_of_nested(column, encoding)):
             return why
         for type_ in flat_types(column.type):
             if not _knows_zone(type_, engine):
@@ -215,7 +212,7 @@ def makes(encoding: Encoding) -> bool:
     return encoding.kind is Kind.TYPED and encoding.format == RANDOM
 
 
-def _refusal_of_nested(column: Column, encoding: Encoding, engine: Facts) -> str | None:
+def _refusal_of_nested(column: Column, encoding: Encoding) -> str | None:
     """Return why the engine has to read an array, tuple or map."""
     named, parsed = f"{column.name} {column.type}", not copies(encoding)
     if parsed and parse_type(column.type).base == "Tuple" and encoding.delimiter.isspace():
@@ -226,8 +223,6 @@ def _refusal_of_nested(column: Column, encoding: Encoding, engine: Facts) -> str
             type_.startswith("LowCardinality") and bare.base != "String"
         ):
             return f"only the engine reads {type_} in the column {named}"
-        if parsed and bare.base.startswith("Float") and engine.release[:2] < _EXACT_FLOATS:
-            return f"this version of the engine rounds floats its own way in the column {named}"
     return None
 
 

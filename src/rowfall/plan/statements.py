@@ -88,7 +88,8 @@ def insert_raw(into: SqlText, encoding: Encoding, schema: Schema) -> SqlText:
     relation = SqlText.of(f"input({sql.literal(structure)})")
     relation = of_raw(schema, whole_rows.guarded(schema, encoding, relation, raw=True))
     return SqlText.of(
-        sql.insert_select(into, schema.columns, relation), f"\nFORMAT {encoding.format}"
+        sql.insert_select(into, schema.columns, relation),
+        f"\nFORMAT {whole_rows.read_as(schema.reads, encoding).format}",
     )
 
 

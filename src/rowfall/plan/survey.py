@@ -27,6 +27,7 @@ from rowfall.core.model import ENGINE, PUSH, Choice, Dialect, Encoding, Kind, Sc
 from rowfall.core.options import Options
 from rowfall.core.patterns import regex
 from rowfall.core.sqltext import SqlText, quote
+from rowfall.core.time_range import WIDE, TimeRange, time_range
 from rowfall.engines.base import ExistingTable
 from rowfall.engines.codes import DATA_CODES, GONE
 from rowfall.engines.database import Committing, Packing, TakingBinary
@@ -52,7 +53,7 @@ from rowfall.plan.statements import FLOAT_PROBE
 from rowfall.plan.upserts import ask_stored
 from rowfall.schema import data_errors, inference
 from rowfall.schema.density import FILES, rows_per_byte
-from rowfall.schema.strict_reading import only_utf8, with_sign
+from rowfall.schema.strict_reading import only_utf8, with_sign, with_whole_tuples, within
 from rowfall.schema.table_changes import TableQuestions
 from rowfall.sources import rewriting
 from rowfall.sources.base import Addressed, Pinned, Ranged, Source, any_version
@@ -100,6 +101,7 @@ def survey(
     listed = _ask_table(session, table or session.first_target.table)
     stored = _stored_key(session, listed)
     encoding, schema = _ask_schema(session, reached, _columns(session, listed), stored)
+    schema = _checked(session, encoding, schema)
     schema = replace(schema, keys=_keys(listed, schema))
     if session.database is None:
         schema = with_sign(schema, _engine_of(session, listed, schema))
@@ -161,6 +163,27 @@ def survey(
     else:
         facts = replace(facts, landed=_landed(session, facts, known))
     return ask_space(session, facts, attempts.rows(facts, facts.todo), sample=thorough)
+
+
+def _checked(session: Session, encoding: Encoding | None, schema: Schema) -> Schema:
+    """Return the schema with what all its columns together, and the engine that stores, ask for."""
+    kind = encoding.kind if encoding is not None else Kind.MADE
+    if encoding is not None:
+        schema = with_whole_tuples(schema, encoding)
+    times, zone = _times(session), session.engine.facts.timezone
+    schema = replace(schema, times=times)
+    checked = schema.with_reads(within(schema.reads, times, kind, zone))
+    if schema.projection is not None and times != WIDE:
+        # What is selected may be computed.
+        columns = within(checked.columns, times, Kind.TYPED, zone)
+        checked = replace(checked, columns=columns)
+    return checked
+
+
+def _times(session: Session) -> TimeRange:
+    """Return the days and points in time that all engines hold that store rows."""
+    oldest = min((w.engine.facts.release for w in session.writers), default=())
+    return time_range(oldest) if oldest else WIDE
 
 
 def _link(session: Session) -> Link | None:
@@ -525,6 +548,7 @@ def _ask_schema(
                 source, listing, session.declared, _options(session), asks, existing,
                 json_type=_stores_json(session), null_tuples=_stores_null_tuples(session),
                 table=_questions(session), stored=stored,
+                times=_times(session),
             )  # fmt: skip
         except RowfallError as error:
             if isinstance(error, EngineError):

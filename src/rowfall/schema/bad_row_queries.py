@@ -18,15 +18,25 @@ from rowfall.core.listing import Split
 from rowfall.core.model import Column, Encoding, Kind, Schema
 from rowfall.core.sqltext import SqlText, quote
 from rowfall.core.type_names import parse_type
+from rowfall.schema import nested_reading
 from rowfall.schema.records import IN_ORDER, lines_relation
 from rowfall.schema.strict_reading import BLANKS, MISSING, nulls_are_guarded, reader_settings
-from rowfall.schema.whole_rows import END, EXTRA, first_as_written, read_structure
+from rowfall.schema.whole_rows import (
+    END,
+    EXTRA,
+    first_as_written,
+    read_as,
+    read_structure,
+    unescaped,
+)
 from rowfall.sources.base import Source
 
 SHOWN = 60
 """Characters of a bad value in an error."""
 
 ROW, WHICH, LINE = "rowfall_row", "rowfall_which", "rowfall_line"
+WRITTEN = "rowfall_written"
+"""The line with its numbers in quotes: the engine's JSON functions would print them anew."""
 
 MALFORMED, LONG, UNKNOWN, OPEN = -1, -2, -3, -4
 """Reasons beside the number of a column (from 1): not JSON, too many fields, unknown keys, no
@@ -132,7 +142,8 @@ class LenientReader:
         # Behind the delimiter at the end of a row nothing stands, and there is one.
         ends = [(END, type_)] if self.encoding.trailing else []
         structure = sql.structure([(n, type_) for n in order] + ends + [(EXTRA, type_)])
-        relation = self.source.relation([split], self.encoding.without_header(), structure)
+        encoding = read_as(self.schema.columns, self.encoding.without_header())
+        relation = self.source.relation([split], encoding, structure)
         numbers = {c.source: n for n, c in enumerate(self.schema.columns, 1)}
         missing = quote(MISSING)
         which = [
@@ -147,6 +158,9 @@ class LenientReader:
         if split.name in self.opened:
             last = sql.name(order[-1])
             columns = f"* REPLACE (nullIf({last}, '') AS {last})"
+        if fields := unescaped(self.schema.columns, self.encoding, order[-1]):
+            listed = ", ".join(f"{value} AS {sql.name(n)}" for n, value in fields.items())
+            columns = f"* REPLACE ({listed})"
         lacked = [c.source for c in self.schema.columns if c.optional and c.source not in order]
         columns += "".join(f", CAST(NULL, 'Nullable(String)') AS {sql.name(n)}" for n in lacked)
         # Rows may be short here, so blanks count everywhere: behind a closing quote they raise.
@@ -155,27 +169,24 @@ class LenientReader:
 
     def _json(self, split: Split) -> tuple[SqlText, list[tuple[str, int]]]:
         """Return the relation of JSON, read line by line: one broken line cannot hide another."""
-        broken = f"NOT isValidJSON({LINE}) OR JSONType({LINE}) != 'Object'"
-        parts, which = [LINE, ROW], [(broken, MALFORMED)]
+        # Numbers are of any size.
+        broken = f"NOT {nested_reading.is_json(LINE, WRITTEN)} OR JSONType({WRITTEN}) != 'Object'"
+        parts, which = [LINE, ROW, WRITTEN], [(broken, MALFORMED)]
         keys = ", ".join(quote(c.source) for c in self.schema.columns)
         if not self.encoding.ignores:
             # Before the columns: an object with "V" in place of "v" lacks "v", too.
-            unknown = f"arrayExists(k -> k NOT IN ({keys}), JSONExtractKeys({LINE}))"
+            unknown = f"arrayExists(k -> k NOT IN ({keys}), JSONExtractKeys({WRITTEN}))"
             which.append((unknown, UNKNOWN))
         for number, column in enumerate(self.schema.columns, 1):
             key, x = quote(column.source), sql.name(column.source)
-            text = f"if(JSONType({LINE}, {key}) = 'String', JSONExtractString({LINE}, {key}), "
-            text += f"JSONExtractRaw({LINE}, {key}))"
-            parts.append(f"if(JSONType({LINE}, {key}) = 'Null', NULL, {text}) AS {x}")
+            text = _member(column)
+            parts.append(f"if(JSONType({WRITTEN}, {key}) = 'Null', NULL, {text}) AS {x}")
             if column.bad:
                 which.append((column.bad, number))
-            if parse_type(column.type).base in ("String", "FixedString", "Decimal"):
-                # The engine's JSON functions print fractions anew; only what stands there is kept.
-                exact = f"position({LINE}, ifNull({x}, '')) > 0"
-                which.append((f"JSONType({LINE}, {key}) = 'Double' AND NOT {exact}", number))
         where = f" WHERE notEmpty(trimBoth({LINE}, ' \\t\\r'))"
         # Numbered before empty lines are left out: it is the number of the line.
-        numbered = _numbered(LINE, lines_relation(self.source, [split], self.encoding, LINE))
+        columns = f"{LINE}, {nested_reading.with_numbers_as_strings(LINE)} AS {WRITTEN}"
+        numbered = _numbered(columns, lines_relation(self.source, [split], self.encoding, LINE))
         return SqlText.of(f"(SELECT {', '.join(parts)} FROM ", numbered, where, ")"), which
 
     def _line_breaks(self) -> str:
@@ -204,7 +215,7 @@ class LenientReader:
         value = f"arrayElement([{', '.join(values)}], {WHICH})"
         if self.encoding.kind is Kind.JSON:
             known = ", ".join(quote(c.source) for c in self.schema.columns)
-            keys = f"arrayFilter(k -> k NOT IN ({known}), JSONExtractKeys({LINE}))"
+            keys = f"arrayFilter(k -> k NOT IN ({known}), JSONExtractKeys({WRITTEN}))"
             keys = f"arrayStringConcat({keys}, ', ')"
             value = f"multiIf({WHICH} = {UNKNOWN}, {keys}, {WHICH} < 0, {LINE}, {value})"
         else:
@@ -283,6 +294,21 @@ class LenientReader:
             f"{reason} AS reason, 1 + {self._line_breaks()} AS lines, {text} AS text FROM ",
             relation, f" WHERE {WHICH} != 0",
         )  # fmt: skip
+
+
+def _member(column: Column) -> str:
+    """Return SQL for the text of a member of a line of JSON, as the strict reader takes it."""
+    key = quote(column.source)
+    whole = nested_reading.member_as_written(LINE, column.source)
+    if nested_reading.is_nested(column.type):
+        return whole
+    if parse_type(column.type).base == "JSON":
+        whole = f"JSONExtractRaw({LINE}, {key})"
+    kind = f"JSONType({WRITTEN}, {key})"
+    return (
+        f"multiIf({kind} = 'String', JSONExtractString({WRITTEN}, {key}), "
+        f"{kind} IN ('Object', 'Array'), {whole}, JSONExtractRaw({WRITTEN}, {key}))"
+    )
 
 
 def _numbered(columns: str, relation: SqlText, first: int = 0) -> SqlText:

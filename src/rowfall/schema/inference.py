@@ -22,7 +22,8 @@ from rowfall.core.nearest import did_you_mean
 from rowfall.core.options import ADD, IGNORE, Options
 from rowfall.core.patterns import regex
 from rowfall.core.sqltext import SqlText, quote
-from rowfall.core.type_names import csv_fields, first_fields, parse_type
+from rowfall.core.time_range import WIDE, TimeRange
+from rowfall.core.type_names import TIMES, csv_fields, first_fields, parse_type
 from rowfall.engines.codes import UNKNOWN_IDENTIFIER
 from rowfall.schema import footers, json_objects, marked_values, sampling
 from rowfall.schema.column_options import (
@@ -77,6 +78,7 @@ def schema_for(
     null_tuples: bool = True,
     table: TableQuestions | None = None,
     stored: str = "",
+    times: TimeRange = WIDE,
 ) -> tuple[Encoding | None, Schema]:
     """Return encoding (with or without a header, as found) and schema of a load.
 
@@ -88,6 +90,7 @@ def schema_for(
         stored: its partition key; "" for none.
         json_type: the target has the type JSON, for objects whose keys vary.
         null_tuples: the target has the type Nullable(Tuple).
+        times: that the target holds.
 
     Raises:
         UsageError: options contradict the source; files differ in header or column count.
@@ -114,7 +117,7 @@ def schema_for(
         )
     added = source.annotations if isinstance(source, Annotated) else ()
     asked, own = read_table_options(options, ask), read_column_options(options, added)
-    asked = replace(asked, json_type=json_type, null_tuples=null_tuples)
+    asked = replace(asked, json_type=json_type, null_tuples=null_tuples, times=times)
     shapes = own.any or bool(folder_keys(listing))
     if engine_formats.is_engine_only(encoding.format):
         ask = _with_format_settings(ask, options)
@@ -143,7 +146,7 @@ def schema_for(
     if added and asked.columns:
         given = dict(asked.columns)
         untyped = (f for f in sample.columns if f.name in added and f.name not in given)
-        typed = tuple((f.name, _inferred(f, sample, json_type=json_type)) for f in untyped)
+        typed = tuple((f.name, _inferred(f, sample, asked=asked)) for f in untyped)
         asked = replace(asked, columns=(*asked.columns, *typed))
     if existing is None and sample.encoding.kind is Kind.JSON and options.on_new_column == IGNORE:
         sample = _passing_by(sample, asked)
@@ -156,7 +159,7 @@ def schema_for(
             kept = {str(n): t for n, t, _ in existing if asked.types.get(str(n), t) != t}
             asked = replace(asked, types={**asked.types, **kept})
         if sample.encoding.has_names:
-            infer = partial(_inferred, sample=sample, json_type=json_type)
+            infer = partial(_inferred, sample=sample, asked=asked)
             fitted = fit_names(sample, listing, own, asked, existing, options, infer)
             sample, existing = fitted.sample, fitted.columns
             own = replace(own, skips=own.skips | set(fitted.skips))
@@ -235,8 +238,8 @@ def _made_of(
     return _columns_of(shaped.sample, asked, existing), None
 
 
-def _inferred(found: ColumnFacts, sample: SourceSample, *, json_type: bool) -> str:
-    return infer_type(found, sample, json_type=json_type)[0]
+def _inferred(found: ColumnFacts, sample: SourceSample, asked: TableOptions) -> str:
+    return infer_type(found, sample, json_type=asked.json_type, times=asked.times)[0]
 
 
 def _merged(
@@ -452,7 +455,7 @@ def _chosen(sample: SourceSample, asked: TableOptions) -> tuple[Column, ...]:
         if given:
             type_, reason = asked.types[found.name], "given with --type"
         else:
-            type_, reason = infer_type(found, sample, json_type=asked.json_type)
+            type_, reason = infer_type(found, sample, json_type=asked.json_type, times=asked.times)
             if not asked.null_tuples and sample.encoding.kind is Kind.TYPED:
                 type_ = without_nullable_tuples(type_)
         # Without splits the source declares its columns.
@@ -840,9 +843,14 @@ LOW_SHARE, LOW_MOST = 0.05, 10_000
 
 
 def infer_type(
-    found: ColumnFacts, sample: SourceSample, *, json_type: bool = True
+    found: ColumnFacts, sample: SourceSample, *, json_type: bool = True, times: TimeRange = WIDE
 ) -> tuple[str, str]:
-    """Return (type, reason) for one column: the narrowest type that is safe by the sample."""
+    """Return (type, reason) for one column: the narrowest type that is safe by the sample.
+
+    Args:
+        json_type: the target has the type JSON.
+        times: that the target holds.
+    """
     if sample.encoding.kind is Kind.TYPED:
         return _keep_declared(found, sample)
     if found.declared and sample.encoding.kind is Kind.TEXT:
@@ -852,6 +860,10 @@ def infer_type(
     if not found.filled:
         return "Nullable(String)", f"empty in all {found.rows:,} rows seen"
     type_, reason = _bare_type(found, sample)
+    if parse_type(type_).base in TIMES and not times.holds(found.first, found.last):
+        # As String it takes whatever the file holds.
+        reason = f"{found.first[:10]}..{found.last[:10]} seen, which its times do not reach"
+        type_ = "String"
     if type_ == "String":
         return _string(found, sample, found.why or reason)
     if found.nulls or found.blanks:

@@ -10,8 +10,9 @@ from rowfall.core import sql
 from rowfall.core.dataclass import dataclass
 from rowfall.core.listing import Split
 from rowfall.core.model import Column, Encoding, Kind
+from rowfall.core.patterns import regex
 from rowfall.core.sqltext import SqlText, quote
-from rowfall.core.type_names import parse_type
+from rowfall.core.type_names import TIMES, parse_type
 from rowfall.schema import sampling
 from rowfall.schema.bad_row_queries import SHOWN, LenientReader, Misfit
 from rowfall.schema.sampling import ColumnFacts, RunSelect
@@ -21,6 +22,9 @@ from rowfall.sources.base import Source
 
 MOST_ROWS = 20_000_000
 """Rows of a file that are looked at once it has failed: some 20 seconds of a narrow one."""
+
+
+_DATE = regex(r"\d{4}-\d\d-\d\d")
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +86,9 @@ def find_misfits(
         known = replace(details.get(column.name, Values()), wrong=wrong, nulls=nulls)
         types = wider(column.type, facts.get(column.source, ColumnFacts(column.source)), known)
         text = str(value) if wrong else None
+        times = reader.schema.times
+        if text is not None and _DATE.match(text) and not times.holds(text):
+            types = [t for t in types if parse_type(t).base not in TIMES]
         misfits.append(Misfit(column, text, tuple(t for t in types if t != column.type)))
     return misfits
 

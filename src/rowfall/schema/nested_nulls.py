@@ -77,18 +77,18 @@ def as_tuples(x: str, source: Type, target: Type, depth: int = 0) -> str:
         whole = f"CAST(tuple({', '.join(parts)}), {quote(target.full)})"
     if not lost:
         return whole if any(made) else ""
-    nothing = _nothing(target)
+    nothing = without_value(target)
     if nothing is None:
         return ""
     return f"if(isNull({x}), CAST({nothing}, {quote(target.full)}), {whole})"
 
 
-def _nothing(type_: Type) -> str | None:
+def without_value(type_: Type) -> str | None:
     """Return SQL for a value that stands for NULL; None where the type has none."""
     if type_.base in ("Array", "Map"):
         return "[]" if type_.base == "Array" else "map()"
     if type_.base == "Tuple" and not type_.nullable:
-        parts = [_nothing(parse_type(element)) for element in elements(type_.args)]
+        parts = [without_value(parse_type(element)) for element in elements(type_.args)]
         known = [part for part in parts if part is not None]
         return f"tuple({', '.join(known)})" if len(known) == len(parts) else None
     return "NULL" if type_.nullable else None

@@ -65,7 +65,8 @@ def _whole(
         structure = whole_rows.read_structure(
             schema.reads, encoding, names, loose=schema.loose_blanks
         )
-        relation = source.relation(some, encoding, structure)
+        read = encoding and whole_rows.read_as(schema.reads, encoding)
+        relation = source.relation(some, read, structure)
         parts.append(whole_rows.guarded(schema, encoding, relation, names))
     if len(parts) == 1:
         return parts[0]

@@ -29,7 +29,7 @@ from rowfall.schema.data_errors import same_object
 from rowfall.schema.excerpts import excerpts
 from rowfall.schema.footers import Footer
 from rowfall.schema.records import lines_relation
-from rowfall.schema.strict_reading import MISSING_COLUMNS, TextTraits, reader_settings
+from rowfall.schema.strict_reading import ANY_SHAPE, MISSING_COLUMNS, TextTraits, reader_settings
 from rowfall.schema.text_facts import FACTS, text_facts
 from rowfall.schema.text_format import UNSURE, find_text_format
 from rowfall.schema.united_headers import unite
@@ -106,6 +106,8 @@ class ColumnFacts:
     def traits(self, encoding: Encoding) -> TextTraits:
         """Return how the values are written, as far as reading depends on it."""
         shape = "Z" if self.with_z else "T" if self.with_t else ""
+        if shape and max(self.with_t, self.with_z) < self.filled:
+            shape = ANY_SHAPE
         if self.filled and self.days == self.filled:
             shape = "date"
         elif self.filled and self.integers == self.filled:

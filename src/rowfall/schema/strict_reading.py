@@ -23,7 +23,9 @@ from rowfall.core.formats import LAKES
 from rowfall.core.model import Column, Encoding, Kind, Schema, Setting
 from rowfall.core.patterns import regex
 from rowfall.core.sqltext import quote
+from rowfall.core.time_range import WIDE, TimeRange
 from rowfall.core.type_names import TIMES, Type, arguments, elements, first_fields, parse_type
+from rowfall.schema import nested_reading
 from rowfall.schema.nested_nulls import as_tuples
 
 TAG = "rowfall: "
@@ -32,10 +34,15 @@ TAG = "rowfall: "
 MISSING = "\nmissing"
 """Stands for the field of a column that the header or a short row lacks: it fits no type."""
 
+ANY_SHAPE = "any"
+"""Points in time are written in several ways; see :func:`_convert_any_shape`."""
+
 _SHAPES = ("", "T", "Z")
 NUMBERS = frozenset({"Int128 DEFAULT 0", "Nullable(Int128) DEFAULT 0"})
 """Types that :func:`_read_as_number` reads: the mark of a column that can be read as text."""
 _NAMES = regex(r"'(?:[^'\\]|\\.|'')*'")
+# Types of which rowfall-decode knows no values.
+_NOT_DECODED = frozenset({"Time", "Time64", "BFloat16"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +53,7 @@ class TextTraits:
         blank: ``""`` stands for "no value" in a column that is not a string.
         padded: blanks around the values are to be ignored.
         shape: how points in time are written: ``""`` is ``2020-01-31 23:59:59``, ``T`` has a T,
-            ``Z`` a T and a Z, ``date`` no time, ``epoch`` counts seconds.
+            ``Z`` a T and a Z, ``date`` no time, ``epoch`` counts seconds, ``any`` any but a date.
         infinite: the text ``inf`` is a value; otherwise infinity is an overflow (1e400).
         breaks: values hold line breaks; otherwise one is the sign of a quote never closed.
         bom: files start with a byte order mark, which this first column would keep.
@@ -55,6 +62,7 @@ class TextTraits:
         binary: strings may hold bytes that are not UTF-8.
         canonical: numbers and Bools have to be written as inference takes them: what it would have
             kept as text (``007``, ``+1``) becomes no number behind the sample.
+        whole: a tuple of CSV is one field, and not one for each of its elements.
     """
 
     blank: bool = False
@@ -67,6 +75,7 @@ class TextTraits:
     native: bool = False
     binary: bool = False
     canonical: bool = False
+    whole: bool = False
 
 
 CANONICAL = "canonical"
@@ -102,6 +111,14 @@ def strict_column(
         return column
     if kind is Kind.TYPED:
         return _typed(column, target, parse_type(source_type or target_type))
+    if target.base == "SimpleAggregateFunction":
+        # Its values are those of a type, and it is written as they are.
+        inner = strict_column(
+            name, source, arguments(target.args)[-1], kind, csv=csv, traits=traits
+        )
+        return replace(inner, type=target_type, shape=None)
+    if nested_reading.is_nested(target_type) and nested_reading.is_checkable(target_type):
+        return _read_nested(column, kind, csv and kind is Kind.TEXT, traits)
     # Objects of the type JSON are read as they stand and converted, so that each can be checked.
     if not target.known and not (target.base == "JSON" and kind is Kind.JSON):
         note = "nested values are checked by the engine's reader only"
@@ -112,7 +129,8 @@ def strict_column(
     shape = traits.shape if target.base.startswith("DateTime") else ""
     shape = CANONICAL if traits.canonical else shape
     padded = traits.padded and not (target.text or target.base.startswith("Enum"))
-    if not (padded or traits.infinite or traits.bom) and shape in (*_SHAPES, CANONICAL):
+    decoded = not (target.base in _NOT_DECODED or target.base.startswith("Interval"))
+    if decoded and not (padded or traits.infinite or traits.bom) and shape in (*_SHAPES, CANONICAL):
         column = replace(column, shape=shape)
     direct = _direct(target, kind, traits)
     if direct:
@@ -235,11 +253,111 @@ def _read_as_text(
     return replace(column, read_type=read, expression=expression, lenient=lenient, bad=bad)
 
 
+def _read_nested(column: Column, kind: Kind, csv: bool, traits: TextTraits) -> Column:
+    """Return a column of arrays, maps or tuples whose elements are checked as columns would be."""
+    x, type_ = sql.name(column.source), column.type
+
+    def element(x: str, target: Type) -> tuple[str, str]:
+        return _convert_element(x, target, binary=traits.binary)
+
+    def of_text(text: str, part: str) -> tuple[str, str]:
+        json = nested_reading.json_of_text(text)
+        mirror = nested_reading.mirror(part, _any_text, named=False)
+        found = nested_reading.extract(json, mirror)
+        value, wrong = nested_reading.convert(found, part, element)
+        written = nested_reading.is_written(text, part)
+        broken = f"NOT ({written} AND isValidJSON({json}))"
+        return value, broken if wrong == "0" else f"{broken} OR {wrong}"
+
+    def typed(value: str) -> str:
+        return f"CAST({value}, {quote(type_)})"
+
+    if kind is Kind.JSON:
+        mirror = nested_reading.mirror(type_, _any_text)
+        value, wrong = nested_reading.convert(x, type_, element)
+        # Read leniently, it is the text as it stands in the line.
+        json = nested_reading.with_numbers_as_strings(f"ifNull({x}, 'null')")
+        found = nested_reading.extract(json, mirror)
+        lenient, unfit = nested_reading.convert(found, type_, element)
+        unfit = f"isNull({x}) OR NOT {nested_reading.is_whole(json, found)} OR {unfit}"
+        return replace(
+            column, read_type=mirror, lenient=typed(lenient), bad=f"ifNull({unfit}, 1)",
+            expression=_checked(typed(value), wrong, column),
+        )  # fmt: skip
+    if csv and not traits.whole and nested_reading.shape_of(type_).base == "Tuple":
+        mirror, value, wrong = _fields_of_tuple(x, type_, element, of_text)
+        return replace(
+            column, read_type=mirror, expression=_checked(typed(value), wrong, column),
+            reason="elements have fields of their own: bad rows cannot be left out",
+        )  # fmt: skip
+    value, wrong = of_text(x, type_)
+    lenient, unfit = of_text(f"ifNull({x}, '')", type_)
+    read = f"{'String' if csv else 'Nullable(String)'} DEFAULT {quote(MISSING)}"
+    wrong = wrong if csv else unfit
+    value = value if csv else lenient
+    return replace(
+        column, read_type=read, expression=_checked(typed(value), wrong, column),
+        lenient=typed(lenient), bad=unfit,
+    )  # fmt: skip
+
+
+def with_whole_tuples(schema: Schema, encoding: Encoding) -> Schema:
+    """Return the schema whose tuples of CSV are one field each, where they are written so."""
+    if not encoding.is_csv or tuples_apart(encoding, schema.reads):
+        return schema
+    traits = TextTraits(whole=True, binary=encoding.binary)
+    return _again(schema, encoding, _has_fields, traits)
+
+
+def _has_fields(column: Column) -> bool:
+    return nested_reading.shape_of(column.type).base == "Tuple"
+
+
+def _any_text(_: Type) -> str:
+    return "Nullable(String)"
+
+
+def _fields_of_tuple(
+    x: str, type_: str, element: nested_reading.Leaf,
+    of_text: Callable[[str, str], tuple[str, str]],
+) -> tuple[str, str, str]:  # fmt: skip
+    """Return (type to read, value, "is wrong") of a tuple whose elements are fields of CSV."""
+    kind = nested_reading.shape_of(type_)
+    if kind.base != "Tuple":
+        if nested_reading.is_nested(type_):
+            return "String", *of_text(x, type_)
+        value, wrong = element(x if kind.nullable else f"toNullable({x})", kind)
+        return "Nullable(String)" if kind.nullable else "String", value, wrong
+    found = [
+        _fields_of_tuple(f"tupleElement({x}, {n})", part, element, of_text)
+        for n, part in enumerate(elements(kind.args), 1)
+    ]
+    wrong = " OR ".join(f"({wrong})" for *_, wrong in found if wrong != "0") or "0"
+    return (
+        f"Tuple({', '.join(read for read, *_ in found)})",
+        f"tuple({', '.join(value for _, value, _ in found)})",
+        wrong,
+    )
+
+
+def _convert_element(x: str, target: Type, *, binary: bool) -> tuple[str, str]:
+    """Return (value, "is wrong") of an element of a nested value, read as nullable text."""
+    value, wrong = _convert(x, target, TextTraits(shape=ANY_SHAPE))
+    if target.base == "String":
+        wrong = "0" if binary else f"ifNull(NOT isValidUTF8({x}), 0)"
+    if target.nullable:
+        return value, wrong if wrong == "0" else f"(isNotNull({x}) AND ({wrong}))"
+    missing = f"isNull({x})"
+    return f"assumeNotNull({value})", missing if wrong == "0" else f"({missing} OR {wrong})"
+
+
 def _checked(value: str, wrong: str, column: Column) -> str:
     """Return SQL for ``value`` that raises when ``wrong``.
 
     A tuple costs nothing, ``if`` would copy strings.
     """
+    if wrong == "0":
+        return value
     line = "line break in" if "'\\n') > 0" in wrong else "a value does not fit"
     message = f"{TAG}{line} {column.name} {column.type}"
     return f"tupleElement(({value}, throwIf({wrong}, {quote(message)})), 1)"
@@ -261,7 +379,7 @@ def _convert(t: str, target: Type, traits: TextTraits) -> tuple[str, str]:
         # The engine takes 2001:db8:::1, and :: among eight groups, where it stands for none.
         groups = f"countSubstrings({t}, ':') - startsWith({t}, '::') - endsWith({t}, '::')"
         odd = f"position({t}, ':::') > 0 OR (position({t}, '::') > 0 AND {groups} > 7)"
-        return f"toIPv6OrNull({t})", f"isNull(toIPv6OrNull({t})) OR {odd}"
+        return f"toIPv6OrNull({t})", f"ifNull(isNull(toIPv6OrNull({t})) OR {odd}, 1)"
     if base.startswith("Enum"):
         names = ", ".join(_NAMES.findall(target.args))
         first = _NAMES.findall(target.args)[0]
@@ -270,16 +388,20 @@ def _convert(t: str, target: Type, traits: TextTraits) -> tuple[str, str]:
         value = f"CAST(ifNull({known}, {first}), {quote(bare)})"
         return f"if(isNull({known}), NULL, {value})", f"ifNull({t} NOT IN ({names}), 1)"
     if base == "Decimal":
-        scale = target.args.split(",")[1].strip() if "," in target.args else "0"
+        precision, _, scale = (part.strip() for part in target.args.partition(","))
+        scale = scale or "0"
         extra = f"length(trim(TRAILING '0' FROM {t})) - position({t}, '.') > {scale}"
         # The engine takes a lone sign for 0 and 1.2.3 for 1.23; an exponent would move the point.
         odd = f"position(lower({t}), 'e') > 0 OR {t} IN ('-', '+', '.', '-.', '+.')"
         odd += f" OR countSubstrings({t}, '.') > 1"
-        return cast, f"ifNull((position({t}, '.') > 0 AND {extra}) OR {odd}, 1) OR isNull({cast})"
+        wrong = f"ifNull((position({t}, '.') > 0 AND {extra}) OR {odd}, 1)"
+        return cast, f"{wrong} OR ifNull({_beyond(cast, int(precision), int(scale))}, 1)"
     if target.bits > 64:  # the engine checks no overflow of its widest integers
         return cast, f"ifNull(toString({cast}) != {t}, 1)"
+    if base.startswith("Interval"):
+        cast = f"CAST(accurateCastOrNull({t}, 'Int64'), {quote(f'Nullable({bare})')})"
     odd = f" OR {_misspelled(t, target, cast)}" if traits.canonical else ""
-    if base.startswith("Float") and not traits.infinite:
+    if "Float" in base and not traits.infinite:
         return cast, f"ifNull(isInfinite({cast}), 1){odd}"
     return cast, f"isNull({cast}){odd}"
 
@@ -308,9 +430,22 @@ def _misspelled(t: str, target: Type, value: str) -> str:
     return f"ifNull({zeros} OR {plus}, 0)"
 
 
+def _beyond(value: str, precision: int, scale: int) -> str:
+    """Return SQL that is 1 where a decimal has more digits than its type is said to have.
+
+    The engine looks at the width in bytes only.
+    """
+    most = f"toDecimal256({quote('9' * (precision - scale) + '.' + '9' * scale)}, {scale})"
+    return f"abs({value}) > {most}"
+
+
 def _convert_time(t: str, target: Type, shape: str) -> tuple[str, str]:
     """Convert points in time, which count as read only when they print as the text again."""
     base, args = target.base, [a.strip() for a in target.args.split(",") if a.strip()]
+    if base in ("Time", "Time64"):
+        return _convert_time_of_day(t, base, int(args[0]) if args else 3)
+    if shape == ANY_SHAPE:
+        return _convert_any_shape(t, target)
     if base in ("Date", "Date32"):
         value = f"to{base}OrNull({t})"
         return value, f"ifNull(toString({value}) != {t}, 1)"
@@ -341,39 +476,116 @@ def _convert_time(t: str, target: Type, shape: str) -> tuple[str, str]:
     return value, f"ifNull({wrong}, 1)"
 
 
+def _convert_time_of_day(t: str, base: str, digits: int) -> tuple[str, str]:
+    """Convert times of day, which count as read only when they print as the text again."""
+    if base == "Time":
+        value, expected = f"toTimeOrNull({t})", t
+    else:
+        value = f"toTime64OrNull({t}, {digits})"
+        zeros = quote("." + "0" * digits) if digits else "''"
+        whole = f"position(concat({t}, '.'), '.') - 1"
+        expected = f"concat({t}, substring({zeros}, greatest(length({t}) - ({whole}) + 1, 1)))"
+    # Hours may have three digits; 24:00:00 is one of those times. An hour of one digit prints as
+    # two.
+    return value, f"ifNull(toString({value}) != {expected}, 1)"
+
+
+def _convert_any_shape(t: str, target: Type) -> tuple[str, str]:
+    """Convert points in time inside of nested values, of which the sample shows no notation.
+
+    A number is the seconds since 1970, and only for a DateTime: of a DateTime64 versions of the
+    engine differ in whether it counts seconds or ticks.
+    """
+    if not target.base.startswith("DateTime"):
+        return _convert_time(t, target, "")
+    bare = quote(f"Nullable({target.bare})")
+    found = {mark: _convert_time(t, target, mark) for mark in ("", "T", "Z", "epoch")}
+    tests = [f"endsWith({t}, 'Z')", f"substring({t}, 11, 1) = 'T'"]
+    marks = ["Z", "T", ""]
+    if target.base == "DateTime":
+        tests.insert(0, f"match({t}, '^[0-9]{{1,10}}$')")
+        marks.insert(0, "epoch")
+    values = [f"CAST({found[mark][0]}, {bare})" for mark in marks]
+    wrongs = [found[mark][1] for mark in marks]
+
+    def chosen(parts: list[str]) -> str:
+        pairs = ", ".join(f"ifNull({a}, 0), {b}" for a, b in zip(tests, parts, strict=False))
+        return f"multiIf({pairs}, {parts[-1]})"
+
+    return chosen(values), chosen(wrongs)
+
+
 def _typed(column: Column, target: Type, source: Type) -> Column:
     """Return a column of a format with types: bare, or a cast that is compared with its origin."""
     x = sql.name(column.source)
-    read = source.full
-    if target.nested and (made := as_tuples(x, source, target)):
-        return replace(column, read_type=read, expression=made)
-    if source.bare == target.bare or not (target.known and source.known):
-        if target.full == source.full or (source.bare == target.bare and not source.nullable):
-            return replace(column, read_type=read)
-        if target.nullable and source.bare == target.bare:
-            return replace(column, read_type=read)
+    column = replace(column, read_type=source.full)
+    if source.bare == target.bare and (target.nullable or not source.nullable):
+        return column
+    nested = nested_reading.is_nested(source.full) and nested_reading.is_nested(target.full)
+    if nested and source.bare != target.bare:
+        found = nested_reading.convert_typed(x, source.full, target.full, _typed_element)
+        if found is not None:
+            value, wrong = found
+            value = f"CAST({value}, {quote(target.full)})"
+            return replace(
+                column, expression=_checked(value, wrong, column), lenient=value,
+                bad=f"ifNull({wrong}, 1)" if wrong != "0" else "",
+            )  # fmt: skip
+    if nested and (made := as_tuples(x, source, target)):
+        return replace(column, expression=made)
+    if source.bare == target.bare:
         return replace(
             column,
-            read_type=read,
             expression=f"accurateCast({x}, {quote(target.full)})",
-            lenient=x if source.bare == target.bare else "",
-            bad=f"isNull({x})" if source.bare == target.bare and not target.nullable else "",
+            lenient=x,
+            bad="" if target.nullable else f"isNull({x})",
         )
-    if source.text and not target.text:
-        value, wrong = _convert(x, target, TextTraits(infinite=True))
-    else:
-        value = f"accurateCastOrNull({_within(x, source, target)}, {quote(target.bare)})"
-        wrong = f"isNull({value})"
-        exact = (*TIMES, "Decimal", "Bool")
-        if target.text or (source.base == "Decimal" and target.base.startswith("Float")):
-            pass  # rounding a decimal to a float is what was asked for; text holds everything
-        elif target.base in exact or source.base in exact:
-            wrong = f"ifNull(CAST({value}, {quote(f'Nullable({source.bare})')}) != {x}, 1)"
+    if not (target.known and source.known):
+        # What the engine alone knows has to print as it did.
+        value = f"accurateCast({x}, {quote(target.full)})"
+        wrong = f"toString({value}) != toString({x})"
+        return replace(column, expression=_checked(value, f"ifNull({wrong}, 0)", column))
+    value, wrong = _typed_value(x, target, source)
     bad = f"isNotNull({x}) AND {wrong}" if target.nullable else wrong
     whole = value if target.nullable else f"assumeNotNull({value})"
-    return replace(
-        column, read_type=read, expression=_checked(whole, bad, column), lenient=value, bad=bad
-    )
+    return replace(column, expression=_checked(whole, bad, column), lenient=value, bad=bad)
+
+
+def _typed_element(x: str, target: Type, source: Type) -> tuple[str, str] | None:
+    """Return (value, "is wrong") of an element of a nested value; None for types not known."""
+    if source.bare == target.bare:
+        if target.nullable or not source.nullable:
+            return x, "0"
+        return f"assumeNotNull({x})", f"isNull({x})"
+    if not (target.known and source.known):
+        return None
+    value, wrong = _typed_value(x, target, source)
+    if target.nullable:
+        return value, f"(isNotNull({x}) AND ({wrong}))"
+    return f"assumeNotNull({value})", f"({wrong})"
+
+
+def _typed_value(x: str, target: Type, source: Type) -> tuple[str, str]:
+    """Return (value or NULL, "is wrong") of a value of another type; NULL counts as wrong."""
+    if source.text and not target.text:
+        return _convert(x, target, TextTraits(infinite=True))
+    whole = source.base == "Decimal" and target.bits > 0
+    if whole or (target.base == "Decimal" and (source.bits > 64 or "Float" in source.base)):
+        # A cast of those raises where a number does not fit, or does not exist, or makes
+        # 9007199254740992.0003505796 of a float, whose text is the shortest that means the same.
+        return _convert(f"toString({x})", target, TextTraits())
+    value = f"accurateCastOrNull({_within(x, source, target)}, {quote(target.bare)})"
+    wrong = f"isNull({value})"
+    exact = (*TIMES, "Decimal", "Bool")
+    if target.base == "Decimal":
+        precision, _, scale = target.args.partition(",")
+        wrong = f"ifNull({_beyond(value, int(precision), int(scale or 0))}, 1)"
+    if target.text or (source.base == "Decimal" and target.base.startswith("Float")):
+        return value, wrong  # rounding a decimal to a float is what was asked for
+    if target.base in exact or source.base in exact:
+        same = f"ifNull(CAST({value}, {quote(f'Nullable({source.bare})')}) != {x}, 1)"
+        wrong = f"{same} OR {wrong}" if target.base == "Decimal" else same
+    return value, wrong
 
 
 # What a cast throws at, which then names no row: date_time_overflow_behavior is throw.
@@ -387,13 +599,94 @@ _BOUNDS = {
 }
 
 
+# The first and last days that numbers of 64 bits count in so many digits of a second.
+_NUMBERS_END = {8: ("0001-01-01", "4892-10-07"), 9: ("1677-09-22", "2262-04-11")}
+
+
 def _within(x: str, source: Type, target: Type) -> str:
     """Return SQL for days and points in time that another type holds: the nearest one."""
     bounds = _BOUNDS.get((source.base, target.base))
+    if source.base in ("Date32", "DateTime64") and target.digits in _NUMBERS_END:
+        first, last = _NUMBERS_END[target.digits]
+        if source.base == "Date32":
+            bounds = f"toDate32('{first}')", f"toDate32('{last}')"
+        else:
+            bounds = f"toDateTime64('{first}', 0, 'UTC')", f"toDateTime64('{last}', 0, 'UTC')"
     if bounds is None:
         return x
     # What a NULL hides is cast, too, so it must not stand for others.
     return f"if({x} < {bounds[0]}, {bounds[0]}, if({x} > {bounds[1]}, {bounds[1]}, {x}))"
+
+
+def within(
+    columns: Sequence[Column], times: TimeRange, kind: Kind, timezone: str = ""
+) -> tuple[Column, ...]:
+    """Return the columns with a check that what is stored is within the engine's range of time.
+
+    Whoever reads may know more years than who stores; and formats with types hold any number, which
+    the engine prints as the last day that it knows.
+
+    Args:
+        kind: of the format. Text is compared with what it prints as, in all years of ours.
+        timezone: of types that name none; "" for UTC.
+    """
+    if kind is Kind.MADE or (times == WIDE and kind is not Kind.TYPED):
+        return tuple(columns)
+    found = []
+    for column in columns:
+        x = column.expression or sql.name(column.source or column.name)
+        wrong = _beyond_range(column.type, x, times, timezone or "UTC")
+        if not wrong or _RANGE_CHECKED in column.expression:
+            found.append(column)
+            continue
+        checked = _checked(x, wrong, column).replace(f"{TAG}a value", f"{TAG}{_RANGE_CHECKED}")
+        lenient = column.lenient or ("" if column.expression else x)
+        bad = column.bad
+        if lenient:
+            beyond = _beyond_range(column.type, lenient, times, timezone or "UTC")
+            bad = f"({bad}) OR {beyond}" if bad else beyond
+        found.append(replace(
+            column, expression=checked, lenient=lenient, bad=bad,
+            read_type=column.read_type or column.type,
+        ))  # fmt: skip
+    return tuple(found)
+
+
+_RANGE_CHECKED = "a day or point in time"
+
+
+def _beyond_range(type_: str, x: str, times: TimeRange, timezone: str, depth: int = 0) -> str:
+    """Return SQL that is 1 where a time of a value is out of range; "" for types without times."""
+    kind = nested_reading.shape_of(type_)
+    if kind.base == "Date32":
+        ends = f"toDate32({quote(times.first)})", f"toDate32({quote(times.last)})"
+        return f"ifNull({x} < {ends[0]} OR {x} > {ends[1]}, 0)"
+    if kind.base == "DateTime64":
+        zone = kind.args.partition(",")[2].strip() or quote(timezone)
+        first = f"toDateTime64({quote(times.first + ' 00:00:00')}, 0, {zone})"
+        last = f"toDateTime64({quote(times.last + ' 23:59:59')}, 0, {zone})"
+        # With nine digits of a second numbers of 64 bits end in 1677 and 2262. Whole seconds are
+        # compared, as the last day in nanoseconds is more than those.
+        if kind.digits == 9:
+            return f"ifNull({x} < {first}, 0)" if times != WIDE else ""
+        whole = f"toDateTime64({x}, 0, {zone})" if kind.digits else x
+        return f"ifNull({whole} < {first} OR {whole} > {last}, 0)"
+    if kind.base == "Array":
+        inner = _beyond_range(kind.args, f"e{depth}", times, timezone, depth + 1)
+        return inner and f"arrayExists(e{depth} -> {inner}, {x})"
+    tests: list[str] = []
+    if kind.base == "Map":
+        parts = zip(("mapKeys", "mapValues"), arguments(kind.args), strict=True)
+        tests = [
+            _beyond_range(f"Array({part})", f"{name}({x})", times, timezone, depth)
+            for name, part in parts
+        ]
+    elif kind.base == "Tuple" and not kind.nullable:
+        tests = [
+            _beyond_range(part, f"tupleElement({x}, {n})", times, timezone, depth)
+            for n, part in enumerate(elements(kind.args), 1)
+        ]
+    return " OR ".join(filter(None, tests))
 
 
 def only_utf8(
@@ -501,6 +794,22 @@ _ALWAYS = (
     ("use_hive_partitioning", 0, "rowfall itself makes columns of folders key=value"),
     ("input_format_try_infer_dates", 0, "text in JSON columns stays text"),
     ("input_format_try_infer_datetimes", 0, "text in JSON columns stays text"),
+    ("input_format_read_datetime_number_as_raw_value", 0, "a number is seconds since 1970"),
+    ("decimal_check_overflow", 1, "a decimal that is too large is an error"),
+    ("cast_ipv4_ipv6_default_on_conversion_error", 0, "what is no address is an error"),
+    ("input_format_ipv4_default_on_conversion_error", 0, "what is no address is an error"),
+    ("input_format_ipv6_default_on_conversion_error", 0, "what is no address is an error"),
+    ("input_format_force_null_for_omitted_fields", 0, "a missing field is an error, not NULL"),
+    ("output_format_decimal_trailing_zeros", 0, "decimals are compared with what they print as"),
+    ("insert_null_as_default", 0, "a NULL in a column without NULLs is an error, not 0"),
+    ("date_time_output_format", "simple", "times are compared with what they print as"),
+    (
+        "date_time_64_output_format_cut_trailing_zeros_align_to_groups_of_thousands",
+        0,
+        "times are compared with what they print as",
+    ),
+    ("cast_string_to_variant_use_inference", 0, "text stays text"),
+    ("cast_string_to_dynamic_use_inference", 0, "text stays text"),
 )
 BLANKS = "input_format_csv_allow_whitespace_or_tab_as_delimiter"
 ROWS_MAY_BE_SHORT = "input_format_csv_allow_variable_number_of_columns"
@@ -513,6 +822,8 @@ _CSV = (
     ("input_format_csv_skip_first_lines", 0, "every line counts"),
     ("format_csv_allow_double_quotes", 1, "RFC 4180"),
     ("format_csv_allow_single_quotes", 0, "an apostrophe is a letter"),
+    ("input_format_csv_arrays_as_nested_csv", 0, "arrays stand in brackets"),
+    ("input_format_csv_missing_nullable_as_empty_string", 0, "an empty field is NULL"),
 )
 _TUPLES = "input_format_csv_deserialize_separate_columns_into_tuple"
 _TSV = (
@@ -535,6 +846,21 @@ _JSON = (
     ("input_format_json_defaults_for_missing_elements_in_named_tuple", 0, "nor filled in"),
     ("input_format_json_ignore_unnecessary_fields", 0, "every field is parsed"),
     ("input_format_json_empty_as_default", 0, "an empty string is no missing value"),
+    ("input_format_json_named_tuples_as_objects", 1, "named elements are found by their keys"),
+    ("input_format_json_map_as_array_of_tuples", 0, "maps are objects"),
+    ("input_format_json_compact_allow_variable_number_of_columns", 0, "a short row is an error"),
+    ("input_format_json_try_infer_numbers_from_strings", 0, "text in JSON columns stays text"),
+    ("input_format_try_infer_integers", 1, "integers in JSON columns stay integers"),
+    ("input_format_try_infer_exponent_floats", 0, "text in JSON columns stays text"),
+    ("input_format_try_infer_variants", 0, "one type for each path of a JSON column"),
+    (
+        "input_format_json_infer_array_of_dynamic_from_array_of_different_types",
+        1,
+        "numbers and text in one array of a JSON column stay what they are",
+    ),
+    ("type_json_skip_duplicated_paths", 0, "a path twice is an error"),
+    ("type_json_skip_invalid_typed_paths", 0, "a value that does not fit is an error"),
+    ("json_type_escape_dots_in_keys", 0, "the same paths in every version"),
     ("input_format_json_throw_on_bad_escape_sequence", 1, "a broken escape is an error"),
 )
 _TYPED = (
@@ -546,6 +872,15 @@ _TYPED = (
     ("input_format_arrow_allow_missing_columns", 0, "a missing column is an error, not 0"),
     ("input_format_avro_allow_missing_fields", 0, "a missing field is an error, not 0"),
     ("input_format_avro_null_as_default", 0, "a NULL is no 0"),
+    ("input_format_arrow_case_insensitive_column_matching", 0, "names match exactly"),
+    ("input_format_orc_case_insensitive_column_matching", 0, "names match exactly"),
+    ("input_format_parquet_import_nested", 0, "structs are tuples"),
+    ("input_format_arrow_import_nested", 0, "structs are tuples"),
+    ("input_format_orc_import_nested", 0, "structs are tuples"),
+    ("input_format_orc_reader_time_zone_name", "GMT", "times without a zone are UTC"),
+    ("input_format_parquet_local_time_as_utc", 1, "times without a zone are UTC"),
+    ("input_format_parquet_enable_json_parsing", 1, "the same types in every version"),
+    ("input_format_orc_dictionary_as_low_cardinality", 1, "the same types in every version"),
 )
 
 

@@ -17,6 +17,7 @@ from rowfall.core.errors import RowfallError, UsageError
 from rowfall.core.options import Options
 from rowfall.core.patterns import regex
 from rowfall.core.sqltext import SqlText, quote
+from rowfall.core.time_range import WIDE, TimeRange
 from rowfall.schema.sampling import RunSelect
 
 _CLAUSE = regex(r"(ENGINE = |PARTITION BY |ORDER BY |PRIMARY KEY |SETTINGS |TTL |SAMPLE BY )")
@@ -32,6 +33,7 @@ class TableOptions:
         types: of single columns, the others stay inferred.
         engine, order_by, partition_by: as SQL, "" where they are not given.
         json_type: the target has the type JSON; ``null_tuples``: Nullable(Tuple).
+        times: days and points in time that the target holds.
         clauses: more of them, as they stand behind ORDER BY.
     """
 
@@ -42,6 +44,7 @@ class TableOptions:
     partition_by: str = ""
     json_type: bool = True
     null_tuples: bool = True
+    times: TimeRange = WIDE
     clauses: tuple[str, ...] = ()
 
 

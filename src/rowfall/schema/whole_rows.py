@@ -26,6 +26,7 @@ from rowfall.core import sql, type_names
 from rowfall.core.model import Column, Encoding, Kind, Schema
 from rowfall.core.sqltext import SqlText, quote
 from rowfall.core.type_names import parse_type
+from rowfall.schema import nested_reading
 from rowfall.schema.strict_reading import (
     BLANKS,
     MISSING,
@@ -34,6 +35,7 @@ from rowfall.schema.strict_reading import (
     TextTraits,
     nulls_are_guarded,
     strict_column,
+    within,
 )
 
 EXTRA, END = "rowfall_extra", "rowfall_end"
@@ -50,6 +52,56 @@ LIST = "list "
 def by_position(encoding: Encoding) -> bool:
     """Tell whether rows are read by position, even where a header names the columns."""
     return encoding.kind is Kind.TEXT and encoding.is_csv
+
+
+def read_as(columns: Sequence[Column], encoding: Encoding) -> Encoding:
+    """Return the encoding that the engine is given: TSV with nested fields is read unescaped.
+
+    What a backslash escapes there belongs to the strings in the brackets; a field that is read as
+    text would lose it (``['a\\',\\'b']`` is one string).
+    """
+    if not encoding.is_tsv or not any(nested_reading.is_nested(c.type) for c in columns):
+        return encoding
+    return encoding.read_as(encoding.format.replace("TSV", "TSVRaw"))
+
+
+def unescaped(columns: Sequence[Column], encoding: Encoding, last: str) -> Mapping[str, str]:
+    """Return SQL for the fields of TSV that :func:`read_as` has read raw, by their names.
+
+    Args:
+        last: name of the last field, which keeps the first half of a line end of Windows.
+    """
+    if read_as(columns, encoding) is encoding:
+        return {}
+    found = {}
+    for column in columns:
+        x = sql.name(column.source)
+        if "String" not in column.read_type:
+            continue
+        value = f"if(endsWith({x}, '\\r'), substring({x}, 1, length({x}) - 1), {x})"
+        if column.source != last:
+            value = x
+        elif column.read_type.startswith("Nullable"):
+            value = f"nullIf({value}, '\\\\N')"
+        if not nested_reading.is_nested(column.type):
+            value = _without_escapes(value)
+        if value != x:
+            found[column.source] = value
+    return found
+
+
+def _without_escapes(x: str) -> str:
+    """Return SQL for a field of TSV whose backslashes stand for what is behind them."""
+    marks, chars = zip(("\\n", "\n"), ("\\t", "\t"), ("\\r", "\r"), ("\\b", "\b"),
+                       ("\\f", "\f"), ("\\0", "\0"), ("\\a", "\a"), ("\\v", "\v"),
+                       ("\\e", "\x1b"), strict=True)  # fmt: skip
+    known = f"[{', '.join(map(quote, marks))}], [{', '.join(map(quote, chars))}]"
+    piece = f"transform(t, {known}, substring(t, 2))"
+    piece = f"if(match(t, '^\\\\\\\\x..'), unhex(substring(t, 3)), {piece})"
+    piece = f"if(startsWith(t, '\\\\'), {piece}, t)"
+    pieces = quote(r"(?s)\\x[0-9a-fA-F]{2}|\\.|[^\\]+|\\")
+    whole = f"arrayStringConcat(arrayMap(t -> {piece}, extractAll(ifNull({x}, ''), {pieces})))"
+    return f"if(position({x}, '\\\\') > 0, {whole}, {x})"
 
 
 def first_as_written(
@@ -169,6 +221,11 @@ def guarded(
         if column.optional and column.source not in there:
             bare = (column.read_type or column.type).partition(" DEFAULT ")[0]
             values[number] = f"CAST(NULL, {quote(bare)})"
+    if encoding is not None and encoding.is_tsv:
+        fields = unescaped(
+            schema.reads, encoding, names[-1] if names else last_name(schema, encoding)
+        )
+        values = [fields.get(c.source, v) for c, v in zip(schema.reads, values, strict=True)]
     if encoding is None or not by_position(encoding):
         return relation if values == sources else _select(sources, values, relation)
     last = names[-1] if names else last_name(schema, encoding)
@@ -225,7 +282,10 @@ def with_open_end(schema: Schema, encoding: Encoding, name: str) -> Schema:
     Args:
         name: of the last field.
     """
-    columns = [_or_null(c, encoding) if c.source == name else c for c in schema.reads]
+    columns = within(
+        [_or_null(c, encoding) if c.source == name else c for c in schema.reads],
+        schema.times, encoding.kind,
+    )  # fmt: skip
     return replace(schema.with_reads(columns), ends_known=True)
 
 

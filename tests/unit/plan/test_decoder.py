@@ -53,10 +53,6 @@ def test_what_it_reads(type_: str) -> None:
         ("nested dictionary", (listing(), CSV, schema("Array(LowCardinality(UInt8))"), FACTS)),
         ("nested zone", (listing(), CSV, schema("Array(DateTime('Asia/Urumqi'))"), FACTS)),
         (
-            "nested float",
-            (listing(), CSV, schema("Array(Float64)"), replace(FACTS, version="24.10.2.80")),
-        ),
-        (
             "Tuple between tabs",
             (listing(), replace(CSV, delimiter="\t"), schema("Tuple(UInt8, String)"), FACTS),
         ),

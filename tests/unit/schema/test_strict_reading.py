@@ -483,9 +483,86 @@ def test_typed_formats(
     assert outcome(chdb_engine, path, encoding, columns) == wanted
 
 
-def test_nested_types_say_who_checks_them() -> None:
-    column = strict_column("v", "v", "Array(UInt8)", Kind.JSON)
-    assert (column.read_type, column.expression, column.lenient) == ("Array(UInt8)", "", "")
+NESTED = [
+    # type, JSON, what is stored: None for nothing.
+    ("Array(UInt8)", "[1, 255]", "[1,255]"),
+    ("Array(UInt8)", "[300]", None),
+    ("Array(UInt8)", "[null]", None),
+    ("Array(UInt8)", '[""]', None),
+    ("Array(UInt8)", '"[1]"', None),
+    ("Array(UInt8)", "null", None),
+    ("Array(Nullable(UInt8))", "[null, 7]", "[NULL,7]"),
+    ("Array(Int64)", "[9223372036854775807]", "[9223372036854775807]"),
+    ("Array(Int64)", "[9223372036854775808]", None),
+    ("Array(UInt64)", "[99999999999999999999999]", None),
+    ("Array(Date)", '["2024-02-29"]', "['2024-02-29']"),
+    ("Array(Date)", '["2024-02-31"]', None),
+    ("Array(Date)", '["2200-01-01"]', None),
+    ("Array(DateTime('UTC'))", "[1700000000]", "['2023-11-14 22:13:20']"),
+    ("Array(DateTime64(3, 'UTC'))", "[1700000000]", None),
+    ("Array(DateTime64(3, 'UTC'))", '["2024-01-01T00:00:00.5Z"]', "['2024-01-01 00:00:00.500']"),
+    ("Array(DateTime64(3, 'UTC'))", '["2024-01-01 00:00:00.1239"]', None),
+    ("Map(String, UInt8)", '{"k": 255, "a\\u00e9": 1}', "{'k':255,'a\u00e9':1}"),
+    ("Map(String, UInt8)", '{"k": 300}', None),
+    ("Map(UInt8, String)", '{"300": "a"}', None),
+    ("Tuple(k UInt8, l Array(Bool))", '{"l": [true], "k": 255}', "(255,[true])"),
+    ("Tuple(k UInt8)", '{"k": 256}', None),
+    ("Tuple(k Nullable(UInt8), l UInt8)", '{"l": 1}', None),
+    ("Tuple(UInt8, String)", '[7, "a\'b"]', "(7,'a\\'b')"),
+    ("Array(Array(Decimal(9, 2)))", "[[1.23], [-4]]", "[[1.23],[-4]]"),
+    ("Array(Array(Decimal(9, 2)))", "[[1.239]]", None),
+    ("Array(Decimal(10, 2))", "[9999999999999999.99]", None),
+    ("Array(Enum8('a' = 1))", '["a"]', "['a']"),
+    ("Array(Enum8('a' = 1))", "[1]", None),
+    ("Array(Float64)", "[1.239, 1e400]", None),
+    ("Array(Float64)", "[1.239]", "[1.239]"),
+    ("Array(UUID)", '["61f0c404-5cb3-11e7-907b-a6006ad3dbzz"]', None),
+    ("Array(Tuple(a Array(UInt8)))", '[{"a": [1]}, {"a": [256]}]', None),
+    ("Point", "[1.5, 2]", "(1.5,2)"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("type_", "text", "wanted"), NESTED)
+def test_elements_are_checked_as_columns_are(
+    chdb_engine: Chdb, write: Write, type_: str, text: str, wanted: str | None
+) -> None:
+    """The engine's own reader takes 300 for 44 and "" for 0 there, too."""
+    path = write("v.jsonl", f'{{"k": 1, "v": {text}}}\n')
+    found = outcome(chdb_engine, path, JSON, columns_for(JSON, type_, TextTraits()))
+    assert found == (ERROR if wanted is None else wanted)
+
+
+NESTED_TEXT = [
+    ("Array(UInt8)", "[1, 255]", "[1,255]"),
+    ("Array(UInt8)", "[256]", None),
+    ("Array(UInt8)", "[1", None),
+    ("Array(UInt8)", "", None),
+    ("Array(Nullable(Int64))", "[NULL,-1]", "[NULL,-1]"),
+    ("Array(String)", r"['a\'b','c\\d','e,f']", r"['a\'b','c\\d','e,f']"),
+    ("Array(String)", r"['a\',\'b']", r"['a\',\'b']"),
+    ("Map(String, UInt8)", r"{'a\'b':1}", r"{'a\'b':1}"),
+    ("Map(String, UInt8)", "{'a':256}", None),
+    ("Array(Tuple(UInt8, String))", "[(1,'a'),(2,'b')]", "[(1,'a'),(2,'b')]"),
+    ("Array(Tuple(UInt8, String))", "[(1,'a'),(256,'b')]", None),
+    ("Array(Date)", "['2024-02-31']", None),
+    ("Array(Array(Float64))", "[[1.5],[]]", "[[1.5],[]]"),
+]
+
+
+@pytest.mark.parametrize("encoding", [CSV, TSV], ids=["CSV", "TSV"])
+@pytest.mark.parametrize(("type_", "text", "wanted"), NESTED_TEXT)
+def test_elements_of_text_are_checked_as_columns_are(
+    chdb_engine: Chdb, write: Write, encoding: Encoding, type_: str, text: str, wanted: str | None
+) -> None:
+    line = '1,"' + text.replace('"', '""') + '"' if encoding is CSV else f"1\t{text}"
+    path = write("v.txt", line + "\n")
+    found = outcome(chdb_engine, path, encoding, columns_for(encoding, type_, TextTraits()))
+    assert found == (ERROR if wanted is None else wanted)
+
+
+def test_types_of_which_only_the_engine_knows_the_values_say_it() -> None:
+    column = strict_column("v", "v", "Array(Dynamic)", Kind.JSON)
+    assert (column.read_type, column.expression, column.lenient) == ("Array(Dynamic)", "", "")
     assert "engine's reader only" in column.reason
 
 

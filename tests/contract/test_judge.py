@@ -1,0 +1,321 @@
+"""Each value is stored exactly, or its row is refused by file, place and column.
+
+:mod:`contract.judged_values` draws the values and knows what each may become. They are loaded in
+two ways: with ``--max-errors``, many to a file, and without it, a file for each value that may not
+fit; by the decoder and by the engine's readers; embedded, and pushed to and pulled by a server of
+an older release. What is refused needlessly is a fault only where the engine would write it so.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pytest
+
+from contract import typed_files
+from contract.judged_values import (
+    REFUSED,
+    Cell,
+    Kind,
+    as_csv,
+    as_json,
+    as_tsv,
+    draw,
+    draw_kind,
+    is_same,
+    leaves,
+)
+from gate import ALL
+from lab.clickhouse import ClickHouse
+from lab.http import Web
+
+TEXT = ("jsonl", "csv", "tsv")
+TYPED = typed_files.FORMATS
+WAYS = ("embedded", "push", "pull")
+# In the gate some 2,000 values of 24 loads, in test-all 200,000.
+ROUNDS = 100 if ALL else 1
+COLUMNS, ROWS = 24, 40
+READ = (
+    "FORMAT JSONCompactEachRow SETTINGS output_format_json_quote_64bit_integers = 1, "
+    "output_format_json_quote_decimals = 1, output_format_json_quote_denormals = 1, "
+    "output_format_json_named_tuples_as_objects = 0"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Sheet:
+    """Rows of values, in each of which at most one may not fit.
+
+    Attributes:
+        odd: by row the column of that value.
+    """
+
+    kinds: tuple[Kind, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+    odd: tuple[int | None, ...]
+
+
+def draw_sheet(
+    r: random.Random, *, modern: bool, columns: int, rows: int, form: str = "jsonl"
+) -> Sheet:
+    known = leaves(modern=modern)
+    kinds = tuple(draw_kind(r, known, r.choice((0, 1, 2, 3))) for _ in range(columns))
+    if form == "csv":  # a field of one element is the element
+        kinds = tuple(k.parts[0] if k.base == "Tuple" and len(k.parts) == 1 else k for k in kinds)
+    found, odd = [], []
+    for _ in range(rows):
+        place = r.randrange(columns) if r.random() < 0.85 else None
+        cells = (draw(r, kind, odd=n == place) for n, kind in enumerate(kinds))
+        found.append(tuple(as_form(form, k, c) for k, c in zip(kinds, cells, strict=True)))
+        odd.append(place)
+    return Sheet(kinds, tuple(found), tuple(odd))
+
+
+def as_form(form: str, kind: Kind, cell: Cell) -> Cell:
+    """Return a value as a form means it: its ways to write NULL may mean something else."""
+    if form == "csv" and cell.tree is None and kind.name == "String":
+        return replace(cell, value="")
+    if form == "tsv" and cell.tree == "" and kind.nullable and "String" not in kind.name:
+        return replace(cell, value=None)
+    return cell
+
+
+def written(sheet: Sheet, form: str, rows: Sequence[int], r: random.Random) -> bytes:
+    """Return a text file with some rows; each begins with its number."""
+    names = [f"c{n}" for n in range(len(sheet.kinds))]
+    if form == "jsonl":
+        lines = [
+            "{"
+            + ", ".join(
+                [f'"id": {row}']
+                + [
+                    f'"{name}": {as_json(kind, cell.tree, r)}'
+                    for name, kind, cell in zip(names, sheet.kinds, sheet.rows[row], strict=True)
+                ]
+            )
+            + "}"
+            for row in rows
+        ]
+        return ("\n".join(lines) + "\n").encode()
+    mark, field = (",", as_csv) if form == "csv" else ("\t", as_tsv)
+    lines = [mark.join(["id", *names])]
+    for row in rows:
+        cells = zip(sheet.kinds, sheet.rows[row], strict=True)
+        lines.append(mark.join([str(row), *(field(kind, cell.tree) for kind, cell in cells)]))
+    return ("\n".join(lines) + "\n").encode()
+
+
+class Loader:
+    """Loads files into a table of its own in one of :data:`WAYS`, and reads it back."""
+
+    def __init__(self, rowfall: Any, way: str, server: ClickHouse | None, web: Web | None) -> None:
+        self._rowfall, self.way, self._server, self._web = rowfall, way, server, web
+        self._number = 0
+
+    @property
+    def modern(self) -> bool:
+        return self.way == "embedded"
+
+    def load(
+        self, files: dict[str, bytes], sheet: Sheet, form: str, *more: str
+    ) -> tuple[dict[str, Any], str, str]:
+        """Return the report, the table and what was said."""
+        self._number += 1
+        folder = self._rowfall.cwd / f"f{self._number}"
+        folder.mkdir()
+        sources = []
+        for name, body in files.items():
+            (folder / name).write_bytes(body)
+            sources.append(str(folder / name))
+            if self.way == "pull" and self._web is not None:
+                sources[-1] = self._web.put(f"{self._number}/{name}", body)
+        types = [("id", "UInt32"), *((f"c{n}", kind.name) for n, kind in enumerate(sheet.kinds))]
+        table = f"t{self._number}"
+        target = str(self._rowfall.cwd / "out")
+        if self._server is not None:
+            target = self._server.uri("judge")
+            more = (*more, f"--{self.way}")
+        listed = [part for name, type_ in types for part in ("--type", f"{name} {type_}")]
+        header = ["--header", "yes"] if form in ("csv", "tsv") else []
+        header += ["--escape", "none"] if form == "csv" else []
+        done = self._rowfall.inside(
+            "load",
+            *sources,
+            "--to",
+            target,
+            "--table",
+            table,
+            *listed,
+            *header,
+            "--json",
+            "--order-by",
+            "id",
+            *more,
+        )
+        assert done.returncode in (0, 1), f"{done.returncode}: {done.stderr}\n{done.stdout}"
+        return json.loads(done.stdout), table, done.stderr
+
+    def rows(self, table: str) -> dict[int, list[Any]]:
+        question = f"SELECT * FROM {table} ORDER BY id {READ}"
+        if self._server is not None:
+            text = self._server.query(question.replace(f"FROM {table}", f"FROM judge.{table}"))
+        else:
+            done = self._rowfall.inside("query", question, "--to", str(self._rowfall.cwd / "out"))
+            assert done.returncode == 0, done.stderr
+            text = done.stdout
+        pairs = [json.loads(line, object_pairs_hook=list) for line in text.splitlines()]
+        return {int(row[0]): row[1:] for row in pairs}
+
+
+def check_rows(
+    sheet: Sheet,
+    rows: Sequence[int],
+    stored: dict[int, list[Any]],
+    refused: dict[int, str],
+    said: str,
+) -> list[str]:
+    """Return what is wrong: values that are others, and rows that are neither here nor there."""
+    faults = []
+    for row in rows:
+        cells, place = sheet.rows[row], sheet.odd[row]
+        about = "" if place is None else f"{sheet.kinds[place].name} {cells[place].tree!r}"
+        if row in stored:
+            if row in refused:
+                faults.append(f"row {row} is stored and refused")
+            for n, (kind, cell, got) in enumerate(
+                zip(sheet.kinds, cells, stored[row], strict=True)
+            ):
+                if cell.value is REFUSED or not is_same(kind, cell.value, got):
+                    faults.append(f"c{n} {kind.name}: {cell.tree!r} became {got!r}")
+        elif row not in refused:
+            faults.append(f"row {row} is lost: {about}: {said[-1500:]}")
+        elif refused[row] not in {f"c{n}" for n, cell in enumerate(cells) if not cell.plain}:
+            faults.append(f"row {row} is refused for {refused[row]}: c{place} {about}")
+    return faults
+
+
+def judge_leaving_out(
+    r: random.Random,
+    loader: Loader,
+    form: str,
+    decoder: str,
+    columns: int = COLUMNS,
+    rows: int = ROWS,
+) -> list[str]:
+    """Load one file with all rows and ``--max-errors``; what is left out is in the rejects."""
+    sheet, body, first = _drawn(r, loader, form, columns, rows)
+    rejects = loader._rowfall.cwd / "rejects.tsv"
+    rejects.unlink(missing_ok=True)
+    name = f"v.{form}"
+    _, table, said = loader.load(
+        {name: body},
+        sheet,
+        form,
+        "--max-errors",
+        "100000",
+        "--rejects",
+        str(rejects),
+        "--decoder",
+        decoder,
+    )
+    refused = {}
+    if rejects.exists():
+        for line in rejects.read_text().splitlines()[1:]:
+            _, number, column, *_ = line.split("\t")
+            refused[int(number) - first] = column
+    return check_rows(sheet, range(len(sheet.rows)), loader.rows(table), refused, said)
+
+
+def judge_one_by_one(
+    r: random.Random,
+    loader: Loader,
+    form: str,
+    decoder: str,
+    columns: int = COLUMNS,
+    rows: int = ROWS,
+) -> list[str]:
+    """Load a file for each row, with a good one in front; files that do not fit fail alone."""
+    sheet, _, first = _drawn(r, loader, form, columns, rows)
+    good = [n for n, place in enumerate(sheet.odd) if place is None][:1]
+    files = {}
+    for row in range(len(sheet.rows)):
+        if row not in good:
+            files[f"v{row}.{form}"] = _body(sheet, form, [row], r)
+    report, table, said = loader.load(files, sheet, form, "--decoder", decoder)
+    refused: dict[int, str] = {}
+    for failure in report["failures"]:
+        found = re.search(r"v(\d+)\.\w+ (?:line|row) (\d+) column \"(\w+)\"", failure["error"])
+        if found is None:
+            refused[int(re.search(r"v(\d+)\.", failure["split"])[1])] = failure["error"]  # type: ignore[index]
+        elif int(found[2]) != first:
+            refused[int(found[1])] = f"line {found[2]}, not {first}"
+        else:
+            refused[int(found[1])] = found[3]
+    rows_ = [row for row in range(len(sheet.rows)) if row not in good]
+    return check_rows(sheet, rows_, loader.rows(table), refused, said)
+
+
+def _drawn(
+    r: random.Random, loader: Loader, form: str, columns: int, rows: int
+) -> tuple[Sheet, bytes, int]:
+    if form in TYPED:
+        sheet = typed_files.draw_sheet(
+            r, Sheet, modern=loader.modern, columns=columns, rows=rows, form=form
+        )
+    else:
+        sheet = draw_sheet(r, modern=loader.modern, columns=columns, rows=rows, form=form)
+    first = {"csv": 2, "tsv": 2}.get(form, 1)
+    return sheet, _body(sheet, form, range(rows), r), first
+
+
+def _body(sheet: Sheet, form: str, rows: Sequence[int], r: random.Random) -> bytes:
+    return (
+        typed_files.written(sheet, form, rows) if form in TYPED else written(sheet, form, rows, r)
+    )
+
+
+@contextmanager
+def opened(way: str, rowfall: Any, request: pytest.FixtureRequest) -> Iterator[Loader]:
+    if way == "embedded":
+        yield Loader(rowfall, way, None, None)
+        return
+    server = request.getfixturevalue("clickhouse")
+    server.query("CREATE DATABASE IF NOT EXISTS judge")
+    try:
+        yield Loader(
+            rowfall, way, server, request.getfixturevalue("web") if way == "pull" else None
+        )
+    finally:
+        server.query("DROP DATABASE judge")
+
+
+CASES = [
+    (form, way, decoder)
+    for form in (*TEXT, *TYPED)
+    for way in WAYS
+    for decoder in ("auto", "never")
+    if not (form in TYPED and decoder == "auto" and form not in ("parquet", "arrow"))
+]
+JUDGES: dict[str, Callable[..., list[str]]] = {
+    "leaving out": judge_leaving_out,
+    "one by one": judge_one_by_one,
+}
+
+
+@pytest.mark.xdist_group("judge")
+@pytest.mark.parametrize("judge", JUDGES)
+@pytest.mark.parametrize(("form", "way", "decoder"), CASES)
+def test_values_are_stored_exactly_or_refused(
+    judge: str, form: str, way: str, decoder: str, rowfall: Any, request: pytest.FixtureRequest
+) -> None:
+    with opened(way, rowfall, request) as loader:
+        for number in range(ROUNDS):
+            seed = f"{form} {way} {decoder} {judge} {number}"
+            faults = JUDGES[judge](random.Random(seed), loader, form, decoder)
+            assert not faults, f"seed {seed!r}:\n" + "\n".join(faults)
