@@ -38,7 +38,8 @@ from lab.http import Web
 TEXT = ("jsonl", "csv", "tsv")
 TYPED = typed_files.FORMATS
 WAYS = ("embedded", "push", "pull")
-# In the gate some 2,000 values of 24 loads, in test-all 200,000.
+# Of a load with all rows 960 values, of one file by file 72: in the gate some 6,000, with few rounds
+# because each load is a second of CPU; in test-all 3 million.
 ROUNDS = 100 if ALL else 1
 COLUMNS, ROWS = 24, 40
 READ = (
@@ -193,6 +194,8 @@ def check_rows(
             ):
                 if cell.value is REFUSED or not is_same(kind, cell.value, got):
                     faults.append(f"c{n} {kind.name}: {cell.tree!r} became {got!r}")
+        elif row not in refused and "stopped after" in said:
+            continue  # so many files have failed that the others were not tried
         elif row not in refused:
             faults.append(f"row {row} is lost: {about}: {said[-1500:]}")
         elif refused[row] not in {f"c{n}" for n, cell in enumerate(cells) if not cell.plain}:
@@ -237,8 +240,8 @@ def judge_one_by_one(
     loader: Loader,
     form: str,
     decoder: str,
-    columns: int = COLUMNS,
-    rows: int = ROWS,
+    columns: int = 6,
+    rows: int = 12,
 ) -> list[str]:
     """Load a file for each row, with a good one in front; files that do not fit fail alone."""
     sheet, _, first = _drawn(r, loader, form, columns, rows)
@@ -308,6 +311,7 @@ JUDGES: dict[str, Callable[..., list[str]]] = {
 }
 
 
+@pytest.mark.sampled(14)
 @pytest.mark.xdist_group("judge")
 @pytest.mark.parametrize("judge", JUDGES)
 @pytest.mark.parametrize(("form", "way", "decoder"), CASES)
