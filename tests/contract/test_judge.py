@@ -38,7 +38,7 @@ from lab.http import Web
 TEXT = ("jsonl", "csv", "tsv")
 TYPED = typed_files.FORMATS
 WAYS = ("embedded", "push", "pull")
-# Of a load with all rows 960 values, of one file by file 72: in the gate some 6,000, with few rounds
+# Of a load with all rows 960 values, of one file by file 72: in the gate some 6,000, with one round
 # because each load is a second of CPU; in test-all 3 million.
 ROUNDS = 100 if ALL else 1
 COLUMNS, ROWS = 24, 40
