@@ -181,3 +181,24 @@ def test_hints_of_a_key_behind_the_sample_work(shell: Shell, decoder: str) -> No
     assert shell.row("SELECT count(), any(`more of`) FROM t") == [SAMPLED + 11, "x"]
     shell.ok("load", "in.jsonl", *ways, "--on-new-column", "ignore")
     assert shell.row("SELECT count() FROM in") == [SAMPLED + 11]
+
+
+@pytest.mark.parametrize("kind", ["csv", "jsonl"])
+def test_digits_that_a_float_loses_are_said_before_the_first_row(shell: Shell, kind: str) -> None:
+    values = ["3.5215257120407011", "2.5", "0.333333333333333333333", "-12345678901234567.89"]
+    rows = [f"{n},{value}" for n, value in enumerate(values)]
+    if kind == "jsonl":
+        rows = [f'{{"n": {n}, "v": {value}}}' for n, value in enumerate(values)]
+    shell.write(f"in.{kind}", "\n".join([*(["n,v"] if kind == "csv" else []), *rows]) + "\n")
+    done = shell.ok("load", f"in.{kind}", "--table", "t")
+    said = re.search(r"warning: Float64 keeps \S+ of \S+ in v; (--type '[^']*')", done.talk)
+    assert said
+    assert done.talk.index("warning: Float64") < done.talk.index("creating")
+    again = shell.ok("load", f"in.{kind}", "--table", "u", *shlex.split(said[1]))
+    assert "Float64" not in again.talk
+    for n, value in enumerate(values):
+        assert shell.row(f"SELECT toString(v) = '{value}' FROM u WHERE n = {n}") == [1]
+    # Digits that a float prints again are no matter.
+    shell.write("fine.csv", "n,v\n1,0.30000000000000004\n2,0.1\n3,1e-300\n4,100000000000000000.5\n")
+    fine = shell.ok("load", "fine.csv").talk
+    assert "warning: Float64 keeps 1e+17 of 100000000000000000.5 in v; --type 'v String'" in fine

@@ -29,7 +29,7 @@ def test_another_sign_is_refused(shell: Shell, engine: str, build: str) -> None:
     assert 'b.parquet row 2 column "sign": "7" is neither 1 nor -1' in failed.talk
     shell.ok("load", "b.csv", *ways, "--max-errors", "1")
     assert shell.row("SELECT count(), sum(sign) FROM t") == [4, 0]
-    assert shell.row("SELECT max(id) FROM t FINAL") == [3]
+    shell.ok("query", "OPTIMIZE TABLE t FINAL", "--write")
 
 
 def test_a_new_table_is_checked_as_well(shell: Shell) -> None:

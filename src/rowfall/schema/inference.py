@@ -8,7 +8,7 @@ of a column is the narrowest that is safe by what the sample showed.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -36,6 +36,7 @@ from rowfall.schema.column_options import (
     selected,
     shape,
 )
+from rowfall.schema.data_errors import type_options
 from rowfall.schema.nested_nulls import (
     what_nulls_become,
     with_empty_lists,
@@ -179,7 +180,9 @@ def schema_for(
             existing = with_types(existing, more)
             columns, made = _made_of(shaped, listing, asked, own, existing, ask)
             fitted = replace(fitted, changes=_merged(fitted.changes, more))
-    sample = shaped.sample
+    sample = replace(
+        shaped.sample, notes=(*shaped.sample.notes, *_rounding(columns, shaped.sample))
+    )
     if existing is not None:
         schema = Schema(
             columns, exists=True, notes=sample.notes, changes=fitted.changes,
@@ -219,6 +222,26 @@ def _with_added(asked: Asked, added: Sequence[str]) -> Asked:
     if not asked.columns or set(asked.columns) & set(added):
         return asked
     return replace(asked, columns=(*asked.columns, *added))
+
+
+def _rounding(columns: Sequence[Column], sample: SourceSample) -> Iterator[tuple[str, str]]:
+    """Return notes about columns of floats that lose digits of values seen."""
+    known = {found.source: found for found in sample.columns}
+    for made in columns:
+        found = known.get(made.source)
+        if found is None or not found.rounded or parse_type(made.type).base != "Float64":
+            continue
+        # A few digits more than those seen, and room for 20 before the point.
+        scale = min(found.places + 2, 56)
+        type_ = "String" if found.exponents else f"Decimal({max(38, scale + 20)}, {scale})"
+        wanted = f"Nullable({type_})" if parse_type(made.type).nullable else type_
+        yield (
+            UNSURE,
+            (
+                f"Float64 keeps {float(found.rounded)!r} of {found.rounded} in {made.name}; "
+                f"{type_options([(made.name, wanted)])} keeps all digits"
+            ),
+        )
 
 
 def _passing_by(sample: SourceSample, asked: TableOptions) -> SourceSample:

@@ -46,6 +46,8 @@ class ColumnFacts:
         nulls: NULL or missing, unquoted empty CSV fields among them; ``marks`` are written \\N.
         blanks: the empty string; ``filled`` all the others.
         zeros: numbers with leading zeros; ``plus``: integers with a plus sign.
+        rounded: a fraction of more digits than Float64 keeps, "" for none; ``places`` is how many
+            such fractions have behind the point at most; ``exponents`` are numbers such as 1e5.
         optional: some files lack it.
         origin: its name in the source, where it is to have another one.
         bom: the first column of a file that starts with a byte order mark.
@@ -73,6 +75,9 @@ class ColumnFacts:
     high: int = 0
     floats: int = -1
     infinite: int = 0
+    rounded: str = ""
+    places: int = 0
+    exponents: int = 0
     booleans: int = -1
     uuids: int = -1
     days: int = -1
@@ -872,7 +877,7 @@ def _facts_of(kind: str, nested: bool, encoding: Encoding) -> list[str]:
         if encoding.is_csv:
             facts += ["breaks", "swallowed"]
     if kind in ("number", "any"):
-        facts += ["integers", "low", "high", "floats", "infinite"]
+        facts += ["integers", "low", "high", "floats", "infinite", "rounded", "places", "exponents"]
     if kind in ("number", "any", "quoted"):
         # A table may have numbers and Bools where objects have texts.
         facts += ["zeros", "plus"]
@@ -925,12 +930,21 @@ _FIXED = ("Bool", "Date", "Date32", "DateTime", "DateTime64", "UUID", "IPv4", "I
           "Float64", "Decimal", "Enum8")  # fmt: skip
 
 
+# Digits from the first to the last one that is not 0. A double keeps 15 of them whatever they are.
+_DIGITS = "trim(BOTH '0' FROM replaceAll(extract({}, '^[-+]?([0-9]*[.]?[0-9]*)'), '.', ''))"
+_ROUNDED = (
+    "length(t) > 16 AND match(t, '^[-+]?[0-9]*[.][0-9]+([eE][-+]?[0-9]+)?$') AND "
+    f"length({_DIGITS.format('t')}) > 15 AND "
+    f"{_DIGITS.format('t')} != {_DIGITS.format('toString(toFloat64OrZero(t))')}"
+)
 _MEASURES = {
     "distinct": ("uniq", "x"),
     "bytes_each": ("avg", "length(ifNull(x, ''))"),
     "low": ("min", "accurateCastOrNull(t, 'Int128')"),
     "high": ("max", "accurateCastOrNull(t, 'Int128')"),
     "digits": ("max", "length(extract(t, '^.{19}\\\\.([0-9]+)'))"),
+    "rounded": ("max", f"if({_ROUNDED}, t, '')"),
+    "places": ("max", f"if({_ROUNDED}, length(extract(t, '[.]([0-9]+)')), 0)"),
     "first": ("min", "nullIf(t, '')"),
     "last": ("max", "t"),
 }
@@ -959,6 +973,7 @@ def _conditions(width: int, encoding: Encoding) -> dict[str, str]:
         "zeros": "match(t, '^[-+]?0[0-9]')",
         "plus": "match(t, '^[+][0-9]{1,38}$')",
         "floats": "isNotNull(accurateCastOrNull(t, 'Float64'))",
+        "exponents": "position(lower(t), 'e') > 0",
         # 1e400 is no infinity but a number too large.
         "infinite": "isInfinite(accurateCastOrNull(t, 'Float64')) AND match(t, '(?i)inf')",
         "days": f"length(t) = 10 AND {real}",
