@@ -24,6 +24,7 @@ _COMMAND = re.compile(r"if that is wrong: (rowfall load .*)$", re.M)
         ("the quick fox\nthe slow dog\na red hen\n",
          [["a", "red", "hen"], ["the", "quick", "fox"], ["the", "slow", "dog"]]),
         ("id\n1\n\n2\n", [[1], [2]]),
+        ("time,temp\ns,C\n0,5.5\n1,6.5\n2,7.5\n", [[0, 5.5], [1, 6.5], [2, 7.5]]),
         ("amount\n68,527.00\n1,234.50\n", [[1234.5], [68527.0]]),
         ("id,n\n1,5\n2,NULL\n3,7\n", [[1, 5], [2, None], [3, 7]]),
         ("City,2019\nOslo,5\nBern,7\nRome,6\n",

@@ -540,8 +540,8 @@ def _first_row(records: Sequence[tuple[int, tuple[str, ...]]], width: int, ends:
         return 0
     wanted = (width, width - 1) if ends == "rows" else (width,)
     for n, (line, row) in enumerate(records):
-        if len(row) in wanted:
-            return n
+        if len(row) in wanted or (len(row) == width + 1 and not row[-1] and all(row[:-1])):
+            return n  # or a header that alone ends in a delimiter
         if len(row) > width or line > _JUNK_LINES or sum(map(bool, row)) > max(1, width // 2):
             return 0
     return 0

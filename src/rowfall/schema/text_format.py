@@ -30,6 +30,7 @@ from rowfall.core.model import Dialect, Encoding
 from rowfall.core.options import Options
 from rowfall.core.patterns import regex
 from rowfall.core.sqltext import SqlText
+from rowfall.core.value_kinds import NULL_WORDS, kind, kind_of
 from rowfall.engines.base import on_all
 from rowfall.schema import marked_values
 from rowfall.schema.records import APART, lines_relation
@@ -236,6 +237,11 @@ def _notes(
         lines = "line holds" if count == 1 else f"{count} lines hold"
         yield UNSURE, f"the first {lines} one value at most; --skip-lines {count} leaves them out"
         yield OTHERWISE, f"--skip-lines {count}"
+    if _has_units(found) and asked.skip_lines is None:
+        given = shlex.quote(",".join(found.names))
+        flags = f"--skip-lines 2 --header no --columns {given}"
+        yield UNSURE, f"line 2 holds no values as those below it, units perhaps; {flags} skips it"
+        yield OTHERWISE, flags
     if found.header and whole and all(len(file.rows) == 1 for file in found.files):
         yield UNSURE, "there is no row below the header, so nothing shows the types of the columns"
     if found.comment and asked.comment is None:
@@ -248,6 +254,10 @@ def _notes(
     for mark, fields in found.others[:1]:
         said = formats.spelled(mark)
         why = f"one column only, but {said} splits most lines into {fields}"
+        if mark == " " and any("  " in row[0].strip() for file in found.files for row in file.rows):
+            why = "one column only, but runs of blanks split its lines: tr -s ' ' makes one of each"
+            yield UNSURE, why
+            break
         if asked.fixed and tsv:
             csv = "CSVWithNames" if asked.header else "CSV"
             yield UNSURE, f"{why}: --format {csv} --delimiter {shlex.quote(said)}"
@@ -278,6 +288,22 @@ def _notes(
     ]
     if renamed and not asked.columns:
         yield "names", ", ".join(renamed[:8]) + (", ..." if len(renamed) > 8 else "")
+
+
+def _has_units(found: Finding) -> bool:
+    """Tell whether the line below the header is text where the lines below it hold numbers."""
+    if not found.header or found.skip_lines or len(found.files) > 1 or found.comment:
+        return False
+    rows = [row for row in found.files[0].rows[1:512] if len(row) == found.width]
+    if len(rows) < 1 + _LEAST_VALUES or rows[0] != found.files[0].rows[1]:
+        return False
+    columns = [(one, kind(rest, found.delimiter)) for one, *rest in zip(*rows, strict=True)]
+    typed = [(one, kind_of(one)) for one, rest in columns if rest not in ("", "?")]
+    text = [one for one, own in typed if one.strip() not in ("", *NULL_WORDS) and own == ""]
+    return bool(text) and len(text) * 2 > len(typed)
+
+
+_LEAST_VALUES = 3  # below a line of units: one number may just be the first of a column of text
 
 
 def _titles(rows: Sequence[Sequence[str]]) -> int:

@@ -113,6 +113,25 @@ def test_a_header_with_more_names_than_the_rows_have_fields() -> None:
     assert (ends.ends, ends.names, ends.short) == ("header", ("a", "b"), False)
 
 
+def test_a_header_that_alone_ends_in_a_delimiter_below_titles() -> None:
+    seen = found("A title\nand more\n\nid,year,\n1,1959\n2,1960\n3,1961\n")
+    assert (seen.ends, seen.header, seen.names) == ("header", True, ("id", "year"))
+
+
+@pytest.mark.parametrize(
+    ("text", "width"),
+    [
+        ("amount\n68,527.00\n1,234.50\n", 1),
+        ("68,527.00\n1,234.50\n", 1),
+        ("1,234,567\n1,234\n", 1),
+        ("1,234\n5,678\n", 2),
+        ("a,b\n1,234\n5,678\n", 2),
+    ],
+)
+def test_commas_between_thousands_split_nothing(text: str, width: int) -> None:
+    assert found(text).width == width
+
+
 def test_blank_lines_between_rows_are_counted() -> None:
     assert found("id,name\n1,a\n\n2,b\n\n").blank_lines == 1
     assert found("\nid,name\n1,a\n2,b\n\n\n").blank_lines == 0
