@@ -60,6 +60,41 @@ def test_values_arrive_as_they_are(
     assert not wrong, f"{case} into {into}\n" + "\n".join(wrong)
 
 
+_SAID = {
+    "a": ("UInt8", "200"), "b": ("Int128", "-5"), "c": ("UInt64", "18446744073709551615"),
+    "d": ("DateTime", "2024-01-01 00:00:00"), "e": ("DateTime64(3, 'Asia/Tokyo')",
+    "2024-01-01 00:00:00.123"), "f": ("FixedString(3)", "abc"), "g": ("Nullable(Bool)", ""),
+    "h": ("Decimal(20, 4)", "1.2345"), "i": ("Enum8('x' = 1, 'y' = 2)", "y"),
+    "j": ("IPv4", "1.2.3.4"),
+    "k": ("Array(UInt8)", '"[1,2]"'), "l": ("Array(Nullable(String))", "\"['q',NULL]\""),
+    "m": ("Date", "2024-01-01"), "o": ("Map(String, UInt8)", "\"{'a':1}\""),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("into", ["postgresql", "mariadb", "iceberg"])
+def test_the_same_command_is_run_again(
+    request: pytest.FixtureRequest, shell: Shell, into: str
+) -> None:
+    """The types that were asked for are those that the table has got; a killed load goes on."""
+    said = {name: value for name, value in _SAID.items()
+            if into != "iceberg" or value[0] != "Int128"}  # fmt: skip
+    row = ",".join(value for _, value in said.values())
+    for number, name in enumerate(("1", "2"), 1):
+        shell.write(f"in/{name}.csv", f"n,{','.join(said)}\n{number},{row}\n")
+    to = ("--to", f"iceberg+{shell.folder}/lake")
+    if into != "iceberg":
+        to = TARGETS[into](request, shell).arguments()
+    types = [word for name, (type_, _) in said.items() for word in ("--type", f"{name} {type_}")]
+    shell.ok("load", "in/1.csv", *to, *types)
+    for rows in (1, 0):
+        done = shell.ok("load", "in/*.csv", *to, *types, "--json")
+        assert done.document["rows"] == rows
+    # Another type that the table could have is still another one.
+    other = [word.replace("a UInt8", "a Int64") for word in types]
+    shell.write("in/3.csv", f"n,{','.join(said)}\n3,{row}\n")
+    assert "its types cannot be chosen: a is" in shell.ends(2, "load", "in/*.csv", *to, *other).talk
+
+
 def _differences(
     case: Case, said: dict[int, str | None], found: dict[int, str | None]
 ) -> list[str]:

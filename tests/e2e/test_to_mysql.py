@@ -485,6 +485,7 @@ def test_a_table_without_a_key_has_no_conflicts(db: Database) -> None:
         ("VARCHAR(3)", "abcd", "v"),
         ("VARCHAR(9) CHARACTER SET latin1", "é😀", "\\xF0\\x9F\\x98\\x80"),
         ("TIMESTAMP NULL", "2039-01-01 00:00:00", "v"),
+        ("YEAR", "24", "24"),
     ],
 )
 def test_a_value_that_does_not_fit_is_not_clipped(
@@ -531,6 +532,13 @@ def test_a_number_of_zero_stays_zero(db: Database) -> None:
     db.shell.write("a.csv", "id,name\n0,a\n7,b\n")
     db.load("a.csv")
     assert db.run("SELECT id FROM t ORDER BY id") == [(0,), (7,)]
+
+
+def test_a_year_of_zero_stays_zero(db: Database) -> None:
+    db.run("CREATE TABLE t (id INT, y YEAR)")
+    db.shell.write("a.csv", "id,y\n1,0\n2,1901\n3,\n")
+    db.load("a.csv")
+    assert db.run("SELECT id, y + 0 FROM t ORDER BY id") == [(1, 0), (2, 1901), (3, None)]
 
 
 def test_text_of_another_charset_is_converted(db: Database) -> None:

@@ -280,6 +280,28 @@ def test_a_table_that_is_there_keeps_its_definition(into: Into) -> None:
     assert found[1] == (found[1][0], *[None] * 6, 5, 10, 7, None)
 
 
+def test_arrays_go_into_a_table_that_is_there(into: Into) -> None:
+    """From rows that have arrays, also a second time; fields of CSV are what PostgreSQL writes."""
+    for number in (1, 2):
+        row = {"id": number, "v": [1, 2], "s": ["a,b", 'q"x', None]}
+        into.shell.write(f"{number}.jsonl", json.dumps(row) + "\n")
+        assert into.load(f"{number}.jsonl", "--table", "t")["rows"] == 1
+    into.shell.write("c.csv", 'id,v,s\n3,"{1,2}","{""a,b"",""q\\""x"",NULL}"\n')
+    assert into.load("c.csv", "--table", "t")["rows"] == 1
+    assert into.ask("SELECT id, v, s FROM {s}.t ORDER BY id") == [
+        (number, [1, 2], ["a,b", 'q"x', None]) for number in (1, 2, 3)
+    ]
+    assert into.types()["s"] == "text[]"
+    into.do("CREATE TABLE {s}.own (id int, v smallint[], s varchar(3)[])")
+    assert into.load("1.jsonl", "--table", "own")["rows"] == 1
+    into.shell.write("d.jsonl", '{"id":9,"v":[40000],"s":[]}\n')
+    assert "40000" in into.ends(1, "load", "d.jsonl", "--table", "own").talk
+    # Between two tables of PostgreSQL.
+    uri = into.uri.replace("?", "/own?")
+    into.ends(0, "load", uri, "--table", "t", "--force-append")
+    assert into.ask("SELECT v, s FROM {s}.t WHERE id = 1") == [([1, 2], ["a,b", 'q"x', None])] * 2
+
+
 def test_a_value_that_cannot_be_read(into: Into) -> None:
     into.do("CREATE TABLE {s}.t (id int, n int)")
     into.shell.write("t.csv", "id,n\n1,2\n3,x\n4,5\n")

@@ -304,6 +304,15 @@ class Database(Protocol):
     def existing_table(self) -> ExistingTable | None:
         """Return the table with types of ClickHouse; None where there is none."""
 
+    def shown(self, declared: Sequence[str]) -> list[str]:
+        """Return as which types of ClickHouse columns are shown that were declared so.
+
+        As :meth:`existing_table` shows them, but for NULL.
+
+        Args:
+            declared: see :class:`rowfall.targets.base.Declaring`.
+        """
+
     def table_id(self) -> str:
         """Return what tells the table from another one of its name; "" where there is none."""
 

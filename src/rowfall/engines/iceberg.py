@@ -272,6 +272,10 @@ class IcebergTable:
         layout = self._layout(table)
         return ExistingTable("", self.kind, layout.order_by, tuple(columns), layout.partition_by)
 
+    def shown(self, declared: Sequence[str]) -> list[str]:
+        """Return the same: the target says them as they are read."""
+        return list(declared)
+
     def table_id(self) -> str:
         """See :class:`rowfall.engines.database.Database`."""
         if not self._uuid:

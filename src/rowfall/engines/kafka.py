@@ -431,6 +431,10 @@ class Kafka(Transactions):
             self.leave(producer, clean=True)
         return len(gone)
 
+    def shown(self, declared: Sequence[str]) -> list[str]:
+        """Return the same: a topic has no types."""
+        return list(declared)
+
     def unrecorded(self) -> bool:
         """See :meth:`rowfall.engines.database.Database.unrecorded`.
 

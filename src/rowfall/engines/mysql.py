@@ -36,7 +36,7 @@ from rowfall.engines.database import (
     Transactions,
     upkeep,
 )
-from rowfall.engines.mysql_columns import catalogue_column, result_column, tsv
+from rowfall.engines.mysql_columns import catalogue_column, declared_type, result_column, tsv
 from rowfall.engines.mysql_errors import LOST, NO_FILES, PASSING, explained, number_of
 from rowfall.engines.mysql_loading import PATIENCE_SECONDS, Loading
 
@@ -301,6 +301,10 @@ class MySQL(Transactions):
         rows = self.ask(f"SELECT ENGINE FROM information_schema.TABLES WHERE {self._is_table}")
         columns = tuple(catalogue_column(row) for row in self.columns)
         return ExistingTable(str(made[1]), str(rows[0][0] or self.kind), "", columns)
+
+    def shown(self, declared: Sequence[str]) -> list[str]:
+        """See :meth:`rowfall.engines.database.Database.shown`."""
+        return list(map(declared_type, declared))
 
     def _unique(self) -> bool:
         return bool(self.ask(
@@ -645,15 +649,20 @@ class MySQL(Transactions):
         skip = "SKIP DUPLICATE KEY ERRORS " if self.distributed else "IGNORE "
         action = {SKIP: skip, REPLACE: "REPLACE "}.get(self.on_conflict, "")
         kinds = {str(row[0]): str(row[1]).lower() for row in self.columns}
-        # Text in a BIT column would be taken for its bits.
-        bits = {column: f"@bits_{at}" for at, column in enumerate(columns)
-                if kinds.get(column) == "bit"}  # fmt: skip
+        # Text in a BIT column would be taken for its bits, and in a YEAR "0" for 2000.
+        numbers = {column: f"@number_{at}" for at, column in enumerate(columns)
+                   if kinds.get(column) in ("bit", "year")}  # fmt: skip
         charsets = {str(row[8]) for row in self.columns if row[8]}
         # 6 % less CPU on the server, where nothing is to be converted; bytes are no text of a UUID.
         plain = charsets <= _UTF8 and not _IDS & set(kinds.values())
         charset = "binary" if plain else "utf8mb4"
-        listed = ", ".join(bits.get(column) or name(column) for column in columns)
-        made = ", ".join(f"{name(column)} = {text} + 0" for column, text in bits.items())
+        listed = ", ".join(numbers.get(column) or name(column) for column in columns)
+        made = ", ".join(
+            # Of two digits the server would make four.
+            f"{name(column)} = IF({text} + 0 BETWEEN 1 AND 99, -1, {text} + 0)"
+            if kinds[column] == "year" else f"{name(column)} = {text} + 0"
+            for column, text in numbers.items()
+        )  # fmt: skip
         return (
             f"LOAD DATA LOCAL INFILE 'rowfall' {action}INTO TABLE {table} "
             + ("" if self.distributed else f"CHARACTER SET {charset} ")

@@ -113,7 +113,7 @@ def binary(columns: Sequence[Column], known: Sequence[Sequence[Any]]) -> Binary 
     types, texts = [], []
     for number, column in enumerate(columns):
         row = by_name.get(column.name)
-        if row is None or str(row[1]).lower() == "bit":
+        if row is None or str(row[1]).lower() in ("bit", "year"):
             return None
         found = _type_of(column, row)
         types.append(found or _TEXT)

@@ -10,6 +10,8 @@ from rowfall.core.sql import literal
 
 _INTEGERS = {"tinyint": 8, "smallint": 16, "mediumint": 32, "int": 32, "integer": 32, "bigint": 64}
 _MEMBER = regex(r"'((?:[^']|'')*)'")
+_DECLARED = regex(r"(\w+)(?:\(([^)]*)\))?")
+_NULL = regex(r" (NOT )?NULL\Z")
 _GENERATED = ("VIRTUAL", "STORED", "PERSISTENT", "GENERATED", "COMPUTED")
 
 
@@ -27,6 +29,18 @@ def catalogue_column(row: Sequence[Any]) -> tuple[str, str, str]:
     made = any(word in extra.replace("DEFAULT_GENERATED", "").split() for word in _GENERATED)
     given = "AUTO_INCREMENT" in extra or "INVISIBLE" in extra or default not in (None, "NULL")
     return column, found, "MATERIALIZED" if made else "DEFAULT" if given else ""
+
+
+def declared_type(declared: str) -> str:
+    """Return the type of ClickHouse for one that stands in a CREATE TABLE, but for NULL."""
+    whole = _NULL.sub("", declared)
+    found = _DECLARED.match(whole)
+    kind, sizes = (found[1].lower(), found[2]) if found else (whole.lower(), None)
+    kind = {"boolean": "tinyint", "json": "longtext"}.get(kind, kind)
+    numbers = [int(n) for n in sizes.split(",")] if sizes and kind != "enum" else [0]
+    number, scale = (*numbers, 0)[:2]
+    whole = whole if kind == "enum" else whole.lower()
+    return _bare((None, kind, whole, None, number, scale, number, number, None))
 
 
 def _bare(row: Sequence[Any]) -> str:
@@ -79,6 +93,7 @@ def unfit(columns: Sequence[Sequence[Any]], column: str) -> str:
         "timestamp": "toUnixTimestamp64Micro(toDateTime64({}, 6, 'UTC')) "
         "NOT BETWEEN 1 AND 2147483647999999",
         "float": "NOT isFinite({})", "double": "NOT isFinite({})",
+        "year": "{} NOT BETWEEN 1901 AND 2155 AND {} != 0",
         "json": "NOT isValidJSON(toString({}))",
     }  # fmt: skip
     return plain.get(kind, "")

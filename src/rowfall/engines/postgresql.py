@@ -98,6 +98,15 @@ def clickhouse_type(name: str, modifier: int, *, nullable: bool) -> str:
     return f"Nullable({found})" if nullable else found
 
 
+def column_type(name: str, modifier: int, *, nullable: bool) -> str:
+    """Return the type of ClickHouse whose values a column of a type in pg_type takes."""
+    if name.startswith("_"):  # an array, of which any element may be NULL
+        # As wide as there is: the server says which element does not fit.
+        wide = {"int2": "int8", "int4": "int8", "float4": "float8"}.get(name[1:], name[1:])
+        return f"Array({clickhouse_type(wide, modifier, nullable=True)})"
+    return clickhouse_type(name, modifier, nullable=nullable)
+
+
 def identifier(name: str) -> str:
     """Return a name as SQL."""
     return '"' + name.replace('"', '""') + '"'
@@ -346,7 +355,7 @@ class Postgresql(Transactions):
         if found is None:
             return None
         columns = tuple(
-            (name, clickhouse_type(type_, modifier, nullable=not filled), default)
+            (name, column_type(type_, modifier, nullable=not filled), default)
             for name, type_, modifier, filled, default in self._columns()
         )
         unlogged = " unlogged" if found["persistence"] == "u" else ""
@@ -364,6 +373,15 @@ class Postgresql(Transactions):
             "WHERE a.attrelid = %s::oid AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum",
             self._oid,
         )  # fmt: skip
+
+    def shown(self, declared: Sequence[str]) -> list[str]:
+        """See :meth:`rowfall.engines.database.Database.shown`."""
+        listed = ", ".join(f"NULL::{type_} AS c{at}" for at, type_ in enumerate(declared))
+        with self._asking() as connection:
+            return [
+                column_type(type_, modifier, nullable=False)
+                for _, type_, modifier in _described(connection, f"SELECT {listed}")
+            ]
 
     def table_id(self) -> str:
         """Return the oid of the table: one that is made anew has another."""
@@ -502,15 +520,10 @@ class Postgresql(Transactions):
                     return None
                 names = [(str(column.name), "Nullable(String)") for column in cursor.description]
                 return Result(names, iter([_lines(cursor.fetchall())]))
-            cursor = connection.execute(f"SELECT * FROM ({text}\n) AS q LIMIT 0".encode())
-            types = dict(connection.execute("SELECT oid::int8, typname FROM pg_type").fetchall())
-            found = cursor.pgresult
             columns = [
-                (str(column.name), clickhouse_type(
-                    str(types.get(column.type_code)), found.fmod(n) if found else -1, nullable=True
-                ))
-                for n, column in enumerate(cursor.description or ())
-            ]  # fmt: skip
+                (name, clickhouse_type(type_, modifier, nullable=True))
+                for name, type_, modifier in _described(connection, text)
+            ]
         return Result(columns, self._copied(text))
 
     def _copied(self, text: str) -> Iterator[bytes]:
@@ -598,6 +611,17 @@ class Postgresql(Transactions):
                 if connection is not None:
                     connection.close()
             self._idle.clear()
+
+
+def _described(connection: Connection[Any], text: str) -> list[tuple[str, str, int]]:
+    """Return name, type in pg_type and its modifier of each column of a query."""
+    cursor = connection.execute(f"SELECT * FROM ({text}\n) AS q LIMIT 0".encode())
+    types = dict(connection.execute("SELECT oid::int8, typname FROM pg_type").fetchall())
+    found = cursor.pgresult
+    return [
+        (str(column.name), str(types.get(column.type_code)), found.fmod(n) if found else -1)
+        for n, column in enumerate(cursor.description or ())
+    ]
 
 
 def _application(attempt: str) -> str:

@@ -23,11 +23,22 @@ from rowfall.core.errors import (
 )
 from rowfall.core.events import Note
 from rowfall.core.listing import Listing, without_salt
-from rowfall.core.model import ENGINE, PUSH, Choice, Dialect, Encoding, Kind, Schema, Statement
+from rowfall.core.model import (
+    ENGINE,
+    PUSH,
+    Choice,
+    Column,
+    Dialect,
+    Encoding,
+    Kind,
+    Schema,
+    Statement,
+)
 from rowfall.core.options import Options
 from rowfall.core.patterns import regex
 from rowfall.core.sqltext import SqlText, quote
 from rowfall.core.time_range import WIDE, TimeRange, time_range
+from rowfall.core.type_names import parse_type
 from rowfall.engines.base import ExistingTable
 from rowfall.engines.codes import DATA_CODES, GONE
 from rowfall.engines.database import Committing, Packing, TakingBinary
@@ -55,10 +66,11 @@ from rowfall.schema import data_errors, inference
 from rowfall.schema.density import FILES, rows_per_byte
 from rowfall.schema.strict_reading import only_utf8, with_sign, with_whole_tuples, within
 from rowfall.schema.table_changes import TableQuestions
+from rowfall.schema.table_options import read_table_options
 from rowfall.sources import rewriting
-from rowfall.sources.base import Addressed, Pinned, Ranged, Source, any_version
+from rowfall.sources.base import Addressed, Pinned, Queried, Ranged, Source, any_version
 from rowfall.targets import views
-from rowfall.targets.base import Publish
+from rowfall.targets.base import Declaring, Publish
 
 # Partition keys that make no partitions.
 UNPARTITIONED = ("", "tuple()")
@@ -399,7 +411,52 @@ def _columns(session: Session, table: ExistingTable | None) -> list[list[Any]] |
         like = session.shards.tables.like
         if like is not None:  # on some node, not only the first
             return [list(column) for column in like.columns]
-    return [list(column) for column in table.columns] or None if table else None
+    if table is None or not table.columns:
+        return None
+    return _as_asked(session, [list(column) for column in table.columns])
+
+
+def _as_asked(session: Session, columns: list[list[Any]]) -> list[list[Any]]:
+    """Return the columns of a database's table with the types that ``--type`` and ``--schema`` say,
+    where these are what a new table would have had: the same command is run again.
+    """
+    options, database, target = session.options, session.database, session.target
+    table, columns = columns, _with_literals(session, columns)
+    given = options.type or options.schema or options.schema_file
+    if database is None or not given or not isinstance(target, Declaring):
+        return columns
+    asked = read_table_options(options, session.engine.ask)
+    wanted = {**dict(asked.columns), **asked.types}
+    names = [name for name, type_, _ in columns if wanted.get(name, type_) != type_]
+    declared = [target.declared(Column(name, wanted[name])) for name in names]
+    shown = dict(zip(names, database.shown(declared) if names else (), strict=True))
+    same = {
+        name for name, type_, _ in table
+        if name in shown and _is_shown(shown[name], wanted[name], type_)
+    }  # fmt: skip
+    return [[name, wanted[name] if name in same else type_, kind] for name, type_, kind in columns]
+
+
+def _with_literals(session: Session, columns: list[list[Any]]) -> list[list[Any]]:
+    """Return the columns of a database; arrays as text where fields of CSV and TSV are loaded.
+
+    These hold what the database itself writes and reads: ``{1,2}``. ``--type`` says otherwise.
+    """
+    encoding = session.declared
+    if session.database is None or encoding is None or isinstance(session.source, Queried):
+        return columns
+    if not encoding.format.startswith(("CSV", "TSV", "TabSeparated")):
+        return columns
+    return [
+        [name, "Nullable(String)" if type_.startswith("Array(") else type_, kind]
+        for name, type_, kind in columns
+    ]
+
+
+def _is_shown(shown: str, wanted: str, there: str) -> bool:
+    """Tell whether a column that was made with a type is shown as the one that is there."""
+    null = parse_type(wanted).nullable == parse_type(there).nullable
+    return null and parse_type(shown).bare == parse_type(there).bare
 
 
 def _ask_views(session: Session, schema: Schema) -> views.Views | None:

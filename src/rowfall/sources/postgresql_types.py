@@ -39,6 +39,8 @@ _TEXT = frozenset((
     "text", "varchar", "bpchar", "char", "name", "citext", "json", "jsonb", "xml", "inet", "cidr",
     "macaddr", "macaddr8", "time", "timetz", "interval", "bit", "varbit",
 ))  # fmt: skip
+# As COPY writes them: a cast to text appends /32 to a host and cuts blanks.
+_SHOWN = {"inet": "textin(inet_out({x}))", "bpchar": "textin(bpcharout({x}))"}
 # What COPY writes in binary as rowfall-decode takes it, and of texts those whose bytes it writes.
 _BINARY = frozenset((
     "bool", "int2", "int4", "int8", "oid", "float4", "float8", "date", "uuid", "numeric",
@@ -73,6 +75,8 @@ def map_type(type_: PgType) -> tuple[str, str, float, str] | None:
         return f"DateTime64({digits}, 'UTC')", "{x}::timestamp", 8.0, "the same moment, in UTC"
     if name == "bytea":
         return "String", "encode({x}, 'hex')", 2 * _TEXT_BYTES, "as hex digits: unhex() gives bytes"
+    if name in _SHOWN:
+        return "String", _SHOWN[name], _TEXT_BYTES, "as text"
     if name in _TEXT:
         return "String", "{x}", _TEXT_BYTES, "as text" if name not in ("text", "varchar") else ""
     return None

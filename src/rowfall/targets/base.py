@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from dataclasses import field
 from enum import StrEnum
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from rowfall.core.dataclass import dataclass
 from rowfall.core.masked import Secret
-from rowfall.core.model import Encoding, Schema
+from rowfall.core.model import Column, Encoding, Schema
 from rowfall.core.sqltext import SqlText
 
 STAGING_PREFIX = "_rowfall_"
@@ -95,6 +95,18 @@ class ServerAt:
     cluster: str = ""
     sharing: int = 1
     kind: str = "clickhouse"
+
+
+@runtime_checkable
+class Declaring(Protocol):
+    """A target whose new tables have types of their own."""
+
+    def declared(self, column: Column) -> str:
+        """Return the type of a column in a new table, for :meth:`Database.shown`.
+
+        Raises:
+            UsageError: there is none.
+        """
 
 
 class Target(Protocol):

@@ -76,6 +76,10 @@ class IcebergTable:
         self.secrets: tuple[Secret, ...] = tuple(uri.secret_values(text))
         self.caps = Caps(Publish.COMMIT, PROMISE)
 
+    def declared(self, column: Column) -> str:
+        """Return the type as which a column is read again."""
+        return iceberg_types.readable(_stored(column).type, required=True)
+
     def create(self, schema: Schema, table: str = "") -> tuple[SqlText, ...]:
         """Return the table as Spark would make it, which is shown and not run.
 

@@ -117,6 +117,10 @@ class TransactionalTable:
         database, _, name = table.rpartition(".")
         return database or path, name
 
+    def declared(self, column: Column) -> str:
+        """See :class:`rowfall.targets.base.Declaring`."""
+        return self.column_type(column)
+
     def column_type(self, column: Column) -> str:
         """Return the type of a column in a new table.
 
