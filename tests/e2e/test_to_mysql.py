@@ -485,7 +485,7 @@ def test_a_table_without_a_key_has_no_conflicts(db: Database) -> None:
         ("VARCHAR(3)", "abcd", "v"),
         ("VARCHAR(9) CHARACTER SET latin1", "é😀", "\\xF0\\x9F\\x98\\x80"),
         ("TIMESTAMP NULL", "2039-01-01 00:00:00", "v"),
-        ("YEAR", "24", "24"),
+        ("YEAR", "24", "Out of range value for column 'v'"),
     ],
 )
 def test_a_value_that_does_not_fit_is_not_clipped(
