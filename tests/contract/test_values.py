@@ -12,10 +12,19 @@ from typing import Any
 
 import pytest
 
-from contract.values import CASES, KINDS, OPEN, SOURCES, TARGETS, Case, value_of
+from contract import value_files, values
+from contract.values import KINDS, TARGETS, Case, value_of
 from e2e.tools import Done, Shell
 
 pytestmark = pytest.mark.xdist_group("values")
+CASES = (*values.CASES, *value_files.CASES)
+SOURCES = {**values.SOURCES, **value_files.SOURCES}
+OPEN = values.OPEN | value_files.OPEN
+PAIRS = [
+    pytest.param(case, into, id=f"{case}-{into}")
+    for case in CASES
+    for into in (value_files.TARGETS if case.source in value_files.SOURCES else TARGETS)
+]
 
 
 @pytest.fixture
@@ -33,8 +42,7 @@ def test_each_case_is_complete() -> None:
     assert {case.source for case in CASES} == set(SOURCES)
 
 
-@pytest.mark.parametrize("into", TARGETS)
-@pytest.mark.parametrize("case", CASES, ids=str)
+@pytest.mark.parametrize(("case", "into"), PAIRS)
 @pytest.mark.sampled(30)
 def test_values_arrive_as_they_are(
     request: pytest.FixtureRequest, shell: Shell, case: Case, into: str
