@@ -43,6 +43,11 @@ def test_the_whole_command_repairs(shell: Shell, text: str, rows: list[list[obje
     assert shell.rows("SELECT * FROM t ORDER BY 1", "--to", "a folder") == rows
 
 
+def test_a_first_row_with_decimal_commas_holds_no_units(shell: Shell) -> None:
+    shell.write("a.csv", "name;share\nx;0,61\ny;0,5\nz;0,7\nx;0,9\n")
+    assert "units" not in shell.ok("load", "a.csv").err
+
+
 def test_a_table_that_was_there_is_not_replaced(shell: Shell) -> None:
     shell.write("a.csv", "x,5\n")
     shell.ok("load", "a.csv", "--table", "t", "--schema", "c1 String, c2 String")

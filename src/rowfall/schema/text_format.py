@@ -298,7 +298,8 @@ def _has_units(found: Finding) -> bool:
     if len(rows) < 1 + _LEAST_VALUES or rows[0] != found.files[0].rows[1]:
         return False
     columns = [(one, kind(rest, found.delimiter)) for one, *rest in zip(*rows, strict=True)]
-    typed = [(one, kind_of(one)) for one, rest in columns if rest not in ("", "?")]
+    mark = found.delimiter
+    typed = [(one, kind_of(one, mark)) for one, rest in columns if rest not in ("", "?")]
     text = [one for one, own in typed if one.strip() not in ("", *NULL_WORDS) and own == ""]
     return bool(text) and len(text) * 2 > len(typed)
 
