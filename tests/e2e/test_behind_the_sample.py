@@ -202,3 +202,21 @@ def test_digits_that_a_float_loses_are_said_before_the_first_row(shell: Shell, k
     shell.write("fine.csv", "n,v\n1,0.30000000000000004\n2,0.1\n3,1e-300\n4,100000000000000000.5\n")
     fine = shell.ok("load", "fine.csv").talk
     assert "warning: Float64 keeps 1e+17 of 100000000000000000.5 in v; --type 'v String'" in fine
+
+
+@pytest.mark.parametrize("packed", [False, True], ids=["plain", "gzip members"])
+@pytest.mark.parametrize("before", [1, SAMPLED + 10], ids=["in the sample", "behind it"])
+@pytest.mark.sampled(2)
+def test_a_header_that_stands_again_is_no_row(shell: Shell, before: int, packed: bool) -> None:
+    """Files that were put together by cat keep their headers, and types were text."""
+    pieces = ["id,v\n" + "".join(f"{n},5\n" for n in range(before)), "id,v\n2,6\n"]
+    name = "in.csv.gz" if packed else "in.csv"
+    body = [piece.encode() for piece in pieces]
+    shell.write(name, b"".join(gzip.compress(piece) if packed else piece for piece in body))
+    failed = shell.ends(1, "load", name, "--table", "t")
+    assert f"{name} line {before + 2} is the header again (id)" in failed.talk
+    assert ("the header stands again in 1 of the lines seen" in failed.talk) == (before == 1)
+    shell.ok("load", name, "--table", "t", "--max-errors", "1")
+    assert shell.row("SELECT count(), sum(v), toTypeName(any(id)) FROM t") == [
+        before + 1, 5 * before + 6, "Int64"
+    ]  # fmt: skip

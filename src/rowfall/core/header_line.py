@@ -70,6 +70,8 @@ def has_header(files: Sequence[FileRecords], mark: str, width: int) -> tuple[boo
     body = body_of(files, width)
     columns = [_column(f, [row[n] for row in body if n < len(row)], mark)
                for n, f in enumerate(first)]  # fmt: skip
+    if tuple(first) in map(tuple, body) and _stands_again(first, body, mark):
+        return True, f"the first line holds names, and {AGAIN}", True
     same = sum(f.rows[0] == first for f in files)
     everywhere = (
         same == len(files) > 1 and any(f.rows[1:2] and f.rows[1] != first for f in files)
@@ -102,6 +104,22 @@ def has_header(files: Sequence[FileRecords], mark: str, width: int) -> tuple[boo
     if len(files) > 1 and same > 1 and same * 2 > len(files) and not any(map(_repeats, columns)):
         _odd_start(files, first)
     return _by_words(columns, index=index)
+
+
+AGAIN = "stands again below"
+"""Part of the reason for a header that is among the lines below it, too."""
+
+
+def _stands_again(first: Sequence[str], body: Sequence[Sequence[str]], mark: str) -> bool:
+    """Tell whether a line that is there several times is a header: texts above numbers or times.
+
+    Files that were put together by cat keep their headers.
+    """
+    others = [row for row in body if tuple(row) != tuple(first)]
+    columns = [_column(f, [row[n] for row in others if n < len(row)], mark)
+               for n, f in enumerate(first)]  # fmt: skip
+    named = all(c.own == "" and c.first.strip() for c in columns)
+    return named and any(c.kind not in ("", "?") for c in columns)
 
 
 _NO = "the first line looks like data; say --header yes if it names columns"

@@ -147,6 +147,9 @@ def bad_row_error(
         at = bad.fields - 1 if 0 < bad.fields < width else bad.which - 1
         column = schema.columns[at]
         text, hint = _value_error(where, column, bad, shown, schema, misfits)
+        named = (column.source or column.name) == bad.value
+        if named and encoding.kind is Kind.TEXT and encoding.has_header:
+            text, hint = f"{where} is the header again ({shown})", _OUT
         if hint is _ENCODING and (encoding.kind is Kind.TYPED or encoding.binary):
             hint = _ONLY_TEXT.format(column.source or column.name)
         return DataError(text, uri=split.uri, line=line, column=column.name, value=shown, hint=hint)

@@ -20,6 +20,7 @@ from rowfall.core.dataclass import dataclass
 from rowfall.core.dialect import Asked
 from rowfall.core.errors import DataError, EngineError, RowfallError, SourceError, UsageError
 from rowfall.core.formats import LAKES
+from rowfall.core.header_line import AGAIN
 from rowfall.core.listing import Listing, Split
 from rowfall.core.model import Encoding, Kind
 from rowfall.core.sqltext import SqlText, quote
@@ -253,6 +254,16 @@ def take_sample(
         more = excerpts(source, splits, encoding, [name for name, _ in shape.names])
         found = _measure_here(source, splits, encoding, columns, wanted, more)
         found = found or _measure(source.relation, splits, encoding, columns, ask, wanted, more)
+        seen = any(AGAIN in why for _, why in notes)
+        if seen or (encoding.has_header and any(map(_is_broken, found))):
+            # The header among their values made the kinds of columns unknown.
+            anew = [replace(column, declared="") for column in columns] if seen else columns
+            again = _measure(
+                source.relation, splits, encoding, anew, ask, wanted, more, but_header=True
+            )
+            repeated = found[0].rows - again[0].rows
+            if repeated:
+                found, notes = again, (*notes, (UNSURE, _REPEATED.format(repeated)))
         if encoding.is_csv:
             encoding = replace(
                 encoding,
@@ -306,6 +317,18 @@ def take_sample(
         footers=found_footers,
         no_null_lists=_without_null_lists(source, listing, encoding, found, ask),
     )  # fmt: skip
+
+
+_REPEATED = (
+    "the header stands again in {:,} of the lines seen: types are those of the other lines, and "
+    "--max-errors N leaves such lines out"
+)
+
+
+def _is_broken(found: ColumnFacts) -> bool:
+    """Tell whether nearly all values of a column are of one kind, and a few are not."""
+    kinds = (found.integers, found.floats, found.days, found.moments, found.booleans, found.uuids)
+    return 0 < found.filled - max(kinds) <= max(8, found.filled // 20) and max(kinds) > 0
 
 
 def _is_whole(listing: Listing, splits: Sequence[Split], columns: Sequence[ColumnFacts]) -> bool:
@@ -685,11 +708,14 @@ def _measure(
     ask: RunSelect,
     wanted: WantedFacts,
     more: str = "",
+    *,
+    but_header: bool = False,
 ) -> tuple[ColumnFacts, ...]:
     """Return the facts about every column, by one query.
 
     Args:
         more: lines from elsewhere in the objects, without a header.
+        but_header: leave out rows that hold the names of the columns.
 
     Columns that are asked for the same facts stand in one array, and so does every answer: the
     engine needs 0.2 s only to analyse a thousand aggregates of single columns.
@@ -714,12 +740,15 @@ def _measure(
         if asked is None or number in asked
     ]
     settings = {**probe_settings(encoding), "max_block_size": limit}
+    header = " AND ".join(f"ifNull({sql.name(c.name)} = {quote(c.name)}, 0)" for c in columns)
     if encoding.format in ("Parquet", *LAKES):
         # More is decoded for nothing: of 8 files of 125,000 rows all of them, for half of the CPU
         # of their load.
         settings["input_format_parquet_max_block_size"] = limit
         settings["input_format_parquet_memory_high_watermark"] = _READ_AHEAD
     relation = sample_relation(relate, splits, encoding, reads, limit, more)
+    if but_header:
+        relation = SqlText.of(relation, f" WHERE NOT ({header})")
     (row,) = ask(SqlText.of(_aggregates(groups, columns, encoding), relation, ")"), settings)
     return _answered(row, groups, columns, encoding)
 
