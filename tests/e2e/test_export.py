@@ -6,6 +6,7 @@ import csv
 import gzip
 import io
 import json
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from pyarrow import parquet
 from e2e.tools import Shell
 from lab.mariadb import MariaDB
 from lab.postgresql import PostgresqlServer
+from lab.process import wait_until
 from lab.seaweed import Seaweed
 
 Rows = list[dict[str, Any]]
@@ -278,3 +280,33 @@ def test_an_export_that_lacks_a_file_does_not_end_well(
     monkeypatch.setattr("rowfall.run.pieces.Pieces.of", lambda self, work, works: works)
     done = shell.ends(3, "load", "a.csv", "b.csv", "--to", "out.csv")
     assert "the files hold 1 of the 2 objects" in done.talk
+
+
+# --- data folders of rowfall ----------------------------------------------------------------------
+
+
+def test_the_tables_of_a_data_folder_are_no_files(shell: Shell) -> None:
+    """Its hint writes them; a folder that holds one is loaded without it."""
+    shell.write("a.csv", "id,v\n1,x\n2,y\n")
+    shell.ok("load", "a.csv", "--table", "my table")
+    failed = shell.ends(4, "load", "rowfall-data", "--to", "out.csv")
+    assert "is a data folder of rowfall" in failed.talk
+    command = shlex.split(failed.talk.partition("Write them with rowfall ")[2].partition(" >")[0])
+    assert shell.ok(*command).out == '"id","v"\n1,"x"\n2,"y"\n'
+    shell.write("b.csv", "id,v\n3,z\n")
+    done = shell.ok("load", ".", "--table", "all")
+    assert "left out" in done.talk
+    assert shell.row("SELECT count() FROM all") == [3]
+
+
+def test_a_load_waits_for_queries(shell: Shell) -> None:
+    """A query in a loop, and one that takes its time: the load begins when it has ended."""
+    shell.write("a.csv", "id,v\n1,x\n")
+    shell.ok("load", "a.csv", "--table", "t")
+    reading = shell.cli.start("query", "SELECT count(), sleepEachRow(1) FROM numbers(3)")
+    lock = shell.folder / "rowfall-data" / "rowfall.lock"
+    wait_until(lambda: lock.read_text().endswith(" query"), 30, "a query that has the folder")
+    shell.write("b.csv", "id,v\n2,y\n")
+    shell.ok("load", "b.csv", "--table", "t")
+    assert reading.wait(30) == 0, "both have ended well"
+    assert shell.row("SELECT count() FROM t") == [2]

@@ -91,6 +91,8 @@ LOCK_NAME = "rowfall.lock"
 MARK_NAME = "rowfall.mark"
 """In the folder of a table: the attempt that has brought the last of its rows."""
 MOST_SAID = 64  # bytes of a lock that are read: a process number and a word
+QUERY, PLAN = "query", "plan"
+"""What has a folder only to read it; see :func:`take_folder`."""
 _OF_ENGINE = ("metadata", "store")
 """Folders of the engine in a data folder, without which there is no table in it."""
 COPIES = "rowfall.query-"
@@ -98,6 +100,10 @@ COPIES = "rowfall.query-"
 # The engine of a rowfall that was killed ends when it notices its closed stdin: at once, unless
 # the kernel is still writing out its memory.
 ORPHAN_SECONDS = 15.0
+# A query or a plan has a folder for its own time, most often less than a second. A load waits for
+# it: another query in a loop begins some 0.2 s after the last one, and a load looks four times in
+# that. One that takes longer than this is said to be in the way.
+READER_SECONDS = 60.0
 
 
 _Waiting = dict[int, queue.SimpleQueue[dict[str, Any]]]
@@ -114,6 +120,7 @@ class Embedded(Asking):
         fds: descriptors that the child inherits (stdin sources, output of queries).
         idle: start the child only when there is something to run.
         durable: what was written is flushed when :meth:`sync` asks for it.
+        reads: what has the folder only to read it ("query"), for those that wait for it.
         work: folder to work in: "." is the current one, so that relative file names in a user's
             statement are meant there. A file in it with the name of a table would be that table;
             by default there are none. Readers of lake tables take those below it only.
@@ -140,13 +147,14 @@ class Embedded(Asking):
         idle: bool = False,
         work: str = "",
         durable: bool = True,
+        reads: str = "",
     ) -> None:
         self.folder = folder
         self.pause = POLL_SECONDS
         self._work = work
         self._durable = durable
         self._fds = tuple(fds)
-        self._lock = take_folder(folder) if folder else None
+        self._lock = take_folder(folder, reads) if folder else None
         # Until a statement may have made a table. A load into a new folder asks two questions.
         self._new = folder is None or not any((folder / n).exists() for n in _OF_ENGINE)
         self._pending: _Waiting = {}
@@ -640,10 +648,14 @@ class FolderLock:
         os.close(self.descriptor)
 
 
-def take_folder(folder: Path) -> FolderLock:
+def take_folder(folder: Path, reads: str = "") -> FolderLock:
     """Create the folder and lock it for this process.
 
-    A new folder is for this user alone.
+    A new folder is for this user alone. Who only reads it is waited for, but not by a query, which
+    reads a copy meanwhile.
+
+    Args:
+        reads: what has it only to read it, "" for what may change it.
 
     Raises:
         UsageError: it is not to be trusted. TargetError: it cannot be written.
@@ -664,21 +676,29 @@ def take_folder(folder: Path) -> FolderLock:
         raise TargetError(
             f"cannot write to the target folder {folder}: {error.strerror}", hint=hint
         ) from None
-    deadline = time.monotonic() + ORPHAN_SECONDS
+    began = time.monotonic()
     # The lock of the open file is rowfall's, the record lock is its engine's: it is held until
     # the engine of a killed rowfall has gone, too.
     for take_lock in (_lock_file, _lock_record):
         while not take_lock(lock):
-            holder = os.pread(lock, MOST_SAID, 0).decode(errors="replace").partition(" ")[0]
-            if _alive(holder) or time.monotonic() > deadline:
+            text = os.pread(lock, MOST_SAID, 0).decode(errors="replace")
+            holder, _, reader = (*text.split(" "), "", "")[:3]
+            waits = ORPHAN_SECONDS
+            if _alive(holder):
+                waits = READER_SECONDS if reader and reads != QUERY else 0.0
+            waited = time.monotonic() - began
+            if waited > waits or not waits:
                 os.close(lock)
+                what = f"read by a {reader}" if reader else "in use"
                 raise FolderInUseError(
-                    f"the target folder {folder} is in use by another rowfall process"
-                    + (f" (pid {holder})" if holder else ""),
+                    f"the target folder {folder} is {what} "
+                    f"{'of' if reader else 'by'} another rowfall process"
+                    + (f" (pid {holder})" if holder else "")
+                    + (f", which was waited for {waited:.0f} s" if waited > 1 else ""),
                     hint="Wait for it to end, or load into another folder.",
                 )
             time.sleep(0.05)
-    said = f"{os.getpid()} {chance.token_hex(8)}".encode()
+    said = f"{os.getpid()} {chance.token_hex(8)} {reads}".strip().encode()
     os.ftruncate(lock, 0)
     os.pwrite(lock, said, 0)
     if any(folder.glob(f"{COPIES}*")):

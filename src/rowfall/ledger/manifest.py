@@ -26,7 +26,6 @@ from rowfall.core.errors import LedgerError, RowfallError, TargetError
 from rowfall.core.listing import Listing, Split, joined
 from rowfall.core.options import Options
 
-SUFFIX = ".rowfall"
 VERSION = 1
 WRITING, WHOLE = "writing", "whole"
 

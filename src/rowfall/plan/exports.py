@@ -18,9 +18,9 @@ from rowfall.core.errors import LedgerError, RowfallError, TargetError
 from rowfall.core.listing import Listing, joined
 from rowfall.core.model import Schema
 from rowfall.core.options import projection_of
+from rowfall.core.own_files import MANIFEST_SUFFIX
 from rowfall.ledger import leases
 from rowfall.ledger.manifest import (
-    SUFFIX,
     WHOLE,
     Bucket,
     Folder,
@@ -97,7 +97,7 @@ def manifest_name(rest: str) -> str:
     if len(flat.encode("utf-8", "surrogateescape")) > _LONGEST:
         digest = hexdigest(flat.encode("utf-8", "surrogateescape"), 8)
         flat = f"{flat[: _LONGEST // 4]}-{digest}"
-    return f".{flat}{SUFFIX}"
+    return f".{flat}{MANIFEST_SUFFIX}"
 
 
 def open_place(session: Session, base: str) -> Place:

@@ -21,7 +21,7 @@ from rowfall.core.sqltext import SqlText
 from rowfall.engines.base import Engine
 from rowfall.engines.codes import UNKNOWN_TABLE
 from rowfall.engines.database import Committing, Result
-from rowfall.engines.embedded import Embedded, FolderInUseError
+from rowfall.engines.embedded import QUERY, Embedded, FolderInUseError
 from rowfall.engines.snapshot import snapshot
 from rowfall.ledger import Ledger
 from rowfall.ledger.leases import has_ended
@@ -229,7 +229,7 @@ def _query_folder(
     # The child uses 0 to 2 itself, so the output gets another number there.
     out = os.dup(out_fd)
     try:
-        engine = Embedded(folder, fds=(out,), work=".")
+        engine = Embedded(folder, fds=(out,), work=".", reads="" if write else QUERY)
         if not write:
             engine.run(Statement(SqlText.of("SET readonly = 2")), lane=1)
         if convert:

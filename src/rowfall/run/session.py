@@ -39,7 +39,7 @@ from rowfall.core.units import parse_duration, parse_size
 from rowfall.engines import database_class, server_class
 from rowfall.engines.base import Engine
 from rowfall.engines.database import Database
-from rowfall.engines.embedded import Embedded, total_memory
+from rowfall.engines.embedded import PLAN, Embedded, total_memory
 from rowfall.engines.prestart import prestart
 from rowfall.sources import check_options, open_source
 from rowfall.sources.base import Folders, Queried, Streamed
@@ -163,7 +163,9 @@ def open_session(
         for note in source.notes:
             emit(Note("info", note))
         if reader is None:
-            reader = _engine_here(source, folder, options, served=server is not None)
+            reader = _engine_here(
+                source, folder, options, served=server is not None, reads=PLAN if dry else ""
+            )
             stack.callback(reader.close)
         # 50 ms, in which the engine of this machine opens the folder.
         from rowfall.ledger import Ledger
@@ -184,13 +186,13 @@ def open_session(
 
 
 def _engine_here(
-    source: Source, folder: Path | None, options: Options, *, served: bool = False
+    source: Source, folder: Path | None, options: Options, *, served: bool = False, reads: str = ""
 ) -> Embedded:
     """Return the engine of this machine; it opens meanwhile, unless a server does the work."""
     return Embedded(
         folder, memory=_memory_here(options) if options.memory and not served else None,
         threads=options.threads, fds=source.fds, idle=served, durable=not options.no_sync,
-        work=source.work if isinstance(source, Folders) else "",
+        work=source.work if isinstance(source, Folders) else "", reads=reads,
     )  # fmt: skip
 
 

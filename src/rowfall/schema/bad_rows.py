@@ -24,6 +24,7 @@ from rowfall.core.errors import DataError, RowfallError, SourceError, TargetErro
 from rowfall.core.listing import Split
 from rowfall.core.model import Encoding, Kind, Plan, Refused, Schema
 from rowfall.core.options import Options
+from rowfall.core.own_files import REJECTS_NAME
 from rowfall.core.sqltext import SqlText, quote
 from rowfall.engines.base import Engine
 from rowfall.engines.codes import BLANKS_REFUSED
@@ -48,7 +49,7 @@ from rowfall.sources.base import Numbered, Ranged, Rewritten, Source
 
 # Finding bad rows runs beside nothing else, but not on a lane that the watch or a KILL needs.
 LANE = 3
-REJECTS = "rowfall-rejects.tsv"
+REJECTS = REJECTS_NAME
 # A quote never closed swallows the rest of a file; its first lines show what it was.
 MOST_LINES = 100
 COLUMNS = ("object", "line", "column", "reason", "text")

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import base64
 import os
+import shlex
 import stat
 from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import islice
+from urllib.parse import unquote
 
-from rowfall.core import units, uri
+from rowfall.core import own_files, sql, units, uri
 from rowfall.core.errors import SourceError
-from rowfall.core.listing import Split
+from rowfall.core.listing import Listing, Split
 from rowfall.core.masked import Secret
 from rowfall.core.model import Encoding
 from rowfall.core.options import Options
@@ -36,15 +38,23 @@ class LocalFiles(ObjectSource):
     def __init__(self, texts: Sequence[str], options: Options) -> None:
         super().__init__(" ".join(texts), options)
         self._texts = tuple(texts)
+        self._left = LeftOut()
 
     def _found(self) -> Iterator[tuple[str, str, int]]:
         """Give all files, absolute; ``version`` is ``size-mtime_ns``."""
         paths: set[str] = set()
         for text in self._texts:
-            paths.update(find(uri.file_path(text), everything=self._options.format is not None))
+            everything = self._options.format is not None
+            paths.update(find(uri.file_path(text), everything=everything, left=self._left))
         for path in sorted(paths):
             status = _status(path)
             yield path, _version(status), status.st_size
+
+    def encoding(self, listing: Listing) -> Encoding:
+        found = super().encoding(listing)
+        if said := self._left.said:
+            self.notes = (*self.notes, said)
+        return found
 
     def changed(self, splits: Sequence[Split]) -> list[tuple[Split, str]]:
         answers = ((split, self._problem(split)) for split in splits)  # nothing to wait for
@@ -163,58 +173,112 @@ def _is_odd(path: str, reader: Reader) -> bool:
     return bool(_UNQUOTABLE & set(path)) or (not reader.arrays and "::" in path)
 
 
-def find(path: str, *, everything: bool = False) -> Iterator[str]:
+class LeftOut:
+    """Keeps what a search has met that belongs to rowfall itself."""
+
+    def __init__(self) -> None:
+        self.folders: list[str] = []
+        self.files: list[str] = []
+
+    def __call__(self, entries: Sequence[os.DirEntry[str]], folder: str) -> bool:
+        """Tell whether a folder is left out as a whole."""
+        own = own_files.is_data_folder([entry.name for entry in entries])
+        if own and folder not in self.folders:
+            self.folders.append(folder)
+        return own
+
+    @property
+    def said(self) -> str:
+        """Return the line that says so; "" for nothing."""
+        named = [f"{folder} (a data folder of rowfall)" for folder in self.folders] + self.files
+        more = f" and {len(named) - _SHOWN:,} more" if len(named) > _SHOWN else ""
+        return f"left out: {', '.join(named[:_SHOWN])}{more}" if named else ""
+
+
+def find(path: str, *, everything: bool = False, left: LeftOut | None = None) -> Iterator[str]:
     """Give the absolute paths of the files that ``path`` names; not sorted, may repeat.
 
     Args:
         path: file, folder or glob; a file that exists exactly as typed is no glob.
         everything: take all files of a folder instead of those with a known extension.
+        left: gets what is rowfall's own and is not taken for data.
 
     Raises:
-        SourceError: nothing found, or not readable.
+        SourceError: nothing found, or not readable; or it is a data folder of rowfall.
     """
+    left = LeftOut() if left is None else left
     if path.startswith("~") and not os.path.lexists(path):
         path = os.path.expanduser(path)
     path = os.path.abspath(path) + ("/" if path.endswith("/") and path.strip("/") else "")
     if os.path.isdir(path):
-        return _folder(path.rstrip("/") or "/", everything)
+        return _folder(path.rstrip("/") or "/", everything, left)
     if os.path.lexists(path):
         return iter([path])
     if not globs.has_meta(path):
         raise SourceError(f"no such file or folder: {path}", hint=_nearest(path))
-    return _matches(path)
+    return _matches(path, left)
 
 
-def _folder(path: str, everything: bool) -> Iterator[str]:
+def _folder(path: str, everything: bool, left: LeftOut) -> Iterator[str]:
     def nothing(others: int) -> SourceError:
         return SourceError(
             f"no data file in the folder {path}",
             hint=f"It holds {units.counted(others, 'file')} with other extensions; name the format "
             "with --format to load them all, or archives by a glob such as '*.zip'."
             if others
-            else "It holds no files at all (hidden ones are not counted).",
+            else left.said or "It holds no files at all (hidden ones are not counted).",
         )
 
-    return with_data(_below(path), str, everything, nothing)
+    return with_data(_below(path, left, top=True), str, everything, nothing)
 
 
-def _below(path: str) -> Iterator[str]:
-    """Give files at any depth, but none that is hidden or begins with ``_``, as writers' own do."""
-    for entry in _scan(path):
+def data_folder(path: str) -> SourceError:
+    """Return why a data folder of rowfall is no folder of files, with what shows its tables."""
+    tables = sorted(
+        name.removesuffix(".sql")
+        for name in os.listdir(os.path.join(path, "metadata", "default"))
+        if name.endswith(".sql")
+    ) if os.path.isdir(os.path.join(path, "metadata", "default")) else []  # fmt: skip
+    named = ", ".join(tables[:_SHOWN]) + (", ..." if len(tables) > _SHOWN else "")
+    table = sql.name(unquote(tables[0])) if tables else "TABLE"
+    query = shlex.quote(f"SELECT * FROM {table}")
+    return SourceError(
+        f"{path} is a data folder of rowfall: its files are no data, its rows are in tables"
+        + (f" ({named})" if tables else ""),
+        hint=f"Write them with rowfall query {query} --to {shlex.quote(path)} "
+        "--format CSVWithNames > out.csv",
+    )
+
+
+def _below(path: str, left: LeftOut, *, top: bool = False) -> Iterator[str]:
+    """Give files at any depth, but none that is hidden or begins with ``_``, as writers' own do.
+
+    Raises:
+        SourceError: the topmost folder is a data folder of rowfall.
+    """
+    entries = list(_scan(path))
+    if left(entries, path):
+        if top:
+            raise data_folder(path)
+        return
+    for entry in entries:
+        if own_files.is_own(entry.name):
+            left.files.append(entry.path)
+            continue
         if entry.name.startswith("_"):
             continue
         if entry.is_dir(follow_symlinks=False):
-            yield from _below(entry.path)
+            yield from _below(entry.path, left)
         elif entry.is_file() or (entry.is_symlink() and not os.path.exists(entry.path)):
             # A link that leads nowhere is an error, as it is where a glob finds it.
             yield entry.path
 
 
-def _matches(pattern: str) -> Iterator[str]:
+def _matches(pattern: str, left: LeftOut) -> Iterator[str]:
     folders: set[str] = set()
     found = False
     for one in globs.expand_slashes(pattern):
-        for path in _walk("/", one.strip("/").split("/")):
+        for path in _walk("/", one.strip("/").split("/"), left):
             if os.path.isdir(path):
                 folders.add(path)
             else:
@@ -222,34 +286,45 @@ def _matches(pattern: str) -> Iterator[str]:
                 yield path
     if found:
         return
-    hint = _nearest(globs.constant_prefix(pattern))
+    hint = left.said or _nearest(globs.constant_prefix(pattern))
     if folders:
         found_folders = units.counted(len(folders), "folder")
         hint = f"It matches {found_folders}; add /** to load the files below."
     raise SourceError(f"no file matches {pattern}", hint=hint)
 
 
-def _walk(folder: str, segments: Sequence[str]) -> Iterator[str]:
+def _walk(folder: str, segments: Sequence[str], left: LeftOut) -> Iterator[str]:
     """Give the paths below ``folder`` that match one pattern a segment."""
     segment, rest = segments[0], segments[1:]
     if segment == "**":
-        yield from _walk(folder, rest or ["*"])
-        for entry in _scan(folder):
+        entries = list(_scan(folder))
+        if left(entries, folder):
+            return
+        yield from _walk(folder, rest or ["*"], left)
+        for entry in entries:
             if entry.is_dir(follow_symlinks=False):
-                yield from _walk(entry.path, segments)
+                yield from _walk(entry.path, segments, left)
         return
     if not globs.has_meta(segment):
         path = os.path.join(folder, segment)
+        ledger = os.path.join(folder, own_files.LEDGER_NAME)
+        if rest and os.path.lexists(ledger) and left(list(_scan(folder)), folder):
+            return
         if os.path.lexists(path):
-            yield from _walk(path, rest) if rest else [path]
+            yield from _walk(path, rest, left) if rest else [path]
         return
     wanted = globs.compile_glob(segment)
-    for entry in _scan(folder, hidden=segment.startswith(".")):
+    entries = list(_scan(folder, hidden=segment.startswith(".")))
+    if rest and left(entries, folder):
+        return  # right beside a ledger there may be files of others, below it there are none
+    for entry in entries:
         if wanted.match(entry.name):
-            if not rest:
+            if own_files.is_own(entry.name):
+                left.files.append(entry.path)
+            elif not rest:
                 yield entry.path
             elif entry.is_dir():
-                yield from _walk(entry.path, rest)
+                yield from _walk(entry.path, rest, left)
 
 
 def _scan(folder: str, *, hidden: bool = False) -> Iterator[os.DirEntry[str]]:

@@ -12,6 +12,7 @@ from typing import Protocol, runtime_checkable
 from rowfall.core.dataclass import dataclass
 from rowfall.core.masked import Secret
 from rowfall.core.model import Column, Encoding, Schema
+from rowfall.core.own_files import LEDGER_NAME
 from rowfall.core.sqltext import SqlText
 
 STAGING_PREFIX = "_rowfall_"
@@ -19,9 +20,6 @@ STAGING_PREFIX = "_rowfall_"
 
 SHADOW_SUFFIX = "_whole"
 """End of the name of the table that gathers a load until its end (``--atomic``, ``--replace``)."""
-
-
-LEDGER_NAME = "rowfall.ledger"
 
 
 def state_folder() -> Path:

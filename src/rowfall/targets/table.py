@@ -13,9 +13,9 @@ from rowfall.core.errors import UsageError
 from rowfall.core.masked import MASK, Secret
 from rowfall.core.model import Encoding, Schema
 from rowfall.core.options import Options
+from rowfall.core.own_files import LEDGER_NAME
 from rowfall.core.sqltext import SqlText, quoted_list
 from rowfall.targets.base import (
-    LEDGER_NAME,
     STAGING_PREFIX,
     Caps,
     Publish,

@@ -1,0 +1,85 @@
+"""What rowfall makes for itself is no data: ledgers, data folders, manifests, rejected rows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from rowfall.core.errors import SourceError
+from rowfall.core.options import Options
+from rowfall.sources.files import LeftOut, LocalFiles, find
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Two files, and data folders of rowfall beside and below them."""
+    for name in (
+        "a.json", "sub/b.json",
+        "rowfall-data/rowfall.ledger", "rowfall-data/store/abc/t/all_1_1_0/serialization.json",
+        "rowfall-data/metadata/default/t.sql",
+        "sub/deep/data/rowfall.ledger", "sub/deep/data/x.json",
+        # The ledger was taken away.
+        "old/metadata/default/t.sql", "old/store/abc/serialization.json", "old/status",
+        ".p.json.rowfall", "rowfall-rejects.tsv", "server.ledger",
+    ):  # fmt: skip
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text('{"id":1}\n')
+    return tmp_path
+
+
+def names(folder: Path, found: list[str]) -> list[str]:
+    return sorted(str(Path(path).relative_to(folder)) for path in found)
+
+
+@pytest.mark.parametrize(
+    ("what", "expected"),
+    [
+        ("", ["a.json", "sub/b.json"]),
+        ("**/*.json", ["a.json", "sub/b.json"]),
+        ("**", ["a.json", "sub/b.json"]),
+        ("*/*.json", ["sub/b.json"]),
+        ("*", ["a.json"]),
+        ("sub", ["sub/b.json"]),
+        ("rowfall-data/store/abc/t/all_1_1_0/serialization.json",
+         ["rowfall-data/store/abc/t/all_1_1_0/serialization.json"]),
+    ],
+)  # fmt: skip
+def test_own_files_are_left_out(folder: Path, what: str, expected: list[str]) -> None:
+    """One that is named in full is meant."""
+    assert names(folder, list(find(f"{folder}/{what}"))) == expected
+
+
+def test_what_is_left_out_is_said(folder: Path) -> None:
+    source = LocalFiles([str(folder)], Options())
+    source.encoding(source.listing())
+    (said,) = (note for note in source.notes if "left out" in note)
+    assert said.startswith("left out: ")
+    assert f"{folder}/rowfall-data (a data folder of rowfall)" in said
+    left = LeftOut()
+    list(find(str(folder), left=left))
+    assert names(folder, left.folders) == ["old", "rowfall-data", "sub/deep/data"]
+    assert names(folder, left.files) == ["rowfall-rejects.tsv", "server.ledger"]
+
+
+@pytest.mark.parametrize("format", [None, "JSONEachRow"])
+def test_a_data_folder_is_no_source_of_files(folder: Path, format: str | None) -> None:
+    with pytest.raises(SourceError, match="is a data folder of rowfall") as error:
+        list(find(f"{folder}/rowfall-data", everything=format is not None))
+    assert "SELECT * FROM `t`" in str(error.value.hint) or "FROM t" in str(error.value.hint)
+
+
+@pytest.mark.parametrize("pattern", ["rowfall-data/**/*.json", "rowfall-data/store/**/*.json",
+                                     "rowfall-data/*/*/*/*/*.json"])  # fmt: skip
+def test_nothing_below_a_ledger_matches(folder: Path, pattern: str) -> None:
+    with pytest.raises(SourceError, match="no file matches") as error:
+        list(find(f"{folder}/{pattern}"))
+    assert "rowfall-data (a data folder of rowfall)" in str(error.value.hint)
+
+
+def test_files_beside_a_ledger_may_be_matched(tmp_path: Path) -> None:
+    """``--to .`` keeps the tables beside the files of the user."""
+    (tmp_path / "rowfall.ledger").write_text("")
+    (tmp_path / "a.csv").write_text("id\n1\n")
+    assert names(tmp_path, list(find(f"{tmp_path}/*.csv"))) == ["a.csv"]
