@@ -461,14 +461,13 @@ _AZURE = regex(r"(?:abfss?|wasbs?)://([^@/]+)@[^/]+/(.*)")
 def plain_name(location: str) -> str:
     """Return a location out of a table's metadata as rowfall names it: a path, or a URI.
 
-    Iceberg's locations are no encoded URIs: ``city=S%C3%A3o`` is the name of a folder. Some writers
-    encode them all the same.
+    Iceberg's locations are no encoded URIs: ``city=S%C3%A3o`` is the name of a folder. Where there
+    is none of that name, the writer has encoded it all the same.
     """
     if location.startswith("file:"):
         path = "/" + location[5:].lstrip("/")
         if "%" in path and not os.path.exists(path):
-            decoded = uri.file_path(f"file://{path}")
-            return decoded if os.path.exists(decoded) else path
+            return uri.file_path(f"file://{path}")
         return path
     if found := _AZURE.fullmatch(location):
         return f"az://{found[1]}/{found[2]}"
