@@ -252,10 +252,11 @@ def take_sample(
         # The reader takes the mark away in front of a header only.
         columns[0] = replace(columns[0], bom=shape.bom and not encoding.has_header)
         more = excerpts(source, splits, encoding, [name for name, _ in shape.names])
-        found = _measure_here(source, splits, encoding, columns, wanted, more)
-        found = found or _measure(source.relation, splits, encoding, columns, ask, wanted, more)
+        here = _measure_here(source, splits, encoding, columns, wanted, more)
+        found = here or _measure(source.relation, splits, encoding, columns, ask, wanted, more)
         seen = any(AGAIN in why for _, why in notes)
-        if seen or (encoding.has_header and any(map(_is_broken, found))):
+        # Where all types are known, no header among the values changes them.
+        if not here and (seen or (encoding.has_header and any(map(_is_broken, found)))):
             # The header among their values made the kinds of columns unknown.
             anew = [replace(column, declared="") for column in columns] if seen else columns
             again = _measure(
