@@ -38,6 +38,7 @@ _PAUSES = (0.1, 0.4)
 _MOST_LISTED = 16 << 20
 _MOST_SAID = 64 << 10  # of an error
 _SECONDS = 900  # that an address is good for
+_OWN_PORT = {"http": ":80", "https": ":443"}
 
 
 def sign(
@@ -66,7 +67,8 @@ def sign(
         given["X-Amz-Security-Token"] = keys.token.reveal()
     encoded = sorted((quote(k, safe="-_.~"), quote(v, safe="-_.~")) for k, v in given.items())
     asked = "&".join(f"{name}={value}" for name, value in encoded)
-    host = parts.netloc.rpartition("@")[2]
+    # A scheme's own port is not in the Host header of some clients, so the address leaves it out.
+    host = parts.netloc.rpartition("@")[2].removesuffix(_OWN_PORT.get(parts.scheme, ""))
     canonical = f"{method}\n{parts.path or '/'}\n{asked}\nhost:{host}\n\nhost\nUNSIGNED-PAYLOAD"
     hashed = hashlib.sha256(canonical.encode()).hexdigest()
     signed = f"AWS4-HMAC-SHA256\n{moment}\n{scope}\n{hashed}"
@@ -74,7 +76,7 @@ def sign(
     for part in scope.split("/"):
         key = hmac.digest(key, part.encode(), "sha256")
     signature = hmac.digest(key, signed.encode(), "sha256").hex()
-    return f"{parts.scheme}://{parts.netloc}{parts.path or '/'}?{asked}&X-Amz-Signature={signature}"
+    return f"{parts.scheme}://{host}{parts.path or '/'}?{asked}&X-Amz-Signature={signature}"
 
 
 def open_store(bucket: str, access: Access, keys: Keys | None, patience: dict[str, Any]) -> Any:

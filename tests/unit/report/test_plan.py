@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import fields, replace
+from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -265,5 +265,7 @@ def test_the_page_about_json_lists_the_fields_that_there_are() -> None:
     projected = project_source(("simulate://csv.gz?files=10",), None, Options(nodes="1", cores=4))
     real |= shapes("rowfall_scale", scale_document(projected))
     real["rowfall_loads"] = set(loads_document([]))
+    adopted = results.Adopted("id", "s", "t", "x", (), 0, 0)
+    real["rowfall_adopted"] = {"rowfall_adopted", "recorded", *asdict(adopted)}
     real["rowfall_error"] = set(error_document("a", None, 1))
     assert documented() == real
