@@ -22,8 +22,9 @@ from functools import partial
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Protocol, cast, overload
 
-from rowfall.core.errors import RowfallError, TargetError, UsageError
-from rowfall.core.events import Event, Listener, one_at_a_time, silent
+from rowfall.core import units
+from rowfall.core.errors import LoadError, RowfallError, TargetError, UsageError
+from rowfall.core.events import Event, Listener, Note, one_at_a_time, silent
 from rowfall.core.masked import Secret
 from rowfall.core.model import Plan
 from rowfall.core.options import (
@@ -144,10 +145,10 @@ def load(
         began: when the user began to wait, as of ``time.monotonic``; 0 for now.
 
     Returns:
-        The report. ``outcome`` is ``done``, ``partial`` or ``failed``; files that could not be
-        loaded are in ``failures``.
+        The report; everything is loaded.
 
     Raises:
+        LoadError: some files could not be loaded, or none: its ``report`` has the others, too.
         Interrupted: Ctrl-C or SIGTERM; the load can be resumed.
         RowfallError: nothing could be loaded at all, or the target or ledger failed.
     """
@@ -167,8 +168,26 @@ def load(
         if session.options.follow:
             from rowfall.run.follow import follow
 
-            return follow(session)
-        return run_load(session)
+            return _loaded(follow(session))
+        return _loaded(run_load(session))
+
+
+def _loaded(report: Report) -> Report:
+    """Return the report of a load that has loaded everything.
+
+    Raises:
+        LoadError: some files could not be loaded.
+    """
+    if report.outcome == "done":
+        return report
+    count = units.counted(report.splits_failed, report.unit)
+    some = f"{count} of {report.splits:,}" if report.splits > 1 else f"the {report.unit}"
+    first = report.failures[0] if report.failures else None
+    why = f": {first.split}: {first.error}" if first is not None else ""
+    raise LoadError(
+        f"{some} could not be loaded into {report.table or report.target}{why}", report,
+        hint=first.hint if first is not None else None,
+    )  # fmt: skip
 
 
 def resume(
@@ -199,7 +218,7 @@ def resume(
         if not open_loads:
             raise UsageError(
                 "no load is unfinished",
-                hint="rowfall status lists all loads; those of another target need --to.",
+                hint="rowfall status --all lists all loads.",
             )
         known = open_loads[0]
     asked = history.request(known.load_id, _text(to))
@@ -209,6 +228,8 @@ def resume(
             hint="Pipe the data into rowfall load once more.",
         )
     sources = history.sources(asked, known.load_id, "rowfall load resumes it by itself.")
+    if on_event is not None:
+        on_event(Note("info", f"resuming load {_whose(known)}"))
     folder = asked.get("folder")
     # Relative names in options (rejects, schema files) mean what they meant.
     with chdir(folder) if folder and os.path.isdir(folder) else nullcontext():
@@ -285,29 +306,50 @@ def query(
     return None
 
 
-def loads(*, to: Where | None = None) -> list[Report]:
-    """Return all loads of ``to`` (default: here, and the user's own ledgers), newest first."""
+def loads(*, to: Where | None = None, everywhere: bool = False) -> list[Report]:
+    """Return all loads of ``to``, newest first.
+
+    Args:
+        to: default: ``./rowfall-data``, and files that were written from this folder.
+        everywhere: without ``to``, the loads of all targets that this user has loaded into.
+    """
     from rowfall.run import history
 
-    return history.reports(_text(to))
+    return history.reports(_text(to), everywhere=everywhere)
 
 
 def report(load_id: str, *, to: Where | None = None) -> Report:
-    """Return the report of one load; the beginning of its id is enough, ``last`` is the newest.
+    """Return the report of one load; the beginning of its id is enough.
+
+    ``last`` is the newest of the target (see :func:`loads`); an id is also looked for in the other
+    targets of this user where ``to`` is not given.
 
     Raises:
         UsageError: no load has that id, or several have.
     """
-    everything = loads(to=to)
-    if load_id == "last" and everything:
-        return everything[0]
-    found = [r for r in everything if r.load_id.startswith(load_id)]
+    here = loads(to=to)
+    if load_id == "last":
+        if here:
+            return here[0]
+        raise UsageError(
+            "there is no load of this target yet" if to else "there is no load into ./rowfall-data",
+            hint="Name the target with --to.",
+        )
+    found = [r for r in here if r.load_id.startswith(load_id)]
+    if not found and to is None:
+        found = [r for r in loads(everywhere=True) if r.load_id.startswith(load_id)]
     if len(found) == 1:
         return found[0]
     raise UsageError(
         f"{len(found) or 'no'} loads match {load_id!r}",
-        hint="rowfall status lists all loads; those of another target need --to.",
+        hint="rowfall status --all lists all loads.",
     )
+
+
+def _whose(known: Report) -> str:
+    """Return which load it is, of what and into what, for people."""
+    into = f"{known.table} in {known.target}" if known.table else known.target
+    return f"{known.load_id[:8]} of {known.source} into {into}"
 
 
 def forget(load_id: str, *, to: Where | None = None, password: Secret | str | None = None) -> int:
@@ -452,6 +494,7 @@ def verify(
     from rowfall.run.session import open_session
 
     known = report(load_id, to=to)
+    on_event(Note("info", f"load {_whose(known)}"))
     landed = known.splits_landed + known.splits_skipped
     if not landed and known.outcome in ("failed", "interrupted", "partial"):
         raise UsageError(

@@ -100,7 +100,10 @@ def test_a_resumed_load_says_what_had_landed(data: str, tmp_path: Path) -> None:
     (tmp_path / "in/f9.csv").write_text("id,name\nx,y\n")
     options = rowfall.Options(schema="id UInt32, name String")
     heard: list[Event] = []
-    report = rowfall.load("in/*.csv", to=data, table="t", options=options, on_event=heard.append)
+    with pytest.raises(rowfall.LoadError, match=r"1 file of 4 could not be loaded") as error:
+        rowfall.load("in/*.csv", to=data, table="t", options=options, on_event=heard.append)
+    report = error.value.report
+    assert (error.value.exit_code, error.value.hint) == (1, report.failures[0].hint)
     assert (report.outcome, report.rows) == ("partial", 30)
     (failed,) = [e for e in heard if isinstance(e, SplitFailed)]
     (failure,) = report.failures

@@ -219,7 +219,9 @@ def test_a_reader_that_breaks_leaves_nothing(to: Path) -> None:
 
     schema = numbers(1).schema
     reader = pa.RecordBatchReader.from_batches(schema, batches())
-    report = rowfall.load(reader, to=to, table="t", batch_id="1")
+    with pytest.raises(rowfall.LoadError, match="the query was lost") as error:
+        rowfall.load(reader, to=to, table="t", batch_id="1")
+    report = error.value.report
     assert report.outcome == "failed"
     assert "the query was lost" in report.failures[0].error
     assert ask("SELECT count() FROM t", to) == [(0,)]

@@ -62,7 +62,7 @@ def _tar(name: str, text: str) -> bytes:
     return data.getvalue()
 
 
-_STATUS = "rowfall status lists all loads; those of another target need --to."
+_STATUS = "rowfall status --all lists all loads."
 _SETTINGS = "rowfall query 'SELECT name, description FROM system.settings'"
 _LINES = "--format LineAsString loads each line as it is. Of a table name the format: --format CSV."
 _CUT = "It was cut off, or is no {0}: test it with {0} -t."
@@ -72,8 +72,8 @@ PROGRAMS = {"unzip", "tar", "iconv", "gzip", "bzip2", "bunzip2", "xz", "zstd", "
 _STDIN = "printf 'id,n\\n1,2\\nx,3\\n' |"
 
 CASES = [
-    Case(_STATUS, "report deadbeef", "rowfall status", before=("load a.csv",)),
-    Case(_STATUS, "resume", "rowfall status", before=("load a.csv",)),
+    Case(_STATUS, "report deadbeef", "rowfall status --all", before=("load a.csv",)),
+    Case(_STATUS, "resume", "rowfall status --all", before=("load a.csv",)),
     Case("rowfall report {} says why.", "verify last", "rowfall report {0}",
          files={"a.csv": "id,n\n" + "1,2\n" * 30_000 + "x,y\n"},
          before=("!load a.csv --schema 'id UInt8, n UInt8'",)),

@@ -15,6 +15,7 @@ from rowfall.cli.options import (
     table_options,
 )
 from rowfall.cli.output import Output
+from rowfall.core.errors import LoadError
 from rowfall.core.masked import Secret
 
 
@@ -46,8 +47,11 @@ def load(
     from rowfall import api
 
     with output.listener(ask=not yes) as listener:
-        result = api.load(
-            sources, to=to, table=table, options=options_of(values), on_event=listener,
-            password=password, began=output.began,
-        )  # fmt: skip
+        try:
+            result = api.load(
+                sources, to=to, table=table, options=options_of(values), on_event=listener,
+                password=password, began=output.began,
+            )  # fmt: skip
+        except LoadError as error:  # its report says everything
+            result = error.report
     return output.ended(result)

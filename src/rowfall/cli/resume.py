@@ -6,6 +6,7 @@ import click
 
 from rowfall.cli.options import command, complete, target_option
 from rowfall.cli.output import Output
+from rowfall.core.errors import LoadError
 from rowfall.core.masked import Secret
 
 
@@ -24,7 +25,10 @@ def resume(output: Output, load_id: str, to: str | None, password: Secret | None
     from rowfall import api
 
     with output.listener() as listener:
-        result = api.resume(
-            load_id, to=to, on_event=listener, password=password, began=output.began
-        )
+        try:
+            result = api.resume(
+                load_id, to=to, on_event=listener, password=password, began=output.began
+            )
+        except LoadError as error:  # its report says everything
+            result = error.report
     return output.ended(result)

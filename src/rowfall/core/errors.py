@@ -7,9 +7,12 @@ the hint is a sentence of its own. ``transient`` is decided where the error is r
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from rowfall.core.patterns import regex
+
+if TYPE_CHECKING:
+    from rowfall.core.results import Report
 
 
 class Exit(IntEnum):
@@ -147,6 +150,20 @@ class VerifyError(RowfallError):
     """Source and target hold different rows."""
 
     exit = Exit.VERIFY
+
+
+class LoadError(RowfallError):
+    """Some files, or all of them, could not be loaded; the library raises it at the end of a load.
+
+    Attributes:
+        report: of the load, a :class:`rowfall.Report`; its ``failures`` say what and why.
+    """
+
+    exit = Exit.PARTIAL
+
+    def __init__(self, message: str, report: Report, *, hint: str | None = None) -> None:
+        super().__init__(message, hint=hint)
+        self.report = report
 
 
 class Interrupted(RowfallError):

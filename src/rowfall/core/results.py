@@ -14,11 +14,17 @@ from rowfall.core.model import Encoding, MergeWork
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """One split that was not loaded."""
+    """One split that was not loaded.
+
+    Attributes:
+        lasting: the same command fails in the same way again until something else is changed: bad
+            data, other columns, a right that is missing.
+    """
 
     split: str
     error: str
     hint: str | None = None
+    lasting: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -88,6 +88,8 @@ _ASKS_FOR_TABLES = regex(
 )
 
 LOCK_NAME = "rowfall.lock"
+STATUS_NAME = "status"
+"""File that the engine writes its process number to."""
 MARK_NAME = "rowfall.mark"
 """In the folder of a table: the attempt that has brought the last of its rows."""
 MOST_SAID = 64  # bytes of a lock that are read: a process number and a word
@@ -669,6 +671,9 @@ def take_folder(folder: Path, reads: str = "") -> FolderLock:
                 hint="Give a folder of your own with --to.",
             )
         lock = disk.open_own(folder / LOCK_NAME, os.O_RDWR | os.O_CREAT)
+        if (folder / STATUS_NAME).is_symlink():  # the engine would write where it leads to
+            os.close(lock)
+            raise OSError(errno.ELOOP, f"{STATUS_NAME} is a symbolic link")
     except OSError as error:
         hint = "Give a folder that you may write to with --to."
         if error.errno in (errno.ELOOP, errno.EINVAL):

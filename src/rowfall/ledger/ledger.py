@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import sqlite3
 import stat
 import threading
@@ -25,7 +26,7 @@ from rowfall.core.errors import LedgerError, LockLostError
 from rowfall.core.listing import Split, continued_id, joined, ranges_by_stream
 from rowfall.ledger import leases
 from rowfall.ledger.leases import Move
-from rowfall.targets.base import SHADOW_SUFFIX
+from rowfall.targets.base import SHADOW_SUFFIX, state_folder
 
 # 2: publishing by ATTACH, owners of loads.
 VERSION = 2
@@ -782,6 +783,10 @@ class Store:
         self._guard = threading.RLock()
         try:
             disk.make_folder(path.parent, 0o700)
+            if path.parent == state_folder():
+                _check_own(path.parent)
+            for name in ("-wal", "-shm"):
+                _refuse_link(path.with_name(path.name + name))
             _make_file(path)
             # The publisher runs on a thread of its own; SQLite itself is in serialised mode.
             self._db = sqlite3.connect(
@@ -869,7 +874,39 @@ def _make_file(path: Path) -> None:
         with suppress(FileExistsError):
             # Not opened: closing it would end what locks this process has on it (POSIX).
             os.mknod(path, stat.S_IFREG | 0o600)
-    found = path.lstat()
+    _refuse_link(path)
+
+
+def _check_own(folder: Path) -> None:
+    """Check that nobody else can put files into the folder of this user's ledgers.
+
+    Raises:
+        LedgerError: everybody may write to it, or it belongs to another user.
+    """
+    found, me = folder.stat(), os.geteuid()
+    if found.st_uid not in (me, 0) and me != 0:
+        raise LedgerError(
+            f"{folder}, where rowfall keeps what is loaded, belongs to another user",
+            hint="Give a folder of your own with ROWFALL_HOME.",
+        )
+    if found.st_mode & stat.S_IWOTH:
+        raise LedgerError(
+            f"everybody may write to {folder}, where rowfall keeps what is loaded",
+            hint=f"chmod o-w {shlex.quote(str(folder))}; or give a folder of your own with "
+            "ROWFALL_HOME.",
+        )
+
+
+def _refuse_link(path: Path) -> None:
+    """Check that no other user has put a link in the place of a file of ours.
+
+    Raises:
+        LedgerError: one has.
+    """
+    try:
+        found = path.lstat()
+    except FileNotFoundError:
+        return
     if stat.S_ISLNK(found.st_mode) and found.st_uid not in (os.geteuid(), 0):
         raise LedgerError(
             f"the ledger {path} is a symbolic link of another user",

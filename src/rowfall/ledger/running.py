@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
+from rowfall.core import disk
 from rowfall.core.events import AttemptPublished, Event, LoadEnded, LoadStarted, Progressed
 
 EVERY_SECONDS = 1.0
@@ -84,5 +85,9 @@ class Running:
         self._written = self._clock()
         with suppress(OSError):
             whole = self._path.with_name(f"{self._path.name}.{os.getpid()}")
-            whole.write_text(json.dumps(says))
+            whole.unlink(missing_ok=True)
+            # In a folder that others may write to, a link of this name would lead elsewhere.
+            opened = disk.open_own(whole, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
+            with os.fdopen(opened, "w") as file:
+                file.write(json.dumps(says))
             whole.replace(self._path)

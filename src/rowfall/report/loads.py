@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 REPORT_VERSION = LOADS_VERSION = VERIFICATION_VERSION = 1
 SHOWN_FAILURES = 20
 SHOWN_SHARDS = 20
+LEAST_NAME = 12  # of a table in the list of loads
 # A shorter or smaller load says nothing about rates and limits.
 WORTH_SECONDS, WORTH_ROWS = 1.0, 10_000
 LEAST_CPU = 0.05  # seconds: less would be shown as 0.0
@@ -300,6 +301,9 @@ def _next(report: Report, width: int) -> list[str]:
     lines: list[str] = []
     if report.outcome in ("partial", "failed", "interrupted", "lost"):
         text = "To resume, run the same command again: what is loaded is skipped."
+        if report.failures and all(failure.lasting for failure in report.failures):
+            # It would fail in the same way for ever.
+            text = "Once the cause is removed, load again: what is loaded is skipped."
         if not report.table and report.target != "null:":
             text = (
                 "To complete the files, run the same command again: those that lack rows are "
@@ -347,7 +351,16 @@ def loads_text(reports: Sequence[Report]) -> str:
         for r in reports
     ]
     head = ("load", "outcome", "started (UTC)", "loaded", "rows", "time", "rows/s", "table")
+    # Whatever the last column holds, a line fits a terminal.
+    widths = [max(len(row[i]) for row in (head, *rows)) for i in range(len(head) - 1)]
+    room = max(WIDTH - sum(widths) - 2 * len(widths), LEAST_NAME)
+    rows = [(*row[:-1], _end_of(row[-1], room)) for row in rows]
     return render([grid([head, *rows], right={3, 4, 5, 6}, indent=0)])
+
+
+def _end_of(name: str, room: int) -> str:
+    """Return a name, or what fits of its end: that tells tables and files apart."""
+    return name if len(name) <= room else f"…{name[1 - room :]}"
 
 
 def _percent(share: float) -> str:

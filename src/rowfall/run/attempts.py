@@ -26,6 +26,7 @@ from rowfall.core.errors import (
     SourceError,
     SourceGoneError,
     TargetError,
+    UsageError,
 )
 from rowfall.core.events import AttemptPublished, AttemptStarted, Listener, SplitFailed
 from rowfall.core.listing import Split
@@ -789,7 +790,11 @@ class AttemptRunner:
         for split, error in errors:
             message, hint = shown(error.message), self._named(error.hint)
             self._ledger.split_failed(self._load_id, split.id, message, hint)
-            self._add(Counts(failures=(Failure(split.name, message, hint),)))
+            lasting = isinstance(error, DataError) or error.code in DATA_CODES
+            lasting = lasting or (
+                isinstance(error, TargetError | UsageError) and not error.transient
+            )
+            self._add(Counts(failures=(Failure(split.name, message, hint, lasting),)))
             self._emit(SplitFailed(split.name, message, hint))
 
     def _named(self, hint: str | None) -> str | None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Iterator, Mapping
+import os
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,23 +18,41 @@ from rowfall.core.results import Failure, Report, ShardReport
 from rowfall.ledger import Ledger, LoadRow, running
 from rowfall.ledger.leases import has_ended
 from rowfall.targets import open_target
-from rowfall.targets.base import state_folder
+from rowfall.targets.base import state_folder, state_ledger
 
 
-def reports(to: str | None) -> list[Report]:
+def reports(to: str | None, *, everywhere: bool = False) -> list[Report]:
     """Return the reports of all loads of a target, newest first.
 
     Args:
-        to: the target; None for the default folder and the user's ledgers.
+        to: the target; None for the default folder, and for files that were written from here.
+        everywhere: with ``to`` None, all loads that this user's ledgers know.
     """
-    found = [r for path in _ledgers(to) for r in _reports(path)]
+    files = state_ledger()
+    found: list[Report] = []
+    for path in _ledgers(to, everywhere=everywhere):
+        of = None
+        if path == files and not everywhere:
+            of = _from_here if to is None else _into(open_target(to, "any", Options()).text)
+        found += _reports(path, of)
     return sorted(found, key=lambda r: r.started, reverse=True)
 
 
-def _ledgers(to: str | None) -> list[Path]:
+def _from_here(row: LoadRow) -> bool:
+    """Return True where a load was started in this folder."""
+    return bool(json.loads(row.request).get("folder") == os.getcwd())
+
+
+def _into(text: str) -> Callable[[LoadRow], bool]:
+    return lambda row: row.target == text
+
+
+def _ledgers(to: str | None, *, everywhere: bool = False) -> list[Path]:
     if to is not None:
         return [open_target(to, "any", Options()).ledger_path]
     here = open_target(None, "any", Options()).ledger_path
+    if not everywhere:
+        return [here, state_ledger()]
     return [here, *sorted(state_folder().glob("*.ledger"))]
 
 
@@ -47,8 +66,10 @@ def _rows(path: Path) -> list[LoadRow]:
         ledger.close()
 
 
-def _reports(path: Path) -> Iterator[Report]:
+def _reports(path: Path, of: Callable[[LoadRow], bool] | None = None) -> Iterator[Report]:
     for row in _rows(path):
+        if of is not None and not of(row):
+            continue
         if row.state == "running" and row.owner and not has_ended(row.owner):
             yield _running(path, row)
         elif row.report is not None:
@@ -82,7 +103,7 @@ def request(load_id: str, to: str | None) -> dict[str, Any]:
     Raises:
         LedgerError: no ledger knows it.
     """
-    for path in _ledgers(to):
+    for path in _ledgers(to, everywhere=True):
         for row in _rows(path):
             if row.id == load_id:
                 found: dict[str, Any] = json.loads(row.request)

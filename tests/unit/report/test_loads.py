@@ -242,7 +242,10 @@ def test_loads_as_table_and_json() -> None:
     assert second.split()[4] == "97/100"
     assert len(first) <= 80
     name = "t" * 90
-    assert loads_text([replace(DONE, table=name)]).split("\n")[1].endswith(name)
+    line = loads_text([replace(DONE, table=name)]).split("\n")[1]
+    assert len(line) <= 80
+    assert line.endswith(name[-10:])
+    assert "…" in line
     document = json.loads(json.dumps(loads_document([DONE, PARTIAL])))
     assert document["rowfall_loads"] == 1
     assert [r["load_id"] for r in document["loads"]] == [DONE.load_id, PARTIAL.load_id]

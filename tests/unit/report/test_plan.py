@@ -264,6 +264,8 @@ def test_the_page_about_json_lists_the_fields_that_there_are() -> None:
     real |= shapes("rowfall_verification", verification_document(verified))
     projected = project_source(("simulate://csv.gz?files=10",), None, Options(nodes="1", cores=4))
     real |= shapes("rowfall_scale", scale_document(projected))
+    adopted = results.Adopted("id", "s", "t", "x", ("a",), 0, 0)
+    real["rowfall_adopted"] = {"rowfall_adopted", "recorded", *asdict(adopted)}
     real["rowfall_loads"] = set(loads_document([]))
     adopted = results.Adopted("id", "s", "t", "x", (), 0, 0)
     real["rowfall_adopted"] = {"rowfall_adopted", "recorded", *asdict(adopted)}
