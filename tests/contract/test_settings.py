@@ -18,7 +18,7 @@ from unit.memory import Chdb
 
 # How values are read and converted, whether a default has changed or not.
 OF_VALUES = re.compile(
-    r"(input_format|format|date_time|cast|precise|decimal|json_type|type_json|bool|insert_null)_\w+"
+    r"(input_format|format|date_time|cast|precise|decimal|json_type|type_json|bool|insert_null|use_structure)_\w+"
 )
 ENCODINGS = [
     Encoding("CSV", "none", Kind.TEXT), Encoding("TSVWithNames", "none", Kind.TEXT),
@@ -102,6 +102,7 @@ def test_reasons_are_for_settings_that_are_not_sent(sent: set[str]) -> None:
         "input_format_csv_arrays_as_nested_csv", "input_format_json_map_as_array_of_tuples",
         "input_format_parquet_local_time_as_utc", "cast_string_to_date_time_mode",
         "precise_float_parsing", "date_time_overflow_behavior",
+        "use_structure_from_insertion_table_in_table_functions",
     }  # fmt: skip
     assert needed <= sent
     for pattern in NOT_OF_VALUES.values():

@@ -197,8 +197,14 @@ def _carefully(column: Column) -> Column:
         # Infinity stood for a column that the header lacks; it has to be wrong as text, too.
         lacking = f" DEFAULT {sql.literal(MISSING)}" if " DEFAULT " in read else ""
         read = f"Nullable(String){lacking}"
-    elif _TRIM_END in expression:
-        # The same servers know trimBoth with one argument only; TRIM is a slow regular expression.
-        expression = expression.replace("trimBoth(", "trim(BOTH ' \\t' FROM ")
-        expression = expression.replace(_TRIM_END, ")")
-    return replace(column, read_type=read, expression=expression)
+    return replace(
+        column, read_type=read, expression=_trimmed(expression), lenient=_trimmed(column.lenient),
+        bad=_trimmed(column.bad),
+    )  # fmt: skip
+
+
+def _trimmed(text: str) -> str:
+    """Return SQL for servers that know trimBoth with one argument; TRIM is a regular expression."""
+    if _TRIM_END not in text:
+        return text
+    return text.replace("trimBoth(", "trim(BOTH ' \\t' FROM ").replace(_TRIM_END, ")")

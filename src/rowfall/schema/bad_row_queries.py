@@ -254,14 +254,18 @@ class LenientReader:
             UsageError: a nested column cannot be checked value by value.
         """
         _checkable(self.schema.columns, self.encoding)
-        pairs = [(c.lenient or sql.name(c.source), sql.name(c.name)) for c in self.schema.columns]
-        values = ", ".join(f"{value} AS {name}" for value, name in pairs)
+        # Names of their own first: old releases take a name inside of an expression for the value
+        # that is to be called so.
+        columns = self.schema.columns
+        made = [f"{c.lenient or sql.name(c.source)} AS rowfall_{n}" for n, c in enumerate(columns)]
+        named = ", ".join(f"rowfall_{n} AS {sql.name(c.name)}" for n, c in enumerate(columns))
+        values = ", ".join(made)
         parts: list[str | SqlText] = []
         for index, split in enumerate(splits):
             header = headers[index] if headers else ()
             relation = self.relation(split, header)
-            parts += [" UNION ALL " if parts else "", f"SELECT {values} FROM ", relation]
-            parts += [f" WHERE {WHICH} = 0"]
+            parts += [" UNION ALL " if parts else "", f"SELECT {named} FROM (SELECT {values} FROM "]
+            parts += [relation, f" WHERE {WHICH} = 0)"]
         return SqlText.of("(", *parts, ")")
 
     def rejects_query(self, split: Split, header: Sequence[str] = ()) -> SqlText:

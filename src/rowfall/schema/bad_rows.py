@@ -524,6 +524,8 @@ class BadRows:
                 rows += self._ask(reader.rejects_query(split, header), reader.settings)
             rows += _records(split, refused, sorted(int(row[1]) for row in rows))
             found += self._with_lines(split, header, rows)
+        if skips and not refused and self._loading is not self._source:
+            self._check_whole(splits, good, len(found))
         lines = sum(bad.lines for bad in found)
         with self._guard:
             allowed = max(
@@ -548,6 +550,25 @@ class BadRows:
             self._rejected += lines
             self._read += good + lines
         return lines
+
+    def _check_whole(self, splits: Sequence[Split], good: int, bad: int) -> None:
+        """Check that each row was stored or left out, where two engines have told good from bad.
+
+        Raises:
+            TargetError: an older server holds some for bad that are none here, or the other way.
+        """
+        reader, rows = self._search.reader, 0
+        for split in splits:
+            relation = reader.relation(split, self._search.header_of(split))
+            ((count,),) = self._ask(SqlText.of("SELECT count() FROM ", relation), reader.settings)
+            rows += int(count)
+        if rows != good + bad:
+            raise TargetError(
+                f"the server took {good:,} of {rows:,} rows of {splits[0].name}"
+                f"{' and others' if len(splits) > 1 else ''}, and {bad:,} do not fit here: "
+                "its release reads some values otherwise",
+                hint="Let one engine read them all, with --push.",
+            )
 
     def _with_lines(
         self, split: Split, header: Sequence[str], rows: Sequence[Sequence[Any]]

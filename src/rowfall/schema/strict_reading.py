@@ -263,11 +263,17 @@ def _read_nested(column: Column, kind: Kind, csv: bool, traits: TextTraits) -> C
     def of_text(text: str, part: str) -> tuple[str, str]:
         json = nested_reading.json_of_text(text)
         mirror = nested_reading.mirror(part, _any_text, named=False)
-        found = nested_reading.extract(json, mirror)
-        value, wrong = nested_reading.convert(found, part, element)
-        written = nested_reading.is_written(text, part)
-        broken = f"NOT ({written} AND isValidJSON({json}))"
-        return value, broken if wrong == "0" else f"{broken} OR {wrong}"
+        value, wrong = of_json(json, part, mirror, "isValidJSON(j)")
+        return value, f"NOT {nested_reading.is_written(text, part)} OR {wrong}"
+
+    def of_json(json: str, part: str, mirror: str, whole: str) -> tuple[str, str]:
+        # Each is written once, whatever the number of elements: a statement has to fit a request.
+        value, wrong = nested_reading.convert("m", part, element)
+        found = nested_reading.extract("j", mirror)
+        wrong = f"arrayExists(m -> NOT {whole} OR {wrong}, [{found}])"
+        made = nested_reading.extract(json, mirror)
+        made = made if value == "m" else f"arrayElement(arrayMap(m -> {value}, [{made}]), 1)"
+        return made, f"arrayExists(j -> {wrong}, [{json}])"
 
     def typed(value: str) -> str:
         return f"CAST({value}, {quote(type_)})"
@@ -277,9 +283,8 @@ def _read_nested(column: Column, kind: Kind, csv: bool, traits: TextTraits) -> C
         value, wrong = nested_reading.convert(x, type_, element)
         # Read leniently, it is the text as it stands in the line.
         json = nested_reading.with_numbers_as_strings(f"ifNull({x}, 'null')")
-        found = nested_reading.extract(json, mirror)
-        lenient, unfit = nested_reading.convert(found, type_, element)
-        unfit = f"isNull({x}) OR NOT {nested_reading.is_whole(json, found)} OR {unfit}"
+        lenient, unfit = of_json(json, type_, mirror, nested_reading.is_whole("j", "m"))
+        unfit = f"isNull({x}) OR {unfit}"
         return replace(
             column, read_type=mirror, lenient=typed(lenient), bad=f"ifNull({unfit}, 1)",
             expression=_checked(typed(value), wrong, column),
@@ -791,6 +796,11 @@ _ALWAYS = (
     ("cast_string_to_date_time_mode", "basic", "each text means one point in time"),
     ("cast_keep_nullable", 0, "casts give the type that they name"),
     ("input_format_column_name_matching_mode", "match_case", "names and keys match exactly"),
+    (
+        "use_structure_from_insertion_table_in_table_functions",
+        0,
+        "files are read in their own types, and then converted",
+    ),
     ("use_hive_partitioning", 0, "rowfall itself makes columns of folders key=value"),
     ("input_format_try_infer_dates", 0, "text in JSON columns stays text"),
     ("input_format_try_infer_datetimes", 0, "text in JSON columns stays text"),
