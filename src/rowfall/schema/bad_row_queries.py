@@ -183,7 +183,8 @@ class LenientReader:
             parts.append(f"if(JSONType({WRITTEN}, {key}) = 'Null', NULL, {text}) AS {x}")
             if column.bad:
                 which.append((column.bad, number))
-        where = f" WHERE notEmpty(trimBoth({LINE}, ' \\t\\r'))"
+        # Old releases know trimBoth with one argument only.
+        where = f" WHERE match({LINE}, '[^ \\t\\r]')"
         # Numbered before empty lines are left out: it is the number of the line.
         columns = f"{LINE}, {nested_reading.with_numbers_as_strings(LINE)} AS {WRITTEN}"
         numbered = _numbered(columns, lines_relation(self.source, [split], self.encoding, LINE))

@@ -25,7 +25,7 @@ from rowfall.core.listing import Listing, Split
 from rowfall.core.model import Encoding, Kind
 from rowfall.core.sqltext import SqlText, quote
 from rowfall.core.type_names import Type, parse_type
-from rowfall.schema import footers, json_objects
+from rowfall.schema import footers, json_objects, nested_reading
 from rowfall.schema.data_errors import same_object
 from rowfall.schema.excerpts import excerpts
 from rowfall.schema.footers import Footer
@@ -484,9 +484,10 @@ def _valid_lines(
     for split in splits:
         parts += [" UNION ALL " if parts else "", "SELECT line FROM "]
         parts += [lines_relation(source, [split], encoding), f" LIMIT {limit}"]
-    query = SqlText.of(
-        "SELECT line FROM (", *parts, ") WHERE isValidJSON(line) AND JSONType(line) = 'Object'"
-    )
+    # Numbers of any size are JSON, but not for the engine's own test.
+    written = nested_reading.with_numbers_as_strings("line")
+    fits = f"{nested_reading.is_json('line', written)} AND JSONType({written}) = 'Object'"
+    query = SqlText.of("SELECT line FROM (", *parts, f") WHERE {fits}")
     rows = ask(query, {"max_threads": 4, "input_format_parallel_parsing": 0})
     return [str(row[0]) for row in rows]
 
