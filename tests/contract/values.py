@@ -375,13 +375,14 @@ TARGETS: dict[str, Callable[[pytest.FixtureRequest, Shell], Target]] = {
 
 # What still goes wrong: source and type, and the target, or all of them.
 OPEN = frozenset({
-    ("postgresql real", ""), ("postgresql double precision", ""), ("postgresql bytea", ""),
-    ("postgresql date", ""), ("postgresql timestamp", ""), ("postgresql timestamptz", "server"),
-    ("postgresql int[]", ""), ("postgresql int[][]", ""), ("postgresql text[]", ""),
-    ("mariadb VARBINARY(20)", "postgresql"), ("mariadb VARBINARY(20)", "mariadb"),
-    ("mariadb BLOB", "postgresql"), ("mariadb BLOB", "mariadb"), ("mariadb DATE", "server"),
-    ("mariadb DATETIME(6)", "server"), ("clickhouse FixedString(4)", "postgresql"),
+    ("postgresql bytea", ""),  # arrives as hex digits
+    *((f"mariadb {type_}", into) for type_ in ("VARBINARY(20)", "BLOB")
+      for into in ("postgresql", "mariadb")),
+    ("clickhouse FixedString(4)", "postgresql"),
     ("clickhouse Nullable(Float64)", "mariadb"), ("clickhouse Nullable(Float64)", "file"),
+    *((f"postgresql {type_}", into)
+      for type_ in ("real", "double precision", "date", "timestamp", "int[]", "int[][]", "text[]")
+      for into in ("postgresql", "mariadb", "file")),
 })  # fmt: skip
 
 
