@@ -188,7 +188,7 @@ def _run_attempts(session: Session, load: Any, plan: Any, prepared: Any) -> Done
         runners.append(AttemptRunner(
             given, open_receiver(given), load_id=load.id, source=session.source, delivery=delivery,
             bad_rows=bad_rows, queue=queue, writer=writer, emit=session.emit, settings=(),
-            verify=False,
+            longest=64 << 20, verify=False,
         ))  # fmt: skip
         runners[-1]._watch = watch
     problem = None

@@ -335,7 +335,7 @@ impl Shared<'_> {
             let ahead = match worker.open(raw) {
                 Ok(source) => {
                     let (csv, bytes) = (spec.format.is_csv(), spec.chunk_bytes);
-                    ReadAhead::start(source, input.start, csv, bytes, workers)
+                    ReadAhead::start(source, input.start, csv, bytes, workers, spec.record_bytes)
                 }
                 Err(error) => {
                     self.fail(number, Fail::io(input.name(), &error));

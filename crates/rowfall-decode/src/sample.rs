@@ -11,7 +11,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::error::Fail;
-use crate::input::buffer::{MAX_RECORD_BYTES, TextBuffer};
+use crate::input::buffer::TextBuffer;
 use crate::input::queue::InputReader;
 use crate::input::source::TextSource;
 use crate::simd::Simd;
@@ -21,6 +21,7 @@ use crate::text::escapes::unescape;
 use crate::text::fields::Syntax;
 use crate::text::layout::{self, Layout};
 use crate::text::scan::{Scan, scan};
+use crate::worker::text_reader::TOO_LONG;
 
 /// The document of `rowfall-decode sample`.
 #[derive(Deserialize)]
@@ -140,10 +141,12 @@ impl Sample<'_> {
                 break;
             }
             // A record longer than the chunk: look at more of it.
-            chunk = if buffer.start > before { self.spec.chunk_bytes } else { chunk * 2 };
-            if buffer.end - buffer.start > MAX_RECORD_BYTES {
-                return Err(Fail::declined(input.name(), "a record of more than 48 MiB"));
+            let most = self.spec.record_bytes;
+            if buffer.end - buffer.start > most {
+                return Err(Fail::declined(input.name(), TOO_LONG));
             }
+            let found = buffer.start > before;
+            chunk = if found { self.spec.chunk_bytes } else { buffer.longer(chunk, most) };
         }
         Ok(())
     }

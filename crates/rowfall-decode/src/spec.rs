@@ -1,5 +1,6 @@
 //! Reads and checks the JSON document of `--spec`, which says what a run has to do.
 
+use crate::input::buffer::MAX_RECORD_BYTES;
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -127,6 +128,9 @@ pub struct Spec {
     /// an input of columns tells are believed up to that.
     #[serde(default)]
     pub memory_bytes: Option<u64>,
+    /// Bytes of one record at most; longer ones are declined.
+    #[serde(default = "longest_record")]
+    pub record_bytes: usize,
     /// `auto`, `scalar`, `avx2` or `avx512`; for tests and measurements.
     #[serde(default)]
     pub simd: Option<String>,
@@ -602,6 +606,9 @@ fn million() -> usize {
 }
 fn quarter_gib() -> usize {
     256 << 20
+}
+fn longest_record() -> usize {
+    MAX_RECORD_BYTES
 }
 fn chunk() -> usize {
     256 << 10

@@ -47,7 +47,8 @@ def plan(
     from rowfall import api
     from rowfall.report.plan import plan_document, plan_text
 
-    made = api.plan(sources, to=to, table=table, options=options_of(values), password=password)
+    with output.listener():  # says that it still looks where that takes long
+        made = api.plan(sources, to=to, table=table, options=options_of(values), password=password)
     if output.json:
         output.document(plan_document(made, every_split=every_split))
         return

@@ -146,6 +146,10 @@ class DataError(SourceError):
         self.value = value
 
 
+class RecordTooLongError(DataError):
+    """A record is longer than ``--max-record``: it is not even looked at as a whole."""
+
+
 class VerifyError(RowfallError):
     """Source and target hold different rows."""
 

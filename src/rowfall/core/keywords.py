@@ -130,6 +130,11 @@ class ReadKeywords(TypedDict, total=False):
     partition_by: str | None
     """Partition key of a new table; of Iceberg, transforms as in day(t). Default: none."""
 
+    max_record: str | int
+    """Bytes of one record of text, about; a longer one, or a quote that is never closed, is refused
+    with its place.
+    """
+
     attempt_bytes: str | int | None
     """Source bytes that one attempt loads: what a crash loads again. Default: computed."""
 

@@ -616,6 +616,15 @@ class Options:
         "Memory for the whole load, e.g. 4GiB. Default: half of what is free.",
         "Tuning",
     )
+    max_record: str = _opt(
+        "64MiB",
+        "--max-record",
+        "SIZE",
+        "Bytes of one record of text, about; a longer one, or a quote that is never closed, is "
+        "refused with its place.",
+        "Tuning",
+        _READS,
+    )
     set: tuple[str, ...] = _opt(
         (),
         "--set",

@@ -34,6 +34,7 @@ from rowfall.engines.codes import CHILD_FAILED, CHILD_GONE, DATA_CODES
 from rowfall.plan import balance, decoder
 from rowfall.plan.statements import block_structure, insert_decoded_blocks, select_blocks
 from rowfall.schema.headers import Headers
+from rowfall.schema.long_records import Place, too_long
 from rowfall.sources import rewriting
 from rowfall.sources.base import Addressed, HttpAddress, Ranged, Source, Streamed
 from rowfall.targets.base import Target
@@ -63,6 +64,10 @@ _LIMITS = (
 
 
 # What it says where something else stands.
+_TOO_LONG = "a record that is too long"
+MOST_RECORD = 256 << 20
+"""Bytes of a record that the program reads; each of its threads may hold one. A load that allows
+longer ones has the engine read what the program declines."""
 _WANTED = {
     "an object": "it is no object",
     "a key": "a brace without a key behind it",
@@ -98,6 +103,7 @@ class DecoderInput:
         sort_by: see :func:`rowfall.plan.decoder.spec`.
         fallback: the delivery of orders that the decoder does not take.
         headers: of the files; all of them the same where columns are found by position.
+        most: bytes of a record of text, 0 where nothing is said.
     """
 
     source: Source
@@ -107,6 +113,7 @@ class DecoderInput:
     sort_by: tuple[int, ...]
     fallback: Delivery
     headers: Headers
+    most: int = 0
 
     def takes(self, order: Order) -> bool:
         """Tell whether the decoder delivers an order: it has not declined it and can read it.
@@ -217,6 +224,8 @@ class Decode:
             input_.addresses(found.splits), found.names,
         )  # fmt: skip
         asked["ahead"] = few
+        if input_.most:
+            asked["record_bytes"] = min(input_.most, MOST_RECORD)
         asked |= self._prepare(order, outputs, asked)
         child = Child(self._program, asked, self._answers(order, lane))
         child.inputs = found.splits
@@ -292,6 +301,7 @@ class Decode:
 
         Raises:
             DeclinedError: it declined, or could not read.
+            RecordTooLongError: a record is longer than it may be.
             EngineError: somebody has killed it.
         """
         code, last = child.end()
@@ -309,6 +319,12 @@ class Decode:
             split = one[0] if len(one) == 1 else None
             name = split.name if split is not None else named
             what = str(report.get("message", last))
+            if what == _TOO_LONG and MOST_RECORD >= self._input.most > 0:
+                begins = next((s.start for s in child.inputs if s.uri == named), 0)
+                # Lines are counted from the beginning of a range on.
+                line = 0 if begins else int(report["line"])
+                place = Place(line, int(report["offset"]))
+                raise too_long(name, place, self._input.most, self._input.encoding)
             if what in _WANTED:
                 what = f"line {report.get('line')}: {_WANTED[what]}"
             raise DeclinedError(f"{name}: {what}", split)
@@ -642,6 +658,8 @@ class DecodeInside:
             own.splits, own.encoding, order.schema, order.settings, ["-"], self._input.sort_by,
             self._input.addresses(own.splits), own.names,
         )  # fmt: skip
+        if self._input.most:
+            asked["record_bytes"] = min(self._input.most, MOST_RECORD)
         return {**asked, "progress_ms": 0}
 
     def _statement(self, order: Order, tables: Sequence[str]) -> SqlText:

@@ -14,6 +14,7 @@ from rowfall.cluster.sharding_keys import ShardingKey
 from rowfall.core.errors import EngineError, RowfallError
 from rowfall.core.model import BUILD, ENGINE, INSIDE, PUSH, Outcome, Plan, Setting
 from rowfall.core.options import DISTRIBUTED, FILTER
+from rowfall.core.units import parse_size
 from rowfall.deliver.decode import Decode, DecodeInside, DecodePush, DecoderInput
 from rowfall.deliver.delivery import Delivery, Order, Pull
 from rowfall.deliver.files import WriteFiles
@@ -78,7 +79,8 @@ def _open_sending(
     headers = _headers(session, facts)
     pull = Pull(writer.engine, source, target, encoding, headers)
     fallback = SendRows(pull, target, database, prefill)
-    given = DecoderInput(source, target, read, encoding, (), fallback, headers)
+    most = parse_size(session.options.max_record)
+    given = DecoderInput(source, target, read, encoding, (), fallback, headers, most)
     return WriteRows(facts.program, writer.engine, given, target, database, prefill)
 
 
@@ -111,7 +113,10 @@ def _open(session: Session, facts: LoadFacts, plan: Plan, writer: Writer) -> Del
     names = [column.name for column in plan.schema.columns]
     # Parts are sorted as the definition of their table says.
     sort_by = () if builds else tuple(names.index(name) for name in transport.sorted_by)
-    given = DecoderInput(source, writer.target, read, encoding, sort_by, fallback, headers)
+    given = DecoderInput(
+        source, writer.target, read, encoding, sort_by, fallback, headers,
+        parse_size(session.options.max_record),
+    )  # fmt: skip
     if transport.parser.value == INSIDE:
         stored = sum(plan.listing.size(i) or 0 for g in plan.groups for i in g.indexes)
         return DecodeInside(writer.engine, given, stored / (plan.forecast.rows or 1))

@@ -12,17 +12,18 @@ from dataclasses import replace
 from typing import Any
 
 from rowfall.cluster.sharding_keys import ShardingKey
-from rowfall.core import sql
+from rowfall.core import sql, units
 from rowfall.core.errors import (
     DataError,
     EngineError,
+    RecordTooLongError,
     RowfallError,
     SourceError,
     TargetError,
     UsageError,
 )
 from rowfall.core.events import Note
-from rowfall.core.listing import Listing, without_salt
+from rowfall.core.listing import Listing, Split, without_salt
 from rowfall.core.model import (
     ENGINE,
     PUSH,
@@ -40,7 +41,7 @@ from rowfall.core.sqltext import SqlText, quote
 from rowfall.core.time_range import WIDE, TimeRange, time_range
 from rowfall.core.type_names import parse_type
 from rowfall.engines.base import ExistingTable
-from rowfall.engines.codes import DATA_CODES, GONE
+from rowfall.engines.codes import DATA_CODES, GONE, MEMORY_LIMIT, TIMEOUT_EXCEEDED
 from rowfall.engines.database import Committing, Packing, TakingBinary
 from rowfall.engines.embedded import usable_cores
 from rowfall.plan import attempts, cutting, keys, memory, table_definition, transport
@@ -59,15 +60,16 @@ from rowfall.plan.planner import check_clauses, chosen_settings
 from rowfall.plan.reach import decoder_refused, network_rate, rate_of, reach, source_reader
 from rowfall.plan.rewritten_files import landed_in_other_files
 from rowfall.plan.session import Session, Writer
+from rowfall.plan.settings import ENGINE_BASE, LEAST_MEMORY
 from rowfall.plan.space import ask_space
 from rowfall.plan.statements import FLOAT_PROBE
 from rowfall.plan.upserts import ask_stored
-from rowfall.schema import data_errors, inference
+from rowfall.schema import data_errors, inference, long_records
 from rowfall.schema.density import FILES, rows_per_byte
 from rowfall.schema.strict_reading import only_utf8, with_sign, with_whole_tuples, within
 from rowfall.schema.table_changes import TableQuestions
 from rowfall.schema.table_options import read_table_options
-from rowfall.sources import rewriting
+from rowfall.sources import pipes, rewriting
 from rowfall.sources.base import Addressed, Pinned, Queried, Ranged, Source, any_version
 from rowfall.targets import views
 from rowfall.targets.base import Declaring, Publish
@@ -595,12 +597,17 @@ def _ask_schema(
     # One that changes while it is looked at fails alone, in its attempt.
     source = any_version(source)
 
+    most = units.parse_size(session.options.max_record)
+    limits = _sample_limits(session, most) if engine is session.reader else {}
+
     def asks(text: SqlText, settings: Mapping[str, str | int | float]) -> list[list[Any]]:
-        return engine.ask(text, settings)
+        return engine.ask(text, {**limits, **settings})
 
     listing = session.listing
     while True:
         try:
+            if limits and (long := _begins_long(source, listing, session.declared, most)):
+                raise long
             return inference.schema_for(
                 source, listing, session.declared, _options(session), asks, existing,
                 json_type=_stores_json(session), null_tuples=_stores_null_tuples(session),
@@ -610,7 +617,81 @@ def _ask_schema(
         except RowfallError as error:
             if isinstance(error, EngineError):
                 _check_sample(source, listing)
+            if error.code in (MEMORY_LIMIT, TIMEOUT_EXCEEDED) and limits:
+                error = _too_much(session, source, listing, most, error.code)
             listing = _without_broken(listing, error)
+
+
+# Python, its libraries and what it holds of a sample, beside an engine (measured 90-150 MB).
+_HERE = 160 << 20
+# Copies of a record while an engine finds out about columns: a buffer that has grown to twice its
+# size, a column of lines, and one of their fields.
+_COPIES = 8
+
+
+# A sample of files here takes a second; gigabytes of commas in a line take minutes and no memory.
+_SAMPLE_SECONDS = 20
+
+
+def _sample_limits(session: Session, most: int) -> dict[str, int]:
+    """Return the settings of statements about a sample in the engine here.
+
+    Bytes that nobody has looked at may be one record of gigabytes.
+    """
+    room = session.reader.facts.memory - ENGINE_BASE // 2 - _HERE
+    declared = session.declared
+    if declared is not None and declared.kind in (Kind.TEXT, Kind.JSON):
+        room = min(room, _COPIES * most)
+    limits = {"max_memory_usage": max(room, LEAST_MEMORY // 4)}
+    if not session.source.remote:
+        limits["max_execution_time"] = _SAMPLE_SECONDS
+    return limits
+
+
+def _begins_long(
+    source: Source, listing: Listing, encoding: Encoding | None, most: int
+) -> RecordTooLongError | None:
+    """Return the error about a sampled file whose first rows hold one that is too long.
+
+    The engine would skip two thousand million fields without looking at its limits in between.
+    """
+    if encoding is None or encoding.kind is Kind.TYPED or not source.replayable:
+        return None
+    doubtful = [s for s in source.sample(listing, FILES) if _may_be_long(source, s, encoding, most)]
+    return long_records.find(source, doubtful, encoding, most) if doubtful else None
+
+
+def _may_be_long(source: Source, split: Split, encoding: Encoding, most: int) -> bool:
+    packed = pipes.packing(split.uri, encoding)
+    if packed == "none" and split.size is not None and split.size <= most:
+        return False
+    # Of what is far away the engine's own limits have to do: each look is a request.
+    return not source.remote and long_records.may_begin(source, split, packed)
+
+
+def _too_much(
+    session: Session, source: Source, listing: Listing, most: int, code: int
+) -> RowfallError:  # fmt: skip
+    """Return the error about a sample that takes more memory, or longer, than it may."""
+    splits = source.sample(listing, FILES)
+    found = long_records.find(source, splits, session.declared, most)
+    if found is not None:
+        return found
+    names = splits[0].uri + (f" and {len(splits) - 1} more" if len(splits) > 1 else "")
+    if code == TIMEOUT_EXCEEDED:
+        return SourceError(
+            f"a sample of {names} takes longer than {_SAMPLE_SECONDS} s",
+            hint="Millions of empty lines in front of the rows may be the reason: look at the "
+            "beginning of the file. --skip-lines leaves lines out.",
+            code=code,
+        )
+    return SourceError(
+        f"a sample of {names} takes more memory than --memory allows "
+        f"({units.memory(session.reader.facts.memory)})",
+        hint="One value, block or page of it is very large: give more with --memory, or write the "
+        "file with smaller ones.",
+        code=MEMORY_LIMIT,
+    )
 
 
 def _options(session: Session) -> Options:

@@ -22,6 +22,7 @@ from rowfall.core.errors import (
     Interrupted,
     LockLostError,
     ObjectChangedError,
+    RecordTooLongError,
     RowfallError,
     SourceError,
     SourceGoneError,
@@ -70,7 +71,7 @@ from rowfall.run.prepare import Prepared
 from rowfall.run.session import GO_ON
 from rowfall.run.settle import LoadRun
 from rowfall.run.work_queue import Piece, Work, WorkQueue
-from rowfall.schema import strict_reading
+from rowfall.schema import long_records, strict_reading
 from rowfall.schema.bad_rows import BadRows, TooManyBadRowsError
 from rowfall.sources import rewriting
 from rowfall.sources.base import Source, Streamed
@@ -194,6 +195,7 @@ def run_attempts(
             given, open_receiver(given), load_id=load.id, source=session.source,
             delivery=delivery, bad_rows=bad_rows, queue=queue,
             writer=writer, emit=progress.part(writer.number), verify=session.options.verify,
+            longest=units.parse_size(session.options.max_record),
             settings=plan.writers[writer.number].settings,
         ))  # fmt: skip
     started, engine_cpu = time.monotonic(), session.engine.cpu_seconds()
@@ -335,16 +337,18 @@ class AttemptRunner:
         queue: of the load; runners of other writers may take from it, too.
         settings: for the INSERT.
         verify: add up a checksum of what is loaded.
+        longest: bytes of a record of text.
     """
 
     def __init__(
         self, given: Receiving, receiver: Receiver, *, load_id: str, source: Source,
         delivery: Delivery, bad_rows: BadRows, queue: WorkQueue, writer: Writer, emit: Listener,
-        settings: tuple[Setting, ...], verify: bool,
+        settings: tuple[Setting, ...], verify: bool, longest: int,
     ) -> None:  # fmt: skip
         self._given, self._receiver, self._load_id = given, receiver, load_id
         self._source, self._delivery, self._bad_rows = source, delivery, bad_rows
         self.queue, self._writer, self._emit, self._verify = queue, writer, emit, verify
+        self._longest = longest
         self._notes, self._ledger, self._leases = given.notes, given.ledger, given.leases
         # ``sent``: as they were sent last.
         self._settings = self.sent = settings
@@ -652,6 +656,10 @@ class AttemptRunner:
             return self._halves(work, self._bad_rows.locate(work.splits, error))
         if isinstance(error, DeclinedError):
             return self._read_by_engine(work, error)
+        if error.code == MEMORY_LIMIT and not work.lowered:
+            error = self._too_long(work) or error
+        if isinstance(error, RecordTooLongError):
+            return self._halves(work, error)
         if isinstance(error, OtherColumnsError):
             return self._without(work, [(s, _differs(s, what)) for s, what in error.changed])
         if isinstance(error, ChangedError):
@@ -700,6 +708,11 @@ class AttemptRunner:
             return False
         pushed = self._given.plan.transport.delivery.value == PUSH
         return pushed and (error.code == LIBRARY_ERROR or error.code in DATA_CODES)
+
+    def _too_long(self, work: Work) -> RecordTooLongError | None:
+        """Return the error about a record that is too long for any memory; None where none is."""
+        encoding = self._given.plan.encoding
+        return long_records.find(self._source, work.splits, encoding, self._longest)
 
     def _around_refused(self, work: Work) -> Work | None:
         """Return how rows that a database refuses are left out; None where they may not be.

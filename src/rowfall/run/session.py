@@ -389,6 +389,10 @@ def _check_choices(options: Options) -> None:
         )
 
 
+# Pieces of text that are read together are not much smaller: shorter limits would not hold.
+_LEAST_RECORD = 1 << 20
+
+
 def _check_values(options: Options) -> None:
     """Check the values of options by themselves: a listing may take minutes, a sample seconds.
 
@@ -399,6 +403,11 @@ def _check_values(options: Options) -> None:
         _memory_here(options)
     if options.attempt_bytes:
         parse_size(options.attempt_bytes)
+    if parse_size(options.max_record) < _LEAST_RECORD:
+        raise UsageError(
+            f"--max-record {options.max_record} is too little for records of text",
+            hint="Give at least --max-record 1MiB.",
+        )
     # Imports that loads without such options save.
     if options.rename or options.add_column or options.select or options.where:
         from rowfall.schema.column_options import check_syntax

@@ -57,7 +57,6 @@ _ZIPPED = frozenset({0, 8, 12})  # stored, deflate, bz2: what the standard libra
 _BLOCK = 512  # of tar
 _PIECE = 4 << 20  # a range of it arrives within a store's patience, see object_stores
 _HEADERS = 64 << 10  # read at a time while the headers of a tar file are walked
-_STEP = 64 << 10  # of packed bytes, unpacked at a time
 _SHOWN = 3
 
 
@@ -593,18 +592,18 @@ _UNPACKERS: dict[str, Callable[[], Any]] = {
 def _by_members(pieces: Iterable[bytes], unpacker: Callable[[], Any]) -> Iterator[bytes]:
     """Unpack streams that follow one another, each with a checksum; zeros behind are padding."""
     current, some = None, False
-    # A step of gzip gives 64 MiB at most, however well it is packed.
-    steps = (piece[at : at + _STEP] for piece in pieces for at in range(0, len(piece), _STEP))
-    for step in steps:
-        data = step
-        while data:
+    for piece in pieces:
+        data = piece
+        while data or (current is not None and not getattr(current, "needs_input", True)):
             if current is None:
                 data = data.lstrip(b"\0") if some else data
                 if not data:
                     break
                 current, some = unpacker(), True
-            yield current.decompress(data)
-            data = current.unused_data if current.eof else b""
+            # 64 KiB of bz2 may hold a gigabyte.
+            yield current.decompress(data, pipes.CHUNK)
+            # What zlib has not taken is to be given again; others keep it.
+            data = current.unused_data if current.eof else getattr(current, "unconsumed_tail", b"")
             current = None if current.eof else current
     if current is not None or not some:
         raise pipes.BrokenStreamError("it ends in the middle")
@@ -614,12 +613,12 @@ def _of_zstd(pieces: Iterable[bytes]) -> Iterator[bytes]:
     """Unpack zstd by the library that comes with the embedded engine: Python 3.11 has none."""
     import pyarrow
 
-    stream = pyarrow.CompressedInputStream(pyarrow.PythonFile(_Pieces(pieces), "r"), "zstd")
+    stream = pyarrow.CompressedInputStream(pyarrow.PythonFile(Pieces(pieces), "r"), "zstd")
     while data := stream.read(pipes.CHUNK):
         yield data
 
 
-class _Pieces(io.RawIOBase):
+class Pieces(io.RawIOBase):
     """Pieces as a file that is read once."""
 
     def __init__(self, pieces: Iterable[bytes]) -> None:

@@ -60,7 +60,7 @@ _SHEET = (b"[Content_Types].xml", b"xl/", b"_rels/")
 
 
 class _Decompressor(Protocol):
-    def decompress(self, data: bytes, /) -> bytes: ...
+    def decompress(self, data: bytes, most: int, /) -> bytes: ...
 
 
 _DECOMPRESSORS: dict[str, Callable[[], _Decompressor]] = {
@@ -168,9 +168,9 @@ def unpack(head: bytes, compression: str, most: int = UNPACKED) -> bytes:
     decompressor = maker()
     out = bytearray()
     try:
-        # In pieces: 64 KiB of gzip may hold 64 MiB of zeros.
+        # No more than is wanted: 16 KiB of bz2 may hold 300 MB of zeros.
         for start in range(0, len(head), _STEP):
-            out += decompressor.decompress(head[start : start + _STEP])
+            out += decompressor.decompress(head[start : start + _STEP], most + 1 - len(out))
             if len(out) > most or getattr(decompressor, "eof", False):
                 break
     except (zlib.error, OSError, lzma.LZMAError) as error:

@@ -6,8 +6,8 @@ CPU, a fifth of a load of a million rows. https://iceberg.apache.org/spec
 
 from __future__ import annotations
 
-import gzip
 import json
+import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import field
 from io import BytesIO
@@ -140,6 +140,10 @@ class Entry:
     offset: int = 0
 
 
+# Metadata of a table with a million snapshots is some 500 MB of text, and they expire long before.
+_MOST_METADATA = 256 << 20
+
+
 # --- the table -----------------------------------------------------------------------------------
 
 
@@ -150,7 +154,10 @@ def parse_table(data: bytes) -> Table:
         ValueError, KeyError, TypeError, AttributeError, OSError: it is none.
     """
     if data.startswith(b"\x1f\x8b"):
-        data = gzip.decompress(data)
+        unpacker = zlib.decompressobj(31)
+        data = unpacker.decompress(data, _MOST_METADATA)
+        if not unpacker.eof:
+            raise ValueError("it is not whole, or unpacks to more than 256 MiB")
     found = json.loads(data)
     # Version 1 had one schema and one spec, and has them still beside the lists.
     listed = found.get("schemas") or [found["schema"]]

@@ -10,8 +10,8 @@ use crate::input::source::TextSource;
 pub const FRONT: usize = 64;
 /// Readable bytes behind the text, so that 64 bytes can be loaded anywhere in it.
 pub const PAD: usize = 128;
-/// A single record longer than this is declined.
-pub const MAX_RECORD_BYTES: usize = 48 << 20;
+/// A single record longer than this is declined, where the spec says nothing else.
+pub const MAX_RECORD_BYTES: usize = 64 << 20;
 
 /// Some text of an input, of which `text()[start..end]` has not been decoded yet.
 pub struct TextBuffer {
@@ -40,6 +40,13 @@ impl TextBuffer {
     pub fn reset(&mut self, base: u64) {
         (self.start, self.end, self.checked) = (FRONT, FRONT, FRONT);
         (self.base, self.ended) = (base, false);
+    }
+
+    /// The next number of bytes to read behind `chunk`, where those held no end of a record: twice as
+    /// many, but not much more than a record may have.
+    pub fn longer(&self, chunk: usize, most: usize) -> usize {
+        let left = (most + 1).saturating_sub(self.end - self.start);
+        (chunk * 2).min(left.max(chunk.min(most + 1)))
     }
 
     /// The whole buffer, at least `PAD` bytes longer than `end`.

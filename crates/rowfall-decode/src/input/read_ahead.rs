@@ -5,14 +5,14 @@ use std::io;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::thread;
 
-use crate::input::buffer::{MAX_RECORD_BYTES, TextBuffer};
+use crate::input::buffer::TextBuffer;
 use crate::input::source::TextSource;
 
 /// Pieces that wait at most for each worker: 0.2 ms of decompressing each.
 const WAITING: usize = 2;
 
 /// Bytes of a piece from which on none is sent before all others have been decoded, and whose memory
-/// is given back: a record may have 48 MiB, and so many pieces of those would take gigabytes.
+/// is given back: a record may have 64 MiB, and so many pieces of those would take gigabytes.
 const LARGE_PIECE: usize = 4 << 20;
 
 /// Some records of an input.
@@ -39,10 +39,12 @@ impl ReadAhead {
         csv: bool,
         piece_bytes: usize,
         workers: usize,
+        record_bytes: usize,
     ) -> ReadAhead {
         let (send, pieces) = sync_channel(WAITING * workers);
         let (spent, again) = channel();
-        let mut cutter = Cutter { source, csv, piece_bytes, counted: 0, again, unspent: 0 };
+        let mut cutter =
+            Cutter { source, csv, piece_bytes, record_bytes, counted: 0, again, unspent: 0 };
         // Detached: it ends with its input, or when nobody takes its pieces any more.
         thread::spawn(move || cutter.send_all(base, &send));
         ReadAhead { pieces, spent }
@@ -58,6 +60,7 @@ struct Cutter {
     source: TextSource,
     csv: bool,
     piece_bytes: usize,
+    record_bytes: usize,
     /// Stored bytes of the pieces so far.
     counted: u64,
     again: Receiver<TextBuffer>,
@@ -118,11 +121,11 @@ impl Cutter {
             if let Some(cut) = record_end(records, self.csv, quoted) {
                 return Ok(text.start + cut);
             }
-            if records.len() > MAX_RECORD_BYTES {
+            looked = records.len();
+            if looked > self.record_bytes {
                 return Ok(text.end); // declined by whoever decodes it
             }
-            looked = records.len();
-            chunk *= 2;
+            chunk = text.longer(chunk, self.record_bytes);
         }
     }
 }
@@ -187,7 +190,7 @@ mod tests {
     fn long_records_do_not_wait_beside_each_other() {
         let read = Arc::new(AtomicU64::new(0));
         let source = TextSource::from_reader(Box::new(LongRecords(read.clone())), read.clone());
-        let ahead = ReadAhead::start(source, 0, true, 256 << 10, 16);
+        let ahead = ReadAhead::start(source, 0, true, 256 << 10, 16, 64 << 20);
         thread::sleep(Duration::from_millis(300));
         // One that waits and one that is read: 16 MiB each, as what is read at a time doubles.
         assert!(read.load(Ordering::Relaxed) <= 40 << 20);

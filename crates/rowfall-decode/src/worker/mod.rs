@@ -4,7 +4,7 @@
 mod block_writer;
 mod column_reader;
 mod packet_reader;
-mod text_reader;
+pub mod text_reader;
 
 use std::io;
 

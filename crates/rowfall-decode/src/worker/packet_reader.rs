@@ -9,6 +9,7 @@ use crate::progress::InputSummary;
 use crate::spec::{Format, Input, Spec};
 use crate::text::fields::ReadOptions;
 use crate::worker::block_writer::BlockWriter;
+use crate::worker::text_reader::TOO_LONG;
 
 /// Reads one answer after the other; its buffers are kept.
 pub struct PacketReader {
@@ -91,7 +92,7 @@ impl PacketReader {
                 }
             }
             if self.buffer.end - self.buffer.start > MAX_RECORD_BYTES {
-                return Err(Fail::declined(input.name(), "a record of more than 48 MiB"));
+                return Err(Fail::declined(input.name(), TOO_LONG));
             }
         }
         summary.bytes_raw = summary.bytes_read;

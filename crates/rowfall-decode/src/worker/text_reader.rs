@@ -3,7 +3,7 @@
 
 use crate::block::{BadValue, ScannedText, decode_delimited, decode_objects};
 use crate::error::{Decline, Fail, shorten};
-use crate::input::buffer::{MAX_RECORD_BYTES, TextBuffer};
+use crate::input::buffer::TextBuffer;
 use crate::input::read_ahead::Piece;
 use crate::input::source::TextSource;
 use crate::progress::InputSummary;
@@ -14,6 +14,9 @@ use crate::text::json::objects::{ObjectReader, ObjectRows};
 use crate::text::layout::{self, Layout};
 use crate::text::scan::{Scan, scan};
 use crate::worker::block_writer::BlockWriter;
+
+/// What is said of a record that is longer than the spec allows; rowfall knows it by that.
+pub const TOO_LONG: &str = "a record that is too long";
 
 /// The position of a reader in its input.
 struct InputPosition<'a> {
@@ -88,10 +91,12 @@ impl TextReader {
                 break;
             }
             // A record longer than the chunk: look at more of it.
-            chunk = if self.buffer.start > before { block.spec.chunk_bytes } else { chunk * 2 };
-            if self.buffer.end - self.buffer.start > MAX_RECORD_BYTES {
+            let most = block.spec.record_bytes;
+            if self.buffer.end - self.buffer.start > most {
                 return Err(self.decline_long(&position));
             }
+            let found = self.buffer.start > before;
+            chunk = if found { block.spec.chunk_bytes } else { self.buffer.longer(chunk, most) };
         }
         Ok(InputSummary {
             rows: position.rows,
@@ -127,7 +132,7 @@ impl TextReader {
 
     fn decline_long(&self, position: &InputPosition<'_>) -> Fail {
         let at = self.buffer.start;
-        self.decline(position, (at, at), None, "a record of more than 48 MiB")
+        self.decline(position, (at, at), None, TOO_LONG)
     }
 
     /// Check and decode the whole records of the buffer.

@@ -129,7 +129,7 @@ impl Rewriter {
         self.text.drain(..at);
         if self.text.len() > MAX_RECORD_BYTES {
             let line = records.line();
-            return Err(invalid(format!("line {line}: a record of more than 48 MiB")));
+            return Err(invalid(format!("line {line}: a record of more than 64 MiB")));
         }
         Ok(())
     }
@@ -143,7 +143,7 @@ impl Rewriter {
             let room = self
                 .decoder
                 .max_utf8_buffer_length_without_replacement(rest.len())
-                .ok_or_else(|| invalid("a record of more than 48 MiB".into()))?;
+                .ok_or_else(|| invalid("a record of more than 64 MiB".into()))?;
             self.text.resize(used + room, 0);
             let (result, read, written) = self.decoder.decode_to_utf8_without_replacement(
                 rest,

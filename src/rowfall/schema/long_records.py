@@ -1,0 +1,174 @@
+"""Finds the record that is too long to be read: bytes are looked at in small pieces.
+
+An engine has to hold a record as a whole, and where a quote is never closed that is the rest of the
+file: 2 GB of one letter are 2 MB of gzip. So statements that read text have a limit of memory, and
+where one meets it the file is looked through here, for the place.
+"""
+
+from __future__ import annotations
+
+import bz2
+import lzma
+import time
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from typing import Any
+
+from rowfall.core import formats, units
+from rowfall.core.dataclass import dataclass
+from rowfall.core.errors import RecordTooLongError, RowfallError
+from rowfall.core.listing import Split
+from rowfall.core.model import Encoding, Kind
+from rowfall.sources.base import Source
+from rowfall.sources.from_clause import path_of
+from rowfall.sources.objects import ObjectSource
+
+PIECE = 1 << 20
+"""Bytes that are unpacked at a time."""
+# Behind that an error without a place is given: Python unpacks 5 to 20 GB of such files until then.
+_MOST_SECONDS = 30.0
+# Quotes behind the last record of a piece that are looked at; 0.2 us each.
+_MOST_QUOTES = 10_000
+_ONE_BY_ONE: dict[str, Any] = {
+    "gzip": lambda: zlib.decompressobj(wbits=31),
+    "bz2": bz2.BZ2Decompressor,
+    "xz": lzma.LZMADecompressor,
+}
+_BY_PYARROW = {"zstd": "zstd", "lz4": "lz4", "br": "brotli", "brotli": "brotli"}
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a record begins: its line, 0 where that is not known, and its offset in the text."""
+
+    line: int
+    offset: int
+
+
+def find(
+    source: Source, splits: Sequence[Split], encoding: Encoding | None, most: int
+) -> RecordTooLongError | None:
+    """Return the error about the first record of more than ``most`` bytes; None for none.
+
+    Takes some :data:`PIECE` of memory and half a minute at most.
+    """
+    if encoding is None or encoding.kind is Kind.TYPED or not isinstance(source, ObjectSource):
+        return None
+    until = time.monotonic() + _MOST_SECONDS
+    for split in {s.uri: s for s in splits}.values():
+        packed = encoding.compression
+        if packed == formats.AUTO:
+            packed = formats.by_name(path_of(split.uri))[1]
+        with suppress(RowfallError, OSError, zlib.error, lzma.LZMAError, EOFError, ValueError):
+            pieces = unpacked(source.pieces(split), packed)
+            place = in_pieces(pieces, encoding, most, until)
+            if place is not None:
+                return too_long(split.uri, place, most, encoding)
+    return None
+
+
+def may_begin(source: Source, split: Split, packed: str) -> bool:
+    """Tell whether the first :data:`PIECE` of a text end inside of a very long line."""
+    if not isinstance(source, ObjectSource):
+        return False
+    head = bytearray()
+    with suppress(RowfallError, OSError, zlib.error, lzma.LZMAError, EOFError, ValueError):
+        for piece in unpacked(source.pieces(split), packed):
+            head += piece[:PIECE]
+            if len(head) >= PIECE:
+                return head.rfind(b"\n", 0, PIECE) < PIECE // 2
+    return False
+
+
+def too_long(uri: str, place: Place, most: int, encoding: Encoding) -> RecordTooLongError:
+    """Return the error about a record that is longer than ``--max-record``."""
+    line = f" line {place.line}" if place.line else ""
+    quoted = "a quote that is never closed may be the reason; " if encoding.is_csv else ""
+    return RecordTooLongError(
+        f"{uri}{line}: a record of more than {units.memory(most)} begins at byte "
+        f"{place.offset:,}",
+        uri=uri, line=place.line or None,
+        hint=f"Look at that line: {quoted}longer records are read with --max-record "
+        f"{units.memory(4 * most).replace(' ', '')}, and a --memory of several times that.",
+    )  # fmt: skip
+
+
+def unpacked(pieces: Iterable[bytes], packed: str) -> Iterator[bytes]:
+    """Give the unpacked bytes of a file, about :data:`PIECE` at a time however well it is packed.
+
+    Raises:
+        ValueError: nothing here unpacks it.
+    """
+    if packed == "none":
+        yield from pieces
+    elif packed in _ONE_BY_ONE:
+        yield from _streams(pieces, _ONE_BY_ONE[packed], limits=packed != "gzip")
+    elif packed in _BY_PYARROW:
+        import pyarrow
+
+        from rowfall.sources.archives import Pieces
+
+        file = pyarrow.PythonFile(Pieces(pieces), "r")
+        with pyarrow.CompressedInputStream(file, _BY_PYARROW[packed]) as stream:
+            while data := stream.read(PIECE):
+                yield data
+    else:
+        raise ValueError(packed)
+
+
+def _streams(pieces: Iterable[bytes], maker: Any, *, limits: bool) -> Iterator[bytes]:
+    """Unpack streams that follow one another."""
+    current: Any = None
+    for piece in pieces:
+        data = piece
+        while data or (current is not None and limits and not current.needs_input):
+            if current is None:
+                current = maker()
+            out = current.decompress(data, PIECE)
+            if out:
+                yield out
+            if current.eof:
+                data, current = current.unused_data.lstrip(b"\0"), None
+            else:
+                data = b"" if limits else current.unconsumed_tail
+
+
+def in_pieces(
+    pieces: Iterable[bytes], encoding: Encoding, most: int, until: float = float("inf")
+) -> Place | None:
+    """Return where the first record of more than ``most`` bytes begins; None for none."""
+    quotes = encoding.is_csv
+    begin = line = at = lines = 0
+    open_quote = False
+    for piece in pieces:
+        end = _last_end(piece, open_quote) if quotes else piece.rfind(b"\n")
+        if end >= 0:
+            # The first record of the piece may end in it and be too long.
+            first = piece.find(b"\n")
+            if at + first - begin > most and not open_quote:
+                return Place(line + 1, begin)
+            begin, line = at + end + 1, lines + piece.count(b"\n", 0, end + 1)
+        lines += piece.count(b"\n")
+        if quotes and piece.count(b'"') % 2:
+            open_quote = not open_quote
+        at += len(piece)
+        if at - begin > most:
+            return Place(line + 1, begin)
+        if time.monotonic() > until:
+            return None
+    return None
+
+
+def _last_end(piece: bytes, open_quote: bool) -> int:
+    """Return where the last record of a piece ends; -1 where none does, or that is not known."""
+    outside = (piece.count(b'"') % 2 == 1) == open_quote
+    at = len(piece)
+    for _ in range(_MOST_QUOTES):
+        quote = piece.rfind(b'"', 0, at)
+        if outside and (end := piece.rfind(b"\n", quote + 1, at)) >= 0:
+            return end
+        if quote < 0:
+            break
+        at, outside = quote, not outside
+    return -1

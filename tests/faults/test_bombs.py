@@ -1,0 +1,110 @@
+"""Small files that unpack to gigabytes: the memory of all processes stays within ``--memory``."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from faults import bombs
+
+MEMORY = 1 << 30
+MOST = MEMORY * 115 // 100
+SIZE = 2 << 30
+SECONDS = 60
+long = pytest.mark.long
+
+# What stands first, and what follows again and again.
+KINDS = {
+    "line.csv": (b"a,b\n", b"x"),
+    "quote.csv": (b'a,b\n1,"', b"x"),
+    "commas.csv": (b"a,b\n", b","),
+    "field.csv": (b"a,b\n1,2\n", b"x" * 1000 + b","),
+    "late.csv": (b"a,b\n" + b"1,2\n" * (5 << 20), b"x"),
+    "line.tsv": (b"a\tb\n", b"x"),
+    "text.json": (b'{"a":1}\n{"a":"', b"x"),
+    "deep.json": (b'{"a":1}\n{"a":', b"[" * 1000),
+    "keys.json": (b'{"a":1}\n{"a":2', b',"b":1'),
+}
+GATE = {"line.csv.gz", "commas.csv.xz", "late.csv.gz", "text.json.zst"}
+CASES = [
+    pytest.param(kind, packed, marks=() if f"{kind}{packed}" in GATE else long,
+                 id=f"{kind}{packed}")
+    for kind in KINDS for packed in bombs.PACKERS
+]  # fmt: skip
+
+
+@pytest.fixture
+def run(rowfall: Any, tmp_path: Path) -> Any:
+    """Runs a command on a bomb and returns what it took."""
+    env = {**os.environ, "HOME": str(rowfall.home), "ROWFALL_HOME": str(rowfall.home / "state")}
+
+    def run(command: str, path: Path, *args: str, **more: Any) -> bombs.Taken:
+        words = bombs.rowfall(command, str(path), "--table", "t", "--memory", "1GiB", *args)
+        return bombs.measure(words, rowfall.cwd, env, 2 * SECONDS, **more)
+
+    return run
+
+
+def kept(taken: bombs.Taken) -> None:
+    """The bounds that every command keeps, whatever it makes of the file."""
+    assert taken.peak <= MOST, f"{taken.peak / (1 << 30):.2f} GiB\n{taken.out}"
+    # A line of progress comes every five seconds; the machine of the tests is busy.
+    assert taken.seconds <= SECONDS or taken.quiet < 15, taken.out
+    assert "Traceback" not in taken.out
+    assert taken.code not in (70, -9), taken.out
+
+
+@pytest.mark.parametrize(("kind", "packed"), CASES)
+def test_one_record_of_two_gigabytes(run: Any, tmp_path: Path, kind: str, packed: str) -> None:
+    """10 GiB were taken for 2 MB of gzip, by rowfall plan alone."""
+    first, each = KINDS[kind]
+    path = bombs.write(tmp_path / f"{kind}{packed}", SIZE, first=first, each=each)
+    for command in ("plan", "load") if kind == "late.csv" else ("load",):
+        taken = run(command, path)
+        kept(taken)
+    assert taken.code in (1, 4)
+    at = len(first) if kind == "late.csv" else first.index(b"\n") + 1
+    assert f"{kind}{packed} line" in taken.out
+    assert "a record of more than 64.0 MiB begins at byte" in " ".join(taken.out.split())
+    assert kind not in ("line.csv", "late.csv") or f"{at:,}" in taken.out
+
+
+@pytest.mark.parametrize("packed", [".gz", pytest.param(".zst", marks=long)])
+@long
+def test_empty_lines(run: Any, tmp_path: Path, packed: str) -> None:
+    path = bombs.write(tmp_path / f"lines.csv{packed}", SIZE, first=b"a,b\n1,2\n", each=b"\n")
+    kept(run("plan", path))
+    kept(run("load", path))
+
+
+@long
+@pytest.mark.parametrize("name", ["a.csv", "a.json", "a.tsv"])
+def test_a_member_of_an_archive(run: Any, tmp_path: Path, name: str) -> None:
+    path = bombs.write_zip(tmp_path / "a.zip", SIZE, name, first=b"a\n", each=b"x")
+    for command in ("plan", "load"):
+        taken = run(command, path)
+        kept(taken)
+        assert taken.code in (1, 4)
+
+
+@long
+@pytest.mark.parametrize("kind", ["line.csv", "quote.csv", "late.csv"])
+def test_stdin(run: Any, tmp_path: Path, kind: str) -> None:
+    first, each = KINDS[kind]
+    path = bombs.write(tmp_path / kind, SIZE, first=first, each=each)
+    taken = run("load", Path("-"), "--format", "CSVWithNames", stdin=path)
+    kept(taken)
+    assert taken.code != 0
+
+
+@long
+@pytest.mark.parametrize("kind", ["line.csv", "late.csv"])
+def test_engines_that_read_by_themselves(run: Any, tmp_path: Path, kind: str) -> None:
+    first, each = KINDS[kind]
+    path = bombs.write(tmp_path / f"{kind}.gz", SIZE, first=first, each=each)
+    taken = run("load", path, "--decoder", "never")
+    assert taken.code in (1, 4)
+    assert "a record of more than" in " ".join(taken.out.split())

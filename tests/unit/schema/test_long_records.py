@@ -1,0 +1,50 @@
+"""Where a record is too long, found without holding it."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import lzma
+from collections.abc import Iterator
+
+import pytest
+
+from rowfall.core.model import Encoding, Kind
+from rowfall.schema.long_records import PIECE, Place, in_pieces, unpacked
+
+CSV = Encoding("CSV", "none", Kind.TEXT)
+JSON = Encoding("JSONEachRow", "none", Kind.JSON)
+
+
+def cut(text: bytes, size: int) -> Iterator[bytes]:
+    return (text[at : at + size] for at in range(0, len(text), size))
+
+
+@pytest.mark.parametrize("size", [7, 64, 1000])
+def test_the_first_record_that_is_too_long(size: int) -> None:
+    text = b"a,b\n1,2\n" + b"x" * 5000 + b"\n1,2\n"
+    assert in_pieces(cut(text, size), CSV, 3000) == Place(3, 8)
+    assert in_pieces(cut(text, size), CSV, 6000) is None
+    assert in_pieces(cut(b"1,2\n" * 5000, size), CSV, 3000) is None
+
+
+@pytest.mark.parametrize("size", [7, 64, 1000])
+def test_quotes_hold_line_breaks_in_csv_alone(size: int) -> None:
+    text = b'a,b\n1,"' + b"x\n" * 3000
+    assert in_pieces(cut(text, size), CSV, 3000) == Place(2, 4)
+    assert in_pieces(cut(text, size), JSON, 3000) is None
+    closed = b'1,"x\ny"\n' * 2000
+    assert in_pieces(cut(closed, size), CSV, 3000) is None
+
+
+@pytest.mark.parametrize(
+    ("packed", "pack"),
+    [("gzip", gzip.compress), ("bz2", bz2.compress), ("xz", lzma.compress)],
+)
+def test_packed_bytes_come_in_small_pieces(packed: str, pack: object) -> None:
+    """45 bytes of bz2 may hold 900 KB, and a megabyte of it 20 GB."""
+    text = b"x" * (50 * PIECE) + b"end"
+    stored = pack(text[:-3]) + pack(text[-3:])  # type: ignore[operator]
+    found = list(unpacked(cut(stored, 1 << 16), packed))
+    assert max(map(len, found)) <= PIECE
+    assert b"".join(found) == text
