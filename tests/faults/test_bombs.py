@@ -15,6 +15,7 @@ MOST = MEMORY * 115 // 100
 SIZE = 2 << 30
 SECONDS = 60
 long = pytest.mark.long
+pytestmark = pytest.mark.timeout(6 * SECONDS)
 
 # What stands first, and what follows again and again.
 KINDS = {

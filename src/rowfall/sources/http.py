@@ -34,6 +34,11 @@ from rowfall.sources.objects import (
 )
 
 _TIMEOUT = 9.0  # seconds
+# Too many requests, or a server that is busy: it asks to be asked again, and one such answer ended
+# loads of a thousand files.
+_BUSY = frozenset({429, 503})
+_PAUSES = (0.3, 1.0, 3.0)  # seconds, where the server names none
+_LONGEST_PAUSE = 10
 _UNVERSIONED = "unversioned"
 # Where a redirect leads may be good for minutes only: it is asked for again after this.
 _LEADS_SECONDS = 60.0
@@ -287,8 +292,18 @@ def _answer(
     request = Request(url, method=method, headers=asked)  # noqa: S310 - http(s) by registry
     if signature:
         request.add_unredirected_header("Authorization", signature.reveal())
-    answer: http.client.HTTPResponse = _opener().open(request, timeout=_TIMEOUT)
-    return answer
+    for pause in (*_PAUSES, None):
+        try:
+            answer: http.client.HTTPResponse = _opener().open(request, timeout=_TIMEOUT)
+            return answer
+        except HTTPError as error:
+            if pause is None or error.code not in _BUSY:
+                raise
+            after = error.headers.get("Retry-After") or ""
+            pause = min(int(after), _LONGEST_PAUSE) if after.isdigit() else pause
+            error.close()
+        time.sleep(pause)
+    raise AssertionError("the last try returns or raises")
 
 
 class _Redirects(HTTPRedirectHandler):

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import replace
 from heapq import nlargest
-from typing import ClassVar, TypeVar
+from typing import Any, ClassVar, TypeVar, cast
 
 from rowfall.core import formats
 from rowfall.core.errors import ObjectChangedError, RowfallError, SourceError
@@ -138,8 +138,14 @@ class ObjectSource(ABC):
         """
 
         def head(split: Split) -> bytes:
+            most = min(first_bytes.HEAD, split.size or first_bytes.HEAD)
             with suppress(RowfallError):
-                return self.part(split, 0, min(first_bytes.HEAD, split.size or first_bytes.HEAD))
+                found = self.part(split, 0, most)
+                if not found and self.remote:
+                    # A server that gives whole objects only may give a login page as well.
+                    with closing(cast("Any", self.pieces(split))) as pieces:
+                        found = next(pieces, b"")[:most]
+                return found
             return b""
 
         splits = from_clause.evenly(listing, HEADS)

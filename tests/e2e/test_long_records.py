@@ -1,0 +1,33 @@
+"""Records of text that are longer than ``--max-record``."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from e2e.tools import Shell
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.json"])
+@pytest.mark.parametrize("late", [False, True], ids=["early", "late"])
+def test_the_hint_of_a_long_record_works(shell: Shell, name: str, late: bool) -> None:
+    """Refused with its place, in the sample and far behind it; the other files are loaded."""
+    json = name.endswith("json")
+    rows = [f'{{"id":{n},"t":"x"}}' if json else f"{n},x" for n in range(200_000 if late else 5)]
+    value = "y" * (2 << 20)
+    lines = [*([] if json else ["id,t"]), *rows]
+    text = "\n".join(lines) + "\n"
+    record = f'{{"id":-1,"t":"{value}"}}' if json else f"-1,{value}"
+    (shell.folder / name).write_text(f"{text}{record}\n")
+    (shell.folder / f"b{name}").write_text(text[:20_000].rpartition("\n")[0] + "\n")
+    load = ("load", name, f"b{name}", "--table", "t", "--max-record", "1MiB", "--memory", "1GiB")
+    done = shell.ends(1, *load)
+    place = f"{name} line {len(lines) + 1}: a record of more than 1.00 MiB"
+    assert f"{place} begins at byte {len(text):,}" in done.talk
+    assert shell.row("SELECT count() > 0, countIf(id = -1) FROM t") == [1, 0]
+    found = re.search(r"--max-record (\S+),", done.talk)
+    assert found
+    shell.ok("load", name, "--table", "t", "--max-record", found[1])
+    assert shell.row("SELECT countIf(id = -1 AND length(t) > 2000000) FROM t") == [1]
+    assert "at least --max-record 1MiB" in shell.ends(2, "load", name, "--max-record", "1kB").talk

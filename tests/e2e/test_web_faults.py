@@ -1,0 +1,47 @@
+"""Web servers that are busy, or that answer with something else than the data."""
+
+from __future__ import annotations
+
+import pytest
+
+from e2e.tools import Shell
+from lab.scripted import Asked, Reply, Scripted
+
+DATA = b"id,name\n1,x\n2,y\n"
+PAGE = b"<!DOCTYPE html>\n<html><body>Log in, please, to see it</body></html>\n"
+ETAG = {"ETag": '"one"', "Last-Modified": "Sun, 06 Nov 1994 08:49:37 GMT"}
+
+
+@pytest.mark.parametrize("ranges", [True, False], ids=["ranges", "whole"])
+@pytest.mark.parametrize("name", ["a.csv", "a.json"])
+def test_a_login_page_is_no_table(shell: Shell, name: str, ranges: bool) -> None:
+    """It became a table of one column where the server ignores Range."""
+    with Scripted(lambda asked: Reply(PAGE, headers=ETAG, ranges=ranges)) as web:
+        done = shell.ends(4, "load", web.url(name), "--table", "t")
+    assert "is an HTML page, not a table" in done.talk
+
+
+@pytest.mark.parametrize("status", [429, 503])
+@pytest.mark.parametrize("headers", [{}, {"Retry-After": "1"}], ids=["", "after"])
+def test_a_busy_server_is_asked_again(
+    shell: Shell, status: int, headers: dict[str, str]
+) -> None:  # fmt: skip
+    """One such answer to a HEAD ended the load."""
+    refused: list[str] = []
+
+    def reply(asked: Asked) -> Reply:
+        if asked.method not in refused:
+            refused.append(asked.method)
+            return Reply(status=status, headers=headers)
+        return Reply(DATA, headers=ETAG)
+
+    with Scripted(reply) as web:
+        shell.ok("load", web.url("a.csv"), "--table", "t")
+    assert refused == ["HEAD", "GET"]
+    assert shell.row("SELECT count(), sum(id) FROM t") == [2, 3]
+
+
+def test_a_server_that_stays_busy_is_named(shell: Shell) -> None:
+    with Scripted(lambda asked: Reply(status=503, headers={"Retry-After": "0"})) as web:
+        done = shell.ends(4, "load", web.url("a.csv"), "--table", "t")
+    assert "a.csv: the server answered 503" in done.talk
