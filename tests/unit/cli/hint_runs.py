@@ -8,11 +8,8 @@ cases of ``e2e/test_hint_commands.py``.
 from __future__ import annotations
 
 RUN_BY = {
-<<<<<<< HEAD
     "Write them with rowfall query {} --to {} --format CSVWithNames > out.csv": "e2e/test_export.py::test_the_tables_of_a_data_folder_are_no_files",
-=======
     "Look at that line: {}longer records are read with --max-record {}, and a --memory of several times that.": "e2e/test_long_records.py::test_the_hint_of_a_long_record_works",
->>>>>>> d8e6b17 (Web servers that are busy are asked again, and a login page of one without ranges is no table; tests of long records)
     "Read it into one: rowfall load 'kafka://{}/{}' --table t": "e2e/test_to_kafka.py::test_a_topic_is_read_to_be_asked",
     "Read and count them: rowfall load '{}' --table t": "e2e/test_to_kafka.py::test_a_topic_is_read_to_be_asked",
     "rowfall clean removes what is left of it; then run the same command again.": "e2e/test_to_iceberg.py::test_clean_removes_what_was_written_and_not_committed",
