@@ -68,7 +68,6 @@ OLD = (
     ("no sync", "power", range(200), "missing"),
     ("no sync", "power of a server", range(200), "missing"),
     ("sync without a look", "power of a server", range(2290, 2300), "missing"),
-    ("rows of views are not counted", "power of a server", range(210, 230), "missing"),
     ("staging as it was", "people add columns", range(400), "does not help"),
     ("dead loads leave their shadows", "atomic", range(400), "left over"),
     ("row counts alone", "people move parts", range(800), "doubled"),
