@@ -38,10 +38,10 @@ from lab.http import Web
 TEXT = ("jsonl", "csv", "tsv")
 TYPED = typed_files.FORMATS
 WAYS = ("embedded", "push", "pull")
-# Of a load with all rows 960 values, of one file by file 72: in the gate some 6,000, with one round
-# because each load is a second of CPU; in test-all 3 million.
+# Of a load with all rows 480 values, of one file by file 72: in the gate some 8,000, with one round
+# because each load is a second of CPU; in test-all 2 million.
 ROUNDS = 100 if ALL else 1
-COLUMNS, ROWS = 24, 40
+COLUMNS, ROWS = 12, 40
 READ = (
     "FORMAT JSONCompactEachRow SETTINGS output_format_json_quote_64bit_integers = 1, "
     "output_format_json_quote_decimals = 1, output_format_json_quote_denormals = 1, "
@@ -160,6 +160,9 @@ class Loader:
             *more,
         )
         if done.returncode == 5 and "its release reads some values otherwise" in done.stderr:
+            return {"failures": []}, "", "stopped after"
+        if self.way == "pull" and done.returncode == 4 and "does not fit" in done.stderr:
+            # The reader of an old release raises while the file is sampled, and names no row.
             return {"failures": []}, "", "stopped after"
         assert done.returncode in (0, 1), f"{done.returncode}: {done.stderr}\n{done.stdout}"
         return json.loads(done.stdout), table, done.stderr

@@ -573,7 +573,7 @@ def _typed_element(x: str, target: Type, source: Type) -> tuple[str, str] | None
 def _typed_value(x: str, target: Type, source: Type) -> tuple[str, str]:
     """Return (value or NULL, "is wrong") of a value of another type; NULL counts as wrong."""
     if source.text and not target.text:
-        return _convert(x, target, TextTraits(infinite=True))
+        return _convert(x, target, TextTraits())
     whole = source.base == "Decimal" and target.bits > 0
     if whole or (target.base == "Decimal" and (source.bits > 64 or "Float" in source.base)):
         # A cast of those raises where a number does not fit, or does not exist, or makes
@@ -675,7 +675,7 @@ def _beyond_range(type_: str, x: str, times: TimeRange, timezone: str, depth: in
         if kind.digits == 9:
             return f"ifNull({x} < {first}, 0)" if times != WIDE else ""
         whole = f"toDateTime64({x}, 0, {zone})" if kind.digits else x
-        return f"ifNull({whole} < {first} OR {whole} > {last}, 0)"
+        return f"ifNull({x} < {first} OR {whole} > {last}, 0)"
     if kind.base == "Array":
         inner = _beyond_range(kind.args, f"e{depth}", times, timezone, depth + 1)
         return inner and f"arrayExists(e{depth} -> {inner}, {x})"
