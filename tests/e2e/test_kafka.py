@@ -41,7 +41,8 @@ def lines(start: int, stop: int) -> list[bytes | None]:
 
 
 def load(shell: Shell, source: str, *args: str) -> dict[str, Any]:
-    return shell.ok("load", source, "--table", "t", "--json", *args).document
+    table = () if "--table" in args else ("--table", "t")
+    return shell.ok("load", source, *table, "--json", *args).document
 
 
 def landed(shell: Shell) -> int:

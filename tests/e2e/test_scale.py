@@ -42,7 +42,7 @@ def test_a_sample_of_local_files(shell: Shell, trips: str) -> None:
     assert one["cost"] == pytest.approx(2 * one["node_seconds"] / 3600)
     assert two["makespan"] < one["makespan"]
     assert not (shell.folder / "rowfall-data").exists()  # nothing was loaded
-    loads = shell.ok("status", "--to", "null:", "--json").document["loads"]
+    loads = shell.ok("status", "--all", "--json").document["loads"]
     assert [load["target"] for load in loads] == [str(shell.folder / "trips/{n}.csv.gz")]
 
 

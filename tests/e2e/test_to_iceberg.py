@@ -343,7 +343,7 @@ def test_commands_on_the_target(into: Into) -> None:
     shell = into.shell
     shell.write("a.csv", csv([(i, i / 2) for i in range(100)], "id", "x"))
     done = shell.ends(0, "load", "a.csv", "--to", into.to)
-    assert "rowfall query 'SELECT count() FROM t'" in done.talk
+    assert "rowfall query 'SELECT * FROM t LIMIT 5'" in done.talk
     assert shell.row("SELECT count(*), sum(id) FROM t", "--to", into.to) == [100, 4950]
     shell.ends(0, "verify", "last", "--to", into.to)
     assert "1/1" in shell.ends(0, "status", "--to", into.to).out

@@ -60,8 +60,8 @@ class GroupedCommand(click.Command):
         """Parse the command line.
 
         Raises:
-            click.UsageError: an option that takes one value is given twice with different ones:
-                the first would be left out in silence.
+            click.UsageError: --to or --table is given twice with different values: the rows would
+                be missing in one of them.
         """
         for at, word in enumerate(args[:-1]):
             if word in ctx.help_option_names and self.set_topic(ctx, args[at + 1]):
@@ -133,16 +133,13 @@ def _topic_of(group: str) -> str:
 
 
 def _check_once(command: click.Command, ctx: click.Context, args: list[str]) -> None:
-    """Raise for an option of one value that is given twice, see :meth:`GroupedCommand.parse_args`.
+    """Raise where two places for the rows are named, see :meth:`GroupedCommand.parse_args`.
 
-    click keeps the last value and does not tell how many there were.
+    click keeps the last value and does not tell how many there were. Of the other options the last
+    value wins, as in aliases and scripts that append to what they are given.
     """
-    single = [
-        param
-        for param in command.get_params(ctx)
-        if isinstance(param, click.Option) and not param.is_flag and not param.multiple
-    ]
-    spelled = {flag: param for param in single for flag in param.opts}
+    where = [param for param in command.get_params(ctx) if param.name in ("to", "table")]
+    spelled = {flag: param for param in where for flag in param.opts}
     flags = [word.partition("=")[0] for word in args]
     if len(flags) == len(set(flags)):  # the usual case: nothing stands there twice
         return

@@ -83,6 +83,9 @@ _NO_SECRETS = regex(
     r"\A(?:key|sslkey|session_timezone|.*(?:\.location|\.ms|\.method|\.sources|client\.id|\.type))\Z",
     re.IGNORECASE,
 )
+# Parameters whose value is an address, shown where that is a host and a path alone.
+_ADDRESSES = frozenset({"schema.registry.url"})
+_BARE_ADDRESS = regex(r"https?://[\w.:\[\]-]+(?:/[\w./-]*)?")
 # A value may be an address, with a user and a parameter of its own.
 _ADDRESS = regex(r"://|@|%40|%3a(?:%2f){2}", re.IGNORECASE)
 _PLAIN_VALUE = regex(r"-?\d{1,12}|true|false", re.IGNORECASE)
@@ -97,7 +100,7 @@ def is_shown(name: str, value: str, *, web: bool) -> bool:
             servers, brokers and drivers; of those all are shown but what sounds like a secret.
     """
     if _ADDRESS.search(value):
-        return False
+        return not web and name.lower() in _ADDRESSES and bool(_BARE_ADDRESS.fullmatch(value))
     if name.lower() in _SHOWN:
         return True
     if web:

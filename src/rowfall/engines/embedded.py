@@ -400,18 +400,19 @@ class Embedded(Asking):
     @staticmethod
     def _listen(out: IO[bytes], pending: _Waiting) -> None:
         """Read the child's answers and hand each to the caller that waits for it."""
-        for line in out:
-            try:
-                answer = json.loads(line)
-            except ValueError:
-                break  # the child died in the middle of a line
-            size = answer.get("size", 0)
-            answer["data"] = out.read(size) if size else b""
-            if len(answer["data"]) < size:
-                break  # the child died in the middle of a result
-            waiting = pending.get(answer["id"])
-            if waiting is not None:
-                waiting.put(answer)
+        with contextlib.suppress(OSError, ValueError):  # it was closed while it was read
+            for line in out:
+                try:
+                    answer = json.loads(line)
+                except ValueError:
+                    break  # the child died in the middle of a line
+                size = answer.get("size", 0)
+                answer["data"] = out.read(size) if size else b""
+                if len(answer["data"]) < size:
+                    break  # the child died in the middle of a result
+                waiting = pending.get(answer["id"])
+                if waiting is not None:
+                    waiting.put(answer)
         for waiting in list(pending.values()):
             waiting.put({"death": True})
 

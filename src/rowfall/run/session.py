@@ -200,12 +200,9 @@ def _memory_here(options: Options) -> int:
     """Return what ``--memory`` says.
 
     Raises:
-        UsageError: this machine does not have it, or no load can do with it.
+        UsageError: this machine does not have it.
     """
     asked, there = parse_size(options.memory or ""), total_memory()
-    from rowfall.plan.settings import check_memory  # 10 ms that loads without the option save
-
-    check_memory(asked)
     if there and asked > there:
         raise UsageError(
             f"--memory {options.memory} is more than the {memory_text(there)} of this machine",
@@ -400,7 +397,9 @@ def _check_values(options: Options) -> None:
         UsageError: one makes no sense, whatever the source holds.
     """
     if options.memory:
-        _memory_here(options)
+        from rowfall.plan.settings import check_memory  # 10 ms that loads without the option save
+
+        check_memory(parse_size(options.memory))
     if options.attempt_bytes:
         parse_size(options.attempt_bytes)
     if parse_size(options.max_record) < _LEAST_RECORD:

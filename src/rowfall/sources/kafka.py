@@ -251,10 +251,11 @@ class Kafka(Streams):
     def encoding(self, listing: Listing) -> Encoding:
         """Return the format of the messages: by option, else by the first ones."""
         if self._typed is not None:
-            some = self._ends(listing)
+            some: list[Any] = []
             for split in self.sample(listing, PIECES):
                 for messages in self._messages(*_range(split)):
                     some += messages
+            some += self._ends(listing)
             with self._named():
                 return self._typed.encoding(some)
         head = b""
