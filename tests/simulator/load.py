@@ -125,7 +125,7 @@ def _load(world: World, process: Process, session: Session) -> None:
             f"SELECT 1 FROM system.tables WHERE database = 'd' AND name = '{settled.table}'"
         ))  # fmt: skip
         plan = _plan(world, session, settled.known, exists)
-        facts: Any = SimpleNamespace(sharding=None)
+        facts: Any = SimpleNamespace(sharding=None, export=None)
         prepared = prepare(settled, load, facts, plan)
         outcome = "failed"
         with prepared.leased():
