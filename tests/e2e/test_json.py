@@ -147,6 +147,26 @@ def test_another_key_in_a_stable_object_is_an_error_with_a_hint_that_works(shell
     )
 
 
+def test_another_key_behind_the_sample_names_its_line(shell: Shell) -> None:
+    shell.write("a.jsonl", '{"p":{"a":1}}\n' * 25_000 + '{"p":{"b":1}}\n')
+    shell.write("b.jsonl", '{"p":{"a":2}}\n')
+    failed = shell.ends(1, "load", "a.jsonl", "b.jsonl", "--table", "t")
+    assert 'a.jsonl line 25001 column "p": "{"b":1}" does not fit' in failed.talk
+    assert "Load it as JSON with --widen --type 'p JSON'" in failed.talk
+    shell.ok("load", "a.jsonl", "b.jsonl", "--table", "t", "--widen", "--type", "p JSON")
+    out = shell.ok("query", "SELECT count(), sum(p.b::Int64) FROM t", "--format", "TSV").out
+    assert out == "25002\t1\n"
+
+
+def test_a_key_that_stands_twice_is_kept_as_text(shell: Shell) -> None:
+    shell.write("a.jsonl", '{"p":{"a":1}}\n')
+    shell.write("b.jsonl", '{"p":{"a":3,"c":1,"c":2}}\n')
+    shell.ok("load", "a.jsonl", "--table", "t")
+    failed = shell.ends(1, "load", "b.jsonl", "--table", "t")
+    assert "Load it with --widen --type 'p String'" in failed.talk
+    shell.ok("load", "b.jsonl", "--table", "t", "--widen", "--type", "p String")
+
+
 def test_bad_rows_of_json_columns(shell: Shell) -> None:
     lines = ['{"id":1,"p":{"a":1}}', '{"id":2,"p":{"b":"x"}}', '{"id":3,"p":[1]}']
     shell.write("in.jsonl", "\n".join(lines) + "\n")

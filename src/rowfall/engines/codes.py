@@ -76,6 +76,7 @@ DATA_CODES = frozenset(
     {
         3,  # UNEXPECTED_END_OF_FILE: a bz2 file that was cut
         6,  # CANNOT_PARSE_TEXT
+        10,  # NOT_FOUND_COLUMN_IN_BLOCK: a JSON object with a key that its Tuple lacks
         25,  # CANNOT_PARSE_ESCAPE_SEQUENCE
         26,  # CANNOT_PARSE_QUOTED_STRING
         27,  # CANNOT_PARSE_INPUT_ASSERTION_FAILED

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 from collections.abc import Mapping, Sequence
@@ -190,7 +191,11 @@ def _value_error(
     types = {column.name: _wider(target, bad.value)}
     types |= {m.column.name: m.types[0] for m in misfits if m.types}
     lost, as_value = _lost(column, target, bad.value)
-    hint = f"{_remedy(types, schema)}, {as_value}or leave bad rows out with --max-errors N."
+    remedy = _remedy(types, schema)
+    if target.base == "Tuple" and column.name not in schema.keys and _fits_json(bad.value):
+        types[column.name] = "JSON"
+        remedy = _remedy(types, schema).replace("Load it with", "Load it as JSON with", 1)
+    hint = f"{remedy}, {as_value}or leave bad rows out with --max-errors N."
     others = [_no_fit(m.column, m.value) for m in misfits if m.column.name != column.name]
     more = f"; further columns do not fit: {', '.join(others)}" if others else ""
     if (bad.value is None or bad.value == "") and target.nullable:
@@ -199,6 +204,28 @@ def _value_error(
     if bad.value is None or bad.value == "":
         return f"{where} is empty, and {column.type} takes no NULL{more}", hint
     return f'{where}: "{shown}" does not fit {column.type}{lost}{more}', hint
+
+
+def _fits_json(value: str | None) -> bool:
+    """Tell whether a value is an object that a column JSON takes: no key stands twice in it.
+
+    A key with a point may be a path that is there already, and one that was cut is not known.
+    """
+
+    def one_of_each(pairs: list[tuple[str, object]]) -> dict[str, object]:
+        found = dict(pairs)
+        if len(found) < len(pairs) or any("." in key for key in found):
+            raise ValueError
+        return found
+
+    def no_number(_: str) -> None:
+        raise ValueError
+
+    try:
+        found = json.loads(value or "", object_pairs_hook=one_of_each, parse_constant=no_number)
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(found, dict)
 
 
 _LED = regex(r"-?0\d")
@@ -387,8 +414,8 @@ def _cause_and_hint(code: int, message: str) -> tuple[str, str]:
 def _nested_misfit(column: str, first: str) -> tuple[str, str]:
     """Return cause and hint for an object whose keys or types are not those of its column."""
     cause = re.split(r"\.? ?If you want| \(consider|: \(while|\(while", first)[0].strip(" :.,")
-    json = type_options([(column, "JSON")])
+    as_json = type_options([(column, "JSON")])
     return f'column "{column}": {cause[:200]}', (
-        f"Load it as JSON with --widen {json}, or all files into a new table with --table NAME "
-        f"{json}; {type_options([(column, 'String')])} there keeps the text."
+        f"Load it as JSON with --widen {as_json}, or all files into a new table with --table NAME "
+        f"{as_json}; {type_options([(column, 'String')])} there keeps the text."
     )
