@@ -7,6 +7,9 @@ use serde_json::{Value, json};
 /// Longest piece of a value that a message repeats, in characters.
 const SHOWN: usize = 100;
 
+/// What is said of a record that is longer than the spec allows; rowfall knows it by that.
+pub const TOO_LONG: &str = "a record that is too long";
+
 /// A value, row or header that is declined, and where it stands.
 #[derive(Debug, Clone)]
 pub struct Decline {

@@ -10,7 +10,7 @@ use std::borrow::Cow;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::error::Fail;
+use crate::error::{Fail, TOO_LONG};
 use crate::input::buffer::TextBuffer;
 use crate::input::queue::InputReader;
 use crate::input::source::TextSource;
@@ -21,7 +21,6 @@ use crate::text::escapes::unescape;
 use crate::text::fields::Syntax;
 use crate::text::layout::{self, Layout};
 use crate::text::scan::{Scan, scan};
-use crate::worker::text_reader::TOO_LONG;
 
 /// The document of `rowfall-decode sample`.
 #[derive(Deserialize)]

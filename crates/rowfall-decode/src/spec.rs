@@ -1,6 +1,5 @@
 //! Reads and checks the JSON document of `--spec`, which says what a run has to do.
 
-use crate::input::buffer::MAX_RECORD_BYTES;
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -11,6 +10,9 @@ use crate::dialect::Dialect;
 use crate::error::Fail;
 use crate::types::postgresql::Field;
 use crate::types::{BaseType, Type};
+
+/// A single record longer than this is declined, where the spec says nothing else.
+pub const MAX_RECORD_BYTES: usize = 64 << 20;
 
 /// The document. Fields with a default may be left out, unknown ones are an error.
 #[derive(Debug, Deserialize)]

@@ -10,8 +10,6 @@ use crate::input::source::TextSource;
 pub const FRONT: usize = 64;
 /// Readable bytes behind the text, so that 64 bytes can be loaded anywhere in it.
 pub const PAD: usize = 128;
-/// A single record longer than this is declined, where the spec says nothing else.
-pub const MAX_RECORD_BYTES: usize = 64 << 20;
 
 /// Some text of an input, of which `text()[start..end]` has not been decoded yet.
 pub struct TextBuffer {

@@ -1,15 +1,15 @@
 //! Reads the packets of a database's answer.
 
 use crate::block::{BadValue, decode_packets};
-use crate::error::{Decline, Fail, shorten};
-use crate::input::buffer::{MAX_RECORD_BYTES, TextBuffer};
+use crate::error::{Decline, Fail, TOO_LONG, shorten};
+use crate::input::buffer::TextBuffer;
 use crate::input::queue::InputReader;
 use crate::packets::{Answer, Broken, LocatedRows, Wire, mysql, postgresql};
 use crate::progress::InputSummary;
+use crate::spec::MAX_RECORD_BYTES;
 use crate::spec::{Format, Input, Spec};
 use crate::text::fields::ReadOptions;
 use crate::worker::block_writer::BlockWriter;
-use crate::worker::text_reader::TOO_LONG;
 
 /// Reads one answer after the other; its buffers are kept.
 pub struct PacketReader {

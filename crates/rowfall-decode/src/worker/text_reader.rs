@@ -2,7 +2,7 @@
 //! the text into lines and offsets of error messages.
 
 use crate::block::{BadValue, ScannedText, decode_delimited, decode_objects};
-use crate::error::{Decline, Fail, shorten};
+use crate::error::{Decline, Fail, TOO_LONG, shorten};
 use crate::input::buffer::TextBuffer;
 use crate::input::read_ahead::Piece;
 use crate::input::source::TextSource;
@@ -14,9 +14,6 @@ use crate::text::json::objects::{ObjectReader, ObjectRows};
 use crate::text::layout::{self, Layout};
 use crate::text::scan::{Scan, scan};
 use crate::worker::block_writer::BlockWriter;
-
-/// What is said of a record that is longer than the spec allows; rowfall knows it by that.
-pub const TOO_LONG: &str = "a record that is too long";
 
 /// The position of a reader in its input.
 struct InputPosition<'a> {

@@ -15,11 +15,12 @@ use serde_json::{Value, json};
 
 use crate::dialect::Dialect;
 use crate::error::Fail;
-use crate::input::buffer::{MAX_RECORD_BYTES, TextBuffer};
+use crate::input::buffer::TextBuffer;
 use crate::input::queue::InputReader;
 use crate::input::rewrite::records::{Records, Step};
 use crate::input::source::TextSource;
 use crate::simd::Simd;
+use crate::spec::MAX_RECORD_BYTES;
 use crate::spec::{Compression, Format, Input};
 
 /// Bytes of decompressed text that are taken at a time; they stay in the cache.
