@@ -382,7 +382,7 @@ OPEN = frozenset({
     ("clickhouse Nullable(Float64)", "mariadb"), ("clickhouse Nullable(Float64)", "file"),
     *((f"postgresql {type_}", into)
       for type_ in ("real", "double precision", "date", "timestamp", "int[]", "int[][]", "text[]")
-      for into in ("postgresql", "mariadb", "file")),
+      for into in ("postgresql", "mariadb", "file") if (type_, into) != ("date", "file")),
 })  # fmt: skip
 
 
