@@ -73,9 +73,10 @@ def has_header(files: Sequence[FileRecords], mark: str, width: int) -> tuple[boo
     if tuple(first) in map(tuple, body) and _stands_again(first, body, mark):
         return True, f"the first line holds names, and {AGAIN}", True
     same = sum(f.rows[0] == first for f in files)
-    everywhere = (
-        same == len(files) > 1 and any(f.rows[1:2] and f.rows[1] != first for f in files)
-    )  # fmt: skip
+    # Copies of one file have their second lines in common, too.
+    seconds = {f.rows[1] for f in files if f.rows[1:2]}
+    everywhere = same == len(files) > 1 and (len(seconds) > 1 or len(files) == 2)
+    everywhere = everywhere and bool(seconds - {first})
     if not body and any(c.own not in ("", "?") for c in columns):
         return False, _VALUES, True
     names = [c for c in columns if c.own == "" and c.kind not in ("", "?")]

@@ -551,7 +551,7 @@ def _typed(column: Column, target: Type, source: Type) -> Column:
         wrong = f"toString({value}) != toString({x})"
         return replace(column, expression=_checked(value, f"ifNull({wrong}, 0)", column))
     value, wrong = _typed_value(x, target, source)
-    bad = f"isNotNull({x}) AND {wrong}" if target.nullable else wrong
+    bad = f"isNotNull({x}) AND ({wrong})" if target.nullable else wrong
     whole = value if target.nullable else f"assumeNotNull({value})"
     return replace(column, expression=_checked(whole, bad, column), lenient=value, bad=bad)
 
