@@ -88,7 +88,7 @@ class World:
         return process
 
 
-class Process:
+class Process(Asking):
     """One rowfall on a thread of its own, as the scheduler sees it; its engine, as it sees itself.
 
     Attributes:
@@ -260,7 +260,7 @@ def _runner(
     runner = OneAfterTheOther(
         given, open_receiver(given), load_id=load_id, source=source, delivery=delivery,
         bad_rows=bad_rows, queue=queue, writer=writer, emit=lambda event: None, settings=(),
-        verify=False,
+        longest=64 << 20, verify=False,
     )  # fmt: skip
     watch: Any = nothing(
         forget=lambda attempt: None, finished=lambda *_: None, ticker=lambda *_: None
