@@ -258,7 +258,8 @@ def test_a_copy_takes_the_place_after_a_kill(lake: Lake, tmp_path: Path, where: 
     """A machine that has never loaded into the table asks as well what the copy holds."""
     write(lake.shell, "a")
     lake.do("CREATE TABLE {db}.t (id Int64, name String) ENGINE = MergeTree ORDER BY name", OTHERS)
-    killed(lake.shell, where, *LOAD, "--to", lake.to)
+    # The ten rows that others wrote are nobody's on record: the user says that they stay.
+    killed(lake.shell, where, *LOAD, "--to", lake.to, "--force-append")
     lake.do(*COPY, GONE)
     other = elsewhere(tmp_path)
     stopped = lake.ends(3, *LOAD, env=other)
@@ -610,8 +611,14 @@ def test_the_ledger_of_a_folder_is_deleted(shell: Shell) -> None:
     shell.ok(*INTO)
     for path in (shell.folder / "data").glob("rowfall.ledger*"):
         path.unlink()
-    again = shell.ok(*INTO)
-    assert "holds 100 rows of which the ledger" in again.talk
+    stopped = shell.ends(3, *INTO)
+    assert "holds 100 rows that nobody has on record" in stopped.talk
+    assert rows(shell) == "100\t100"
+    # What the hint offers works: the files count as loaded.
+    assert "rowfall adopt in --to data --table t" in stopped.talk
+    shell.ok("adopt", "in", "--to", "data", "--table", "t")
+    assert "nothing to load" in shell.ok(*INTO).talk
+    assert rows(shell) == "100\t100"
 
 
 # --- sources --------------------------------------------------------------------------------------
