@@ -206,7 +206,8 @@ def _read_as_text(
     if kind is Kind.TEXT:
         read += f" DEFAULT {quote(MISSING)}"
     text = f"if(startsWith({x}, '{BOM}'), substring({x}, 4), {x})" if traits.bom else x
-    if traits.padded and not target.text:
+    floats = csv and traits.canonical and "Float" in target.base  # read so but for their spelling
+    if (traits.padded or floats) and not target.text:
         text = f"trimBoth({text}, ' \\t')"
     if target.nullable and csv and target.text and not traits.native:
         text = f"nullIf({text}, '\\\\N')"
@@ -412,7 +413,7 @@ def _convert(t: str, target: Type, traits: TextTraits) -> tuple[str, str]:
 
 
 _EXACT = 2**53
-"""Integers beyond it have no Float64 of their own; the next one becomes it."""
+"""Not all integers beyond it have a Float64 of their own; the next one becomes it."""
 
 
 def _misspelled(t: str, target: Type, value: str) -> str:
@@ -429,8 +430,8 @@ def _misspelled(t: str, target: Type, value: str) -> str:
     zeros = " OR ".join(f"({t} >= '{s}00' AND {t} < '{s}0:')" for s in ("", "-"))
     plus = f"startsWith({t}, '+')"
     if target.base == "Float64":
-        own = f"{t} NOT IN ('{_EXACT}', '-{_EXACT}')"
-        lost = f"(abs({value}) >= {_EXACT} AND {own}) OR {plus}"
+        # What prints as it was read is the nearest: 2571428571428571600, not 9007199254740993.
+        lost = f"(abs({value}) >= {_EXACT} AND toString({value}) != {t}) OR {plus}"
         plus = f"(({lost}) AND match({t}, '^[-+]?[0-9]+$')) OR ({t} >= '+00' AND {t} < '+0:')"
     return f"ifNull({zeros} OR {plus}, 0)"
 

@@ -150,17 +150,17 @@ fn nearest(found: &ShortNumber) -> Option<f64> {
     (found.mantissa <= 1 << 53).then(|| f64::from_bits(value.to_bits() | sign))
 }
 
-/// Integers beyond it have no f64 of their own; the next one becomes it.
+/// Not all integers beyond it have an f64 of their own; the next one becomes it.
 const EXACT: f64 = (1u64 << 53) as f64;
 
 /// True where a number is not written as it would be kept: zeros lead it, or it is an integer that
-/// has no f64 of its own.
+/// is not printed as it was read (2571428571428571600 is, 9007199254740993 is not).
 #[inline(always)]
 fn is_changed(text: &[u8], start: usize, end: usize, value: f64) -> bool {
     has_leading_zero(text, start, end)
         || (value.abs() >= EXACT
-            && !matches!(&text[start..end], b"9007199254740992" | b"-9007199254740992")
-            && text[start..end].iter().all(|c| c.is_ascii_digit() || *c == b'-'))
+            && text[start..end].iter().all(|c| c.is_ascii_digit() || *c == b'-')
+            && value.to_string().as_bytes() != &text[start..end])
 }
 
 /// Parses Float64.
@@ -280,7 +280,9 @@ mod tests {
             ("-01.5", false),
             ("00.5", false),
             ("9007199254740993", false),
-            ("9007199254740994", false),
+            ("9007199254740994", true),
+            ("2571428571428571600", true),
+            ("22857142857142853", false),
             ("-123456789012345678901", false),
         ] {
             let (text, start, end) = framed(number);
