@@ -247,13 +247,15 @@ _COLUMNS = {
 
 def test_columns_of_a_table_get_the_same_in_binary(db: Database) -> None:
     """As parameters, and as LOAD DATA reads them; every seventh row is NULL."""
+    # A table with a YEAR gets text: 0 as a parameter would be 2000.
+    taken = {name: kind for name, kind in _COLUMNS.items() if kind[0].upper() != "YEAR"}
     values = ", ".join(
-        f"if(number % 7 = 3, NULL, {value}) AS {name}" for name, (_, value) in _COLUMNS.items()
+        f"if(number % 7 = 3, NULL, {value}) AS {name}" for name, (_, value) in taken.items()
     )
     db.shell.write(
         "t.csv", made(f"SELECT number AS id, {values} FROM numbers(300)", "CSVWithNames")
     )
-    columns = ", ".join(f"`{name}` {type_}" for name, (type_, _) in _COLUMNS.items())
+    columns = ", ".join(f"`{name}` {type_}" for name, (type_, _) in taken.items())
     sums = []
     for decoder, command in (("auto", "Com_stmt_prepare"), ("never", "Com_load")):
         db.run(f"CREATE OR REPLACE TABLE t (id INT, {columns})")
@@ -261,7 +263,7 @@ def test_columns_of_a_table_get_the_same_in_binary(db: Database) -> None:
         done = db.load("t.csv", "--decoder", decoder)
         assert "the engine reads it instead" not in done.talk, done.talk
         assert db.run(f"SHOW GLOBAL STATUS LIKE '{command}'") != before
-        names = ", ".join(f"IFNULL(HEX(`{name}`), 'null')" for name in _COLUMNS)
+        names = ", ".join(f"IFNULL(HEX(`{name}`), 'null')" for name in taken)
         sums.append(db.run(f"SELECT id, {names}, at, `when`, day FROM t ORDER BY id"))
         db.run("DROP TABLE _rowfall_loaded")
     assert len(sums[0]) == 300
