@@ -86,7 +86,7 @@ class LedgerError(RowfallError):
 
 
 class LockLostError(LedgerError):
-    """What this process had locked for itself is used by somebody else: load no more."""
+    """Another process uses what this one had locked for itself: load no more."""
 
 
 class SourceError(RowfallError):

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from rowfall.core.options import LOAD, Options, flags_of
 
 DEFAULT_TARGETS = ("", "rowfall-data", "./rowfall-data")
-"""What needs no --to."""
+"""Targets that a command without --to means."""
 
 
 def load_command(sources: Sequence[str], to: str, table: str, options: Options, more: str) -> str:

@@ -79,28 +79,6 @@ def sign(
     return f"{parts.scheme}://{host}{parts.path or '/'}?{asked}&X-Amz-Signature={signature}"
 
 
-def open_store(bucket: str, access: Access, keys: Keys | None, patience: dict[str, Any]) -> Any:
-    """Return a bucket that is read and written with these keys, which may be renewed later.
-
-    Args:
-        patience: options of obstore about time and retries.
-    """
-    if keys is not None and keys.token:
-        return TokenStore(access, keys, bucket)
-    from obstore.store import S3Store
-
-    config: dict[str, Any] = {"region": access.region}
-    if access.endpoint is not None:
-        config["endpoint"] = access.endpoint
-    elif "." not in bucket:
-        config["virtual_hosted_style_request"] = True
-    if keys is None:
-        config["skip_signature"] = True
-    else:
-        config |= {"access_key_id": keys.key_id, "secret_access_key": keys.secret.reveal()}
-    return S3Store(bucket, **patience, **config)
-
-
 class _NoRedirects(HTTPRedirectHandler):
     def redirect_request(self, *_: Any) -> None:
         """Return None: the answer is an error."""
@@ -113,7 +91,7 @@ def _opener() -> OpenerDirector:
 
 @dataclass(frozen=True, slots=True)
 class _Got:
-    """What ``get`` of obstore answers."""
+    """An answer, as ``get`` of obstore gives it."""
 
     body: bytes
     meta: dict[str, Any]

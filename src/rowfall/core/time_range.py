@@ -1,4 +1,4 @@
-"""What days and points in time an engine holds, by its version. Pure."""
+"""Ranges of the days and points in time that an engine holds, by its version. Pure."""
 
 from __future__ import annotations
 

@@ -94,7 +94,7 @@ MARK_NAME = "rowfall.mark"
 """In the folder of a table: the attempt that has brought the last of its rows."""
 MOST_SAID = 64  # bytes of a lock that are read: a process number and a word
 QUERY, PLAN = "query", "plan"
-"""What has a folder only to read it; see :func:`take_folder`."""
+"""The holder that only reads a folder; see :func:`take_folder`."""
 _OF_ENGINE = ("metadata", "store")
 """Folders of the engine in a data folder, without which there is no table in it."""
 COPIES = "rowfall.query-"

@@ -33,6 +33,7 @@ from rowfall.core.errors import RowfallError, TargetError
 from rowfall.core.options import Options
 from rowfall.core.patterns import regex
 from rowfall.core.s3_requests import TokenStore
+from rowfall.core.s3_stores import open_store
 
 _HINT = "version-hint.text"
 # Commits of others between two looks; each of them takes seconds, a look milliseconds.
@@ -150,27 +151,8 @@ class S3:
         keys = self._access.keys()
         with self._guard:
             if (bucket, keys) not in self._opened:
-                self._opened[bucket, keys] = self._open(bucket, keys)
+                self._opened[bucket, keys] = open_store(bucket, self._access, keys, _PATIENCE)
             return self._opened[bucket, keys], key
-
-    def _open(self, bucket: str, keys: s3_access.Keys | None) -> Any:
-        from obstore.store import S3Store
-
-        access = self._access
-        if keys is not None and keys.token:
-            return TokenStore(access, keys, bucket)
-        config: dict[str, Any] = {"region": access.region}
-        if access.endpoint is not None:
-            config["endpoint"] = access.endpoint
-        elif "." not in bucket:
-            config["virtual_hosted_style_request"] = True
-        if keys is None:
-            config["skip_signature"] = True
-        else:
-            config |= {
-                "access_key_id": keys.key_id, "secret_access_key": keys.secret.reveal(),
-            }  # fmt: skip
-        return S3Store(bucket, **_PATIENCE, **config)
 
     @contextmanager
     def _explained(self, what: str, name: str) -> Iterator[None]:

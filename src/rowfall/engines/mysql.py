@@ -92,7 +92,7 @@ def row_digest(columns: Sequence[str]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """What the record says of one split.
+    """A line of the record: one split that is loaded.
 
     Attributes:
         whole: id of the file that it is a range of; "" for none.

@@ -25,6 +25,7 @@ from rowfall.core.digest import hexdigest
 from rowfall.core.errors import LedgerError, RowfallError, TargetError
 from rowfall.core.listing import Listing, Split, joined
 from rowfall.core.options import Options
+from rowfall.core.s3_stores import open_store
 
 VERSION = 1
 WRITING, WHOLE = "writing", "whole"
@@ -56,7 +57,7 @@ class Output:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """What an export is about to write, and what it has written.
+    """The record of an export: what it is about to write, and what it has written.
 
     Attributes:
         layout: what makes files of the same rows other files: their number, format, columns, and
@@ -282,8 +283,6 @@ class Bucket:
     def _store(self) -> Any:
         keys = self._access.keys()
         if self._opened is None or self._opened[0] != keys:
-            from rowfall.core.s3_requests import open_store  # 20 ms that files here save
-
             self._opened = keys, open_store(self._bucket, self._access, keys, _PATIENCE)
         return self._opened[1]
 

@@ -14,6 +14,7 @@ from rowfall.core.model import Encoding
 from rowfall.core.options import Options
 from rowfall.core.patterns import regex
 from rowfall.core.s3_access import Access, Keys, base_url, resolve, signature
+from rowfall.core.s3_stores import open_store
 from rowfall.core.sql import literal
 from rowfall.core.sqltext import SqlText
 from rowfall.sources import from_clause
@@ -218,24 +219,7 @@ class S3Bucket(Bucket):
         return opened[1]
 
     def _open(self) -> Any:
-        from obstore.store import S3Store
-
-        access, keys = self._access, self._access.keys()
-        if keys is not None and keys.token:
-            from rowfall.core.s3_requests import TokenStore  # 20 ms that other keys save
-
-            return TokenStore(access, keys, self.name)
-        config: dict[str, Any] = {"region": access.region}
-        if access.endpoint is not None:
-            config["endpoint"] = access.endpoint
-        elif "." not in self.name:
-            config["virtual_hosted_style_request"] = True
-        if keys is None:
-            config["skip_signature"] = True
-        else:
-            config["access_key_id"] = keys.key_id
-            config["secret_access_key"] = keys.secret.reveal()
-        return S3Store(self.name, **PATIENCE, **config)
+        return open_store(self.name, self._access, self._access.keys(), PATIENCE)
 
     def _botocore(self) -> Any:
         if self._client is None:
