@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import signal
+import subprocess
 import threading
 import time
 from collections.abc import Iterator
@@ -13,7 +15,7 @@ import pytest
 from e2e.test_to_kafka import committed
 from e2e.tools import Shell
 from lab.kafka import Kafka
-from lab.process import wait_until
+from lab.process import wait_until, wait_until_stopped
 
 pytestmark = pytest.mark.xdist_group("kafka")
 
@@ -65,11 +67,28 @@ def written(kafka: Kafka, topic: str) -> int:
         reader.close()
 
 
+def stopped_behind(kafka: Kafka, topic: str, share: float, process: subprocess.Popen[str]) -> None:
+    """Stop the load when so much of its rows has arrived.
+
+    A look takes as long as a fifth of the load, which stands still meanwhile.
+    """
+    give_up = time.monotonic() + 60
+    while True:
+        process.send_signal(signal.SIGSTOP)
+        wait_until_stopped(process.pid)
+        with contextlib.suppress(OSError):
+            if written(kafka, topic) > share * FILES * ROWS:
+                return
+        assert time.monotonic() < give_up, "no rows arrive"
+        process.send_signal(signal.SIGCONT)
+        time.sleep(0.02)
+
+
 @pytest.mark.parametrize("share", [0.2, pytest.param(0.7, marks=pytest.mark.long)])
 def test_a_kill_in_the_middle(shell: Shell, kafka: Kafka, share: float) -> None:
     topic = kafka.create(partitions=2)
     process = shell.cli.start(*command(kafka, topic))
-    wait_until(lambda: written(kafka, topic) > share * FILES * ROWS, 60, "rows to arrive")
+    stopped_behind(kafka, topic, share, process)
     process.send_signal(signal.SIGKILL)
     process.communicate()
     assert process.returncode == -signal.SIGKILL
@@ -84,8 +103,7 @@ def test_a_paused_load_is_fenced(shell: Shell, kafka: Kafka) -> None:
     """A zombie that wakes up after another one has loaded all commits nothing."""
     topic = kafka.create(partitions=2)
     process = shell.cli.start(*command(kafka, topic))
-    wait_until(lambda: written(kafka, topic) > 0.2 * FILES * ROWS, 60, "rows to arrive")
-    process.send_signal(signal.SIGSTOP)
+    stopped_behind(kafka, topic, 0.2, process)
     try:
         # A ledger of this machine is locked by the first one; of another machine there is none.
         other = {"ROWFALL_HOME": str(shell.cli.cwd / "other")}
