@@ -13,12 +13,12 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from rowfall.contracts.facts import LoadFacts, WriterFacts
 from rowfall.core.listing import Listing, Split
 from rowfall.core.masked import Secret
 from rowfall.core.model import Column, Encoding, Facts, Kind, Schema
 from rowfall.core.options import Options
 from rowfall.core.sqltext import SqlText, quote
-from rowfall.plan.facts import LoadFacts, WriterFacts
 from rowfall.plan.planner import make_plan
 from rowfall.targets.table import embedded
 

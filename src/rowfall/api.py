@@ -506,7 +506,7 @@ def verify(
     sources = history.sources(request, known.load_id, "rowfall load ... --verify.")
     with open_session(sources, _text(to) or request["to"], request["table"], options, on_event,
                       dry=True, password=_secret(password)) as session:  # fmt: skip
-        from rowfall.run.verify import verify_table
+        from rowfall.destinations.verify import verify_table
 
         return verify_table(session, known.load_id)
 

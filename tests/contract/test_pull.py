@@ -13,6 +13,7 @@ import pytest
 from contract.engines import connect
 from contract.stores import NASTY, Store, files_store, http_store, s3_store
 from lab.clickhouse import ClickHouse
+from rowfall.contracts.facts import Reach
 from rowfall.core.errors import ObjectChangedError, RowfallError
 from rowfall.core.listing import Listing, Split
 from rowfall.core.model import Encoding, Statement
@@ -21,7 +22,6 @@ from rowfall.core.sqltext import SqlText
 from rowfall.core.sqltext import quote as quoted
 from rowfall.engines.embedded import Embedded
 from rowfall.engines.server import Server
-from rowfall.plan.facts import Reach
 from rowfall.plan.reach import reach
 from rowfall.sources import open_source
 from rowfall.sources.base import Source, any_version

@@ -22,6 +22,7 @@ from lab.clickhouse import Account, ClickHouse
 from lab.http import Web
 from lab.process import wait_until
 from lab.seaweed import Seaweed
+from rowfall.contracts.facts import Reach
 from rowfall.core.errors import RowfallError, TargetError
 from rowfall.core.listing import Listing
 from rowfall.core.masked import Secret
@@ -29,7 +30,6 @@ from rowfall.core.model import PULL, Encoding, Statement
 from rowfall.core.options import Options
 from rowfall.core.sqltext import SqlText
 from rowfall.engines.server import Server
-from rowfall.plan.facts import Reach
 from rowfall.plan.reach import BUDGET_SECONDS, reach
 from rowfall.plan.transport import choose_delivery
 from rowfall.sources import open_source

@@ -18,11 +18,11 @@ from e2e.tools import Shell
 from lab.clickhouse import ClickHouse
 from lab.kafka import Kafka, Registry
 from lab.process import wait_until
+from rowfall.contracts.load import LoadRun, Settled
+from rowfall.contracts.session import Session
 from rowfall.core.listing import Listing
-from rowfall.plan.session import Session
+from rowfall.destinations.clickhouse import ClickHouseTables
 from rowfall.run import follow
-from rowfall.run import load as load_steps
-from rowfall.run.settle import LoadRun, Settled
 
 pytestmark = pytest.mark.xdist_group("kafka")
 
@@ -382,7 +382,8 @@ def followed(kafka: Kafka, topic: str, batches: int, monkeypatch: pytest.MonkeyP
     Returns:
         A list that gets an entry for each time that everything is asked as for a first batch.
     """
-    wait, ask, numbers, asked = follow._wait, load_steps.settle, itertools.count(), list[int]()
+    wait, ask = follow._wait, ClickHouseTables.settle
+    numbers, asked = itertools.count(), list[int]()
 
     def next_batch(session: Session, seen: dict[str, int]) -> Listing | None:
         number = next(numbers)
@@ -391,15 +392,15 @@ def followed(kafka: Kafka, topic: str, batches: int, monkeypatch: pytest.MonkeyP
         kafka.send(topic, lines(number * 10, number * 10 + 10), number % 2)
         return wait(session, seen)
 
-    def settle(session: Session, run: LoadRun) -> Settled:
+    def settle(self: ClickHouseTables, load: LoadRun) -> Settled:
         asked.append(1)
-        return ask(session, run)
+        return ask(self, load)
 
     for name, value in (
         ("_wait", next_batch), ("BATCH_SECONDS", 0), ("POLL_SECONDS", 0.02), ("KEPT", 2),
     ):  # fmt: skip
         monkeypatch.setattr(follow, name, value)
-    monkeypatch.setattr(load_steps, "settle", settle)
+    monkeypatch.setattr(ClickHouseTables, "settle", settle)
     return asked
 
 

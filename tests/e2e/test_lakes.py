@@ -45,7 +45,7 @@ from lab import lake_tables
 from lab.clickhouse import ClickHouse
 from lab.lake_tables import DictCatalog, by_engine, delete_by_vector, delete_equal, iceberg
 from lab.seaweed import Seaweed
-from rowfall.run.prepare import prepare
+from rowfall.run.load import _prepare as prepare
 
 ROWS = 3_000
 
@@ -292,7 +292,7 @@ def test_tables_that_the_engine_has_written(shell: Shell) -> None:
 
 
 @pytest.mark.sampled(1)
-@pytest.mark.parametrize("step", ["rowfall.run.load.survey", "rowfall.run.load.prepare"])
+@pytest.mark.parametrize("step", ["rowfall.run.load.survey", "rowfall.run.load._prepare"])
 def test_a_snapshot_that_expires_while_it_is_loaded(
     shell: Shell, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
@@ -363,7 +363,7 @@ def test_tables_in_s3(
     # One that goes while it is loaded is named, and nothing of it lands.
     name = lakes_in_s3.removeprefix("s3://")
     (*_, key) = (key for key in s3.list(name, "flat/") if key.endswith(".parquet"))
-    monkeypatch.setattr("rowfall.run.load.prepare", before(prepare, lambda: s3.delete(name, key)))
+    monkeypatch.setattr("rowfall.run.load._prepare", before(prepare, lambda: s3.delete(name, key)))
     gone = shell.ends(4, *built, "--table", "gone", env=s3.env)
     assert "the data file is gone" in gone.talk
 
@@ -443,7 +443,7 @@ def test_a_store_that_goes_away_and_comes_back(
                             storage_options=options)  # fmt: skip
         command = ("load", "delta+s3://lake-away/t")
         with monkeypatch.context() as patched:
-            patched.setattr("rowfall.run.load.prepare", before(prepare, own.kill))
+            patched.setattr("rowfall.run.load._prepare", before(prepare, own.kill))
             assert shell.run(*command, env=own.env).code in (1, 4, 6)
         assert "no connection to" in shell.ends(4, *command, env=own.env).err
         own.start()

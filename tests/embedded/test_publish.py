@@ -97,7 +97,7 @@ def test_started_attempt_is_dropped_and_forgotten(
     engine: Embedded, ledger: Ledger, target: Table, publisher: Publisher, run: Run
 ) -> None:
     staging = stage(engine, ledger, target, run)
-    end_open_attempts(engine, ledger, target, silent)
+    end_open_attempts(engine, ledger, silent)
     assert totals(run) == (0, 0)
     assert run(f"EXISTS TABLE {staging}") == [["0"]]
     assert ledger.attempt_state("load_1") == "lost"
@@ -110,7 +110,7 @@ def test_loaded_attempt_is_attached_on_the_next_run(
     staging = stage(engine, ledger, target, run)
     staged = publisher.staged([pair(staging)], 5.0)
     ledger.attempt_loaded("load_1", staged.rows, staged.moves)
-    end_open_attempts(engine, ledger, target, silent)
+    end_open_attempts(engine, ledger, silent)
     assert totals(run) == ALL
     assert ledger.landed(INTO) == {SPLIT.id}
     assert run(f"EXISTS TABLE {staging}") == [["0"]]
@@ -163,7 +163,7 @@ def test_parts_in_both_tables_are_told_apart(
         run("ALTER TABLE t MODIFY SETTING old_parts_lifetime = 0")
         run("DETACH TABLE t")
         run("ATTACH TABLE t")
-    end_open_attempts(engine, ledger, target, silent)
+    end_open_attempts(engine, ledger, silent)
     assert totals(run) == (ALL[0] + extra, ALL[1] + sum(range(10000, 10000 + extra)))
     assert run(f"EXISTS TABLE {staging}") == [["0"]]
 
@@ -179,7 +179,7 @@ def test_equal_rows_of_an_earlier_load_are_not_mistaken_for_this_one(
     second = stage(engine, ledger, target, run, "load_2")
     again = publisher.staged([pair(second)], 5.0)
     ledger.attempt_loaded("load_2", again.rows, again.moves)
-    end_open_attempts(engine, ledger, target, silent)
+    end_open_attempts(engine, ledger, silent)
     assert totals(run) == (2 * ALL[0], 2 * ALL[1])
 
 
@@ -208,11 +208,11 @@ def test_rows_that_were_united_with_others_are_not_taken_for_missing(
         "the outdated parts have gone",
     )
     if first:
-        end_open_attempts(engine, ledger, target, silent)
+        end_open_attempts(engine, ledger, silent)
         assert totals(run) == (1600, sum(range(1600)))
         return
     with pytest.raises(LedgerError, match=": 0 rows were added, 0 or 200 expected"):
-        end_open_attempts(engine, ledger, target, silent)
+        end_open_attempts(engine, ledger, silent)
 
 
 @pytest.mark.long
@@ -239,7 +239,7 @@ def test_foreign_change_that_hides_the_evidence_is_refused(
         "the outdated parts have gone",
     )
     with pytest.raises(LedgerError, match="was changed"):
-        end_open_attempts(engine, ledger, target, silent)
+        end_open_attempts(engine, ledger, silent)
 
 
 def test_dropped_target_loses_the_attempt_only(
@@ -249,7 +249,7 @@ def test_dropped_target_loses_the_attempt_only(
     staged = publisher.staged([pair(staging)], 5.0)
     ledger.attempt_loaded("load_1", staged.rows, staged.moves)
     run("DROP TABLE t SYNC")
-    end_open_attempts(engine, ledger, target, silent)
+    end_open_attempts(engine, ledger, silent)
     assert ledger.attempt_state("load_1") == "lost"
     assert run(f"EXISTS TABLE {staging}") == [["0"]]
 
@@ -265,7 +265,7 @@ def test_a_target_made_anew_gets_nothing_of_the_attempt(
     run("DROP TABLE t SYNC")
     for statement in target.create(SCHEMA):
         engine.run(Statement(statement))
-    end_open_attempts(engine, ledger, target, silent)
+    end_open_attempts(engine, ledger, silent)
     assert totals(run) == (0, 0)
     assert ledger.attempt_state("load_1") == "lost"
     assert run(f"EXISTS TABLE {staging}") == [["0"]]

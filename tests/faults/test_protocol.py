@@ -27,24 +27,28 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from faults.fake import PARTITIONS, TARGET, TARGET_UUID, Fake, as_lines
+from rowfall.contracts.destination import Receiving
+from rowfall.contracts.load import LoadRun
+from rowfall.contracts.receiver import Notes, Revivals
+from rowfall.contracts.session import Writer
 from rowfall.core import retry
 from rowfall.core.errors import EngineError, LedgerError
 from rowfall.core.listing import Split
 from rowfall.core.model import Outcome, Pair, Statement
+from rowfall.core.options import Options
 from rowfall.core.sqltext import SqlText
 from rowfall.deliver.delivery import Order
 from rowfall.engines.base import Asking
 from rowfall.ledger import Ledger, journal, leases, target_key
 from rowfall.ledger.journal import Journal
-from rowfall.plan.session import Writer
 from rowfall.publish import fence, recover
-from rowfall.publish.receiver import Notes, Receiving, Revivals, TableWriter, open_receiver
 from rowfall.publish.recover import NodeRecovery, Recovery, follow_journal
+from rowfall.publish.table_writer import TableWriter
+from rowfall.publish.tables import TableReceiver
 from rowfall.publish.target_tables import OwnTable
 from rowfall.run import work_queue
 from rowfall.run.attempts import FIRST_LANE, AttemptRunner
 from rowfall.run.work_queue import Work, WorkQueue
-from rowfall.targets.base import Publish
 
 ROUNDS = int(os.environ.get("ROWFALL_FAULT_ROUNDS", "25"))
 INTO = target_key("d", TARGET)
@@ -238,8 +242,7 @@ def _runner(
     )  # fmt: skip
     tables.now = lambda ask: tables
     target: Any = nothing(
-        server=None,
-        caps=nothing(publish=Publish.ATTACH, one_file_per_group=False), database="d", table=TARGET,
+        database="d", table=TARGET,
         staging_name=lambda attempt, number, encoding: f"_rowfall_{attempt}",
     )  # fmt: skip
     plan: Any = nothing(
@@ -253,14 +256,14 @@ def _runner(
     own = OwnTable(engine, "d", TARGET, "", TARGET)
     queue = WorkQueue(1, ledger.attempts(load_id))
     notes = Notes(lambda event: None)
-    given = Receiving(
-        engine, target, ledger, claims, INTO, plan, False, notes, Revivals(notes), queue.stopped,
-        recovery, (TableWriter(writer, tables, own, None, {}),),
-    )  # fmt: skip
+    session: Any = nothing(source=source, options=Options())
+    load = LoadRun(session, load_id, "", ledger, INTO, "", new=True)
+    given = Receiving(load, plan, writer, notes, Revivals(notes), queue.stopped)
+    writers = (TableWriter(writer, tables, own, None, {}),)
+    receiver = TableReceiver(given, claims, recovery, writers, 0, together=False)
     runner = OneAfterTheOther(
-        given, open_receiver(given), load_id=load_id, source=source, delivery=delivery,
-        bad_rows=bad_rows, queue=queue, writer=writer, emit=lambda event: None, settings=(),
-        longest=64 << 20, verify=False,
+        given, receiver, delivery=delivery, bad_rows=bad_rows, queue=queue,
+        emit=lambda event: None, settings=(),
     )  # fmt: skip
     watch: Any = nothing(
         forget=lambda attempt: None, finished=lambda *_: None, ticker=lambda *_: None

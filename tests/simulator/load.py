@@ -13,6 +13,10 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from rowfall.cluster.open import open_cluster
+from rowfall.contracts.destination import Receiving
+from rowfall.contracts.load import Done, LoadRun
+from rowfall.contracts.receiver import Notes, Revivals
+from rowfall.contracts.session import Session, Writer
 from rowfall.core.errors import EngineError, RowfallError
 from rowfall.core.events import Listener
 from rowfall.core.listing import Listing
@@ -20,13 +24,10 @@ from rowfall.core.model import Column, Outcome, Schema, Statement
 from rowfall.core.options import Options
 from rowfall.core.sqltext import SqlText
 from rowfall.deliver.delivery import Order
+from rowfall.destinations.clickhouse import ClickHouseTables
 from rowfall.ledger import Ledger
-from rowfall.plan.session import Session, Writer
-from rowfall.publish.receiver import Notes, open_receiver
-from rowfall.run.attempts import AttemptRunner, Done, _fill, _run_all, receiving
-from rowfall.run.finish import finish
-from rowfall.run.prepare import prepare
-from rowfall.run.settle import open_load, settle
+from rowfall.run.attempts import AttemptRunner, _fill, _run_all
+from rowfall.run.open_load import open_load
 from rowfall.run.work_queue import WorkQueue
 from rowfall.targets.base import ServerAt
 from rowfall.targets.table import Table
@@ -112,26 +113,28 @@ def _session(
         )  # fmt: skip
         writers = shards.writers
     return Session(
-        process.sources, "clickhouse://h/d", options, source, target, source.listing(), None,
-        reader, writers, ledger, emit, shards,
+        process.sources, "clickhouse://h/d", options, source, target, ClickHouseTables(),
+        source.listing(), None, reader, writers, ledger, emit, shards,
     )  # fmt: skip
 
 
 def _load(world: World, process: Process, session: Session) -> None:
     with open_load(session) as load:
-        settled = settle(session, load)
+        destination = session.destination
+        settled = destination.settle(load)
+        load = replace(load, session=settled.session)
         session = settled.session
         exists = bool(session.engine.ask(
             f"SELECT 1 FROM system.tables WHERE database = 'd' AND name = '{settled.table}'"
         ))  # fmt: skip
         plan = _plan(world, session, settled.known, exists)
         facts: Any = SimpleNamespace(sharding=None, export=None)
-        prepared = prepare(settled, load, facts, plan)
+        prepared = destination.prepare(load, settled, facts, plan)
         outcome = "failed"
         with prepared.leased():
             try:
-                done = _run_attempts(session, load, plan, prepared)
-                finished = finish(settled, load, plan, prepared, done)
+                done = _run_attempts(load, plan, prepared)
+                finished = prepared.finish(plan, done)
                 outcome = "partial" if done.total.failures else "done"
                 problem = finished.problem
                 if problem is not None:
@@ -175,20 +178,20 @@ def _plan(world: World, session: Session, known: frozenset[str], exists: bool) -
     )  # fmt: skip
 
 
-def _run_attempts(session: Session, load: Any, plan: Any, prepared: Any) -> Done:
+def _run_attempts(load: LoadRun, plan: Any, prepared: Any) -> Done:
     """Do what :func:`rowfall.run.attempts.run_attempts` does, with a delivery of our own."""
+    session = load.session
     queue = WorkQueue(len(session.writers), load.ledger.attempts(load.id))
     notes = Notes(session.emit)
     bad_rows: Any = SimpleNamespace(other_types=lambda splits: [])
     watch: Any = _Watch()
     runners = []
     for writer in session.writers:
-        given = receiving(session, load, plan, prepared, writer, notes, queue.stopped)
+        given = Receiving(load, plan, writer, notes, Revivals(notes), queue.stopped)
         delivery: Any = _Delivery(writer.engine)  # type: ignore[arg-type]
         runners.append(AttemptRunner(
-            given, open_receiver(given), load_id=load.id, source=session.source, delivery=delivery,
-            bad_rows=bad_rows, queue=queue, writer=writer, emit=session.emit, settings=(),
-            longest=64 << 20, verify=False,
+            given, prepared.receiver(given), delivery=delivery, bad_rows=bad_rows, queue=queue,
+            emit=session.emit, settings=(),
         ))  # fmt: skip
         runners[-1]._watch = watch
     problem = None

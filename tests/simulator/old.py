@@ -16,9 +16,8 @@ import rowfall.publish.evidence
 import rowfall.publish.recover
 import rowfall.publish.replicas
 import rowfall.publish.tables
-import rowfall.run.doubts
-import rowfall.run.finish
 from rowfall.core.sqltext import quote, quoted_list
+from rowfall.destinations.clickhouse import doubts, finish
 from rowfall.engines.base import table_uuid
 from rowfall.ledger.journal import Journal
 from rowfall.plan import memory
@@ -84,14 +83,14 @@ REPLACED: dict[str, list[tuple[Any, str, Any]]] = {
         (rowfall.publish.attach, "alter_alike", _nothing),
         (rowfall.publish.tables, "alter_alike", _nothing),
     ],
-    "dead loads leave their shadows": [(rowfall.run.finish, "end_dead_loads", _nothing)],
+    "dead loads leave their shadows": [(finish, "end_dead_loads", _nothing)],
     "row counts alone": [(rowfall.publish.evidence, "judge", _judge_by_counts)],
     "exchange without rename": [
         (Shadow, "_put_aside", _shadow_as_it_is),
         (Shadow, "_finish_swap", _finish_without_a_look),
     ],
     "journal on the first node": [(rowfall.cluster.open, "find_journal", _first_node)],
-    "memory is not compared": [(rowfall.run.doubts, "find_contradiction", _no_contradiction)],
+    "memory is not compared": [(doubts, "find_contradiction", _no_contradiction)],
     "stopped loads are not asked about": [
         (Journal, "stopped", _unasked),
         (memory, "_unrecorded", _no_contradiction),

@@ -11,12 +11,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from rowfall.contracts.receiver import CountError
 from rowfall.core import sql
 from rowfall.core.model import Outcome, Statement
 from rowfall.core.sqltext import SqlText
 from rowfall.deliver.delivery import Delivery, Order
 from rowfall.engines.base import Engine, Tick
-from rowfall.publish.receiver import CountError
 from rowfall.targets.views import fed_name
 
 

@@ -12,6 +12,8 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 
+from rowfall.contracts.facts import LoadFacts
+from rowfall.contracts.session import Session, Writer
 from rowfall.core.errors import EngineError, RowfallError, UsageError
 from rowfall.core.listing import Split
 from rowfall.core.model import Column, Encoding, Outcome, Schema, Statement
@@ -35,8 +37,6 @@ from rowfall.engines.base import SOURCE_BYTES, Engine, Tick
 from rowfall.engines.codes import QUERY_WAS_CANCELLED
 from rowfall.engines.embedded import Embedded
 from rowfall.plan import statements
-from rowfall.plan.facts import LoadFacts
-from rowfall.plan.session import Session, Writer
 from rowfall.plan.transport import SentAs, packing, sent_as
 from rowfall.schema.headers import Headers
 from rowfall.schema.whole_rows import raw_settings

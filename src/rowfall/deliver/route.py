@@ -11,6 +11,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from rowfall.cluster.sharding_keys import ShardingKey
+from rowfall.contracts.facts import LoadFacts
+from rowfall.contracts.session import Session, Writer
 from rowfall.core.errors import EngineError, RowfallError
 from rowfall.core.model import BUILD, ENGINE, INSIDE, PUSH, Outcome, Plan, Setting
 from rowfall.core.options import DISTRIBUTED, FILTER
@@ -20,10 +22,8 @@ from rowfall.deliver.delivery import Delivery, Order, Pull
 from rowfall.deliver.files import WriteFiles
 from rowfall.engines.base import Tick, on_all, started_within
 from rowfall.engines.codes import NETWORK_ERROR
-from rowfall.engines.database import Committing, Database, Packing
+from rowfall.engines.database import Database, FileTable, Packing
 from rowfall.plan.decoder import read_encoding
-from rowfall.plan.facts import LoadFacts
-from rowfall.plan.session import Session, Writer
 from rowfall.plan.transport import LZ4, ZLIB
 from rowfall.schema.headers import Headers
 from rowfall.targets.table import Table
@@ -44,7 +44,7 @@ def open_delivery(session: Session, facts: LoadFacts, plan: Plan, writer: Writer
 
         if isinstance(writer.target, TransactionalTable):
             return _open_sending(session, facts, plan, writer, writer.target, session.database)
-        if isinstance(session.database, Committing) and isinstance(writer.target, IcebergTable):
+        if isinstance(session.database, FileTable) and isinstance(writer.target, IcebergTable):
             layout = session.database.layout()
             laid_out = replace(writer, target=writer.target.laid_out(layout.partition_by))
             return WriteFiles(_open(session, facts, plan, laid_out), layout.order_by)

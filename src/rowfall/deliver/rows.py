@@ -16,6 +16,7 @@ from contextlib import suppress
 from dataclasses import asdict, replace
 from typing import IO, Any
 
+from rowfall.contracts.receiver import CountError
 from rowfall.core.errors import EngineError, RowfallError
 from rowfall.core.model import Column, Outcome, Refused
 from rowfall.core.sqltext import SqlText
@@ -35,7 +36,6 @@ from rowfall.engines.database import (
     WritingText,
 )
 from rowfall.plan import decoder
-from rowfall.publish.receiver import CountError
 from rowfall.targets.transactional import TransactionalTable
 
 # Bytes of each connection that ``--prefill`` has ready, and how long it waits for those of others:

@@ -403,7 +403,7 @@ class Layout:
 
 
 @runtime_checkable
-class Committing(Protocol):
+class FileTable(Database, Protocol):
     """A table of files: they are written one by one, and one commit makes those of a load visible.
 
     The commit carries the ids of the splits, so the table itself says what is loaded.

@@ -108,7 +108,7 @@ class _Record:
 
 
 class IcebergTable:
-    """One table of Iceberg; see :class:`rowfall.engines.database.Committing`."""
+    """One table of Iceberg; see :class:`rowfall.engines.database.FileTable`."""
 
     kind: ClassVar[str] = "Iceberg"
     marks: ClassVar[bool] = False
@@ -295,7 +295,7 @@ class IcebergTable:
         """Do nothing: :meth:`make` makes the table."""
 
     def make(self, columns: Sequence[Column]) -> None:
-        """See :class:`rowfall.engines.database.Committing`."""
+        """See :class:`rowfall.engines.database.FileTable`."""
         from pyiceberg.table.metadata import new_table_metadata
 
         schema = _schema(columns, binary=charsets.names_binary(self.options.encoding))
@@ -323,14 +323,14 @@ class IcebergTable:
         self.table_id()
 
     def mend(self) -> None:
-        """See :class:`rowfall.engines.database.Committing`."""
+        """See :class:`rowfall.engines.database.FileTable`."""
         if not self._catalogue:
             self._opened().name_newest()
 
     # --- how rows are written ---------------------------------------------------------------------
 
     def of_bytes(self, columns: Sequence[Column]) -> frozenset[str]:
-        """See :class:`rowfall.engines.database.Committing`."""
+        """See :class:`rowfall.engines.database.FileTable`."""
         from pyiceberg.types import BinaryType, FixedType
 
         table = self._table()
@@ -341,7 +341,7 @@ class IcebergTable:
         return frozenset(f.name for f in fields if isinstance(f.field_type, BinaryType | FixedType))
 
     def layout(self) -> Layout:
-        """See :class:`rowfall.engines.database.Committing`."""
+        """See :class:`rowfall.engines.database.FileTable`."""
         return self._layout(self._there())
 
     def _layout(self, table: Table) -> Layout:
@@ -359,7 +359,7 @@ class IcebergTable:
         return Layout(", ".join(keys), ", ".join(parts))
 
     def written(self, attempt: str, staging: Path) -> list[NewFile]:
-        """See :class:`rowfall.engines.database.Committing`."""
+        """See :class:`rowfall.engines.database.FileTable`."""
         from rowfall.engines.iceberg_files import add_ids, row_count
 
         table = self._there()
@@ -373,7 +373,7 @@ class IcebergTable:
         return found
 
     def add(self, staging: Path, files: Sequence[NewFile]) -> int:
-        """See :class:`rowfall.engines.database.Committing`."""
+        """See :class:`rowfall.engines.database.FileTable`."""
         table = self._there()
         for one in files:
             with self._explained(f"write {one.name} of"):
@@ -389,7 +389,7 @@ class IcebergTable:
                 out.write(piece)
 
     def remove(self, names: Sequence[str]) -> None:
-        """See :class:`rowfall.engines.database.Committing`."""
+        """See :class:`rowfall.engines.database.FileTable`."""
         table = self._table()
         if table is None:
             return
@@ -398,7 +398,7 @@ class IcebergTable:
                 table.io.delete(name)
 
     def relation(self) -> SqlText:
-        """See :class:`rowfall.engines.database.Committing`."""
+        """See :class:`rowfall.engines.database.FileTable`."""
         table = self._there()
         folder = _folder(table)
         # The state that is read here: an engine would look for the newest by itself.
@@ -490,7 +490,7 @@ class IcebergTable:
         return self._record(table).ids() if table is not None else set()
 
     def landed_by(self, load: str) -> set[str]:
-        """See :class:`rowfall.engines.database.Committing`."""
+        """See :class:`rowfall.engines.database.FileTable`."""
         table = self._table()
         if table is None:
             return set()
@@ -553,7 +553,7 @@ class IcebergTable:
         self, attempt: str, load: str, ids: Sequence[str], files: Sequence[NewFile], *,
         replace: bool,
     ) -> None:  # fmt: skip
-        """See :class:`rowfall.engines.database.Committing`."""
+        """See :class:`rowfall.engines.database.FileTable`."""
         rows = sum(one.rows for one in files)
         now = datetime.now(UTC).isoformat(timespec="seconds")
 

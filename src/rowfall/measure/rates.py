@@ -13,6 +13,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from rowfall.contracts.session import Session, Writer
 from rowfall.core import formats, units, uri
 from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import LedgerError, RowfallError, UsageError
@@ -21,10 +22,10 @@ from rowfall.core.listing import Listing
 from rowfall.core.model import Encoding, Kind
 from rowfall.core.options import Options, restored
 from rowfall.core.results import Rates, Report
+from rowfall.destinations import open_destination
 from rowfall.engines.embedded import Embedded
 from rowfall.ledger import Ledger
 from rowfall.plan.attempts import core_rate
-from rowfall.plan.session import Session, Writer
 from rowfall.run import history
 from rowfall.run.load import run_load
 from rowfall.sources.base import Source
@@ -230,8 +231,8 @@ def _load(
     ledger = Ledger(target.ledger_path)
     try:
         session = Session(
-            (source.text,), target.text, options, source, target, listing, encoding,
-            engine, (Writer(0, "", engine, target),), ledger, silent,
+            (source.text,), target.text, options, source, target, open_destination(target),
+            listing, encoding, engine, (Writer(0, "", engine, target),), ledger, silent,
         )  # fmt: skip
         return run_load(session)
     finally:

@@ -10,6 +10,7 @@ import math
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
+from rowfall.contracts.facts import LoadFacts
 from rowfall.core.errors import UsageError
 from rowfall.core.listing import Listing
 from rowfall.core.model import BUILD, Encoding, Facts, Forecast, Group, Kind, MergeWork, Transport
@@ -17,7 +18,6 @@ from rowfall.core.options import Options
 from rowfall.core.units import parse_size
 from rowfall.plan import balance
 from rowfall.plan.decoder import flat_types, zone
-from rowfall.plan.facts import LoadFacts
 from rowfall.plan.settings import ENGINE_BASE, Shape, block, insert_threads
 from rowfall.schema.text_format import UNSURE
 from rowfall.targets.base import Publish

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 
+from rowfall.contracts.session import Session
 from rowfall.core.events import Note
 from rowfall.core.listing import Listing, continued_id, joined, ranges_by_stream, split_id
-from rowfall.plan.session import Session
 from rowfall.sources.base import Continued
 
 

@@ -13,6 +13,8 @@ from dataclasses import replace
 from itertools import accumulate, pairwise
 from typing import Any
 
+from rowfall.contracts.facts import LoadFacts
+from rowfall.contracts.session import Session
 from rowfall.core import units
 from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import SourceError, UsageError
@@ -24,9 +26,7 @@ from rowfall.core.sql import literal
 from rowfall.core.sqltext import SqlText
 from rowfall.core.type_names import parse_type
 from rowfall.plan import attempts, balance, transport
-from rowfall.plan.facts import LoadFacts
 from rowfall.plan.reach import source_reader
-from rowfall.plan.session import Session
 from rowfall.plan.transport import ranges_refused
 from rowfall.schema import strict_reading
 from rowfall.schema.records import find_record, header_line, header_names

@@ -11,6 +11,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from rowfall.contracts.facts import ExportState
+from rowfall.contracts.session import Session
 from rowfall.core import units
 from rowfall.core.dataclass import dataclass
 from rowfall.core.digest import hexdigest
@@ -30,8 +32,6 @@ from rowfall.ledger.manifest import (
     sources_of,
 )
 from rowfall.plan import attempts
-from rowfall.plan.facts import ExportState
-from rowfall.plan.session import Session
 from rowfall.targets.export import NUMBER
 
 # A file name has at most 255 bytes; a new manifest is written under a longer one.

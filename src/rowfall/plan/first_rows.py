@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
+from rowfall.contracts.facts import LoadFacts
+from rowfall.contracts.session import Session
 from rowfall.core.errors import RowfallError
 from rowfall.core.model import Plan, Statement
 from rowfall.core.sqltext import SqlText
 from rowfall.plan import statements
-from rowfall.plan.facts import LoadFacts
-from rowfall.plan.session import Session
 from rowfall.sources.base import Ranged, Streamed
 
 ROWS = 3

@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import field
 from enum import Enum
 
+from rowfall.contracts.session import Session
 from rowfall.core import sql, units, uri
 from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import LedgerError, TargetError
@@ -23,7 +24,6 @@ from rowfall.ledger import target_key, target_key_parts
 from rowfall.ledger.journal import TABLE as JOURNAL
 from rowfall.ledger.journal import Journal, Landings
 from rowfall.plan.continued import names_now
-from rowfall.plan.session import Session
 from rowfall.targets.base import STAGING_PREFIX, Publish
 
 # Engines of databases whose tables have no UUID.

@@ -12,12 +12,12 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Sequence
 from functools import lru_cache
 
+from rowfall.contracts.session import Session
 from rowfall.core import units, uri
 from rowfall.core.errors import LedgerError
 from rowfall.core.events import Note
 from rowfall.core.listing import MARK, Split, split_id
 from rowfall.core.patterns import regex
-from rowfall.plan.session import Session
 from rowfall.sources.base import Renamed
 from rowfall.sources.files import LocalFiles
 

@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
+from rowfall.contracts.facts import LoadFacts
 from rowfall.core import sql
 from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import UsageError
@@ -25,7 +26,6 @@ from rowfall.core.model import (
 from rowfall.core.options import DISTRIBUTED, FILTER, Options
 from rowfall.core.patterns import regex
 from rowfall.plan import attempts, balance, pipelines, statements, upserts
-from rowfall.plan.facts import LoadFacts
 from rowfall.plan.pipelines import create_pipeline, pipeline_name, pulls
 from rowfall.plan.settings import ENGINE_BASE, Shape, compute_settings, not_allowed
 from rowfall.plan.space import with_space

@@ -15,6 +15,8 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import cast
 
+from rowfall.contracts.facts import Reach
+from rowfall.contracts.session import Session
 from rowfall.core import uri
 from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import RowfallError
@@ -26,8 +28,6 @@ from rowfall.core.sqltext import SqlText, quote
 from rowfall.core.version import __version__
 from rowfall.engines.base import Engine, NoAnswerError
 from rowfall.engines.codes import ACCESS_DENIED
-from rowfall.plan.facts import Reach
-from rowfall.plan.session import Session
 from rowfall.sources import rewriting
 from rowfall.sources.base import Pullable, Reader, Source
 

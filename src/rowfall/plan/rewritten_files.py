@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from rowfall.contracts.session import Session
 from rowfall.core import units
 from rowfall.core.errors import SourceError
 from rowfall.core.events import Note
 from rowfall.core.listing import MARK, split_id
-from rowfall.plan.session import Session
 from rowfall.sources.base import File, Rewrite, Rewriting
 
 

@@ -13,14 +13,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from rowfall.contracts.facts import LoadFacts, Reach
+from rowfall.contracts.session import Session, Writer
 from rowfall.core import sql, units
 from rowfall.core.errors import RowfallError
 from rowfall.core.model import Encoding, Forecast, Schema, Statement
 from rowfall.core.sqltext import SqlText, quote
 from rowfall.engines.base import Engine
-from rowfall.plan.facts import LoadFacts, Reach
 from rowfall.plan.reach import source_reader
-from rowfall.plan.session import Session, Writer
 from rowfall.schema import sampling
 from rowfall.schema.projection import read_relation
 from rowfall.sources.base import any_version

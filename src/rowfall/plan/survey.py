@@ -12,6 +12,16 @@ from dataclasses import replace
 from typing import Any
 
 from rowfall.cluster.sharding_keys import ShardingKey
+from rowfall.contracts.facts import (
+    FilledTable,
+    Link,
+    LoadFacts,
+    Reach,
+    ShardingFacts,
+    TargetFacts,
+    WriterFacts,
+)
+from rowfall.contracts.session import Session, Writer
 from rowfall.core import sql, units
 from rowfall.core.errors import (
     DataError,
@@ -42,24 +52,14 @@ from rowfall.core.time_range import WIDE, TimeRange, time_range
 from rowfall.core.type_names import parse_type
 from rowfall.engines.base import ExistingTable
 from rowfall.engines.codes import DATA_CODES, GONE, MEMORY_LIMIT, TIMEOUT_EXCEEDED
-from rowfall.engines.database import Committing, Packing, TakingBinary
+from rowfall.engines.database import FileTable, Packing, TakingBinary
 from rowfall.engines.embedded import usable_cores
 from rowfall.plan import attempts, cutting, keys, memory, table_definition, transport
 from rowfall.plan.continued import continue_streams
-from rowfall.plan.facts import (
-    FilledTable,
-    Link,
-    LoadFacts,
-    Reach,
-    ShardingFacts,
-    TargetFacts,
-    WriterFacts,
-)
 from rowfall.plan.other_names import landed_under_other_names
 from rowfall.plan.planner import check_clauses, chosen_settings
 from rowfall.plan.reach import decoder_refused, network_rate, rate_of, reach, source_reader
 from rowfall.plan.rewritten_files import landed_in_other_files
-from rowfall.plan.session import Session, Writer
 from rowfall.plan.settings import ENGINE_BASE, LEAST_MEMORY
 from rowfall.plan.space import ask_space
 from rowfall.plan.statements import FLOAT_PROBE
@@ -123,7 +123,7 @@ def survey(
         # Nothing sorts the rows.
         notes = tuple(note for note in schema.notes if note[0] != "ORDER BY")
         schema = replace(schema, order_by="tuple()", notes=notes)
-    if isinstance(session.database, Committing):
+    if isinstance(session.database, FileTable):
         but = session.database.of_bytes(schema.columns)
         schema = replace(schema, columns=only_utf8(schema.columns, encoding, but))
     _check_changes(session, schema)

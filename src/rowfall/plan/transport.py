@@ -12,6 +12,7 @@ import re
 from collections.abc import Sequence
 
 from rowfall.cluster.sharding_keys import ShardingKey
+from rowfall.contracts.facts import Link, LoadFacts, Reach, ShardingFacts
 from rowfall.core import formats, sql, units
 from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import TargetError, UsageError
@@ -37,7 +38,6 @@ from rowfall.core.sqltext import SqlText
 from rowfall.core.type_names import parse_type
 from rowfall.engines.base import ExistingTable
 from rowfall.plan import attempts, decoder, keys, table_definition
-from rowfall.plan.facts import Link, LoadFacts, Reach, ShardingFacts
 from rowfall.plan.statements import insert_raw, is_json
 from rowfall.schema import strict_reading
 from rowfall.schema.united_headers import lacks_columns

@@ -6,12 +6,12 @@ table; parts that hold a loaded key are written once more. The copy and the tabl
 
 from __future__ import annotations
 
+from rowfall.contracts.facts import LoadFacts, Stored
+from rowfall.contracts.session import Session
 from rowfall.core import sql, units
 from rowfall.core.errors import RowfallError, UsageError
 from rowfall.core.options import Options
 from rowfall.core.sqltext import quote
-from rowfall.plan.facts import LoadFacts, Stored
-from rowfall.plan.session import Session
 
 # Bytes in memory of an entry of the set of keys, besides the key: a hash table is half full.
 _ENTRY, _FULL = 16, 2

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from rowfall.contracts.facts import FilledTable, LoadFacts
 from rowfall.core.errors import UsageError
 from rowfall.core.model import Transport
 from rowfall.core.options import DISTRIBUTED, FILTER, Options
-from rowfall.plan.facts import FilledTable, LoadFacts
 from rowfall.targets.base import Publish
 
 _FILES = {

@@ -14,6 +14,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Any
 
+from rowfall.contracts.receiver import Staged
 from rowfall.core import disk, sql
 from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import EngineError, LedgerError, RowfallError, TargetError
@@ -38,21 +39,6 @@ PUBLISH_LANE = 1
 # A table that is altered again while staging is altered like it is compared once more.
 MOST_ALTERED = 3
 _of = sql.table_is
-
-
-@dataclass(frozen=True, slots=True)
-class Staged:
-    """Rows and parts that an attempt holds in staging.
-
-    Attributes:
-        rows: of the staging table of the target itself.
-        parts, bytes, moves: of all its staging tables; bytes on disk.
-    """
-
-    rows: int
-    parts: int
-    bytes: int
-    moves: tuple[Move, ...]
 
 
 @dataclass(frozen=True, slots=True)

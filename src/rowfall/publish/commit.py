@@ -12,29 +12,31 @@ import shutil
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
+from rowfall.contracts.destination import Receiving
+from rowfall.contracts.receiver import Counted, CountError, Delivered, Notes
 from rowfall.core import units
 from rowfall.core.errors import LedgerError, TargetError
 from rowfall.core.events import Listener, Note
 from rowfall.core.listing import Split, without_salt
-from rowfall.engines.database import Committing, Database, NewFile, TakenError, UnknownEndError
+from rowfall.engines.database import FileTable, NewFile, TakenError, UnknownEndError
 from rowfall.ledger import Ledger, leases, target_key, target_key_parts
 from rowfall.ledger.leases import Move
 from rowfall.publish.protocol import Action, Evidence, Recorded, after_crash
-from rowfall.publish.receiver import Counted, CountError, Delivered, Notes, Receiving
+from rowfall.publish.receiver import BaseReceiver
+from rowfall.publish.transaction import hint_of_database
 from rowfall.targets.base import SHADOW_SUFFIX, STAGING_PREFIX, Target
 
 
-class CommitReceiver:
+class CommitReceiver(BaseReceiver):
     """Gathers attempts; :func:`commit_gathered` makes them visible."""
 
-    unstaged = False
-    in_background = False
-
-    def __init__(self, given: Receiving) -> None:
-        assert isinstance(given.database, Committing)  # noqa: S101 - the session has opened it
-        self._given: Receiving = given
-        self._table: Committing = given.database
+    def __init__(self, given: Receiving, table: FileTable) -> None:
+        super().__init__(given)
+        self._table = table
         self._files: dict[str, list[NewFile]] = {}
+
+    def hint(self, text: str) -> str:
+        return hint_of_database(text)
 
     def destination(self, staging: str) -> str:
         return staging
@@ -78,7 +80,7 @@ class CommitReceiver:
         """Record the names of the files, so that they can be removed after a crash."""
         moves = [Move("", "", one.name, one.local, one.rows, 0, one.size)
                  for one in self._files[delivered.attempt]]  # fmt: skip
-        self._given.ledger.attempt_loaded(delivered.attempt, counted.rows, moves)
+        self._given.load.ledger.attempt_loaded(delivered.attempt, counted.rows, moves)
         return True
 
     def publish(self, delivered: Delivered, counted: Counted) -> int:
@@ -86,7 +88,7 @@ class CommitReceiver:
         return self._table.add(Path(delivered.staging), self._files.pop(delivered.attempt))
 
     def record(self, delivered: Delivered) -> None:
-        self._given.ledger.attempt_published(delivered.attempt, self._given.key)
+        self._given.load.ledger.attempt_published(delivered.attempt, self._given.load.key)
 
     def discard(self, staging: str) -> None:
         shutil.rmtree(staging, ignore_errors=True)
@@ -100,7 +102,7 @@ def _files_of(ledger: Ledger, attempt: str) -> list[NewFile]:
 
 
 def commit_gathered(
-    database: Database, ledger: Ledger, load_id: str, key: str, splits: Sequence[Split],
+    database: FileTable, ledger: Ledger, load_id: str, key: str, splits: Sequence[Split],
     notes: Notes, *, loaded: int, salt: str, replace: bool,
 ) -> None:  # fmt: skip
     """Commit everything that a load has gathered.
@@ -115,7 +117,6 @@ def commit_gathered(
         TargetError: it cannot be committed; what was gathered stays.
         LedgerError: another load has committed some of it, and the rest has to be loaded again.
     """
-    assert isinstance(database, Committing)  # noqa: S101 - the session has opened it
     gathered = ledger.gathered(target_key(key, load_id))
     if not gathered and not replace:
         return
@@ -154,7 +155,7 @@ def _record(ledger: Ledger, attempt: str, key: str, gathered: Mapping[str, Seque
 
 
 def _give_up(
-    table: Committing, ledger: Ledger, load_id: str, key: str,
+    table: FileTable, ledger: Ledger, load_id: str, key: str,
     gathered: Mapping[str, Sequence[str]], error: TakenError, notes: Notes,
 ) -> None:  # fmt: skip
     """Drop the attempts that hold rows of splits which another load has committed.
@@ -177,7 +178,7 @@ def _give_up(
 
 
 def drop_gathered(
-    table: Committing, ledger: Ledger, attempt: str, key: str, ids: Sequence[str]
+    table: FileTable, ledger: Ledger, attempt: str, key: str, ids: Sequence[str]
 ) -> None:
     """Remove the data files of an attempt that no commit has.
 
@@ -191,7 +192,7 @@ def drop_gathered(
 
 
 def end_open_commits(
-    database: Database, ledger: Ledger, target: Target, key: str, running: Collection[str],
+    database: FileTable, ledger: Ledger, target: Target, key: str, running: Collection[str],
     emit: Listener,
 ) -> None:  # fmt: skip
     """End what dead processes have left open in the ledger; the table says how commits ended.
@@ -199,7 +200,6 @@ def end_open_commits(
     Args:
         key: of the table. ``running``: other loads of this process.
     """
-    assert isinstance(database, Committing)  # noqa: S101 - the session has opened it
     for attempt in ledger.open_attempts():
         if attempt.load_id in running:
             continue

@@ -7,13 +7,13 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 
+from rowfall.contracts.facts import ExportState
 from rowfall.core import chance, units
 from rowfall.core.errors import LedgerError, RowfallError
 from rowfall.core.listing import Split
 from rowfall.ledger import leases
 from rowfall.ledger.manifest import WHOLE, WRITING, Output, sources_of
 from rowfall.plan.exports import RUNNING, all_sources
-from rowfall.plan.facts import ExportState
 
 # What a crash takes from the manifest is written again, so it need not be saved for each file: at
 # most once a second, and of very large ones (100 MB of names) for 5 % of the time.

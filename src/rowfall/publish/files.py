@@ -8,34 +8,77 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from rowfall.contracts.destination import Receiving
+from rowfall.contracts.receiver import Counted, CountError, Delivered
 from rowfall.core import disk
 from rowfall.core.errors import TargetError
+from rowfall.ledger import Ledger
 from rowfall.publish.attach import PUBLISH_LANE
-from rowfall.publish.receiver import Counted, CountError, Delivered, Receiving
-from rowfall.targets.base import Publish
+from rowfall.publish.export_record import ExportRecord
+from rowfall.publish.protocol import Action, Evidence, Recorded, after_crash
+from rowfall.publish.receiver import BaseReceiver
 
 
-class ObjectReceiver:
-    """Publishes attempts that are visible when their INSERT has ended."""
-
-    unstaged = False
-    in_background = False
-
-    def __init__(self, given: Receiving) -> None:
-        self._given = given
-        self._open: set[str] = set()  # what attempts write that have not ended
+class NothingReceiver(BaseReceiver):
+    """Counts rows of which nothing is kept."""
 
     def destination(self, staging: str) -> str:
         return staging
 
     def settings(self, staging: str) -> dict[str, int]:
-        if self._given.target.caps.publish is not Publish.AT_ONCE:
-            return {}
+        return {}
+
+    def stage(self, staging: str, lane: int) -> None:
+        """Do nothing: nothing is made."""
+
+    def count(self, delivered: Delivered, *, checksum: bool) -> Counted:
+        """Return the rows of the INSERT; there is nothing to compare them with."""
+        outcome = delivered.outcome
+        if self._given.plan.schema.filters or delivered.skips_bad_rows:
+            return Counted(outcome.rows_written, checked=True)
+        return Counted(outcome.rows_written or outcome.rows_read, checked=True)
+
+    def wait_for_room(self, counted: Counted) -> None:
+        """Do nothing: there are no merges."""
+
+    def sync(self, delivered: Delivered) -> None:
+        """Do nothing: there is nothing on disk."""
+
+    def commit(self, delivered: Delivered, counted: Counted) -> bool:
+        self._given.load.ledger.attempt_loaded(delivered.attempt, counted.rows, ())
+        return True
+
+    def publish(self, delivered: Delivered, counted: Counted) -> int:
+        """Do nothing: nothing becomes visible."""
+        return 0
+
+    def record(self, delivered: Delivered) -> None:
+        self._given.load.ledger.attempt_published(delivered.attempt, self._given.load.key)
+
+    def discard(self, staging: str) -> None:
+        """Do nothing: nothing was kept."""
+
+
+class ObjectReceiver(NothingReceiver):
+    """Publishes attempts that are visible when their INSERT has ended.
+
+    Args:
+        export: the record of the files; None where none are to be written.
+    """
+
+    output_files = True
+
+    def __init__(self, given: Receiving, export: ExportRecord | None) -> None:
+        super().__init__(given)
+        self._export = export
+        self._open: set[str] = set()  # what attempts write that have not ended
+
+    def settings(self, staging: str) -> dict[str, int]:
         # Whatever was there when the export began is its own to overwrite, and so is what an
         # earlier attempt has written; what has come since is somebody else's.
-        record = self._given.export
-        known = record is not None and record.there(staging)
-        own = self._given.overwrite or known or self._given.ledger.attempts_into(staging) > 1
+        load = self._given.load
+        known = self._export is not None and self._export.there(staging)
+        own = load.overwrites or known or load.ledger.attempts_into(staging) > 1
         return {"s3_truncate_on_insert": int(own)}
 
     def stage(self, staging: str, lane: int) -> None:
@@ -63,37 +106,23 @@ class ObjectReceiver:
             )
         return Counted(written, checked=True)
 
-    def wait_for_room(self, counted: Counted) -> None:
-        """Do nothing: files have no merges."""
-
-    def sync(self, delivered: Delivered) -> None:
-        """Do nothing: a store that has taken an object keeps it."""
-
-    def commit(self, delivered: Delivered, counted: Counted) -> bool:
-        self._given.ledger.attempt_loaded(delivered.attempt, counted.rows, ())
-        return True
-
-    def publish(self, delivered: Delivered, counted: Counted) -> int:
-        """Do nothing: it is visible."""
-        return 0
-
     def record(self, delivered: Delivered) -> None:
         """Record it in the manifest first: the ledger of an export decides nothing."""
-        if self._given.export is not None:
+        if self._export is not None:
             rows = delivered.outcome.rows_written
-            self._given.export.wrote(delivered.number, delivered.splits, rows)
+            self._export.wrote(delivered.number, delivered.splits, rows)
         self._open.discard(delivered.staging)
-        self._given.ledger.attempt_published(delivered.attempt, self._given.key)
+        super().record(delivered)
 
     def discard(self, staging: str) -> None:
         """Remove the object that a failed attempt may have made visible."""
-        if staging in self._open and self._given.export is not None:
-            self._given.export.take_back(staging)
+        if staging in self._open and self._export is not None:
+            self._export.take_back(staging)
         self._open.discard(staging)
 
     def _final(self, delivered: Delivered) -> Path:
-        given = self._given
-        return Path(given.target.staging_name("", delivered.number, given.plan.encoding))
+        target = self._given.writer.target
+        return Path(target.staging_name("", delivered.number, self._given.plan.encoding))
 
     def _writes_failed(self) -> bool:
         """Tell whether a write to a file has failed since this engine started.
@@ -101,7 +130,7 @@ class ObjectReceiver:
         Its INSERT INTO file() ends well even on a full disk.
         """
         event = "event = 'WriteBufferFromFileDescriptorWriteFailed' AND value > 0"
-        ((failed,),) = self._given.engine.ask(
+        ((failed,),) = self._given.writer.engine.ask(
             f"SELECT count() FROM system.events WHERE {event}",
             lane=PUBLISH_LANE,
         )
@@ -116,7 +145,7 @@ class FileReceiver(ObjectReceiver):
 
     def sync(self, delivered: Delivered) -> None:
         """Flush the file, while it has its other name, and the names in its folder."""
-        if not self._given.durable:
+        if self._given.load.session.options.no_sync:
             return
         staged = Path(delivered.staging)
         try:
@@ -143,15 +172,9 @@ class FileReceiver(ObjectReceiver):
             Path(staging).unlink(missing_ok=True)
 
 
-class NullReceiver(ObjectReceiver):
-    """Counts rows of which nothing is kept."""
-
-    def settings(self, staging: str) -> dict[str, int]:
-        return {}
-
-    def count(self, delivered: Delivered, *, checksum: bool) -> Counted:
-        """Return the rows of the INSERT; there is nothing to compare them with."""
-        outcome = delivered.outcome
-        if self._given.plan.schema.filters or delivered.skips_bad_rows:
-            return Counted(outcome.rows_written, checked=True)
-        return Counted(outcome.rows_written or outcome.rows_read, checked=True)
+def end_open_files(ledger: Ledger) -> None:
+    """End the attempts of dead processes: another one writes their files as a whole."""
+    for attempt in ledger.open_attempts():
+        recorded = Recorded.COMMITTED if attempt.state == "loaded" else Recorded.STARTED
+        if after_crash(recorded, Evidence.OVERWRITES) is Action.DISCARD:
+            ledger.attempt_ended(attempt.id, "lost", "rowfall or its engine was stopped")

@@ -8,9 +8,10 @@ to be done about each is :func:`rowfall.publish.protocol.after_crash`.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from rowfall.contracts.session import Session
 from rowfall.core import chance, sql
 from rowfall.core.errors import EngineError, LedgerError, TargetError, UsageError
 from rowfall.core.events import Listener, Note
@@ -22,7 +23,6 @@ from rowfall.engines.codes import GONE
 from rowfall.ledger import Attempt, Ledger, Move, target_key_parts
 from rowfall.ledger.journal import Entry, Journal
 from rowfall.ledger.ledger import coming
-from rowfall.plan.session import Session
 from rowfall.publish.altered import AlteredTableError
 from rowfall.publish.attach import Publisher, pairs_of
 from rowfall.publish.evidence import Answer
@@ -30,7 +30,7 @@ from rowfall.publish.fence import MOST_WAIT, POLL_SECONDS, fence, wait_for
 from rowfall.publish.protocol import Action, Evidence, Recorded, after_crash
 from rowfall.publish.target_tables import OwnTable, TargetTables
 from rowfall.targets import staging
-from rowfall.targets.base import SHADOW_SUFFIX, STAGING_PREFIX, Publish, Target
+from rowfall.targets.base import SHADOW_SUFFIX, STAGING_PREFIX
 
 if TYPE_CHECKING:
     from rowfall.cluster.open import OpenCluster
@@ -67,9 +67,9 @@ def _discard(engine: Engine, prefix: str) -> None:
 
 
 def end_open_attempts(
-    engine: Engine, ledger: Ledger, target: Target, emit: Listener, answer: Answer | None = None
+    engine: Engine, ledger: Ledger, emit: Listener, answer: Answer | None = None
 ) -> dict[str, AlteredTableError]:
-    """End every open attempt of a target that only this process uses.
+    """End every open attempt of a folder, whose tables only this process uses.
 
     The engine was restarted since (it ends with rowfall), so no statement of them still runs. What
     a finished attempt left, because rowfall was killed before the drop, is dropped as well.
@@ -84,23 +84,21 @@ def end_open_attempts(
         LedgerError: ledger and target contradict each other.
     """
     kept: dict[str, AlteredTableError] = {}
-    attaches = target.caps.publish is Publish.ATTACH
     for attempt in ledger.open_attempts():
-        if _action(engine, ledger, attempt, target.caps.publish) is not Action.DISCARD:
+        if _action(engine, ledger, attempt) is not Action.DISCARD:
             try:
                 _publish_rest(engine, ledger, attempt, emit, answer)
             except AlteredTableError as error:
                 _keep(attempt.id, error, kept, emit)
             continue
-        dropped = attempt.state == "loaded" and attaches
-        if dropped or (attaches and not attempt.gathers):
+        dropped = attempt.state == "loaded"
+        if dropped or not attempt.gathers:
             _discard(engine, attempt.staging)
         why = "the target table was dropped" if dropped else "rowfall or its engine was stopped"
         ledger.attempt_ended(attempt.id, "lost", why)
-    if target.table:
-        for attempt_id in staged_attempts(engine):
-            if ledger.attempt_state(attempt_id) in _ENDED:
-                _discard(engine, f"{STAGING_PREFIX}{attempt_id}")
+    for attempt_id in staged_attempts(engine):
+        if ledger.attempt_state(attempt_id) in _ENDED:
+            _discard(engine, f"{STAGING_PREFIX}{attempt_id}")
     return kept
 
 
@@ -115,7 +113,7 @@ def _keep(
     kept[attempt] = error
 
 
-def _action(engine: Engine, ledger: Ledger, attempt: Attempt, publish: Publish) -> Action:
+def _action(engine: Engine, ledger: Ledger, attempt: Attempt) -> Action:
     """Return what is done about an open attempt: DISCARD, or one that goes on with publishing.
 
     Raises:
@@ -123,10 +121,10 @@ def _action(engine: Engine, ledger: Ledger, attempt: Attempt, publish: Publish) 
     """
     if attempt.state != "loaded":
         return after_crash(Recorded.STARTED)
-    return after_crash(Recorded.COMMITTED, _EVIDENCE[publish](engine, ledger, attempt))
+    return after_crash(Recorded.COMMITTED, _evidence(engine, ledger, attempt))
 
 
-def _evidence_of_tables(engine: Engine, ledger: Ledger, attempt: Attempt) -> Evidence:
+def _evidence(engine: Engine, ledger: Ledger, attempt: Attempt) -> Evidence:
     """Find out what became of a committed attempt that is staged in tables.
 
     Raises:
@@ -148,20 +146,6 @@ def _evidence_of_tables(engine: Engine, ledger: Ledger, attempt: Attempt) -> Evi
             )
     # Perhaps none of them, perhaps all: Publisher.settle compares part by part.
     return Evidence.SOME_PARTS
-
-
-def _evidence_of_files(engine: Engine, ledger: Ledger, attempt: Attempt) -> Evidence:
-    """Return OVERWRITES: another attempt writes files and objects again as a whole."""
-    return Evidence.OVERWRITES
-
-
-_EVIDENCE: Mapping[Publish, Callable[[Engine, Ledger, Attempt], Evidence]] = {
-    Publish.ATTACH: _evidence_of_tables,
-    Publish.RENAME: _evidence_of_files,
-    Publish.AT_ONCE: _evidence_of_files,
-    Publish.NONE: _evidence_of_files,
-}
-"""Finds out what became of a committed attempt; each kind of target is one line here."""
 
 
 def _existing(engine: Engine, pairs: Sequence[Pair]) -> set[tuple[str, str]]:

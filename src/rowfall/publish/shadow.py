@@ -11,6 +11,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+from rowfall.contracts.receiver import Staged
 from rowfall.core import retry, sql
 from rowfall.core.errors import EngineError, LedgerError, RowfallError, TargetError
 from rowfall.core.model import Statement
@@ -19,10 +20,10 @@ from rowfall.engines.base import Engine, table_uuid
 from rowfall.engines.codes import TABLE_EXISTS
 from rowfall.ledger import Ledger
 from rowfall.publish.altered import AlteredTableError, alter_alike
-from rowfall.publish.attach import Publisher, Staged
+from rowfall.publish.attach import Publisher
 from rowfall.publish.fence import new_name, rename, renamed, wait_for
-from rowfall.publish.receiver import TableWriter
 from rowfall.publish.staging_tables import StagingTables
+from rowfall.publish.table_writer import TableWriter
 from rowfall.publish.tables import CommittedParts
 from rowfall.targets import staging
 from rowfall.targets.base import SHADOW_SUFFIX, STAGING_PREFIX

@@ -12,6 +12,8 @@ from dataclasses import replace
 from functools import partial
 from typing import TypeVar
 
+from rowfall.contracts.destination import Receiving
+from rowfall.contracts.receiver import Counted, CountError, Delivered, Staged, first_line
 from rowfall.core import retry
 from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import RowfallError
@@ -22,19 +24,14 @@ from rowfall.engines.codes import GONE
 from rowfall.ledger import Ledger
 from rowfall.ledger.leases import Leases, Move, Ownership
 from rowfall.publish.altered import AlteredTableError, alter_alike
-from rowfall.publish.attach import PUBLISH_LANE, Publisher, Staged, StagingLostError
+from rowfall.publish.attach import PUBLISH_LANE, Publisher, StagingLostError
 from rowfall.publish.fence import fence
-from rowfall.publish.receiver import (
-    Counted,
-    CountError,
-    Delivered,
-    Receiving,
-    TableWriter,
-    first_line,
-)
+from rowfall.publish.receiver import BaseReceiver
 from rowfall.publish.recover import Recovery
 from rowfall.publish.staging_tables import StagingTables
+from rowfall.publish.table_writer import TableWriter
 from rowfall.targets import staging
+from rowfall.targets.base import STAGING_PREFIX
 
 _Found = TypeVar("_Found")
 
@@ -64,7 +61,7 @@ class CommittedParts:
             RowfallError: it cannot be done now; the next run goes on.
         """
         given, engine = self.given, at.writer.engine
-        publisher = Publisher(engine, given.ledger, PUBLISH_LANE)
+        publisher = Publisher(engine, given.load.ledger, PUBLISH_LANE)
         tries = 0
         while True:
             try:
@@ -96,7 +93,7 @@ class CommittedParts:
             EngineError: it is not; the next run goes on.
         """
         if at.writer.engine.shared:  # without power this process would have ended, too
-            publisher = Publisher(at.writer.engine, self.given.ledger, PUBLISH_LANE)
+            publisher = Publisher(at.writer.engine, self.given.load.ledger, PUBLISH_LANE)
             publisher.check_attached(attempt, moves, self.leases, at.writer.node)
 
     def _published_by_others(self, attempt: str) -> bool:
@@ -113,15 +110,28 @@ class CommittedParts:
         return self.leases.ownership(attempt) is Ownership.LANDED
 
 
-class TableReceiver:
-    """Publishes attempts that are staged in tables."""
+class TableReceiver(BaseReceiver):
+    """Publishes attempts that are staged in tables.
+
+    Args:
+        writers: those that each attempt is staged on. ``own``: position of the one that sends the
+            INSERT.
+        together: they are all writers of the load: rows of one attempt belong on each of them.
+    """
 
     in_background = True
 
-    def __init__(self, given: Receiving) -> None:
-        self._given, self._writers, self._own = given, given.writers, given.writers[given.own]
-        self._together = given.together
-        self._committed = CommittedParts(given, given.leases, given.recovery)
+    def __init__(
+        self, given: Receiving, leases: Leases, recovery: Recovery | None,
+        writers: Sequence[TableWriter], own: int, *, together: bool,
+    ) -> None:  # fmt: skip
+        super().__init__(given, leases, recovery)
+        self._writers, self._own, self._number = writers, writers[own], own
+        self._together = together
+        self.nodes = ",".join(at.writer.node for at in writers)
+        target = given.writer.target
+        self.watched = target.database, (target.table, STAGING_PREFIX)
+        self._committed = CommittedParts(given, leases, recovery)
         # Where the cluster writes to each replica of a shard, they hold the same rows.
         shards = [at.writer.shard for at in self._writers]
         self._first = [shards.index(shard) for shard in shards]
@@ -134,11 +144,11 @@ class TableReceiver:
         self._attached: dict[str, Sequence[Sequence[Move]]] = {}
 
     @property
-    def unstaged(self) -> bool:
+    def unstaged(self) -> bool:  # type: ignore[override]
         return self._own.staging.direct
 
     def destination(self, staging: str) -> str:
-        return self._given.target.table if self.unstaged else staging
+        return self._given.writer.target.table if self.unstaged else staging
 
     def settings(self, staging: str) -> Mapping[str, int]:
         return self._own.staging.settings
@@ -182,7 +192,7 @@ class TableReceiver:
     # --- counting -----------------------------------------------------------------------------
 
     def count(self, delivered: Delivered, *, checksum: bool) -> Counted:
-        self._given.leases.counting(delivered.attempt)
+        self.leases.counting(delivered.attempt)
         on_all(partial(self._follow, delivered.staging), range(len(self._writers)))
         shares = on_all(partial(self._share, delivered), range(len(self._writers)))
         check = self._check_together if self._together else self._check_alone
@@ -225,7 +235,7 @@ class TableReceiver:
 
         Staging was made like its table at that moment, which may have been altered just before.
         """
-        own = self._given.own
+        own = self._number
         return {t.projected(rows, staging) for t in (self._staged[staging][own], self._tables[own])}
 
     def _share(self, delivered: Delivered, number: int) -> Staged:
@@ -233,7 +243,7 @@ class TableReceiver:
         at, tables = self._writers[number], self._tables[number]
         pairs, fixed = tables.pairs(delivered.staging), tables.fixed(delivered.staging)
         row_bytes = self._given.plan.schema.row_bytes
-        staged = _publisher(at, self._given.ledger).staged(pairs, row_bytes, fixed)
+        staged = _publisher(at, self._given.load.ledger).staged(pairs, row_bytes, fixed)
         moves, rows = staged.moves, staged.rows
         if self._together:
             moves = tuple(replace(move, node=at.writer.node) for move in moves)
@@ -254,7 +264,9 @@ class TableReceiver:
 
         def one(at: TableWriter) -> tuple[int, int]:
             database = at.writer.target.database
-            return _publisher(at, self._given.ledger).checksum(database, delivered.staging, columns)
+            return _publisher(at, self._given.load.ledger).checksum(
+                database, delivered.staging, columns
+            )
 
         found = self._once(on_all(one, self._writers))
         return sum(rows for rows, _ in found), sum(total for _, total in found) % (1 << 64)
@@ -309,7 +321,7 @@ class TableReceiver:
         if delivered.skips_bad_rows:
             return True
         rows = sum(share.rows for share in self._once(shares))
-        own = shares[self._given.own]
+        own = shares[self._number]
         # The statement's own shard reads again for views what it has got; others count their own.
         tables = self._own.staging
         staged = _by_staging(tables.pairs(delivered.staging), own.moves)
@@ -356,27 +368,27 @@ class TableReceiver:
         for at, share in zip(self._writers, counted.shares, strict=True):
             if not at.writer.engine.shared:
                 continue
-            publisher = _publisher(at, self._given.ledger)
+            publisher = _publisher(at, self._given.load.ledger)
             try:
                 publisher.check_staged(share.moves)
                 if self._fires_views(at):
                     publisher.check_not_restarted(time.monotonic() - self._began[delivered.staging])
             except StagingLostError:
                 # Another process took this one for dead, and has dropped what was staged.
-                if self._given.leases.ownership(delivered.attempt) is Ownership.TAKEN:
+                if self.leases.ownership(delivered.attempt) is Ownership.TAKEN:
                     return False
                 raise
         moves = [move for share in counted.shares for move in share.moves]
-        if not self._given.leases.commit(delivered.attempt, counted.rows, moves):
+        if not self.leases.commit(delivered.attempt, counted.rows, moves):
             return False
         # Moves on several writers are in the journal: the ledger's do not name nodes.
         own = () if self._together else moves
-        ledger = self._given.ledger
-        uuid = ledger.table_uuid(self._given.key) or ""
+        ledger = self._given.load.ledger
+        uuid = ledger.table_uuid(self._given.load.key) or ""
         marks = bool(own) and self._own.writer.engine.keeps_mark(uuid)
         ledger.attempt_loaded(
             delivered.attempt, counted.rows, own, marks=uuid if marks else "",
-            once=not self._given.overwrite,
+            once=not self._given.load.overwrites,
         )  # fmt: skip
         return True
 
@@ -391,8 +403,8 @@ class TableReceiver:
     def record(self, delivered: Delivered) -> None:
         for at, moves in zip(self._writers, self._attached.pop(delivered.attempt), strict=True):
             self._committed.check(delivered.attempt, moves, at)
-        self._given.leases.landed(delivered.attempt)
-        self._given.ledger.attempt_published(delivered.attempt, self._given.key)
+        self.leases.landed(delivered.attempt)
+        self._given.load.ledger.attempt_published(delivered.attempt, self._given.load.key)
 
 
 def _publisher(at: TableWriter, ledger: Ledger) -> Publisher:

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from rowfall.contracts.session import Session, Writer
 from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import TargetError
 from rowfall.engines.base import Engine, table_uuid
 from rowfall.ledger import Ledger, target_key
-from rowfall.plan.session import Session, Writer
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,11 +10,14 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Iterable, Sequence
 
+from rowfall.contracts.destination import Receiving
+from rowfall.contracts.receiver import Counted, Delivered
 from rowfall.core import retry, units
 from rowfall.core.errors import EngineError, TargetError
 from rowfall.core.events import Listener, Note
 from rowfall.core.listing import CUT_LEAST, Split, overlap, without_salt
 from rowfall.core.options import ERROR
+from rowfall.core.patterns import regex
 from rowfall.engines.database import (
     BusyError,
     Database,
@@ -24,10 +27,18 @@ from rowfall.engines.database import (
     UnknownEndError,
 )
 from rowfall.ledger import Ledger
-from rowfall.ledger.leases import Lease, NoLeases
+from rowfall.ledger.leases import Lease, Leases, NoLeases
 from rowfall.publish.protocol import Action, Evidence, Recorded, after_crash
-from rowfall.publish.receiver import Counted, Delivered, Receiving
+from rowfall.publish.receiver import BaseReceiver
 from rowfall.targets.base import STAGING_PREFIX
+
+# What only tables of ClickHouse can do.
+_WIDEN = regex(r"Load it (as JSON )?with --widen( --type '[^']*')+")
+
+
+def hint_of_database(text: str) -> str:
+    """Return a hint about a column without what only tables of ClickHouse can do."""
+    return _WIDEN.sub("Change the type of the column in the table", text)
 
 
 def hold_streams(database: Database, splits: Iterable[Split]) -> None:
@@ -101,15 +112,16 @@ class TransactionLeases(NoLeases):
         self._database.ended(attempt)
 
 
-class TransactionReceiver:
-    """Publishes attempts each of which is one transaction."""
+class TransactionReceiver(BaseReceiver):
+    """Publishes attempts each of which is one transaction of a database."""
 
-    unstaged = False
-    in_background = False
+    def __init__(self, given: Receiving, database: Database, leases: Leases) -> None:
+        super().__init__(given, leases)
+        self._database = database
+        self.skips_refused_rows = database.marks
 
-    def __init__(self, given: Receiving) -> None:
-        assert given.database is not None  # noqa: S101 - the session has opened it
-        self._given, self._database = given, given.database
+    def hint(self, text: str) -> str:
+        return hint_of_database(text)
 
     def destination(self, staging: str) -> str:
         return staging
@@ -127,9 +139,10 @@ class TransactionReceiver:
         """
         rows = delivered.outcome.rows_written
         gained = self._database.transaction(delivered.attempt).finish(rows)
-        if gained < rows and self._given.on_conflict != ERROR:
+        wish = self._given.load.session.options.on_conflict
+        if gained < rows and wish != ERROR:
             text = f"{units.counted(rows - gained, 'row')} had the key of another one"
-            self._given.notes.add("info", f"{text}: --on-conflict {self._given.on_conflict}")
+            self._given.notes.add("info", f"{text}: --on-conflict {wish}")
         return Counted(rows, checked=True)
 
     def wait_for_room(self, counted: Counted) -> None:
@@ -140,7 +153,7 @@ class TransactionReceiver:
 
     def commit(self, delivered: Delivered, counted: Counted) -> bool:
         """Record in the ledger that the transaction is going to be committed."""
-        self._given.ledger.attempt_loaded(delivered.attempt, counted.rows, ())
+        self._given.load.ledger.attempt_loaded(delivered.attempt, counted.rows, ())
         return True
 
     def publish(self, delivered: Delivered, counted: Counted) -> int:
@@ -159,7 +172,7 @@ class TransactionReceiver:
         return 0
 
     def record(self, delivered: Delivered) -> None:
-        self._given.ledger.attempt_published(delivered.attempt, self._given.key)
+        self._given.load.ledger.attempt_published(delivered.attempt, self._given.load.key)
 
     def discard(self, staging: str) -> None:
         """Roll back what is not committed, and give the connection back."""

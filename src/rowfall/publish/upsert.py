@@ -18,6 +18,7 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from rowfall.contracts.session import Session
 from rowfall.core import chance, sql, units
 from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import EngineError, LedgerError, RowfallError, SourceError, TargetError
@@ -30,12 +31,11 @@ from rowfall.engines.base import Engine, table_uuid
 from rowfall.engines.codes import NO_DEFINITION, NOT_ALIKE, TABLE_EXISTS
 from rowfall.ledger import Ledger, leases, target_key
 from rowfall.ledger.journal import Journal
-from rowfall.plan.session import Session
 from rowfall.publish.attach import Publisher
 from rowfall.publish.fence import POLL_SECONDS, renamed
-from rowfall.publish.receiver import TableWriter
 from rowfall.publish.recover import Recovery, open_journal, open_recovery
 from rowfall.publish.shadow import SWAP, Shadow
+from rowfall.publish.table_writer import TableWriter
 from rowfall.publish.target_tables import OwnTable, TargetTables, table_dropped
 from rowfall.targets import staging
 from rowfall.targets.base import STAGING_PREFIX

@@ -8,18 +8,18 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from datetime import UTC, datetime
 
+from rowfall.contracts.session import Session
 from rowfall.core import chance, units
 from rowfall.core.errors import LedgerError, TargetError, UsageError
 from rowfall.core.listing import Split, without_salt
 from rowfall.core.results import Adopted, Report
 from rowfall.core.version import __version__
+from rowfall.destinations.clickhouse.doubts import accept
 from rowfall.engines.base import table_uuid
-from rowfall.engines.database import Committing, Database, Record
+from rowfall.engines.database import Database, FileTable, Record
 from rowfall.ledger import Ledger
 from rowfall.plan.memory import find_older
-from rowfall.plan.session import Session
 from rowfall.plan.survey import landed_ids
-from rowfall.run.doubts import accept
 from rowfall.sources.base import Dated
 from rowfall.sources.objects import REQUESTS
 
@@ -157,7 +157,7 @@ def _record(
 def _record_in_database(
     database: Database, load_id: str, attempt: str, splits: Sequence[Split]
 ) -> None:
-    if isinstance(database, Committing):
+    if isinstance(database, FileTable):
         database.commit(attempt, load_id, [split.id for split in splits], (), replace=False)
         return
     transaction = database.transaction(attempt)

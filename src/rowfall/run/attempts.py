@@ -12,8 +12,20 @@ import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import field, fields, replace
+from dataclasses import field, replace
 
+from rowfall.contracts.destination import PreparedLoad, Receiving
+from rowfall.contracts.facts import LoadFacts
+from rowfall.contracts.load import Counts, Done, LoadRun
+from rowfall.contracts.receiver import (
+    Counted,
+    CountError,
+    Delivered,
+    Notes,
+    Receiver,
+    Revivals,
+    first_line,
+)
 from rowfall.core import retry, units
 from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import (
@@ -33,7 +45,6 @@ from rowfall.core.events import AttemptPublished, AttemptStarted, Listener, Spli
 from rowfall.core.listing import Split
 from rowfall.core.model import PUSH, Kind, Outcome, Plan, Schema, Setting
 from rowfall.core.options import FILTER
-from rowfall.core.patterns import regex
 from rowfall.core.results import Failure
 from rowfall.core.signals import undisturbed
 from rowfall.deliver.decode import DeclinedError
@@ -49,33 +60,16 @@ from rowfall.engines.codes import (
 )
 from rowfall.engines.database import RefusedRowError, RolledBackError
 from rowfall.ledger.leases import Lease, Ownership
-from rowfall.plan.facts import LoadFacts
-from rowfall.plan.session import Session, Writer
 from rowfall.plan.settings import lower
-from rowfall.publish.attach import Staged
 from rowfall.publish.protocol import Progress, Step
-from rowfall.publish.receiver import (
-    Counted,
-    CountError,
-    Delivered,
-    Notes,
-    Receiver,
-    Receiving,
-    Revivals,
-    first_line,
-    open_receiver,
-)
 from rowfall.run.pieces import Pieces, piece_name
 from rowfall.run.pieces import select as select_pieces
-from rowfall.run.prepare import Prepared
 from rowfall.run.session import GO_ON
-from rowfall.run.settle import LoadRun
 from rowfall.run.work_queue import Piece, Work, WorkQueue
 from rowfall.schema import long_records, strict_reading
 from rowfall.schema.bad_rows import BadRows, TooManyBadRowsError
 from rowfall.sources import rewriting
-from rowfall.sources.base import Source, Streamed
-from rowfall.targets.base import STAGING_PREFIX
+from rowfall.sources.base import Streamed
 
 # Ctrl-C must be answered within two seconds: one for a polite KILL, then the engine is left.
 POLITE_SECONDS = 1.0
@@ -83,8 +77,6 @@ FIRST_LANE = 100
 # The engine quotes whole buffers of data in some messages; a page is enough for anybody.
 MOST_TEXT = 2_000
 # What a process meets whose lease another one has ended, and whose staging tables it has taken.
-# What only tables of ClickHouse can do.
-_WIDEN = regex(r"Load it (as JSON )?with --widen( --type '[^']*')+")
 # One thread, so that rows are sent as they stand in the file.
 IN_ORDER = {"max_threads": 1, "max_insert_threads": 1, "input_format_parallel_parsing": 0}
 LEASE_LOST_CODES = GONE | {QUERY_WAS_CANCELLED}
@@ -102,82 +94,9 @@ class OtherColumnsError(ChangedError):
     """Objects whose columns are not those of the load, each with what differs."""
 
 
-@dataclass(frozen=True, slots=True)
-class Counts:
-    """Figures of attempts; ``+`` adds them up.
-
-    Attributes:
-        rows, parts, written: published rows and parts, their bytes on disk; ``rejected`` bad rows.
-        stored, raw: bytes of the source as stored and after decompression.
-        landed: splits of this run; ``elsewhere`` those that another process has loaded meanwhile.
-        helper_seconds, writing_seconds, waited_seconds: see :class:`rowfall.core.model.Outcome`.
-        landed_ids: of splits, kept only where a checksum is wanted.
-        checksum: rows and sum of their hashes, None where it is not wanted.
-        shares: of each published attempt, what each writer has got.
-    """
-
-    rows: int = 0
-    rejected: int = 0
-    stored: int = 0
-    raw: int = 0
-    written: int = 0
-    parts: int = 0
-    landed: int = 0
-    elsewhere: int = 0
-    attempts: int = 0
-    retries: int = 0
-    publish_seconds: float = 0.0
-    helper_seconds: float = 0.0
-    writing_seconds: float = 0.0
-    waited_seconds: float = 0.0
-    failures: tuple[Failure, ...] = ()
-    query_ids: tuple[str, ...] = ()
-    landed_ids: tuple[tuple[str, ...], ...] = ()
-    shares: tuple[tuple[Staged, ...], ...] = ()
-    checksum: tuple[int, int] | None = None
-
-    def __add__(self, other: Counts) -> Counts:
-        names = [f.name for f in fields(Counts) if f.name != "checksum"]
-        checksum = self.checksum or other.checksum
-        if self.checksum and other.checksum:
-            rows, total = (a + b for a, b in zip(self.checksum, other.checksum, strict=True))
-            checksum = rows, total % (1 << 64)
-        return Counts(
-            **{name: getattr(self, name) + getattr(other, name) for name in names},
-            checksum=checksum,
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class Done:
-    """Result of the attempts of one run.
-
-    Attributes:
-        counts: one for each runner of attempts, see :func:`run_attempts`.
-        settings: as they were sent last.
-        problem: what stopped everything; failed splits alone are in ``counts``.
-        started: when the first attempt began, as of ``time.monotonic``.
-        engine_cpu, cpu_here: CPU seconds that engine and this machine had used before.
-    """
-
-    counts: tuple[Counts, ...]
-    settings: tuple[Setting, ...]
-    notes: tuple[str, ...]
-    problem: RowfallError | None
-    started: float
-    engine_cpu: float
-    cpu_here: float
-
-    @property
-    def total(self) -> Counts:
-        """Return the counts of all runners together."""
-        return sum(self.counts, Counts())
-
-
-def run_attempts(
-    session: Session, load: LoadRun, facts: LoadFacts, plan: Plan, prepared: Prepared
-) -> Done:
+def run_attempts(load: LoadRun, facts: LoadFacts, plan: Plan, prepared: PreparedLoad) -> Done:
     """Load every group of a plan. What stops everything is in the result, not raised."""
+    session = load.session
     queue = WorkQueue(len(session.writers), load.ledger.attempts(load.id))
     notes = Notes(session.emit)
     pulled = facts.source_for(plan.transport)
@@ -190,13 +109,10 @@ def run_attempts(
     runners = []
     deliveries = [open_delivery(session, facts, plan, writer) for writer in writers]
     for writer, delivery in zip(writers, deliveries, strict=True):
-        given = receiving(session, load, plan, prepared, writer, notes, queue.stopped)
+        given = Receiving(load, plan, writer, notes, Revivals(notes), queue.stopped)
         runners.append(AttemptRunner(
-            given, open_receiver(given), load_id=load.id, source=session.source,
-            delivery=delivery, bad_rows=bad_rows, queue=queue,
-            writer=writer, emit=progress.part(writer.number), verify=session.options.verify,
-            longest=units.parse_size(session.options.max_record),
-            settings=plan.writers[writer.number].settings,
+            given, prepared.receiver(given), delivery=delivery, bad_rows=bad_rows, queue=queue,
+            emit=progress.part(writer.number), settings=plan.writers[writer.number].settings,
         ))  # fmt: skip
     started, engine_cpu = time.monotonic(), session.engine.cpu_seconds()
     cpu_here = session.cpu_seconds_here()
@@ -207,7 +123,7 @@ def run_attempts(
         _fill(queue, plan, session.target_key)
         _run_all(runners, queue)
     except RowfallError as error:
-        problem = cause(error, prepared)
+        problem = prepared.cause(error)
     since = sending_since(deliveries[0], started)
     if since > started:
         filled = f"buffers were filled in {units.duration(since - started)} before (--prefill)"
@@ -228,34 +144,6 @@ def _why_nothing(plan: Plan, *, written: bool) -> str:
     one, unit = len(listing) == 1, listing.unit
     what = f"the {unit} is" if one else f"all {len(listing):,} {unit}s are"
     return f"nothing to load: {what} loaded already (--force loads {'it' if one else 'them'} again)"
-
-
-def cause(error: RowfallError, prepared: Prepared) -> RowfallError:
-    """Return why a load was stopped: where a table is gone, it may be the target."""
-    if isinstance(error, EngineError) and error.code in GONE:
-        try:
-            prepared.tables.check()
-        except RowfallError as gone:
-            return gone
-    return error
-
-
-def receiving(
-    session: Session, load: LoadRun, plan: Plan, prepared: Prepared, writer: Writer, notes: Notes,
-    stopped: threading.Event | None = None,
-) -> Receiving:  # fmt: skip
-    """Return what the receiver of one writer is given."""
-    tables = prepared.writers
-    own = writer.number
-    if tables and not prepared.together:
-        tables, own = (tables[own],), 0
-    overwrite = session.options.replace or session.options.force
-    return Receiving(
-        writer.engine, writer.target, load.ledger, prepared.leases, load.key, plan,
-        overwrite, notes, Revivals(notes), stopped or threading.Event(),
-        prepared.recovery, tables, own, prepared.together, not session.options.no_sync,
-        session.database, session.options.on_conflict, prepared.export,
-    )  # fmt: skip
 
 
 def _fill(queue: WorkQueue, plan: Plan, key: str) -> None:
@@ -332,30 +220,29 @@ class AttemptRunner:
     """Carries out the attempts of one writer.
 
     Args:
-        given: what the ``receiver`` was given, too.
+        given: what the ``receiver`` was made of, too.
         bad_rows: finds the rows behind an error of the engine.
         queue: of the load; runners of other writers may take from it, too.
+        emit: of the progress of this writer.
         settings: for the INSERT.
-        verify: add up a checksum of what is loaded.
-        longest: bytes of a record of text.
     """
 
     def __init__(
-        self, given: Receiving, receiver: Receiver, *, load_id: str, source: Source,
-        delivery: Delivery, bad_rows: BadRows, queue: WorkQueue, writer: Writer, emit: Listener,
-        settings: tuple[Setting, ...], verify: bool, longest: int,
+        self, given: Receiving, receiver: Receiver, *, delivery: Delivery, bad_rows: BadRows,
+        queue: WorkQueue, emit: Listener, settings: tuple[Setting, ...],
     ) -> None:  # fmt: skip
-        self._given, self._receiver, self._load_id = given, receiver, load_id
-        self._source, self._delivery, self._bad_rows = source, delivery, bad_rows
-        self.queue, self._writer, self._emit, self._verify = queue, writer, emit, verify
-        self._longest = longest
-        self._notes, self._ledger, self._leases = given.notes, given.ledger, given.leases
+        load = given.load
+        self._given, self._receiver, self._load_id = given, receiver, load.id
+        self._source, self._delivery, self._bad_rows = load.session.source, delivery, bad_rows
+        self.queue, self._writer, self._emit = queue, given.writer, emit
+        options = load.session.options
+        self._longest, self._verify = units.parse_size(options.max_record), options.verify
+        self._notes, self._ledger, self._leases = given.notes, load.ledger, receiver.leases
         # ``sent``: as they were sent last.
         self._settings = self.sent = settings
         self.counts = Counts()
-        self._nodes = ",".join(at.writer.node for at in given.writers) or writer.node
         self._schema: Schema = given.plan.schema
-        self._pieces = Pieces(whole=given.target.caps.one_file_per_group)
+        self._pieces = Pieces(whole=receiver.output_files)
         self._decodes = True  # until the decoder has declined too much
         self._declined = 0
         self._guard = threading.Lock()
@@ -363,9 +250,7 @@ class AttemptRunner:
         self._publishing: threading.Thread | None = None
         self._publish_turn = threading.Lock()
         self._workers: list[threading.Thread] = []
-        target = given.target
-        watched = (target.database, (target.table, STAGING_PREFIX)) if given.writers else None
-        self._watch = Watch(given.engine, emit, watched)
+        self._watch = Watch(given.writer.engine, emit, receiver.watched)
 
     # --- one attempt --------------------------------------------------------------------------
 
@@ -424,13 +309,15 @@ class AttemptRunner:
         """Record an attempt before anything reaches the target."""
         attempt_id = f"{self._load_id}_{self.queue.serial()}"
         given = self._given
-        staging = given.target.staging_name(attempt_id, work.number, given.plan.encoding)
+        staging = given.writer.target.staging_name(attempt_id, work.number, given.plan.encoding)
         if work.piece:
             staging = piece_name(staging, attempt_id)
         stored = 0 if work.pieces else sum(split.size or 0 for split in work.splits)
         attempt = _Attempt(attempt_id, work, staging, stored, time.monotonic())
         attempt.progress.enter(Step.START)
-        self._ledger.attempt_started(attempt_id, self._load_id, staging, given.key, work.splits)
+        self._ledger.attempt_started(
+            attempt_id, self._load_id, staging, given.load.key, work.splits
+        )
         return attempt
 
     def _lease(self, attempt: _Attempt) -> bool:
@@ -440,14 +327,17 @@ class AttemptRunner:
             False when others hold or have loaded some: what is free is queued, the rest waits.
         """
         work = attempt.work
-        lease = self._leases.lease(attempt.id, work.splits, self._nodes)
+        lease = self._leases.lease(
+            attempt.id, work.splits, self._receiver.nodes or self._writer.node
+        )
         if lease.whole:
             return True
         self._leases.release(attempt.id)
         self._ledger.attempt_ended(attempt.id, "lost", "other processes hold some of its files")
-        if lease.lost and self._given.recovery is not None:
-            self._given.recovery.end(lease.lost)
-            work = self._without_kept(work, lease, self._given.recovery.kept)
+        recovery = self._receiver.recovery
+        if lease.lost and recovery is not None:
+            recovery.end(lease.lost)
+            work = self._without_kept(work, lease, recovery.kept)
         landed = [s for s in work.splits if s.id in lease.landed]
         if landed:
             self._ledger.landed_elsewhere(self._load_id, (s.id for s in landed))
@@ -586,7 +476,7 @@ class AttemptRunner:
             writing_seconds=outcome.writing_seconds,
             waited_seconds=outcome.waited_seconds,
             landed_ids=(tuple(s.id for s in splits),) if self._verify else (),
-            shares=(counted.shares,) if self._given.together else (),
+            shares=(counted.shares,) if len(counted.shares) > 1 else (),
             checksum=counted.checksum,
         ))  # fmt: skip
         self._watch.finished(attempt.id, outcome.rows_read, attempt.stored)
@@ -613,7 +503,7 @@ class AttemptRunner:
             raise error
         if self.queue.stopped.is_set():
             return  # the interrupt clears away; the engine may be gone already
-        self._given.revivals.revive(error, self._given.engine)
+        self._given.revivals.revive(error, self._writer.engine)
         if error.code in LEASE_LOST_CODES and self._leases.ownership(attempt.id) is Ownership.TAKEN:
             # Whoever has ended the lease has also ended the INSERT and dropped what was staged.
             self._lost(attempt)
@@ -722,8 +612,7 @@ class AttemptRunner:
         alone = len(work.splits) == 1 and work.most_refused is None
         if not alone or not self._bad_rows.may_be_left_out or self._given.plan.encoding is None:
             return None
-        database = self._given.database
-        if database is None or not database.marks:
+        if not self._receiver.skips_refused_rows:
             return None
         settings = {s.name: s for s in work.settings or self._settings}
         for name, value in IN_ORDER.items():
@@ -801,7 +690,8 @@ class AttemptRunner:
     def _fail(self, errors: Sequence[tuple[Split, RowfallError]]) -> None:
         """Record failed splits."""
         for split, error in errors:
-            message, hint = shown(error.message), self._named(error.hint)
+            message, hint = shown(error.message), error.hint
+            hint = None if hint is None else self._receiver.hint(hint)
             self._ledger.split_failed(self._load_id, split.id, message, hint)
             lasting = isinstance(error, DataError) or error.code in DATA_CODES
             lasting = lasting or (
@@ -809,12 +699,6 @@ class AttemptRunner:
             )
             self._add(Counts(failures=(Failure(split.name, message, hint, lasting),)))
             self._emit(SplitFailed(split.name, message, hint))
-
-    def _named(self, hint: str | None) -> str | None:
-        """Return a hint that holds for the target of this load."""
-        if hint is not None and self._given.target.address is not None:
-            return _WIDEN.sub("Change the type of the column in the table", hint)
-        return hint
 
     def _lost(self, attempt: _Attempt) -> None:
         """Load the splits of an attempt again whose lease was ended before its commit."""
@@ -917,7 +801,7 @@ class AttemptRunner:
         for thread in (polite, *self._workers):
             thread.join(max(0.0, deadline - time.monotonic()))
         if any(thread.is_alive() for thread in (polite, *self._workers)):
-            self._given.engine.abandon()
+            self._writer.engine.abandon()
 
 
 def _object(split: Split) -> str:

@@ -15,8 +15,9 @@ from rowfall.core.model import Statement
 from rowfall.core.options import Options
 from rowfall.core.results import Leftover
 from rowfall.core.sqltext import quote
+from rowfall.destinations.clickhouse.own_tables import drop_order, is_own_and_empty, made_tables
 from rowfall.engines.base import Engine, table_uuid
-from rowfall.engines.database import Committing
+from rowfall.engines.database import FileTable
 from rowfall.engines.embedded import Embedded
 from rowfall.ledger import Ledger, leases, target_key
 from rowfall.ledger.journal import TABLE as JOURNAL
@@ -32,7 +33,6 @@ from rowfall.publish.recover import (
 )
 from rowfall.publish.upsert import PREFIX as REBUILT
 from rowfall.run.session import connect, open_database, shards_of
-from rowfall.run.settle import drop_order, is_own_and_empty, made_tables
 from rowfall.targets import staging
 from rowfall.targets.base import STAGING_PREFIX, Publish, ServerAt, Target
 
@@ -103,7 +103,7 @@ def clean_target(target: Target, *, dry: bool, emit: Listener) -> list[Leftover]
         opened.check_writes()
         kept: set[str] = set()
         if not opened.journal:
-            kept.update(end_open_attempts(engine, ledger, target, emit))
+            kept.update(end_open_attempts(engine, ledger, emit))
         for database, uuid, table in journals:
             journal = Journal(engine, database, uuid)
             if table:
@@ -133,7 +133,7 @@ def _clean_files(target: Target, at: ServerAt, *, dry: bool, emit: Listener) -> 
         return []
     database, ledger = open_database(at, target, Options()), Ledger(target.ledger_path)
     try:
-        assert isinstance(database, Committing)  # noqa: S101 - by its kind of target
+        assert isinstance(database, FileTable)  # noqa: S101 - by its kind of target
         key = target_key(target.database, target.table)
         alive = _loads_alive(ledger)
         if not dry:

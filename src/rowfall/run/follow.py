@@ -10,12 +10,12 @@ from __future__ import annotations
 import time
 from dataclasses import fields, replace
 
+from rowfall.contracts.session import Session
 from rowfall.core.errors import LedgerError, SourceError, UsageError
 from rowfall.core.events import Note
 from rowfall.core.listing import Listing
 from rowfall.core.results import Report
 from rowfall.core.units import parse_duration
-from rowfall.plan.session import Session
 from rowfall.run.history import record
 from rowfall.run.load import run_next
 from rowfall.sources.base import Continued

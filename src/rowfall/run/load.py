@@ -3,29 +3,26 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 
+from rowfall.contracts.destination import PreparedLoad
+from rowfall.contracts.facts import LoadFacts
+from rowfall.contracts.load import Done, LoadRun, Settled
+from rowfall.contracts.session import Session
 from rowfall.core import formats, units
 from rowfall.core.errors import DataError, LedgerError, NoSpaceError, SourceError, UsageError
-from rowfall.core.events import Event, LoadEnded, LoadStarted, Note
+from rowfall.core.events import LoadEnded, LoadStarted, Note
 from rowfall.core.load_command import load_command
 from rowfall.core.model import Plan
 from rowfall.core.results import Report
-from rowfall.ledger.running import Running
 from rowfall.plan.continued import landed_streams
-from rowfall.plan.facts import LoadFacts
 from rowfall.plan.planner import make_plan
-from rowfall.plan.session import Session
 from rowfall.plan.survey import survey
-from rowfall.run.attempts import Done, run_attempts
-from rowfall.run.finish import finish, verify_loaded
+from rowfall.run.attempts import run_attempts
 from rowfall.run.history import record
+from rowfall.run.open_load import open_load
 from rowfall.run.outcome import make_report
-from rowfall.run.prepare import Prepared, prepare
 from rowfall.run.session import no_space
-from rowfall.run.settle import LoadRun, go_on, open_load, settle
 from rowfall.schema.text_format import OTHERWISE, TOLD
 
 
@@ -51,44 +48,59 @@ def run_next(session: Session, known: frozenset[str] | None) -> tuple[Report, fr
     Raises:
         RowfallError: as of :func:`run_load`.
     """
-    with open_load(session) as load, _followed(session, load) as session:
-        try:
-            settled = (go_on(session, load, known) if known else None) or settle(session, load)
-            session = settled.session
-            facts = survey(session, settled.known, settled.table, load_id=load.id)
-            plan = make_plan(facts, session.options)
-            lacks = no_space(plan, session.options)
-            if lacks is not None:
-                raise lacks
-        except (UsageError, SourceError, DataError, NoSpaceError, LedgerError):
-            # What cannot be loaded as it was asked for is not to be resumed.
-            load.ledger.never_began(load.id)
-            raise
-        if facts.export is not None and facts.export.refusal is not None:
-            load.ledger.never_began(load.id)
-            raise facts.export.refusal
-        try:
-            _announce(session, load, plan)
-            prepared = prepare(settled, load, facts, plan)
-        except UsageError:
-            load.ledger.never_began(load.id)
-            raise
+    with open_load(session) as load:
+        load, settled, facts, plan = _plan(load, known)
+        prepared = _prepare(load, settled, facts, plan)
         with prepared.leased():
-            done = _run(session, load, facts, plan, prepared)
-            finished = finish(settled, load, plan, prepared, done)
-            report = make_report(session, load, facts, plan, done, finished)
+            done = _run(load, facts, plan, prepared)
+            finished = prepared.finish(plan, done)
+            report = make_report(load, facts, plan, done, finished)
             record(load.ledger, report)
-            session.emit(LoadEnded(load.id, report.outcome))
+            load.session.emit(LoadEnded(load.id, report.outcome))
             if finished.problem is not None:
                 raise finished.problem
-            verify_loaded(session, load, facts, plan, done)
+            load.session.destination.verify_loaded(load, facts, plan, done)
             return report, landed_streams(plan.listing, session.target_key)
 
 
-def _run(
-    session: Session, load: LoadRun, facts: LoadFacts, plan: Plan, prepared: Prepared
-) -> Done:  # fmt: skip
+def _plan(load: LoadRun, known: frozenset[str] | None) -> tuple[LoadRun, Settled, LoadFacts, Plan]:
+    """Settle earlier runs, survey and plan.
+
+    Raises:
+        RowfallError: why it cannot be loaded; as it was asked for, it is not to be resumed.
+    """
+    destination, options = load.session.destination, load.session.options
+    try:
+        again = destination.settle_again(load, known) if known else None
+        settled = again or destination.settle(load)
+        load = replace(load, session=settled.session)
+        facts = survey(load.session, settled.known, settled.table, load_id=load.id)
+        plan = make_plan(facts, options)
+        refusal = no_space(plan, options)
+        if refusal is not None:
+            raise refusal
+    except (UsageError, SourceError, DataError, NoSpaceError, LedgerError):
+        load.ledger.never_began(load.id)
+        raise
+    if facts.export is not None and facts.export.refusal is not None:
+        load.ledger.never_began(load.id)
+        raise facts.export.refusal
+    return load, settled, facts, plan
+
+
+def _prepare(load: LoadRun, settled: Settled, facts: LoadFacts, plan: Plan) -> PreparedLoad:
+    """Say what is going to be done, and make what it needs."""
+    try:
+        _announce(load, plan)
+        return load.session.destination.prepare(load, settled, facts, plan)
+    except UsageError:
+        load.ledger.never_began(load.id)
+        raise
+
+
+def _run(load: LoadRun, facts: LoadFacts, plan: Plan, prepared: PreparedLoad) -> Done:
     """Bring the rows to the target: by attempts, or by a pipeline of the target's own."""
+    session = load.session
     if session.options.pull:
         from rowfall.plan.pipelines import pulls  # with the client of MySQL: 8 ms
 
@@ -96,26 +108,12 @@ def _run(
             from rowfall.run.pull import run_pull
 
             return run_pull(session, load, plan)
-    return run_attempts(session, load, facts, plan, prepared)
+    return run_attempts(load, facts, plan, prepared)
 
 
-@contextmanager
-def _followed(session: Session, load: LoadRun) -> Iterator[Session]:
-    """Let ``rowfall status`` see how far the load is; give a session whose events are heard."""
-    said = Running(load.ledger.path, load.id)
-
-    def emit(event: Event) -> None:
-        said.hear(event)
-        session.emit(event)
-
-    try:
-        yield replace(session, emit=emit)
-    finally:
-        said.remove()
-
-
-def _announce(session: Session, load: LoadRun, plan: Plan) -> None:
+def _announce(load: LoadRun, plan: Plan) -> None:
     """Emit that a load begins, and what its plan advises."""
+    session = load.session
     sizes = [group.size for group in plan.groups]
     rows = [plan.listing.rows(i) for group in plan.groups for i in group.indexes]
     session.emit(LoadStarted(

@@ -8,22 +8,18 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
-from rowfall.core import sql
+from rowfall.contracts.facts import LoadFacts
+from rowfall.contracts.load import Counts, Done, Finished, LoadRun
+from rowfall.contracts.session import Session, Writer
 from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import Interrupted, RowfallError
-from rowfall.core.model import PUSH, Kind, MergeWork, Plan, Statement
+from rowfall.core.model import PUSH, Kind, Plan, Statement
 from rowfall.core.results import Report, ShardReport
 from rowfall.core.sqltext import SqlText, quote, quoted_list
 from rowfall.core.version import __version__
 from rowfall.engines.base import Engine
-from rowfall.plan.facts import LoadFacts
-from rowfall.plan.session import Session, Writer
-from rowfall.run.attempts import Counts, Done
-from rowfall.run.finish import Finished
 from rowfall.run.limits import FEW_ROWS, SHORT_SECONDS, Effort, limited_by
-from rowfall.run.settle import LoadRun
 from rowfall.sources.base import Streamed
-from rowfall.targets.base import Publish
 
 # Ticks miss up to half a second at the end of each statement.
 LONG_SECONDS = 5.0
@@ -51,9 +47,10 @@ _SOURCES = ("File", "S3", "URL", "Numbers", "ObjectStorage", "Storage")
 
 
 def make_report(
-    session: Session, load: LoadRun, facts: LoadFacts, plan: Plan, done: Done, finished: Finished
+    load: LoadRun, facts: LoadFacts, plan: Plan, done: Done, finished: Finished
 ) -> Report:
     """Return the report of one run."""
+    session = load.session
     counts, problem = done.total, finished.problem
     seconds = time.monotonic() - done.started
     outcome = "done"
@@ -62,7 +59,7 @@ def make_report(
     if problem is not None:
         outcome = "interrupted" if isinstance(problem, Interrupted) else "failed"
     alive = outcome != "interrupted"
-    parts, merges = _active_parts(session) if alive else (0, None)
+    parts, merges = session.destination.merge_work(session) if alive else (0, None)
     # Less than at the beginning: the engine died and its successor counts from zero.
     cpu = max(0.0, session.engine.cpu_seconds() - done.engine_cpu)
     costs = _Costs(cpu + counts.helper_seconds, 0.0, session.engine.resident()[1])
@@ -106,7 +103,7 @@ def make_report(
         parts_written=counts.parts,
         parts_active=parts,
         peak_memory=costs.peak,
-        merge_seconds=round(finished.waited.seconds, 3) if finished.waited else 0.0,
+        merge_seconds=round(finished.merge_seconds, 3),
         attempts=counts.attempts,
         retries=counts.retries,
         phases={p: round(s / sum(worked.values()), 4) for p, s in worked.items()},
@@ -120,28 +117,6 @@ def make_report(
         imbalance=round(imbalance(shards), 4) if shards else 0.0,
         merges=merges,
     )
-
-
-def _active_parts(session: Session) -> tuple[int, MergeWork | None]:
-    """Return the active parts of the target at the end, 0 where they may not be seen.
-
-    With them comes what merges have left to do; the writers merge side by side.
-    """
-    parts, left = 0, []
-    for writer in session.writers if session.target.caps.tables else ():
-        with suppress(RowfallError):
-            ((own, several, into, size, most),) = writer.engine.ask(
-                "SELECT sum(n), sumIf(n, n > 1), countIf(n > 1), sumIf(size, n > 1), "
-                "maxIf(size, n > 1) FROM (SELECT count() AS n, "
-                "sum(data_uncompressed_bytes) AS size FROM system.parts WHERE "
-                "active AND rows > 0 AND "
-                f"{sql.table_is(writer.target.database, writer.target.table)} "
-                "GROUP BY partition_id)",
-            )
-            parts += int(own)
-            cores = writer.engine.facts.cores
-            left.append(MergeWork.of(int(several), int(into), int(size), int(most), cores))
-    return parts, MergeWork.together(left)
 
 
 # --- costs ----------------------------------------------------------------------------------------
@@ -206,10 +181,6 @@ def _limit(
     waited = counts.waited_seconds if not server else 0.0
     if not server and _has_phases(counts, seconds):
         waited += cpu_wait(session.engine)
-    kinds = {
-        Publish.ATTACH: "table", Publish.TRANSACTION: "database", Publish.COMMIT: "files",
-        Publish.NONE: "nothing"
-    }  # fmt: skip
     return limited_by(Effort(
         seconds, costs.cpu, sum(writer.engine.facts.cores for writer in session.writers),
         server=server, here=costs.here if server and _pushes(plan) else None,
@@ -219,7 +190,7 @@ def _limit(
         streamed=isinstance(session.source, Streamed),
         text=encoding is not None and encoding.kind in (Kind.TEXT, Kind.JSON),
         packed=encoding is not None and encoding.compression != "none",
-        target=kinds.get(session.target.caps.publish, "files"),
+        target=session.destination.writes,
         objects=plan.facts.cores if encoding is None else most * plan.lanes,
         waited=waited, few=counts.rows < FEW_ROWS,
         partitioned=any(table.partitioned for table in facts.table.filled),

@@ -11,6 +11,8 @@ import time
 from collections.abc import Collection
 from typing import TYPE_CHECKING
 
+from rowfall.contracts.load import Counts, Done
+from rowfall.contracts.session import Session
 from rowfall.core import units
 from rowfall.core.errors import Interrupted, RowfallError
 from rowfall.core.events import Note
@@ -20,11 +22,9 @@ from rowfall.engines.database import Record
 from rowfall.engines.mysql import MySQL
 from rowfall.engines.pipelines import PipelineState, drop_pipeline, exists, run_pipeline
 from rowfall.plan.pipelines import create_pipeline, pipeline_name, refused
-from rowfall.plan.session import Session
-from rowfall.run.attempts import Counts, Done
 
 if TYPE_CHECKING:
-    from rowfall.run.settle import LoadRun
+    from rowfall.contracts.load import LoadRun
 
 
 def run_pull(session: Session, load: LoadRun, plan: Plan) -> Done:

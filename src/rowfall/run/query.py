@@ -20,7 +20,7 @@ from rowfall.core.patterns import regex
 from rowfall.core.sqltext import SqlText
 from rowfall.engines.base import Engine
 from rowfall.engines.codes import UNKNOWN_TABLE
-from rowfall.engines.database import Committing, Result
+from rowfall.engines.database import FileTable, Result
 from rowfall.engines.embedded import QUERY, Embedded, FolderInUseError
 from rowfall.engines.snapshot import snapshot
 from rowfall.ledger import Ledger
@@ -188,7 +188,7 @@ def _query_files(
     database = open_database(at, target, Options())
     out = os.dup(out_fd)
     try:
-        assert isinstance(database, Committing)  # noqa: S101 - by its kind of target
+        assert isinstance(database, FileTable)  # noqa: S101 - by its kind of target
         if not database.table_id():
             raise TargetError(f"there is no table {target.table}", hint=_load_first(target))
         name = sql.name(uri.lake_name(target.table))

@@ -50,7 +50,7 @@ from rowfall.targets.transactional import TransactionalTable
 
 if TYPE_CHECKING:
     from rowfall.cluster.open import OpenCluster
-    from rowfall.plan.session import Session, Writer
+    from rowfall.contracts.session import Session, Writer
     from rowfall.sources.base import Source
 
     OpenSource = Callable[[Options], Source]
@@ -128,8 +128,8 @@ def open_session(
         server = None if target.server is None else connect(target.server, options)
         shards = None
         if server is not None:
+            from rowfall.contracts.session import Writer
             from rowfall.ledger.journal import make_durable
-            from rowfall.plan.session import Writer
 
             stack.callback(server.close)
             shards = shards_of(server, target, options, stack, emit)
@@ -168,8 +168,9 @@ def open_session(
             )
             stack.callback(reader.close)
         # 50 ms, in which the engine of this machine opens the folder.
+        from rowfall.contracts.session import Session, Writer
+        from rowfall.destinations import open_destination
         from rowfall.ledger import Ledger
-        from rowfall.plan.session import Session, Writer
 
         ledger = None
         if not dry or target.ledger_path.exists():
@@ -180,8 +181,9 @@ def open_session(
             shards.sharding_key(options)
             writers = shards.writers
         yield Session(
-            texts, to, options, source, target, listing, encoding, reader, writers, ledger, emit,
-            shards, began or time.monotonic(), database, table is None and not fixed,
+            texts, to, options, source, target, open_destination(target), listing, encoding, reader,
+            writers, ledger, emit, shards, began or time.monotonic(), database,
+            table is None and not fixed,
         )  # fmt: skip
 
 

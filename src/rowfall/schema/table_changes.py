@@ -1,7 +1,8 @@
 """Decides how the columns of a table that is there and those of files are made to fit.
 
 Columns that the table lacks are added or left out, those that files lack get their defaults, and
-types become wider, each only where an option says so. :mod:`rowfall.run.alter` carries it out.
+types become wider, each only where an option says so.
+:mod:`rowfall.destinations.clickhouse.alter` carries it out.
 """
 
 from __future__ import annotations

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from rowfall.contracts.facts import Link, LoadFacts, Reach, TargetFacts, WriterFacts
 from rowfall.core.errors import UsageError
 from rowfall.core.listing import Listing
 from rowfall.core.model import Choice, Column, Encoding, Facts, Kind, Schema
 from rowfall.core.options import Options
-from rowfall.plan.facts import Link, LoadFacts, Reach, TargetFacts, WriterFacts
 from rowfall.plan.transport import choose_transport
 from rowfall.targets import open_target
 from unit.plan.test_planner import CSV_GZ, Files

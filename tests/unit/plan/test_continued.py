@@ -10,10 +10,10 @@ from typing import Any, cast
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rowfall.contracts.session import Session
 from rowfall.core.listing import Listing, overlap
 from rowfall.core.options import Options
 from rowfall.plan.continued import continue_streams, joined, names_now
-from rowfall.plan.session import Session
 
 
 @dataclass

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
+from rowfall.contracts.facts import ExportState
 from rowfall.core.errors import LedgerError
 from rowfall.core.listing import Listing
 from rowfall.core.model import Column, Schema
 from rowfall.core.options import Options
 from rowfall.ledger.manifest import Manifest
 from rowfall.plan import attempts, exports
-from rowfall.plan.facts import ExportState
 from rowfall.publish.export_record import ExportRecord
 from rowfall.targets.export import Export
 

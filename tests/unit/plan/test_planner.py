@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rowfall.contracts.facts import LoadFacts, WriterFacts
 from rowfall.core.errors import UsageError
 from rowfall.core.listing import Listing, Split
 from rowfall.core.masked import Secret
@@ -25,7 +26,6 @@ from rowfall.core.model import (
 )
 from rowfall.core.options import Options
 from rowfall.core.sqltext import SqlText
-from rowfall.plan.facts import LoadFacts, WriterFacts
 from rowfall.plan.planner import chosen_settings, make_plan
 from rowfall.plan.settings import Shape, compute_settings, lower
 from rowfall.plan.transport import count_streams

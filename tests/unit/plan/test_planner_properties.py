@@ -24,6 +24,13 @@ from hypothesis import strategies as st
 
 from gate import ALL
 from rowfall.cluster.sharding_keys import ShardingKey
+from rowfall.contracts.facts import (
+    LoadFacts,
+    Reach,
+    ShardingFacts,
+    TargetFacts,
+    WriterFacts,
+)
 from rowfall.core.errors import RowfallError
 from rowfall.core.listing import Listing, Part, Split
 from rowfall.core.masked import Secret
@@ -42,13 +49,6 @@ from rowfall.core.model import (
 )
 from rowfall.core.options import DISTRIBUTED, FILTER, Options
 from rowfall.engines.base import ExistingTable
-from rowfall.plan.facts import (
-    LoadFacts,
-    Reach,
-    ShardingFacts,
-    TargetFacts,
-    WriterFacts,
-)
 from rowfall.plan.planner import make_plan
 from rowfall.plan.settings import ENGINE_BASE, LEAST_MEMORY
 from rowfall.schema.strict_reading import strict_column

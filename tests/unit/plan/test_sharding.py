@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rowfall.cluster.sharding_keys import ShardingKey, is_free
+from rowfall.contracts.facts import LoadFacts, Reach, ShardingFacts, WriterFacts
 from rowfall.core.listing import Listing
 from rowfall.core.model import ENGINE, Choice, Column, Encoding, Facts, Kind, Schema
 from rowfall.core.options import DISTRIBUTED, FILTER, Options
 from rowfall.engines.base import on_all
-from rowfall.plan.facts import LoadFacts, Reach, ShardingFacts, WriterFacts
 from rowfall.plan.planner import make_plan
 from rowfall.plan.transport import sharding_costs
 from rowfall.sources import open_source

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from rowfall.contracts.facts import LoadFacts, WriterFacts
 from rowfall.core.listing import Listing
 from rowfall.core.model import Column, Facts, Forecast, Schema
 from rowfall.core.options import Options
-from rowfall.plan.facts import LoadFacts, WriterFacts
 from rowfall.plan.space import free_bytes, with_space
 from rowfall.sources.generate import Generate
 from rowfall.targets.table import embedded

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
+from rowfall.contracts.facts import FilledTable, LoadFacts, TargetFacts, WriterFacts
 from rowfall.core.errors import TargetError, UsageError
 from rowfall.core.listing import Listing
 from rowfall.core.masked import Secret
 from rowfall.core.model import Column, Constraint, Encoding, Facts, Kind, Plan, Schema
 from rowfall.core.options import Options
 from rowfall.core.sqltext import SqlText
-from rowfall.plan.facts import FilledTable, LoadFacts, TargetFacts, WriterFacts
 from rowfall.plan.planner import make_plan
 from rowfall.targets.export import Export
 from rowfall.targets.table import embedded

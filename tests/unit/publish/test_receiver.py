@@ -9,43 +9,32 @@ from typing import Any
 
 import pytest
 
+from rowfall.contracts.destination import Destination, Receiving
+from rowfall.contracts.load import LoadRun
+from rowfall.contracts.receiver import CountError, Delivered, Notes, Revivals
+from rowfall.contracts.session import Writer
 from rowfall.core.errors import EngineError, RowfallError, SourceError, TargetError
 from rowfall.core.events import silent
-from rowfall.core.model import Outcome
-from rowfall.engines.database import Committing
-from rowfall.publish.receiver import (
-    CountError,
-    Delivered,
-    Notes,
-    Receiving,
-    Revivals,
-    TableWriter,
-    open_receiver,
-)
-from rowfall.publish.recover import end_open_attempts
+from rowfall.core.model import Column, Outcome, Schema
+from rowfall.core.options import Options
+from rowfall.destinations import open_destination
+from rowfall.ledger import Ledger
+from rowfall.publish.files import FileReceiver, ObjectReceiver, end_open_files
+from rowfall.targets import open_target
 from rowfall.targets.base import Caps, Publish
 
 
-def given(kind: Publish, tmp_path: Path, **more: Any) -> Receiving:
-    notes = Notes(lambda event: None)
-    target: Any = SimpleNamespace(
-        caps=SimpleNamespace(publish=kind), table="t",
-        staging_name=lambda attempt, number, encoding: str(tmp_path / f"part_{number}.csv"),
-    )  # fmt: skip
-    plan: Any = SimpleNamespace(encoding=None, schema=SimpleNamespace(filters=False))
-    engine: Any = SimpleNamespace(ask=lambda text, lane=0: [[more.pop("failed", 0)]])
+def given(tmp_path: Path, **more: Any) -> Receiving:
+    """What the receiver of an export is made of; ``more``: attempts, overwrite, failed writes."""
+    notes = Notes(silent)
+    target = open_target(str(tmp_path / "part_{n}.csv"), "t", Options())
     ledger: Any = SimpleNamespace(attempts_into=lambda staging: more.get("attempts", 1))
-    leases: Any = None
-    database: Any = SimpleNamespace()
-    if kind is Publish.COMMIT:
-        names = [name for name in vars(Committing) if not name.startswith("_")]
-        database = SimpleNamespace(**dict.fromkeys(names, len))
-    writer: Any = SimpleNamespace(writer=SimpleNamespace(shard=0), staging=None)
-    writers: tuple[TableWriter, ...] = (writer,) if kind is Publish.ATTACH else ()
-    return Receiving(
-        engine, target, ledger, leases, "key", plan, more.get("overwrite", False), notes,
-        Revivals(notes), threading.Event(), None, writers, database=database,
-    )  # fmt: skip
+    engine: Any = SimpleNamespace(ask=lambda text, lane=0: [[more.pop("failed", 0)]])
+    session: Any = SimpleNamespace(options=Options(replace=more.get("overwrite", False)))
+    plan: Any = SimpleNamespace(encoding=None, schema=Schema((Column("a", "Int64"),)))
+    load = LoadRun(session, "a", "", ledger, "key", "", new=True)
+    writer = Writer(0, "", engine, target)
+    return Receiving(load, plan, writer, notes, Revivals(notes), threading.Event())
 
 
 def delivered(staging: Path) -> Delivered:
@@ -53,26 +42,27 @@ def delivered(staging: Path) -> Delivered:
 
 
 @pytest.mark.parametrize("kind", list(Publish))
-def test_every_kind_of_target_has_a_receiver(kind: Publish, tmp_path: Path) -> None:
-    assert open_receiver(given(kind, tmp_path)).in_background is (kind is Publish.ATTACH)
+def test_every_kind_of_target_has_a_destination(kind: Publish) -> None:
+    target: Any = SimpleNamespace(caps=Caps(kind, ""))
+    destination = open_destination(target)
+    for name in (name for name in vars(Destination) if not name.startswith("_")):
+        assert callable(getattr(destination, name)), name
 
 
-@pytest.mark.parametrize("kind", [Publish.RENAME, Publish.AT_ONCE, Publish.NONE])
-def test_a_committed_attempt_without_tables_is_written_again(kind: Publish) -> None:
-    found: list[str] = []
-    attempt: Any = SimpleNamespace(id="a_1", state="loaded", gathers=False, staging="x")
-    ledger: Any = SimpleNamespace(
-        open_attempts=lambda: [attempt],
-        attempt_ended=lambda attempt_id, state, why: found.append(f"{attempt_id} {state}"),
-    )
-    target: Any = SimpleNamespace(caps=Caps(kind, ""), table="")
-    engine: Any = None  # it is not asked
-    end_open_attempts(engine, ledger, target, silent)
-    assert found == ["a_1 lost"]
+def test_a_committed_attempt_without_tables_is_written_again(tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path / "ledger")
+    ledger.begin("a", "print", "source", "target", "key", "{}")
+    for number, loaded in enumerate((True, False)):
+        ledger.attempt_started(f"a_{number}", "a", "x", "key", ())
+        if loaded:
+            ledger.attempt_loaded(f"a_{number}", 3, ())
+    end_open_files(ledger)
+    assert [ledger.attempt_state(f"a_{number}") for number in (0, 1)] == ["lost", "lost"]
+    ledger.close()
 
 
 def test_a_file_gets_its_name_when_it_is_published(tmp_path: Path) -> None:
-    receiver = open_receiver(given(Publish.RENAME, tmp_path))
+    receiver = FileReceiver(given(tmp_path), None)
     staged = tmp_path / "staged"
     staged.write_text("1\n2\n")
     attempt = delivered(staged)
@@ -86,7 +76,7 @@ def test_a_file_gets_its_name_when_it_is_published(tmp_path: Path) -> None:
 
 
 def test_a_full_disk_is_noticed_before_a_file_is_published(tmp_path: Path) -> None:
-    receiver = open_receiver(given(Publish.RENAME, tmp_path, failed=1))
+    receiver = FileReceiver(given(tmp_path, failed=1), None)
     with pytest.raises(TargetError, match="the disk is full"):
         receiver.count(delivered(tmp_path / "staged"), checksum=False)
 
@@ -97,9 +87,7 @@ def test_a_full_disk_is_noticed_before_a_file_is_published(tmp_path: Path) -> No
 def test_an_object_is_overwritten_only_where_it_is_our_own(
     tmp_path: Path, attempts: int, overwrite: bool, own: int
 ) -> None:
-    receiver = open_receiver(
-        given(Publish.AT_ONCE, tmp_path, attempts=attempts, overwrite=overwrite)
-    )
+    receiver = ObjectReceiver(given(tmp_path, attempts=attempts, overwrite=overwrite), None)
     assert receiver.settings("s3://b/o") == {"s3_truncate_on_insert": own}
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rowfall.contracts.load import Counts
 from rowfall.core.results import Failure
-from rowfall.run.attempts import Counts, shown
+from rowfall.run.attempts import shown
 
 CHECKSUMS = st.none() | st.tuples(st.integers(0, 1 << 40), st.integers(0, (1 << 64) - 1))
 

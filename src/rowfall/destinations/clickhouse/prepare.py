@@ -1,4 +1,4 @@
-"""Make what a load needs before its first attempt: tables, shadow, journal, staging tables."""
+"""Make what a load into tables of ClickHouse needs: tables, shadow, journal, staging tables."""
 
 from __future__ import annotations
 
@@ -7,58 +7,60 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import field, replace
 from typing import TYPE_CHECKING
 
-from rowfall.core import units
+from rowfall.contracts.destination import Receiving
+from rowfall.contracts.facts import LoadFacts
+from rowfall.contracts.load import Done, Finished, LoadRun, Settled
+from rowfall.contracts.session import Session, Writer
 from rowfall.core.dataclass import dataclass
-from rowfall.core.errors import EngineError, TargetError, UsageError
-from rowfall.core.events import Note
+from rowfall.core.errors import EngineError, RowfallError, TargetError, UsageError
 from rowfall.core.model import BUILD, Plan, Statement
 from rowfall.core.patterns import regex
+from rowfall.destinations.clickhouse.alter import alter_target
+from rowfall.destinations.clickhouse.own_tables import remember_made
+from rowfall.destinations.clickhouse.settle import open_shadow
+from rowfall.destinations.notes import add_splits, created
 from rowfall.engines.base import table_uuid
-from rowfall.engines.codes import ACCESS_DENIED, READONLY
-from rowfall.engines.database import Committing, Database
+from rowfall.engines.codes import ACCESS_DENIED, GONE, READONLY
 from rowfall.ledger.journal import Journal
 from rowfall.ledger.leases import Leases, NoLeases
-from rowfall.plan.facts import LoadFacts
-from rowfall.plan.session import Session, Writer
 from rowfall.publish.merges import Merges
-from rowfall.publish.receiver import TableWriter
 from rowfall.publish.recover import Recovery, open_journal, open_recovery
+from rowfall.publish.shadow import Shadow
 from rowfall.publish.staging_tables import StagingTables
+from rowfall.publish.table_writer import TableWriter
+from rowfall.publish.tables import TableReceiver
 from rowfall.publish.target_tables import TargetTables, table_dropped
-from rowfall.run.alter import alter_target
-from rowfall.run.settle import LoadRun, Settled, remember_made
 from rowfall.targets import staging, views
 
 if TYPE_CHECKING:
     from rowfall.cluster.open import OpenCluster
-    from rowfall.publish.export_record import ExportRecord
 
 # The user may not create tables (497) or is read-only (164): what the server says is the cause.
 RIGHTS = (ACCESS_DENIED, READONLY)
 
 
 @dataclass(frozen=True, slots=True)
-class Prepared:
-    """Staging tables of a load and the leases that guard it.
+class PreparedTables:
+    """Tables of a load and the leases that guard it.
 
     Attributes:
-        writers: () where the target has no tables.
         leases: of the splits, where attempts are published; ``recovery`` ends those of dead
             processes, None where nobody else can have died.
         whole: the same for the target of a load that gathers in a shadow.
-        export: the record of the files of an export that are to be written.
         together: a sharding key says on which writer each row belongs, so that each attempt is
             staged on all of them.
     """
 
+    load: LoadRun
+    settled: Settled
     tables: TargetTables
+    shadow: Shadow | None = None
     writers: tuple[TableWriter, ...] = ()
     leases: Leases = field(default_factory=NoLeases)
     recovery: Recovery | None = None
     whole: Leases = field(default_factory=NoLeases)
     whole_recovery: Recovery | None = None
     together: bool = False
-    export: ExportRecord | None = None
 
     @contextmanager
     def leased(self) -> Iterator[None]:
@@ -69,79 +71,62 @@ class Prepared:
                     stack.enter_context(leases)
             yield
 
+    def receiver(self, given: Receiving) -> TableReceiver:
+        """Return what stages attempts on one writer, or on all of them together."""
+        own, writers = given.writer.number, self.writers
+        if not self.together:
+            own, writers = 0, (writers[own],)
+        return TableReceiver(
+            given, self.leases, self.recovery, writers, own, together=self.together
+        )
 
-def prepare(settled: Settled, load: LoadRun, facts: LoadFacts, plan: Plan) -> Prepared:
-    """Make the target where it is missing, the shadow of a load that gathers, and the journal.
+    def cause(self, error: RowfallError) -> RowfallError:
+        """Return why a load was stopped: where a table is gone, it may be the target."""
+        if isinstance(error, EngineError) and error.code in GONE:
+            try:
+                self.tables.check()
+            except RowfallError as gone:
+                return gone
+        return error
+
+    def finish(self, plan: Plan, done: Done) -> Finished:
+        """Make a gathered load visible, and wait for what ``--wait`` names."""
+        from rowfall.destinations.clickhouse.finish import finish
+
+        return finish(self, plan, done)
+
+
+def prepare(load: LoadRun, settled: Settled, facts: LoadFacts, plan: Plan) -> PreparedTables:
+    """Make the table where it is missing, the shadow of a load that gathers, and the journal.
 
     Raises:
         UsageError: the engine does not take the table's definition.
-        TargetError: a file is in the way, or the table cannot be staged.
+        TargetError: the table cannot be staged.
         RowfallError: it may not be made here.
     """
     session, ledger = settled.session, load.ledger
-    if session.database is not None:
-        return _prepare_database(settled, load, plan, session.database)
     _create(settled, load, plan)
-    if session.target.table and not session.options.replace:
-        alter_target(session, plan)
     tables = TargetTables(session, ledger)
-    prepared = Prepared(tables)
-    if session.target.table:
-        if not session.options.replace:
-            tables = tables.remembered()
-            if not plan.schema.exists:
-                remember_made(ledger, load.id, tables.first, session.shards)
-        whole = _announce(load, tables)
-        fed = plan.transport.delivery.value == BUILD
-        writers = tuple(
-            _table_writer(settled, load, tables, writer, fed=fed) for writer in session.writers
-        )
-        prepared = _open_leases(
-            settled, load,
-            Prepared(tables, writers, whole=whole, together=facts.sharding is not None),
-        )  # fmt: skip
-    prepared = replace(prepared, export=_open_export(session, load, facts))
-    todo = (i for g in plan.groups for i in g.indexes)
-    ledger.add_splits(load.id, plan.listing.splits(session.target_key, todo))
+    if not session.options.replace:
+        alter_target(session, plan)
+        tables = tables.remembered()
+        if not plan.schema.exists:
+            remember_made(ledger, load.id, tables.first, session.shards)
+    prepared = PreparedTables(
+        load, settled, tables, open_shadow(load), whole=_announce(load, tables),
+        together=facts.sharding is not None,
+    )  # fmt: skip
+    fed = plan.transport.delivery.value == BUILD
+    writers = tuple(_table_writer(prepared, writer, fed=fed) for writer in session.writers)
+    prepared = _open_leases(replace(prepared, writers=writers))
+    add_splits(load, plan)
     return prepared
-
-
-def _prepare_database(
-    settled: Settled, load: LoadRun, plan: Plan, database: Database
-) -> Prepared:  # fmt: skip
-    """Make the table of a database where it is missing, and the record of what is loaded."""
-    from rowfall.publish.transaction import TransactionLeases, hold_streams
-
-    session, ledger = settled.session, load.ledger
-    statements = () if plan.schema.exists else session.target.create(plan.schema)
-    if statements:
-        session.emit(_created(session, plan))
-    if isinstance(database, Committing):
-        if statements:
-            database.make(plan.schema.columns)
-        else:
-            database.mend()
-    else:
-        database.prepare(statements)
-    ledger.set_table(session.target_key, database.table_id())
-    todo = [i for g in plan.groups for i in g.indexes]
-    # Before anything is read: the other one may take hours.
-    hold_streams(database, plan.listing.splits(session.target_key, todo))
-    ledger.add_splits(load.id, plan.listing.splits(session.target_key, todo))
-    if isinstance(database, Committing):
-        return Prepared(TargetTables(session, ledger))  # the commit says what others have loaded
-    leases = TransactionLeases(database, load.id, load.salt)
-    return Prepared(TargetTables(session, ledger), leases=leases)
 
 
 def _create(settled: Settled, load: LoadRun, plan: Plan) -> None:
     """Make the target where it is missing, on all shards of a cluster."""
     session, ledger = settled.session, load.ledger
     target = session.target
-    if not target.table:
-        for statement in target.create(plan.schema):
-            session.engine.run(Statement(statement))
-        return
     if session.shards is not None:
         _create_on_cluster(session, session.shards, load, plan)
         return
@@ -150,7 +135,7 @@ def _create(settled: Settled, load: LoadRun, plan: Plan) -> None:
         return
     ledger.step(load.id, "create", "started")
     if plan.ddl:
-        session.emit(_created(session, plan))
+        session.emit(created(session, plan))
     try:
         for statement in statements:
             session.engine.run(Statement(statement))
@@ -176,14 +161,6 @@ def _hint_of_table(cause: str) -> str:
     return "Check --order-by, --engine and the other options of the table."
 
 
-def _created(session: Session, plan: Plan) -> Note:
-    """Return the line that says which table is made; its DDL is for ``-v``."""
-    columns = units.counted(len(plan.schema.columns), "column")
-    order = " ".join(line[9:] for line in plan.ddl.split("\n") if line.startswith("ORDER BY "))
-    sorted_by = f", sorted by {order.replace('`', '')}" if order not in ("", "tuple()") else ""
-    return Note("info", f"creating {session.table_text}: {columns}{sorted_by}", plan.ddl)
-
-
 def _create_on_cluster(session: Session, shards: OpenCluster, load: LoadRun, plan: Plan) -> None:
     # As it is now: planning took its time, and others load too.
     missing = replace(shards, tables=shards.find_tables()).missing(plan.schema, session.options)
@@ -191,27 +168,26 @@ def _create_on_cluster(session: Session, shards: OpenCluster, load: LoadRun, pla
         return
     if not plan.schema.exists:
         load.ledger.step(load.id, "create", "started")
-        session.emit(_created(session, plan))
+        session.emit(created(session, plan))
     for ddl in missing:
         shards.create(ddl, session.emit)
     if not plan.schema.exists:
         load.ledger.step(load.id, "create", "done")
 
 
-def _table_writer(
-    settled: Settled, load: LoadRun, tables: TargetTables, writer: Writer, *, fed: bool
-) -> TableWriter:
+def _table_writer(prepared: PreparedTables, writer: Writer, *, fed: bool) -> TableWriter:
     """Return how attempts are staged on one writer; ``fed`` as of :class:`StagingTables`."""
+    tables, shadow = prepared.tables, prepared.shadow
     session, engine = tables.session, writer.engine
     settings: Mapping[str, int] = {}
     if session.engine.ddl_settings:
         facts = session.engine.facts
         settings = staging.allowances(name for name in facts.settings if facts.allows(name, 1))
-    staged = _staging_tables(settled, tables, writer)
+    staged = _staging_tables(prepared.settled, tables, writer)
     staged = replace(staged, fed=fed and bool(staged.views))
-    if session.options.gathers and load.shadow is not None:
-        staged = replace(staged, shadow=load.shadow.name)
-        load.shadow.create(staged, settings)
+    if session.options.gathers and shadow is not None:
+        staged = replace(staged, shadow=shadow.name)
+        shadow.create(staged, settings)
     # Nobody else is slowed down by the parts of a table that only this process uses.
     merges = Merges(engine, session.emit) if engine.shared else None
     return TableWriter(writer, staged, tables.of(writer), merges, settings)
@@ -259,18 +235,19 @@ def _announce(load: LoadRun, tables: TargetTables) -> Leases:
     return journal
 
 
-def _open_leases(settled: Settled, load: LoadRun, prepared: Prepared) -> Prepared:
+def _open_leases(prepared: PreparedTables) -> PreparedTables:
     """Record which table the rows gather in, and open the journals of a shared target."""
-    session, tables = settled.session, prepared.tables
+    load, settled, tables = prepared.load, prepared.settled, prepared.tables
+    session, shadow = settled.session, prepared.shadow
     database = session.first_target.database
     uuid = tables.first or table_uuid(session.engine, database, session.first_target.table)
-    if load.shadow is not None and not settled.replaced:
-        uuid = table_uuid(session.engine, database, load.shadow.name)
+    if shadow is not None and not settled.replaced:
+        uuid = table_uuid(session.engine, database, shadow.name)
         known = load.ledger.table_uuid(load.key)
         if known and known != uuid:
             # An exchange that a stopped run had sent has come, or somebody has changed the table.
             raise TargetError(
-                f"the table {database}.{load.shadow.name} that rows of this load gather in was "
+                f"the table {database}.{shadow.name} that rows of this load gather in was "
                 "exchanged just now",
                 hint="Run the same command again.",
                 transient=True,
@@ -284,25 +261,3 @@ def _open_leases(settled: Settled, load: LoadRun, prepared: Prepared) -> Prepare
     if not isinstance(prepared.whole, Journal):
         return prepared
     return replace(prepared, whole_recovery=open_recovery(tables, prepared.whole))
-
-
-def _open_export(session: Session, load: LoadRun, facts: LoadFacts) -> ExportRecord | None:
-    """Take the files of an export over; return None where there is none, or nothing to write.
-
-    Raises:
-        TargetError, LedgerError: what is there is not this export's to overwrite.
-    """
-    state = facts.export
-    if state is None:
-        return None
-    if state.refusal is not None:
-        raise state.refusal
-    for note in state.notes:
-        session.emit(Note("info", note))
-    if state.finished:
-        return None
-    from rowfall.publish.export_record import ExportRecord  # 3 ms that loads into tables save
-
-    record = ExportRecord(state, load.id)
-    record.begin()
-    return record

@@ -1,35 +1,30 @@
-"""Finish a load: show what was gathered, wait for replicas and merges, compare checksums."""
+"""Finish a load into tables of ClickHouse: show what was gathered, wait for replicas and merges."""
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from rowfall.contracts.destination import Receiving
+from rowfall.contracts.load import Done, Finished, LoadRun
+from rowfall.contracts.receiver import Notes, Revivals, first_line
+from rowfall.contracts.session import Session
 from rowfall.core import sql, units
-from rowfall.core.dataclass import dataclass
-from rowfall.core.errors import LedgerError, RowfallError, VerifyError
+from rowfall.core.errors import LedgerError, RowfallError
 from rowfall.core.events import Listener, Note
 from rowfall.core.listing import Split
 from rowfall.core.model import Plan
-from rowfall.engines.database import Committing
+from rowfall.destinations.clickhouse.prepare import PreparedTables
 from rowfall.ledger.journal import Journal
 from rowfall.ledger.leases import Lease
-from rowfall.plan.facts import LoadFacts
-from rowfall.plan.session import Session
 from rowfall.plan.upserts import key_of
-from rowfall.publish.commit import commit_gathered
 from rowfall.publish.leftovers import end_dead_loads
 from rowfall.publish.merges import Merges, Waited
-from rowfall.publish.receiver import Notes, first_line
 from rowfall.publish.shadow import Shadow
 from rowfall.publish.tables import CommittedParts
 from rowfall.publish.upsert import Upsert
-from rowfall.run.attempts import Done, cause, receiving
-from rowfall.run.prepare import Prepared
-from rowfall.run.settle import LoadRun, Settled
-from rowfall.run.work_queue import WAIT_SECONDS
-from rowfall.targets.base import Publish
 
 if TYPE_CHECKING:
     from rowfall.cluster.open import OpenCluster
@@ -37,97 +32,63 @@ if TYPE_CHECKING:
 # A replica that has fetched nothing for so long waits for something that does not come by itself.
 STUCK_SECONDS = 60.0
 POLL_SECONDS = 0.5
+# Somebody else loads the last files: asking again costs two small SELECTs.
+BUSY_SECONDS = 1.0
 # What brings parts to a replica; the merges that stand in the queue, too, bring no rows.
 _FETCHES = "'GET_PART', 'ATTACH_PART', 'REPLACE_RANGE', 'CLONE_PART_FROM_SHARD'"
 
 
-@dataclass(frozen=True, slots=True)
-class Finished:
-    """End of a load.
-
-    Attributes:
-        notes: for the report. ``waited``: for merges, None where nobody asked for it.
-        problem: what stopped the load, here or before; None where nothing did.
-    """
-
-    notes: tuple[str, ...] = ()
-    waited: Waited | None = None
-    problem: RowfallError | None = None
-
-
-def finish(settled: Settled, load: LoadRun, plan: Plan, prepared: Prepared, done: Done) -> Finished:
+def finish(prepared: PreparedTables, plan: Plan, done: Done) -> Finished:
     """Make a gathered load visible, and wait for what ``--wait`` names."""
     if done.problem is not None:
-        if prepared.export is not None:
-            prepared.export.abandon()
         return Finished(problem=done.problem)
-    session, notes = settled.session, Notes(settled.session.emit)
+    session, shadow = prepared.settled.session, prepared.shadow
+    notes = Notes(session.emit)
     waited = problem = None
     try:
-        if prepared.export is not None:
-            if said := prepared.export.end(complete=not done.total.failures):
-                notes.add("info", said)
-        elif isinstance(session.database, Committing):
-            _commit(session, load, plan, done, notes)
-        elif load.shadow is not None:
+        if shadow is not None:
             if done.total.failures:
                 what = f"nothing is visible in {session.table_text}: some files failed"
                 notes.add("warning", what)
             elif session.options.replace:
-                if not settled.replaced:
-                    load.shadow.swap()
+                if not prepared.settled.replaced:
+                    shadow.swap()
             else:
-                _show_gathered(session, load, load.shadow, plan, prepared, notes)
-        _end_dead_loads(session, load, prepared)
+                _show_gathered(prepared, shadow, plan, notes)
+        _end_dead_loads(prepared)
         waited = _wait(session)
     except RowfallError as error:
-        problem = cause(error, prepared)
-    return Finished(tuple(notes.texts), waited, problem)
+        problem = prepared.cause(error)
+    return Finished(tuple(notes.texts), waited.seconds if waited else 0.0, problem)
 
 
-def _commit(session: Session, load: LoadRun, plan: Plan, done: Done, notes: Notes) -> None:
-    """Commit what was gathered; with ``--replace`` only where no file has failed."""
-    database, replaces = session.database, session.options.replace
-    assert database is not None  # noqa: S101 - whoever calls has asked
-    if replaces and done.total.failures:
-        notes.add("warning", f"nothing is replaced in {session.table_text}: some files failed")
-        return
-    if replaces and plan.landed and not load.ledger.gathered(load.key):
-        return  # a stopped run has brought it to its end, but for the report
-    commit_gathered(
-        database, load.ledger, load.id, session.target_key,
-        list(plan.listing.splits(session.target_key)), notes,
-        loaded=done.total.rows, salt=load.salt, replace=replaces,
-    )  # fmt: skip
-
-
-def _end_dead_loads(session: Session, load: LoadRun, prepared: Prepared) -> None:
+def _end_dead_loads(prepared: PreparedTables) -> None:
     """End what dead loads have left beside the target; where that fails, the next load does it."""
-    if session.target.caps.publish is not Publish.ATTACH or session.options.replace:
+    session = prepared.settled.session
+    if session.options.replace:
         return
     try:
-        end_dead_loads(prepared.tables, load.id)
+        end_dead_loads(prepared.tables, prepared.load.id)
     except RowfallError as error:
         text = f"what dead loads have left could not be removed: {first_line(error)}"
         session.emit(Note("warning", text))
 
 
-def _show_gathered(
-    session: Session, load: LoadRun, shadow: Shadow, plan: Plan, prepared: Prepared, notes: Notes
-) -> None:
+def _show_gathered(prepared: PreparedTables, shadow: Shadow, plan: Plan, notes: Notes) -> None:
     """Make visible what attempts have gathered in the shadow, as one attempt.
 
     Raises:
         LedgerError: another process has loaded some of it meanwhile.
     """
+    load, session = prepared.load, prepared.settled.session
     gathered = load.ledger.landed(load.key)
     if not gathered:
         shadow.drop()  # a stopped run had made everything visible
         return
     splits = [s for s in plan.listing.splits(session.target_key) if s.id in gathered]
-    attempt, lease = _lease_gathered(session, load, shadow, prepared, splits)
+    attempt, lease = _lease_gathered(prepared, shadow, splits)
     if lease.landed:
-        _give_up_gathered(session, load, shadow, splits, lease, notes)
+        _give_up_gathered(load, shadow, splits, lease, notes)
         return
     (at,) = prepared.writers
     at.own.check()
@@ -138,14 +99,14 @@ def _show_gathered(
             prepared.whole_recovery,
         ).run(attempt, splits)  # fmt: skip
         return
-    given = receiving(session, load, plan, prepared, at.writer, notes)
+    given = Receiving(load, plan, at.writer, notes, Revivals(notes), threading.Event())
     committed = CommittedParts(given, prepared.whole, prepared.whole_recovery)
     staged = shadow.publish(attempt, at, committed)
     at.wait_for_room(staged.moves, staged.parts)
 
 
 def _lease_gathered(
-    session: Session, load: LoadRun, shadow: Shadow, prepared: Prepared, splits: Sequence[Split]
+    prepared: PreparedTables, shadow: Shadow, splits: Sequence[Split]
 ) -> tuple[str, Lease]:
     """Lease everything that was gathered, as one attempt; return its id, too.
 
@@ -154,6 +115,7 @@ def _lease_gathered(
     Raises:
         AlteredTableError: some of it is staged by a dead process, and cannot become visible.
     """
+    load, session = prepared.load, prepared.settled.session
     ledger, recovery, told = load.ledger, prepared.whole_recovery, False
     while True:
         attempt = f"{load.id}_whole{ledger.attempts(load.id) + 1}"
@@ -178,13 +140,12 @@ def _lease_gathered(
                     Note("info", f"waiting for another rowfall that loads {files} of these")
                 )
             told = True
-            time.sleep(WAIT_SECONDS)
+            time.sleep(BUSY_SECONDS)
 
 
 def _give_up_gathered(
-    session: Session, load: LoadRun, shadow: Shadow, splits: Sequence[Split], lease: Lease,
-    notes: Notes,
-) -> None:  # fmt: skip
+    load: LoadRun, shadow: Shadow, splits: Sequence[Split], lease: Lease, notes: Notes
+) -> None:
     """Drop what was gathered: another load has made some of these files visible.
 
     Raises:
@@ -195,7 +156,7 @@ def _give_up_gathered(
     load.ledger.landed_elsewhere(load.id, lease.landed)
     text = (
         f"{units.counted(len(lease.landed), 'file')} of this load were loaded into "
-        f"{session.table_text} by another rowfall meanwhile, so what was gathered is dropped"
+        f"{load.session.table_text} by another rowfall meanwhile, so what was gathered is dropped"
     )
     if len(lease.landed) == len(splits):
         notes.add("warning", text)
@@ -224,37 +185,6 @@ def _wait(session: Session) -> Waited | None:
         text = f"{parts:,} parts are still active, and the server merges none of them at present"
         session.emit(Note("warning", text))
     return Waited(sum(f.seconds for f in found), parts, reached)
-
-
-def verify_loaded(
-    session: Session, load: LoadRun, facts: LoadFacts, plan: Plan, done: Done
-) -> None:
-    """Compare what this run has loaded with its source, where ``--verify`` asks for it.
-
-    Raises:
-        VerifyError: they differ.
-    """
-    counts = done.total
-    reads_again = session.database is not None or session.target.caps.one_file_per_group
-    if session.options.verify and reads_again:
-        from rowfall.run.verify import verify_table
-
-        found = verify_table(session, load.id)
-        if not found.ok:
-            raise VerifyError(
-                f"source and target differ: {found.source_rows:,} rows and {found.target_rows:,}",
-                hint=f"rowfall verify {load.id[:8]} says which files.",
-            )
-        if session.target.caps.one_file_per_group:
-            text = f"verified: {found.source_rows:,} rows, checksum {found.source_checksum} in "
-            session.emit(Note("info", f"{text}source and files ({found.seconds:.1f} s)"))
-        return
-    if counts.checksum is None or not counts.landed:
-        return
-    from rowfall.run.verify import compare_staged  # only few loads need it
-
-    loaded = {split_id for ids in counts.landed_ids for split_id in ids}
-    compare_staged(session, facts, plan, counts.checksum, loaded, load.id)
 
 
 # --- replicas -------------------------------------------------------------------------------------

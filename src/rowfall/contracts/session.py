@@ -21,6 +21,7 @@ from rowfall.targets.base import Target
 
 if TYPE_CHECKING:
     from rowfall.cluster.open import OpenCluster
+    from rowfall.contracts.destination import Destination
 
 __all__ = ["Session", "Writer"]
 
@@ -30,9 +31,10 @@ class Session:
     """One request with everything that was opened for it.
 
     Attributes:
+        destination: the moments of a load into a target of this kind.
         listing: what the source held when it was opened.
         declared: the encoding by options and file names, None for generators; what the data says
-            besides is in :class:`rowfall.plan.facts.LoadFacts`.
+            besides is in :class:`rowfall.contracts.facts.LoadFacts`.
         reader: the embedded engine that reads the source here; without a server it is the only
             writer's engine, too.
         writers: every engine that stores rows; the first one keeps the journal.
@@ -47,6 +49,7 @@ class Session:
     options: Options
     source: Source
     target: Target
+    destination: Destination
     listing: Listing
     declared: Encoding | None
     reader: Embedded

@@ -12,6 +12,8 @@ from contextlib import closing
 from dataclasses import field, replace
 from typing import Any
 
+from rowfall.contracts.facts import LoadFacts
+from rowfall.contracts.session import Session
 from rowfall.core import sql, units
 from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import SourceError, UsageError, VerifyError
@@ -21,14 +23,12 @@ from rowfall.core.model import PUSH, Plan, Schema
 from rowfall.core.results import Verification, VerifiedSplit
 from rowfall.core.sqltext import SqlText, quote
 from rowfall.engines.base import Engine
-from rowfall.engines.database import Committing, Database
+from rowfall.engines.database import Database, FileTable
 from rowfall.engines.embedded import Embedded
 from rowfall.ledger import Ledger
 from rowfall.ledger.manifest import Manifest
 from rowfall.plan import attempts
-from rowfall.plan.facts import LoadFacts
 from rowfall.plan.planner import make_plan
-from rowfall.plan.session import Session
 from rowfall.plan.survey import survey
 from rowfall.schema.bad_rows import BadRows
 from rowfall.schema.file_ends import matters, open_ended
@@ -65,7 +65,7 @@ def verify_table(session: Session, load_id: str) -> Verification:
         )
     if session.target.caps.one_file_per_group:
         return _verify_export(session, load_id)
-    if ledger is not None and isinstance(session.database, Committing):
+    if ledger is not None and isinstance(session.database, FileTable):
         return _verify_files(session, ledger, load_id, session.database)
     if ledger is not None and session.database is not None:
         return _verify_database(session, ledger, load_id, session.database)
@@ -102,9 +102,7 @@ def _compared(
     return _verdict(load_id, splits, source, (rows, total), landed_rows, foreign, scope, start)
 
 
-def _verify_files(
-    session: Session, ledger: Ledger, load_id: str, table: Committing
-) -> Verification:
+def _verify_files(session: Session, ledger: Ledger, load_id: str, table: FileTable) -> Verification:
     """Compare all rows of a table of files, read by an engine here, with those of the source."""
     start = time.monotonic()
     facts = survey(session)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from rowfall.contracts.session import Session
 from rowfall.core import sql
 from rowfall.core.errors import RowfallError, TargetError
 from rowfall.core.events import Note
@@ -18,7 +19,6 @@ from rowfall.core.options import ADD
 from rowfall.core.sqltext import SqlText, quote
 from rowfall.engines.base import Engine
 from rowfall.engines.codes import ACCESS_DENIED
-from rowfall.plan.session import Session
 from rowfall.schema.data_errors import type_options
 from rowfall.schema.wider_types import lossless
 

@@ -6,6 +6,7 @@ the ``journal`` remembers, or ``none`` of it.
 
 from __future__ import annotations
 
+from rowfall.contracts.session import Session
 from rowfall.core import units
 from rowfall.core.errors import LedgerError, UsageError
 from rowfall.core.events import Note
@@ -21,7 +22,6 @@ from rowfall.plan.memory import (
     find_older,
     remembered,
 )
-from rowfall.plan.session import Session
 
 
 def resolve(session: Session, ledger: Ledger, load_id: str, *, used: bool) -> None:

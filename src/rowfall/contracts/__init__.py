@@ -1,0 +1,7 @@
+"""What the rooms above agree on: the session, facts and state of a load, the protocol of targets.
+
+A destination is where the rows of a load go. Each kind of it is one class of
+:mod:`rowfall.destinations` behind :class:`rowfall.contracts.destination.Destination`; nothing else
+asks which kind it is.
+Imports cluster, ledger, sources, targets, engines, core.
+"""

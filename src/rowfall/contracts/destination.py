@@ -1,0 +1,113 @@
+"""The protocol of destinations: one object for each kind of place where rows go.
+
+A destination carries the moments of a load, in their order: its options are checked, earlier runs
+are brought to their end, what the load needs is made, attempts are published, the load is finished
+and compared. Nothing outside :mod:`rowfall.destinations` asks which kind one is.
+"""
+
+from __future__ import annotations
+
+import threading
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Protocol
+
+from rowfall.core.dataclass import dataclass
+from rowfall.core.model import MergeWork, Plan
+
+if TYPE_CHECKING:
+    from rowfall.contracts.facts import LoadFacts
+    from rowfall.contracts.load import Done, Finished, LoadRun, Settled
+    from rowfall.contracts.receiver import Notes, Receiver, Revivals
+    from rowfall.contracts.session import Session, Writer
+    from rowfall.core.errors import RowfallError
+
+
+@dataclass(frozen=True, slots=True)
+class Receiving:
+    """What the receiver of one writer is made of, whatever the kind of its destination.
+
+    Attributes:
+        revivals: of the engine, counted for all attempts together.
+        stopped: set on Ctrl-C: nothing is tried again.
+    """
+
+    load: LoadRun
+    plan: Plan
+    writer: Writer
+    notes: Notes
+    revivals: Revivals
+    stopped: threading.Event
+
+
+class PreparedLoad(Protocol):
+    """What one run of a load has opened in its destination, until its end."""
+
+    def leased(self) -> AbstractContextManager[None]:
+        """Renew the leases of the load while the context is open."""
+
+    def receiver(self, given: Receiving) -> Receiver:
+        """Return what publishes the attempts of one writer."""
+
+    def cause(self, error: RowfallError) -> RowfallError:
+        """Return why a load was stopped: a missing table may be the target itself."""
+
+    def finish(self, plan: Plan, done: Done) -> Finished:
+        """Make visible what waits for the end of the load, and wait for what ``--wait`` names.
+
+        What stops it is in the result, not raised.
+        """
+
+
+class Destination(Protocol):
+    """One kind of place where rows go.
+
+    Attributes:
+        writes: what its rows become: ``table``, ``database``, ``files`` or ``nothing``.
+    """
+
+    writes: str
+
+    def key(self, session: Session, load_id: str) -> str:
+        """Return the ledger's key under which the attempts of a load are recorded."""
+
+    def knows_more(self, session: Session, load_id: str) -> bool:
+        """Tell whether the target knows attempts of an unfinished load that its ledger does not."""
+
+    def settle(self, load: LoadRun) -> Settled:
+        """Bring earlier runs to an end, and find out what need not be loaded again.
+
+        Raises:
+            LedgerError: ledger or journal and target contradict each other.
+            TargetError: the target is not as it was, or does not answer.
+        """
+
+    def settle_again(self, load: LoadRun, known: frozenset[str]) -> Settled | None:
+        """Return the starting point of a load right behind another one of this session.
+
+        Args:
+            known: ids of splits that need not be loaded again.
+
+        Returns:
+            None where something has come between, so that :meth:`settle` has to ask for all.
+        """
+
+    def prepare(
+        self, load: LoadRun, settled: Settled, facts: LoadFacts, plan: Plan
+    ) -> PreparedLoad:
+        """Make the target where it is missing, and what its attempts need.
+
+        Raises:
+            UsageError: the target cannot be made as it was asked for.
+            TargetError: something is in the way.
+        """
+
+    def verify_loaded(self, load: LoadRun, facts: LoadFacts, plan: Plan, done: Done) -> None:
+        """Compare what a run has loaded with its source, where ``--verify`` asks for it.
+
+        Raises:
+            VerifyError: they differ.
+        """
+
+    def merge_work(self, session: Session) -> tuple[int, MergeWork | None]:
+        """Return the active parts of the target, and what merges have left to do; (0, None) where
+        there are no parts."""

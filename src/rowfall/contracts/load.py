@@ -1,0 +1,145 @@
+"""One run of a load, and what each of its moments returns."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+
+from rowfall.contracts.receiver import Staged
+from rowfall.contracts.session import Session
+from rowfall.core.dataclass import dataclass
+from rowfall.core.errors import RowfallError
+from rowfall.core.model import Setting
+from rowfall.core.results import Failure
+from rowfall.ledger import Ledger
+
+
+@dataclass(frozen=True, slots=True)
+class LoadRun:
+    """One run of one load.
+
+    Attributes:
+        begun: UTC, ISO 8601.
+        key: the ledger's key of the target, or of what this load gathers in until its end.
+        salt: see :class:`rowfall.ledger.journal.Journal`.
+        new: no run has had its id before.
+        others: ids of the other loads that this process runs now.
+    """
+
+    session: Session
+    id: str
+    begun: str
+    ledger: Ledger
+    key: str
+    salt: str
+    new: bool
+    others: frozenset[str] = frozenset()
+
+    @property
+    def overwrites(self) -> bool:
+        """True where what is there may be loaded, or written, once more."""
+        return self.session.options.replace or self.session.options.force
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """Starting point of a run, after earlier ones were brought to an end.
+
+    Attributes:
+        session: with the cluster as it is now.
+        table: that rows gather in on the first writer: the target's own, or the one that
+            ``--replace`` fills in its place.
+        known: ids of splits that need not be loaded again.
+        replaced: a stopped run has brought ``--replace`` to its end, but for the report.
+    """
+
+    session: Session
+    table: str
+    known: frozenset[str]
+    replaced: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """Figures of attempts; ``+`` adds them up.
+
+    Attributes:
+        rows, parts, written: published rows and parts, their bytes on disk; ``rejected`` bad rows.
+        stored, raw: bytes of the source as stored and after decompression.
+        landed: splits of this run; ``elsewhere`` those that another process has loaded meanwhile.
+        helper_seconds, writing_seconds, waited_seconds: see :class:`rowfall.core.model.Outcome`.
+        landed_ids: of splits, kept only where a checksum is wanted.
+        checksum: rows and sum of their hashes, None where it is not wanted.
+        shares: of each published attempt, what each writer has got.
+    """
+
+    rows: int = 0
+    rejected: int = 0
+    stored: int = 0
+    raw: int = 0
+    written: int = 0
+    parts: int = 0
+    landed: int = 0
+    elsewhere: int = 0
+    attempts: int = 0
+    retries: int = 0
+    publish_seconds: float = 0.0
+    helper_seconds: float = 0.0
+    writing_seconds: float = 0.0
+    waited_seconds: float = 0.0
+    failures: tuple[Failure, ...] = ()
+    query_ids: tuple[str, ...] = ()
+    landed_ids: tuple[tuple[str, ...], ...] = ()
+    shares: tuple[tuple[Staged, ...], ...] = ()
+    checksum: tuple[int, int] | None = None
+
+    def __add__(self, other: Counts) -> Counts:
+        names = [f.name for f in fields(Counts) if f.name != "checksum"]
+        checksum = self.checksum or other.checksum
+        if self.checksum and other.checksum:
+            rows, total = (a + b for a, b in zip(self.checksum, other.checksum, strict=True))
+            checksum = rows, total % (1 << 64)
+        return Counts(
+            **{name: getattr(self, name) + getattr(other, name) for name in names},
+            checksum=checksum,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """Result of the attempts of one run.
+
+    Attributes:
+        counts: one for each runner of attempts, see :func:`rowfall.run.attempts.run_attempts`.
+        settings: as they were sent last.
+        problem: what stopped everything; failed splits alone are in ``counts``.
+        started: when the first attempt began, as of ``time.monotonic``.
+        engine_cpu, cpu_here: CPU seconds that engine and this machine had used before.
+    """
+
+    counts: tuple[Counts, ...]
+    settings: tuple[Setting, ...]
+    notes: tuple[str, ...]
+    problem: RowfallError | None
+    started: float
+    engine_cpu: float
+    cpu_here: float
+
+    @property
+    def total(self) -> Counts:
+        """Return the counts of all runners together."""
+        return sum(self.counts, Counts())
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """End of a load.
+
+    Attributes:
+        notes: for the report.
+        merge_seconds: waited for merges, 0 where nobody asked for it.
+        problem: what stopped the load, here or before; None where nothing did.
+    """
+
+    notes: tuple[str, ...] = ()
+    merge_seconds: float = 0.0
+    problem: RowfallError | None = None

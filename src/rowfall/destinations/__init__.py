@@ -1,0 +1,33 @@
+"""Destinations of rows: each kind is one class with all moments of a load.
+
+``clickhouse`` stages rows in tables beside the target and attaches them; ``transactional`` commits
+them in a database together with the record of their files; ``lake`` gathers data files for one
+commit; ``files`` writes files and objects; ``nothing`` drops the rows.
+Imports deliver, publish, plan, contracts, cluster, ledger, schema, sources, targets, engines, core.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import cast
+
+from rowfall.contracts.destination import Destination
+from rowfall.targets.base import Publish, Target
+
+__all__ = ["REGISTRY", "open_destination"]
+
+REGISTRY = {
+    Publish.ATTACH: "clickhouse:ClickHouseTables",
+    Publish.TRANSACTION: "transactional:TransactionalDatabase",
+    Publish.COMMIT: "lake:LakeTable",
+    Publish.RENAME: "files:LocalFiles",
+    Publish.AT_ONCE: "files:Objects",
+    Publish.NONE: "nothing:Nothing",
+}
+"""How rows become visible -> module in this package and class."""
+
+
+def open_destination(target: Target) -> Destination:
+    """Return the destination of a target's kind; its module is imported only now."""
+    module, _, name = REGISTRY[target.caps.publish].partition(":")
+    return cast("Destination", getattr(import_module(f"{__name__}.{module}"), name)())

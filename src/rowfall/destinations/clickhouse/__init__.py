@@ -1,0 +1,87 @@
+"""Tables of ClickHouse, embedded, on a server or on a cluster: staged beside, then attached."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+from rowfall.contracts.facts import LoadFacts
+from rowfall.contracts.load import Done, LoadRun, Settled
+from rowfall.contracts.session import Session
+from rowfall.core import sql, units
+from rowfall.core.errors import RowfallError
+from rowfall.core.events import Note
+from rowfall.core.model import MergeWork, Plan
+from rowfall.destinations.clickhouse.prepare import PreparedTables, prepare
+from rowfall.destinations.clickhouse.settle import settle, settle_again
+from rowfall.ledger import target_key
+from rowfall.publish.recover import open_journal
+
+
+class ClickHouseTables:
+    """Tables of the MergeTree family and those that take rows as they do."""
+
+    writes = "table"
+
+    def key(self, session: Session, load_id: str) -> str:
+        gathers = session.options.gathers or session.options.replace
+        return target_key(session.target_key, load_id) if gathers else session.target_key
+
+    def knows_more(self, session: Session, load_id: str) -> bool:
+        """Tell whether the journal knows attempts of an unfinished load that its ledger does not.
+
+        Then the ledger was set back, or another machine goes on with a copy of it. The next attempt
+        would have the name of one that the journal has known for long.
+        """
+        if not session.target.caps.journal or session.ledger is None:
+            return False
+        journal, ledger = open_journal(session, ""), session.ledger
+        if not journal.there():
+            return False
+        ahead = [a for a in journal.attempts_of(load_id) if not ledger.attempt_state(a)]
+        if ahead:
+            session.emit(Note(
+                "warning",
+                f"the ledger {ledger.path} does not know {units.counted(len(ahead), 'attempt')} of "
+                f"its own load {load_id} that the journal knows: it was set back, or there are two "
+                "of it; what the journal knows counts, under a new load",
+            ))  # fmt: skip
+        return bool(ahead)
+
+    def settle(self, load: LoadRun) -> Settled:
+        return settle(load)
+
+    def settle_again(self, load: LoadRun, known: frozenset[str]) -> Settled | None:
+        return settle_again(load, known)
+
+    def prepare(
+        self, load: LoadRun, settled: Settled, facts: LoadFacts, plan: Plan
+    ) -> PreparedTables:
+        return prepare(load, settled, facts, plan)
+
+    def verify_loaded(self, load: LoadRun, facts: LoadFacts, plan: Plan, done: Done) -> None:
+        """Compare what was staged, whose checksum each attempt has added up."""
+        counts = done.total
+        if counts.checksum is None or not counts.landed:
+            return
+        from rowfall.destinations.verify import compare_staged  # only few loads need it
+
+        loaded = {split_id for ids in counts.landed_ids for split_id in ids}
+        compare_staged(load.session, facts, plan, counts.checksum, loaded, load.id)
+
+    def merge_work(self, session: Session) -> tuple[int, MergeWork | None]:
+        """Ask all writers, which merge side by side; (0, None) where parts may not be seen."""
+        parts, left = 0, []
+        for writer in session.writers:
+            with suppress(RowfallError):
+                ((own, several, into, size, most),) = writer.engine.ask(
+                    "SELECT sum(n), sumIf(n, n > 1), countIf(n > 1), sumIf(size, n > 1), "
+                    "maxIf(size, n > 1) FROM (SELECT count() AS n, "
+                    "sum(data_uncompressed_bytes) AS size FROM system.parts WHERE "
+                    "active AND rows > 0 AND "
+                    f"{sql.table_is(writer.target.database, writer.target.table)} "
+                    "GROUP BY partition_id)",
+                )
+                parts += int(own)
+                cores = writer.engine.facts.cores
+                left.append(MergeWork.of(int(several), int(into), int(size), int(most), cores))
+        return parts, MergeWork.together(left)

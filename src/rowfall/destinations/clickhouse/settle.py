@@ -1,0 +1,264 @@
+"""Bring earlier runs into a table of ClickHouse to their end, before a load begins."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
+
+from rowfall.contracts.load import LoadRun, Settled
+from rowfall.contracts.session import Session
+from rowfall.core import units
+from rowfall.core.errors import LockLostError
+from rowfall.core.events import Note
+from rowfall.core.listing import overlap, without_salt
+from rowfall.core.model import Statement
+from rowfall.core.patterns import regex
+from rowfall.destinations.clickhouse.own_tables import drop_order, is_own_and_empty
+from rowfall.destinations.notes import dropped
+from rowfall.engines.base import Engine, table_uuid
+from rowfall.ledger import Ledger, target_key_parts
+from rowfall.plan.memory import check_identity
+from rowfall.plan.survey import landed_ids
+from rowfall.publish.altered import AlteredTableError
+from rowfall.publish.evidence import Answer
+from rowfall.publish.recover import (
+    end_open_attempts,
+    follow_journal,
+    open_journal,
+    open_recovery,
+    staging_of,
+)
+from rowfall.publish.shadow import Shadow, shadow_name
+from rowfall.publish.target_tables import OwnTable, TargetTables
+from rowfall.publish.upsert import settle_upserts
+from rowfall.targets import staging
+from rowfall.targets.table import DEFAULT_DATABASE
+
+# After the name of a file of which a part was loaded.
+_RANGE = regex(r"\[-?\d+:-?\d+\]\Z")
+
+
+def open_shadow(load: LoadRun) -> Shadow | None:
+    """Return what gathers the attempts of a load until its end; None where each becomes visible by
+    itself.
+    """
+    session = load.session
+    options, target = session.options, session.target
+    if not (options.gathers or options.replace):
+        return None
+    return Shadow(
+        session.engine, load.ledger, target.database, target.table, load.id, session.target_key,
+        load.key,
+    )  # fmt: skip
+
+
+def settle(load: LoadRun) -> Settled:
+    """Bring earlier runs to an end; see :meth:`rowfall.contracts.destination.Destination.settle`.
+
+    Raises:
+        LedgerError: ledger or journal and target contradict each other.
+        TargetError: a shard has lost its table, or holds rows and does not answer.
+        AlteredTableError: rows of this load are staged, and cannot become visible; see
+            :attr:`rowfall.publish.recover.Recovery.kept`.
+    """
+    session, ledger, shadow = load.session, load.ledger, open_shadow(load)
+    answer = Answer(session.options.loaded)
+    if session.shards is None:
+        # Before anything else looks at the tables: they may have been exchanged.
+        settle_upserts(session, ledger, load.id, new=load.new)
+    if not session.target.caps.journal:
+        _settle_folder(load, answer)
+    TargetTables(session, ledger).check_together()
+    table, replaced = session.first_target.table, False
+    if session.options.replace and shadow is not None:
+        replaced = shadow.swapped() and _all_landed(session, ledger)
+        if not replaced:
+            table = shadow.name
+    elif not ledger.landed(load.key):
+        session = _without_own_empty_table(session, ledger, load.id)
+    settle_table = partial(_settle_table, session, load, answer=answer)
+    replaced_target = settle_table(session.target_key, session.first_target.table)
+    if shadow is not None:
+        if replaced_target and session.options.gathers:
+            shadow.drop()  # made like a table that is gone
+        # Only now: the target's journal may say that the shadow's rows are there.
+        shadow.drop_foreign()
+        _drop_superseded(session, load, shadow)
+        settle_table(load.key, shadow.name)
+        _drop_shadow_that_was_set_back(session, ledger, load, shadow)
+    return Settled(session, table, _known(session, load, replaced=replaced), replaced)
+
+
+def _settle_folder(load: LoadRun, answer: Answer) -> None:
+    """End the open attempts of a table that only this process uses, and whose ledger knows all."""
+    session, ledger = load.session, load.ledger
+    _check_alone(session, ledger, load)
+    if not session.options.replace:
+        from rowfall.destinations.clickhouse.doubts import resolve_older
+
+        # First: what it says of open attempts is as old.
+        resolve_older(session, ledger, load.id)
+    _refuse_kept(session, ledger, end_open_attempts(session.engine, ledger, session.emit, answer))
+    # A server was asked when it was opened, and a folder's default database is the engine's own.
+    if session.first_target.database != DEFAULT_DATABASE:
+        check_identity(session.engine, session.first_target.database)
+
+
+def _check_alone(session: Session, ledger: Ledger, load: LoadRun) -> None:
+    """Check that no other process of this machine loads into the folder that this one has locked.
+
+    Raises:
+        LockLostError: one does.
+    """
+    other = None if session.target.folder is None else ledger.running_beside(load.id)
+    if other is not None:
+        ledger.never_began(load.id)
+        raise LockLostError(
+            f"another rowfall (load {other.id}) still loads into {session.target.text}, whose lock "
+            "file was removed or replaced meanwhile",
+            hint="Wait for it to end, then run the same command again.",
+        )
+
+
+def settle_again(load: LoadRun, known: frozenset[str]) -> Settled | None:
+    """See :meth:`rowfall.contracts.destination.Destination.settle_again`."""
+    session = load.session
+    database, table = session.first_target.database, session.first_target.table
+    uuid = table_uuid(session.engine, database, table)
+    if not uuid or uuid != load.ledger.table_uuid(load.key) or load.ledger.open_attempts():
+        return None
+    TargetTables(session, load.ledger).check_together()
+    return Settled(session, table, known)
+
+
+def _all_landed(session: Session, ledger: Ledger) -> bool:
+    landed = ledger.landed(session.target_key)
+    return all(s.id in landed for s in session.listing.splits(session.target_key))
+
+
+def _known(session: Session, load: LoadRun, *, replaced: bool) -> frozenset[str]:
+    """Return the ids of splits that need not be loaded again."""
+    ledger = load.ledger
+    if session.options.force:
+        return frozenset(ledger.landed_by(load.id))
+    gathered = ledger.landed(session.target_key if replaced else load.key)
+    if session.options.replace:
+        return frozenset(gathered)
+    return frozenset(landed_ids(session) | gathered)
+
+
+def _settle_table(session: Session, load: LoadRun, key: str, name: str, *, answer: Answer) -> bool:
+    """End what was to be published into one table; forget what its predecessor held.
+
+    Args:
+        key: of the ledger. ``name``: of the table, in the database of the first writer.
+
+    Returns:
+        True where it had a predecessor, which is gone.
+    """
+    ledger, journaled = load.ledger, session.target.caps.journal
+    uuid = table_uuid(session.engine, session.first_target.database, name)
+    tables = TargetTables(session, ledger)
+    if uuid and journaled:
+        journal = open_journal(session, uuid, load.id, load.salt)
+        if journal.there():
+            before = ledger.table_uuid(key)
+            if before and before != uuid and before in journal.predecessors():
+                ledger.set_table(key, uuid, keep=True)
+            first = session.writers[0]
+            # The journal's UUID is that of the first node's table.
+            own = OwnTable(first.engine, first.target.database, name, uuid, tables.text(first))
+            recovery = open_recovery(tables, journal, own, answer)
+            recovery.end_all()
+            for attempt, error in recovery.kept.items():
+                if staging_of(attempt) == shadow_name(load.id):
+                    raise error  # everything that this load has gathered
+            follow_journal(ledger, journal, key)
+    known = ledger.table_uuid(key)
+    of_target = key == session.target_key
+    if uuid and of_target and session.options.replace:
+        return bool(known) and known != uuid  # what the ledger knows of its rows stays until then
+    if uuid and of_target:
+        from rowfall.destinations.clickhouse.doubts import resolve
+
+        resolve(session, ledger, load.id, used=answer.used)
+    if known is None or known == uuid:
+        return False
+    if known and journaled:
+        old = open_journal(session, known, load.id, load.salt)
+        if old.there():
+            open_recovery(tables, old).table_gone()
+    forgotten = ledger.set_table(key, uuid)
+    if forgotten and of_target:
+        session.emit(dropped(session, forgotten))
+    return bool(known)
+
+
+def _refuse_kept(session: Session, ledger: Ledger, kept: Mapping[str, AlteredTableError]) -> None:
+    """Raise why an attempt was kept whose files this load would load once more.
+
+    On a shared target their leases say so, and only they fail.
+    """
+    if not kept or session.options.force or session.options.replace:
+        return
+    files = {split.uri for split in session.listing.splits(session.target_key)}
+    for attempt in ledger.open_attempts():
+        keys = (attempt.target_key, target_key_parts(attempt.target_key)[0])
+        if attempt.id in kept and session.target_key in keys:
+            names = {_RANGE.sub("", name) for name in ledger.split_names(attempt.id)}
+            if names & files:
+                raise kept[attempt.id]
+
+
+def _drop_superseded(session: Session, load: LoadRun, shadow: Shadow) -> None:
+    """Drop a shadow that may never become visible: others have loaded some of its files."""
+    if not session.options.gathers or session.options.force:
+        return
+    gathered = load.ledger.landed(load.key)
+    if gathered and (taken := overlap(gathered, landed_ids(session))):
+        shadow.drop()
+        session.emit(Note(
+            "warning",
+            f"{units.counted(len(taken), 'file')} that this load had gathered were loaded into "
+            f"{session.table_text} by another load meanwhile: what was gathered is dropped, and "
+            "the other files are loaded again",
+        ))  # fmt: skip
+
+
+def _drop_shadow_that_was_set_back(
+    session: Session, ledger: Ledger, load: LoadRun, shadow: Shadow
+) -> None:
+    """Drop a shadow of which the ledger knows more than its journal: nobody has seen its rows."""
+    if not session.target.caps.journal:
+        return
+    gathered = ledger.landed(load.key)
+    uuid = ledger.table_uuid(load.key)
+    if not gathered or not uuid:
+        return
+    journal = open_journal(session, uuid, load.id)
+    known = set(map(without_salt, journal.landed_ids())) if journal.there() else set()
+    if not gathered <= known:
+        shadow.drop()
+        ledger.set_table(load.key, "")
+
+
+def _without_own_empty_table(session: Session, ledger: Ledger, load_id: str) -> Session:
+    """Drop a table that a failed load has made and left empty; return the session without it."""
+    database, table = session.first_target.database, session.first_target.table
+    shards = session.shards
+    nodes: dict[str, Engine] = {"": session.engine}
+    if shards is not None:
+        if len(shards.cluster.up) < len(shards.cluster.nodes):
+            return session  # a node that is away would keep its own
+        # First the one that keeps the journal.
+        order = sorted(shards.cluster.nodes, key=lambda n: n.address != shards.writers[0].node)
+        nodes = {node.address: shards.connect(node) for node in order}
+    if not is_own_and_empty(nodes, ledger, database, table, load_id=load_id):
+        return session
+    uuid = table_uuid(session.engine, database, table)
+    for node, *name in drop_order(nodes, ledger, database, table, uuid):
+        nodes[node].run(Statement(staging.drop(*name, if_empty=True)))
+    if shards is None:
+        return session
+    return replace(session, shards=replace(shards, tables=shards.find_tables()))

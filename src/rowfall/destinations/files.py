@@ -1,0 +1,127 @@
+"""Files on this machine and objects of a store; a manifest beside them says what they hold."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from contextlib import suppress
+from pathlib import Path
+
+from rowfall.contracts.destination import Receiving
+from rowfall.contracts.facts import LoadFacts
+from rowfall.contracts.load import Done, Finished, LoadRun, Settled
+from rowfall.contracts.receiver import Notes
+from rowfall.contracts.session import Session
+from rowfall.core.errors import RowfallError
+from rowfall.core.events import Note
+from rowfall.core.model import Plan, Statement
+from rowfall.core.results import Verification
+from rowfall.destinations.base import BaseDestination, BasePrepared
+from rowfall.destinations.notes import add_splits
+from rowfall.ledger import Ledger
+from rowfall.publish.export_record import ExportRecord
+from rowfall.publish.files import FileReceiver, ObjectReceiver, end_open_files
+from rowfall.targets.export import PIECE
+
+
+class PreparedExport(BasePrepared):
+    """The files of one run of an export.
+
+    Args:
+        receiver: of one attempt, for files or for objects.
+        record: of what is written; None where there is nothing to write.
+    """
+
+    def __init__(
+        self, session: Session, receiver: type[ObjectReceiver], record: ExportRecord | None
+    ) -> None:
+        self._session, self._receiver, self._record = session, receiver, record
+
+    def receiver(self, given: Receiving) -> ObjectReceiver:
+        return self._receiver(given, self._record)
+
+    def finish(self, plan: Plan, done: Done) -> Finished:
+        """Write into the manifest how the export has ended."""
+        notes, problem = Notes(self._session.emit), done.problem
+        if self._record is not None and problem is not None:
+            self._record.abandon()
+        elif self._record is not None:
+            try:
+                if said := self._record.end(complete=not done.total.failures):
+                    notes.add("info", said)
+            except RowfallError as error:
+                problem = error
+        return Finished(tuple(notes.texts), problem=problem)
+
+
+class Objects(BaseDestination):
+    """Objects of a store, which shows them only when they are complete."""
+
+    writes = "files"
+
+    receiver: type[ObjectReceiver] = ObjectReceiver
+
+    def settle(self, load: LoadRun) -> Settled:
+        """End what dead exports have begun; the manifest says what need not be written again."""
+        _remove_unfinished(load.ledger, load.others)
+        end_open_files(load.ledger)
+        return Settled(load.session, "", frozenset())
+
+    def prepare(
+        self, load: LoadRun, settled: Settled, facts: LoadFacts, plan: Plan
+    ) -> PreparedExport:
+        """Make the folder, and take the files over.
+
+        Raises:
+            TargetError, LedgerError: what is there is not this export's to overwrite.
+        """
+        session = load.session
+        for statement in session.target.create(plan.schema):
+            session.engine.run(Statement(statement))
+        record = _open_record(load, facts)
+        add_splits(load, plan)
+        return PreparedExport(session, self.receiver, record)
+
+    def verified(self, load: LoadRun) -> Verification:
+        found = super().verified(load)
+        load.session.emit(Note(
+            "info",
+            f"verified: {found.source_rows:,} rows, checksum {found.source_checksum} in source and "
+            f"files ({found.seconds:.1f} s)",
+        ))  # fmt: skip
+        return found
+
+
+class LocalFiles(Objects):
+    """Files, which are renamed when they are complete."""
+
+    receiver = FileReceiver
+
+
+def _open_record(load: LoadRun, facts: LoadFacts) -> ExportRecord | None:
+    """Take the files of an export over; return None where there is nothing to write."""
+    state = facts.export
+    if state is None:
+        return None
+    if state.refusal is not None:
+        raise state.refusal
+    for note in state.notes:
+        load.session.emit(Note("info", note))
+    if state.finished:
+        return None
+    record = ExportRecord(state, load.id)
+    record.begin()
+    return record
+
+
+def _remove_unfinished(ledger: Ledger, running: Collection[str]) -> None:
+    """Remove the files that dead exports have begun, which have names of their own.
+
+    Args:
+        running: other loads of this process.
+    """
+    for attempt in ledger.open_attempts():
+        path = Path(attempt.staging)
+        own = path.name.endswith(attempt.id) or path.name.endswith(PIECE)
+        if own and attempt.load_id not in running:
+            with suppress(OSError):
+                path.unlink(missing_ok=True)

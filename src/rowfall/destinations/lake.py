@@ -1,0 +1,104 @@
+"""Tables of data files, as Iceberg's: what attempts write becomes visible by one commit."""
+
+from __future__ import annotations
+
+from rowfall.contracts.destination import Receiving
+from rowfall.contracts.facts import LoadFacts
+from rowfall.contracts.load import Done, Finished, LoadRun, Settled
+from rowfall.contracts.receiver import Notes
+from rowfall.contracts.session import Session
+from rowfall.core.errors import RowfallError
+from rowfall.core.listing import without_salt
+from rowfall.core.model import Plan
+from rowfall.destinations.base import BaseDestination, BasePrepared
+from rowfall.destinations.notes import add_splits, created, dropped
+from rowfall.destinations.transactional import resolve
+from rowfall.engines.database import FileTable
+from rowfall.ledger import target_key
+from rowfall.publish.commit import CommitReceiver, commit_gathered, drop_gathered, end_open_commits
+from rowfall.publish.transaction import hold_streams, landed_in
+
+
+def table_of(session: Session) -> FileTable:
+    """Return the table of files that the session has opened for its target."""
+    table = session.database
+    assert isinstance(table, FileTable)  # noqa: S101 - opened for targets of this kind
+    return table
+
+
+class PreparedCommit(BasePrepared):
+    """A load whose attempts are gathered for one commit."""
+
+    def __init__(self, load: LoadRun) -> None:
+        self._load, self._table = load, table_of(load.session)
+
+    def receiver(self, given: Receiving) -> CommitReceiver:
+        return CommitReceiver(given, self._table)
+
+    def finish(self, plan: Plan, done: Done) -> Finished:
+        """Commit what was gathered; with ``--replace`` only where no file has failed."""
+        if done.problem is not None:
+            return Finished(problem=done.problem)
+        notes, problem = Notes(self._load.session.emit), None
+        try:
+            self._commit(plan, done, notes)
+        except RowfallError as error:
+            problem = error
+        return Finished(tuple(notes.texts), problem=problem)
+
+    def _commit(self, plan: Plan, done: Done, notes: Notes) -> None:
+        load, session = self._load, self._load.session
+        replaces = session.options.replace
+        if replaces and done.total.failures:
+            what = f"nothing is replaced in {session.table_text}: some files failed"
+            notes.add("warning", what)
+            return
+        if replaces and plan.landed and not load.ledger.gathered(load.key):
+            return  # a stopped run has brought it to its end, but for the report
+        commit_gathered(
+            self._table, load.ledger, load.id, session.target_key,
+            list(plan.listing.splits(session.target_key)), notes,
+            loaded=done.total.rows, salt=load.salt, replace=replaces,
+        )  # fmt: skip
+
+
+class LakeTable(BaseDestination):
+    """A table whose data files are added, or replaced, by a commit of its metadata."""
+
+    writes = "files"
+
+    def key(self, session: Session, load_id: str) -> str:
+        return target_key(session.target_key, load_id)
+
+    def settle(self, load: LoadRun) -> Settled:
+        session, ledger, table = load.session, load.ledger, table_of(load.session)
+        key = session.target_key
+        end_open_commits(table, ledger, session.target, key, load.others, session.emit)
+        known, there = ledger.table_uuid(key), table.table_id()
+        if known and known != there:
+            if forgotten := ledger.set_table(key, there):
+                session.emit(dropped(session, forgotten))
+            for attempt, ids in ledger.gathered(load.key).items():  # of the table that is gone
+                drop_gathered(table, ledger, attempt, load.key, ids)
+        resolve(session, table)
+        landed = landed_in(table, load.id, force=session.options.force)
+        if session.options.replace:
+            landed = frozenset(map(without_salt, table.landed_by(load.id)))
+        return Settled(session, session.target.table, landed | ledger.landed(load.key))
+
+    def prepare(
+        self, load: LoadRun, settled: Settled, facts: LoadFacts, plan: Plan
+    ) -> PreparedCommit:
+        """Make the table where it is missing; the commit says what others have loaded."""
+        session, table = load.session, table_of(load.session)
+        statements = () if plan.schema.exists else session.target.create(plan.schema)
+        if statements:
+            session.emit(created(session, plan))
+            table.make(plan.schema.columns)
+        else:
+            table.mend()
+        load.ledger.set_table(session.target_key, table.table_id())
+        todo = [i for g in plan.groups for i in g.indexes]
+        hold_streams(table, plan.listing.splits(session.target_key, todo))
+        add_splits(load, plan)
+        return PreparedCommit(load)

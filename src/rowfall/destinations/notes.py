@@ -1,0 +1,29 @@
+"""What loads into several kinds of destinations say and record."""
+
+from __future__ import annotations
+
+from rowfall.contracts.load import LoadRun
+from rowfall.contracts.session import Session
+from rowfall.core import units
+from rowfall.core.events import Note
+from rowfall.core.model import Plan
+
+
+def dropped(session: Session, forgotten: int) -> Note:
+    """Return the line that says why what was loaded is loaded again."""
+    return Note("info", f"{session.table_text} was dropped since the last load: "
+                        f"loading {units.counted(forgotten, 'split')} again")  # fmt: skip
+
+
+def created(session: Session, plan: Plan) -> Note:
+    """Return the line that says which table is made; its DDL is for ``-v``."""
+    columns = units.counted(len(plan.schema.columns), "column")
+    order = " ".join(line[9:] for line in plan.ddl.split("\n") if line.startswith("ORDER BY "))
+    sorted_by = f", sorted by {order.replace('`', '')}" if order not in ("", "tuple()") else ""
+    return Note("info", f"creating {session.table_text}: {columns}{sorted_by}", plan.ddl)
+
+
+def add_splits(load: LoadRun, plan: Plan) -> None:
+    """Record in the ledger which splits a run is going to load."""
+    todo = (i for group in plan.groups for i in group.indexes)
+    load.ledger.add_splits(load.id, plan.listing.splits(load.session.target_key, todo))

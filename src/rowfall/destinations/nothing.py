@@ -1,0 +1,34 @@
+"""``null:`` reads rows and drops them, to measure the source."""
+
+from __future__ import annotations
+
+from rowfall.contracts.destination import Receiving
+from rowfall.contracts.facts import LoadFacts
+from rowfall.contracts.load import LoadRun, Settled
+from rowfall.core.model import Plan
+from rowfall.destinations.base import BaseDestination, BasePrepared
+from rowfall.destinations.notes import add_splits
+from rowfall.publish.files import NothingReceiver, end_open_files
+
+
+class PreparedNothing(BasePrepared):
+    """A load of which nothing is kept."""
+
+    def receiver(self, given: Receiving) -> NothingReceiver:
+        return NothingReceiver(given)
+
+
+class Nothing(BaseDestination):
+    """Counts rows; nothing is remembered of them."""
+
+    writes = "nothing"
+
+    def settle(self, load: LoadRun) -> Settled:
+        end_open_files(load.ledger)
+        return Settled(load.session, "", frozenset())
+
+    def prepare(
+        self, load: LoadRun, settled: Settled, facts: LoadFacts, plan: Plan
+    ) -> PreparedNothing:
+        add_splits(load, plan)
+        return PreparedNothing()

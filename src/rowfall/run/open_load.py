@@ -1,0 +1,149 @@
+"""Choose the load to go on with: the unfinished one of the same request, or a new one."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+from rowfall.contracts.load import LoadRun
+from rowfall.contracts.session import Session
+from rowfall.core import chance, uri
+from rowfall.core.digest import hexdigest
+from rowfall.core.errors import RowfallError, UsageError
+from rowfall.core.events import Event
+from rowfall.core.options import changed
+from rowfall.ledger import Ledger, LoadRow
+from rowfall.ledger.running import Running
+
+# Loads that this process runs now: another thread's load is not an unfinished one.
+_ACTIVE: set[str] = set()
+
+
+@contextmanager
+def open_load(session: Session) -> Iterator[LoadRun]:
+    """Take up the unfinished load of the same request, or begin a new one.
+
+    ``rowfall status`` sees how far it is.
+
+    Raises:
+        UsageError: it has landed something and was run with options that read otherwise.
+    """
+    ledger = session.ledger
+    assert ledger is not None  # noqa: S101 - only dry sessions have none
+    load_id, new = _choose_load(session, ledger, _ACTIVE)
+    begun = datetime.now(UTC).isoformat(timespec="seconds")
+    others = frozenset(_ACTIVE)
+    salt = load_id if session.options.force else ""
+    said = Running(ledger.path, load_id)
+
+    def emit(event: Event) -> None:
+        said.hear(event)
+        session.emit(event)
+
+    _ACTIVE.add(load_id)
+    try:
+        key = session.destination.key(session, load_id)
+        heard = replace(session, emit=emit)
+        yield LoadRun(heard, load_id, begun, ledger, key, salt, new, others)
+    except RowfallError:
+        ledger.stopped_running(load_id)
+        raise
+    finally:
+        said.remove()
+        _ACTIVE.discard(load_id)
+
+
+def _choose_load(
+    session: Session, ledger: Ledger, active: Collection[str]
+) -> tuple[str, bool]:  # fmt: skip
+    """Return the unfinished load of the same sources into the same table, or a new one and True.
+
+    Args:
+        active: loads that this process runs now, which are not unfinished.
+
+    Raises:
+        UsageError: it has landed something and was run with options that read otherwise.
+    """
+    # By absolute paths: rowfall resume knows the load again from any folder.
+    sources = [os.path.abspath(s) if "://" not in s and s != "-" else s for s in session.sources]
+    web = {s: uri.object_name(s) for s in sources if uri.scheme_of(s) in ("http", "https")}
+    request_print = _request_print(session, [web.get(s, s) for s in sources])
+    given = changed(session.options)
+    old = None
+    if session.source.replayable:
+        # Older versions took the addresses with their secrets, or with fewer digests.
+        former = [uri.former_name(s) if s in web else s for s in sources]
+        old = (
+            ledger.unfinished(request_print)
+            or ledger.unfinished(_request_print(session, former))
+            or ledger.unfinished(_request_print(session, sources))
+        )
+    if old is not None and old.id in active:
+        old = None
+    if old is not None and session.destination.knows_more(session, old.id):
+        ledger.give_up(old.id)
+        old = None
+    if old is not None:
+        _same_options(old, given, ledger)
+    request = json.dumps({
+        "sources": [uri.mask(s) for s in sources],
+        "folder": os.getcwd(),
+        "to": str(session.target.folder or session.target.text),
+        "table": session.table_text or None,
+        "options": {k: v for k, v in given.items() if k not in _ANSWERS},
+    })  # fmt: skip
+    if old is not None and ledger.take_up(old, request):
+        return old.id, False
+    load_id = chance.token_hex(5)
+    ledger.begin(
+        load_id,
+        request_print,
+        session.source.text,
+        session.target.text,
+        session.target_key,
+        request,
+    )
+    return load_id, True
+
+
+def _request_print(session: Session, sources: Sequence[str]) -> str:
+    """Return what a re-run of the same request is known by."""
+    # A forced load is another one: it loads what the others have landed.
+    text = json.dumps([sorted(sources), session.target_key, session.options.force])
+    return hexdigest(text.encode("utf-8", "surrogateescape"), 16)
+
+
+# Said once, about what was found then: no part of what is resumed.
+_ANSWERS = ("force", "force_append", "verify", "loaded")
+# What decides how bytes become rows, or where they gather: half a load in each way is no load.
+_BINDING = ("format", "compression", "delimiter", "atomic", "replace", "upsert")
+
+
+def _same_options(old: LoadRow, given: Mapping[str, Any], ledger: Ledger) -> None:
+    if not ledger.landed_by(old.id):
+        return
+    before = json.loads(old.request)["options"]
+    differ = [
+        _difference(f"--{name.replace('_', '-')}", before.get(name), given.get(name))
+        for name in _BINDING
+        if before.get(name) != given.get(name)
+    ]
+    if differ:
+        raise UsageError(
+            f"load {old.id} of these files is unfinished and was run with other options: "
+            + "; ".join(differ),
+            hint=f"Give the same options to go on, or begin anew after rowfall forget {old.id}.",
+        )
+
+
+def _difference(option: str, before: object, now: object) -> str:
+    """Say how an option was given otherwise; flags are True, None is "not given"."""
+    if True in (before, now):
+        return f"{option} was {'' if before else 'not '}given, now it is{'' if now else ' not'}"
+    was = "not given" if before is None else before
+    return f"{option} was {was}, now it is {'not given' if now is None else now}"
