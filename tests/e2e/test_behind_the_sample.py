@@ -220,3 +220,45 @@ def test_a_header_that_stands_again_is_no_row(shell: Shell, before: int, packed:
     assert shell.row("SELECT count(), sum(v), toTypeName(any(id)) FROM t") == [
         before + 1, 5 * before + 6, "Int64"
     ]  # fmt: skip
+
+
+NESTED = [
+    ("[5]", '["007"]', "Array(Nullable(Int64))"),
+    ("[5]", '[1, "+1"]', "Array(Nullable(Int64))"),
+    ("[1.5]", "[9007199254740993]", "Array(Nullable(Float64))"),
+    ("[true]", "[1]", "Array(Nullable(Bool))"),
+    ('{"k": 5, "l": [[5]]}', '{"k": 5, "l": [[5], ["007"]]}', "Tuple("),
+    ('{"k": "x", "n": 5}', '{"k": "007", "n": "-007"}', "Tuple("),
+]
+
+
+@pytest.mark.parametrize(("shown", "odd", "type_"), NESTED, ids=[odd for _, odd, _ in NESTED])
+@pytest.mark.parametrize("decoder", ["auto", "never"])
+@pytest.mark.sampled(4)
+def test_nested_values_become_no_others_behind_the_sample(
+    shell: Shell, shown: str, odd: str, type_: str, decoder: str
+) -> None:
+    """As in columns, a table that is there takes what the sample of the load shows."""
+    ways = ("--table", "t", "--decoder", decoder)
+    rows = [f'{{"n": {n}, "v": {shown}}}' for n in range(SAMPLED + 10)]
+    shell.write("in.jsonl", "\n".join([*rows, f'{{"n": -1, "v": {odd}}}']) + "\n")
+    for number in (1, 2):  # into a new table, and into one that is there
+        failed = shell.ends(1, "load", "in.jsonl", *ways)
+        assert f'in.jsonl line {SAMPLED + 11} column "v"' in failed.talk
+        assert f"does not fit {type_}" in failed.talk
+        assert shell.row("SELECT count() FROM t") == [0], number
+    rest = shell.ok("load", "in.jsonl", *ways, "--max-errors", "1", "--json").document
+    assert rest["rows"] == SAMPLED + 10
+    shell.write("shown.jsonl", f'{{"n": -2, "v": {odd}}}\n')
+    shell.ok("load", "shown.jsonl", *ways)
+    assert shell.row("SELECT count() FROM t WHERE n = -2") == [1]
+
+
+@pytest.mark.parametrize("decoder", ["auto", "never"])
+def test_a_number_in_quotes_is_the_number_in_objects(shell: Shell, decoder: str) -> None:
+    """Quotes keep 64 bits of JavaScript and protobuf whole; the number is written as it is kept."""
+    rows = [f'{{"n": {n}, "v": 5, "l": [5], "b": true}}' for n in range(SAMPLED + 10)]
+    odd = '{"n": -1, "v": "-7", "l": ["9223372036854775807"], "b": "true"}'
+    shell.write("in.jsonl", "\n".join([*rows, odd]) + "\n")
+    shell.ok("load", "in.jsonl", "--table", "t", "--decoder", decoder)
+    assert shell.row("SELECT v, l[1], b FROM t WHERE n = -1") == [-7, 2**63 - 1, True]

@@ -432,7 +432,9 @@ def _wanted(
     names = [n for n, _ in asked.columns]
     if existing is not None:
         names = [str(name) for name, _, default in existing if not default]
-    return WantedFacts(types, existing is None and not asked.order_by, frozenset(names))
+    return WantedFacts(
+        types, existing is None and not asked.order_by, frozenset(names), existing is not None
+    )
 
 
 # --- columns ----------------------------------------------------------------------------------

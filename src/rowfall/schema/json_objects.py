@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
 from math import isinf
 from typing import Any
 
 from rowfall.core import sql
 from rowfall.core.dataclass import dataclass
+from rowfall.core.type_names import element_names
+from rowfall.schema import nested_reading, strict_reading
 
 DEEPEST = 12
 """Levels of a Tuple, Map or Array that anybody would write as a type; what is deeper is JSON."""
@@ -38,6 +40,7 @@ class JsonColumn:
         nested: some values are objects or arrays.
         reason: why it has a nested type, or text; "" for values of one plain kind.
         nullable: the type for nested values of which some are NULL or missing.
+        texts: of a column whose nested type is known: texts stand where it has numbers or Bools.
     """
 
     name: str
@@ -45,15 +48,20 @@ class JsonColumn:
     nested: bool = False
     reason: str = ""
     nullable: str = TEXT
+    texts: bool = False
 
 
-def columns_of(objects: Iterable[str], typed: Collection[str] = ()) -> list[JsonColumn]:
+def columns_of(
+    objects: Iterable[str], typed: Collection[str] = (), nested: Mapping[str, str] | None = None
+) -> list[JsonColumn]:
     """Return the keys of objects, in the order in which they come, with types for their values.
 
     Args:
         objects: their text. What is no JSON object is left out; the caller has checked it.
-        typed: keys whose values need no look.
+        typed: keys whose values need no look. ``nested``: types of those whose elements are
+            compared with it.
     """
+    nested = nested or {}
     roots: dict[str, _Node] = {}
     budget = _Budget()
     for text in objects:
@@ -67,9 +75,33 @@ def columns_of(objects: Iterable[str], typed: Collection[str] = ()) -> list[Json
             root = roots.get(name)
             if root is None:
                 root = roots[name] = _Node()
-            if name not in typed:
+            if name not in typed or name in nested:
                 root.add(value, 0, budget)
-    return [_column(name, root) for name, root in roots.items()]
+    return [
+        JsonColumn(name, texts=_has_texts(root, nested[name]))
+        if name in nested
+        else _column(name, root)
+        for name, root in roots.items()
+    ]
+
+
+def _has_texts(node: _Node, type_: str) -> bool:
+    """Tell whether a place shows what inference would not take for a type with other spellings."""
+    kind = nested_reading.shape_of(type_)
+    inner = [node.elements] if node.elements is not None else []
+    if kind.base == "Array":
+        return any(_has_texts(one, kind.args) for one in inner)
+    if kind.base == "Map":
+        return any(_has_texts(one, nested_reading.parts(kind)[1]) for one in node.keys.values())
+    if kind.base != "Tuple":
+        plain = {bool} if kind.base == "Bool" else {int, float}
+        rounded = kind.base == "Float64" and int in node.scalars and _beyond(node, 2**53)
+        return strict_reading.has_spellings(kind) and (rounded or not node.scalars <= plain)
+    types = nested_reading.parts(kind)
+    named = zip(element_names(kind.args), types, strict=True)
+    return any(
+        name in node.keys and _has_texts(node.keys[name], part) for name, part in named
+    ) or any(_has_texts(one, part) for one in inner for part in types)
 
 
 def is_object(text: str) -> bool:

@@ -30,7 +30,13 @@ from rowfall.schema.data_errors import same_object
 from rowfall.schema.excerpts import excerpts
 from rowfall.schema.footers import Footer
 from rowfall.schema.records import lines_relation
-from rowfall.schema.strict_reading import ANY_SHAPE, MISSING_COLUMNS, TextTraits, reader_settings
+from rowfall.schema.strict_reading import (
+    ANY_SHAPE,
+    MISSING_COLUMNS,
+    TextTraits,
+    has_spellings,
+    reader_settings,
+)
 from rowfall.schema.text_facts import FACTS, text_facts
 from rowfall.schema.text_format import UNSURE, find_text_format
 from rowfall.schema.united_headers import unite
@@ -55,6 +61,7 @@ class ColumnFacts:
         why: the reason for ``declared``, of JSON; ``nullable`` the type where NULLs are among
             nested values, which only text and JSON can be.
         first, last: least and greatest text of dates and times; ``digits`` after the second.
+        texts: texts stand in nested JSON where the table has numbers or Bools.
     """
 
     name: str
@@ -93,6 +100,7 @@ class ColumnFacts:
     nullable: str = "String"
     origin: str = ""
     optional: bool = False
+    texts: bool = False
 
     @property
     def source(self) -> str:
@@ -105,6 +113,8 @@ class ColumnFacts:
 
     def is_canonical(self, target: Type) -> bool:
         """Tell whether all values of the sample are written as inference takes those of a type."""
+        if target.nested:
+            return not self.texts
         if target.base == "Bool":
             return self.booleans == self.filled
         return not self.zeros and not self.plus
@@ -145,11 +155,13 @@ class WantedFacts:
         types: columns whose type is known already.
         layout: whether a sorting key will be chosen by what is found.
         names: of all columns of the load, where they are known and each has a type.
+        there: the types are those of a table, and nobody has given them for this load.
     """
 
     types: Types = lambda encoding, names: {}
     layout: bool = True
     names: frozenset[str] = frozenset()
+    there: bool = False
 
 
 RunSelect = Callable[[SqlText, Mapping[str, str | int | float]], list[list[Any]]]
@@ -469,10 +481,21 @@ def _keys(
     Raises:
         SourceError: there are no objects with keys.
     """
-    found = json_objects.columns_of(objects, wanted.types(encoding, ()))
+    types = wanted.types(encoding, ())
+    nested = {
+        name: type_
+        for name, type_ in types.items()
+        if wanted.there
+        and nested_reading.is_nested(type_)
+        and any(map(has_spellings, nested_reading.leaves(type_)))
+    }
+    found = json_objects.columns_of(objects, types, nested)
     if not found:
         raise SourceError(f"{splits[0].uri} holds no columns")
-    return [ColumnFacts(c.name, c.type, c.nested, why=c.reason, nullable=c.nullable) for c in found]
+    return [
+        ColumnFacts(c.name, c.type, c.nested, why=c.reason, nullable=c.nullable, texts=c.texts)
+        for c in found
+    ]
 
 
 def _valid_lines(

@@ -118,6 +118,8 @@ def strict_column(
         )
         return replace(inner, type=target_type, shape=None)
     if nested_reading.is_nested(target_type) and nested_reading.is_checkable(target_type):
+        # Types of nested text are not inferred.
+        traits = replace(traits, canonical=traits.canonical and kind is Kind.JSON)
         return _read_nested(column, kind, csv and kind is Kind.TEXT, traits)
     # Objects of the type JSON are read as they stand and converted, so that each can be checked.
     if not target.known and not (target.base == "JSON" and kind is Kind.JSON):
@@ -259,7 +261,7 @@ def _read_nested(column: Column, kind: Kind, csv: bool, traits: TextTraits) -> C
     x, type_ = sql.name(column.source), column.type
 
     def element(x: str, target: Type) -> tuple[str, str]:
-        return _convert_element(x, target, binary=traits.binary)
+        return _convert_element(x, target, traits)
 
     def of_text(text: str, part: str) -> tuple[str, str]:
         json = nested_reading.json_of_text(text)
@@ -287,7 +289,8 @@ def _read_nested(column: Column, kind: Kind, csv: bool, traits: TextTraits) -> C
         lenient, unfit = of_json(json, type_, mirror, nested_reading.is_whole("j", "m"))
         unfit = f"isNull({x}) OR {unfit}"
         return replace(
-            column, read_type=mirror, lenient=typed(lenient), bad=f"ifNull({unfit}, 1)",
+            column, shape=CANONICAL if traits.canonical else None, read_type=mirror,
+            lenient=typed(lenient), bad=f"ifNull({unfit}, 1)",
             expression=_checked(typed(value), wrong, column),
         )  # fmt: skip
     if csv and not traits.whole and nested_reading.shape_of(type_).base == "Tuple":
@@ -346,11 +349,12 @@ def _fields_of_tuple(
     )
 
 
-def _convert_element(x: str, target: Type, *, binary: bool) -> tuple[str, str]:
+def _convert_element(x: str, target: Type, traits: TextTraits) -> tuple[str, str]:
     """Return (value, "is wrong") of an element of a nested value, read as nullable text."""
-    value, wrong = _convert(x, target, TextTraits(shape=ANY_SHAPE))
+    canonical = traits.canonical and has_spellings(target)
+    value, wrong = _convert(x, target, TextTraits(shape=ANY_SHAPE, canonical=canonical))
     if target.base == "String":
-        wrong = "0" if binary else f"ifNull(NOT isValidUTF8({x}), 0)"
+        wrong = "0" if traits.binary else f"ifNull(NOT isValidUTF8({x}), 0)"
     if target.nullable:
         return value, wrong if wrong == "0" else f"(isNotNull({x}) AND ({wrong}))"
     missing = f"isNull({x})"

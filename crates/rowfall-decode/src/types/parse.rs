@@ -86,7 +86,8 @@ impl Type {
             }
         }
         let (base, args) = call(inner).ok_or_else(unsupported)?;
-        let base = parse_base(base, args, zone).ok_or_else(unsupported)??;
+        let canonical = shape == CANONICAL;
+        let base = parse_base(base, args, zone, canonical).ok_or_else(unsupported)??;
         let nested = matches!(base, BaseType::Array(_) | BaseType::Map(_) | BaseType::Tuple(..));
         if nullable && nested {
             return Err(unsupported());
@@ -94,7 +95,6 @@ impl Type {
         if low_cardinality && base != BaseType::String {
             return Err(format!("type {name}: LowCardinality is supported of String only"));
         }
-        let canonical = shape == CANONICAL;
         let shape = match shape {
             "" | CANONICAL => TimeShape::Plain,
             "T" => TimeShape::T,
@@ -106,10 +106,20 @@ impl Type {
             return Err(format!("type {name} has no shape"));
         }
         let kept = matches!(base, BaseType::Int(1..=8, _) | BaseType::Float64 | BaseType::Bool);
-        if canonical && !kept {
+        // Elements are written so where their types have other spellings at all.
+        if canonical && !kept && !nested {
             return Err(format!("type {name} has no shape"));
         }
         Ok(Type { name: name.trim().to_owned(), base, nullable, low_cardinality, shape, canonical })
+    }
+
+    /// Parse the type of an element of a nested one. `canonical`: it is written as it is kept, if
+    /// its type has other spellings.
+    fn element(name: &str, zone: Option<&str>, canonical: bool) -> Result<Type, String> {
+        if canonical && let Ok(found) = Type::parse(name, CANONICAL, zone) {
+            return Ok(found);
+        }
+        Type::parse(name, "", zone)
     }
 }
 
@@ -117,7 +127,7 @@ type Parsed = Option<Result<BaseType, String>>;
 
 /// Parse a type without Nullable and LowCardinality. None where its name is unknown, an error where
 /// it is known, but not supported like this.
-fn parse_base(base: &str, args: &str, zone: Option<&str>) -> Parsed {
+fn parse_base(base: &str, args: &str, zone: Option<&str>, canonical: bool) -> Parsed {
     let plain = |base| args.is_empty().then_some(Ok(base));
     match base {
         "Float32" => plain(BaseType::Float32),
@@ -145,11 +155,11 @@ fn parse_base(base: &str, args: &str, zone: Option<&str>) -> Parsed {
         }
         "Enum8" => parse_enum(args, 1),
         "Enum16" => parse_enum(args, 2),
-        "Array" => {
-            Some(Type::parse(args, "", zone).map(|element| BaseType::Array(Box::new(element))))
-        }
-        "Map" => parse_map(args, zone),
-        "Tuple" => parse_tuple(args, zone),
+        "Array" => Some(
+            Type::element(args, zone, canonical).map(|element| BaseType::Array(Box::new(element))),
+        ),
+        "Map" => parse_map(args, zone, canonical),
+        "Tuple" => parse_tuple(args, zone, canonical),
         _ => {
             let signed = !base.starts_with('U');
             let bits = number(base.strip_prefix('U').unwrap_or(base).strip_prefix("Int")?)?;
@@ -185,10 +195,11 @@ fn split(args: &str) -> Option<Vec<&str>> {
     (depth == 0).then_some(parts)
 }
 
-fn parse_map(args: &str, zone: Option<&str>) -> Parsed {
+fn parse_map(args: &str, zone: Option<&str>, canonical: bool) -> Parsed {
     let parts = split(args)?;
     let [key, value] = parts[..] else { return None };
-    let pair = Type::parse(key, "", zone).and_then(|k| Ok([k, Type::parse(value, "", zone)?]));
+    let pair = Type::parse(key, "", zone)
+        .and_then(|key| Ok([key, Type::element(value, zone, canonical)?]));
     match pair {
         // Nested keys have no text of their own in JSON, and NULL is none.
         Ok([key, _]) if key.nullable || !key.children().is_empty() => None,
@@ -200,11 +211,11 @@ fn parse_map(args: &str, zone: Option<&str>) -> Parsed {
 /// Elements of a tuple at most: the names found in an object are the bits of a number.
 const ELEMENTS: usize = 64;
 
-fn parse_tuple(args: &str, zone: Option<&str>) -> Parsed {
+fn parse_tuple(args: &str, zone: Option<&str>, canonical: bool) -> Parsed {
     let (mut types, mut names) = (Vec::new(), Vec::new());
     for part in split(args)? {
         let (name, kind) = element(part)?;
-        match Type::parse(kind, "", zone) {
+        match Type::element(kind, zone, canonical) {
             Ok(kind) => types.push(kind),
             Err(reason) => return Some(Err(reason)),
         }
