@@ -46,8 +46,8 @@ if TYPE_CHECKING:
 
     from rowfall.core.keywords import AdoptKeywords, LoadKeywords, PlanKeywords, ScaleKeywords
     from rowfall.core.results import Adopted, Leftover, ScaleReport
+    from rowfall.destinations.clickhouse.install import Installed
     from rowfall.report.query_result import QueryResult
-    from rowfall.run.install import Installed
     from rowfall.run.session import OpenSource
 
 __all__ = [
@@ -89,7 +89,7 @@ def plan(
     from rowfall.plan.planner import make_plan
     from rowfall.plan.survey import survey
     from rowfall.publish.shadow import shadow_name
-    from rowfall.run.session import no_space, open_session, refusal
+    from rowfall.run.session import no_space, open_session
 
     with open_session(opened, _text(to), table, options, silent, dry=True,
                       password=_secret(password)) as session:  # fmt: skip
@@ -100,7 +100,7 @@ def plan(
         made = make_plan(facts, session.options)
         made = replace(made, first_rows=first_rows(session, facts, made))
         doubt = find_contradiction(session)
-        refused: RowfallError | None = refusal(session) or (
+        refused: RowfallError | None = session.destination.refusal(session) or (
             doubt.error if doubt is not None else None
         )
         refused = refused or (facts.export.refusal if facts.export is not None else None)
@@ -155,7 +155,8 @@ def load(
     options = from_keywords(LOAD, options, dict(keywords))
     opened = _sources(sources, batch_id)
     _prestart(opened, to)
-    from rowfall.run.session import GO_ON, open_session, terminable
+    from rowfall.core.interrupts import GO_ON, terminable
+    from rowfall.run.session import open_session
 
     with (
         terminable(GO_ON),
@@ -287,7 +288,7 @@ def query(
     Raises:
         TargetError: no such data folder or server. EngineError: what the engine says.
     """
-    from rowfall.run.query import keep_result, run_query
+    from rowfall.destinations.query import keep_result, run_query
 
     target = open_target(_text(to), "any", Options(), _secret(password))
     if to and target.folder is not None and not target.folder.is_dir():
@@ -367,8 +368,8 @@ def forget(load_id: str, *, to: Where | None = None, password: Secret | str | No
     """
     load_id, _, number = load_id.partition("_")
     known = report(load_id, to=to)
+    from rowfall.destinations.clickhouse.clean import forget_attempt, forget_load
     from rowfall.run import history
-    from rowfall.run.clean import forget_attempt, forget_load
 
     asked = history.request(known.load_id, _text(to))
 
@@ -451,7 +452,7 @@ def clean(
     Raises:
         TargetError: no such folder or server.
     """
-    from rowfall.run.clean import clean_target
+    from rowfall.destinations.clickhouse.clean import clean_target
 
     target = open_target(_text(to), "any", Options(), _secret(password))
     return clean_target(target, dry=dry, emit=on_event)
@@ -469,7 +470,7 @@ def install_decoder(
         UsageError: no server, or the program is not installed here.
         TargetError: its folder is out of reach from here, or it cannot run the program.
     """
-    from rowfall.run.install import install
+    from rowfall.destinations.clickhouse.install import install
 
     return install(open_target(_text(to), "any", Options(), _secret(password)), os.fspath(folder))
 
@@ -528,8 +529,8 @@ def scale(
         UsageError: an option is not a number, or the size of the source is not known.
             Otherwise as :func:`plan`.
     """
+    from rowfall.core.interrupts import terminable
     from rowfall.measure.scale import project_source  # its imports take 20 ms that loads save
-    from rowfall.run.session import terminable
 
     options = from_keywords(SCALE, options, dict(keywords))
     with terminable():

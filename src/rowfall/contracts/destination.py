@@ -8,18 +8,26 @@ and compared. Nothing outside :mod:`rowfall.destinations` asks which kind one is
 from __future__ import annotations
 
 import threading
-from contextlib import AbstractContextManager
+from collections.abc import Callable
+from contextlib import AbstractContextManager, ExitStack
 from typing import TYPE_CHECKING, Protocol
 
 from rowfall.core.dataclass import dataclass
+from rowfall.core.events import Listener
 from rowfall.core.model import MergeWork, Plan
+from rowfall.core.options import Options
+from rowfall.engines.base import Engine
+from rowfall.targets.base import Target
 
 if TYPE_CHECKING:
+    from rowfall.cluster.open import OpenCluster
     from rowfall.contracts.facts import LoadFacts
     from rowfall.contracts.load import Done, Finished, LoadRun, Settled
     from rowfall.contracts.receiver import Notes, Receiver, Revivals
     from rowfall.contracts.session import Session, Writer
-    from rowfall.core.errors import RowfallError
+    from rowfall.core.errors import RowfallError, TargetError
+    from rowfall.engines.database import Database
+    from rowfall.engines.embedded import Embedded
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +45,44 @@ class Receiving:
     notes: Notes
     revivals: Revivals
     stopped: threading.Event
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """What a destination needs to open what it has of its own.
+
+    Attributes:
+        dry: nothing is written or made.
+        stack: closes what is opened.
+        check_setting_names: raises UsageError where an engine lacks a setting of ``--set``.
+        reader: opens the engine of this machine for a source that can be read again; None where the
+            source has to be listed first.
+    """
+
+    target: Target
+    options: Options
+    emit: Listener
+    stack: ExitStack
+    dry: bool
+    check_setting_names: Callable[[Engine], None]
+    reader: Callable[[], Embedded] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """What a destination has opened.
+
+    Attributes:
+        writers: engines of servers that store rows; () where the engine of this machine does.
+        shards: the cluster that these are of.
+        database: that holds the table where no engine of ClickHouse does.
+        reader: the engine of this machine, if it is open already.
+    """
+
+    writers: tuple[Writer, ...] = ()
+    shards: OpenCluster | None = None
+    database: Database | None = None
+    reader: Embedded | None = None
 
 
 class PreparedLoad(Protocol):
@@ -66,6 +112,23 @@ class Destination(Protocol):
     """
 
     writes: str
+
+    def check(self, target: Target, options: Options) -> None:
+        """Check that every option applies to this destination, before anything is read.
+
+        Raises:
+            UsageError: which one does not.
+        """
+
+    def open(self, opening: Opening) -> Opened:
+        """Connect to what holds the rows, and check that it takes them.
+
+        Raises:
+            TargetError: it is out of reach, or refuses.
+        """
+
+    def refusal(self, session: Session) -> TargetError | None:
+        """Return why a load would be refused, for its plan: a right that is missing."""
 
     def key(self, session: Session, load_id: str) -> str:
         """Return the ledger's key under which the attempts of a load are recorded."""

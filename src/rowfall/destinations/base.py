@@ -3,19 +3,34 @@
 from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
+from typing import ClassVar
 
+from rowfall.contracts.destination import Opened, Opening
 from rowfall.contracts.facts import LoadFacts
 from rowfall.contracts.load import Done, Finished, LoadRun, Settled
 from rowfall.contracts.session import Session
-from rowfall.core.errors import RowfallError, VerifyError
+from rowfall.core.errors import RowfallError, TargetError, VerifyError
 from rowfall.core.model import MergeWork, Plan
+from rowfall.core.options import Options
 from rowfall.core.results import Verification
+from rowfall.destinations.options_check import check_options
+from rowfall.targets.base import Target
 
 
 class BaseDestination:
     """A destination whose ledger alone knows its loads, and where nothing is merged."""
 
     writes = ""
+    offers: ClassVar[frozenset[str]] = frozenset()
+
+    def check(self, target: Target, options: Options) -> None:
+        check_options(target, options, self.offers)
+
+    def open(self, opening: Opening) -> Opened:
+        return Opened()
+
+    def refusal(self, session: Session) -> TargetError | None:
+        return None
 
     def key(self, session: Session, load_id: str) -> str:
         return session.target_key

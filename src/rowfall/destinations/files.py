@@ -17,6 +17,7 @@ from rowfall.core.model import Plan, Statement
 from rowfall.core.results import Verification
 from rowfall.destinations.base import BaseDestination, BasePrepared
 from rowfall.destinations.notes import add_splits
+from rowfall.destinations.options_check import FILES
 from rowfall.ledger import Ledger
 from rowfall.publish.export_record import ExportRecord
 from rowfall.publish.files import FileReceiver, ObjectReceiver, end_open_files
@@ -57,6 +58,7 @@ class Objects(BaseDestination):
     """Objects of a store, which shows them only when they are complete."""
 
     writes = "files"
+    offers = frozenset({FILES})
 
     receiver: type[ObjectReceiver] = ObjectReceiver
 

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from rowfall.contracts.destination import Receiving
+from rowfall.contracts.destination import Opened, Opening, Receiving
 from rowfall.contracts.facts import LoadFacts
 from rowfall.contracts.load import Done, Finished, LoadRun, Settled
 from rowfall.contracts.receiver import Notes
 from rowfall.contracts.session import Session
-from rowfall.core.errors import RowfallError
+from rowfall.core.errors import RowfallError, TargetError
 from rowfall.core.listing import without_salt
 from rowfall.core.model import Plan
 from rowfall.destinations.base import BaseDestination, BasePrepared
 from rowfall.destinations.notes import add_splits, created, dropped
-from rowfall.destinations.transactional import resolve
+from rowfall.destinations.options_check import DATABASE
+from rowfall.destinations.transactional import open_with_reader, refusal, resolve
 from rowfall.engines.database import FileTable
 from rowfall.ledger import target_key
 from rowfall.publish.commit import CommitReceiver, commit_gathered, drop_gathered, end_open_commits
@@ -66,6 +67,13 @@ class LakeTable(BaseDestination):
     """A table whose data files are added, or replaced, by a commit of its metadata."""
 
     writes = "files"
+    offers = frozenset({DATABASE})
+
+    def open(self, opening: Opening) -> Opened:
+        return open_with_reader(opening)
+
+    def refusal(self, session: Session) -> TargetError | None:
+        return refusal(table_of(session))
 
     def key(self, session: Session, load_id: str) -> str:
         return target_key(session.target_key, load_id)

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from rowfall.contracts.destination import Receiving
+from rowfall.contracts.destination import Opened, Opening, Receiving
 from rowfall.contracts.facts import LoadFacts
 from rowfall.contracts.load import LoadRun, Settled
 from rowfall.contracts.session import Session
+from rowfall.core.errors import TargetError
 from rowfall.core.events import Note
 from rowfall.core.model import Plan
+from rowfall.core.options import Options
 from rowfall.destinations.base import BaseDestination, BasePrepared
 from rowfall.destinations.notes import add_splits, created, dropped
+from rowfall.destinations.options_check import DATABASE, TOPIC, check_options
+from rowfall.engines import database_class
 from rowfall.engines.database import Database
 from rowfall.plan.memory import find_contradiction
 from rowfall.publish.transaction import (
@@ -19,6 +23,40 @@ from rowfall.publish.transaction import (
     hold_streams,
     landed_in,
 )
+from rowfall.targets.base import ServerAt, Target
+from rowfall.targets.transactional import TransactionalTable
+
+
+def open_database(at: ServerAt, target: Target, options: Options) -> Database:
+    """Return the database that holds the table of a target; nothing is connected yet."""
+    opened = database_class(at.kind)  # its driver takes time that others save
+    return opened(
+        at.host, at.port, at.user, at.password, at.options, target.database, target.table, options
+    )
+
+
+def open_with_reader(opening: Opening) -> Opened:
+    """Open a database and, where the source allows it, the engine that reads here.
+
+    Raises:
+        TargetError: the database is out of reach, or refuses.
+    """
+    at = opening.target.address
+    assert at is not None  # noqa: S101 - by its kind
+    reader = opening.reader() if opening.reader is not None else None
+    database = open_database(at, opening.target, opening.options)
+    opening.stack.callback(database.close)
+    database.check(dry=opening.dry)
+    return Opened(database=database, reader=reader)
+
+
+def refusal(database: Database) -> TargetError | None:
+    """Return which right a load would lack; None where it has all."""
+    try:
+        database.check(dry=False)
+    except TargetError as error:
+        return error
+    return None
 
 
 def database_of(session: Session) -> Database:
@@ -59,6 +97,21 @@ class TransactionalDatabase(BaseDestination):
     """A table, or a topic, of a database that commits transactions."""
 
     writes = "database"
+    offers = frozenset({DATABASE})
+
+    def check(self, target: Target, options: Options) -> None:
+        assert isinstance(target, TransactionalTable)  # noqa: S101 - by its kind
+        # Rows are pushed in any case.
+        takes = ("streams", "push", *target.takes)
+        offers = {*self.offers, TOPIC} if target.caps.topic else self.offers
+        check_options(target, options, offers, takes)
+
+    def open(self, opening: Opening) -> Opened:
+        """Connect while the engine of this machine opens, 0.1 s either."""
+        return open_with_reader(opening)
+
+    def refusal(self, session: Session) -> TargetError | None:
+        return refusal(database_of(session))
 
     def settle(self, load: LoadRun) -> Settled:
         session, ledger = load.session, load.ledger

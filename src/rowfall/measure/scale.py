@@ -28,12 +28,12 @@ from rowfall.core.results import (
     Rates,
     ScaleReport,
 )
+from rowfall.destinations.clickhouse.opening import connect
 from rowfall.engines.embedded import resident, usable_cores
 from rowfall.measure import rates
 from rowfall.measure.rates import source_bytes
 from rowfall.plan.attempts import MOST_SPLITS, attempt_bytes
 from rowfall.plan.balance import Assignment, assign, cut, lower_bound
-from rowfall.run.session import connect
 from rowfall.sources import open_source
 from rowfall.targets import open_target
 

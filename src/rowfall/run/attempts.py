@@ -42,6 +42,7 @@ from rowfall.core.errors import (
     UsageError,
 )
 from rowfall.core.events import AttemptPublished, AttemptStarted, Listener, SplitFailed
+from rowfall.core.interrupts import GO_ON
 from rowfall.core.listing import Split
 from rowfall.core.model import PUSH, Kind, Outcome, Plan, Schema, Setting
 from rowfall.core.options import FILTER
@@ -64,7 +65,6 @@ from rowfall.plan.settings import lower
 from rowfall.publish.protocol import Progress, Step
 from rowfall.run.pieces import Pieces, piece_name
 from rowfall.run.pieces import select as select_pieces
-from rowfall.run.session import GO_ON
 from rowfall.run.work_queue import Piece, Work, WorkQueue
 from rowfall.schema import long_records, strict_reading
 from rowfall.schema.bad_rows import BadRows, TooManyBadRowsError

@@ -52,6 +52,8 @@ class Caps:
 
     Attributes:
         publish: see :class:`Publish`.
+        noun: what the target is, for people.
+        takes_table_name: ``--table`` names the table; elsewhere the address says where rows go.
         promise: what is guaranteed after a crash, one sentence for the plan.
         one_file_per_group: an attempt is an output file, so groups are cut by ``--files``.
         remembers: landed splits are skipped on the next run.
@@ -62,6 +64,8 @@ class Caps:
 
     publish: Publish
     promise: str
+    noun: str = "a table"
+    takes_table_name: bool = True
     one_file_per_group: bool = False
     remembers: bool = True
     journal: bool = False

@@ -70,6 +70,8 @@ class Export:
             Publish.AT_ONCE if self.remote else Publish.RENAME,
             "each file appears complete or not at all; a re-run after a crash writes only the "
             "files that are missing, and writes them again with the same rows",
+            "a file to write",
+            takes_table_name=False,
             one_file_per_group=True,
         )
 

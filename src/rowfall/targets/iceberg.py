@@ -74,7 +74,7 @@ class IcebergTable:
         file = re.sub(r"[^A-Za-z0-9.-]+", "_", f"iceberg-{catalogue}-{name}")
         self.ledger_path = state_folder() / f"{file[:100]}-{digest}.ledger"
         self.secrets: tuple[Secret, ...] = tuple(uri.secret_values(text))
-        self.caps = Caps(Publish.COMMIT, PROMISE)
+        self.caps = Caps(Publish.COMMIT, PROMISE, "a table already", takes_table_name=False)
 
     def declared(self, column: Column) -> str:
         """Return the type as which a column is read again."""

@@ -25,7 +25,10 @@ class Null:
         self.ledger_path = ledger_path
         self.secrets: tuple[Secret, ...] = ()
         self.caps = Caps(
-            Publish.NONE, "none: rows are read and dropped, to measure the source", remembers=False
+            Publish.NONE,
+            "none: rows are read and dropped, to measure the source",
+            "no table",
+            remembers=False,
         )
 
     def create(self, schema: Schema, table: str = "") -> tuple[SqlText, ...]:

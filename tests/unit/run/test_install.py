@@ -6,7 +6,7 @@ import os
 import stat
 from pathlib import Path
 
-from rowfall.run.install import _copy
+from rowfall.destinations.clickhouse.install import _copy
 
 
 def test_a_link_of_the_servers_user_is_not_followed(tmp_path: Path) -> None:

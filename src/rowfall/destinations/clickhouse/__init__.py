@@ -3,24 +3,52 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
-from rowfall.contracts.facts import LoadFacts
-from rowfall.contracts.load import Done, LoadRun, Settled
-from rowfall.contracts.session import Session
+from rowfall.contracts.destination import Opened, Opening
 from rowfall.core import sql, units
-from rowfall.core.errors import RowfallError
+from rowfall.core.errors import RowfallError, TargetError
 from rowfall.core.events import Note
 from rowfall.core.model import MergeWork, Plan
-from rowfall.destinations.clickhouse.prepare import PreparedTables, prepare
-from rowfall.destinations.clickhouse.settle import settle, settle_again
+from rowfall.core.options import Options
+from rowfall.destinations.options_check import CLUSTER, SERVER, TABLES, check_options
 from rowfall.ledger import target_key
-from rowfall.publish.recover import open_journal
+from rowfall.targets.base import Target
+
+# What follows is imported where it is used: an embedded engine opens meanwhile, 50 ms.
+if TYPE_CHECKING:
+    from rowfall.contracts.facts import LoadFacts
+    from rowfall.contracts.load import Done, LoadRun, Settled
+    from rowfall.contracts.session import Session
+    from rowfall.destinations.clickhouse.prepare import PreparedTables
 
 
 class ClickHouseTables:
     """Tables of the MergeTree family and those that take rows as they do."""
 
     writes = "table"
+
+    def check(self, target: Target, options: Options) -> None:
+        offers = {TABLES}
+        if target.server is not None:
+            offers |= {SERVER, CLUSTER} if target.server.cluster else {SERVER}
+        check_options(target, options, offers)
+
+    def open(self, opening: Opening) -> Opened:
+        """Connect to servers; the folder of an embedded engine is opened by that one."""
+        at = opening.target.server
+        if at is None:
+            return Opened()
+        from rowfall.destinations.clickhouse.opening import open_servers  # http.client: 20 ms
+
+        return open_servers(opening, at)
+
+    def refusal(self, session: Session) -> TargetError | None:
+        if session.target.server is None:
+            return None
+        from rowfall.destinations.clickhouse.opening import refusal
+
+        return refusal(session)
 
     def key(self, session: Session, load_id: str) -> str:
         gathers = session.options.gathers or session.options.replace
@@ -34,6 +62,8 @@ class ClickHouseTables:
         """
         if not session.target.caps.journal or session.ledger is None:
             return False
+        from rowfall.publish.recover import open_journal
+
         journal, ledger = open_journal(session, ""), session.ledger
         if not journal.there():
             return False
@@ -48,14 +78,20 @@ class ClickHouseTables:
         return bool(ahead)
 
     def settle(self, load: LoadRun) -> Settled:
+        from rowfall.destinations.clickhouse.settle import settle
+
         return settle(load)
 
     def settle_again(self, load: LoadRun, known: frozenset[str]) -> Settled | None:
+        from rowfall.destinations.clickhouse.settle import settle_again
+
         return settle_again(load, known)
 
     def prepare(
         self, load: LoadRun, settled: Settled, facts: LoadFacts, plan: Plan
     ) -> PreparedTables:
+        from rowfall.destinations.clickhouse.prepare import prepare
+
         return prepare(load, settled, facts, plan)
 
     def verify_loaded(self, load: LoadRun, facts: LoadFacts, plan: Plan, done: Done) -> None:

@@ -13,9 +13,9 @@ from rowfall.core.errors import TargetError, UsageError
 from rowfall.core.events import silent
 from rowfall.core.options import Options
 from rowfall.core.patterns import regex
+from rowfall.destinations.clickhouse.opening import connect, shards_of
 from rowfall.engines.base import Engine
 from rowfall.plan.reach import decoder_refused, program_refused
-from rowfall.run.session import connect, shards_of
 from rowfall.sources import rewriting
 from rowfall.targets.base import Target
 

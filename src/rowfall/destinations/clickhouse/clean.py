@@ -15,7 +15,9 @@ from rowfall.core.model import Statement
 from rowfall.core.options import Options
 from rowfall.core.results import Leftover
 from rowfall.core.sqltext import quote
+from rowfall.destinations.clickhouse.opening import connect, shards_of
 from rowfall.destinations.clickhouse.own_tables import drop_order, is_own_and_empty, made_tables
+from rowfall.destinations.transactional import open_database
 from rowfall.engines.base import Engine, table_uuid
 from rowfall.engines.database import FileTable
 from rowfall.engines.embedded import Embedded
@@ -32,7 +34,6 @@ from rowfall.publish.recover import (
     staging_of,
 )
 from rowfall.publish.upsert import PREFIX as REBUILT
-from rowfall.run.session import connect, open_database, shards_of
 from rowfall.targets import staging
 from rowfall.targets.base import STAGING_PREFIX, Publish, ServerAt, Target
 

@@ -12,12 +12,15 @@ from pathlib import Path
 
 from rowfall.core import sql, uri
 from rowfall.core.errors import Interrupted, RowfallError, TargetError, UsageError
+from rowfall.core.interrupts import terminable
 from rowfall.core.listing import Split
 from rowfall.core.model import Encoding, Kind, Statement
 from rowfall.core.nearest import nearest
 from rowfall.core.options import Options
 from rowfall.core.patterns import regex
 from rowfall.core.sqltext import SqlText
+from rowfall.destinations.clickhouse.opening import connect
+from rowfall.destinations.transactional import open_database
 from rowfall.engines.base import Engine
 from rowfall.engines.codes import UNKNOWN_TABLE
 from rowfall.engines.database import FileTable, Result
@@ -25,7 +28,6 @@ from rowfall.engines.embedded import QUERY, Embedded, FolderInUseError
 from rowfall.engines.snapshot import snapshot
 from rowfall.ledger import Ledger
 from rowfall.ledger.leases import has_ended
-from rowfall.run.session import connect, open_database, terminable
 from rowfall.sources.pipes import Streams
 from rowfall.targets.base import STAGING_PREFIX, Publish, ServerAt, Target
 

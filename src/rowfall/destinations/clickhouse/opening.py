@@ -1,0 +1,158 @@
+"""Connect to the servers that hold a table of ClickHouse, and check what a load needs there."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
+
+from rowfall.contracts.destination import Opened, Opening
+from rowfall.contracts.session import Session, Writer
+from rowfall.core.errors import TargetError
+from rowfall.core.events import Listener
+from rowfall.core.options import ADD, Options
+from rowfall.core.units import parse_duration, parse_size
+from rowfall.engines import server_class
+from rowfall.engines.base import Engine
+from rowfall.targets.base import ServerAt, Target
+from rowfall.targets.table import Table
+
+if TYPE_CHECKING:
+    from rowfall.cluster.open import OpenCluster
+
+# Databases that an error names; some servers have thousands.
+MOST_NAMES = 8
+
+
+def open_servers(opening: Opening, at: ServerAt) -> Opened:
+    """Connect to a server, and to all shards of its cluster where the target is one.
+
+    Raises:
+        TargetError: as of :func:`_check_writer`.
+    """
+    from rowfall.ledger.journal import make_durable  # 2 ms that loads into folders save
+
+    target, options, stack, dry = opening.target, opening.options, opening.stack, opening.dry
+    server = connect(at, options)
+    stack.callback(server.close)
+    shards = shards_of(server, target, options, stack, opening.emit)
+    writers = shards.writers if shards is not None else (Writer(0, "", server, target),)
+    opening.check_setting_names(server)
+    for writer in writers:
+        _check_writer(writer, options, dry, may_lack_database=shards is not None)
+        if not dry:
+            make_durable(writer.engine, writer.target.database)
+    if shards is not None:
+        shards.sharding_key(options)
+    return Opened(writers, shards=shards)
+
+
+def shards_of(
+    entry: Engine, target: Target, options: Options, stack: ExitStack, emit: Listener
+) -> OpenCluster | None:
+    """Open the cluster that the target names; return None when it names a server only."""
+    at = target.server
+    if at is None or not at.cluster or not isinstance(target, Table):
+        return None
+    from rowfall.cluster.open import open_cluster
+
+    def connects(there: ServerAt, through: Engine | None) -> Engine:
+        return connect(there, options, through=through)
+
+    return open_cluster(
+        entry, at, target, connects, stack, emit, skip=options.skip_unavailable_shards,
+        altering=options.widen or options.on_new_column == ADD,
+    )  # fmt: skip
+
+
+def connect(
+    at: ServerAt, options: Options, database: str = "", through: Engine | None = None
+) -> Engine:
+    """Return the engine of a server target.
+
+    Args:
+        database: where unqualified names live.
+        through: another server that passes everything on, where this one is out of reach.
+
+    Raises:
+        TargetError: it cannot be reached, or refuses the user.
+    """
+    opened = server_class(at.kind)  # http.client takes 20 ms that others save
+    return opened(
+        at.host, at.port, tls=at.tls, user=at.user, password=at.password,
+        options=at.options, threads=options.threads, database=database,
+        memory=parse_size(options.memory) if options.memory else None, sharing=at.sharing,
+        through=through, durable=not options.no_sync,
+        patience=parse_duration(options.patience),
+    )  # fmt: skip
+
+
+def _check_writer(
+    writer: Writer, options: Options, dry: bool, *, may_lack_database: bool = False
+) -> None:
+    """Check what a load needs at a server before anything is read or made.
+
+    Args:
+        may_lack_database: the load makes it where it is missing, as on a cluster.
+
+    Raises:
+        TargetError: no such database, a table that takes no rows, or (unless ``dry``) a right
+            that is missing.
+        UsageError: the table has replicas on other servers, and no cluster is named.
+    """
+    from rowfall.plan.memory import check_identity  # 20 ms that loads into folders save
+    from rowfall.targets import staging, views
+
+    engine, target = writer.engine, writer.target
+    asks = engine.ask
+    if engine.readonly == 1 or not dry:  # 1: not even the settings of our questions may change
+        engine.check_writes()
+    database = target.database
+    names = [str(name) for (name,) in asks("SELECT name FROM system.databases ORDER BY name")]
+    lacks = database not in names
+    if lacks and may_lack_database:
+        if not dry and not options.direct:
+            engine.check_rights([(database, target.table)])
+        return
+    if lacks:
+        shown = [n for n in names if n.lower() not in ("system", "information_schema")]
+        raise TargetError(
+            f"the server has no database {database!r} that this user may see",
+            hint=f"Create it first, or name another one in --to or --table: {_some(shown)}.",
+        )
+    check_identity(engine, database)
+    facts = staging.facts(asks, database, target.table)
+    if facts is not None and facts.replicated and not writer.node:
+        from rowfall.cluster.alone import check_alone  # 10 ms that other loads save
+
+        check_alone(asks, target.text, database, target.table)
+    if not dry and not options.direct and (facts is None or facts.publish_kind != "direct"):
+        # The tables that views fill are staged and attached as well.
+        viewed = facts is not None and bool(facts.views) and not options.replace
+        behind = views.discover(asks, database, target.table).tables if viewed else ()
+        filled = [table for table in (facts, *behind) if table is not None]
+        engine.check_rights(
+            [(database, target.table), *((table.database, table.table) for table in behind)],
+            replicated=any(table.replicated for table in filled),
+        )
+
+
+def _some(names: Sequence[str]) -> str:
+    more = len(names) - MOST_NAMES
+    return (", ".join(names[:MOST_NAMES]) or "there is none yet") + (
+        f" and {more} more" if more > 0 else ""
+    )
+
+
+def refusal(session: Session) -> TargetError | None:
+    """Return which right a load would lack; None where it has all."""
+    if session.options.direct:
+        return None
+    try:
+        for writer in session.writers:
+            _check_writer(
+                writer, session.options, dry=False, may_lack_database=session.shards is not None
+            )
+    except TargetError as error:
+        return error
+    return None
