@@ -31,3 +31,15 @@ def test_the_hint_of_a_long_record_works(shell: Shell, name: str, late: bool) ->
     shell.ok("load", name, "--table", "t", "--max-record", found[1])
     assert shell.row("SELECT countIf(id = -1 AND length(t) > 2000000) FROM t") == [1]
     assert "at least --max-record 1MiB" in shell.ends(2, "load", name, "--max-record", "1kB").talk
+
+
+@pytest.mark.parametrize("end", ["x" * (2 << 20), '"' + "x\n" * (1 << 20)], ids=["line", "quote"])
+def test_a_long_record_of_stdin_has_a_place(shell: Shell, end: str) -> None:
+    """The engine would hold as much of it as it may, and say that memory is missing."""
+    rows = "id,t\n" + "".join(f"{n},x\n" for n in range(600_000))
+    load = ("load", "-", "--format", "CSVWithNames", "--table", "t", "--max-record", "1MiB")
+    done = shell.ends(1, *load, stdin=f"{rows}-1,{end}")
+    place = "line 600002: a record of more than 1.00 MiB begins at byte "
+    assert f"{place}{len(rows):,}" in " ".join(done.talk.split())
+    shell.ok(*load, stdin=rows)
+    assert shell.row("SELECT count(), countIf(id < 0) FROM t") == [600_000, 0]

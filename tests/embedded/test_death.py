@@ -120,7 +120,7 @@ def test_a_death_is_told_to_those_who_waited_for_that_process_only(
 # Opens, then dies in the middle of the first result.
 _HALF = """
 import json, sys
-sizes = sys.stdin.buffer.readline().split()[1:]
+sizes = sys.stdin.buffer.readline().split()[2:]
 sys.stdin.buffer.read(sum(map(int, sizes)))
 print(json.dumps({"id": 0, "ok": {}, "size": 8}), "26.9\\tUTC", sep="\\n", end="", flush=True)
 tag = int(sys.stdin.buffer.readline().split()[1])

@@ -24,6 +24,7 @@ from rowfall.core import environment, sql
 from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import EngineError, RowfallError, TargetError
 from rowfall.core.listing import Split
+from rowfall.core.long_records import Place, too_long
 from rowfall.core.masked import Secret
 from rowfall.core.model import Encoding, Outcome, Statement
 from rowfall.core.sqltext import SqlText
@@ -34,7 +35,6 @@ from rowfall.engines.codes import CHILD_FAILED, CHILD_GONE, DATA_CODES
 from rowfall.plan import balance, decoder
 from rowfall.plan.statements import block_structure, insert_decoded_blocks, select_blocks
 from rowfall.schema.headers import Headers
-from rowfall.schema.long_records import Place, too_long
 from rowfall.sources import rewriting
 from rowfall.sources.base import Addressed, HttpAddress, Ranged, Source, Streamed
 from rowfall.targets.base import Target

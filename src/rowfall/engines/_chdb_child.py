@@ -5,10 +5,11 @@ with it. Started by :mod:`rowfall.engines.prestart`; nothing travels in argv. Fe
 waits for this process to be ready, and json, threading and contextlib take 15 ms.
 
 Protocol: lines, and counted bytes of UTF-8 behind them. Requests on stdin:
-    open SIZE SIZE SIZE and then path, name of the lock, folder to work in        first
+    open BYTES SIZE SIZE SIZE and then path, name of the lock, folder to work in  first
     run ID LANE FD SIZE SIZE and then format and statement       FD: -1 for an answer
     quit
-The path "" is a database in memory. Answers, JSON, on the descriptor that was stdout:
+BYTES is the memory of the load. The path "" is a database in memory. Answers, JSON, on the
+descriptor that was stdout:
     {"id", "tick": {...}}                                    progress of a running statement
     {"id", "ok": {...}, "size": n} and then n bytes of result
     {"id", "error": true, "size": n} and then the text of the engine
@@ -40,6 +41,11 @@ STATUS = "status"
 """File that each engine locks in its folder; it holds the engine's process id."""
 UTF8 = ("utf-8", "surrogatepass")
 """Encoding of what the parent sends, and what is done about half of a character."""
+GIVE_BACK_FROM, GIVE_BACK_SHARE = 60, 20
+"""Percentage of the memory from which on freed pages are given back, and the part of it by which
+the process grows until that is done again."""
+FILL_SPEED = 8e9
+"""Bytes a second that no process fills faster; between two looks (7 us each) it stays below."""
 FREE_SECONDS = 5.0
 """How long a folder may still be held by an engine that has ended: moments, on a busy machine."""
 
@@ -284,6 +290,31 @@ def wait_until_free(path: str) -> str | None:
         os.close(status)
 
 
+def give_back(path: str, memory: int) -> None:
+    """Give freed pages back to the system whenever this process holds much of ``memory`` bytes.
+
+    The engine counts what it uses, but freed pages stay with its allocator for seconds: a buffer
+    that grows to 420 MiB by 1 MiB at a time left 3.3 GiB behind, where the limit was 850 MiB. An
+    allocator that keeps none (dirty_decay_ms:0) makes loads of text a quarter slower.
+    """
+    threshold = memory * GIVE_BACK_FROM // 100
+    kept = 0  # held after the last time: what is in use is not given back
+    connection = None
+    try:
+        statm = os.open("/proc/self/statm", os.O_RDONLY)
+        page = os.sysconf("SC_PAGE_SIZE")
+        while True:
+            held = int(os.pread(statm, 128, 0).split()[1]) * page
+            kept = min(kept, held)
+            if held >= max(threshold, kept + memory // GIVE_BACK_SHARE):
+                connection = connection or connect(path)
+                connection.query("SYSTEM JEMALLOC PURGE", "Null")
+                kept = int(os.pread(statm, 128, 0).split()[1]) * page
+            time.sleep(min(max((threshold - held) / FILL_SPEED, 0.005), 1.0))
+    except Exception:  # no /proc, or another allocator: nothing can be given back
+        return
+
+
 def value_of(connection: Any, sql: str) -> str:
     """Return the only row of a statement."""
     return bytes(connection.query(sql, "TabSeparatedRaw").bytes()).decode().strip()
@@ -334,7 +365,7 @@ def main() -> None:
     opening = requests.readline().split()
     if not opening:
         os._exit(0)  # no engine was needed
-    path, lock, work = (requests.read(int(size)).decode(*UTF8) for size in opening[1:])
+    path, lock, work = (requests.read(int(size)).decode(*UTF8) for size in opening[2:])
     if work != ".":
         leave_folder(work)
     try:
@@ -357,6 +388,7 @@ def main() -> None:
         os._exit(1)
     answers.send(0, {}, version.encode())
     lanes = [Lane(path, answers, first)]
+    start_new_thread(give_back, (path, int(opening[1])))
     while words := requests.readline().split():
         if words[0] == b"quit":
             break

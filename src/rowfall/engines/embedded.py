@@ -185,7 +185,8 @@ class Embedded(Asking):
         threading.Thread(target=self._listen, args=(child.stdout, pending), daemon=True).start()
         path = str(self.folder.absolute()) if self.folder else ""
         words = [text.encode("utf-8", "surrogatepass") for text in (path, LOCK_NAME, self._work)]
-        self._send(child, " ".join(["open", *(str(len(word)) for word in words)]), b"".join(words))
+        sizes = " ".join(str(number) for number in (self._memory, *map(len, words)))
+        self._send(child, f"open {sizes}", b"".join(words))
         return child
 
     def opened(self) -> Child:

@@ -15,35 +15,23 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any
 
-from rowfall.core import formats, units
-from rowfall.core.dataclass import dataclass
+from rowfall.core import formats
 from rowfall.core.errors import RecordTooLongError, RowfallError
 from rowfall.core.listing import Split
+from rowfall.core.long_records import PIECE, Place, Records, too_long
 from rowfall.core.model import Encoding, Kind
 from rowfall.sources.base import Source
 from rowfall.sources.from_clause import path_of
 from rowfall.sources.objects import ObjectSource
 
-PIECE = 1 << 20
-"""Bytes that are unpacked at a time."""
 # Behind that an error without a place is given: Python unpacks 5 to 20 GB of such files until then.
 _MOST_SECONDS = 30.0
-# Quotes behind the last record of a piece that are looked at; 0.2 us each.
-_MOST_QUOTES = 10_000
 _ONE_BY_ONE: dict[str, Any] = {
     "gzip": lambda: zlib.decompressobj(wbits=31),
     "bz2": bz2.BZ2Decompressor,
     "xz": lzma.LZMADecompressor,
 }
 _BY_PYARROW = {"zstd": "zstd", "lz4": "lz4", "br": "brotli", "brotli": "brotli"}
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Where a record begins: its line, 0 where that is not known, and its offset in the text."""
-
-    line: int
-    offset: int
 
 
 def find(
@@ -61,8 +49,7 @@ def find(
         if packed == formats.AUTO:
             packed = formats.by_name(path_of(split.uri))[1]
         with suppress(RowfallError, OSError, zlib.error, lzma.LZMAError, EOFError, ValueError):
-            pieces = unpacked(source.pieces(split), packed)
-            place = in_pieces(pieces, encoding, most, until)
+            place = in_pieces(unpacked(source.pieces(split), packed), encoding, most, until)
             if place is not None:
                 return too_long(split.uri, place, most, encoding)
     return None
@@ -79,19 +66,6 @@ def may_begin(source: Source, split: Split, packed: str) -> bool:
             if len(head) >= PIECE:
                 return head.rfind(b"\n", 0, PIECE) < PIECE // 2
     return False
-
-
-def too_long(uri: str, place: Place, most: int, encoding: Encoding) -> RecordTooLongError:
-    """Return the error about a record that is longer than ``--max-record``."""
-    line = f" line {place.line}" if place.line else ""
-    quoted = "a quote that is never closed may be the reason; " if encoding.is_csv else ""
-    return RecordTooLongError(
-        f"{uri}{line}: a record of more than {units.memory(most)} begins at byte "
-        f"{place.offset:,}",
-        uri=uri, line=place.line or None,
-        hint=f"Look at that line: {quoted}longer records are read with --max-record "
-        f"{units.memory(4 * most).replace(' ', '')}, and a --memory of several times that.",
-    )  # fmt: skip
 
 
 def unpacked(pieces: Iterable[bytes], packed: str) -> Iterator[bytes]:
@@ -138,37 +112,10 @@ def in_pieces(
     pieces: Iterable[bytes], encoding: Encoding, most: int, until: float = float("inf")
 ) -> Place | None:
     """Return where the first record of more than ``most`` bytes begins; None for none."""
-    quotes = encoding.is_csv
-    begin = line = at = lines = 0
-    open_quote = False
+    records = Records(most, quotes=encoding.is_csv)
     for piece in pieces:
-        end = _last_end(piece, open_quote) if quotes else piece.rfind(b"\n")
-        if end >= 0:
-            # The first record of the piece may end in it and be too long.
-            first = piece.find(b"\n")
-            if at + first - begin > most and not open_quote:
-                return Place(line + 1, begin)
-            begin, line = at + end + 1, lines + piece.count(b"\n", 0, end + 1)
-        lines += piece.count(b"\n")
-        if quotes and piece.count(b'"') % 2:
-            open_quote = not open_quote
-        at += len(piece)
-        if at - begin > most:
-            return Place(line + 1, begin)
+        if (place := records.pass_by(piece)) is not None:
+            return place
         if time.monotonic() > until:
             return None
     return None
-
-
-def _last_end(piece: bytes, open_quote: bool) -> int:
-    """Return where the last record of a piece ends; -1 where none does, or that is not known."""
-    outside = (piece.count(b'"') % 2 == 1) == open_quote
-    at = len(piece)
-    for _ in range(_MOST_QUOTES):
-        quote = piece.rfind(b'"', 0, at)
-        if outside and (end := piece.rfind(b"\n", quote + 1, at)) >= 0:
-            return end
-        if quote < 0:
-            break
-        at, outside = quote, not outside
-    return -1

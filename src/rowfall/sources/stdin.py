@@ -14,11 +14,12 @@ import weakref
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from rowfall.core import formats
-from rowfall.core.errors import SourceError
+from rowfall.core import formats, units
+from rowfall.core.errors import RowfallError, SourceError
 from rowfall.core.listing import Listing, Split, split_id
+from rowfall.core.long_records import Records, too_long
 from rowfall.core.masked import Secret
-from rowfall.core.model import Encoding, Schema
+from rowfall.core.model import Encoding, Kind, Schema
 from rowfall.core.options import Options
 from rowfall.core.sql import literal
 from rowfall.core.sqltext import SqlText
@@ -38,6 +39,9 @@ HEAD = 4 << 20
 _CHUNK = 1 << 20
 _PIPE = 1 << 20  # Linux lets a pipe grow to this; fewer wake-ups of reader and writer
 _URI = "stdin://"
+
+_Broken = list[str | RowfallError]
+"""One element: why the stream broke off, "" where it did not."""
 
 
 class StandardInput:
@@ -66,7 +70,7 @@ class StandardInput:
         self._spooled = ""
         self._listing: Listing | None = None
         self._encoding: Encoding | None = None
-        self._broken = [""]  # filled by the pump
+        self._broken: _Broken = [""]  # filled by the pump
         self._unpacked_in_copy = False
         self._local = files.LocalFiles((), options)  # reads the sample, and the copy
         self.fds: tuple[int, ...] = ()
@@ -140,8 +144,15 @@ class StandardInput:
         return self._local.lines_in(replace(split, uri=self._spooled), encoding, lines)
 
     def changed(self, splits: Sequence[Split]) -> list[tuple[Split, str]]:
-        """Return the stream if reading it broke off or it is cut: the engine saw only its end."""
-        return [(split, text) for split in splits if (text := self._broken[0] or self._cut())]
+        """Return the stream if reading it broke off or it is cut: the engine saw only its end.
+
+        Raises:
+            RecordTooLongError: that is why it was broken off.
+        """
+        broken = self._broken[0]
+        if isinstance(broken, RowfallError):
+            raise broken
+        return [(split, text) for split in splits if (text := broken or self._cut())]
 
     def _cut(self) -> str | None:
         path = self._spooled or os.path.join(self._folder, "sample")
@@ -251,7 +262,14 @@ class StandardInput:
         threading.Thread(
             target=_pump,
             # A descriptor of its own: a closed number may be given to another file at once.
-            args=(os.dup(self._input), write_end, head, self._encoding, self._broken),
+            args=(
+                os.dup(self._input),
+                write_end,
+                head,
+                self._encoding,
+                self._broken,
+                units.parse_size(self._options.max_record),
+            ),
             daemon=True,
             name="stdin",
         ).start()
@@ -265,11 +283,14 @@ def _read_twice(options: Options) -> bool:
 
 
 def _pump(
-    source: int, sink: int, head: bytes, encoding: Encoding | None, broken: list[str]
+    source: int, sink: int, head: bytes, encoding: Encoding | None, broken: _Broken, most: int
 ) -> None:
     """Copy head and rest to the engine's pipe, then close both; its end is the stream's end.
 
     What goes wrong is noted before the pipe is closed: the engine cannot tell it from the end.
+
+    Args:
+        most: bytes of a record of text: an engine would hold as many as it may.
     """
     with os.fdopen(source, "rb", buffering=0) as stream, os.fdopen(sink, "wb", buffering=0) as pipe:
         pieces = _stream(head, stream)
@@ -278,12 +299,24 @@ def _pump(
             if encoding is not None and encoding.dialect is not None:
                 rewriting.Rewriting(pieces, encoding, compression, pipe.fileno()).end()
                 return
+            records = _records(encoding, most)
             for piece in pipes.unpack_bz2(pieces) if compression == pipes.BZ2 else pieces:
+                if records and encoding and (place := records.pass_by(piece)) is not None:
+                    broken[0] = too_long(_URI, place, most, encoding)
+                    return
                 # The engine closes its end early when it fails; it reports why.
                 if not pipes.write(pipe.fileno(), piece):
                     return
         except Exception as error:
             broken[0] = pipes.describe(error, _URI)
+
+
+def _records(encoding: Encoding | None, most: int) -> Records | None:
+    """Return what follows records; None where they are no text, or packed for the engine."""
+    text = encoding is not None and encoding.kind in (Kind.TEXT, Kind.JSON)
+    if encoding is None or not text or encoding.compression not in ("none", pipes.BZ2):
+        return None
+    return Records(most, quotes=encoding.is_csv)
 
 
 def _stream(head: bytes, rest: io.RawIOBase) -> Iterator[bytes]:

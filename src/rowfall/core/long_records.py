@@ -1,0 +1,82 @@
+"""Measures records of text as their bytes pass, without looking into them."""
+
+from __future__ import annotations
+
+from rowfall.core import units
+from rowfall.core.dataclass import dataclass
+from rowfall.core.errors import RecordTooLongError
+from rowfall.core.model import Encoding
+
+PIECE = 1 << 20
+"""Bytes that are looked at at a time: limits below this would not hold."""
+# Quotes behind the last record of a piece that are looked at; 0.2 us each.
+_MOST_QUOTES = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a record begins: its line, 0 where that is not known, and its offset in the text."""
+
+    line: int
+    offset: int
+
+
+def too_long(uri: str, place: Place, most: int, encoding: Encoding) -> RecordTooLongError:
+    """Return the error about a record that is longer than ``--max-record``."""
+    line = f" line {place.line}" if place.line else ""
+    quoted = "a quote that is never closed may be the reason; " if encoding.is_csv else ""
+    return RecordTooLongError(
+        f"{uri}{line}: a record of more than {units.memory(most)} begins at byte "
+        f"{place.offset:,}",
+        uri=uri, line=place.line or None,
+        hint=f"Look at that line: {quoted}longer records are read with --max-record "
+        f"{units.memory(4 * most).replace(' ', '')}, and a --memory of several times that.",
+    )  # fmt: skip
+
+
+class Records:
+    """Follows where records begin in text that comes in pieces.
+
+    Args:
+        most: bytes of a record.
+        quotes: a line end between two of them ends no record.
+
+    It takes 0.3 s of CPU for a GB of short lines.
+    """
+
+    def __init__(self, most: int, *, quotes: bool) -> None:
+        self._most, self._quotes = most, quotes
+        self._begin = self._line = self._at = self._lines = 0
+        self._open = False
+
+    def pass_by(self, piece: bytes) -> Place | None:
+        """Follow the next piece; return where a record begins that is too long, None for none."""
+        end = _last_end(piece, self._open) if self._quotes else piece.rfind(b"\n")
+        if end >= 0:
+            # The first record of the piece may end in it and be too long.
+            first = piece.find(b"\n")
+            if self._at + first - self._begin > self._most and not self._open:
+                return Place(self._line + 1, self._begin)
+            self._begin = self._at + end + 1
+            self._line = self._lines + piece.count(b"\n", 0, end + 1)
+        self._lines += piece.count(b"\n")
+        if self._quotes and piece.count(b'"') % 2:
+            self._open = not self._open
+        self._at += len(piece)
+        if self._at - self._begin > self._most:
+            return Place(self._line + 1, self._begin)
+        return None
+
+
+def _last_end(piece: bytes, open_quote: bool) -> int:
+    """Return where the last record of a piece ends; -1 where none does, or that is not known."""
+    outside = (piece.count(b'"') % 2 == 1) == open_quote
+    at = len(piece)
+    for _ in range(_MOST_QUOTES):
+        quote = piece.rfind(b'"', 0, at)
+        if outside and (end := piece.rfind(b"\n", quote + 1, at)) >= 0:
+            return end
+        if quote < 0:
+            break
+        at, outside = quote, not outside
+    return -1
