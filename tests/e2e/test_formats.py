@@ -73,3 +73,10 @@ def test_a_null_behind_the_sample_is_null(shell: Shell, format: str, suffix: str
     shell.ok("load", f"late.{suffix}", "--table", "t", "--verify")
     assert shell.row("SELECT count(), count(n) FROM t") == [30_001, 30_000]
     assert shell.row("SELECT id FROM t WHERE n IS NULL") == [30_000]
+
+
+def test_native_columns_are_selected(shell: Shell) -> None:
+    shell.write("a.csv", "id,n\n1,x\n2,y\n")
+    shell.ok("load", "a.csv", "--to", "a.native")
+    shell.ok("load", "a.native", "--select", "n", "--to", "some")
+    assert shell.rows("SELECT * FROM a ORDER BY n", "--to", "some") == [["x"], ["y"]]

@@ -89,7 +89,8 @@ class Encoding:
             then found by position, and the first line is left out. ``renamed``: the user has given
             them, so that nothing has to be in the files' own.
         binary: strings may hold bytes that are not UTF-8, which are refused otherwise.
-        ignores: keys of JSON that no column takes are left out, which are refused otherwise.
+        ignores: keys of JSON, and columns of Native, that no column takes are left out, which are
+            refused otherwise.
         written: of text with a dialect, its format where it is read as another one: without its
             header, or by lines. "" where it is ``format``.
         names: the header of the sampled files, in its order; () where there is none.

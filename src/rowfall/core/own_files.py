@@ -1,8 +1,11 @@
-"""Files and folders that rowfall makes for itself: no source takes them for data. Stdlib only."""
+"""Files and folders that rowfall makes for itself: no source takes them for data."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection
+
+from rowfall.core.patterns import regex
 
 LEDGER_NAME = "rowfall.ledger"
 REJECTS_NAME = "rowfall-rejects.tsv"
@@ -11,9 +14,34 @@ MANIFEST_SUFFIX = ".rowfall"
 _ENGINE = frozenset({"metadata", "store", "status"})
 
 
+_UUID = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
+# Parts of tables, also where links were followed when they were copied.
+_IN_TABLE = regex(
+    rf"(?:^|/)store/[0-9a-f]{{3}}/{_UUID}/|"
+    r"(?:^|/)data/[^/]+/[^/]+/(?:detached/)?[^/]+(?:_\d+){3,4}/"
+    r"(?:serialization\.json|[a-z_]+\.(?:txt|dat|c?idx|bin|c?mrk\d?))\Z"
+)
+
+
+def is_own_path(path: str) -> bool:
+    """Tell whether a file is rowfall's own by its path alone: of an archive, of a bucket.
+
+    There nobody can look beside it for a ledger before all is listed.
+    """
+    return is_own(path.rpartition("/")[2]) or _IN_TABLE.search(path) is not None
+
+
 def is_data_folder(names: Collection[str]) -> bool:
     """Tell whether a folder that holds these names is a data folder, whose files are tables."""
     return LEDGER_NAME in names or set(names) >= _ENGINE
+
+
+def is_data_folder_at(path: str) -> bool:
+    """Tell whether there is a data folder at a path, without listing it."""
+    names = (LEDGER_NAME, *_ENGINE)
+    return os.path.isdir(path) and is_data_folder(
+        {name for name in names if os.path.lexists(os.path.join(path, name))}
+    )
 
 
 def is_own(name: str) -> bool:

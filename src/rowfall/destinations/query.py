@@ -7,7 +7,7 @@ import re
 import secrets
 import shlex
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from rowfall.core import sql, uri
@@ -234,15 +234,37 @@ def _query_folder(
         engine = Embedded(folder, fds=(out,), work=".", reads="" if write else QUERY)
         if not write:
             engine.run(Statement(SqlText.of("SET readonly = 2")), lane=1)
-        if convert:
-            try:
+        try:
+            if convert:
                 statement = _for_arrow(engine, statement)
-            except BaseException:
-                engine.close()
-                raise
-        _stream(engine, Statement(statement, query_id="query", format=format), out)
+            before = _last_blocks(engine) if write else {}
+        except BaseException:
+            engine.close()
+            raise
+        _stream(engine, Statement(statement, query_id="query", format=format), out,
+                lambda: _renumber(engine, before))  # fmt: skip
     finally:
         os.close(out)
+
+
+def _last_blocks(engine: Embedded) -> dict[tuple[str, str], int]:
+    """Return the highest block number of each partition, by the UUID of its table."""
+    rows = engine.ask(
+        "SELECT splitByChar('/', path)[-3], partition_id, toInt64(max(max_block_number)) "
+        "FROM system.parts WHERE active GROUP BY 1, 2", lane=1
+    )  # fmt: skip
+    return {(str(uuid), str(partition)): int(last) for uuid, partition, last in rows}
+
+
+def _renumber(engine: Embedded, before: Mapping[tuple[str, str], int]) -> None:
+    """Write down which partitions have lost their last blocks: new rows get the numbers of those.
+
+    Loads out of the folder know rows by the numbers of their blocks.
+    """
+    after = _last_blocks(engine) if before else {}
+    for (uuid, partition), last in before.items():
+        if after.get((uuid, partition), -1) < last:
+            engine.renumber(uuid, partition, secrets.token_hex(4))
 
 
 def _nearest_table(engine: Engine, message: str) -> str:
@@ -268,10 +290,14 @@ def _nearest_table(engine: Engine, message: str) -> str:
     return f"Did you mean {near}? " if near else ""
 
 
-def _stream(engine: Engine, statement: Statement, out_fd: int) -> None:
+def _stream(
+    engine: Engine, statement: Statement, out_fd: int, then: Callable[[], None] | None = None
+) -> None:
     try:
         with terminable():
             engine.run(statement, lane=1, out_fd=out_fd)
+        if then is not None:
+            then()
     except Interrupted:
         if engine.shared:  # the statement would go on without us
             engine.kill(statement.query_id)

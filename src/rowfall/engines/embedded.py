@@ -92,6 +92,8 @@ STATUS_NAME = "status"
 """File that the engine writes its process number to."""
 MARK_NAME = "rowfall.mark"
 """In the folder of a table: the attempt that has brought the last of its rows."""
+NUMBERING_NAME = "rowfall.numbering"
+"""In the folder of a table: a word for each partition whose block numbers began anew."""
 MOST_SAID = 64  # bytes of a lock that are read: a process number and a word
 QUERY, PLAN = "query", "plan"
 """The holder that only reads a folder; see :func:`take_folder`."""
@@ -551,6 +553,19 @@ class Embedded(Asking):
         folder = self._marked_folder(uuid)
         return "" if folder is None else _read(folder / MARK_NAME).strip()
 
+    def renumber(self, uuid: str, partition: str, word: str) -> None:
+        """Record by a word that blocks of a partition may get numbers that others had before.
+
+        Where the table lies on the default disk; see :class:`rowfall.sources.data_folder`.
+        """
+        folder = self._marked_folder(uuid)
+        if folder is None:
+            return
+        known = numbering(folder)
+        opened = disk.open_own(folder / NUMBERING_NAME, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+        with os.fdopen(opened, "w") as file:
+            json.dump({**known, partition: word}, file)
+
     def close(self) -> None:
         """Ask the child to end, then force it; unlock the folder.
 
@@ -563,6 +578,12 @@ class Embedded(Asking):
         if self._lock is not None:
             self._lock.give_back()
             self._lock = None
+
+
+def numbering(folder: Path) -> dict[str, str]:
+    """Return the word of each partition of a table whose blocks were numbered anew."""
+    text = _read(folder / NUMBERING_NAME)
+    return dict(json.loads(text)) if text else {}
 
 
 def _of_catalogue(sql: str) -> bool:

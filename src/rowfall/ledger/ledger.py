@@ -606,6 +606,11 @@ class Ledger:
         )
         return int(rows), int(last)
 
+    def half_published(self) -> bool:
+        """Tell whether an attempt may have been killed while its rows became visible."""
+        ((count,),) = self._store.rows("SELECT count(*) FROM attempt WHERE state = 'loaded'")
+        return bool(count)
+
     def attempts(self, load_id: str) -> int:
         """Return the number of the last attempt of a load, which is in its name; 0: there is none.
 

@@ -116,6 +116,9 @@ def survey(
     stored = _stored_key(session, listed)
     encoding, schema = _ask_schema(session, reached, _columns(session, listed), stored)
     schema = _checked(session, encoding, schema)
+    if session.options.select and encoding is not None and encoding.format == "Native":
+        # The engine asks for the columns that are selected, and would refuse all others.
+        encoding = replace(encoding, ignores=True)
     schema = replace(schema, keys=_keys(listed, schema))
     if session.database is None:
         schema = with_sign(schema, _engine_of(session, listed, schema))

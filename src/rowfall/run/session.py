@@ -38,7 +38,7 @@ from rowfall.engines.base import Engine
 from rowfall.engines.embedded import PLAN, Embedded, total_memory
 from rowfall.engines.prestart import prestart
 from rowfall.sources import check_options, open_source
-from rowfall.sources.base import Folders, Queried, Streamed
+from rowfall.sources.base import Folders, KeptInTables, Queried, Streamed
 from rowfall.targets import default_table, open_target
 
 if TYPE_CHECKING:
@@ -90,6 +90,9 @@ def open_session(
             hint="Columns and rows of files are chosen with --select and --where.",
         )
     named = default_table(texts) if table is None else table
+    derived = table is None
+    if isinstance(source, KeptInTables) and (read := source.choose(table)):
+        named, table, derived = read, None, False  # that of the target has the same name
     target = open_target(to, named, options, password)
     destination = open_destination(target)
     # What is remembered of a load then names the target as its table.
@@ -105,7 +108,18 @@ def open_session(
             hint="Leave out --table, or name a folder or a server with --to.",
         )
     destination.check(target, options)
+    memory = parse_size(options.memory) if options.memory else None
     with ExitStack() as stack:
+        if isinstance(source, KeptInTables):
+            from rowfall.run import folder_source  # 50 ms of the ledger that others save
+
+            folder_source.check_other(source, target)
+            theirs = None
+            if memory is not None:
+                theirs, memory = folder_source.split_memory(memory)
+            source.read_with(stack.enter_context(
+                folder_source.open_reader(source.folder, theirs, options.threads)
+            ))  # fmt: skip
         if isinstance(source, Streamed):
             stack.callback(source.close)
         folder = target.folder
@@ -113,7 +127,7 @@ def open_session(
             folder = None
 
         def open_reader() -> Embedded:
-            opened = _engine_here(source, folder, options)
+            opened = _engine_here(source, folder, options, memory)
             stack.callback(opened.close)
             return opened
 
@@ -136,7 +150,9 @@ def open_session(
         for note in source.notes:
             emit(Note("info", note))
         if reader is None:
-            reader = _engine_here(source, folder, options, served=served, reads=PLAN if dry else "")
+            reader = _engine_here(
+                source, folder, options, memory, served=served, reads=PLAN if dry else ""
+            )
             stack.callback(reader.close)
         # 50 ms, in which the engine of this machine opens the folder.
         from rowfall.contracts.session import Session, Writer
@@ -149,26 +165,38 @@ def open_session(
         yield Session(
             texts, to, options, source, target, destination, listing, encoding, reader,
             opened.writers or (Writer(0, "", reader, target),), ledger, emit, opened.shards,
-            began or time.monotonic(), opened.database, table is None and not fixed,
+            began or time.monotonic(), opened.database, derived and not fixed,
         )  # fmt: skip
 
 
 def _engine_here(
-    source: Source, folder: Path | None, options: Options, *, served: bool = False, reads: str = ""
+    source: Source,
+    folder: Path | None,
+    options: Options,
+    memory: int | None,
+    *,
+    served: bool = False,
+    reads: str = "",
 ) -> Embedded:
-    """Return the engine of this machine; it opens meanwhile, unless a server does the work."""
+    """Return the engine of this machine; it opens meanwhile, unless a server does the work.
+
+    Args:
+        memory: bytes for it, of those that ``--memory`` allows.
+    """
+    if memory is not None and not served:
+        _check_memory(options)
     return Embedded(
-        folder, memory=_memory_here(options) if options.memory and not served else None,
+        folder, memory=None if served else memory,
         threads=options.threads, fds=source.fds, idle=served, durable=not options.no_sync,
         work=source.work if isinstance(source, Folders) else "", reads=reads,
     )  # fmt: skip
 
 
-def _memory_here(options: Options) -> int:
-    """Return what ``--memory`` says.
+def _check_memory(options: Options) -> None:
+    """Check that this machine has what ``--memory`` says.
 
     Raises:
-        UsageError: this machine does not have it.
+        UsageError: it has less.
     """
     asked, there = parse_size(options.memory or ""), total_memory()
     if there and asked > there:
@@ -176,7 +204,6 @@ def _memory_here(options: Options) -> int:
             f"--memory {options.memory} is more than the {memory_text(there)} of this machine",
             hint="Leave it out to use half of what is free.",
         )
-    return asked
 
 
 def no_space(plan: Plan, options: Options) -> NoSpaceError | None:

@@ -950,6 +950,10 @@ def reader_settings(encoding: Encoding, columns: Sequence[Column] = ()) -> tuple
             rows.append((name, 1, "--on-new-column ignore"))
     elif encoding.kind is Kind.TYPED:
         rows += _TYPED
+        if encoding.ignores:
+            rows = [row for row in rows if row[0] != "input_format_skip_unknown_fields"]
+            why = "the engine asks for the columns that are selected"
+            rows.append(("input_format_skip_unknown_fields", 1, why))
         if nulls_are_guarded(encoding, columns):
             why = "arrays that may be null are read; a NULL is an error by the column's own default"
             rows = [row for row in rows if row != _ALWAYS[0]]

@@ -9,12 +9,13 @@ Modules load when their scheme is used.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, cast
 
-from rowfall.core import uri
+from rowfall.core import own_files, uri
 from rowfall.core.errors import UsageError
 from rowfall.core.nearest import did_you_mean
 from rowfall.core.options import Options
@@ -47,6 +48,7 @@ REGISTRY = {
 }
 """Scheme -> module in this package and class; the class takes (texts, options)."""
 
+_TABLES = "data_folder:DataFolder"
 # Those that nobody writes as scheme://.
 _UNWRITTEN = frozenset({"file", "stdin", "arrow"})
 
@@ -119,4 +121,6 @@ def _class_of(text: str) -> str:
             hint=f"{did_you_mean(scheme, names)}"
             f"Sources are paths, globs, - for stdin, and {known}.",
         )
+    if scheme == "file" and own_files.is_data_folder_at(os.path.expanduser(uri.file_path(text))):
+        return _TABLES
     return REGISTRY["stdin"] if text == "/dev/stdin" else REGISTRY[scheme]

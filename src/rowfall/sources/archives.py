@@ -28,7 +28,7 @@ from dataclasses import field, replace
 from functools import partial
 from typing import IO, TYPE_CHECKING, Any, cast
 
-from rowfall.core import formats, units, uri
+from rowfall.core import formats, own_files, units, uri
 from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import RowfallError, SourceError, UsageError
 from rowfall.core.listing import Listing, Split
@@ -200,6 +200,8 @@ class Archives(ObjectSource):
                 continue
             elif _is_hidden(name, matched=compiled is not None):
                 self._skipped["hidden or of macOS"].append(name)
+            elif own_files.is_own_path(name):
+                self._skipped["rowfall's own"].append(name)
             elif member.link:
                 self._skipped["a link, a device or a sparse file"].append(name)
             elif compiled is not None or formats.is_data(name) or self._nameless(name):

@@ -20,7 +20,8 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field
-from typing import Protocol, TypeVar, runtime_checkable
+from pathlib import Path
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from rowfall.core.dataclass import dataclass
 from rowfall.core.listing import Listing, Split
@@ -197,6 +198,40 @@ class Queried(Protocol):
     """A source that runs SQL: ``--query`` says what is loaded; "" where it is a table."""
 
     query: str
+
+
+class TableReader(Protocol):
+    """Runs queries over the tables of a data folder for a source, which runs none itself."""
+
+    def ask(self, text: str) -> list[list[Any]]:
+        """Return the rows of a query."""
+
+    def blocks(self, text: str) -> Iterator[bytes]:
+        """Give the rows of a query in Native format; an empty piece asks whether to go on."""
+
+    def numbering(self, uuid: str) -> Mapping[str, str]:
+        """Return a word for each partition of a table whose block numbers began anew."""
+
+
+@runtime_checkable
+class KeptInTables(Protocol):
+    """A source whose rows are in the tables of a data folder: ``--table`` names the one to read.
+
+    Attributes:
+        folder: the data folder, absolute.
+    """
+
+    folder: Path
+
+    def choose(self, table: str | None) -> str:
+        """Take the table to read, and return its name; "" for a query.
+
+        Raises:
+            UsageError: it has to be named. SourceError: there is none of that name.
+        """
+
+    def read_with(self, reader: TableReader) -> None:
+        """Take the engine that reads the folder, before anything is listed."""
 
 
 @runtime_checkable

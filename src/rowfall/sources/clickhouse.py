@@ -1,6 +1,7 @@
 """Tables of another ClickHouse server: ``clickhouse://user@host:8123/database/table``.
 
-Rows come over HTTP as Native blocks, which the engine reads from a pipe without parsing.
+Rows come over HTTP as Native blocks, which the engine reads from a pipe without parsing. Those of
+a data folder come from its own engine, see :mod:`rowfall.sources.data_folder`.
 
 **Partitions.** A split is the blocks of one partition, by their numbers. Parts come and go by
 merges, but a merge keeps the numbers of its blocks: they are in the name of the part. One SELECT
@@ -44,27 +45,51 @@ _NO_TABLE, _NO_RIGHT, _LOGIN = (60, 81), (497,), (516, 192, 193, 194)
 # Of a server that ends, is overloaded, or had to give up a query.
 _PASSING = frozenset({159, 202, 209, 210, 225, 236, 241, 242, 319, 394, 425, 999})
 _CODE = regex(r"Code: (\d+)")
+_FOLDER = regex(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}(?=/?\Z)")
 
 
-class ClickHouse(Streams):
-    """One table of another server, or the result of ``--query``."""
+class Tables(Streams):
+    """One table of ClickHouse, or the result of ``--query``: what a server and a folder share.
+
+    Attributes:
+        database, table: what is read; both "" for a query of a server.
+        base: of the names of splits.
+    """
 
     remote = True
     replayable = True
     fds: tuple[int, ...] = ()
+    secrets: tuple[Secret, ...] = ()
 
-    def __init__(self, texts: Sequence[str], options: Options) -> None:
+    def __init__(self, text: str, base: str, database: str, table: str, query: str | None) -> None:
         super().__init__()
-        at = parse(texts, options, port=0, variable="CLICKHOUSE_PASSWORD", settings=())
-        port = at.port or (_TLS_PORT if at.scheme == _TLS else _PORT)
-        table = f"{at.schema}.{at.table}" if at.schema else at.table  # a dot is a letter here
-        self._at = replace(at, port=port, table=table)
-        self.text = at.text
-        self.query = (options.query or "").strip().rstrip(";")
-        self.secrets: tuple[Secret, ...] = (at.password,) if at.password else ()
+        self.text, self.base = text, base
+        self.database, self.table = database, table
+        self.query = (query or "").strip().rstrip(";")
         self.notes: tuple[str, ...] = ()
         self.made: Schema | None = None
         self._listing: Listing | None = None
+        self._numbers_grow = True
+
+    def ask(self, text: str) -> list[list[Any]]:
+        """Return the rows of a query.
+
+        Raises:
+            SourceError: it fails.
+        """
+        raise NotImplementedError
+
+    def blocks(self, text: str) -> Iterator[bytes]:
+        """Give the rows of a query in Native format, in pieces.
+
+        Raises:
+            SourceError: it fails; transient where another try may help.
+        """
+        raise NotImplementedError
+
+    def numbering(self, uuid: str) -> Mapping[str, str]:
+        """Return a word for each partition of a table whose block numbers began anew."""
+        return {}
 
     # --- catalogue ----------------------------------------------------------------------------
 
@@ -79,8 +104,22 @@ class ClickHouse(Streams):
         return self._listing
 
     def listing_after(self, landed: Mapping[str, Sequence[tuple[int, int]]]) -> Listing:
-        """Return the blocks of each partition that have not landed."""
+        """Return the blocks of each partition that have not landed.
+
+        Raises:
+            SourceError: the last blocks that have landed are gone, so new rows get their numbers.
+        """
         found, rest = self.listing(), Listing(continued=True)
+        last = max((stop for own in landed.values() for _, stop in own), default=0)
+        there = max((split.stop or 0 for split in found.splits("")), default=0)
+        # In Keeper numbers only grow; else an engine that starts goes on behind the last part.
+        if there < last and not self._numbers_grow:
+            raise SourceError(
+                f"cannot tell which rows of {self.text} are new: blocks up to number {last - 1} "
+                f"are loaded, and {self.table} ends with number {there - 1}, so rows were removed "
+                "there and new rows get the numbers of loaded ones",
+                hint="Load all of it anew: the same command with --replace.",
+            )
         for split in found.splits(""):
             if split.start is None or split.stop is None:
                 rest.add(split.uri, split.version, split.size)
@@ -90,30 +129,30 @@ class ClickHouse(Streams):
         return rest
 
     def _describe_query(self) -> Listing:
-        rows = self._ask(f"DESCRIBE TABLE ({self.query}\n)")
+        rows = self.ask(f"DESCRIBE TABLE ({self.query}\n)")
         self.made = Schema(
             tuple(Column(n, t, "as the query gives it", n) for n, t, *_ in rows),
             notes=(("ORDER BY", "a query has no key"),),
         )
         self.notes = ("the query is read in one stream",)
         listing = Listing()
-        listing.add(f"{self._base}?query={digest(self.query)}", "", None)
+        listing.add(f"{self.base}?query={digest(self.query)}", "", None)
         return listing
 
     def _describe_table(self) -> Listing:
-        at = self._at
-        named = sql.table_is(at.database, at.table)
-        columns = self._ask(
+        named = sql.table_is(self.database, self.table)
+        columns = self.ask(
             f"SELECT name, type, default_kind FROM system.columns WHERE {named} ORDER BY position"
         )
         if not columns:
             raise self._missing()
-        ((engine, uuid, order, partition, rows, size),) = self._ask(
-            "SELECT engine, toString(uuid), sorting_key, partition_key, toFloat64("
+        ((engine, uuid, paths, order, partition, rows, size),) = self.ask(
+            "SELECT engine, toString(uuid), data_paths, sorting_key, partition_key, toFloat64("
             "ifNull(total_rows, 0)), toFloat64(ifNull(total_bytes_uncompressed, 0)) "
             f"FROM system.tables WHERE {named.replace('table =', 'name =')}"
         )
-        self._ask(f"SELECT * FROM {sql.qualified(at.database, at.table)} LIMIT 0")
+        self.ask(f"SELECT * FROM {sql.qualified(self.database, self.table)} LIMIT 0")
+        version = _identity(uuid, paths)
         kept = [(n, t) for n, t, kind in columns if kind in ("", "DEFAULT")]
         left = [n for n, _, kind in columns if kind not in ("", "DEFAULT")]
         self.made = Schema(
@@ -123,41 +162,44 @@ class ClickHouse(Streams):
             row_bytes=max(1.0, size / rows) if rows else 32.0,
         )  # fmt: skip
         notes = [f"{', '.join(left)}: computed there, left out as by SELECT *"] if left else []
-        base = f"{self._base}/{uri.encode(at.table)}"
+        base = f"{self.base}/{uri.encode(self.table)}"
         if not engine.endswith("MergeTree"):
-            notes.append(f"{at.table} is read in one stream: its engine {engine} has no parts")
+            notes.append(f"{self.table} is read in one stream: its engine {engine} has no parts")
             self.notes = tuple(notes)
             listing = Listing()
-            listing.add(base, uuid, None)
+            listing.add(base, version, None)
             return listing
         self.notes = tuple(notes)
-        parts = self._ask(
+        self._numbers_grow = engine.startswith(("Replicated", "Shared"))
+        parts = self.ask(
             "SELECT partition_id, toInt64(max(max_block_number)) + 1, "
             "toInt64(sum(bytes_on_disk)) FROM system.parts "
             f"WHERE active AND {named} GROUP BY partition_id ORDER BY partition_id"
         )
         listing = Listing(continued=True)
+        anew = self.numbering(version)
         for name, stop, stored in parts:
-            listing.add(f"{base}?partition={uri.encode(name)}", uuid, int(stored), 0, int(stop))
+            own = f"{version}-{anew[name]}" if name in anew else version
+            listing.add(f"{base}?partition={uri.encode(name)}", own, int(stored), 0, int(stop))
         return listing
 
     def _missing(self) -> SourceError:
-        at = self._at
         tables = [
             str(name)
-            for (name,) in self._ask(
-                f"SELECT name FROM system.tables WHERE database = {quote(at.database)} ORDER BY 1"
+            for (name,) in self.ask(
+                f"SELECT name FROM system.tables WHERE database = {quote(self.database)} ORDER BY 1"
             )
         ]
         some = ", ".join(tables[:10]) + (", ..." if len(tables) > 10 else "")
         return SourceError(
-            f"{at.database} has no table {at.table}",
-            hint=did_you_mean(at.table, tables)
+            f"{self.database} has no table {self.table}",
+            hint=did_you_mean(self.table, tables)
             + (f"Its tables: {some}." if tables else "This user sees no tables in it."),
         )
 
     def encoding(self, listing: Listing) -> Encoding:
-        return Encoding("Native", "none", Kind.TYPED)
+        # Blocks have the columns that were asked for; an engine asks for fewer of a pipe.
+        return Encoding("Native", "none", Kind.TYPED, ignores=True)
 
     def sample(self, listing: Listing, most: int) -> Sequence[Split]:
         """Return no split: the catalogue tells the types."""
@@ -173,12 +215,49 @@ class ClickHouse(Streams):
         """
         columns = self.made.columns if self.made is not None else ()
         chosen = ", ".join(sql.name(column.name) for column in columns)
-        origin = f"({self.query}\n)" if self.query else sql.qualified(
-            self._at.database, self._at.table
-        )  # fmt: skip
-        text = f"SELECT {chosen} FROM {origin}{_where(split)} FORMAT Native"
+        origin = f"({self.query}\n)" if self.query else sql.qualified(self.database, self.table)
+        yield from self.blocks(f"SELECT {chosen} FROM {origin}{_where(split)}")
+
+    def merged(self, said: str) -> SourceError | None:
+        """Return the error of rows that cannot be told from others; None where it is not that."""
+        if _MIXED not in said:
+            return None
+        return SourceError(
+            f"cannot read {self.text}: the rows to load were merged with rows that are loaded "
+            "already, or with new ones",
+            hint="Run the same command again for new ones; load rows anew with --replace.",
+            transient=False,
+        )
+
+
+class ClickHouse(Tables):
+    """One table of another server, or the result of ``--query``."""
+
+    def __init__(self, texts: Sequence[str], options: Options) -> None:
+        at = parse(texts, options, port=0, variable="CLICKHOUSE_PASSWORD", settings=())
+        port = at.port or (_TLS_PORT if at.scheme == _TLS else _PORT)
+        table = f"{at.schema}.{at.table}" if at.schema else at.table  # a dot is a letter here
+        base = f"clickhouse://{at.host}:{port}/{uri.encode(at.database)}"
+        super().__init__(at.text, base, at.database, table, options.query)
+        self._at = replace(at, port=port)
+        if at.password:
+            self.secrets = (at.password,)
+
+    def ask(self, text: str) -> list[list[Any]]:
+        """See :class:`Tables`."""
         try:
-            connection, answer = self._send(text)
+            connection, answer = self._send(f"{text} FORMAT JSONCompactEachRow")
+            with contextlib.closing(connection):
+                return [json.loads(line) for line in answer.read().splitlines()]
+        except (OSError, http.client.HTTPException) as error:
+            raise SourceError(
+                f"cannot read {self.text}: {str(error) or type(error).__name__}", hint=_AGAIN
+            ) from None
+
+    def blocks(self, text: str) -> Iterator[bytes]:
+        """See :class:`Tables`."""
+        try:
+            connection, answer = self._send(f"{text} FORMAT Native")
             try:
                 # A connection that ends before the last chunk raises.
                 while piece := answer.read(_PIECE):
@@ -190,21 +269,6 @@ class ClickHouse(Streams):
                 f"cannot read {self.text}: {str(error) or type(error).__name__}", hint=_AGAIN,
                 transient=True,
             ) from None  # fmt: skip
-
-    def _ask(self, text: str) -> list[list[Any]]:
-        """Return the rows of a query.
-
-        Raises:
-            SourceError: the server is not reached, or refuses.
-        """
-        try:
-            connection, answer = self._send(f"{text} FORMAT JSONCompactEachRow")
-            with contextlib.closing(connection):
-                return [json.loads(line) for line in answer.read().splitlines()]
-        except (OSError, http.client.HTTPException) as error:
-            raise SourceError(
-                f"cannot read {self.text}: {str(error) or type(error).__name__}", hint=_AGAIN
-            ) from None
 
     def _send(self, text: str) -> tuple[http.client.HTTPConnection, http.client.HTTPResponse]:
         at = self._at
@@ -237,13 +301,8 @@ class ClickHouse(Streams):
         at = self._at
         found = _CODE.search(said)
         code = int(found[1]) if found else 0
-        if code == _THROWN and _MIXED in said:
-            return SourceError(
-                f"cannot read {self.text}: the rows to load were merged with rows that are loaded "
-                "already, or with new ones",
-                hint="Run the same command again for new ones; load rows anew with --replace.",
-                transient=False,
-            )
+        if code == _THROWN and (merged := self.merged(said)):
+            return merged
         text = redact(" ".join(said.split()), *self.secrets).partition(" (version")[0]
         hint: str | None = None
         if code in _LOGIN:
@@ -256,13 +315,14 @@ class ClickHouse(Streams):
             f"cannot read {self.text}: {text[:500]}", hint=hint, transient=code in _PASSING
         )
 
-    @property
-    def _base(self) -> str:
-        at = self._at
-        return f"clickhouse://{at.host}:{at.port}/{uri.encode(at.database)}"
-
 
 _AGAIN = "Check that the server runs and is reached from here, then run the same command again."
+
+
+def _identity(uuid: str, paths: Sequence[str]) -> str:
+    """Return the UUID of a table; some databases show it only as the name of its folder."""
+    folder = _FOLDER.search(str(paths[0])) if paths and not uuid.strip("0-") else None
+    return folder[0] if folder else uuid
 
 
 def _where(split: Split) -> str:

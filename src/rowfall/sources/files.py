@@ -9,9 +9,8 @@ import stat
 from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import islice
-from urllib.parse import unquote
 
-from rowfall.core import own_files, sql, units, uri
+from rowfall.core import own_files, units, uri
 from rowfall.core.errors import SourceError
 from rowfall.core.listing import Listing, Split
 from rowfall.core.masked import Secret
@@ -233,20 +232,10 @@ def _folder(path: str, everything: bool, left: LeftOut) -> Iterator[str]:
 
 
 def data_folder(path: str) -> SourceError:
-    """Return why a data folder of rowfall is no folder of files, with what shows its tables."""
-    tables = sorted(
-        name.removesuffix(".sql")
-        for name in os.listdir(os.path.join(path, "metadata", "default"))
-        if name.endswith(".sql")
-    ) if os.path.isdir(os.path.join(path, "metadata", "default")) else []  # fmt: skip
-    named = ", ".join(tables[:_SHOWN]) + (", ..." if len(tables) > _SHOWN else "")
-    table = sql.name(unquote(tables[0])) if tables else "TABLE"
-    query = shlex.quote(f"SELECT * FROM {table}")
+    """Return why a data folder of rowfall is no folder of files."""
     return SourceError(
-        f"{path} is a data folder of rowfall: its files are no data, its rows are in tables"
-        + (f" ({named})" if tables else ""),
-        hint=f"Write them with rowfall query {query} --to {shlex.quote(path)} "
-        "--format CSVWithNames > out.csv",
+        f"{path} is a data folder of rowfall: its files are no data, its rows are in tables",
+        hint=f"Load a table of it: rowfall load {shlex.quote(path)} --table TABLE --to out.csv",
     )
 
 

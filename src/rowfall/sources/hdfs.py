@@ -122,7 +122,15 @@ class Hdfs(ObjectSource):
         """Give all files; ``version`` is ``size-mtime-id``."""
         found: list[tuple[str, str, int]] = []
         for node, pattern in self._patterns:
-            entries = _find(node, pattern, everything=self._options.format is not None)
+            entries = [
+                entry
+                for entry in _find(node, pattern, everything=self._options.format is not None)
+                if entry.path == pattern or not self._own(entry.path)
+            ]
+            if not entries:
+                raise SourceError(
+                    f"no data file matches {pattern} at {node.where}", hint=self._own.said
+                )
             found += ((f"hdfs://{node.place}{e.path}", e.version, e.size) for e in entries)
         found.sort()
         yield from found

@@ -441,13 +441,14 @@ class StoreSource(ObjectSource):
         seen, found = 0, False
         for item in opened.list(prefix):
             seen += 1
-            if wanted.match(item.key) and not item.key.endswith("/"):
+            if wanted.match(item.key) and not item.key.endswith("/") and not self._own(item.key):
                 found = True
                 yield item
         if not found:
             raise SourceError(
                 f"no object matches {self.scheme}://{bucket}/{pattern} at {opened.where}",
-                hint=f"{seen:,} keys start with {self.scheme}://{bucket}/{prefix}; * stops at /, "
+                hint=self._own.said
+                or f"{seen:,} keys start with {self.scheme}://{bucket}/{prefix}; * stops at /, "
                 "** does not.",
             )
 
@@ -457,10 +458,12 @@ class StoreSource(ObjectSource):
         def shown(item: StoredObject) -> bool:
             below = item.key[len(folder) :]
             hidden = any(part[:1] in ("_", ".") for part in below.split("/"))
-            return not (hidden or item.key.endswith("/"))
+            return not (hidden or item.key.endswith("/") or self._own(item.key))
 
         def nothing(others: int) -> SourceError:
             where = f"{self.scheme}://{bucket}/{folder}"
+            if self._own.said:
+                return SourceError(f"no data object below {where}", hint=self._own.said)
             if others:
                 return SourceError(
                     f"no data object below {where}",

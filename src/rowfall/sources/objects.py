@@ -9,7 +9,7 @@ from dataclasses import replace
 from heapq import nlargest
 from typing import Any, ClassVar, TypeVar, cast
 
-from rowfall.core import formats
+from rowfall.core import formats, own_files, units
 from rowfall.core.errors import ObjectChangedError, RowfallError, SourceError
 from rowfall.core.listing import Listing, Split
 from rowfall.core.model import Encoding, Kind, Schema
@@ -49,6 +49,7 @@ class ObjectSource(ABC):
     def __init__(self, text: str, options: Options) -> None:
         self.text = text
         self._options = options
+        self._own = OwnPaths()
         self._packed = ""  # what the objects are packed with, where their names say otherwise
         self._pipes = pipes.Pipes(self)
 
@@ -114,7 +115,8 @@ class ObjectSource(ABC):
         found = first_bytes.examine(heads, declared, options)
         if found.encoding.compression != declared.compression:
             self._packed = found.encoding.compression
-        self.notes = said + found.notes
+        left = (self._own.said,) if self._own.said else ()
+        self.notes = left + said + found.notes
         return rewriting.check(pipes.check_bz2(found.encoding, names))
 
     def pieces(self, split: Split) -> Iterator[bytes]:
@@ -205,6 +207,30 @@ class ObjectSource(ABC):
         with ThreadPoolExecutor(REQUESTS) as pool:
             answers = pool.map(self._problem, splits)
             return [(split, text) for split, text in zip(splits, answers, strict=True) if text]
+
+
+class OwnPaths:
+    """Tells which paths are rowfall's own, and counts them."""
+
+    def __init__(self) -> None:
+        self._count, self._first = 0, ""
+
+    def __call__(self, path: str) -> bool:
+        """Tell whether a path is left out."""
+        own = own_files.is_own_path(path)
+        if own:
+            self._count += 1
+            self._first = self._first or path
+        return own
+
+    @property
+    def said(self) -> str:
+        """Return the line that says so; "" for nothing."""
+        if not self._count:
+            return ""
+        return f"left out: {units.counted(self._count, 'file')} of rowfall's own ({self._first}" + (
+            ", ...)" if self._count > 1 else ")"
+        )
 
 
 def with_data(

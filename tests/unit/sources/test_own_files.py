@@ -8,6 +8,7 @@ import pytest
 
 from rowfall.core.errors import SourceError
 from rowfall.core.options import Options
+from rowfall.core.own_files import is_own_path
 from rowfall.sources.files import LeftOut, LocalFiles, find
 
 
@@ -67,7 +68,7 @@ def test_what_is_left_out_is_said(folder: Path) -> None:
 def test_a_data_folder_is_no_source_of_files(folder: Path, format: str | None) -> None:
     with pytest.raises(SourceError, match="is a data folder of rowfall") as error:
         list(find(f"{folder}/rowfall-data", everything=format is not None))
-    assert "SELECT * FROM `t`" in str(error.value.hint) or "FROM t" in str(error.value.hint)
+    assert "rowfall-data --table TABLE" in str(error.value.hint)
 
 
 @pytest.mark.parametrize("pattern", ["rowfall-data/**/*.json", "rowfall-data/store/**/*.json",
@@ -83,3 +84,23 @@ def test_files_beside_a_ledger_may_be_matched(tmp_path: Path) -> None:
     (tmp_path / "rowfall.ledger").write_text("")
     (tmp_path / "a.csv").write_text("id\n1\n")
     assert names(tmp_path, list(find(f"{tmp_path}/*.csv"))) == ["a.csv"]
+
+
+@pytest.mark.parametrize(
+    ("path", "own"),
+    [
+        ("x/rowfall-data/store/9b1/9b1f0a2e-1111-2222-3333-444455556666/all_1_1_0/serialization.json",
+         True),
+        ("x/data/default/s/all_1_1_0/serialization.json", True),
+        ("data/default/s/2024_1_1_0_5/columns.txt", True),
+        ("rowfall.ledger", True),
+        ("in/.p.json.rowfall", True),
+        ("data/db/table/2024_01_01_05/part.json", False),
+        ("data/default/s/all/serialization.json", False),
+        ("store/9b1/9b1f0a2e/all_1_1_0/serialization.json", False),
+        ("store/orders.csv", False),
+        ("rowfall/sales.csv", False),
+    ],
+)  # fmt: skip
+def test_paths_of_archives_and_buckets(path: str, own: bool) -> None:
+    assert is_own_path(path) is own

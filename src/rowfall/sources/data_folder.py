@@ -1,0 +1,146 @@
+"""Tables of a data folder of rowfall: ``rowfall load ./rowfall-data --table t --to out.csv``.
+
+The folder's own engine reads them, from a copy made of links, so a load may go on meanwhile. What a
+split is, and what a later run loads, is as of a server's table: see
+:mod:`rowfall.sources.clickhouse`.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+from rowfall.core import uri
+from rowfall.core.errors import EngineError, SourceError, UsageError
+from rowfall.core.nearest import did_you_mean
+from rowfall.core.options import Options
+from rowfall.sources.base import TableReader
+from rowfall.sources.clickhouse import Tables
+
+_OWN = "_rowfall_"
+_SHOWN = 10
+_DEFAULT = "default"
+# The engine's own, and those whose tables are made by it.
+_NO_TABLES = frozenset({"system", "information_schema", "INFORMATION_SCHEMA"})
+
+
+class DataFolder(Tables):
+    """One table of a data folder, or the result of ``--query`` over all of them."""
+
+    remote = False
+
+    def __init__(self, texts: Sequence[str], options: Options) -> None:
+        if len(texts) > 1:
+            raise UsageError(
+                f"one load reads one table, and {texts[0]} is a data folder of rowfall: its rows "
+                "are in tables",
+                hint="Run one load for each.",
+            )
+        for name in ("format", "compression", "delimiter", "header", "columns", "quote",
+                     "encoding"):  # fmt: skip
+            if getattr(options, name) is not None:
+                raise UsageError(
+                    f"--{name} is for files, and {texts[0]} is a data folder of rowfall: its rows "
+                    "are in tables",
+                    hint="Leave it out.",
+                )
+        path = uri.file_path(texts[0])
+        self.folder = Path(os.path.abspath(os.path.expanduser(path)))
+        base = f"folder://{uri.encode(str(self.folder))}"
+        super().__init__(texts[0], base, _DEFAULT, "", options.query)
+        self._reader: TableReader | None = None
+
+    def choose(self, table: str | None) -> str:
+        """Take the table to read, and return its name; "" for a query.
+
+        Args:
+            table: may be ``database.table``; None for the only one that there is.
+
+        Raises:
+            UsageError: it has to be named. SourceError: there is no such table.
+        """
+        if self.query:
+            return ""
+        tables = self._tables()
+        names = sorted(tables)
+        if table is None and len(names) > 1:
+            raise UsageError(
+                f"{self.text} is a data folder with {len(names)} tables: {_listed(names)}",
+                hint=f"Name one with --table, as in --table {shlex.quote(names[0])}.",
+            )
+        if not names:
+            raise SourceError(
+                f"{self.text} is a data folder of rowfall without a table: its files are no data",
+                hint=f"Load something into it first: rowfall load FILE --to "
+                f"{shlex.quote(self.text)}",
+            )
+        wanted = names[0] if table is None else table.removeprefix(f"{_DEFAULT}.")
+        if wanted not in names:
+            raise SourceError(
+                f"{self.text} is a data folder without a table {wanted}",
+                hint=f"{did_you_mean(wanted, names)}Its tables: {_listed(names)}.",
+            )
+        self.database, self.table = tables[wanted]
+        self.base += f"/{uri.encode(self.database)}"
+        return self.table
+
+    def read_with(self, reader: TableReader) -> None:
+        """Take the engine that reads the folder."""
+        self._reader = reader
+
+    def ask(self, text: str) -> list[list[Any]]:
+        """See :class:`Tables`."""
+        assert self._reader is not None  # noqa: S101 - a session gives one
+        try:
+            return self._reader.ask(text)
+        except EngineError as error:
+            raise self._refused(error) from None
+
+    def blocks(self, text: str) -> Iterator[bytes]:
+        """See :class:`Tables`."""
+        assert self._reader is not None  # noqa: S101 - a session gives one
+        try:
+            yield from self._reader.blocks(text)
+        except EngineError as error:
+            raise self._refused(error) from None
+
+    def numbering(self, uuid: str) -> Mapping[str, str]:
+        """See :class:`Tables`: as it was written down when rows were removed."""
+        assert self._reader is not None  # noqa: S101 - a session gives one
+        return self._reader.numbering(uuid)
+
+    def _refused(self, error: EngineError) -> SourceError:
+        return self.merged(error.message) or SourceError(
+            f"cannot read {self.text}: {error.message}", hint=error.hint,
+            transient=error.transient, code=error.code,
+        )  # fmt: skip
+
+    def _tables(self) -> dict[str, tuple[str, str]]:
+        """Return database and table by the name for people, which has a dot behind another one."""
+        found = {}
+        for database in _entries(self.folder / "metadata"):
+            named = unquote(database.name)
+            if named in _NO_TABLES or not database.is_dir():
+                continue
+            before = "" if named == _DEFAULT else f"{named}."
+            for entry in _entries(Path(database.path)):
+                name = unquote(entry.name.removesuffix(".sql"))
+                if entry.name.endswith(".sql") and not name.startswith(_OWN):
+                    found[f"{before}{name}"] = named, name
+        return found
+
+
+def _entries(folder: Path) -> list[os.DirEntry[str]]:
+    try:
+        with os.scandir(folder) as entries:
+            return list(entries)
+    except OSError:
+        return []
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(names[:_SHOWN]) + (", ..." if len(names) > _SHOWN else "")
