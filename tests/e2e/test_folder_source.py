@@ -5,8 +5,11 @@ from __future__ import annotations
 import contextlib
 import csv
 import os
+import shlex
 import shutil
 import sqlite3
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -19,6 +22,7 @@ from lab.process import wait_until
 from lab.seaweed import Seaweed
 
 DATA = "rowfall-data"
+STEPPER = Path(__file__).parents[1] / "faults" / "stepper.py"
 
 
 @pytest.fixture
@@ -149,13 +153,30 @@ def test_while_a_load_into_the_folder_runs(rows: Shell) -> None:
 
 
 def test_a_load_that_was_killed_while_its_rows_became_visible(rows: Shell) -> None:
-    ledger = rows.folder / DATA / "rowfall.ledger"
-    with contextlib.closing(sqlite3.connect(ledger)) as db:
-        db.execute("UPDATE attempt SET state = 'loaded'")
-        db.commit()
+    """The hint's command is what helps."""
+    rows.write("more.csv", "id,n,at\n9,z,2024-03-01\n")
+    old = rows.folder / "old"
+    shutil.copytree(rows.folder / DATA, old, symlinks=True)
+
+    def hurt(number: int) -> list[str]:
+        steps = rows.folder / f"steps{number}"
+        subprocess.run(
+            [sys.executable, STEPPER, steps, str(number), "after", "kill -9 rowfall", "load",
+             "more.csv", "--table", "s"],
+            cwd=rows.folder, env={**os.environ, "HOME": str(rows.cli.home)}, check=number == 0,
+        )  # fmt: skip
+        return steps.read_text().splitlines()
+
+    attach = next(n for n, step in enumerate(hurt(0), 1) if "ATTACH PARTITION ALL FROM" in step)
+    shutil.rmtree(rows.folder / DATA)
+    old.rename(rows.folder / DATA)
+    hurt(attach)
     wrong = rows.ends(4, "load", DATA, "--to", "out.csv")
     assert "killed while its rows became visible" in wrong.talk
     assert not (rows.folder / "out.csv").exists()
+    rows.ok(*shlex.split(wrong.talk.partition("Bring it to an end first: rowfall ")[2]))
+    rows.ok("load", DATA, "--to", "out.csv")
+    assert [row[0] for row in written(rows.folder / "out.csv")] == ["1", "2", "3", "9"]
 
 
 def test_it_is_a_source_like_any_other(rows: Shell) -> None:

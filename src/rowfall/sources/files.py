@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import os
-import shlex
 import stat
 from collections.abc import Iterator, Sequence
 from functools import partial
@@ -231,14 +230,6 @@ def _folder(path: str, everything: bool, left: LeftOut) -> Iterator[str]:
     return with_data(_below(path, left, top=True), str, everything, nothing)
 
 
-def data_folder(path: str) -> SourceError:
-    """Return why a data folder of rowfall is no folder of files."""
-    return SourceError(
-        f"{path} is a data folder of rowfall: its files are no data, its rows are in tables",
-        hint=f"Load a table of it: rowfall load {shlex.quote(path)} --table TABLE --to out.csv",
-    )
-
-
 def _below(path: str, left: LeftOut, *, top: bool = False) -> Iterator[str]:
     """Give files at any depth, but none that is hidden or begins with ``_``, as writers' own do.
 
@@ -248,7 +239,9 @@ def _below(path: str, left: LeftOut, *, top: bool = False) -> Iterator[str]:
     entries = list(_scan(path))
     if left(entries, path):
         if top:
-            raise data_folder(path)
+            raise SourceError(
+                f"{path} is a data folder of rowfall: its files are no data, its tables are",
+            )
         return
     for entry in entries:
         if own_files.is_own(entry.name):

@@ -8,7 +8,8 @@ cases of ``e2e/test_hint_commands.py``.
 from __future__ import annotations
 
 RUN_BY = {
-    "Write them with rowfall query {} --to {} --format CSVWithNames > out.csv": "e2e/test_export.py::test_the_tables_of_a_data_folder_are_no_files",
+    "Name one with --table, as in --table {}.": "e2e/test_folder_source.py::test_the_table_is_named",
+    "Bring it to an end first: {}": "e2e/test_folder_source.py::test_a_load_that_was_killed_while_its_rows_became_visible",
     "Look at that line: {}longer records are read with --max-record {}, and a --memory of several times that.": "e2e/test_long_records.py::test_the_hint_of_a_long_record_works",
     "Read it into one: rowfall load 'kafka://{}/{}' --table t": "e2e/test_to_kafka.py::test_a_topic_is_read_to_be_asked",
     "Read and count them: rowfall load '{}' --table t": "e2e/test_to_kafka.py::test_a_topic_is_read_to_be_asked",

@@ -66,9 +66,8 @@ def test_what_is_left_out_is_said(folder: Path) -> None:
 
 @pytest.mark.parametrize("format", [None, "JSONEachRow"])
 def test_a_data_folder_is_no_source_of_files(folder: Path, format: str | None) -> None:
-    with pytest.raises(SourceError, match="is a data folder of rowfall") as error:
+    with pytest.raises(SourceError, match="is a data folder of rowfall"):
         list(find(f"{folder}/rowfall-data", everything=format is not None))
-    assert "rowfall-data --table TABLE" in str(error.value.hint)
 
 
 @pytest.mark.parametrize("pattern", ["rowfall-data/**/*.json", "rowfall-data/store/**/*.json",
