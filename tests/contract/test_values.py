@@ -8,6 +8,7 @@ anything is loaded; it is taken out, and the rest is loaded.
 from __future__ import annotations
 
 import re
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +22,7 @@ pytestmark = pytest.mark.xdist_group("values")
 CASES = (*values.CASES, *value_files.CASES)
 SOURCES = {**values.SOURCES, **value_files.SOURCES}
 OPEN = values.OPEN | value_files.OPEN
-PAIRS = [
-    pytest.param(case, into, id=f"{case}-{into}")
-    for case in CASES
-    for into in (value_files.TARGETS if case.source in value_files.SOURCES else TARGETS)
-]
+PAIRS = [pytest.param(case, into, id=f"{case}-{into}") for case in CASES for into in TARGETS]
 
 
 @pytest.fixture
@@ -53,15 +50,23 @@ def test_values_arrive_as_they_are(
     source, target = SOURCES[case.source](request, shell), TARGETS[into](request, shell)
     numbers = list(range(1, len(case.values) + 1))
     wrong: list[str] = []
+    options = list(case.options)
     while numbers:
         said = source.make(case, numbers)
         assert set(said) == set(numbers), "the source itself does not take a value"
-        done = shell.run("load", *source.arguments(), *target.arguments(), *case.options)
+        done = shell.run("load", *source.arguments(), *target.arguments(), *options)
+        if done.code == 2 and "--type" not in options:
+            # Of a type that the target lacks the hint says the one that takes its values.
+            assert "column v: " in done.err
+            options += shlex.split(done.err.partition("Load it as another type: ")[2])
+            continue
         assert done.code != 70, done.err
         if done.code == 0:
             wrong += _differences(case, said, target.read(case.kind))
             break
-        refused = [n for n in numbers if _names(done, source.name, said[n], case.values[n - 1])]
+        refused = [
+            n for n in numbers if _names(done, case, source.name, said[n], case.values[n - 1])
+        ]
         if not refused:
             wrong.append(f"refused, and no value is named: {done.talk}")
             break
@@ -114,14 +119,21 @@ def _differences(
     ]  # fmt: skip
 
 
-def _names(done: Done, table: str, said: str | None, literal: str) -> bool:
+def _names(done: Done, case: Case, table: str, said: str | None, literal: str) -> bool:
     """Tell whether an error names table, column and a value, as the source or its client has it."""
-    talk = done.talk
-    words = re.split(r"[\s\"',:]+", talk)
-    if Path(table).name not in talk or "v" not in words:
+    talk = done.talk.lower()
+    words = re.split(r"[\s\"',:`.]+", talk)
+    if Path(table).stem.lower() not in talk or "v" not in words:
         return False
     texts = {literal.strip("'"), (said or NULL_TEXT).removesuffix("+00")}
-    return any(text and text in talk for text in texts)
+    texts |= {_SHOWN_AS.get(text.lower(), text) for text in texts}
+    if case.kind == "hex" and said is not None:
+        texts.add(repr(bytes.fromhex(said).rstrip(b"\0").decode("latin-1")))
+    if case.kind == "float32" and said is not None:
+        texts.add(f"{float(said):.8g}".replace("e+", "e"))
+    return any(text and text.lower() in talk for text in texts)
 
 
+# As the engine writes them.
+_SHOWN_AS = {"infinity": "inf", "-infinity": "-inf"}
 NULL_TEXT = "NULL"

@@ -453,9 +453,10 @@ def test_clean_removes_what_was_written_and_not_committed(into: Into) -> None:
 def test_bytes_of_parquet_into_binary_columns(shell: Shell) -> None:
     values = [b"\x00\xff", b"ab"]
     parquet.write_table(pa.table({"id": [1, 2], "b": pa.array(values)}), shell.folder / "a.parquet")
-    refused = shell.ends(1, "load", "a.parquet", "--to", "iceberg+text")
+    refused = shell.ends(1, "load", "a.parquet", "--to", "iceberg+text", "--type", "b String")
     assert "--encoding binary" in refused.talk
-    shell.ok("load", "a.parquet", "--to", "iceberg+bytes", "--encoding", "binary")
-    newest = max((shell.folder / "bytes/metadata").glob("*.metadata.json"))
-    table = StaticTable.from_metadata(str(newest)).scan().to_arrow()
-    assert table["b"].to_pylist() == values
+    for name, more in (("by_footer", ()), ("asked", ("--encoding", "binary"))):
+        shell.ok("load", "a.parquet", "--to", f"iceberg+{name}", *more)
+        newest = max((shell.folder / name / "metadata").glob("*.metadata.json"))
+        table = StaticTable.from_metadata(str(newest)).scan().to_arrow()
+        assert table["b"].to_pylist() == values

@@ -521,3 +521,50 @@ def test_the_plan_counts_what_each_row_costs(into: Into) -> None:
     into.shell.write("t.csv", "id,n\n1,1\n")
     plan = into.ends(0, "plan", "t.csv", "--table", "t", "--json").document
     assert plan["upkeep"].startswith("2 indexes, 1 foreign key, 1 CHECK: kept up with each row")
+
+
+def test_bytes_go_into_columns_of_bytes(into: Into) -> None:
+    """Of a source that tells bytes from text; of files of text those that PostgreSQL reads."""
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    odd = [b"\x00\xff\\x\t", b"", None]
+    for name, start in (("one", 0), ("two", 3)):
+        made = pa.table({
+            "id": range(start, start + 3), "b": odd, "s": ["x", "y", None],
+            "f": pa.array([b"a\0b", b"\0\0\0", b"abc"], pa.binary(3)),
+            "a": pa.array([odd, [], [b"\\"]], pa.list_(pa.binary())),
+        })  # fmt: skip
+        parquet.write_table(made, into.shell.folder / f"{name}.parquet")
+    for name in ("one", "two"):  # the second one into a table that is there
+        assert into.load(f"{name}.parquet", "--table", "t")["rows"] == 3
+        assert into.load(f"{name}.parquet", "--table", "t")["rows"] == 0
+    kinds = into.types()
+    assert [kinds[c] for c in "bsfa"] == ["bytea", "text", "bytea", "bytea[]"]
+    rows = into.ask("SELECT id, b, s, f, a FROM {s}.t ORDER BY id")
+    for start in (0, 3):
+        assert rows[start : start + 3] == [
+            (start, odd[0], "x", b"a\0b", odd), (start + 1, b"", "y", b"\0\0\0", []),
+            (start + 2, None, None, b"abc", [b"\\"]),
+        ]  # fmt: skip
+    into.shell.write("text.csv", "id,b,s,f,a\n9,\\x6100,z,abc,{}\n")
+    into.load("text.csv", "--table", "t")
+    assert into.ask("SELECT b FROM {s}.t WHERE id = 9") == [(b"a\0",)]
+    made = pa.table({"id": [1], "b": [b"text"]})
+    parquet.write_table(made, into.shell.folder / "texts.parquet")
+    into.load("texts.parquet", "--table", "u", "--type", "b String")
+    assert into.types("u")["b"] == "text"
+
+
+def test_what_is_no_text_is_found(into: Into) -> None:
+    """The server names neither column nor value of bytes that are no text."""
+    select = "SELECT number AS id, 'x' AS a, if(number = 7, 'a\\0b', 'c') AS b FROM numbers(9)"
+    into.shell.write("one.csv", "n\n1\n")
+    into.shell.ok("load", "one.csv", "--to", "data")
+    made = into.shell.ok("query", select, "--to", "data", "--format", "JSONEachRow")
+    into.shell.write("made.jsonl", made.out)
+    done = into.ends(1, "load", "made.jsonl", "--table", "t")
+    assert "'a\\x00b' in column b" in done.talk
+    assert "--encoding binary makes one of each text of a new table" in done.talk
+    into.load("made.jsonl", "--table", "v", "--encoding", "binary")
+    assert into.ask("SELECT b FROM {s}.v WHERE id = 7") == [(b"a\0b",)]

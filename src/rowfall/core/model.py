@@ -97,6 +97,7 @@ class Encoding:
         trailing: each row ends with a delimiter (``1|a|``), a header may.
         types: of the columns of rows in binary that do not say them, as the database calls them.
         charset: of a stream that is rewritten before anything here reads it, for people; else "".
+        hex: names of columns whose strings are written as hex digits.
         dialect: how the bytes are written where they are rewritten first: then the attributes
             above say how they are read after that. None where they are read as they are.
     """
@@ -116,6 +117,7 @@ class Encoding:
     names: tuple[str, ...] = ()
     trailing: bool = False
     types: tuple[str, ...] = ()
+    hex: tuple[str, ...] = ()
     charset: str = ""
     dialect: Dialect | None = None
 
@@ -167,6 +169,7 @@ class Column:
             :class:`rowfall.schema.strict_reading.TextTraits`; None where only the engine can
             read the column as strictly as it has to be.
         optional: some files lack it, which stands for NULL.
+        binary: its strings are bytes, and no text: a database has other types for them.
     """
 
     name: str
@@ -179,6 +182,7 @@ class Column:
     bad: str = ""
     shape: str | None = None
     optional: bool = False
+    binary: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,6 +52,7 @@ class ExistingTable:
     Attributes:
         engine: with its arguments, keys and settings.
         columns: (name, type, default_kind), in their order.
+        binary: names of those that take bytes, see :attr:`rowfall.core.model.Column.binary`.
     """
 
     create_query: str
@@ -59,6 +60,7 @@ class ExistingTable:
     sorting_key: str
     columns: tuple[tuple[str, str, str], ...]
     partition_key: str = ""
+    binary: frozenset[str] = frozenset()
 
 
 class NoAnswerError(EngineError):

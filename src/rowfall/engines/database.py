@@ -51,12 +51,14 @@ class RefusedRowError(DataError):
     Attributes:
         condition: SQL of the engine over a value of the column, ``{}``, that is true of what is
             refused; "" to look for the value itself.
+        no_text: a string is refused that is no text, and nobody says of which column.
         row: number of the row in the source, from 1, where it is known.
         sent_row: the number in one call of :meth:`Transaction.write`, whose rows may be those of
             several files in any order.
     """
 
     condition: str = ""
+    no_text: bool = False
     row: int | None = None
     sent_row: int | None = None
 

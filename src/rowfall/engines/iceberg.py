@@ -23,7 +23,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from rowfall.core import charsets, iceberg_types, s3_access, sql, uri
+from rowfall.core import iceberg_types, s3_access, sql, uri
 from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import RowfallError, TargetError, UsageError
 from rowfall.core.iceberg_catalogues import creation_hint, opening_hint
@@ -270,7 +270,10 @@ class IcebergTable:
                     hint="Make it optional in the table.",
                 )
         layout = self._layout(table)
-        return ExistingTable("", self.kind, layout.order_by, tuple(columns), layout.partition_by)
+        return ExistingTable(
+            "", self.kind, layout.order_by, tuple(columns), layout.partition_by,
+            _of_bytes(table.schema()),
+        )  # fmt: skip
 
     def shown(self, declared: Sequence[str]) -> list[str]:
         """Return the same: the target says them as they are read."""
@@ -298,7 +301,7 @@ class IcebergTable:
         """See :class:`rowfall.engines.database.FileTable`."""
         from pyiceberg.table.metadata import new_table_metadata
 
-        schema = _schema(columns, binary=charsets.names_binary(self.options.encoding))
+        schema = _schema(columns)
         spec, order = _spec(self.options, schema), _order(self.options, schema)
         catalog = self._opened()
         with self._explained("make"):
@@ -331,14 +334,10 @@ class IcebergTable:
 
     def of_bytes(self, columns: Sequence[Column]) -> frozenset[str]:
         """See :class:`rowfall.engines.database.FileTable`."""
-        from pyiceberg.types import BinaryType, FixedType
-
         table = self._table()
         if table is None:
-            new = charsets.names_binary(self.options.encoding)
-            return frozenset(column.name for column in columns if new)
-        fields = table.schema().fields
-        return frozenset(f.name for f in fields if isinstance(f.field_type, BinaryType | FixedType))
+            return frozenset(column.name for column in columns if column.binary)
+        return _of_bytes(table.schema())
 
     def layout(self) -> Layout:
         """See :class:`rowfall.engines.database.FileTable`."""
@@ -791,17 +790,25 @@ def _plain(type_: Any) -> Any:
     return type_ if isinstance(type_, bool | int) else str(type_)
 
 
-def _schema(columns: Sequence[Column], *, binary: bool) -> Schema:
+def _schema(columns: Sequence[Column]) -> Schema:
     """Return the schema of a new table."""
     from pyiceberg.schema import Schema
 
     fields = []
     for column in columns:
-        found = iceberg_types.stored(column.type, binary=binary)
+        found = iceberg_types.stored(column.type, binary=column.binary)
         fields.append({"id": 0, "name": column.name, "required": found.required,
                        "type": found.type})  # fmt: skip
     numbered = _numbered({"type": "struct", "fields": fields}, iter(range(1, 1 << 30)))
     return Schema.model_validate({**numbered, "schema-id": 0})
+
+
+def _of_bytes(schema: Schema) -> frozenset[str]:
+    """Return the names of columns that take any bytes."""
+    from pyiceberg.types import BinaryType, FixedType
+
+    kinds = BinaryType | FixedType
+    return frozenset(f.name for f in schema.fields if isinstance(f.field_type, kinds))
 
 
 def _numbered(type_: Any, numbers: Iterator[int]) -> Any:

@@ -36,7 +36,7 @@ from rowfall.engines.database import (
     Transactions,
     upkeep,
 )
-from rowfall.engines.mysql_columns import catalogue_column, declared_type, result_column, tsv
+from rowfall.engines.mysql_columns import BYTES, catalogue_column, declared_type, result_column, tsv
 from rowfall.engines.mysql_errors import LOST, NO_FILES, PASSING, explained, number_of
 from rowfall.engines.mysql_loading import PATIENCE_SECONDS, Loading
 
@@ -300,7 +300,8 @@ class MySQL(Transactions):
         (made,) = self.ask(f"SHOW CREATE TABLE {self.whole_name}")
         rows = self.ask(f"SELECT ENGINE FROM information_schema.TABLES WHERE {self._is_table}")
         columns = tuple(catalogue_column(row) for row in self.columns)
-        return ExistingTable(str(made[1]), str(rows[0][0] or self.kind), "", columns)
+        binary = frozenset(str(row[0]) for row in self.columns if str(row[1]).lower() in BYTES)
+        return ExistingTable(str(made[1]), str(rows[0][0] or self.kind), "", columns, binary=binary)
 
     def shown(self, declared: Sequence[str]) -> list[str]:
         """See :meth:`rowfall.engines.database.Database.shown`."""

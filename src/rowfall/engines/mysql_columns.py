@@ -15,6 +15,12 @@ _NULL = regex(r" (NOT )?NULL\Z")
 _GENERATED = ("VIRTUAL", "STORED", "PERSISTENT", "GENERATED", "COMPUTED")
 
 
+BYTES = frozenset({
+    "binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob",
+})  # fmt: skip
+"""Types whose values are bytes, in the words of the catalogue."""
+
+
 def catalogue_column(row: Sequence[Any]) -> tuple[str, str, str]:
     """Return name, type of ClickHouse, and where its values come from if a load has none.
 
@@ -92,7 +98,8 @@ def unfit(columns: Sequence[Sequence[Any]], column: str) -> str:
     plain = {
         "timestamp": "toUnixTimestamp64Micro(toDateTime64({}, 6, 'UTC')) "
         "NOT BETWEEN 1 AND 2147483647999999",
-        "float": "NOT isFinite({})", "double": "NOT isFinite({})",
+        # The greatest one is, as text, beyond what the server takes.
+        "float": "(NOT isFinite({}) OR abs({}) > 3.4028234e38)", "double": "NOT isFinite({})",
         "year": "{} NOT BETWEEN 1901 AND 2155 AND {} != 0",
         "json": "NOT isValidJSON(toString({}))",
     }  # fmt: skip

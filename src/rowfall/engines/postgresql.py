@@ -81,6 +81,8 @@ _PLAIN = {
 }  # fmt: skip
 _MOST_DIGITS = 76
 _MOST_VALUE = 200
+_NO_TEXT = "22021"
+"""Bytes that are no text. The server looks at whole lines then, and names no column."""
 
 
 def clickhouse_type(name: str, modifier: int, *, nullable: bool) -> str:
@@ -244,6 +246,11 @@ class Postgresql(Transactions):
         hint = "Correct the data, or change the table."
         if error.sqlstate == "23505":
             hint = "--on-conflict skip keeps the rows that are there, --on-conflict replace the new"
+        if error.sqlstate == _NO_TEXT:
+            hint = (
+                "Texts of PostgreSQL are UTF-8 without zero bytes; a column of bytea takes any "
+                "bytes, and --encoding binary makes one of each text of a new table."
+            )
         keyed = _KEY.match(diagnosis.message_detail or "")
         if keyed:
             column, value, shown = keyed[1], keyed[2], ""
@@ -252,6 +259,7 @@ class Postgresql(Transactions):
             uri="", column=column, value=value, hint=hint,
         )  # fmt: skip
         refused.sent_row = int(found[1]) if found else None
+        refused.no_text = error.sqlstate == _NO_TEXT
         return refused
 
     # --- questions --------------------------------------------------------------------------------
@@ -354,12 +362,14 @@ class Postgresql(Transactions):
         found = self._find()
         if found is None:
             return None
+        there = self._columns()
         columns = tuple(
             (name, column_type(type_, modifier, nullable=not filled), default)
-            for name, type_, modifier, filled, default in self._columns()
+            for name, type_, modifier, filled, default in there
         )
+        binary = frozenset(name for name, type_, *_ in there if type_ in ("bytea", "_bytea"))
         unlogged = " unlogged" if found["persistence"] == "u" else ""
-        return ExistingTable("", f"{self.kind}{unlogged}", "", columns)
+        return ExistingTable("", f"{self.kind}{unlogged}", "", columns, binary=binary)
 
     def _columns(self) -> list[tuple[str, str, int, bool, str]]:
         """Return name, type in pg_type and its modifier, NOT NULL, and kind of default."""

@@ -89,6 +89,8 @@ def refusal(
         return f"{PROGRAM} takes no blank as delimiter"
     if lacks_columns(schema, encoding):
         return f"some files lack columns, and {PROGRAM} takes files that have all"
+    if encoding.hex:
+        return f"{PROGRAM} reads no bytes that are written as hex digits"
     if schema.projection is not None and schema.projection.constants:
         return f"{PROGRAM} takes no columns from the names of files"
     if columnar and listing.parts:

@@ -22,7 +22,7 @@ from rowfall.contracts.facts import (
     WriterFacts,
 )
 from rowfall.contracts.session import Session, Writer
-from rowfall.core import sql, units
+from rowfall.core import charsets, sql, units
 from rowfall.core.errors import (
     DataError,
     EngineError,
@@ -64,13 +64,22 @@ from rowfall.plan.settings import ENGINE_BASE, LEAST_MEMORY
 from rowfall.plan.space import ask_space
 from rowfall.plan.statements import FLOAT_PROBE
 from rowfall.plan.upserts import ask_stored
-from rowfall.schema import data_errors, inference, long_records
+from rowfall.schema import bytes_columns, data_errors, footers, inference, long_records
 from rowfall.schema.density import FILES, rows_per_byte
+from rowfall.schema.projection import read_relation
 from rowfall.schema.strict_reading import only_utf8, with_sign, with_whole_tuples, within
 from rowfall.schema.table_changes import TableQuestions
 from rowfall.schema.table_options import read_table_options
 from rowfall.sources import pipes, rewriting
-from rowfall.sources.base import Addressed, Pinned, Queried, Ranged, Source, any_version
+from rowfall.sources.base import (
+    Addressed,
+    Pinned,
+    Queried,
+    Ranged,
+    Source,
+    TellingBytes,
+    any_version,
+)
 from rowfall.targets import views
 from rowfall.targets.base import Declaring, Publish
 
@@ -126,6 +135,8 @@ def survey(
         # Nothing sorts the rows.
         notes = tuple(note for note in schema.notes if note[0] != "ORDER BY")
         schema = replace(schema, order_by="tuple()", notes=notes)
+    if isinstance(session.target, Declaring):
+        schema = _with_bytes(session, reached, encoding, schema, listed)
     if isinstance(session.database, FileTable):
         but = session.database.of_bytes(schema.columns)
         schema = replace(schema, columns=only_utf8(schema.columns, encoding, but))
@@ -180,6 +191,53 @@ def survey(
     else:
         facts = replace(facts, landed=_landed(session, facts, known))
     return ask_space(session, facts, attempts.rows(facts, facts.todo), sample=thorough)
+
+
+def _with_bytes(
+    session: Session, reached: Reach | None, encoding: Encoding | None, schema: Schema,
+    listed: ExistingTable | None,
+) -> Schema:  # fmt: skip
+    """Return the schema with marks at columns whose strings are bytes, for a database.
+
+    A new table gets columns for bytes where the source, or ``--encoding binary``, says that it has
+    such. In one that is there they take whatever has a type; of files of text they take what the
+    database itself reads as bytes.
+    """
+    options = session.options
+    if charsets.names_binary(options.encoding):
+        columns = tuple(replace(column, binary=True) for column in schema.columns)
+        return replace(schema, columns=columns)
+    if listed is not None:
+        typed = session.source.made is not None or encoding is None or encoding.kind is Kind.TYPED
+        return bytes_columns.as_in_table(schema, listed.binary) if typed else schema
+    names = _bytes_of_source(session, reached, encoding, schema)
+    if names and (options.type or options.schema or options.schema_file):
+        asked = read_table_options(options, session.engine.ask)
+        schema = bytes_columns.with_bytes(schema, names)
+        return bytes_columns.without(schema, {c.name for c in schema.columns}
+                                     - {*asked.types, *dict(asked.columns)})  # fmt: skip
+    return bytes_columns.with_bytes(schema, names)
+
+
+def _bytes_of_source(
+    session: Session, reached: Reach | None, encoding: Encoding | None, schema: Schema
+) -> frozenset[str]:
+    """Ask for the names of columns whose strings are bytes."""
+    engine, source = source_reader(session, reached)
+    if isinstance(source, TellingBytes):
+        return source.bytes_columns()
+    if encoding is None or encoding.kind is not Kind.TYPED:
+        return frozenset()
+    splits = list(source.sample(session.listing, FILES))
+    if encoding.format == "Parquet":
+        found = engine.ask(footers.question(source, splits, encoding), {})
+        return bytes_columns.of_footers(footer.columns for footer in footers.read_answer(found))
+    strings = [c for c in schema.reads if c.source and bytes_columns.holds_strings(c.type)]
+    if not (splits and strings and source.replayable):
+        return frozenset()
+    relation = read_relation(source, splits[:1], encoding, schema)
+    ((*counts,),) = engine.ask(bytes_columns.question(strings, relation), {})
+    return frozenset(c.source for c, count in zip(strings, counts, strict=True) if int(count))
 
 
 def _checked(session: Session, encoding: Encoding | None, schema: Schema) -> Schema:

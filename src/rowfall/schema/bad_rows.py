@@ -29,7 +29,7 @@ from rowfall.core.sqltext import SqlText, quote
 from rowfall.engines.base import Engine
 from rowfall.engines.codes import BLANKS_REFUSED
 from rowfall.engines.database import RefusedRowError
-from rowfall.schema import data_errors, footers, strict_reading
+from rowfall.schema import bytes_columns, data_errors, footers, strict_reading
 from rowfall.schema.bad_row_queries import LONG, MALFORMED, LenientReader, Misfit, read_bad_row
 from rowfall.schema.data_errors import CONTAINERS, same_object
 from rowfall.schema.file_ends import matters, open_ended, quoted_last
@@ -54,6 +54,7 @@ REJECTS = REJECTS_NAME
 MOST_LINES = 100
 COLUMNS = ("object", "line", "column", "reason", "text")
 _SOME = 4
+_SHOWN = 200  # characters of a value
 """Lines that are named of a value that a database refuses."""
 _SPLITS = 50
 """Splits that one search reads side by side."""
@@ -327,26 +328,60 @@ class BadRows:
             error.line = error.row if encoding is None else self._line(split, encoding, error.row)
             text = encoding is not None and encoding.kind in (Kind.TEXT, Kind.JSON)
             where += f" {'line' if text else 'row'} {error.line}"
+        if error.no_text and encoding is not None:
+            self._find_text(split, encoding, error)
+            column, found = error.column, error.message
         if error.value is not None:
             wanted = wanted or f"toString(v) = {quote(error.value)}"
         if encoding is not None and column in by_name and wanted:
             schema, own = self._plan.schema, by_name[column]
             value = own.expression or sql.name(own.source or own.name)
             rows = SqlText.of(
-                f"SELECT n FROM (SELECT rowNumberInAllBlocks() + 1 AS n, {value} AS v FROM ",
+                "SELECT n, toString(v) FROM (SELECT rowNumberInAllBlocks() + 1 AS n, "
+                f"{value} AS v FROM ",
                 read_relation(self._source, [split], encoding, schema),
                 f") WHERE {wanted} LIMIT {_SOME}",
             )  # fmt: skip
-            settings = {s.name: s.value for s in self._plan.settings}
             with suppress(RowfallError):
-                numbers = [int(n) for (n,) in self._ask(rows, {**settings, **IN_ORDER})]
-                lines = [self._line(split, encoding, n) for n in numbers]
+                refused = self._ask(rows, self._some_columns())
+                lines = [self._line(split, encoding, int(n)) for n, _ in refused]
                 if lines:
+                    if error.value is None:
+                        error.value = str(refused[0][1])
+                        found += f": {error.value[:_SHOWN]!r}"
                     what = "line" if encoding.kind in (Kind.TEXT, Kind.JSON) else "row"
                     where += f" {what}{'s' if len(lines) > 1 else ''} {', '.join(map(str, lines))}"
                     error.line = lines[0]
         error.uri, error.message = split.uri, f"{where}: {found}"
         return error
+
+    def _some_columns(self) -> dict[str, str | int | float]:
+        """Return the settings of a query that reads some columns of rows, in their order."""
+        settings = {s.name: s.value for s in self._plan.settings}
+        # Native has all columns, and its reader refuses those that it is not asked for.
+        return {**settings, **IN_ORDER, "input_format_skip_unknown_fields": 1}
+
+    def _find_text(self, split: Split, encoding: Encoding, error: RefusedRowError) -> None:
+        """Find the column and the value that a database refuses, where it names neither."""
+        schema, parts = self._plan.schema, list[str]()
+        for column in schema.columns:
+            if not bytes_columns.holds_strings(column.type):
+                continue
+            value = column.expression or sql.name(column.source or column.name)
+            wrong = bytes_columns.no_text(column.type, value)
+            parts += [wrong, f"({quote(column.name)}, ifNull(toString({value}), ''))"]
+        if not parts:
+            return
+        found = f"multiIf({', '.join(parts)}, ('', ''))"
+        rows = SqlText.of(
+            f"SELECT f.1, f.2 FROM (SELECT {found} AS f FROM ",
+            read_relation(self._source, [split], encoding, schema),
+            ") WHERE f.1 != '' LIMIT 1",
+        )
+        with suppress(RowfallError):
+            for name, value in self._ask(rows, self._some_columns()):
+                error.column, error.value = str(name), str(value)
+                error.message += f": {error.value[:_SHOWN]!r} in column {name}"
 
     def _line(self, split: Split, encoding: Encoding, row: int) -> int:
         if split.of_text:

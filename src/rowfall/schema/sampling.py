@@ -138,6 +138,7 @@ class ColumnFacts:
             bom=self.bom,
             native=bool(encoding.null),
             binary=encoding.binary,
+            hex=self.source in encoding.hex,
             nonzero=0 < self.filled == self.integers and (self.low > 0 or self.high < 0),
         )
 

@@ -63,6 +63,7 @@ class TextTraits:
         canonical: numbers and Bools have to be written as inference takes them: what it would have
             kept as text (``007``, ``+1``) becomes no number behind the sample.
         whole: a tuple of CSV is one field, and not one for each of its elements.
+        hex: values are bytes, written as hex digits.
     """
 
     blank: bool = False
@@ -76,6 +77,7 @@ class TextTraits:
     binary: bool = False
     canonical: bool = False
     whole: bool = False
+    hex: bool = False
 
 
 CANONICAL = "canonical"
@@ -211,6 +213,8 @@ def _read_as_text(
     floats = csv and traits.canonical and "Float" in target.base  # read so but for their spelling
     if (traits.padded or floats) and not target.text:
         text = f"trimBoth({text}, ' \\t')"
+    if traits.hex:
+        text = f"unhex({text})"
     if target.nullable and csv and target.text and not traits.native:
         text = f"nullIf({text}, '\\\\N')"
     # What means NULL fits no other type, so its conversion gives NULL anyway: comparing is enough,

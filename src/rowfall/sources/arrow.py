@@ -108,6 +108,14 @@ class ArrowRows:
         size = os.path.getsize(self._sample())
         return [Split(split_id(self.text, _HEAD, None, None, ""), self.text, _HEAD, size)]
 
+    def bytes_columns(self) -> frozenset[str]:
+        """See :class:`rowfall.sources.base.TellingBytes`."""
+        from pyarrow import types
+
+        kinds = (types.is_binary, types.is_large_binary, types.is_fixed_size_binary)
+        fields = ((field.name, field.type) for field in self._rows.schema)
+        return frozenset(name for name, type_ in fields if any(is_(type_) for is_ in kinds))
+
     def _sample(self) -> str:
         if not self._folder:
             self._folder = tempfile.mkdtemp(prefix="rowfall-arrow-")

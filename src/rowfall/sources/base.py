@@ -304,6 +304,14 @@ class TellingNulls(Protocol):
 
 
 @runtime_checkable
+class TellingBytes(Protocol):
+    """A source that knows which of its strings are bytes: ClickHouse has one type for both."""
+
+    def bytes_columns(self) -> frozenset[str]:
+        """Return the names of columns whose strings are bytes, and no text."""
+
+
+@runtime_checkable
 class Numbered(Protocol):
     """A source whose rows people know by numbers of its own, not by lines: offsets of messages.
 

@@ -303,6 +303,7 @@ class SourceColumn:
         bytes_each: of a value in memory, about.
         binary: SQL whose value in the database's binary protocol rowfall-decode takes for ``type``;
             "" where it has no such form. ``wire``: its type there, where rows do not say that.
+        bytes: its strings are bytes, and no text.
     """
 
     name: str
@@ -312,6 +313,7 @@ class SourceColumn:
     bytes_each: float = 8.0
     binary: str = ""
     wire: str = ""
+    bytes: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -461,6 +463,10 @@ class Database(Streams, ABC):
     def sample(self, listing: Listing, most: int) -> Sequence[Split]:
         """Return no split: the catalogue tells the types."""
         return []
+
+    def bytes_columns(self) -> frozenset[str]:
+        """See :class:`rowfall.sources.base.TellingBytes`."""
+        return frozenset(column.name for column in self.described.columns if column.bytes)
 
     def stored(self) -> Encoding | None:
         """Return the encoding of :meth:`answer`; None where rows come as the streams are."""

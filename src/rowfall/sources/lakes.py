@@ -202,6 +202,13 @@ class LakeSource(ABC):
         found = store.addresses(list(map(_of_store, splits)))
         return [replace(address, any_version=True) for address in found]
 
+    def bytes_columns(self) -> frozenset[str]:
+        """See :class:`rowfall.sources.base.TellingBytes`."""
+        return frozenset(
+            column.name for column in self._snapshot.columns
+            if column.declared == "binary" or column.declared.startswith("fixed")
+        )  # fmt: skip
+
     def sample(self, listing: Listing, most: int) -> Sequence[Split]:
         return from_clause.evenly(listing, most)
 

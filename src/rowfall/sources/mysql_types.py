@@ -151,7 +151,9 @@ def column_of(column: Declared, marks: Marks) -> SourceColumn | None:
         )
         type_ = f"Nullable({type_})"
     whole = f"{column.whole}: {reason}"
-    return SourceColumn(column.name, type_, whole, text, _width(column), _binary(column))
+    return SourceColumn(
+        column.name, type_, whole, text, _width(column), _binary(column), bytes=column.bytes
+    )
 
 
 def _binary(column: Declared) -> str:

@@ -134,6 +134,10 @@ class Postgresql(Database):
             yield from postgresql_rows.copy(connection, self._select(split), plain=plain)
             reading.ended = True
 
+    def encoding(self, listing: Listing) -> Encoding:
+        """See :class:`rowfall.sources.base.Source`; bytes have hex digits for their text."""
+        return replace(super().encoding(listing), hex=tuple(sorted(self.bytes_columns())))
+
     def stored(self) -> Encoding | None:
         """Return the encoding of messages in binary, which rowfall-decode takes apart.
 

@@ -345,7 +345,7 @@ class Catalogue:
             name, or_null(target) if nullable else target,
             f"{type_.shown} of the database" + (f", {remark}" if remark else ""),
             select.replace("{x}", identifier(name)), float(sized or bytes_each) + nullable,
-            *in_binary(type_, select, identifier(name)),
+            *in_binary(type_, select, identifier(name)), bytes=type_.name == "bytea",
         )  # fmt: skip
 
     def _check_types(

@@ -74,7 +74,7 @@ def map_type(type_: PgType) -> tuple[str, str, float, str] | None:
             return f"DateTime64({digits}, 'UTC')", "{x}", 8.0, "shown as it was written"
         return f"DateTime64({digits}, 'UTC')", "{x}::timestamp", 8.0, "the same moment, in UTC"
     if name == "bytea":
-        return "String", "encode({x}, 'hex')", 2 * _TEXT_BYTES, "as hex digits: unhex() gives bytes"
+        return "String", "encode({x}, 'hex')", _TEXT_BYTES, "bytes"  # that have no other text
     if name in _SHOWN:
         return "String", _SHOWN[name], _TEXT_BYTES, "as text"
     if name in _TEXT:
@@ -96,8 +96,8 @@ def in_binary(type_: PgType, select: str, name: str) -> tuple[str, str]:
         return name, type_.name
     elif type_.name in ("timestamp", "timestamptz"):
         return name, "timestamp"  # both count microseconds, the second one those in UTC
-    elif type_.name in _BYTES or type_.kind == "e":
-        return name, "text"
+    elif type_.name in _BYTES or type_.name == "bytea" or type_.kind == "e":
+        return name, "text"  # whose bytes nobody looks at
     return f"({select.replace('{x}', name)})::text", "text"
 
 

@@ -11,7 +11,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from rowfall.core import charsets, iceberg_types, sql, uri
+from rowfall.core import iceberg_types, sql, uri
 from rowfall.core.digest import hexdigest
 from rowfall.core.errors import UsageError
 from rowfall.core.masked import Secret
@@ -48,7 +48,6 @@ class IcebergTable:
     ) -> None:
         self.text = uri.mask(text)
         self.partition_by = ""
-        self._binary = charsets.names_binary(options.encoding)
         self._partitions, self._order = options.partition_by or "", options.order_by or ""
         for name in _OF_OTHERS:
             if getattr(options, name):
@@ -86,7 +85,7 @@ class IcebergTable:
         Raises:
             UsageError: a column has no type of Iceberg.
         """
-        columns = _columns(schema.columns, binary=self._binary)
+        columns = _columns(schema.columns)
         parts = f"\nPARTITIONED BY ({self._partitions})" if self._partitions else ""
         order = f"\nORDER BY {self._order}" if self._order else ""
         return (SqlText.of(
@@ -151,9 +150,9 @@ def _place(text: str) -> tuple[str, str, str]:
     return location, "", location
 
 
-def _stored(column: Column, *, binary: bool = False) -> iceberg_types.Stored:
+def _stored(column: Column) -> iceberg_types.Stored:
     try:
-        return iceberg_types.stored(column.type, binary=binary)
+        return iceberg_types.stored(column.type, binary=column.binary)
     except ValueError as error:
         raise UsageError(
             f"column {column.name}: {column.type} has no place in an Iceberg table: {error}",
@@ -173,11 +172,9 @@ def _written(column: Column) -> str:
     return _stored(column).written
 
 
-def _columns(columns: Sequence[Column], *, binary: bool) -> str:
+def _columns(columns: Sequence[Column]) -> str:
     width = max((len(c.name) for c in columns), default=0)
-    return ",\n".join(
-        f"    {c.name:<{width}} {_word(_stored(c, binary=binary).type)}" for c in columns
-    )
+    return ",\n".join(f"    {c.name:<{width}} {_word(_stored(c).type)}" for c in columns)
 
 
 def _word(type_: iceberg_types.IcebergType) -> str:

@@ -94,7 +94,10 @@ class MySQLTable(TransactionalTable):
     def _text(self, column: Column, base: str, args: str) -> str:
         if base == "FixedString":
             return f"BINARY({args})" if int(args) <= _MOST_BINARY else f"VARBINARY({args})"
-        return f"VARCHAR({_KEY_CHARACTERS})" if column.name in self._in_keys() else "LONGTEXT"
+        in_key, kind = column.name in self._in_keys(), "BINARY" if column.binary else "CHAR"
+        if in_key:
+            return f"VAR{kind}({_KEY_CHARACTERS})"
+        return "LONGBLOB" if column.binary else "LONGTEXT"
 
     def _moment(self, base: str, digits: int) -> str:
         if digits > _MOST_TIME_DIGITS:

@@ -25,9 +25,10 @@ _MOST_DIGITS = 6
 # Longer names are cut without an error.
 _LONGEST = 63
 _ELEMENT = (
-    r"""if(isNull(e), 'NULL', concat('"', replaceAll(replaceAll(assumeNotNull(toString(e)), """
+    r"""if(isNull(e), 'NULL', concat('"', replaceAll(replaceAll(assumeNotNull({}), """
     r"""'\\', '\\\\'), '"', '\\"'), '"'))"""
 )
+_STRINGS = ("String", "FixedString")
 
 
 class Postgresql(TransactionalTable):
@@ -65,7 +66,9 @@ class Postgresql(TransactionalTable):
             element = parse_type(type_.args)
             if element.base in _NESTED:
                 return "jsonb"
-            return f"{self.column_type(Column('', element.full))}[]"
+            return f"{self.column_type(Column('', element.full, binary=column.binary))}[]"
+        if column.binary and type_.base in _STRINGS:
+            return "bytea"
         return _TYPES.get(type_.base, "text")
 
     def written_type(self, column: Column) -> str:
@@ -86,10 +89,14 @@ class Postgresql(TransactionalTable):
     def written(self, column: Column) -> str:
         """See :class:`rowfall.targets.transactional.TransactionalTable`."""
         type_, name = parse_type(column.type), sql.name(column.name)
+        if column.binary and type_.base in _STRINGS:
+            return _hex(name)
         if type_.base == "FixedString":
-            return f"toStringCutToZero({name})"
+            return f"toString({name})"  # cuts the zeros at its end; the server refuses others
         if type_.base == "Array" and parse_type(type_.args).base not in _NESTED:
-            return f"concat('{{', arrayStringConcat(arrayMap(e -> {_ELEMENT}, {name}), ','), '}}')"
+            binary = column.binary and parse_type(type_.args).base in _STRINGS
+            element = _ELEMENT.format(_hex("e") if binary else "toString(e)")
+            return f"concat('{{', arrayStringConcat(arrayMap(e -> {element}, {name}), ','), '}}')"
         if type_.base in ("Array", "Map", "Tuple", "Nested"):
             return f"toJSONString({name})"
         if type_.base == "DateTime64" and type_.digits > _MOST_DIGITS:
@@ -104,7 +111,8 @@ class Postgresql(TransactionalTable):
 
     def only_engine_writes(self, column: Column) -> bool:
         """See :class:`rowfall.targets.transactional.TransactionalTable`."""
-        cut = parse_type(column.type).base == "FixedString"  # which it cuts as the engine does
+        # Whose end it cuts as the engine does.
+        cut = parse_type(column.type).base == "FixedString" and not column.binary
         return not cut and super().only_engine_writes(column)
 
     def create(self, schema: Schema, table: str = "") -> tuple[SqlText, ...]:
@@ -135,6 +143,11 @@ class Postgresql(TransactionalTable):
     def command_of_binary(self, schema: Schema) -> str:
         """See :class:`rowfall.targets.transactional.TransactionalTable`."""
         return f"{self.command(schema)} (FORMAT binary)"
+
+
+def _hex(x: str) -> str:
+    """Return SQL of the text of bytes, as the server writes it."""
+    return f"concat('\\\\x', lower(hex({x})))"
 
 
 def _identifier(name: str) -> str:

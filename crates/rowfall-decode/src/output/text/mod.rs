@@ -56,7 +56,7 @@ enum Kind {
     String,
     /// Bytes.
     FixedString(usize),
-    /// Bytes; the value ends at its first zero byte.
+    /// Bytes; the zero bytes at its end are no part of the value.
     CutString(usize),
     Date,
     Date32,
@@ -360,7 +360,7 @@ impl<'a> Cell<'a> {
             }
             Kind::CutString(bytes) => {
                 let text = self.take_slice(*bytes);
-                let len = text.iter().position(|byte| *byte == 0).unwrap_or(*bytes);
+                let len = text.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
                 escapes.put_all(out, &text[..len]);
             }
             Kind::Date => {
