@@ -368,7 +368,7 @@ def forget(load_id: str, *, to: Where | None = None, password: Secret | str | No
     """
     load_id, _, number = load_id.partition("_")
     known = report(load_id, to=to)
-    from rowfall.destinations.clickhouse.clean import forget_attempt, forget_load
+    from rowfall.destinations import open_destination
     from rowfall.run import history
 
     asked = history.request(known.load_id, _text(to))
@@ -379,9 +379,10 @@ def forget(load_id: str, *, to: Where | None = None, password: Secret | str | No
     target = open_target(
         _text(to) or asked["to"], asked["table"] or "any", Options(), _secret(password)
     )
+    destination = open_destination(target)
     if number:
-        return forget_attempt(target, f"{known.load_id}_{number}")
-    return forget_load(target, known.load_id, options)
+        return destination.forget_attempt(target, f"{known.load_id}_{number}")
+    return destination.forget(target, known.load_id, options)
 
 
 def adopt(
@@ -452,10 +453,10 @@ def clean(
     Raises:
         TargetError: no such folder or server.
     """
-    from rowfall.destinations.clickhouse.clean import clean_target
+    from rowfall.destinations import open_destination
 
     target = open_target(_text(to), "any", Options(), _secret(password))
-    return clean_target(target, dry=dry, emit=on_event)
+    return open_destination(target).clean(target, dry=dry, emit=on_event)
 
 
 def install_decoder(
@@ -507,9 +508,7 @@ def verify(
     sources = history.sources(request, known.load_id, "rowfall load ... --verify.")
     with open_session(sources, _text(to) or request["to"], request["table"], options, on_event,
                       dry=True, password=_secret(password)) as session:  # fmt: skip
-        from rowfall.destinations.verify import verify_table
-
-        return verify_table(session, known.load_id)
+        return session.destination.verify(session, known.load_id)
 
 
 def scale(

@@ -8,14 +8,17 @@ and compared. Nothing outside :mod:`rowfall.destinations` asks which kind one is
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from typing import TYPE_CHECKING, Protocol
 
 from rowfall.core.dataclass import dataclass
 from rowfall.core.events import Listener
+from rowfall.core.listing import Split
 from rowfall.core.model import MergeWork, Plan
 from rowfall.core.options import Options
+from rowfall.core.results import Leftover, Verification
+from rowfall.core.sqltext import SqlText
 from rowfall.engines.base import Engine
 from rowfall.targets.base import Target
 
@@ -28,6 +31,7 @@ if TYPE_CHECKING:
     from rowfall.core.errors import RowfallError, TargetError
     from rowfall.engines.database import Database
     from rowfall.engines.embedded import Embedded
+    from rowfall.ledger import Ledger
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,11 +89,37 @@ class Opened:
     reader: Embedded | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Query:
+    """One statement of a user, and where its rows go.
+
+    Attributes:
+        format: of the rows, as the engine names it.
+        write: it may change something.
+        out_fd: file descriptor that gets the rows.
+        convert: give what Arrow has no type for another one.
+    """
+
+    text: str
+    format: str
+    write: bool
+    out_fd: int
+    convert: bool = False
+
+    @property
+    def statement(self) -> SqlText:
+        """Return the statement without a semicolon at its end."""
+        return SqlText.of(self.text.strip().rstrip(";"))
+
+
 class PreparedLoad(Protocol):
     """What one run of a load has opened in its destination, until its end."""
 
     def leased(self) -> AbstractContextManager[None]:
         """Renew the leases of the load while the context is open."""
+
+    def pull(self, plan: Plan) -> Done | None:
+        """Let the target itself read the source to its end; None where attempts are to be made."""
 
     def receiver(self, given: Receiving) -> Receiver:
         """Return what publishes the attempts of one writer."""
@@ -109,9 +139,13 @@ class Destination(Protocol):
 
     Attributes:
         writes: what its rows become: ``table``, ``database``, ``files`` or ``nothing``.
+        replaces: a table of it can be loaded anew as a whole, with ``--replace``.
+        follows: loads of a stream may come one after the other, and are remembered.
     """
 
     writes: str
+    replaces: bool
+    follows: bool
 
     def check(self, target: Target, options: Options) -> None:
         """Check that every option applies to this destination, before anything is read.
@@ -171,6 +205,61 @@ class Destination(Protocol):
             VerifyError: they differ.
         """
 
+    def join_loads(self, session: Session, ledger: Ledger, load_id: str, older: str) -> bool:
+        """Make one load of two batches of a stream, so that records do not grow for ever.
+
+        Returns:
+            False where they stay as they are.
+        """
+
     def merge_work(self, session: Session) -> tuple[int, MergeWork | None]:
         """Return the active parts of the target, and what merges have left to do; (0, None) where
         there are no parts."""
+
+    # --- besides loads ----------------------------------------------------------------------------
+
+    def query(self, target: Target, query: Query) -> None:
+        """Run one statement and write its rows to a file descriptor.
+
+        Raises:
+            UsageError: the target holds no tables. EngineError: the statement fails.
+            BrokenPipeError: nobody reads the rows any more.
+        """
+
+    def clean(self, target: Target, *, dry: bool, emit: Listener) -> list[Leftover]:
+        """Drop what dead loads have left, and finish what they had committed.
+
+        Returns:
+            What was dropped (``dry``: what would be).
+        """
+
+    def forget(self, target: Target, load_id: str, options: Options) -> int:
+        """Make what a load has loaded count as not loaded; return how many splits that is."""
+
+    def forget_attempt(self, target: Target, attempt: str) -> int:
+        """Give up an attempt whose rows cannot become visible; return its number of splits."""
+
+    def verify(self, session: Session, load_id: str) -> Verification:
+        """Compare what a load has brought into the target with its source, read again.
+
+        Raises:
+            UsageError: there is nothing to compare. SourceError: the source is gone or changed.
+        """
+
+    def adopts(self, target: Target) -> bool:
+        """Return whether rows that others have brought into a target can be put on record."""
+
+    def table_exists(self, session: Session) -> bool:
+        """Return whether the target table is there."""
+
+    def accept(self, session: Session, ledger: Ledger, load_id: str) -> None:
+        """Record that the rows which the target holds are none of a load's."""
+
+    def record_adopted(
+        self, session: Session, ledger: Ledger, attempt: str, splits: Sequence[Split]
+    ) -> None:
+        """Write splits into the record beside the table, as loaded by an attempt.
+
+        Raises:
+            LedgerError: another rowfall records some of them.
+        """

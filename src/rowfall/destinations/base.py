@@ -2,25 +2,57 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import ClassVar
 
-from rowfall.contracts.destination import Opened, Opening
+from rowfall.contracts.destination import Opened, Opening, Query
 from rowfall.contracts.facts import LoadFacts
 from rowfall.contracts.load import Done, Finished, LoadRun, Settled
 from rowfall.contracts.session import Session
-from rowfall.core.errors import RowfallError, TargetError, VerifyError
+from rowfall.core.errors import RowfallError, TargetError, UsageError, VerifyError
+from rowfall.core.events import Listener
+from rowfall.core.listing import Split
 from rowfall.core.model import MergeWork, Plan
 from rowfall.core.options import Options
-from rowfall.core.results import Verification
+from rowfall.core.results import Leftover, Verification
 from rowfall.destinations.options_check import check_options
+from rowfall.ledger import Ledger
 from rowfall.targets.base import Target
+
+
+def no_tables(target: Target) -> UsageError:
+    """Return the error of a target that holds no tables of loads."""
+    return UsageError(
+        f"{target.text} keeps no tables", hint="Give a data folder or a server with --to."
+    )
+
+
+def nothing_kept(load_id: str) -> UsageError:
+    """Return the error of a load that left nothing to compare."""
+    return UsageError(
+        f"load {load_id} kept no table to compare",
+        hint="Only loads into a table can be verified afterwards.",
+    )
+
+
+def ledger_of(session: Session, load_id: str) -> Ledger:
+    """Return the ledger that knows a load.
+
+    Raises:
+        UsageError: the target has none.
+    """
+    if session.ledger is None:
+        raise nothing_kept(load_id)
+    return session.ledger
 
 
 class BaseDestination:
     """A destination whose ledger alone knows its loads, and where nothing is merged."""
 
     writes = ""
+    replaces = False
+    follows = True
     offers: ClassVar[frozenset[str]] = frozenset()
 
     def check(self, target: Target, options: Options) -> None:
@@ -52,9 +84,7 @@ class BaseDestination:
         Raises:
             VerifyError: they differ.
         """
-        from rowfall.destinations.verify import verify_table
-
-        found = verify_table(load.session, load.id)
+        found = self.verify(load.session, load.id)
         if not found.ok:
             raise VerifyError(
                 f"source and target differ: {found.source_rows:,} rows and {found.target_rows:,}",
@@ -62,12 +92,48 @@ class BaseDestination:
             )
         return found
 
+    def verify(self, session: Session, load_id: str) -> Verification:
+        raise nothing_kept(load_id)
+
+    def query(self, target: Target, query: Query) -> None:
+        raise UsageError(f"{target.text} has no tables to query")
+
+    def clean(self, target: Target, *, dry: bool, emit: Listener) -> list[Leftover]:
+        raise no_tables(target)
+
+    def forget(self, target: Target, load_id: str, options: Options) -> int:
+        raise no_tables(target)
+
+    def forget_attempt(self, target: Target, attempt: str) -> int:
+        raise no_tables(target)
+
+    def adopts(self, target: Target) -> bool:
+        return False
+
+    def table_exists(self, session: Session) -> bool:
+        return False
+
+    def accept(self, session: Session, ledger: Ledger, load_id: str) -> None:
+        raise no_tables(session.target)
+
+    def record_adopted(
+        self, session: Session, ledger: Ledger, attempt: str, splits: Sequence[Split]
+    ) -> None:
+        raise no_tables(session.target)
+
+    def join_loads(self, session: Session, ledger: Ledger, load_id: str, older: str) -> bool:
+        """Join them in the ledger, whose ranges of streams are all that is known."""
+        return ledger.join_load(load_id, older, session.target_key, ranges=True)
+
     def merge_work(self, session: Session) -> tuple[int, MergeWork | None]:
         return 0, None
 
 
 class BasePrepared:
     """A load that has nothing to renew, and nothing that waits for its end."""
+
+    def pull(self, plan: Plan) -> Done | None:
+        return None
 
     def leased(self) -> AbstractContextManager[None]:
         return nullcontext()

@@ -11,9 +11,10 @@ from rowfall.contracts.facts import LoadFacts
 from rowfall.contracts.load import Done, Finished, LoadRun, Settled
 from rowfall.contracts.receiver import Notes
 from rowfall.contracts.session import Session
-from rowfall.core.errors import RowfallError
+from rowfall.core.errors import RowfallError, UsageError
 from rowfall.core.events import Note
 from rowfall.core.model import Plan, Statement
+from rowfall.core.options import Options
 from rowfall.core.results import Verification
 from rowfall.destinations.base import BaseDestination, BasePrepared
 from rowfall.destinations.notes import add_splits
@@ -21,6 +22,7 @@ from rowfall.destinations.options_check import FILES
 from rowfall.ledger import Ledger
 from rowfall.publish.export_record import ExportRecord
 from rowfall.publish.files import FileReceiver, ObjectReceiver, end_open_files
+from rowfall.targets.base import Target
 from rowfall.targets.export import PIECE
 
 
@@ -82,6 +84,17 @@ class Objects(BaseDestination):
         record = _open_record(load, facts)
         add_splits(load, plan)
         return PreparedExport(session, self.receiver, record)
+
+    def verify(self, session: Session, load_id: str) -> Verification:
+        from rowfall.destinations.verify import verify_export
+
+        return verify_export(session, load_id)
+
+    def forget(self, target: Target, load_id: str, options: Options) -> int:
+        raise UsageError(
+            f"load {load_id} has written files, and the manifest beside them says what they hold",
+            hint="Write them anew with --replace, or remove a file to have it written again.",
+        )
 
     def verified(self, load: LoadRun) -> Verification:
         found = super().verified(load)

@@ -2,22 +2,38 @@
 
 from __future__ import annotations
 
-from rowfall.contracts.destination import Opened, Opening, Receiving
+from collections.abc import Sequence
+from contextlib import closing
+
+from rowfall.contracts.destination import Opened, Opening, Query, Receiving
 from rowfall.contracts.facts import LoadFacts
 from rowfall.contracts.load import Done, Finished, LoadRun, Settled
 from rowfall.contracts.receiver import Notes
 from rowfall.contracts.session import Session
 from rowfall.core.errors import RowfallError, TargetError
-from rowfall.core.listing import without_salt
+from rowfall.core.events import Listener
+from rowfall.core.listing import Split, without_salt
 from rowfall.core.model import Plan
-from rowfall.destinations.base import BaseDestination, BasePrepared
+from rowfall.core.options import Options
+from rowfall.core.results import Leftover, Verification
+from rowfall.destinations.base import BaseDestination, BasePrepared, ledger_of
 from rowfall.destinations.notes import add_splits, created, dropped
 from rowfall.destinations.options_check import DATABASE
-from rowfall.destinations.transactional import open_with_reader, refusal, resolve
+from rowfall.destinations.transactional import (
+    address_of,
+    forget,
+    only_loads,
+    open_database,
+    open_with_reader,
+    refusal,
+    resolve,
+)
 from rowfall.engines.database import FileTable
-from rowfall.ledger import target_key
+from rowfall.ledger import Ledger, target_key
+from rowfall.ledger.leases import has_ended
 from rowfall.publish.commit import CommitReceiver, commit_gathered, drop_gathered, end_open_commits
 from rowfall.publish.transaction import hold_streams, landed_in
+from rowfall.targets.base import Target
 
 
 def table_of(session: Session) -> FileTable:
@@ -63,6 +79,13 @@ class PreparedCommit(BasePrepared):
         )  # fmt: skip
 
 
+def _open(target: Target) -> FileTable:
+    """Open the table of a target, for what is done besides loads."""
+    table = open_database(address_of(target), target, Options())
+    assert isinstance(table, FileTable)  # noqa: S101 - by its kind
+    return table
+
+
 class LakeTable(BaseDestination):
     """A table whose data files are added, or replaced, by a commit of its metadata."""
 
@@ -77,6 +100,68 @@ class LakeTable(BaseDestination):
 
     def key(self, session: Session, load_id: str) -> str:
         return target_key(session.target_key, load_id)
+
+    def verify(self, session: Session, load_id: str) -> Verification:
+        from rowfall.destinations.verify import verify_files
+
+        return verify_files(session, ledger_of(session, load_id), load_id, table_of(session))
+
+    def query(self, target: Target, query: Query) -> None:
+        from rowfall.destinations.query import query_files
+
+        with closing(_open(target)) as table:
+            query_files(target, table, query)
+
+    def clean(self, target: Target, *, dry: bool, emit: Listener) -> list[Leftover]:
+        """Remove data files that dead loads have written into the table and not committed."""
+        if not target.ledger_path.exists():
+            return []
+        with closing(_open(target)) as table, closing(Ledger(target.ledger_path)) as ledger:
+            key = target_key(target.database, target.table)
+            alive = frozenset(
+                row.id for row in ledger.loads("WHERE state = 'running'")
+                if not has_ended(row.owner)
+            )  # fmt: skip
+            if not dry:
+                end_open_commits(table, ledger, target, key, alive, emit)
+            found = []
+            for load_id, attempt, ids in ledger.attempts_gathered(key):
+                files = [move for move in ledger.moves(attempt) if move.state == "pending"]
+                if load_id in alive or not files:
+                    continue
+                found += [
+                    Leftover("", file.staging, load_id, file.rows, file.highest_block, False)
+                    for file in files
+                ]
+                if not dry:
+                    drop_gathered(table, ledger, attempt, target_key(key, load_id), ids)
+            return found
+
+    def forget(self, target: Target, load_id: str, options: Options) -> int:
+        return forget(target, load_id, options)
+
+    def forget_attempt(self, target: Target, attempt: str) -> int:
+        raise only_loads(target, attempt)
+
+    def join_loads(self, session: Session, ledger: Ledger, load_id: str, older: str) -> bool:
+        """Leave them: the table keeps a record of its own."""
+        return False
+
+    def adopts(self, target: Target) -> bool:
+        return True
+
+    def table_exists(self, session: Session) -> bool:
+        return table_of(session).existing_table() is not None
+
+    def accept(self, session: Session, ledger: Ledger, load_id: str) -> None:
+        table_of(session).accept()
+
+    def record_adopted(
+        self, session: Session, ledger: Ledger, attempt: str, splits: Sequence[Split]
+    ) -> None:
+        table, load_id = table_of(session), attempt.partition("_")[0]
+        table.commit(attempt, load_id, [split.id for split in splits], (), replace=False)
+        ledger.set_table(session.target_key, table.table_id())
 
     def settle(self, load: LoadRun) -> Settled:
         session, ledger, table = load.session, load.ledger, table_of(load.session)

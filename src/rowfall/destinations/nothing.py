@@ -22,6 +22,7 @@ class Nothing(BaseDestination):
     """Counts rows; nothing is remembered of them."""
 
     writes = "nothing"
+    follows = False
 
     def settle(self, load: LoadRun) -> Settled:
         end_open_files(load.ledger)

@@ -10,6 +10,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
+from rowfall.contracts.destination import Query
 from rowfall.core import sql, uri
 from rowfall.core.errors import Interrupted, RowfallError, TargetError, UsageError
 from rowfall.core.interrupts import terminable
@@ -19,6 +20,7 @@ from rowfall.core.nearest import nearest
 from rowfall.core.options import Options
 from rowfall.core.patterns import regex
 from rowfall.core.sqltext import SqlText
+from rowfall.destinations import open_destination
 from rowfall.destinations.clickhouse.opening import connect
 from rowfall.destinations.transactional import open_database
 from rowfall.engines.base import Engine
@@ -29,7 +31,7 @@ from rowfall.engines.snapshot import snapshot
 from rowfall.ledger import Ledger
 from rowfall.ledger.leases import has_ended
 from rowfall.sources.pipes import Streams
-from rowfall.targets.base import STAGING_PREFIX, Publish, ServerAt, Target
+from rowfall.targets.base import STAGING_PREFIX, ServerAt, Target
 
 # Compared with what was typed: 20 ms of difflib.
 MOST_TABLES = 2_000
@@ -94,39 +96,34 @@ def run_query(
         UsageError: the target holds no tables. EngineError: the statement fails.
         BrokenPipeError: nobody reads ``out_fd`` any more.
     """
-    statement = SqlText.of(text.strip().rstrip(";"))
-    if target.address is not None and target.caps.publish is Publish.COMMIT:
-        _query_files(target, target.address, statement, format, write=write, out_fd=out_fd,
-                     convert=convert)  # fmt: skip
-        return
-    if target.address is not None:
-        _query_database(target, target.address, text, format, write=write, out_fd=out_fd)
-        return
-    if target.server is not None:
-        server = connect(target.server, Options(), target.database)
-        # 2: no writes, but settings may change; formats need that.
-        settings = {} if write or server.readonly else {"readonly": 2}
-        query_id = f"query-{secrets.token_hex(8)}"
-        if convert:
-            statement = _for_arrow(server, statement)
-        _stream(server, Statement(statement, settings, query_id, format), out_fd)
-        return
-    if target.folder is None:
-        raise UsageError(f"{target.text} has no tables to query")
-    if write:
-        target.folder.mkdir(
-            parents=True, exist_ok=True
-        )  # what is made in memory is gone at the end
-    folder = target.folder if target.folder.is_dir() else None
+    open_destination(target).query(target, Query(text, format, write, out_fd, convert))
+
+
+def query_server(target: Target, at: ServerAt, query: Query) -> None:
+    """Run a statement in a server, which gives its rows the format."""
+    server = connect(at, Options(), target.database)
+    # 2: no writes, but settings may change; formats need that.
+    settings = {} if query.write or server.readonly else {"readonly": 2}
+    statement = query.statement
+    if query.convert:
+        statement = _for_arrow(server, statement)
+    query_id = f"query-{secrets.token_hex(8)}"
+    _stream(server, Statement(statement, settings, query_id, query.format), query.out_fd)
+
+
+def query_folder(target: Target, folder: Path, query: Query) -> None:
+    """Run a statement in a data folder; to read, in a copy where a load uses it."""
+    if query.write:
+        folder.mkdir(parents=True, exist_ok=True)  # what is made in memory is gone at the end
     try:
-        _query_folder(folder, statement, format, write=write, out_fd=out_fd, convert=convert)
+        _query_folder(folder if folder.is_dir() else None, query)
     except FolderInUseError as error:
         ledger = Ledger(target.ledger_path)
         try:
-            if write:
+            if query.write:
                 raise _in_use(ledger, error) from None
-            with snapshot(target.folder, ledger.published_attempts) as copy:
-                _query_folder(copy, statement, format, write=False, out_fd=out_fd, convert=convert)
+            with snapshot(folder, ledger.published_attempts) as copy:
+                _query_folder(copy, query)
         finally:
             ledger.close()
 
@@ -151,20 +148,19 @@ class _Rows(Streams):
         return super().relation(splits, encoding, sql.structure(self._result.columns))
 
 
-def _query_database(
-    target: Target, at: ServerAt, text: str, format: str, *, write: bool, out_fd: int
-) -> None:
+def query_database(target: Target, at: ServerAt, query: Query) -> None:
     """Run a statement in another database; an engine here gives its rows the format."""
     database = open_database(at, target, Options())
-    out = os.dup(out_fd)
+    out = os.dup(query.out_fd)
     try:
-        found = database.result(text, write=write)
+        found = database.result(query.text, write=query.write)
         if found is None:
             return
         rows = _Rows(found)
         try:
-            statement = SqlText.of("SELECT * FROM ", rows.relation([_QUERY], None, ""))
-            _stream(Embedded(None, fds=(out,)), Statement(statement, {}, "query", format), out)
+            text = SqlText.of("SELECT * FROM ", rows.relation([_QUERY], None, ""))
+            statement = Statement(text, {}, "query", query.format)
+            _stream(Embedded(None, fds=(out,)), statement, out)
             rows.changed([_QUERY])
         finally:
             rows.close()
@@ -173,42 +169,36 @@ def _query_database(
         database.close()
 
 
-def _query_files(
-    target: Target, at: ServerAt, statement: SqlText, format: str, *, write: bool, out_fd: int,
-    convert: bool,
-) -> None:  # fmt: skip
+def query_files(target: Target, table: FileTable, query: Query) -> None:
     """Run a statement over a table of files, which an engine here reads under its own name.
 
     Raises:
         UsageError: it is to change something. TargetError: there is no such table.
     """
-    if write:
+    if query.write:
         raise UsageError(
             f"{target.text} is only read here",
             hint="Load into it, or change it with its own tools.",
         )
-    database = open_database(at, target, Options())
-    out = os.dup(out_fd)
+    if not table.table_id():
+        raise TargetError(f"there is no table {target.table}", hint=_load_first(target))
+    statement, out = query.statement, os.dup(query.out_fd)
     try:
-        assert isinstance(database, FileTable)  # noqa: S101 - by its kind of target
-        if not database.table_id():
-            raise TargetError(f"there is no table {target.table}", hint=_load_first(target))
         name = sql.name(uri.lake_name(target.table))
         engine = Embedded(None, fds=(out,), work="/")
         try:
             engine.run(Statement(
-                SqlText.of(f"CREATE VIEW {name} AS SELECT * FROM ", database.relation())
+                SqlText.of(f"CREATE VIEW {name} AS SELECT * FROM ", table.relation())
             ), lane=1)  # fmt: skip
             engine.run(Statement(SqlText.of("SET readonly = 2")), lane=1)
-            if convert:
+            if query.convert:
                 statement = _for_arrow(engine, statement)
         except BaseException:
             engine.close()
             raise
-        _stream(engine, Statement(statement, query_id="query", format=format), out)
+        _stream(engine, Statement(statement, query_id="query", format=query.format), out)
     finally:
         os.close(out)
-        database.close()
 
 
 def _load_first(target: Target) -> str:
@@ -225,23 +215,21 @@ def _in_use(ledger: Ledger, error: FolderInUseError) -> FolderInUseError:
     return error
 
 
-def _query_folder(
-    folder: Path | None, statement: SqlText, format: str, *, write: bool, out_fd: int, convert: bool
-) -> None:
+def _query_folder(folder: Path | None, query: Query) -> None:
     # The child uses 0 to 2 itself, so the output gets another number there.
-    out = os.dup(out_fd)
+    statement, out = query.statement, os.dup(query.out_fd)
     try:
-        engine = Embedded(folder, fds=(out,), work=".", reads="" if write else QUERY)
-        if not write:
+        engine = Embedded(folder, fds=(out,), work=".", reads="" if query.write else QUERY)
+        if not query.write:
             engine.run(Statement(SqlText.of("SET readonly = 2")), lane=1)
         try:
-            if convert:
+            if query.convert:
                 statement = _for_arrow(engine, statement)
-            before = _last_blocks(engine) if write else {}
+            before = _last_blocks(engine) if query.write else {}
         except BaseException:
             engine.close()
             raise
-        _stream(engine, Statement(statement, query_id="query", format=format), out,
+        _stream(engine, Statement(statement, query_id="query", format=query.format), out,
                 lambda: _renumber(engine, before))  # fmt: skip
     finally:
         os.close(out)

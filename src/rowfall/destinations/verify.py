@@ -50,30 +50,9 @@ BUCKETS = 1024
 MOST_ROWS = 500_000
 
 
-def verify_table(session: Session, load_id: str) -> Verification:
-    """Compare the table of a load with its source, read again.
-
-    Raises:
-        UsageError: the load went into no table. SourceError: the source is gone or changed.
-    """
+def verify_tables(session: Session, ledger: Ledger, load_id: str) -> Verification:
+    """Compare a table of ClickHouse with the source of a load, read again."""
     start = time.monotonic()
-    ledger = session.ledger
-    if session.target.caps.topic:
-        raise UsageError(
-            f"load {load_id} went into a topic, whose messages are not compared",
-            hint=f"Read and count them: rowfall load '{session.target.text}' --table t",
-        )
-    if session.target.caps.one_file_per_group:
-        return _verify_export(session, load_id)
-    if ledger is not None and isinstance(session.database, FileTable):
-        return _verify_files(session, ledger, load_id, session.database)
-    if ledger is not None and session.database is not None:
-        return _verify_database(session, ledger, load_id, session.database)
-    if ledger is None or not session.target.caps.tables:
-        raise UsageError(
-            f"load {load_id} kept no table to compare",
-            hint="Only loads into a table can be verified afterwards.",
-        )
     facts = survey(session)
     plan, landed = make_plan(facts, session.options), facts.landed
     splits = _splits(session, plan, landed)
@@ -102,13 +81,13 @@ def _compared(
     return _verdict(load_id, splits, source, (rows, total), landed_rows, foreign, scope, start)
 
 
-def _verify_files(session: Session, ledger: Ledger, load_id: str, table: FileTable) -> Verification:
+def verify_files(session: Session, ledger: Ledger, load_id: str, table: FileTable) -> Verification:
     """Compare all rows of a table of files, read by an engine here, with those of the source."""
     start = time.monotonic()
     facts = survey(session)
     plan = make_plan(facts, session.options)
     splits = _splits(session, plan, facts.landed)
-    others = len(session.database.landed() if session.database else ()) - len(facts.landed)
+    others = len(table.landed()) - len(facts.landed)
     with closing(Embedded(None, work="/")) as engine:
         columns = ", ".join(
             f"CAST({sql.name(c.name)}, {quote(c.type)}) AS {sql.name(c.name)}"
@@ -123,7 +102,7 @@ def _verify_files(session: Session, ledger: Ledger, load_id: str, table: FileTab
         return _compared(comparison, load_id, splits, source, start)
 
 
-def _verify_export(session: Session, load_id: str) -> Verification:
+def verify_export(session: Session, load_id: str) -> Verification:
     """Compare all rows of the files of an export, read again, with those of the source.
 
     Raises:
@@ -204,7 +183,7 @@ def _exported(session: Session, recorded: Manifest) -> list[Split]:
     return splits
 
 
-def _verify_database(
+def verify_database(
     session: Session, ledger: Ledger, load_id: str, database: Database
 ) -> Verification:
     """Compare the rows of each file with those that were committed with it, and their number with

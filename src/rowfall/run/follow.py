@@ -50,7 +50,7 @@ def check_follow(session: Session) -> None:
     for name in ("until", "force", "atomic", "replace"):
         if getattr(session.options, name):
             raise UsageError(f"--follow and --{name} exclude each other")
-    if not session.target.caps.remembers:
+    if not session.destination.follows:
         raise UsageError(
             f"--follow needs a table, and {session.target.text} is none",
             hint="What has been loaded is remembered with the table.",
@@ -103,11 +103,10 @@ def follow(session: Session) -> Report:
 def _join_oldest(session: Session, kept: list[Report]) -> None:
     """Make one load of the two oldest batches, where there are more than are kept."""
     ledger = session.ledger
-    if len(kept) <= KEPT or ledger is None or session.database is not None:
-        return  # a database keeps a record of its own
+    if len(kept) <= KEPT or ledger is None:
+        return
     first, second = kept[:2]
-    ranges = not session.target.caps.journal
-    if ledger.join_load(second.load_id, first.load_id, session.target_key, ranges=ranges):
+    if session.destination.join_loads(session, ledger, second.load_id, first.load_id):
         kept[:2] = [replace(_added(first, second), load_id=first.load_id)]
         record(ledger, kept[0])
     else:

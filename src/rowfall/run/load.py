@@ -100,15 +100,7 @@ def _prepare(load: LoadRun, settled: Settled, facts: LoadFacts, plan: Plan) -> P
 
 def _run(load: LoadRun, facts: LoadFacts, plan: Plan, prepared: PreparedLoad) -> Done:
     """Bring the rows to the target: by attempts, or by a pipeline of the target's own."""
-    session = load.session
-    if session.options.pull:
-        from rowfall.plan.pipelines import pulls  # with the client of MySQL: 8 ms
-
-        if pulls(session.target, session.options):
-            from rowfall.run.pull import run_pull
-
-            return run_pull(session, load, plan)
-    return run_attempts(load, facts, plan, prepared)
+    return prepared.pull(plan) or run_attempts(load, facts, plan, prepared)
 
 
 def _announce(load: LoadRun, plan: Plan) -> None:
@@ -144,7 +136,7 @@ def _otherwise(session: Session, plan: Plan) -> list[str]:
     flags = [text for subject, text in plan.schema.notes if subject == OTHERWISE]
     # Parameters and logins of addresses are not shown, so they could not be pasted.
     shown = not any(text == "-" or set(text) & {"?", "@"} for text in session.sources)
-    if not flags or not shown or "*" in plan.target or not session.target.caps.tables:
+    if not flags or not shown or "*" in plan.target or not session.destination.replaces:
         return []
     options = replace(session.options, replace=False)
     table = plan.table if plan.database in ("", "default") else f"{plan.database}.{plan.table}"

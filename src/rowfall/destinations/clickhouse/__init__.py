@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from rowfall.contracts.destination import Opened, Opening
+from rowfall.contracts.destination import Opened, Opening, Query
 from rowfall.core import sql, units
 from rowfall.core.errors import RowfallError, TargetError
-from rowfall.core.events import Note
+from rowfall.core.events import Listener, Note
+from rowfall.core.listing import Split
 from rowfall.core.model import MergeWork, Plan
 from rowfall.core.options import Options
+from rowfall.core.results import Leftover, Verification
+from rowfall.destinations.base import ledger_of
 from rowfall.destinations.options_check import CLUSTER, SERVER, TABLES, check_options
+from rowfall.engines.base import table_uuid
 from rowfall.ledger import target_key
 from rowfall.targets.base import Target
 
@@ -21,12 +26,21 @@ if TYPE_CHECKING:
     from rowfall.contracts.load import Done, LoadRun, Settled
     from rowfall.contracts.session import Session
     from rowfall.destinations.clickhouse.prepare import PreparedTables
+    from rowfall.ledger import Ledger
+
+
+def _uuid(session: Session) -> str:
+    """Return the UUID of the target table; "" where there is none."""
+    first = session.first_target
+    return table_uuid(session.engine, first.database, first.table)
 
 
 class ClickHouseTables:
     """Tables of the MergeTree family and those that take rows as they do."""
 
     writes = "table"
+    replaces = True
+    follows = True
 
     def check(self, target: Target, options: Options) -> None:
         offers = {TABLES}
@@ -103,6 +117,61 @@ class ClickHouseTables:
 
         loaded = {split_id for ids in counts.landed_ids for split_id in ids}
         compare_staged(load.session, facts, plan, counts.checksum, loaded, load.id)
+
+    def verify(self, session: Session, load_id: str) -> Verification:
+        from rowfall.destinations.verify import verify_tables
+
+        return verify_tables(session, ledger_of(session, load_id), load_id)
+
+    def query(self, target: Target, query: Query) -> None:
+        from rowfall.destinations import query as queries
+
+        if target.server is not None:
+            queries.query_server(target, target.server, query)
+        elif target.folder is not None:
+            queries.query_folder(target, target.folder, query)
+
+    def clean(self, target: Target, *, dry: bool, emit: Listener) -> list[Leftover]:
+        from rowfall.destinations.clickhouse.clean import clean
+
+        return clean(target, dry=dry, emit=emit)
+
+    def forget(self, target: Target, load_id: str, options: Options) -> int:
+        from rowfall.destinations.clickhouse.clean import forget
+
+        return forget(target, load_id)
+
+    def forget_attempt(self, target: Target, attempt: str) -> int:
+        from rowfall.destinations.clickhouse.clean import forget_attempt
+
+        return forget_attempt(target, attempt)
+
+    def join_loads(self, session: Session, ledger: Ledger, load_id: str, older: str) -> bool:
+        ranges = not session.target.caps.journal
+        return ledger.join_load(load_id, older, session.target_key, ranges=ranges)
+
+    def adopts(self, target: Target) -> bool:
+        return True
+
+    def table_exists(self, session: Session) -> bool:
+        return bool(_uuid(session))
+
+    def accept(self, session: Session, ledger: Ledger, load_id: str) -> None:
+        from rowfall.destinations.clickhouse.doubts import accept
+
+        accept(session, ledger, load_id, _uuid(session))
+
+    def record_adopted(
+        self, session: Session, ledger: Ledger, attempt: str, splits: Sequence[Split]
+    ) -> None:
+        if not session.target.caps.journal:
+            return  # of a folder the ledger is the record
+        from rowfall.ledger.journal import Journal
+
+        load_id = attempt.partition("_")[0]
+        journal = Journal(session.engine, session.first_target.database, _uuid(session), load_id)
+        marks = dict.fromkeys(s.mark for s in splits if s.whole and not s.continued)
+        journal.keep(load_id, [*marks, *(split.id for split in splits)], 0)
 
     def merge_work(self, session: Session) -> tuple[int, MergeWork | None]:
         """Ask all writers, which merge side by side; (0, None) where parts may not be seen."""

@@ -17,14 +17,11 @@ from rowfall.core.results import Leftover
 from rowfall.core.sqltext import quote
 from rowfall.destinations.clickhouse.opening import connect, shards_of
 from rowfall.destinations.clickhouse.own_tables import drop_order, is_own_and_empty, made_tables
-from rowfall.destinations.transactional import open_database
 from rowfall.engines.base import Engine, table_uuid
-from rowfall.engines.database import FileTable
 from rowfall.engines.embedded import Embedded
 from rowfall.ledger import Ledger, leases, target_key
 from rowfall.ledger.journal import TABLE as JOURNAL
 from rowfall.ledger.journal import Journal
-from rowfall.publish.commit import drop_gathered, end_open_commits
 from rowfall.publish.recover import (
     NodeRecovery,
     Recovery,
@@ -35,7 +32,7 @@ from rowfall.publish.recover import (
 )
 from rowfall.publish.upsert import PREFIX as REBUILT
 from rowfall.targets import staging
-from rowfall.targets.base import STAGING_PREFIX, Publish, ServerAt, Target
+from rowfall.targets.base import STAGING_PREFIX, Target
 
 if TYPE_CHECKING:
     from rowfall.cluster.open import OpenCluster
@@ -78,12 +75,8 @@ class _Loads:
     committed: frozenset[str]
 
 
-def clean_target(target: Target, *, dry: bool, emit: Listener) -> list[Leftover]:
-    """Drop what dead loads left in a target; see :func:`rowfall.api.clean`."""
-    if target.address is not None and target.caps.publish is Publish.COMMIT:
-        return _clean_files(target, target.address, dry=dry, emit=emit)
-    if target.address is not None:
-        return []  # what is not committed ends with its connection
+def clean(target: Target, *, dry: bool, emit: Listener) -> list[Leftover]:
+    """Drop what dead loads have left in a folder, a server or a cluster."""
     with _opened(target) as opened:
         engine, ledger = opened.engine, opened.ledger
         # First what there is, then what the journals say of it: a lease comes before its tables.
@@ -128,41 +121,6 @@ def clean_target(target: Target, *, dry: bool, emit: Listener) -> list[Leftover]
         return [*found, *empty]
 
 
-def _clean_files(target: Target, at: ServerAt, *, dry: bool, emit: Listener) -> list[Leftover]:
-    """Remove data files that dead loads have written into a table and not committed."""
-    if not target.ledger_path.exists():
-        return []
-    database, ledger = open_database(at, target, Options()), Ledger(target.ledger_path)
-    try:
-        assert isinstance(database, FileTable)  # noqa: S101 - by its kind of target
-        key = target_key(target.database, target.table)
-        alive = _loads_alive(ledger)
-        if not dry:
-            end_open_commits(database, ledger, target, key, alive, emit)
-        found = []
-        for load_id, attempt, ids in ledger.attempts_gathered(key):
-            files = [move for move in ledger.moves(attempt) if move.state == "pending"]
-            if load_id in alive or not files:
-                continue
-            found += [
-                Leftover("", file.staging, load_id, file.rows, file.highest_block, False)
-                for file in files
-            ]
-            if not dry:
-                drop_gathered(database, ledger, attempt, target_key(key, load_id), ids)
-        return found
-    finally:
-        ledger.close()
-        database.close()
-
-
-def _loads_alive(ledger: Ledger) -> frozenset[str]:
-    """Return the ids of loads whose process runs."""
-    return frozenset(
-        row.id for row in ledger.loads("WHERE state = 'running'") if not leases.has_ended(row.owner)
-    )
-
-
 def _loads(opened: _Opened, journals: Sequence[tuple[str, str, str]]) -> _Loads:
     """Return what ledger and journals know of loads."""
     alive: set[str] = set()
@@ -191,15 +149,8 @@ def _loads(opened: _Opened, journals: Sequence[tuple[str, str, str]]) -> _Loads:
     return _Loads(frozenset(alive), frozenset(known), frozenset(committed))
 
 
-def forget_load(target: Target, load_id: str, options: Options) -> int:
+def forget(target: Target, load_id: str) -> int:
     """Forget what a load has loaded; see :func:`rowfall.api.forget`."""
-    if target.caps.one_file_per_group:
-        raise UsageError(
-            f"load {load_id} has written files, and the manifest beside them says what they hold",
-            hint="Write them anew with --replace, or remove a file to have it written again.",
-        )
-    if target.address is not None:
-        return _forget_in_database(target, target.address, load_id, options)
     with _opened(target) as opened:
         opened.check_writes()
         if opened.journal:
@@ -218,26 +169,8 @@ def forget_load(target: Target, load_id: str, options: Options) -> int:
         return opened.ledger.forget(load_id)
 
 
-def _forget_in_database(target: Target, at: ServerAt, load_id: str, options: Options) -> int:
-    database = open_database(at, target, options)
-    ledger = Ledger(target.ledger_path)
-    try:
-        gone = database.forget(load_id)
-        if gone:
-            database.accept()  # whoever forgets says that its rows are not to be asked about
-        return max(gone, ledger.forget(load_id))
-    finally:
-        ledger.close()
-        database.close()
-
-
 def forget_attempt(target: Target, attempt: str) -> int:
     """Give up an attempt whose rows cannot become visible; see :func:`rowfall.api.forget`."""
-    if target.address is not None:
-        raise UsageError(
-            f"{target.text} has no attempts that cannot become visible",
-            hint=f"rowfall forget {attempt.partition('_')[0]} forgets the whole load.",
-        )
     with _opened(target) as opened:
         engine, ledger = opened.engine, opened.ledger
         splits = len(ledger.split_names(attempt))
@@ -261,10 +194,6 @@ def forget_attempt(target: Target, attempt: str) -> int:
 
 @contextmanager
 def _opened(target: Target) -> Iterator[_Opened]:
-    if not target.database:
-        raise UsageError(
-            f"{target.text} keeps no tables", hint="Give a data folder or a server with --to."
-        )
     with ExitStack() as stack:
         engine: Engine
         shards = None

@@ -78,7 +78,7 @@ def _settle_mark(session: Session, ledger: Ledger) -> None:
     They differ behind an attempt that was committed and was given up.
     """
     uuid = ledger.table_uuid(session.target_key)
-    if uuid is None or session.database is not None or session.target.caps.journal:
+    if uuid is None or session.target.caps.journal:
         return
     expected, mark = ledger.expected_marks(uuid), session.engine.marked(uuid)
     if len(expected) > 1 and mark in expected:
@@ -89,11 +89,8 @@ def accept(session: Session, ledger: Ledger, load_id: str, uuid: str) -> None:
     """Record that the rows which the target holds are none of a load's.
 
     Args:
-        uuid: of the table; "" where a database keeps the record.
+        uuid: of the table.
     """
-    if session.database is not None:
-        session.database.accept()
-        return
     if session.target.caps.journal:
         journal = Journal(session.engine, session.first_target.database, uuid, load_id)
         journal.create()

@@ -62,6 +62,9 @@ class PreparedTables:
     whole_recovery: Recovery | None = None
     together: bool = False
 
+    def pull(self, plan: Plan) -> Done | None:
+        return None  # servers pull by attempts
+
     @contextmanager
     def leased(self) -> Iterator[None]:
         """Renew the leases until the load has ended."""

@@ -21,16 +21,21 @@ from rowfall.core.sqltext import SqlText
 from rowfall.engines.database import Record
 from rowfall.engines.mysql import MySQL
 from rowfall.engines.pipelines import PipelineState, drop_pipeline, exists, run_pipeline
-from rowfall.plan.pipelines import create_pipeline, pipeline_name, refused
+from rowfall.plan.pipelines import create_pipeline, pipeline_name, pulls, refused
 
 if TYPE_CHECKING:
     from rowfall.contracts.load import LoadRun
 
 
-def run_pull(session: Session, load: LoadRun, plan: Plan) -> Done:
-    """Load by a pipeline, to its end. What stops it is in the result, not raised."""
+def run_pipelines(load: LoadRun, plan: Plan) -> Done | None:
+    """Load by a pipeline, to its end; None where the target has none.
+
+    What stops it is in the result, not raised.
+    """
+    session = load.session
     database = session.database
-    assert isinstance(database, MySQL)  # noqa: S101 - see pulls()
+    if not isinstance(database, MySQL) or not pulls(session.target, session.options):
+        return None
     started, engine_cpu = time.monotonic(), session.engine.cpu_seconds()
     here = session.cpu_seconds_here()
     name = pipeline_name(session.source, session.target)
