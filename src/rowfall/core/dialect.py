@@ -54,6 +54,7 @@ class Asked:
         blanks: around fields: "keep" or "trim".
         short_rows: "null" fills rows that have fewer fields than there are columns.
         blank_lines: "skip" leaves them out, wherever they stand.
+        most_columns: of a file.
     """
 
     fixed: bool = False
@@ -71,6 +72,7 @@ class Asked:
     blanks: str | None = None
     short_rows: str | None = None
     blank_lines: str | None = None
+    most_columns: int = 1 << 31
 
 
 @dataclass(frozen=True, slots=True)

@@ -135,6 +135,11 @@ class ReadKeywords(TypedDict, total=False):
     with its place.
     """
 
+    max_columns: int
+    """Columns of a file; one that has more is refused at once: twice as many take more than twice
+    as long.
+    """
+
     attempt_bytes: str | int | None
     """Source bytes that one attempt loads: what a crash loads again. Default: computed."""
 

@@ -38,7 +38,7 @@ from rowfall.schema.strict_reading import (
     reader_settings,
 )
 from rowfall.schema.text_facts import FACTS, text_facts
-from rowfall.schema.text_format import UNSURE, find_text_format
+from rowfall.schema.text_format import UNSURE, check_width, find_text_format
 from rowfall.schema.united_headers import unite
 from rowfall.sources.base import Source
 
@@ -244,7 +244,7 @@ def take_sample(
         without: columns of formats with types that are not read, as nobody may be able to.
 
     Raises:
-        SourceError: there is no data.
+        SourceError: there is no data, or there are more columns.
         UsageError: the objects differ in header or column count.
     """
     splits, wanted = tuple(source.sample(listing, FILES)), wanted or WantedFacts()
@@ -316,6 +316,8 @@ def take_sample(
         columns = _keys(objects, encoding, splits, wanted)
         around = json_objects.rows_inside(objects, [split.uri for split in splits])
         notes = ((UNSURE, around),) if around else ()
+    if text is not None:
+        check_width(splits, len(columns), text.most_columns)
     more = excerpts(source, splits, encoding, ()) if read == splits else ""
     read_too = [c for c in columns if c.name not in without or encoding.kind is not Kind.TYPED]
     found = _measure(relation, read, encoding, read_too or columns, ask, wanted, more)

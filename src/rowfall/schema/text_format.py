@@ -51,6 +51,9 @@ TOLD = frozenset({"blank lines", "blanks"})
 
 SAMPLE = 1 << 18
 """Bytes of all samples together; each file gives at least a sixteenth."""
+LONG_SAMPLE = 4 << 20
+"""Bytes of a file whose first lines are longer: 8,000 names of columns took 490 kB."""
+_LEAST_LINES = 2  # a header and a row
 LINES = 256
 """Lines of each file, where only the engine can read it."""
 # Rows, from all over the sample, in which numbers and dates with other marks are looked for: nine
@@ -112,6 +115,7 @@ def asked_of(options: Options) -> Asked:
         bad_bytes=bool(options.max_errors or options.max_error_ratio),
         by_format=by_format,
         blanks=options.blanks, short_rows=options.short_rows, blank_lines=options.blank_lines,
+        most_columns=options.max_columns,
     )  # fmt: skip
 
 
@@ -135,7 +139,7 @@ def find_text_format(
         encoding: by extension or option.
 
     Raises:
-        SourceError: there are no rows.
+        SourceError: there are no rows, or more columns.
         UsageError: files differ in header or column count; or cannot be read as they are written.
     """
     each = max(SAMPLE // len(splits), SAMPLE // 16)
@@ -156,6 +160,7 @@ def find_text_format(
             f"{splits[0].uri} holds no rows to infer columns from",
             hint="Check what writes it, and whether it has finished.",
         )
+    check_width(splits, columns_of(found), asked.most_columns)
     if asked.columns and len(asked.columns) != columns_of(found):
         raise UsageError(
             f"--columns names {len(asked.columns)} columns, {found.files[0].uri} has "
@@ -215,6 +220,21 @@ def find_text_format(
         if " or " not in flags:  # the user knows which
             notes.append((OTHERWISE, flags))
     return TextFormat(encoding, named, found.bom, tuple(notes))
+
+
+def check_width(splits: Sequence[Split], count: int, most: int) -> None:
+    """Check that a file has no more columns than it may.
+
+    Raises:
+        SourceError: it has.
+    """
+    if count > most:
+        raise SourceError(
+            f"{splits[0].uri} has {count:,} columns or more, and at most {most:,} are read",
+            hint="Is the delimiter another one? If not, rows of an id, a name and a value are "
+            "better. All columns are read, which takes long, with --max-columns "
+            f"{10 ** len(str(count))}",
+        )
 
 
 def _notes(
@@ -507,6 +527,10 @@ def _read(
             # Where nothing can be unpacked, the engine says whether it is damaged or empty.
             if data and (text := unpack(data, packed)):
                 whole = len(data) >= (split.size or 0) and len(text) <= each
+                if not whole and _lines_in(text[:each]) < _LEAST_LINES:
+                    more = unpack(source.part(split, 0, LONG_SAMPLE), packed, LONG_SAMPLE)
+                    text = _first_lines(more) or text
+                    return TextSample(split.uri, text, whole=False)
                 return TextSample(split.uri, text[:each], whole)
         return None
 
@@ -517,6 +541,20 @@ def _read(
         for n, sample in zip(missing, by_engine, strict=True):
             found[n] = sample
     return [sample for sample in found if sample is not None]
+
+
+def _lines_in(text: bytes) -> int:
+    return max(text.count(b"\n"), text.count(b"\r"))
+
+
+def _first_lines(text: bytes) -> bytes:
+    """Return the first lines, which are very long; nothing where they are longer than the text."""
+    end, at = b"\n" if b"\n" in text else b"\r", 0
+    for _ in range(_LEAST_LINES):
+        at = text.find(end, at) + 1
+        if not at:
+            return b""
+    return text[:at]
 
 
 def _by_engine(

@@ -10,6 +10,7 @@ from __future__ import annotations
 RUN_BY = {
     "Name one with --table, as in --table {}.": "e2e/test_folder_source.py::test_the_table_is_named",
     "Bring it to an end first: {}": "e2e/test_folder_source.py::test_a_load_that_was_killed_while_its_rows_became_visible",
+    "Is the delimiter another one? If not, rows of an id, a name and a value are better. All columns are read, which takes long, with --max-columns {}": "e2e/test_many_columns.py::test_more_columns_than_allowed_are_refused",
     "Look at that line: {}longer records are read with --max-record {}, and a --memory of several times that.": "e2e/test_long_records.py::test_the_hint_of_a_long_record_works",
     "Read it into one: rowfall load 'kafka://{}/{}' --table t": "e2e/test_to_kafka.py::test_a_topic_is_read_to_be_asked",
     "Read and count them: rowfall load '{}' --table t": "e2e/test_to_kafka.py::test_a_topic_is_read_to_be_asked",
