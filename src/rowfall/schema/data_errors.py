@@ -6,6 +6,7 @@ import json
 import re
 import shlex
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import date
 from urllib.parse import unquote, urlsplit
 
@@ -178,6 +179,8 @@ def _value_error(
 ) -> tuple[str, str]:  # fmt: skip
     where = f'{row} column "{column.name}"'
     target = parse_type(column.type)
+    if bad.value == "\\N" and target.text and not target.nullable:
+        bad = replace(bad, value=None)
     if target.base == "String" and (_is_foreign(bad.value) or (bad.value and not bad.breaks)):
         return f'{where}: "{shown}" is not UTF-8', _ENCODING
     if bad.breaks:

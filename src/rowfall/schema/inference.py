@@ -44,7 +44,7 @@ from rowfall.schema.nested_nulls import (
 )
 from rowfall.schema.projection import folder_keys, read_relation
 from rowfall.schema.sampling import ColumnFacts, RunSelect, SourceSample, WantedFacts
-from rowfall.schema.strict_reading import strict_column
+from rowfall.schema.strict_reading import strict_column, with_days
 from rowfall.schema.table_changes import (
     Fitted,
     TableQuestions,
@@ -136,7 +136,7 @@ def schema_for(
             without=own.skips,
             wanted=_wanted_of_source(asked, own) if shapes else _wanted(asked, existing, options),
         )
-    sample = replace(sample, narrow=options.narrow)
+    sample = replace(sample, narrow=options.narrow, times=times)
     if sample.encoding.has_names and sample.encoding.fields > len(sample.columns):
         # Behind the elements of a tuple it showed the fields of others.
         sample = replace(sample, columns=tuple(ColumnFacts(found.name) for found in sample.columns))
@@ -461,6 +461,8 @@ def column(
         csv=encoding.is_csv,
         traits=traits,
     )
+    if found.stored:
+        made = with_days(made, found.stored, found.declared, sample.times)
     why = "some files lack it" if found.optional else ""
     reasons = "; ".join(r for r in (reason, why, made.reason) if r)
     return replace(made, reason=reasons, optional=found.optional)

@@ -62,14 +62,43 @@ def parts(kind: Type) -> list[str]:
 def leaves(type_: str) -> list[Type]:
     """Return the types that the values of a type consist of."""
     kind = shape_of(type_)
-    if kind.base not in _NESTED or kind.nullable or not kind.args:
+    if kind.base not in _NESTED or not kind.args:
         return [kind]
     return [leaf for part in parts(kind) for leaf in leaves(part)]
 
 
-def is_checkable(type_: str) -> bool:
-    """Tell whether each element can be checked: the engine alone knows what other types hold."""
-    return all(leaf.known and leaf.base not in _NESTED for leaf in leaves(type_))
+def is_checkable(type_: str, *, null_tuples: bool) -> bool:
+    """Tell whether each element can be checked: the engine alone knows what other types hold.
+
+    Args:
+        null_tuples: tuples may be NULL.
+    """
+    kind = shape_of(type_)
+    if kind.base not in _NESTED or not kind.args:
+        return (kind.known and kind.base not in _NESTED) or bool(variants(kind))
+    if kind.nullable and not null_tuples:
+        return False
+    return all(is_checkable(part, null_tuples=null_tuples) for part in parts(kind))
+
+
+def variants(kind: Type) -> list[Type]:
+    """Return the types of a Variant whose values can all be checked, strings last; [] for others.
+
+    In the order in which a text is tried as one of them: ``5`` is a number before it is a text.
+    """
+    if kind.base != "Variant":
+        return []
+    found = [parse_type(part) for part in arguments(kind.args)]
+    known = all(one.known and not one.nullable for one in found)
+    return sorted(found, key=_rank) if known else []
+
+
+def _rank(kind: Type) -> tuple[int, int]:
+    order = ("Bool", "", "Decimal", "BFloat16", "Float32", "Float64", "UUID", "IPv4", "IPv6",
+             "Enum8", "Enum16", "Date", "Date32", "DateTime", "DateTime64", "Time", "Time64",
+             "FixedString", "String")  # fmt: skip
+    base = "" if kind.bits else kind.base
+    return (order.index(base) if base in order else len(order) - 2, kind.bits)
 
 
 def mirror(type_: str, leaf: Callable[[Type], str], *, named: bool = True) -> str:
@@ -90,7 +119,8 @@ def mirror(type_: str, leaf: Callable[[Type], str], *, named: bool = True) -> st
     if named and _has_names(kind):
         names = element_names(kind.args)
         inner = [f"{sql.name(n)} {t}" for n, t in zip(names, inner, strict=True)]
-    return f"Tuple({', '.join(inner)})"
+    made = f"Tuple({', '.join(inner)})"
+    return f"Nullable({made})" if kind.nullable else made
 
 
 def _has_names(kind: Type) -> bool:
@@ -110,13 +140,19 @@ def convert(x: str, type_: str, leaf: Leaf, depth: int = 0) -> tuple[str, str]:
         same = found[0][0] == f"mapKeys({x})" and found[1][0] == f"mapValues({x})"
         value = x if same else f"CAST(({found[0][0]}, {found[1][0]}), {quote(kind.bare)})"
         return value, _any(wrong for _, wrong in found)
+    whole = f"assumeNotNull({x})" if kind.nullable else x
     found = [
-        convert(f"tupleElement({x}, {n})", part, leaf, depth)
+        convert(f"tupleElement({whole}, {n})", part, leaf, depth)
         for n, part in enumerate(elements(kind.args), 1)
     ]
-    same = all(value == f"tupleElement({x}, {n})" for n, (value, _) in enumerate(found, 1))
+    same = all(value == f"tupleElement({whole}, {n})" for n, (value, _) in enumerate(found, 1))
     value = x if same else f"CAST(tuple({', '.join(v for v, _ in found)}), {quote(kind.bare)})"
-    return value, _any(wrong for _, wrong in found)
+    wrong = _any(wrong for _, wrong in found)
+    if not kind.nullable:
+        return value, wrong
+    if not same:
+        value = f"if(isNull({x}), NULL, CAST({value}, {quote(kind.full)}))"
+    return value, wrong if wrong == "0" else f"isNotNull({x}) AND ({wrong})"
 
 
 def _convert_array(x: str, element: str, leaf: Leaf, depth: int) -> tuple[str, str]:
@@ -240,8 +276,19 @@ def convert_typed(
     own, wanted = shape_of(source), shape_of(target)
     if own.base not in _NESTED and wanted.base not in _NESTED:
         return leaf(x, wanted, own)
-    if own.base != wanted.base or wanted.nullable:
+    if own.base != wanted.base:
         return None
+    if wanted.nullable:
+        plain = own.full.removeprefix("Nullable(").removesuffix(")") if own.nullable else own.full
+        whole = f"assumeNotNull({x})" if own.nullable else x
+        inner = convert_typed(whole, plain, wanted.bare, leaf, depth)
+        if inner is None:
+            return None
+        value = f"CAST({inner[0]}, {quote(wanted.full)})"
+        if not own.nullable:
+            return value, inner[1]
+        wrong = "0" if inner[1] == "0" else f"(isNotNull({x}) AND ({inner[1]}))"
+        return f"if(isNull({x}), NULL, {value})", wrong
     if own.nullable:
         plain = own.full.removeprefix("Nullable(").removesuffix(")")
         inner = convert_typed(f"assumeNotNull({x})", plain, target, leaf, depth)

@@ -24,6 +24,7 @@ from rowfall.core.header_line import AGAIN
 from rowfall.core.listing import Listing, Split
 from rowfall.core.model import Encoding, Kind
 from rowfall.core.sqltext import SqlText, quote
+from rowfall.core.time_range import WIDE, TimeRange
 from rowfall.core.type_names import Type, parse_type
 from rowfall.schema import footers, json_objects, nested_reading
 from rowfall.schema.data_errors import same_object
@@ -34,6 +35,7 @@ from rowfall.schema.strict_reading import (
     ANY_SHAPE,
     MISSING_COLUMNS,
     TextTraits,
+    days_of,
     has_spellings,
     reader_settings,
 )
@@ -62,6 +64,7 @@ class ColumnFacts:
             nested values, which only text and JSON can be.
         first, last: least and greatest text of dates and times; ``digits`` after the second.
         texts: texts stand in nested JSON where the table has numbers or Bools.
+        stored: the type that the reader gives, where ``declared`` is made of it.
     """
 
     name: str
@@ -101,6 +104,7 @@ class ColumnFacts:
     origin: str = ""
     optional: bool = False
     texts: bool = False
+    stored: str = ""
 
     @property
     def source(self) -> str:
@@ -204,6 +208,7 @@ class SourceSample:
         notes: (subject, reason) for the plan.
         whole: it holds every row of the source.
         narrow: integers get the narrowest type that the sample allows, not 64 bits.
+        times: the days that the target holds.
         filled: columns of a format with types that hold no NULL anywhere, as footers say, or a
             sample that holds every row.
         no_null_lists: lists, maps and structs of Parquet of which footers say that none is NULL.
@@ -217,6 +222,7 @@ class SourceSample:
     notes: tuple[tuple[str, str], ...] = field(default=())
     whole: bool = False
     narrow: bool = False
+    times: TimeRange = WIDE
     filled: frozenset[str] = frozenset()
     footers: tuple[Footer, ...] = ()
     no_null_lists: frozenset[str] = frozenset()
@@ -622,7 +628,14 @@ def described(
             columns.append(ColumnFacts(str(row[0]), "Nullable(String)", why=_WKB))
             continue
         nested = type_.base in ("Array", "Tuple", "Map", "JSON", "Object", "Variant", "Dynamic")
-        columns.append(ColumnFacts(str(row[0]), str(row[1]), nested or type_.base == "Nested"))
+        declared = str(row[1])
+        days = days_of(declared) if encoding.format in ("Arrow", "ArrowStream") else declared
+        columns.append(
+            ColumnFacts(
+                str(row[0]), days, nested or type_.base == "Nested",
+                stored=declared if days != declared else "",
+            )
+        )  # fmt: skip
     if not columns:
         raise SourceError(f"{splits[0].uri} holds no columns")
     return columns
@@ -719,7 +732,10 @@ def _merged(kinds: Sequence[Sequence[ColumnFacts]], *, union: bool) -> list[Colu
         for name in merged.keys() - {column.name for column in columns}:
             merged[name] = replace(merged[name], optional=True)
     return [
-        replace(c, declared=_nullable(c.declared)) if c.optional else c for c in merged.values()
+        replace(c, declared=_nullable(c.declared), stored=c.stored and _nullable(c.stored))
+        if c.optional
+        else c
+        for c in merged.values()
     ]
 
 
@@ -763,7 +779,7 @@ def _measure(
         splits, limit = [max(splits, key=lambda split: split.size or 0)], WIDTH_ROWS
     asked = sorted(number for members in groups.values() for number in members) if typed else None
     reads = [
-        (column.name, column.declared if typed else "Nullable(String)")
+        (column.name, (column.stored or column.declared) if typed else "Nullable(String)")
         for number, column in enumerate(columns)
         if asked is None or number in asked
     ]

@@ -13,8 +13,10 @@ last section gives the schema that reads the same rows without the guess.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
+from datetime import date
 
 from rowfall.core import sql
 from rowfall.core.charsets import BOM
@@ -42,7 +44,7 @@ NUMBERS = frozenset({"Int128 DEFAULT 0", "Nullable(Int128) DEFAULT 0"})
 """Types that :func:`_read_as_number` reads: the mark of a column that can be read as text."""
 _NAMES = regex(r"'(?:[^'\\]|\\.|'')*'")
 # Types of which rowfall-decode knows no values.
-_NOT_DECODED = frozenset({"Time", "Time64", "BFloat16"})
+_NOT_DECODED = frozenset({"Time", "Time64", "BFloat16", "Variant"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,12 +121,17 @@ def strict_column(
             name, source, arguments(target.args)[-1], kind, csv=csv, traits=traits
         )
         return replace(inner, type=target_type, shape=None)
-    if nested_reading.is_nested(target_type) and nested_reading.is_checkable(target_type):
+    if nested_reading.is_nested(target_type) and nested_reading.is_checkable(
+        target_type, null_tuples=kind is Kind.JSON
+    ):
         # Types of nested text are not inferred.
         traits = replace(traits, canonical=traits.canonical and kind is Kind.JSON)
         return _read_nested(column, kind, csv and kind is Kind.TEXT, traits)
     # Objects of the type JSON are read as they stand and converted, so that each can be checked.
-    if not target.known and not (target.base == "JSON" and kind is Kind.JSON):
+    objects = target.base == "JSON" and (kind is Kind.JSON or bool(_typed_paths(target)))
+    if nested_reading.variants(target):
+        target = replace(target, nullable=True)  # in the way of its own
+    elif not target.known and not objects:
         note = "nested values are checked by the engine's reader only"
         return replace(column, read_type=target_type, reason=note)
     csv = csv and kind is Kind.TEXT
@@ -134,6 +141,7 @@ def strict_column(
     shape = CANONICAL if traits.canonical else shape
     padded = traits.padded and not (target.text or target.base.startswith("Enum"))
     decoded = not (target.base in _NOT_DECODED or target.base.startswith("Interval"))
+    decoded = decoded and not _typed_paths(target)
     if decoded and not (padded or traits.infinite or traits.bom) and shape in (*_SHAPES, CANONICAL):
         column = replace(column, shape=shape)
     direct = _direct(target, kind, traits)
@@ -206,12 +214,15 @@ def _read_as_text(
     column: Column, target: Type, kind: Kind, csv: bool, traits: TextTraits
 ) -> Column:
     x, tsv = sql.name(column.source), kind is Kind.TEXT and not csv
-    read = "String" if csv and not target.nullable else "Nullable(String)"
+    # A text that takes no NULL is read with it: only unquoted \\N is one, to that reader.
+    marked = csv and traits.native and target.text and not target.nullable
+    read = "String" if csv and not (target.nullable or marked) else "Nullable(String)"
     if kind is Kind.TEXT:
         read += f" DEFAULT {quote(MISSING)}"
     text = f"if(startsWith({x}, '{BOM}'), substring({x}, 4), {x})" if traits.bom else x
     floats = csv and traits.canonical and "Float" in target.base  # read so but for their spelling
-    if (traits.padded or floats) and not target.text:
+    # The blanks of a name belong to it.
+    if (traits.padded or floats) and not (target.text or target.base.startswith("Enum")):
         text = f"trimBoth({text}, ' \\t')"
     if traits.hex:
         text = f"unhex({text})"
@@ -231,6 +242,10 @@ def _read_as_text(
         # MISSING holds a line break, so one test finds both it and a quote never closed.
         broken = csv and not traits.breaks
         guard = f"position({x}, '\\n') > 0" if broken else f"{x} = {quote(MISSING)}"
+        if marked:
+            guard = f"isNull({x}) OR {guard}"
+        elif csv and not target.nullable:  # NULL, which the column does not take
+            guard += f" OR {x} = '\\\\N'"
         if utf8:
             guard += f" OR NOT isValidUTF8({x})"
         wrong = f"ifNull({guard}, 0)" + (f" OR {wrong}" if wrong != "0" else "")
@@ -252,9 +267,10 @@ def _read_as_text(
         if traits.canonical:
             expression = _checked(expression, _misspelled(text, target, ""), column)
     else:
-        whole = value if target.base == "String" else f"assumeNotNull({value})"
+        plain = target.base == "String" and not marked
+        whole = value if plain else f"assumeNotNull({value})"
         expression = _checked(whole, wrong, column) if wrong != "0" else whole
-    if csv and target.text and not target.nullable:
+    if csv and target.text and not (target.nullable or marked):
         # Read leniently, an empty field is NULL; in a String column it is the empty string.
         lenient, bad = lenient.replace(x, f"ifNull({x}, '')"), bad.replace(x, f"ifNull({x}, '')")
     return replace(column, read_type=read, expression=expression, lenient=lenient, bad=bad)
@@ -359,7 +375,7 @@ def _convert_element(x: str, target: Type, traits: TextTraits) -> tuple[str, str
     value, wrong = _convert(x, target, TextTraits(shape=ANY_SHAPE, canonical=canonical))
     if target.base == "String":
         wrong = "0" if traits.binary else f"ifNull(NOT isValidUTF8({x}), 0)"
-    if target.nullable:
+    if target.nullable or target.base == "Variant":
         return value, wrong if wrong == "0" else f"(isNotNull({x}) AND ({wrong}))"
     missing = f"isNull({x})"
     return f"assumeNotNull({value})", missing if wrong == "0" else f"({missing} OR {wrong})"
@@ -382,6 +398,8 @@ def _convert(t: str, target: Type, traits: TextTraits) -> tuple[str, str]:
     base, bare = target.base, target.bare
     if base == "String":
         return t, "0"
+    if base == "Variant":
+        return _convert_variant(t, target)
     cast = f"accurateCastOrNull({t}, {quote(bare)})"
     if base in TIMES:
         return _convert_time(t, target, traits.shape)
@@ -414,10 +432,62 @@ def _convert(t: str, target: Type, traits: TextTraits) -> tuple[str, str]:
         return cast, f"ifNull(toString({cast}) != {t}, 1)"
     if base.startswith("Interval"):
         cast = f"CAST(accurateCastOrNull({t}, 'Int64'), {quote(f'Nullable({bare})')})"
+    if base == "JSON":
+        return cast, " OR ".join((f"isNull({cast})", *_wrong_paths(t, target)))
     odd = f" OR {_misspelled(t, target, cast)}" if traits.canonical else ""
     if "Float" in base and not traits.infinite:
         return cast, f"ifNull(isInfinite({cast}), 1){odd}"
     return cast, f"isNull({cast}){odd}"
+
+
+def _convert_variant(t: str, target: Type) -> tuple[str, str]:
+    """Convert a text to the first type of a Variant that it is a value of, as inference takes it.
+
+    The engine's reader makes a day of 2024-02-31 and 1.23 of 1.239 before it tries the next type.
+    """
+    tests, texts = [f"isNull({t})", f"CAST(NULL, {quote(target.bare)})"], False
+    for one in nested_reading.variants(target):
+        texts = texts or one.base == "String"
+        if one.base == "String":
+            continue
+        traits = TextTraits(shape=ANY_SHAPE, canonical=has_spellings(one))
+        value, wrong = _convert(t, one, traits)
+        tests += [f"NOT ({wrong})", f"CAST({value}, {quote(target.bare)})"]
+    last = f"CAST({t}, {quote(target.bare)})" if texts else tests[1]
+    wrong = "ifNull(NOT isValidUTF8({0}), 0)" if texts else "isNull({1})"
+    value = f"multiIf({', '.join(tests)}, {last})"
+    return value, wrong.format(t, value)
+
+
+def _typed_paths(target: Type) -> list[tuple[str, str]]:
+    """Return the paths of a type JSON that have types which can be checked, (path, type)."""
+    found = []
+    for part in arguments(target.args) if target.base == "JSON" and target.args else ():
+        path = regex(r"(?:`([^`]+)`|([\w.]+))\s+(?!REGEXP\b)(\w.*)", re.DOTALL).fullmatch(part)
+        if path and path[2] != "SKIP" and nested_reading.is_checkable(path[3], null_tuples=True):
+            found.append((path[1] or path[2], path[3]))
+    return found
+
+
+def _wrong_paths(t: str, target: Type) -> list[str]:
+    """Return SQL that is 1 where a path of an object has a value that its type does not hold."""
+    json = nested_reading.with_numbers_as_strings(f"ifNull({t}, '{{}}')")
+    found = []
+    for path, type_ in _typed_paths(target):
+
+        def element(x: str, leaf: Type) -> tuple[str, str]:
+            return _convert_element(x, leaf, TextTraits())
+
+        keys = ", ".join(map(quote, path.split(".")))
+        _, wrong = nested_reading.convert("m", type_, element)
+        mirror = quote(nested_reading.mirror(type_, _any_text))
+        value = f"arrayExists(m -> {wrong}, [JSONExtract(j, {keys}, {mirror})])"
+        leaf = parse_type(type_)
+        # The engine fills in what is not there.
+        missing = int(leaf.known and not leaf.nullable)
+        wrong = f"if(JSONHas(j, {keys}), {value}, {missing})"
+        found.append(f"arrayExists(j -> {wrong}, [{json}])")
+    return found
 
 
 _EXACT = 2**53
@@ -449,8 +519,12 @@ def _beyond(value: str, precision: int, scale: int) -> str:
 
     The engine looks at the width in bytes only.
     """
-    most = f"toDecimal256({quote('9' * (precision - scale) + '.' + '9' * scale)}, {scale})"
-    return f"abs({value}) > {most}"
+    # abs() of the least integer of its width is that integer.
+    most, least = (
+        f"toDecimal256({quote(sign + '9' * (precision - scale) + '.' + '9' * scale)}, {scale})"
+        for sign in ("", "-")
+    )
+    return f"({value} > {most} OR {value} < {least})"
 
 
 def _convert_time(t: str, target: Type, shape: str) -> tuple[str, str]:
@@ -529,6 +603,58 @@ def _convert_any_shape(t: str, target: Type) -> tuple[str, str]:
     return chosen(values), chosen(wrongs)
 
 
+# Of days of 86,400 seconds, 128 x 675, the reader keeps 32 bits: that many days begin at 0 again.
+_DAYS = 1 << 25
+_OF_675 = pow(675, -1, _DAYS)
+
+
+def with_days(column: Column, stored: str, days: str, times: TimeRange) -> Column:
+    """Return a column of Arrow that is read as points in time, with the days that it has.
+
+    The engine's reader takes date64, milliseconds that make whole days, for seconds since 1970 in
+    32 bits: 1960-01-01 is 2096-02-06 06:28:16. All days of 45,000 years are known by those bits.
+
+    Args:
+        column: as if its days were read as ``days``, a type with Date32.
+        stored: the same type with DateTime, as the reader gives it.
+    """
+    epoch = date(1970, 1, 1)
+    first, last = ((date.fromisoformat(end) - epoch).days for end in (times.first, times.last))
+
+    def leaf(x: str, wanted: Type, own: Type) -> tuple[str, str] | None:
+        if own.base != "DateTime":
+            return x, "0"
+        seconds = f"toUInt64(toUInt32({x}))"
+        turn = f"bitAnd(intDiv({seconds}, 128) * {_OF_675}, {_DAYS - 1})"
+        number = f"toInt32(if({turn} < {_DAYS // 2}, toInt64({turn}), toInt64({turn}) - {_DAYS}))"
+        # What a NULL hides is no number, so it must not stand for one.
+        within = f"if({number} < {first}, {first}, if({number} > {last}, {last}, {number}))"
+        wrong = f"ifNull({seconds} % 128 != 0 OR {number} != {within}, 0)"
+        return f"addDays(toDate32('1970-01-01'), {within})", wrong
+
+    x = sql.name(column.source)
+    found = nested_reading.convert_typed(x, stored, days, leaf)
+    if found is None:
+        raise ValueError(f"{stored} is not {days}")
+    value, wrong = f"CAST({found[0]}, {quote(days)})", found[1]
+
+    def of_days(expression: str, value: str) -> str:
+        return f"arrayElement(arrayMap({x} -> {expression}, [{value}]), 1)" if expression else value
+
+    bad = f"({wrong})"
+    if column.bad:
+        bad += f" OR {of_days(column.bad, value)}"
+    return replace(
+        column, read_type=stored, lenient=of_days(column.lenient, value), bad=bad,
+        expression=of_days(column.expression, _checked(value, wrong, column)),
+    )  # fmt: skip
+
+
+def days_of(type_: str) -> str:
+    """Return a type with Date32 where a reader of Arrow gives DateTime: it means date64."""
+    return regex(r"\bDateTime\b(?!\()").sub("Date32", type_)
+
+
 def _typed(column: Column, target: Type, source: Type) -> Column:
     """Return a column of a format with types: bare, or a cast that is compared with its origin."""
     x = sql.name(column.source)
@@ -588,6 +714,9 @@ def _typed_value(x: str, target: Type, source: Type) -> tuple[str, str]:
         # A cast of those raises where a number does not fit, or does not exist, or makes
         # 9007199254740992.0003505796 of a float, whose text is the shortest that means the same.
         return _convert(f"toString({x})", target, TextTraits())
+    if source.base == "Time64" and target.base == "Time":  # between which there is no cast
+        text = f"replaceRegexpOne(toString({x}), '[.]0*$', '')"
+        return _convert(text, target, TextTraits())
     value = f"accurateCastOrNull({_within(x, source, target)}, {quote(target.bare)})"
     wrong = f"isNull({value})"
     exact = (*TIMES, "Decimal", "Bool")
@@ -695,11 +824,14 @@ def _beyond_range(type_: str, x: str, times: TimeRange, timezone: str, depth: in
             _beyond_range(f"Array({part})", f"{name}({x})", times, timezone, depth)
             for name, part in parts
         ]
-    elif kind.base == "Tuple" and not kind.nullable:
+    elif kind.base == "Tuple":
+        whole = f"assumeNotNull({x})" if kind.nullable else x
         tests = [
-            _beyond_range(part, f"tupleElement({x}, {n})", times, timezone, depth)
+            _beyond_range(part, f"tupleElement({whole}, {n})", times, timezone, depth)
             for n, part in enumerate(elements(kind.args), 1)
         ]
+        if kind.nullable and any(tests):
+            return f"(isNotNull({x}) AND ({' OR '.join(filter(None, tests))}))"
     return " OR ".join(filter(None, tests))
 
 
