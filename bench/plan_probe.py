@@ -19,6 +19,7 @@ from rowfall.core.masked import Secret
 from rowfall.core.model import Column, Encoding, Facts, Kind, Schema
 from rowfall.core.options import Options
 from rowfall.core.sqltext import SqlText, quote
+from rowfall.destinations import open_destination
 from rowfall.plan.planner import make_plan
 from rowfall.targets.table import embedded
 
@@ -76,7 +77,8 @@ def main() -> None:
     target = embedded(Path("/data"), "default", "t")
     facts = Facts("26.9.2.1", 8, 16 << 30)
     known = LoadFacts(
-        source, target, listing, source.encoding(listing), _SCHEMA, (WriterFacts(facts),),
+        source, target, open_destination(target), listing, source.encoding(listing), _SCHEMA,
+        (WriterFacts(facts),),
         remote=True,
     )  # fmt: skip
     plan = make_plan(known, Options())

@@ -85,7 +85,6 @@ def plan(
     opened = _sources(sources, batch_id)
     _prestart(opened, to)
     from rowfall.plan.first_rows import first_rows
-    from rowfall.plan.memory import find_contradiction
     from rowfall.plan.planner import make_plan
     from rowfall.plan.survey import survey
     from rowfall.publish.shadow import shadow_name
@@ -99,10 +98,8 @@ def plan(
         facts = survey(session, set() if anew else None, table, thorough=True)
         made = make_plan(facts, session.options)
         made = replace(made, first_rows=first_rows(session, facts, made))
-        doubt = find_contradiction(session)
-        refused: RowfallError | None = session.destination.refusal(session) or (
-            doubt.error if doubt is not None else None
-        )
+        refused: RowfallError | None = session.destination.refusal(session)
+        refused = refused or session.destination.contradiction(session)
         refused = refused or (facts.export.refusal if facts.export is not None else None)
         refused = refused or no_space(made, session.options)
         if refused is not None:

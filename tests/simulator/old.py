@@ -17,10 +17,9 @@ import rowfall.publish.recover
 import rowfall.publish.replicas
 import rowfall.publish.tables
 from rowfall.core.sqltext import quote, quoted_list
-from rowfall.destinations.clickhouse import doubts, finish
+from rowfall.destinations.clickhouse import doubts, finish, loaded_state
 from rowfall.engines.base import table_uuid
 from rowfall.ledger.journal import Journal
-from rowfall.plan import memory
 from rowfall.publish.attach import Publisher
 from rowfall.publish.protocol import Evidence, Traces
 from rowfall.publish.shadow import SWAP, Shadow
@@ -93,10 +92,10 @@ REPLACED: dict[str, list[tuple[Any, str, Any]]] = {
     "memory is not compared": [(doubts, "find_contradiction", _no_contradiction)],
     "stopped loads are not asked about": [
         (Journal, "stopped", _unasked),
-        (memory, "_unrecorded", _no_contradiction),
+        (loaded_state, "_unrecorded", _no_contradiction),
     ],
     "a table without a record is appended to": [
-        (memory, "_unrecorded", _no_contradiction),
+        (loaded_state, "_unrecorded", _no_contradiction),
     ],
     "unmarked attempts": [(rowfall.publish.recover, "_check_unmarked", _not_checked)],
     "sync without a look": [

@@ -8,30 +8,31 @@ and compared. Nothing outside :mod:`rowfall.destinations` asks which kind one is
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager, ExitStack
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from rowfall.core.dataclass import dataclass
 from rowfall.core.events import Listener
 from rowfall.core.listing import Split
-from rowfall.core.model import MergeWork, Plan
+from rowfall.core.model import Encoding, Group, MergeWork, Plan, Schema, Transport
 from rowfall.core.options import Options
 from rowfall.core.results import Leftover, Verification
 from rowfall.core.sqltext import SqlText
-from rowfall.engines.base import Engine
+from rowfall.engines.base import Engine, ExistingTable
 from rowfall.targets.base import Target
 
 if TYPE_CHECKING:
     from rowfall.cluster.open import OpenCluster
-    from rowfall.contracts.facts import LoadFacts
+    from rowfall.contracts.facts import LoadFacts, Reach, ShardingFacts, TargetFacts
     from rowfall.contracts.load import Done, Finished, LoadRun, Settled
     from rowfall.contracts.receiver import Notes, Receiver, Revivals
     from rowfall.contracts.session import Session, Writer
-    from rowfall.core.errors import RowfallError, TargetError
+    from rowfall.core.errors import LedgerError, RowfallError, TargetError
     from rowfall.engines.database import Database
     from rowfall.engines.embedded import Embedded
     from rowfall.ledger import Ledger
+    from rowfall.schema.table_changes import TableQuestions
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,11 +142,19 @@ class Destination(Protocol):
         writes: what its rows become: ``table``, ``database``, ``files`` or ``nothing``.
         replaces: a table of it can be loaded anew as a whole, with ``--replace``.
         follows: loads of a stream may come one after the other, and are remembered.
+        continues: what has landed of a stream is not read again.
+        takes_text: rows that are read here go into it as text.
+        flushes: what counts as loaded is on disk, unless ``--no-sync`` says otherwise.
+        makes_parts: rows become parts, which are merged.
     """
 
     writes: str
     replaces: bool
     follows: bool
+    continues: bool
+    takes_text: bool
+    flushes: bool
+    makes_parts: bool
 
     def check(self, target: Target, options: Options) -> None:
         """Check that every option applies to this destination, before anything is read.
@@ -215,6 +224,110 @@ class Destination(Protocol):
     def merge_work(self, session: Session) -> tuple[int, MergeWork | None]:
         """Return the active parts of the target, and what merges have left to do; (0, None) where
         there are no parts."""
+
+    # --- questions before a load ------------------------------------------------------------------
+
+    def landed_ids(self, session: Session) -> set[str]:
+        """Return the ids of the splits that the target holds, as far as anybody has a record."""
+
+    def contradiction(self, session: Session) -> LedgerError | None:
+        """Return what record and table say against each other; None where they agree."""
+
+    def is_older(self, session: Session) -> bool:
+        """Return whether the ledger is older than the rows of the table."""
+
+    def existing_table(self, session: Session, name: str) -> ExistingTable | None:
+        """Ask for a table's definition; None where there is no such table."""
+
+    def columns(self, session: Session, listed: ExistingTable | None) -> list[list[Any]] | None:
+        """Return (name, type, default_kind) of the columns that rows have to fit; None where the
+        load makes them.
+        """
+
+    def stored_key(self, session: Session, listed: ExistingTable | None) -> str:
+        """Return the partition key of a table that is there; "" for none."""
+
+    def options_here(self, session: Session) -> Options:
+        """Return the options as the engine of this machine understands them."""
+
+    def questions(self, session: Session) -> TableQuestions | None:
+        """Return how the table is asked before its columns change; None where they may not."""
+
+    def stores_json(self, session: Session) -> bool:
+        """Return whether new columns can have the type JSON."""
+
+    def fit(
+        self, session: Session, reached: Reach | None, encoding: Encoding | None, schema: Schema,
+        listed: ExistingTable | None,
+    ) -> Schema:  # fmt: skip
+        """Return the schema of the source as the target takes it.
+
+        Raises:
+            TargetError: it does not.
+        """
+
+    def survey(
+        self, session: Session, listed: ExistingTable | None, schema: Schema, *, thorough: bool
+    ) -> TargetFacts:
+        """Ask once what a plan has to know of the target, besides its columns.
+
+        Args:
+            thorough: also what only a forecast needs.
+        """
+
+    def sharding(self, session: Session, schema: Schema) -> ShardingFacts | None:
+        """Ask which rows belong on which shard; None where any will do."""
+
+    def with_landed(
+        self, session: Session, facts: LoadFacts, known: Collection[str], load_id: str
+    ) -> LoadFacts:
+        """Return the facts with what need not be loaded.
+
+        Args:
+            known: ids of splits that have landed.
+            load_id: of the load that asks; "" for a plan.
+        """
+
+    def with_space(
+        self, session: Session, facts: LoadFacts, rows: int | None, *, sample: bool
+    ) -> LoadFacts:
+        """Return the facts with what is free, and what a row takes on disk.
+
+        Args:
+            rows: about how many there are to load.
+            sample: look at the data in any case, not only where they may not fit.
+        """
+
+    # --- decisions of a plan, without a question --------------------------------------------------
+
+    def cut(
+        self, facts: LoadFacts, options: Options, cores: int, todo: Sequence[int]
+    ) -> tuple[Group, ...]:
+        """Put the splits of ``todo`` into attempts.
+
+        Raises:
+            UsageError: an export is to have more files than its source has pieces.
+        """
+
+    def lanes(self, facts: LoadFacts, options: Options, cores: int, busy: int) -> int:
+        """Return how many attempts run at once on one writer, at most ``busy``."""
+
+    def connections(self, facts: LoadFacts, options: Options) -> int | None:
+        """Return over how many connections rows are sent; None where writers take them."""
+
+    def send(self, facts: LoadFacts, options: Options, transport: Transport) -> Transport:
+        """Return how rows travel, where the target does not take them as tables do."""
+
+    def visibility(self, facts: LoadFacts, transport: Transport, options: Options) -> str:
+        """Return what readers see while rows become visible, one clause; "" for nothing."""
+
+    def ddl(self, facts: LoadFacts) -> str:
+        """Return the statements that make the target; "" where there is nothing to make."""
+
+    def example(
+        self, facts: LoadFacts, options: Options, transport: Transport, splits: Sequence[Split]
+    ) -> str:
+        """Return what brings the rows of some splits, for people; "" for an INSERT."""
 
     # --- besides loads ----------------------------------------------------------------------------
 

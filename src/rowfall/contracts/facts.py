@@ -16,6 +16,7 @@ from rowfall.sources.base import Source
 from rowfall.targets.base import Target
 
 if TYPE_CHECKING:
+    from rowfall.contracts.destination import Destination
     from rowfall.ledger.manifest import Manifest, Place, Range  # 2 ms that loads into tables save
 
 
@@ -244,6 +245,7 @@ class LoadFacts:
 
     source: Source
     target: Target
+    destination: Destination
     listing: Listing
     encoding: Encoding | None
     schema: Schema

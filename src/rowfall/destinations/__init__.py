@@ -19,6 +19,7 @@ __all__ = ["REGISTRY", "open_destination"]
 REGISTRY = {
     Publish.ATTACH: "clickhouse:ClickHouseTables",
     Publish.TRANSACTION: "transactional:TransactionalDatabase",
+    Publish.MESSAGES: "transactional:Topic",
     Publish.COMMIT: "lake:LakeTable",
     Publish.RENAME: "files:LocalFiles",
     Publish.AT_ONCE: "files:Objects",

@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import ClassVar
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from rowfall.contracts.destination import Opened, Opening, Query
-from rowfall.contracts.facts import LoadFacts
-from rowfall.contracts.load import Done, Finished, LoadRun, Settled
-from rowfall.contracts.session import Session
-from rowfall.core.errors import RowfallError, TargetError, UsageError, VerifyError
+from rowfall.core.errors import LedgerError, RowfallError, TargetError, UsageError, VerifyError
 from rowfall.core.events import Listener
 from rowfall.core.listing import Split
-from rowfall.core.model import MergeWork, Plan
+from rowfall.core.model import Encoding, Group, MergeWork, Plan, Schema, Transport
 from rowfall.core.options import Options
 from rowfall.core.results import Leftover, Verification
 from rowfall.destinations.options_check import check_options
-from rowfall.ledger import Ledger
+from rowfall.engines.base import ExistingTable
 from rowfall.targets.base import Target
+
+# Imported where it is used: an embedded engine opens meanwhile, 50 ms.
+if TYPE_CHECKING:
+    from rowfall.contracts.facts import LoadFacts, Reach, ShardingFacts, TargetFacts
+    from rowfall.contracts.load import Done, Finished, LoadRun, Settled
+    from rowfall.contracts.session import Session
+    from rowfall.ledger import Ledger
+    from rowfall.schema.table_changes import TableQuestions
 
 
 def no_tables(target: Target) -> UsageError:
@@ -53,6 +59,12 @@ class BaseDestination:
     writes = ""
     replaces = False
     follows = True
+    continues = True
+    takes_text = False
+    flushes = False
+    makes_parts = False
+    seen = ""
+    """What readers see while rows become visible."""
     offers: ClassVar[frozenset[str]] = frozenset()
 
     def check(self, target: Target, options: Options) -> None:
@@ -121,6 +133,91 @@ class BaseDestination:
     ) -> None:
         raise no_tables(session.target)
 
+    def landed_ids(self, session: Session) -> set[str]:
+        return set()
+
+    def contradiction(self, session: Session) -> LedgerError | None:
+        return None
+
+    def is_older(self, session: Session) -> bool:
+        return False
+
+    def existing_table(self, session: Session, name: str) -> ExistingTable | None:
+        return None
+
+    def columns(self, session: Session, listed: ExistingTable | None) -> list[list[Any]] | None:
+        return None
+
+    def stored_key(self, session: Session, listed: ExistingTable | None) -> str:
+        return ""
+
+    def options_here(self, session: Session) -> Options:
+        return session.options
+
+    def questions(self, session: Session) -> TableQuestions | None:
+        return None
+
+    def stores_json(self, session: Session) -> bool:
+        return False
+
+    def fit(
+        self, session: Session, reached: Reach | None, encoding: Encoding | None, schema: Schema,
+        listed: ExistingTable | None,
+    ) -> Schema:  # fmt: skip
+        return schema
+
+    def survey(
+        self, session: Session, listed: ExistingTable | None, schema: Schema, *, thorough: bool
+    ) -> TargetFacts:
+        from rowfall.contracts.facts import TargetFacts
+
+        return TargetFacts(session.first_target.table)
+
+    def sharding(self, session: Session, schema: Schema) -> ShardingFacts | None:
+        return None
+
+    def with_landed(
+        self, session: Session, facts: LoadFacts, known: Collection[str], load_id: str
+    ) -> LoadFacts:
+        from rowfall.plan.survey import landed_indexes
+
+        return replace(facts, landed=landed_indexes(session, facts, known))
+
+    def with_space(
+        self, session: Session, facts: LoadFacts, rows: int | None, *, sample: bool
+    ) -> LoadFacts:
+        return facts
+
+    def cut(
+        self, facts: LoadFacts, options: Options, cores: int, todo: Sequence[int]
+    ) -> tuple[Group, ...]:
+        from rowfall.plan.attempts import cut_evenly
+
+        return cut_evenly(facts, options, cores, todo)
+
+    def lanes(self, facts: LoadFacts, options: Options, cores: int, busy: int) -> int:
+        return 1
+
+    def connections(self, facts: LoadFacts, options: Options) -> int | None:
+        return None
+
+    def send(self, facts: LoadFacts, options: Options, transport: Transport) -> Transport:
+        return transport
+
+    def visibility(self, facts: LoadFacts, transport: Transport, options: Options) -> str:
+        return self.seen
+
+    def ddl(self, facts: LoadFacts) -> str:
+        """Return the target as it is going to be made, where it has a table."""
+        if facts.schema.exists or not facts.target.table:
+            return ""
+        return ";\n".join(map(str, facts.target.create(facts.schema)))
+
+    def example(
+        self, facts: LoadFacts, options: Options, transport: Transport, splits: Sequence[Split]
+    ) -> str:
+        return ""
+
     def join_loads(self, session: Session, ledger: Ledger, load_id: str, older: str) -> bool:
         """Join them in the ledger, whose ranges of streams are all that is known."""
         return ledger.join_load(load_id, older, session.target_key, ranges=True)
@@ -142,4 +239,6 @@ class BasePrepared:
         return error
 
     def finish(self, plan: Plan, done: Done) -> Finished:
+        from rowfall.contracts.load import Finished
+
         return Finished(problem=done.problem)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 from rowfall.contracts.destination import Receiving
@@ -13,13 +14,14 @@ from rowfall.contracts.receiver import Notes
 from rowfall.contracts.session import Session
 from rowfall.core.errors import RowfallError, UsageError
 from rowfall.core.events import Note
-from rowfall.core.model import Plan, Statement
+from rowfall.core.model import Group, Plan, Statement
 from rowfall.core.options import Options
 from rowfall.core.results import Verification
 from rowfall.destinations.base import BaseDestination, BasePrepared
 from rowfall.destinations.notes import add_splits
 from rowfall.destinations.options_check import FILES
 from rowfall.ledger import Ledger
+from rowfall.plan import attempts, exports
 from rowfall.publish.export_record import ExportRecord
 from rowfall.publish.files import FileReceiver, ObjectReceiver, end_open_files
 from rowfall.targets.base import Target
@@ -60,6 +62,8 @@ class Objects(BaseDestination):
     """Objects of a store, which shows them only when they are complete."""
 
     writes = "files"
+    continues = False
+    seen = "each object as soon as it is complete"
     offers = frozenset({FILES})
 
     receiver: type[ObjectReceiver] = ObjectReceiver
@@ -84,6 +88,23 @@ class Objects(BaseDestination):
         record = _open_record(load, facts)
         add_splits(load, plan)
         return PreparedExport(session, self.receiver, record)
+
+    def with_landed(
+        self, session: Session, facts: LoadFacts, known: Collection[str], load_id: str
+    ) -> LoadFacts:
+        """Ask the manifest, which alone knows what the files hold."""
+        state = exports.look(session, facts.listing, facts.schema, load_id)
+        return replace(facts, export=state, landed=state.landed)
+
+    def cut(
+        self, facts: LoadFacts, options: Options, cores: int, todo: Sequence[int]
+    ) -> tuple[Group, ...]:
+        """Make one attempt of each file."""
+        return attempts.cut_files(facts.listing, options.files or 1, todo)
+
+    def lanes(self, facts: LoadFacts, options: Options, cores: int, busy: int) -> int:
+        """Write as many files as there are cores: one thread compresses a file."""
+        return max(1, min(cores, busy))
 
     def verify(self, session: Session, load_id: str) -> Verification:
         from rowfall.destinations.verify import verify_export
@@ -110,6 +131,8 @@ class LocalFiles(Objects):
     """Files, which are renamed when they are complete."""
 
     receiver = FileReceiver
+    flushes = True
+    seen = "each file as soon as it is complete"
 
 
 def _open_record(load: LoadRun, facts: LoadFacts) -> ExportRecord | None:

@@ -4,23 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import closing
+from dataclasses import replace
+from typing import Any
 
 from rowfall.contracts.destination import Opened, Opening, Query, Receiving
-from rowfall.contracts.facts import LoadFacts
+from rowfall.contracts.facts import LoadFacts, Reach, TargetFacts
 from rowfall.contracts.load import Done, Finished, LoadRun, Settled
 from rowfall.contracts.receiver import Notes
 from rowfall.contracts.session import Session
-from rowfall.core.errors import RowfallError, TargetError
+from rowfall.core.errors import LedgerError, RowfallError, TargetError
 from rowfall.core.events import Listener
 from rowfall.core.listing import Split, without_salt
-from rowfall.core.model import Plan
+from rowfall.core.model import WRITE, Choice, Encoding, Group, Plan, Schema, Transport
 from rowfall.core.options import Options
 from rowfall.core.results import Leftover, Verification
+from rowfall.destinations import database_survey
 from rowfall.destinations.base import BaseDestination, BasePrepared, ledger_of
 from rowfall.destinations.notes import add_splits, created, dropped
 from rowfall.destinations.options_check import DATABASE
 from rowfall.destinations.transactional import (
     address_of,
+    contradiction,
     forget,
     only_loads,
     open_database,
@@ -28,12 +32,21 @@ from rowfall.destinations.transactional import (
     refusal,
     resolve,
 )
+from rowfall.engines.base import ExistingTable
 from rowfall.engines.database import FileTable
 from rowfall.ledger import Ledger, target_key
 from rowfall.ledger.leases import has_ended
+from rowfall.plan import attempts
 from rowfall.publish.commit import CommitReceiver, commit_gathered, drop_gathered, end_open_commits
 from rowfall.publish.transaction import hold_streams, landed_in
+from rowfall.schema.strict_reading import only_utf8
 from rowfall.targets.base import Target
+
+# Bytes of a data file: what Iceberg's other writers aim at (write.target-file-size-bytes).
+_DATA_FILE = 512 << 20
+# A file of that size is encoded by several threads; while one is brought to its store, the next
+# is written.
+_CORES_EACH, _LEAST_FILES, _MOST_FILES = 4, 2, 8
 
 
 def table_of(session: Session) -> FileTable:
@@ -90,6 +103,7 @@ class LakeTable(BaseDestination):
     """A table whose data files are added, or replaced, by a commit of its metadata."""
 
     writes = "files"
+    seen = "nothing until the end of the load, then all rows in one moment"
     offers = frozenset({DATABASE})
 
     def open(self, opening: Opening) -> Opened:
@@ -100,6 +114,48 @@ class LakeTable(BaseDestination):
 
     def key(self, session: Session, load_id: str) -> str:
         return target_key(session.target_key, load_id)
+
+    def landed_ids(self, session: Session) -> set[str]:
+        return set(map(without_salt, table_of(session).landed()))
+
+    def contradiction(self, session: Session) -> LedgerError | None:
+        return contradiction(session, table_of(session))
+
+    def existing_table(self, session: Session, name: str) -> ExistingTable | None:
+        return table_of(session).existing_table()
+
+    def columns(self, session: Session, listed: ExistingTable | None) -> list[list[Any]] | None:
+        return database_survey.columns(session, table_of(session), listed)
+
+    def options_here(self, session: Session) -> Options:
+        return database_survey.options_here(session)
+
+    def fit(
+        self, session: Session, reached: Reach | None, encoding: Encoding | None, schema: Schema,
+        listed: ExistingTable | None,
+    ) -> Schema:  # fmt: skip
+        """Check besides that texts are UTF-8, but where any bytes are taken."""
+        schema = database_survey.fit(session, reached, encoding, schema, listed)
+        but = table_of(session).of_bytes(schema.columns)
+        return replace(schema, columns=only_utf8(schema.columns, encoding, but))
+
+    def survey(
+        self, session: Session, listed: ExistingTable | None, schema: Schema, *, thorough: bool
+    ) -> TargetFacts:
+        return database_survey.ask(session, table_of(session), listed, thorough=thorough)
+
+    def cut(
+        self, facts: LoadFacts, options: Options, cores: int, todo: Sequence[int]
+    ) -> tuple[Group, ...]:
+        """Make attempts of about one data file."""
+        most = _DATA_FILE / attempts.parquet_share(facts.encoding)
+        return attempts.cut_evenly(facts, options, cores, todo, lambda usual, total: most)
+
+    def lanes(self, facts: LoadFacts, options: Options, cores: int, busy: int) -> int:
+        return max(1, min(max(_LEAST_FILES, min(_MOST_FILES, cores // _CORES_EACH)), busy))
+
+    def send(self, facts: LoadFacts, options: Options, transport: Transport) -> Transport:
+        return replace(transport, delivery=Choice(WRITE, "the table is made of Parquet files"))
 
     def verify(self, session: Session, load_id: str) -> Verification:
         from rowfall.destinations.verify import verify_files

@@ -3,25 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
 
 from rowfall.contracts.destination import Opened, Opening, Query, Receiving
-from rowfall.contracts.facts import LoadFacts
+from rowfall.contracts.facts import LoadFacts, Reach, TargetFacts
 from rowfall.contracts.load import Done, LoadRun, Settled
 from rowfall.contracts.session import Session
-from rowfall.core import units
+from rowfall.core import sql, units
 from rowfall.core.errors import LedgerError, TargetError, UsageError
 from rowfall.core.events import Listener, Note
-from rowfall.core.listing import Split
-from rowfall.core.model import Plan
-from rowfall.core.options import Options
+from rowfall.core.listing import Split, without_salt
+from rowfall.core.model import SEND, Choice, Encoding, Group, Plan, Schema, Transport
+from rowfall.core.options import ERROR, Options
 from rowfall.core.results import Leftover, Verification
+from rowfall.destinations import database_survey
 from rowfall.destinations.base import BaseDestination, BasePrepared, ledger_of
 from rowfall.destinations.notes import add_splits, created, dropped
 from rowfall.destinations.options_check import DATABASE, TOPIC, check_options
+from rowfall.destinations.questions import unrecorded_rows
 from rowfall.engines import database_class
-from rowfall.engines.database import Database, Record
+from rowfall.engines.base import ExistingTable
+from rowfall.engines.database import RECORD, Database, Record
 from rowfall.ledger import Ledger
-from rowfall.plan.memory import find_contradiction
+from rowfall.plan import attempts, pipelines
+from rowfall.plan.transport import choose_text_writer, pack_by_link
 from rowfall.publish.transaction import (
     TransactionLeases,
     TransactionReceiver,
@@ -29,6 +35,8 @@ from rowfall.publish.transaction import (
     hold_streams,
     landed_in,
 )
+from rowfall.schema.projection import read_relation
+from rowfall.sources.rewriting import PROGRAM
 from rowfall.targets.base import ServerAt, Target
 from rowfall.targets.transactional import TransactionalTable
 
@@ -39,6 +47,12 @@ def open_database(at: ServerAt, target: Target, options: Options) -> Database:
     return opened(
         at.host, at.port, at.user, at.password, at.options, target.database, target.table, options
     )
+
+
+# Connections: one sends while the other commits; each loads the server, which others use, too.
+_LEAST, _MOST = 2, 8
+# Attempts for each of them, and their least bytes: a commit and what is around it take 20 ms.
+_EACH, _LEAST_ATTEMPT = 4, 4e6
 
 
 def address_of(target: Target) -> ServerAt:
@@ -99,16 +113,30 @@ def database_of(session: Session) -> Database:
     return database
 
 
+def table_of(target: Target) -> TransactionalTable:
+    """Return the target as the table of a database that it is."""
+    assert isinstance(target, TransactionalTable)  # noqa: S101 - by its kind
+    return target
+
+
+def contradiction(session: Session, database: Database) -> LedgerError | None:
+    """Return the question what the rows of a table are of which no record tells; None for none."""
+    options = session.options
+    if options.replace or options.on_conflict != ERROR or not database.unrecorded():
+        return None
+    return unrecorded_rows(session, f"the record {RECORD}", "rows")
+
+
 def resolve(session: Session, database: Database) -> None:
     """Stop at rows that no record tells of, or do what the user says about them.
 
     Raises:
         LedgerError: there are some, and nobody has said what they are.
     """
-    found = find_contradiction(session)
+    found = contradiction(session, database)
     if found is not None:
         if not session.options.force_append:
-            raise found.error
+            raise found
         database.accept()
     elif session.options.loaded is not None:
         said = f"--loaded {session.options.loaded} changes nothing: record and table agree"
@@ -136,17 +164,17 @@ class PreparedTransactions(BasePrepared):
 
 
 class TransactionalDatabase(BaseDestination):
-    """A table, or a topic, of a database that commits transactions."""
+    """A table of a database that commits transactions."""
 
     writes = "database"
+    takes_text = True
+    seen = "all rows of a transaction in one moment, one after the other"
     offers = frozenset({DATABASE})
 
     def check(self, target: Target, options: Options) -> None:
-        assert isinstance(target, TransactionalTable)  # noqa: S101 - by its kind
         # Rows are pushed in any case.
-        takes = ("streams", "push", *target.takes)
-        offers = {*self.offers, TOPIC} if target.caps.topic else self.offers
-        check_options(target, options, offers, takes)
+        takes = ("streams", "push", *table_of(target).takes)
+        check_options(target, options, self.offers, takes)
 
     def open(self, opening: Opening) -> Opened:
         """Connect while the engine of this machine opens, 0.1 s either."""
@@ -155,14 +183,95 @@ class TransactionalDatabase(BaseDestination):
     def refusal(self, session: Session) -> TargetError | None:
         return refusal(database_of(session))
 
+    def landed_ids(self, session: Session) -> set[str]:
+        return set(map(without_salt, database_of(session).landed()))
+
+    def contradiction(self, session: Session) -> LedgerError | None:
+        return contradiction(session, database_of(session))
+
+    def existing_table(self, session: Session, name: str) -> ExistingTable | None:
+        return database_of(session).existing_table()
+
+    def columns(self, session: Session, listed: ExistingTable | None) -> list[list[Any]] | None:
+        return database_survey.columns(session, database_of(session), listed)
+
+    def options_here(self, session: Session) -> Options:
+        return database_survey.options_here(session)
+
+    def fit(
+        self, session: Session, reached: Reach | None, encoding: Encoding | None, schema: Schema,
+        listed: ExistingTable | None,
+    ) -> Schema:  # fmt: skip
+        return database_survey.fit(session, reached, encoding, schema, listed)
+
+    def survey(
+        self, session: Session, listed: ExistingTable | None, schema: Schema, *, thorough: bool
+    ) -> TargetFacts:
+        found = database_survey.ask(session, database_of(session), listed, thorough=thorough)
+        if session.options.pull and pipelines.pulls(session.target, session.options):
+            return replace(found, promise=pipelines.PROMISE)
+        return found
+
+    def cut(
+        self, facts: LoadFacts, options: Options, cores: int, todo: Sequence[int]
+    ) -> tuple[Group, ...]:
+        """Make attempts so that connections which begin together end together."""
+        count = _EACH * self.connections(facts, options)
+
+        def limit(usual: float, total: float) -> float:
+            return max(_LEAST_ATTEMPT, min(usual, total / count))
+
+        return attempts.cut_evenly(facts, options, cores, todo, limit)
+
+    def lanes(self, facts: LoadFacts, options: Options, cores: int, busy: int) -> int:
+        """Run an attempt on each connection: it is one transaction there."""
+        return max(1, min(self.connections(facts, options), busy))
+
+    def connections(self, facts: LoadFacts, options: Options) -> int:
+        """Return over how many connections rows are sent, if there is enough to send.
+
+        Each is a process or thread of the server that parses text and writes rows: the cores there
+        are not known, so those here stand for them.
+        """
+        if options.transactional:
+            return 1  # a topic has one open transaction, so that another rowfall can fence it
+        return options.streams or max(_LEAST, min(_MOST, facts.cores_here))
+
+    def send(self, facts: LoadFacts, options: Options, transport: Transport) -> Transport:
+        """Send rows as text, or in binary where rowfall-decode writes it."""
+        parts = choose_text_writer(facts, table_of(facts.target), transport.parser)
+        by = PROGRAM if parts.value == PROGRAM else "the engine"
+        binary = facts.table.binary and parts.value == PROGRAM
+        form = "in binary" if binary else "as text"
+        compression = transport.compression
+        if facts.todo and facts.table.link is not None:
+            compression = pack_by_link(facts.table.link, options, facts.cores_here)
+        delivery = Choice(SEND, f"rows are taken {form}, which {by} writes")
+        return replace(
+            transport, delivery=delivery, parts=parts, compression=compression, binary=binary
+        )
+
+    def example(
+        self, facts: LoadFacts, options: Options, transport: Transport, splits: Sequence[Split]
+    ) -> str:
+        """Return the command that takes the rows, and the SELECT that gives them."""
+        target, schema = table_of(facts.target), facts.schema
+        if options.pull and pipelines.pulls(target, options):
+            create = pipelines.create_pipeline(
+                facts.source, target, options, facts.encoding, schema
+            )
+            own = pipelines.pipeline_name(facts.source, target)
+            return f"{create};\nSTART PIPELINE `{own}` FOREGROUND;\nDROP PIPELINE `{own}`"
+        source = facts.source_for(transport)
+        rows = sql.select(schema.columns, read_relation(source, splits, facts.encoding, schema))
+        command, form = target.command(schema), "text"
+        if transport.binary:
+            command, form = target.command_of_binary(schema), "values in binary"
+        return f"{command}\n-- of the rows that are read here, as {form}:\n{rows}"
+
     def verify(self, session: Session, load_id: str) -> Verification:
         from rowfall.destinations.verify import verify_database
 
-        if session.target.caps.topic:
-            raise UsageError(
-                f"load {load_id} went into a topic, whose messages are not compared",
-                hint=f"Read and count them: rowfall load '{session.target.text}' --table t",
-            )
         return verify_database(session, ledger_of(session, load_id), load_id, database_of(session))
 
     def query(self, target: Target, query: Query) -> None:
@@ -185,7 +294,7 @@ class TransactionalDatabase(BaseDestination):
         return False
 
     def adopts(self, target: Target) -> bool:
-        return not target.caps.topic
+        return True
 
     def table_exists(self, session: Session) -> bool:
         return database_of(session).existing_table() is not None
@@ -243,3 +352,21 @@ class TransactionalDatabase(BaseDestination):
         hold_streams(database, plan.listing.splits(session.target_key, todo))
         add_splits(load, plan)
         return PreparedTransactions(load, database)
+
+
+class Topic(TransactionalDatabase):
+    """A topic of Kafka: each row becomes a message."""
+
+    offers = frozenset({DATABASE, TOPIC})
+
+    def visibility(self, facts: LoadFacts, transport: Transport, options: Options) -> str:
+        return self.seen if options.transactional else "each row as soon as its message is written"
+
+    def verify(self, session: Session, load_id: str) -> Verification:
+        raise UsageError(
+            f"load {load_id} went into a topic, whose messages are not compared",
+            hint=f"Read and count them: rowfall load '{session.target.text}' --table t",
+        )
+
+    def adopts(self, target: Target) -> bool:
+        return False

@@ -7,7 +7,7 @@ has to be exact.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 
 from rowfall.contracts.facts import LoadFacts
@@ -20,7 +20,6 @@ from rowfall.plan import balance
 from rowfall.plan.decoder import flat_types, zone
 from rowfall.plan.settings import ENGINE_BASE, Shape, block, insert_threads
 from rowfall.schema.text_format import UNSURE
-from rowfall.targets.base import Publish
 
 # Stored bytes that one core turns into table rows per second, by kind of source (measured on
 # trips and taxi data, chDB 26.9; text is compressed or not).
@@ -45,18 +44,8 @@ ATTEMPT_ROUNDS = 4
 MOST_SPLITS = 2_000
 # Raw bytes per stored byte of compressed text (trips 4.6, taxi 2.9).
 _RATIO = 4.0
-# Connections to a database: one sends while the other commits; each loads the server, which others
-# use, too.
-_LEAST_CONNECTIONS, _MOST_CONNECTIONS = 2, 8
-# Attempts for each of them, and their least bytes: a commit and what is around it take 20 ms.
-_EACH, _LEAST_ATTEMPT = 4, 4e6
-# Bytes of a data file of a table that is made of them: what Iceberg's other writers aim at
-# (write.target-file-size-bytes), and what stored bytes of a source become of it.
-_DATA_FILE = 512 << 20
+# Bytes of Parquet that stored bytes of a source become.
 _OF_SOURCE = {(Kind.TEXT, False): 0.25, (Kind.JSON, False): 0.15}
-# A file of that size is encoded by several threads; while one is brought to its store, the next
-# is written.
-_CORES_EACH, _LEAST_FILES, _MOST_FILES = 4, 2, 8
 # Rows of built partitions are held in this part of an attempt's memory: as much may be written
 # while others are held, the rows of a partition are copied once more, and sorted. 50 M trips in one
 # partition with --memory 512MiB: 471 MiB of all processes together, and 544 with 4.
@@ -113,18 +102,18 @@ def rows(facts: LoadFacts, todo: Sequence[int]) -> int | None:
 # --- attempts ------------------------------------------------------------------------------------
 
 
-def cut(facts: LoadFacts, options: Options, cores: int, todo: Sequence[int]) -> tuple[Group, ...]:
+def cut_evenly(
+    facts: LoadFacts, options: Options, cores: int, todo: Sequence[int],
+    limit: Callable[[float, float], float] = lambda usual, _: usual,
+) -> tuple[Group, ...]:  # fmt: skip
     """Put neighbouring splits into equal attempts; what is near by name is often near by key.
 
     Args:
         cores: of the engine that loads them.
         todo: indexes of the splits.
-
-    Raises:
-        UsageError: an export is to have more files than its source has pieces.
+        limit: gives the bytes of an attempt, by those that a table would get and those of all
+            splits. ``--attempt-bytes`` wins.
     """
-    if facts.target.caps.one_file_per_group:
-        return _file_groups(facts.listing, options.files or 1, todo)
     groups: list[Group] = []
     # Rows are checked in another way for ranges of files than for files.
     for some in facts.listing.whole_and_ranges(todo):
@@ -133,13 +122,8 @@ def cut(facts: LoadFacts, options: Options, cores: int, todo: Sequence[int]) -> 
             most = float(parse_size(options.attempt_bytes))
         else:
             mean = sum(weights) / max(1, len(weights))
-            most = attempt_bytes(core_rate(facts.encoding), cores, mean)
-        if facts.target.caps.publish is Publish.TRANSACTION and not options.attempt_bytes:
-            # Connections that begin together end together; each attempt costs 20 ms.
-            count = _EACH * connections(facts, options)
-            most = max(_LEAST_ATTEMPT, min(most, sum(weights) / count))
-        if facts.target.caps.publish is Publish.COMMIT and not options.attempt_bytes:
-            most = _DATA_FILE / _part_of_source(facts.encoding)
+            usual = attempt_bytes(core_rate(facts.encoding), cores, mean)
+            most = limit(usual, sum(weights))
         parts = balance.cut(weights, most, MOST_SPLITS)
         groups += [_group(facts.listing, [some[n] for n in part]) for part in parts]
     return tuple(groups)
@@ -154,7 +138,7 @@ def attempt_bytes(rate: float, cores: int, mean: float) -> float:
     return max(ATTEMPT_SECONDS * rate, ATTEMPT_ROUNDS * mean) * cores
 
 
-def _part_of_source(encoding: Encoding | None) -> float:
+def parquet_share(encoding: Encoding | None) -> float:
     """Return the bytes of Parquet that about one byte of a source becomes."""
     if encoding is None:
         return 0.5
@@ -171,8 +155,12 @@ def _group(listing: Listing, indexes: Sequence[int]) -> Group:
     return Group(tuple(indexes), known)
 
 
-def _file_groups(listing: Listing, files: int, todo: Sequence[int]) -> tuple[Group, ...]:
-    """Return one group for each file of an export, over the whole listing so that numbers stay."""
+def cut_files(listing: Listing, files: int, todo: Sequence[int]) -> tuple[Group, ...]:
+    """Return one group for each file of an export, over the whole listing so that numbers stay.
+
+    Raises:
+        UsageError: there are to be more files than the source has pieces.
+    """
     total = len(listing)
     if files > total:
         raise UsageError(
@@ -191,34 +179,6 @@ def _file_groups(listing: Listing, files: int, todo: Sequence[int]) -> tuple[Gro
 def file_bounds(pieces: int, files: int) -> Iterator[tuple[int, int]]:
     """Give the half-open ranges of the pieces that go into each file of an export."""
     return pairwise(pieces * n // files for n in range(files + 1))
-
-
-def lanes(facts: LoadFacts, options: Options, cores: int, groups: Sequence[Group]) -> int:
-    """Return how many attempts run at once on one writer.
-
-    One statement that uses every core feeds a table; a file is written by one thread (compression
-    is a single stream), so as many files as cores are written. An attempt of a database is one
-    transaction on one connection.
-    """
-    busy = sum(1 for g in groups if g.indexes)
-    if facts.target.caps.publish is Publish.TRANSACTION:
-        return max(1, min(connections(facts, options), busy))
-    if facts.target.caps.publish is Publish.COMMIT:
-        return max(1, min(max(_LEAST_FILES, min(_MOST_FILES, cores // _CORES_EACH)), busy))
-    if not facts.target.caps.one_file_per_group:
-        return 1
-    return max(1, min(cores, busy))
-
-
-def connections(facts: LoadFacts, options: Options) -> int:
-    """Return over how many connections rows are sent to a database, if there is enough to send.
-
-    Each is a process or thread of the server that parses text and writes rows: the cores there
-    are not known, so those here stand for them.
-    """
-    if options.transactional:
-        return 1  # a topic has one open transaction, so that another rowfall can fence it
-    return options.streams or max(_LEAST_CONNECTIONS, min(_MOST_CONNECTIONS, facts.cores_here))
 
 
 # --- forecasts -----------------------------------------------------------------------------------
@@ -249,7 +209,7 @@ def expect(
     copies = 1 if transport.delivery.value == BUILD else 3
     memory = ENGINE_BASE + lanes * copies * threads * block_size
     parts, merges = 0, None
-    if count is not None and facts.target.caps.publish is Publish.ATTACH:
+    if count is not None and facts.destination.makes_parts:
         built = transport.delivery.value == BUILD and shape.partitions > 1
         for group in groups:
             own = count * len(group.indexes) / max(1, len(todo))

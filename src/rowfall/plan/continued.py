@@ -28,8 +28,8 @@ def continue_streams(session: Session, known: set[str]) -> tuple[Session, set[st
     source, listing = session.source, session.listing
     if not isinstance(source, Continued) or not listing.continued:
         return session, known
-    if session.target.caps.one_file_per_group:
-        return session, set()  # files hold the whole listing
+    if not session.destination.continues:
+        return session, set()  # the target holds the whole listing
     ranges = ranges_by_stream(known)
     landed: dict[str, Sequence[tuple[int, int]]] = {}
     versions = dict(streams(listing))

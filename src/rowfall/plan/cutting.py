@@ -25,13 +25,12 @@ from rowfall.core.patterns import regex
 from rowfall.core.sql import literal
 from rowfall.core.sqltext import SqlText
 from rowfall.core.type_names import parse_type
-from rowfall.plan import attempts, balance, transport
+from rowfall.plan import balance, transport
 from rowfall.plan.reach import source_reader
 from rowfall.plan.transport import ranges_refused
 from rowfall.schema import strict_reading
 from rowfall.schema.records import find_record, header_line, header_names
 from rowfall.sources.base import Ranged, Source
-from rowfall.targets.base import Publish
 
 # Bytes that hold any header.
 HEADER = 1 << 16
@@ -103,7 +102,7 @@ def cut(session: Session, facts: LoadFacts, parser: Choice, known: Collection[st
 
 
 def _workers(facts: LoadFacts) -> str:
-    return "connections" if facts.target.caps.publish is Publish.TRANSACTION else "shards"
+    return "connections" if facts.destination.takes_text else "shards"
 
 
 def _kept_whole(facts: LoadFacts, count: int, reason: str) -> str:
@@ -128,8 +127,8 @@ def _wanted(
 ) -> set[int]:  # fmt: skip
     """Return the files that would make some writer or connection work longer than the others."""
     speeds = [float(writer.engine.cores) for writer in facts.writers]
-    if facts.target.caps.publish is Publish.TRANSACTION:
-        speeds = [1.0] * attempts.connections(facts, options)
+    if (connections := facts.destination.connections(facts, options)) is not None:
+        speeds = [1.0] * connections
     if len(speeds) < 2:
         return set()
     splits = facts.listing.splits(key)

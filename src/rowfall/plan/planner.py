@@ -25,18 +25,15 @@ from rowfall.core.model import (
 )
 from rowfall.core.options import DISTRIBUTED, FILTER, Options
 from rowfall.core.patterns import regex
-from rowfall.plan import attempts, balance, pipelines, statements, upserts
-from rowfall.plan.pipelines import create_pipeline, pipeline_name, pulls
+from rowfall.plan import attempts, balance, statements, upserts
 from rowfall.plan.settings import ENGINE_BASE, Shape, compute_settings, not_allowed
 from rowfall.plan.space import with_space
 from rowfall.plan.transport import choose_transport, sent_as
-from rowfall.plan.visibility import check_atomic, visibility
+from rowfall.plan.visibility import check_atomic
 from rowfall.schema import strict_reading
-from rowfall.schema.projection import read_relation
 from rowfall.sources.base import Once
-from rowfall.targets.base import Publish, Target
+from rowfall.targets.base import Target
 from rowfall.targets.table import Table
-from rowfall.targets.transactional import TransactionalTable
 
 FOREGROUND = (
     Setting("distributed_foreground_insert", 1, "rows are on their shards when it ends"),
@@ -78,7 +75,7 @@ def make_plan(facts: LoadFacts, options: Options) -> Plan:
         promise=_promise(facts, options),
         encoding=facts.encoding,
         schema=facts.schema,
-        ddl=_ddl(facts),
+        ddl=facts.destination.ddl(facts),
         listing=facts.listing,
         groups=groups,
         lanes=first.lanes,
@@ -94,7 +91,7 @@ def make_plan(facts: LoadFacts, options: Options) -> Plan:
         writers=_planned(facts, transport, work),
         landed=len(facts.landed),
         views=facts.table.views,
-        visibility=visibility(facts, transport, options),
+        visibility=facts.destination.visibility(facts, transport, options),
         upkeep=facts.table.upkeep,
         upsert=upserts.said(facts, options, attempts.rows(facts, facts.todo)),
     )
@@ -180,9 +177,10 @@ def _plan_writer(
     """
     listing, schema = facts.listing, facts.schema
     engine = facts.writers[number].engine
-    cut = attempts.cut(facts, options, engine.cores, todo)
+    cut = facts.destination.cut(facts, options, engine.cores, todo)
     groups = tuple(replace(group, writer=number) for group in cut)
-    lanes = attempts.lanes(facts, options, engine.cores, groups)
+    busy = sum(1 for group in groups if group.indexes)
+    lanes = facts.destination.lanes(facts, options, engine.cores, busy)
     share = engine
     sharing = max(lanes, transport.streams)
     if sharing > 1:
@@ -266,8 +264,6 @@ def check_clauses(options: Options) -> None:
 
 
 def _promise(facts: LoadFacts, options: Options) -> str:
-    if pulls(facts.target, options):
-        return pipelines.PROMISE
     if isinstance(facts.source, Once):
         return (
             "at most once: the source can be read only once, so nothing is visible until all of "
@@ -276,24 +272,13 @@ def _promise(facts: LoadFacts, options: Options) -> str:
     if options.direct:
         return "none: rows go straight into the table, and a crash may lose or repeat them"
     promise = facts.table.promise or facts.target.caps.promise
-    publish = facts.target.caps.publish
-    if publish not in (Publish.ATTACH, Publish.RENAME):
+    if not facts.destination.flushes:
         return promise
     unsure = [writer.sync_refused for writer in facts.writers if writer.sync_refused]
     if options.no_sync or unsure:
         why = "--no-sync" if options.no_sync else unsure[0]
         return f"{promise}; but a power cut may take what counts as loaded ({why})"
     return f"{promise}; what counts as loaded is on disk and survives a power cut"
-
-
-def _ddl(facts: LoadFacts) -> str:
-    if facts.table.ddl or facts.placement == "shards":
-        return facts.table.ddl
-    if facts.schema.exists or not facts.target.table:
-        return ""
-    if not facts.target.caps.tables:
-        return ";\n".join(map(str, facts.target.create(facts.schema)))
-    return sql.create_table(facts.target.database, facts.target.table, facts.schema)
 
 
 def _example(
@@ -326,16 +311,8 @@ def _example(
                 text = statements.insert_sent_blocks(into, schema.columns)
         return f"{text}\n-- sent with the rows; settings:{clause.removeprefix(' SETTINGS')}"
     source = facts.source_for(transport)
-    if pulls(target, options):
-        create = create_pipeline(facts.source, target, options, encoding, schema)
-        own = pipeline_name(facts.source, target)
-        return f"{create};\nSTART PIPELINE `{own}` FOREGROUND;\nDROP PIPELINE `{own}`"
-    if isinstance(target, TransactionalTable):
-        rows = sql.select(schema.columns, read_relation(source, splits, encoding, schema))
-        command, form = target.command(schema), "text"
-        if transport.binary:
-            command, form = target.command_of_binary(schema), "values in binary"
-        return f"{command}\n-- of the rows that are read here, as {form}:\n{rows}"
+    if other := facts.destination.example(facts, options, transport, splits):
+        return other
     text = statements.insert_select(source, target, schema, encoding, splits, staging, only)
     more = len(group.indexes) - len(splits)
     note = f"\n-- and {more} more objects in the same statement" if more > 0 else ""

@@ -24,7 +24,6 @@ from rowfall.plan.reach import source_reader
 from rowfall.schema import sampling
 from rowfall.schema.projection import read_relation
 from rowfall.sources.base import any_version
-from rowfall.targets.base import Publish
 
 # Rows of a table that is there say better than any sample what the next ones take.
 KNOWN_ROWS = 100_000
@@ -55,8 +54,6 @@ def ask_space(session: Session, facts: LoadFacts, rows: int | None, *, sample: b
         rows: about how many there are to load.
         sample: look at the data in any case, not only where they may not fit.
     """
-    if session.target.caps.publish is not Publish.ATTACH:
-        return facts
     free = [_free(session, writer) for writer in session.writers]
     facts = replace(facts, writers=tuple(
         replace(known, disk_free=bytes_) for known, bytes_ in zip(facts.writers, free, strict=True)

@@ -6,82 +6,62 @@ Nothing is decided here but what need not be asked; nothing is written.
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from rowfall.cluster.sharding_keys import ShardingKey
 from rowfall.contracts.facts import (
-    FilledTable,
-    Link,
     LoadFacts,
     Reach,
-    ShardingFacts,
-    TargetFacts,
     WriterFacts,
 )
 from rowfall.contracts.session import Session, Writer
-from rowfall.core import charsets, sql, units
+from rowfall.core import sql, units
 from rowfall.core.errors import (
     DataError,
     EngineError,
     RecordTooLongError,
     RowfallError,
     SourceError,
-    TargetError,
     UsageError,
 )
 from rowfall.core.events import Note
-from rowfall.core.listing import Listing, Split, without_salt
+from rowfall.core.listing import Listing, Split
 from rowfall.core.model import (
     ENGINE,
     PUSH,
     Choice,
-    Column,
     Dialect,
     Encoding,
     Kind,
     Schema,
     Statement,
 )
-from rowfall.core.options import Options
 from rowfall.core.patterns import regex
-from rowfall.core.sqltext import SqlText, quote
+from rowfall.core.sqltext import SqlText
 from rowfall.core.time_range import WIDE, TimeRange, time_range
-from rowfall.core.type_names import parse_type
 from rowfall.engines.base import ExistingTable
-from rowfall.engines.codes import DATA_CODES, GONE, MEMORY_LIMIT, TIMEOUT_EXCEEDED
-from rowfall.engines.database import FileTable, Packing, TakingBinary
+from rowfall.engines.codes import DATA_CODES, MEMORY_LIMIT, TIMEOUT_EXCEEDED
 from rowfall.engines.embedded import usable_cores
-from rowfall.plan import attempts, cutting, keys, memory, table_definition, transport
+from rowfall.plan import attempts, cutting, transport
 from rowfall.plan.continued import continue_streams
 from rowfall.plan.other_names import landed_under_other_names
 from rowfall.plan.planner import check_clauses, chosen_settings
-from rowfall.plan.reach import decoder_refused, network_rate, rate_of, reach, source_reader
+from rowfall.plan.reach import decoder_refused, network_rate, reach, source_reader
 from rowfall.plan.rewritten_files import landed_in_other_files
 from rowfall.plan.settings import ENGINE_BASE, LEAST_MEMORY
-from rowfall.plan.space import ask_space
 from rowfall.plan.statements import FLOAT_PROBE
-from rowfall.plan.upserts import ask_stored
-from rowfall.schema import bytes_columns, data_errors, footers, inference, long_records
+from rowfall.schema import data_errors, inference, long_records
 from rowfall.schema.density import FILES, rows_per_byte
-from rowfall.schema.projection import read_relation
-from rowfall.schema.strict_reading import only_utf8, with_sign, with_whole_tuples, within
-from rowfall.schema.table_changes import TableQuestions
-from rowfall.schema.table_options import read_table_options
+from rowfall.schema.strict_reading import with_whole_tuples, within
 from rowfall.sources import pipes, rewriting
 from rowfall.sources.base import (
     Addressed,
     Pinned,
-    Queried,
     Ranged,
     Source,
-    TellingBytes,
     any_version,
 )
-from rowfall.targets import views
-from rowfall.targets.base import Declaring, Publish
 
 # Partition keys that make no partitions.
 UNPARTITIONED = ("", "tuple()")
@@ -118,59 +98,39 @@ def survey(
     options = session.options
     check_clauses(options)
     _check_settings(session)
-    session, known = continue_streams(session, set(landed_ids(session) if known is None else known))
+    destination = session.destination
+    session, known = continue_streams(
+        session, set(destination.landed_ids(session) if known is None else known)
+    )
     reached = _ask_reach(session)
     transport.choose_delivery(reached, options)  # --pull is refused before anything is read
-    listed = _ask_table(session, table or session.first_target.table)
-    stored = _stored_key(session, listed)
-    encoding, schema = _ask_schema(session, reached, _columns(session, listed), stored)
+    listed = destination.existing_table(session, table or session.first_target.table)
+    encoding, schema = _ask_schema(
+        session, reached, destination.columns(session, listed),
+        destination.stored_key(session, listed),
+    )  # fmt: skip
     schema = _checked(session, encoding, schema)
     if session.options.select and encoding is not None and encoding.format == "Native":
         # The engine asks for the columns that are selected, and would refuse all others.
         encoding = replace(encoding, ignores=True)
     schema = replace(schema, keys=_keys(listed, schema))
-    if session.database is None:
-        schema = with_sign(schema, _engine_of(session, listed, schema))
-    if session.database is not None:
-        # Nothing sorts the rows.
-        notes = tuple(note for note in schema.notes if note[0] != "ORDER BY")
-        schema = replace(schema, order_by="tuple()", notes=notes)
-    if isinstance(session.target, Declaring):
-        schema = _with_bytes(session, reached, encoding, schema, listed)
-    if isinstance(session.database, FileTable):
-        but = session.database.of_bytes(schema.columns)
-        schema = replace(schema, columns=only_utf8(schema.columns, encoding, but))
-    _check_changes(session, schema)
+    schema = destination.fit(session, reached, encoding, schema, listed)
     if reached is not None and encoding is not None and encoding.dialect is not None:
         reached = _rewritten_here(session, encoding.dialect)
         transport.choose_delivery(reached, options)
     known = {*known, *landed_under_other_names(session, known)}
     known |= landed_in_other_files(session, known)
-    found = _ask_views(session, schema)
     facts = LoadFacts(
         source=session.source,
         target=session.target,
+        destination=destination,
         listing=session.listing,
         encoding=encoding,
         schema=schema,
         writers=_ask_writers(session, encoding),
-        table=TargetFacts(
-            session.first_target.table,
-            listed,
-            found.names if found else (),
-            _ddl(session, schema),
-            _filled(session, listed, schema, found),
-            session.shards is not None and session.shards.cluster.replicated,
-            session.database.promise() if session.database is not None else "",
-            ask_stored(session),
-            session.database.upkeep() if session.database is not None and thorough else "",
-            thorough and _takes_binary(session),
-            _link(session),
-            _ask_key_types(session, listed, schema),
-            _viewed(listed, found),
-        ),
+        table=destination.survey(session, listed, schema, thorough=thorough),
         reach=reached,
-        sharding=_ask_sharding(session, schema),
+        sharding=destination.sharding(session, schema),
         remote=session.remote,
         cores_here=usable_cores(),
         program=rewriting.program(),
@@ -183,61 +143,8 @@ def survey(
     facts = replace(facts, unpinned=_ask_versions(facts, delivery, parser))
     cut = cutting.cut(session, facts, parser, known)
     facts = replace(facts, listing=cut.listing, ranges=cut.notes)
-    if session.target.caps.one_file_per_group:
-        from rowfall.plan import exports  # 5 ms that loads into tables save
-
-        state = exports.look(session, facts.listing, schema, load_id)
-        facts = replace(facts, export=state, landed=state.landed)
-    else:
-        facts = replace(facts, landed=_landed(session, facts, known))
-    return ask_space(session, facts, attempts.rows(facts, facts.todo), sample=thorough)
-
-
-def _with_bytes(
-    session: Session, reached: Reach | None, encoding: Encoding | None, schema: Schema,
-    listed: ExistingTable | None,
-) -> Schema:  # fmt: skip
-    """Return the schema with marks at columns whose strings are bytes, for a database.
-
-    A new table gets columns for bytes where the source, or ``--encoding binary``, says that it has
-    such. In one that is there they take whatever has a type; of files of text they take what the
-    database itself reads as bytes.
-    """
-    options = session.options
-    if charsets.names_binary(options.encoding):
-        columns = tuple(replace(column, binary=True) for column in schema.columns)
-        return replace(schema, columns=columns)
-    if listed is not None:
-        typed = session.source.made is not None or encoding is None or encoding.kind is Kind.TYPED
-        return bytes_columns.as_in_table(schema, listed.binary) if typed else schema
-    names = _bytes_of_source(session, reached, encoding, schema)
-    if names and (options.type or options.schema or options.schema_file):
-        asked = read_table_options(options, session.engine.ask)
-        schema = bytes_columns.with_bytes(schema, names)
-        return bytes_columns.without(schema, {c.name for c in schema.columns}
-                                     - {*asked.types, *dict(asked.columns)})  # fmt: skip
-    return bytes_columns.with_bytes(schema, names)
-
-
-def _bytes_of_source(
-    session: Session, reached: Reach | None, encoding: Encoding | None, schema: Schema
-) -> frozenset[str]:
-    """Ask for the names of columns whose strings are bytes."""
-    engine, source = source_reader(session, reached)
-    if isinstance(source, TellingBytes):
-        return source.bytes_columns()
-    if encoding is None or encoding.kind is not Kind.TYPED:
-        return frozenset()
-    splits = list(source.sample(session.listing, FILES))
-    if encoding.format == "Parquet":
-        found = engine.ask(footers.question(source, splits, encoding), {})
-        return bytes_columns.of_footers(footer.columns for footer in footers.read_answer(found))
-    strings = [c for c in schema.reads if c.source and bytes_columns.holds_strings(c.type)]
-    if not (splits and strings and source.replayable):
-        return frozenset()
-    relation = read_relation(source, splits[:1], encoding, schema)
-    ((*counts,),) = engine.ask(bytes_columns.question(strings, relation), {})
-    return frozenset(c.source for c, count in zip(strings, counts, strict=True) if int(count))
+    facts = destination.with_landed(session, facts, known, load_id)
+    return destination.with_space(session, facts, attempts.rows(facts, facts.todo), sample=thorough)
 
 
 def _checked(session: Session, encoding: Encoding | None, schema: Schema) -> Schema:
@@ -261,25 +168,6 @@ def _times(session: Session) -> TimeRange:
     return time_range(oldest) if oldest else WIDE
 
 
-def _link(session: Session) -> Link | None:
-    """Return the network to a database whose protocol can be compressed; None for others."""
-    database = session.database
-    if not isinstance(database, Packing):
-        return None
-    if not transport.measures_link(session.options):
-        return Link()
-    near = database.same_machine()
-    return Link(near, None if near else rate_of(database.send_seconds))
-
-
-def _takes_binary(session: Session) -> bool:
-    """Tell whether rows may be sent in binary: again as text where they are refused so."""
-    database = session.database
-    return isinstance(database, TakingBinary) and (
-        session.source.replayable and database.takes_binary()
-    )
-
-
 def _ask_density(session: Session, encoding: Encoding | None) -> float | None:
     """Return the rows in a stored byte of local text.
 
@@ -296,20 +184,13 @@ def _ask_density(session: Session, encoding: Encoding | None) -> float | None:
 # --- what has landed -----------------------------------------------------------------------------
 
 
-def landed_ids(session: Session) -> set[str]:
-    """Return the ids of the splits that the target holds, as far as ledger and journal know."""
-    if not session.target.caps.remembers:
-        return set()
-    if session.database is not None:
-        return set(map(without_salt, session.database.landed()))
-    if not session.target.table:
-        return set()  # the manifest of an export knows, see rowfall.plan.exports
-    return memory.remembered(session).landed
+def landed_indexes(session: Session, facts: LoadFacts, known: Collection[str]) -> frozenset[int]:
+    """Return the indexes of the listing that are in the target already.
 
-
-def _landed(session: Session, facts: LoadFacts, known: Collection[str]) -> frozenset[int]:
-    """Return the indexes of the listing that are in the target already."""
-    if not known or (session.ledger is None and session.database is None):
+    Args:
+        known: ids of splits that have landed.
+    """
+    if not known:
         return frozenset()
     splits = facts.listing.splits(session.target_key)
     landed = {i for i, split in enumerate(splits) if split.id in known}
@@ -456,204 +337,14 @@ def _ask_links(session: Session, facts: LoadFacts) -> LoadFacts:
     return replace(facts, writers=writers)
 
 
-# --- the table -----------------------------------------------------------------------------------
-
-
-def _ask_table(session: Session, name: str) -> ExistingTable | None:
-    """Ask the first writer for a table's definition; return None where there is no such table."""
-    if session.database is not None:
-        return session.database.existing_table()
-    if not session.target.table:
-        return None
-    return session.engine.existing_table(session.first_target.database, name)
-
-
-def _columns(session: Session, table: ExistingTable | None) -> list[list[Any]] | None:
-    """Return (name, type, default_kind) of the table's columns; None where no node has it."""
-    if session.target.table and session.shards is not None:
-        like = session.shards.tables.like
-        if like is not None:  # on some node, not only the first
-            return [list(column) for column in like.columns]
-    if table is None or not table.columns:
-        return None
-    return _as_asked(session, [list(column) for column in table.columns])
-
-
-def _as_asked(session: Session, columns: list[list[Any]]) -> list[list[Any]]:
-    """Return the columns of a database's table with the types that ``--type`` and ``--schema`` say,
-    where these are what a new table would have had: the same command is run again.
-    """
-    options, database, target = session.options, session.database, session.target
-    table, columns = columns, _with_literals(session, columns)
-    given = options.type or options.schema or options.schema_file
-    if database is None or not given or not isinstance(target, Declaring):
-        return columns
-    asked = read_table_options(options, session.engine.ask)
-    wanted = {**dict(asked.columns), **asked.types}
-    names = [name for name, type_, _ in columns if wanted.get(name, type_) != type_]
-    declared = [target.declared(Column(name, wanted[name])) for name in names]
-    shown = dict(zip(names, database.shown(declared) if names else (), strict=True))
-    same = {
-        name for name, type_, _ in table
-        if name in shown and _is_shown(shown[name], wanted[name], type_)
-    }  # fmt: skip
-    return [[name, wanted[name] if name in same else type_, kind] for name, type_, kind in columns]
-
-
-def _with_literals(session: Session, columns: list[list[Any]]) -> list[list[Any]]:
-    """Return the columns of a database; arrays as text where fields of CSV and TSV are loaded.
-
-    These hold what the database itself writes and reads: ``{1,2}``. ``--type`` says otherwise.
-    """
-    encoding = session.declared
-    if session.database is None or encoding is None or isinstance(session.source, Queried):
-        return columns
-    if not encoding.format.startswith(("CSV", "TSV", "TabSeparated")):
-        return columns
-    return [
-        [name, "Nullable(String)" if type_.startswith("Array(") else type_, kind]
-        for name, type_, kind in columns
-    ]
-
-
-def _is_shown(shown: str, wanted: str, there: str) -> bool:
-    """Tell whether a column that was made with a type is shown as the one that is there."""
-    null = parse_type(wanted).nullable == parse_type(there).nullable
-    return null and parse_type(shown).bare == parse_type(there).bare
-
-
-def _ask_views(session: Session, schema: Schema) -> views.Views | None:
-    """Ask for the materialized views that read what is inserted."""
-    attaches = session.target.caps.publish is Publish.ATTACH
-    if not attaches or not schema.exists or session.options.direct:
-        return None
-    target = session.first_target
-    return views.discover(session.engine.ask, target.database, target.table)
-
-
-def _viewed(listed: ExistingTable | None, found: views.Views | None) -> tuple[str, ...]:
-    """Return the columns that views use; () where the definition of the table is not understood."""
-    definition = table_definition.parse(listed.create_query) if listed and found else None
-    if found is None or definition is None:
-        return ()
-    return table_definition.stored_columns(definition, found.names_in_selects())
-
-
-def _filled(
-    session: Session, listed: ExistingTable | None, schema: Schema, found: views.Views | None
-) -> tuple[FilledTable, ...]:
-    """Return the tables that get rows, as they are or as they will be made."""
-    target = session.first_target
-    if not target.caps.tables:
-        return ()
-    engine, partition_by = schema.engine, schema.partition_by
-    shards = session.shards
-    if shards is not None and shards.tables.like is not None:
-        engine, partition_by = shards.tables.engine.name, shards.tables.like.partition_by
-    elif shards is not None and (session.options.replicated or shards.cluster.replicated):
-        engine = f"Replicated{engine.removeprefix('Replicated')}"
-    elif listed is not None:
-        engine, partition_by = listed.engine, listed.partition_key
-    own = FilledTable(
-        f"{target.database}.{target.table}", _engine_name(engine), partition_by not in UNPARTITIONED
-    )
-    behind = found.tables if found else ()
-    return own, *(
-        FilledTable(
-            f"{t.database}.{t.table}", t.engine,
-            t.partitioned and "PARTITION BY tuple()" not in t.engine_full,
-            _computed(t.create_query),
-        )
-        for t in behind
-    )  # fmt: skip
-
-
-def _computed(create_query: str) -> tuple[str, ...]:
-    definition = table_definition.parse(create_query)
-    return table_definition.computed_columns(definition) if definition is not None else ()
-
-
-def _engine_name(text: str) -> str:
-    """Return the name in front of an engine's arguments."""
-    return "".join(re.findall(r"\A\s*(\w+)", text))
-
-
-def _ddl(session: Session, schema: Schema) -> str:
-    """Return what makes the tables of a cluster; "" where there is no cluster, or nothing to do."""
-    if session.shards is None:
-        return ""
-    missing = session.shards.missing(schema, session.options)
-    return ";\n".join(ddl.on_cluster for ddl in missing)
-
-
-def _ask_sharding(session: Session, schema: Schema) -> ShardingFacts | None:
-    """Ask which rows belong on which shard; None where any will do.
-
-    Raises:
-        UsageError: the key is none; or options contradict the tables.
-        TargetError: the nodes do not agree on it, or one that it needs is away.
-    """
-    shards = session.shards
-    key = shards.sharding_key(session.options) if shards is not None else None
-    if shards is None or key is None:
-        return None
-    doubled = shards.cluster.replicated and not shards.cluster.internal_replication
-    return ShardingFacts(key, _refused_key(session, schema, key), doubled)
-
-
-def _refused_key(session: Session, schema: Schema, key: ShardingKey) -> str | None:
-    """Return why the key of an existing table cannot be computed from what is loaded.
-
-    Raises:
-        UsageError: a Distributed table could not have this key.
-    """
-    values = ", ".join(
-        f"defaultValueOfTypeName({quote(c.type)}) AS {sql.name(c.name)}" for c in schema.columns
-    )
-    try:
-        ((kind,),) = session.engine.ask(
-            f"SELECT toTypeName({key.expression}) FROM (SELECT {values})"
-        )
-    except RowfallError as error:
-        if schema.exists:
-            return f"{key.expression} cannot be computed from the columns that are loaded"
-        raise UsageError(
-            f"--shard-key {key.expression} does not fit the table: {error.message}",
-            hint="Write an expression of its columns, like cityHash64(name).",
-        ) from None
-    if _INTEGER.fullmatch(str(kind)):
-        return None
-    raise UsageError(
-        f"the sharding key {key.expression} is a {kind}, and a shard is found by a whole number",
-        hint=f"Take a hash of it: --shard-key {shlex.quote(f'cityHash64({key.expression})')}.",
-    )
-
-
 # --- the data ------------------------------------------------------------------------------------
-
-
-def _engine_of(session: Session, table: ExistingTable | None, schema: Schema) -> str:
-    """Return the engine of the table that rows end in, with its arguments."""
-    if session.target.table and session.shards is not None and session.shards.tables.like:
-        engine = session.shards.tables.like.engine
-        return f"{engine.name}({', '.join(engine.arguments)})"
-    return table.engine if table else schema.engine
-
-
-def _stored_key(session: Session, table: ExistingTable | None) -> str:
-    """Return the partition key of a table of ClickHouse that is there; "" for none."""
-    if session.database is not None:
-        return ""
-    key = table.partition_key if table else ""
-    if session.target.table and session.shards is not None and session.shards.tables.like:
-        key = session.shards.tables.like.partition_by
-    return "" if key in UNPARTITIONED else key
 
 
 def _ask_schema(
     session: Session, reached: Reach | None, existing: Sequence[Sequence[Any]] | None, stored: str
 ) -> tuple[Encoding | None, Schema]:
     """Return encoding and columns: of the existing table, of the generator, or of the data."""
+    destination = session.destination
     engine, source = source_reader(session, reached)
     # One that changes while it is looked at fails alone, in its attempt.
     source = any_version(source)
@@ -670,9 +361,10 @@ def _ask_schema(
             if limits and (long := _begins_long(source, listing, session.declared, most)):
                 raise long
             return inference.schema_for(
-                source, listing, session.declared, _options(session), asks, existing,
-                json_type=_stores_json(session), null_tuples=_stores_null_tuples(session),
-                table=_questions(session), stored=stored,
+                source, listing, session.declared, destination.options_here(session), asks,
+                existing, json_type=destination.stores_json(session),
+                null_tuples=_stores_null_tuples(session),
+                table=destination.questions(session), stored=stored,
                 times=_times(session),
             )  # fmt: skip
         except RowfallError as error:
@@ -755,13 +447,6 @@ def _too_much(
     )
 
 
-def _options(session: Session) -> Options:
-    """Return the options without the keys of other databases, which no engine here understands."""
-    if session.database is None:
-        return session.options
-    return replace(session.options, engine=None, order_by=None, partition_by=None)
-
-
 def _check_sample(source: Source, listing: Listing) -> None:
     """Check that what an engine could not read is still there.
 
@@ -772,42 +457,6 @@ def _check_sample(source: Source, listing: Listing) -> None:
         raise SourceError(f"cannot read {split.uri}: {what}")
 
 
-def _questions(session: Session) -> TableQuestions | None:
-    """Return how the target table is asked before its columns change; None where they may not."""
-    if not session.target.caps.tables or session.options.replace:
-        return None
-
-    def keys() -> frozenset[str]:
-        target = session.first_target
-        rows = session.engine.ask(
-            f"SELECT name FROM system.columns WHERE {sql.table_is(target.database, target.table)} "
-            "AND (is_in_partition_key OR is_in_sorting_key OR is_in_primary_key "
-            "OR is_in_sampling_key)"
-        )
-        return frozenset(str(name) for (name,) in rows)
-
-    def keeps(column: str, type_: str) -> bool:
-        x = sql.name(column)
-        for writer in session.writers:
-            at = sql.qualified(writer.target.database, writer.target.table)
-            # As text: a cast back to the old type may wrap, and NULL equals nothing.
-            same = f"ifNull(toString(CAST(CAST({x}, {quote(type_)}), toTypeName({x}))), '') = "
-            same += f"ifNull(toString({x}), '')"
-            try:
-                lost = writer.engine.ask(f"SELECT 1 FROM {at} WHERE NOT ({same}) LIMIT 1")
-            except RowfallError as error:
-                if error.code in GONE:  # it is made by this load
-                    continue
-                if error.transient:
-                    raise
-                return False
-            if lost:
-                return False
-        return True
-
-    return TableQuestions(keys, keeps)
-
-
 def _keys(listed: ExistingTable | None, schema: Schema) -> tuple[str, ...]:
     """Return the columns of the table that its sorting or partition key names."""
     texts = (schema.order_by, schema.partition_by)
@@ -815,47 +464,6 @@ def _keys(listed: ExistingTable | None, schema: Schema) -> tuple[str, ...]:
         texts = (listed.sorting_key, listed.partition_key)
     named = {sql.identifier(word) for text in texts for word in sql.tokens(text)}
     return tuple(column.name for column in schema.columns if column.name in named)
-
-
-def _ask_key_types(
-    session: Session, listed: ExistingTable | None, schema: Schema
-) -> tuple[str, ...]:
-    """Return the types of the elements of the sorting key, where rowfall-decode might sort."""
-    if session.target.folder is None or session.options.build == "off":
-        return ()
-    key = transport.sorting_key(schema, listed)
-    question = keys.question_of_types(key, schema.columns)
-    if question is None:
-        return ()
-    try:
-        return tuple(str(row[1]) for row in session.engine.ask(question))
-    except EngineError as error:
-        if error.transient:
-            raise
-        return ()  # it uses a column that the load does not fill, or is no key at all
-
-
-def _check_changes(session: Session, schema: Schema) -> None:
-    """Check that nobody converts the values of columns that become wider.
-
-    Raises:
-        TargetError: views read the table; what they hold has types of its own.
-    """
-    widened = [change for change in schema.changes if change.before]
-    found = _ask_views(session, schema) if widened else None
-    if found:
-        new = data_errors.type_options([(c.name, c.type) for c in widened])
-        raise TargetError(
-            f"{session.table_text} feeds materialized views ({', '.join(found.names)}), whose own "
-            f"tables would cut the values of {', '.join(c.name for c in widened)} to their types",
-            hint=f"Load into a new table with --table NAME {new}.",
-        )
-
-
-def _stores_json(session: Session) -> bool:
-    """Tell whether new tables can have columns of the type JSON; files are exported with text."""
-    old = (writer.engine.facts.release[:2] < JSON_RELEASE for writer in session.writers)
-    return session.target.caps.tables and not any(old)
 
 
 def _stores_null_tuples(session: Session) -> bool:

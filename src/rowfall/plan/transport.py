@@ -24,8 +24,6 @@ from rowfall.core.model import (
     INSIDE,
     PULL,
     PUSH,
-    SEND,
-    WRITE,
     Choice,
     Encoding,
     Kind,
@@ -44,7 +42,6 @@ from rowfall.schema.united_headers import lacks_columns
 from rowfall.sources import rewriting
 from rowfall.sources.base import Addressed, Source, Streamed
 from rowfall.sources.rewriting import PROGRAM
-from rowfall.targets.base import Publish
 from rowfall.targets.transactional import TransactionalTable
 
 LZ4, ZLIB, NONE = "lz4", "zlib", "none"
@@ -79,7 +76,7 @@ def choose_transport(facts: LoadFacts, options: Options) -> Transport:
         fallback = Choice(PUSH, delivery.reason)
     elif text and facts.placement != "embedded":
         fallback = Choice(PUSH, "a server reads no ranges of text files")
-    streams, binary = 0, False
+    streams = 0
     compression = Choice("", "no rows are sent to a server")
     if delivery.value == PUSH:
         streams = count_streams(facts, options, parser)
@@ -106,20 +103,11 @@ def choose_transport(facts: LoadFacts, options: Options) -> Transport:
             f"there are no blocks to compress: {compression.reason}",
             hint="Leave out --compress lz4.",
         )
-    if facts.target.caps.publish is Publish.TRANSACTION:
-        parts = _choose_writer(facts, parser)
-        by = PROGRAM if parts.value == PROGRAM else "the engine"
-        binary = facts.table.binary and parts.value == PROGRAM
-        form = "in binary" if binary else "as text"
-        delivery = Choice(SEND, f"rows are taken {form}, which {by} writes")
-        if todo and facts.table.link is not None:
-            compression = _pack_by_link(facts.table.link, options, facts.cores_here)
-    if facts.target.caps.publish is Publish.COMMIT:
-        delivery = Choice(WRITE, "the table is made of Parquet files")
-    return Transport(
+    chosen = Transport(
         delivery, parser, fallback, sort, parts, compression, sharding, sorted_by, streams,
-        facts.ranges, binary,
+        facts.ranges,
     )  # fmt: skip
+    return facts.destination.send(facts, options, chosen)
 
 
 # --- pull or push, and who parses ----------------------------------------------------------------
@@ -215,8 +203,11 @@ def _not_made(facts: LoadFacts, options: Options) -> str | None:
     """
     if facts.program is None:
         return f"{PROGRAM} is not installed"
-    text = facts.target.caps.publish is Publish.TRANSACTION
-    return None if text or facts.reach is not None else _not_copied(facts, options)
+    return (
+        None
+        if facts.destination.takes_text or facts.reach is not None
+        else _not_copied(facts, options)
+    )
 
 
 def _not_copied(facts: LoadFacts, options: Options) -> str | None:
@@ -430,7 +421,7 @@ def _choose_sorting(
     found: tuple[int, ...] = ()
     if parser.value == ENGINE:
         why = f"the engine parses: {parser.reason}"
-    elif not facts.target.caps.tables:
+    elif not facts.destination.makes_parts:
         why = "rows go into no table"
     else:
         key = sorting_key(facts.schema, facts.table.existing)
@@ -494,18 +485,18 @@ def _choose_parts(facts: LoadFacts, options: Options, parser: Choice) -> Choice:
     return Choice(PROGRAM, "the engine then neither sorts nor compresses a row")
 
 
-def _choose_writer(facts: LoadFacts, parser: Choice) -> Choice:
+def choose_text_writer(facts: LoadFacts, target: TransactionalTable, parser: Choice) -> Choice:
     """Decide who writes the text that another database takes: rowfall-decode where it parses.
 
     400,000 taxi rows cost the engine 0.85 CPU-seconds as text, besides its start.
     """
-    target, schema = facts.target, facts.schema
+    schema = facts.schema
     why = None
     if parser.value != HERE:
         why = f"{PROGRAM} does not parse: {parser.reason}"
     elif schema.projection is not None:
         why = "the engine selects the columns"
-    elif isinstance(target, TransactionalTable) and target.lines:
+    elif target.lines:
         only = list(filter(target.only_engine_writes, schema.columns))
         if only:
             why = f"only the engine writes {only[0].type} as text (column {only[0].name})"
@@ -549,8 +540,8 @@ def _too_few(facts: LoadFacts, options: Options) -> str | None:
 
 def _not_built(facts: LoadFacts, options: Options, parser: Choice) -> str | None:
     """Return why only the engine can write the parts of the table, as half a sentence."""
-    target, schema = facts.target, facts.schema
-    if target.folder is None or target.caps.publish is not Publish.ATTACH:
+    schema = facts.schema
+    if facts.target.folder is None:
         return "rows go into no table of the embedded engine"
     if parser.value == ENGINE:
         if facts.program is None or options.decoder == "never":
@@ -672,7 +663,7 @@ def compress_by_link(facts: LoadFacts, options: Options, streams: int) -> Choice
     return Choice(LZ4 if rate < made else NONE, why)
 
 
-def _pack_by_link(link: Link, options: Options, cores: int) -> Choice:
+def pack_by_link(link: Link, options: Options, cores: int) -> Choice:
     """Decide whether the protocol of a database is compressed with zlib."""
     if options.compress != "auto":
         return Choice(options.compress, f"as asked for with --compress {options.compress}")
@@ -852,7 +843,7 @@ def _no_distributed(sharding: ShardingFacts) -> str | None:
 
 def cuts_files(facts: LoadFacts) -> bool:
     """Tell whether ranges of files are splits: of one embedded engine the pipes share a file."""
-    return facts.placement != "embedded" or facts.target.caps.publish is Publish.TRANSACTION
+    return facts.placement != "embedded" or facts.destination.takes_text
 
 
 def ranges_refused(facts: LoadFacts, options: Options, parser: Choice) -> str | None:

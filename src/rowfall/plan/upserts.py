@@ -47,7 +47,7 @@ def _no_key(text: str) -> UsageError:
 def ask_stored(session: Session) -> Stored | None:
     """Ask what the table holds that is to be exchanged; None where nobody does that."""
     target = session.first_target
-    if session.options.upsert is None or session.database is not None or not target.table:
+    if session.options.upsert is None:
         return None
     # Without this right the load would fail at its end.
     session.engine.ask(

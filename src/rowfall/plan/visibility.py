@@ -14,23 +14,10 @@ from rowfall.contracts.facts import FilledTable, LoadFacts
 from rowfall.core.errors import UsageError
 from rowfall.core.model import Transport
 from rowfall.core.options import DISTRIBUTED, FILTER, Options
-from rowfall.targets.base import Publish
-
-_FILES = {
-    Publish.RENAME: "each file as soon as it is complete",
-    Publish.AT_ONCE: "each object as soon as it is complete",
-    Publish.TRANSACTION: "all rows of a transaction in one moment, one after the other",
-    Publish.COMMIT: "nothing until the end of the load, then all rows in one moment",
-    Publish.NONE: "",
-}
 
 
-def visibility(facts: LoadFacts, transport: Transport, options: Options) -> str:
-    """Return what readers see while rows are published, one clause; "" where there are none."""
-    if facts.target.caps.topic and not options.transactional:
-        return "each row as soon as its message is written"
-    if facts.target.caps.publish is not Publish.ATTACH:
-        return _FILES[facts.target.caps.publish]
+def of_tables(facts: LoadFacts, transport: Transport, options: Options) -> str:
+    """Return what readers of tables of ClickHouse see while rows are published, one clause."""
     if options.replace:
         return "the old rows or the new ones: the tables are exchanged at the end of the load"
     tables = facts.table.filled

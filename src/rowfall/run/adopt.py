@@ -15,8 +15,6 @@ from rowfall.core.listing import Split, without_salt
 from rowfall.core.results import Adopted, Report
 from rowfall.core.version import __version__
 from rowfall.ledger import Ledger
-from rowfall.plan.memory import find_older
-from rowfall.plan.survey import landed_ids
 from rowfall.sources.base import Dated
 from rowfall.sources.objects import REQUESTS
 
@@ -31,7 +29,7 @@ def adopt(session: Session, before: datetime | None, *, dry: bool) -> Adopted:
     newer: list[Split] = []
     if before is not None:
         splits, newer = _divided(session, splits, before)
-    known = {without_salt(i) for i in landed_ids(session)}
+    known = {without_salt(i) for i in session.destination.landed_ids(session)}
     new = [split for split in splits if split.id not in known]
     made = Adopted(
         "", session.source.text, session.target.text, session.table_text,
@@ -67,7 +65,7 @@ def _check(session: Session) -> None:
     stopped = [] if ledger is None else ledger.open_attempts()
     stopped = [attempt for attempt in stopped if attempt.target_key == session.target_key]
     # An older ledger may hold open what came to its end long ago.
-    if stopped and find_older(session) is None:
+    if stopped and not session.destination.is_older(session):
         raise LedgerError(
             f"a stopped load into {session.table_text} has rows that are neither visible nor gone",
             hint="Run the command of that load again first: it settles them.",
@@ -105,7 +103,7 @@ def _divided(
 def _record(session: Session, ledger: Ledger, load_id: str, splits: Sequence[Split]) -> None:
     """Write splits into the record beside the table, and into the ledger."""
     key = session.target_key
-    if find_older(session) is not None:
+    if session.destination.is_older(session):
         for open_one in ledger.open_attempts():
             if open_one.target_key == key:
                 ledger.attempt_ended(open_one.id, "lost", "the ledger was older than the table")

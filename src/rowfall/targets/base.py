@@ -42,22 +42,20 @@ class Publish(StrEnum):
     RENAME = "rename"  # one local file per attempt, renamed when complete
     AT_ONCE = "at once"  # the object store shows an object only when it is complete
     TRANSACTION = "transaction"  # rows and the record of their splits are committed together
+    MESSAGES = "messages"  # the same in a topic, where no rows can be asked for
     COMMIT = "commit"  # files of all attempts, by one commit at the end of the load
     NONE = "none"  # nothing is kept
 
 
 @dataclass(frozen=True, slots=True)
 class Caps:
-    """Facts of a target that the planner and the run read.
+    """Facts of a kind of target.
 
     Attributes:
-        publish: see :class:`Publish`.
+        publish: see :class:`Publish`; it names the target's :mod:`rowfall.destinations`.
+        promise: what is guaranteed after a crash, one sentence for the plan.
         noun: what the target is, for people.
         takes_table_name: ``--table`` names the table; elsewhere the address says where rows go.
-        promise: what is guaranteed after a crash, one sentence for the plan.
-        one_file_per_group: an attempt is an output file, so groups are cut by ``--files``.
-        remembers: landed splits are skipped on the next run.
-        topic: rows become messages: there is no table, and nothing to compare or to ask later.
         journal: other processes may load into it at the same time, so a journal beside the table
             guards what is loaded. Where there is none, the ledger does.
     """
@@ -66,15 +64,7 @@ class Caps:
     promise: str
     noun: str = "a table"
     takes_table_name: bool = True
-    one_file_per_group: bool = False
-    remembers: bool = True
     journal: bool = False
-    topic: bool = False
-
-    @property
-    def tables(self) -> bool:
-        """True where rows go into a table of ClickHouse: staged beside it, then attached."""
-        return self.publish is Publish.ATTACH
 
 
 @dataclass(frozen=True, slots=True)

@@ -72,7 +72,6 @@ class Export:
             "files that are missing, and writes them again with the same rows",
             "a file to write",
             takes_table_name=False,
-            one_file_per_group=True,
         )
 
     def create(self, schema: Schema, table: str = "") -> tuple[SqlText, ...]:

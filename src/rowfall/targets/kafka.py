@@ -116,9 +116,7 @@ class KafkaTopic(TransactionalTable):
         if "password" in registry:
             self.secrets += (Secret(registry["password"]),)
         promise = ONCE if options.transactional else AT_LEAST_ONCE
-        self.caps = Caps(
-            Publish.TRANSACTION, promise, "a topic", takes_table_name=False, topic=True
-        )
+        self.caps = Caps(Publish.MESSAGES, promise, "a topic", takes_table_name=False)
 
     def only_engine_writes(self, column: Column) -> bool:
         """See :class:`rowfall.targets.transactional.TransactionalTable`.

@@ -25,10 +25,7 @@ class Null:
         self.ledger_path = ledger_path
         self.secrets: tuple[Secret, ...] = ()
         self.caps = Caps(
-            Publish.NONE,
-            "none: rows are read and dropped, to measure the source",
-            "no table",
-            remembers=False,
+            Publish.NONE, "none: rows are read and dropped, to measure the source", "no table"
         )
 
     def create(self, schema: Schema, table: str = "") -> tuple[SqlText, ...]:

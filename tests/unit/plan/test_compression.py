@@ -9,6 +9,8 @@ from rowfall.core.errors import UsageError
 from rowfall.core.listing import Listing
 from rowfall.core.model import Choice, Column, Encoding, Facts, Kind, Schema
 from rowfall.core.options import Options
+from rowfall.destinations import open_destination
+from rowfall.destinations.clickhouse import ClickHouseTables
 from rowfall.plan.transport import choose_transport
 from rowfall.targets import open_target
 from unit.plan.test_planner import CSV_GZ, Files
@@ -25,7 +27,7 @@ def choose(
     source = Files([1, 2])
     listing = source.listing()
     facts = LoadFacts(
-        source, open_target("clickhouse://h/d", "t", Options()),
+        source, open_target("clickhouse://h/d", "t", Options()), ClickHouseTables(),
         listing if todo else Listing(), encoding, Schema((Column("a", "UInt32"),)),
         tuple(WriterFacts(FACTS, "server", near=near, rate=rate) for rate in rates),
         reach=Reach(False, "it cannot", source), cores_here=cores,
@@ -79,8 +81,9 @@ def test_the_protocol_of_mysql(link: Link, wish: str, found: tuple[str, str]) ->
     source = Files([1, 2])
     target = open_target("mysql://u:p@h/d", "t", Options())
     facts = LoadFacts(
-        source, target, source.listing(), CSV_GZ, Schema((Column("a", "UInt32"),)),
-        (WriterFacts(FACTS, "embedded"),), TargetFacts("t", link=link), cores_here=2,
+        source, target, open_destination(target), source.listing(), CSV_GZ,
+        Schema((Column("a", "UInt32"),)), (WriterFacts(FACTS, "embedded"),),
+        TargetFacts("t", link=link), cores_here=2,
     )  # fmt: skip
     chosen = choose_transport(facts, Options(compress=wish)).compression
     assert (chosen.value, chosen.reason[: len(found[1])]) == found
@@ -102,8 +105,8 @@ def test_there_may_be_no_blocks() -> None:
     assert choose(None, encoding=one, todo=False).value == ""
     big = Files([50_000_000])
     facts = LoadFacts(
-        big, open_target("clickhouse://h/d", "t", Options()), big.listing(), one,
-        Schema((Column("a", "UInt32"),)), (WriterFacts(FACTS, "server"),),
+        big, open_target("clickhouse://h/d", "t", Options()), ClickHouseTables(),
+        big.listing(), one, Schema((Column("a", "UInt32"),)), (WriterFacts(FACTS, "server"),),
         reach=Reach(False, "it cannot", big),
     )  # fmt: skip
     for wish in ("auto", "none"):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from types import SimpleNamespace
 from typing import Any, cast
 
 from hypothesis import given
@@ -13,6 +12,7 @@ from hypothesis import strategies as st
 from rowfall.contracts.session import Session
 from rowfall.core.listing import Listing, overlap
 from rowfall.core.options import Options
+from rowfall.destinations.clickhouse import ClickHouseTables
 from rowfall.plan.continued import continue_streams, joined, names_now
 
 
@@ -47,8 +47,7 @@ class Stream:
 
 def session(source: Stream, table: str = "t") -> Session:
     """What continue_streams reads of a session."""
-    target = SimpleNamespace(caps=SimpleNamespace(one_file_per_group=False))
-    made = _Session(source, source.listing(), target, table, Options(), None)
+    made = _Session(source, source.listing(), ClickHouseTables(), table, Options(), None)
     return cast("Session", made)
 
 
@@ -56,7 +55,7 @@ def session(source: Stream, table: str = "t") -> Session:
 class _Session:
     source: Stream
     listing: Listing
-    target: Any
+    destination: ClickHouseTables
     target_key: str
     options: Options
     ledger: Any

@@ -26,6 +26,8 @@ from rowfall.core.model import (
 )
 from rowfall.core.options import Options
 from rowfall.core.sqltext import SqlText
+from rowfall.destinations import open_destination
+from rowfall.destinations.clickhouse import ClickHouseTables
 from rowfall.plan.planner import chosen_settings, make_plan
 from rowfall.plan.settings import Shape, compute_settings, lower
 from rowfall.plan.transport import count_streams
@@ -88,7 +90,14 @@ def plan_of(
         else embedded(Path("/data"), "default", "t")
     )
     known = LoadFacts(
-        source, target, source.listing(), CSV_GZ, schema, (WriterFacts(facts),), landed=landed
+        source,
+        target,
+        open_destination(target),
+        source.listing(),
+        CSV_GZ,
+        schema,
+        (WriterFacts(facts),),
+        landed=landed,
     )
     return make_plan(known, options)
 
@@ -284,7 +293,8 @@ def test_connections_of_all_shards_share_this_machine(
     shards: int, cores_here: int, undecoded: str, streams: int
 ) -> None:
     facts = LoadFacts(
-        Files([1]), embedded(Path("/data"), "default", "t"), Listing(), CSV_GZ, SCHEMA,
+        Files([1]), embedded(Path("/data"), "default", "t"), ClickHouseTables(), Listing(), CSV_GZ,
+        SCHEMA,
         tuple(WriterFacts(FACTS, "server", n, f"n{n}:9000") for n in range(shards)),
         cores_here=cores_here,
     )  # fmt: skip

@@ -48,6 +48,7 @@ from rowfall.core.model import (
     Schema,
 )
 from rowfall.core.options import DISTRIBUTED, FILTER, Options
+from rowfall.destinations import open_destination
 from rowfall.engines.base import ExistingTable
 from rowfall.plan.planner import make_plan
 from rowfall.plan.settings import ENGINE_BASE, LEAST_MEMORY
@@ -175,8 +176,9 @@ def loads(draw: st.DrawFn) -> LoadFacts:
             draw(st.sampled_from((None, "it cannot be computed"))),
             draw(st.booleans()),
         )
+    opened = open_target(target, "t", Options())
     return LoadFacts(
-        source, open_target(target, "t", Options()), listing, encoding, schema, stored,
+        source, opened, open_destination(opened), listing, encoding, schema, stored,
         draw(tables(schema, target)), frozenset(landed), reach, sharding,
         remote=not scheme.startswith("/"), cores_here=draw(st.integers(1, 64)),
         program=draw(st.sampled_from((None, "/usr/bin/rowfall-decode"))),

@@ -15,6 +15,8 @@ from rowfall.core.masked import Secret
 from rowfall.core.model import Column, Constraint, Encoding, Facts, Kind, Plan, Schema
 from rowfall.core.options import Options
 from rowfall.core.sqltext import SqlText
+from rowfall.destinations.clickhouse import ClickHouseTables
+from rowfall.destinations.files import LocalFiles
 from rowfall.plan.planner import make_plan
 from rowfall.targets.export import Export
 from rowfall.targets.table import embedded
@@ -51,7 +53,7 @@ def plan_of(
     views = tuple(f"d.v{n}" for n in range(1, len(tables)))
     source: Any = Files()
     known = LoadFacts(
-        source, embedded(Path("/data"), "d", "t"), source.listing(),
+        source, embedded(Path("/data"), "d", "t"), ClickHouseTables(), source.listing(),
         Encoding("CSV", "gzip", Kind.TEXT), SCHEMA, (WriterFacts(facts, sync_refused=refused),),
         TargetFacts("t0", None, views, "", filled, replicas),
     )  # fmt: skip
@@ -99,7 +101,8 @@ def test_replace_exchanges_tables_of_any_kind() -> None:
 def test_exports_show_complete_files(tmp_path: Path) -> None:
     options, source = Options(files=1), Files()
     known: Any = LoadFacts(
-        source, Export(str(tmp_path / "x.csv"), tmp_path / "ledger", options), source.listing(),  # type: ignore[arg-type]
+        source, Export(str(tmp_path / "x.csv"), tmp_path / "ledger", options), LocalFiles(),
+        source.listing(),  # type: ignore[arg-type]
         Encoding("CSV", "gzip", Kind.TEXT), SCHEMA, (WriterFacts(ENGINE),),
     )  # fmt: skip
     assert make_plan(known, options).visibility == "each file as soon as it is complete"

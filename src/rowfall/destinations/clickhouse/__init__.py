@@ -4,29 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rowfall.contracts.destination import Opened, Opening, Query
 from rowfall.core import sql, units
-from rowfall.core.errors import RowfallError, TargetError
+from rowfall.core.errors import LedgerError, RowfallError, TargetError
 from rowfall.core.events import Listener, Note
 from rowfall.core.listing import Split
-from rowfall.core.model import MergeWork, Plan
+from rowfall.core.model import Encoding, MergeWork, Plan, Schema, Transport
 from rowfall.core.options import Options
 from rowfall.core.results import Leftover, Verification
-from rowfall.destinations.base import ledger_of
+from rowfall.destinations.base import BaseDestination, ledger_of
 from rowfall.destinations.options_check import CLUSTER, SERVER, TABLES, check_options
-from rowfall.engines.base import table_uuid
+from rowfall.engines.base import ExistingTable, table_uuid
 from rowfall.ledger import target_key
 from rowfall.targets.base import Target
 
 # What follows is imported where it is used: an embedded engine opens meanwhile, 50 ms.
 if TYPE_CHECKING:
-    from rowfall.contracts.facts import LoadFacts
+    from rowfall.contracts.facts import LoadFacts, Reach, ShardingFacts, TargetFacts
     from rowfall.contracts.load import Done, LoadRun, Settled
     from rowfall.contracts.session import Session
     from rowfall.destinations.clickhouse.prepare import PreparedTables
     from rowfall.ledger import Ledger
+    from rowfall.schema.table_changes import TableQuestions
 
 
 def _uuid(session: Session) -> str:
@@ -35,12 +36,13 @@ def _uuid(session: Session) -> str:
     return table_uuid(session.engine, first.database, first.table)
 
 
-class ClickHouseTables:
+class ClickHouseTables(BaseDestination):
     """Tables of the MergeTree family and those that take rows as they do."""
 
     writes = "table"
     replaces = True
-    follows = True
+    flushes = True
+    makes_parts = True
 
     def check(self, target: Target, options: Options) -> None:
         offers = {TABLES}
@@ -117,6 +119,85 @@ class ClickHouseTables:
 
         loaded = {split_id for ids in counts.landed_ids for split_id in ids}
         compare_staged(load.session, facts, plan, counts.checksum, loaded, load.id)
+
+    def landed_ids(self, session: Session) -> set[str]:
+        from rowfall.destinations.clickhouse.loaded_state import remembered
+
+        return remembered(session).landed
+
+    def contradiction(self, session: Session) -> LedgerError | None:
+        from rowfall.destinations.clickhouse.loaded_state import find_contradiction
+
+        found = find_contradiction(session)
+        return found.error if found is not None else None
+
+    def is_older(self, session: Session) -> bool:
+        from rowfall.destinations.clickhouse.loaded_state import find_older
+
+        return find_older(session) is not None
+
+    def existing_table(self, session: Session, name: str) -> ExistingTable | None:
+        """Ask the first writer."""
+        return session.engine.existing_table(session.first_target.database, name)
+
+    def columns(self, session: Session, listed: ExistingTable | None) -> list[list[Any]] | None:
+        from rowfall.destinations.clickhouse import survey
+
+        return survey.columns(session, listed)
+
+    def stored_key(self, session: Session, listed: ExistingTable | None) -> str:
+        from rowfall.destinations.clickhouse import survey
+
+        return survey.stored_key(session, listed)
+
+    def questions(self, session: Session) -> TableQuestions | None:
+        from rowfall.destinations.clickhouse import survey
+
+        return survey.questions(session)
+
+    def stores_json(self, session: Session) -> bool:
+        from rowfall.destinations.clickhouse import survey
+
+        return survey.stores_json(session)
+
+    def fit(
+        self, session: Session, reached: Reach | None, encoding: Encoding | None, schema: Schema,
+        listed: ExistingTable | None,
+    ) -> Schema:  # fmt: skip
+        from rowfall.destinations.clickhouse import survey
+
+        return survey.fit(session, schema, listed)
+
+    def survey(
+        self, session: Session, listed: ExistingTable | None, schema: Schema, *, thorough: bool
+    ) -> TargetFacts:
+        from rowfall.destinations.clickhouse import survey
+
+        return survey.ask(session, listed, schema)
+
+    def sharding(self, session: Session, schema: Schema) -> ShardingFacts | None:
+        from rowfall.destinations.clickhouse import survey
+
+        return survey.ask_sharding(session, schema)
+
+    def with_space(
+        self, session: Session, facts: LoadFacts, rows: int | None, *, sample: bool
+    ) -> LoadFacts:
+        from rowfall.plan.space import ask_space
+
+        return ask_space(session, facts, rows, sample=sample)
+
+    def visibility(self, facts: LoadFacts, transport: Transport, options: Options) -> str:
+        from rowfall.plan.visibility import of_tables
+
+        return of_tables(facts, transport, options)
+
+    def ddl(self, facts: LoadFacts) -> str:
+        if facts.table.ddl or facts.placement == "shards":
+            return facts.table.ddl
+        if facts.schema.exists:
+            return ""
+        return sql.create_table(facts.target.database, facts.target.table, facts.schema)
 
     def verify(self, session: Session, load_id: str) -> Verification:
         from rowfall.destinations.verify import verify_tables

@@ -12,16 +12,16 @@ from rowfall.core.errors import LedgerError, UsageError
 from rowfall.core.events import Note
 from rowfall.core.listing import MARK
 from rowfall.core.options import ALL, NONE
-from rowfall.ledger import Ledger, target_key_parts
-from rowfall.ledger.journal import Journal
-from rowfall.plan.continued import names_now
-from rowfall.plan.memory import (
+from rowfall.destinations.clickhouse.loaded_state import (
     Contradiction,
     Doubt,
     find_contradiction,
     find_older,
     remembered,
 )
+from rowfall.ledger import Ledger, target_key_parts
+from rowfall.ledger.journal import Journal
+from rowfall.plan.continued import names_now
 
 
 def resolve(session: Session, ledger: Ledger, load_id: str, *, used: bool) -> None:

@@ -100,7 +100,9 @@ def _check_writer(
             that is missing.
         UsageError: the table has replicas on other servers, and no cluster is named.
     """
-    from rowfall.plan.memory import check_identity  # 20 ms that loads into folders save
+    from rowfall.destinations.clickhouse.loaded_state import (
+        check_identity,  # 20 ms that loads into folders save
+    )
     from rowfall.targets import staging, views
 
     engine, target = writer.engine, writer.target

@@ -14,12 +14,11 @@ from rowfall.core.events import Note
 from rowfall.core.listing import overlap, without_salt
 from rowfall.core.model import Statement
 from rowfall.core.patterns import regex
+from rowfall.destinations.clickhouse.loaded_state import check_identity
 from rowfall.destinations.clickhouse.own_tables import drop_order, is_own_and_empty
 from rowfall.destinations.notes import dropped
 from rowfall.engines.base import Engine, table_uuid
 from rowfall.ledger import Ledger, target_key_parts
-from rowfall.plan.memory import check_identity
-from rowfall.plan.survey import landed_ids
 from rowfall.publish.altered import AlteredTableError
 from rowfall.publish.evidence import Answer
 from rowfall.publish.recover import (
@@ -145,7 +144,7 @@ def _known(session: Session, load: LoadRun, *, replaced: bool) -> frozenset[str]
     gathered = ledger.landed(session.target_key if replaced else load.key)
     if session.options.replace:
         return frozenset(gathered)
-    return frozenset(landed_ids(session) | gathered)
+    return frozenset(session.destination.landed_ids(session) | gathered)
 
 
 def _settle_table(session: Session, load: LoadRun, key: str, name: str, *, answer: Answer) -> bool:
@@ -216,7 +215,7 @@ def _drop_superseded(session: Session, load: LoadRun, shadow: Shadow) -> None:
     if not session.options.gathers or session.options.force:
         return
     gathered = load.ledger.landed(load.key)
-    if gathered and (taken := overlap(gathered, landed_ids(session))):
+    if gathered and (taken := overlap(gathered, session.destination.landed_ids(session))):
         shadow.drop()
         session.emit(Note(
             "warning",

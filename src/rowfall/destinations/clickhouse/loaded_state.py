@@ -2,7 +2,7 @@
 
 Both are only as good as the table that they tell of. A table that was restored, exchanged for a
 copy or renamed keeps its rows and loses its memory; a server that was set back has lost rows that
-the ledger still counts. Nothing is changed here: ``run/doubts.py`` does what the user decides.
+the ledger still counts. Nothing is changed here: ``doubts.py`` does what the user decides.
 """
 
 from __future__ import annotations
@@ -12,19 +12,19 @@ from dataclasses import field
 from enum import Enum
 
 from rowfall.contracts.session import Session
-from rowfall.core import sql, units, uri
+from rowfall.core import sql, units
 from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import LedgerError, TargetError
 from rowfall.core.listing import without_salt
-from rowfall.core.options import ADOPT, ERROR, LOAD, command_line
+from rowfall.core.options import LOAD
 from rowfall.core.sqltext import quote, quoted_list
+from rowfall.destinations.questions import answers, command_of, unrecorded_rows
 from rowfall.engines.base import Engine, table_uuid
-from rowfall.engines.database import RECORD, Database
 from rowfall.ledger import target_key, target_key_parts
 from rowfall.ledger.journal import TABLE as JOURNAL
 from rowfall.ledger.journal import Journal, Landings
 from rowfall.plan.continued import names_now
-from rowfall.targets.base import STAGING_PREFIX, Publish
+from rowfall.targets.base import STAGING_PREFIX
 
 # Engines of databases whose tables have no UUID.
 _WITHOUT_UUIDS = ("Ordinary", "Memory", "Lazy")
@@ -140,11 +140,8 @@ class Contradiction:
 
 def find_contradiction(session: Session) -> Contradiction | None:
     """Return how ledger, journal and target table contradict each other; None where they agree."""
-    table = session.first_target.table
-    if not table or not session.target.caps.remembers or session.options.replace:
+    if session.options.replace:
         return None
-    if session.database is not None:
-        return _unrecorded_in_database(session, session.database)
     memory = remembered(session)
     if not memory.uuid:
         return None
@@ -165,6 +162,13 @@ def _journal(session: Session, uuid: str = "") -> Journal | None:
     """Return the journal of the table with that UUID; None where there is none."""
     journal = Journal(session.engine, session.first_target.database, uuid)
     return journal if session.target.caps.journal and journal.there() else None
+
+
+def record_of(session: Session) -> str:
+    """Return what remembers loads into the target, for people."""
+    if session.target.caps.journal:
+        return f"the journal {session.first_target.database}.{JOURNAL}"
+    return f"the ledger {session.target.ledger_path}"
 
 
 def _landings(session: Session) -> list[Landings]:
@@ -305,7 +309,7 @@ def find_older(session: Session) -> Contradiction | None:
     say: one that was put back from a copy has not, however parts were merged since.
     """
     ledger, first = session.ledger, session.first_target
-    if session.target.caps.journal or ledger is None or not first.table:
+    if session.target.caps.journal or ledger is None:
         return None
     uuid = table_uuid(session.engine, first.database, first.table)
     if not uuid or ledger.table_uuid(session.target_key) != uuid:
@@ -313,7 +317,7 @@ def find_older(session: Session) -> Contradiction | None:
     mark = session.engine.marked(uuid)
     if mark in ledger.expected_marks(uuid):
         return None
-    hint = _answers(session)
+    hint = answers(session, record_of(session))
     if mark and not ledger.attempt_state(mark.removesuffix("?")):
         what = (
             f"the rows of {session.table_text} were loaded up to {mark}, of which the ledger "
@@ -328,7 +332,7 @@ def find_older(session: Session) -> Contradiction | None:
         hint = (
             "Put back the rows that belong to this ledger, or the ledger that belongs to these "
             "rows.\nIf the table is right as it is: "
-            f"{_command(session, LOAD, '--force-append')}\n"
+            f"{command_of(session, LOAD, '--force-append')}\n"
             "What the ledger knows counts as loaded all the same; rowfall status lists its loads, "
             "and the files of one that is forgotten are loaded again."
         )
@@ -358,7 +362,7 @@ def _unrecorded(
         return None
     return Contradiction(
         Doubt.UNRECORDED, memory.uuid, memory.known or "", session.target_key, frozenset(),
-        unrecorded_rows(session, units.counted(rows, "row")),
+        unrecorded_rows(session, record_of(session), units.counted(rows, "row")),
     )  # fmt: skip
 
 
@@ -376,65 +380,6 @@ def stored_rows(engine: Engine, database: str, table: str) -> int:
     # Without those that a lightweight DELETE has only marked.
     ((count,),) = engine.ask(f"SELECT count() FROM {sql.qualified(database, table)}")
     return int(count)
-
-
-def _unrecorded_in_database(session: Session, database: Database) -> Contradiction | None:
-    """Return the same of a table whose database keeps the record."""
-    if session.options.on_conflict != ERROR or not database.unrecorded():
-        return None
-    return Contradiction(
-        Doubt.UNRECORDED, "", "", session.target_key, frozenset(),
-        unrecorded_rows(session, "rows"),
-    )  # fmt: skip
-
-
-def unrecorded_rows(session: Session, rows: str) -> LedgerError:
-    """Return the question what the rows of a table are of which no record tells.
-
-    Args:
-        rows: what the table holds, in words.
-    """
-    where = _record_of(session)
-    return LedgerError(
-        f"{session.table_text} holds {rows} that nobody has on record: {where} does not know the "
-        "table, so files that were loaded before would be loaded again",
-        hint=_answers(session),
-    )
-
-
-def _record_of(session: Session) -> str:
-    """Return what remembers loads into the target, for people."""
-    if session.target.caps.journal:
-        return f"the journal {session.first_target.database}.{JOURNAL}"
-    if session.database is not None:
-        return f"the record {RECORD}"
-    return f"the ledger {session.target.ledger_path}"
-
-
-def _answers(session: Session) -> str:
-    """Return the commands that say what rows are which nobody has on record."""
-    lines = [
-        "Say what these rows are.",
-        f"Other rows, to append to: {_command(session, LOAD, '--force-append')}",
-        f"Those of these files, which then count as loaded: {_command(session, ADOPT)}",
-        f"Loaded before, and {_record_of(session)} was lost or is an older copy: put it back.",
-    ]
-    if not session.source.replayable:
-        del lines[2]  # it cannot be named
-    return "\n".join(lines)
-
-
-def _command(session: Session, command: str, *more: str) -> str:
-    """Return a command about the same sources and the same table, to be pasted."""
-    target, named = session.target, []
-    if session.to is not None:
-        named += ["--to", session.to if target.folder is not None else target.text]
-    if not target.caps.topic and target.caps.publish is not Publish.COMMIT:
-        table = session.table_text.removeprefix("default.") if target.folder else session.table_text
-        named += ["--table", table]
-    return command_line(
-        command, [uri.mask(text) for text in session.sources], session.options, *named, *more
-    )
 
 
 def _other_keys(session: Session, memory: Memory, landings: Collection[Landings]) -> Iterator[str]:

@@ -1,0 +1,266 @@
+"""Questions about a table of ClickHouse before a load: definition, views, shards, keys."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from typing import Any
+
+from rowfall.cluster.sharding_keys import ShardingKey
+from rowfall.contracts.facts import FilledTable, ShardingFacts, TargetFacts
+from rowfall.contracts.session import Session
+from rowfall.core import sql
+from rowfall.core.errors import EngineError, RowfallError, TargetError, UsageError
+from rowfall.core.model import Schema
+from rowfall.core.patterns import regex
+from rowfall.core.sqltext import quote
+from rowfall.engines.base import ExistingTable
+from rowfall.engines.codes import GONE
+from rowfall.plan import keys, table_definition, transport
+from rowfall.plan.upserts import ask_stored
+from rowfall.schema import data_errors
+from rowfall.schema.strict_reading import with_sign
+from rowfall.schema.table_changes import TableQuestions
+from rowfall.targets import views
+
+# Partition keys that make no partitions.
+UNPARTITIONED = ("", "tuple()")
+# The first release whose type JSON is no experiment.
+JSON_RELEASE = (25, 3)
+# What a Distributed table takes for a key when it inserts (StorageDistributed::createSelector).
+_INTEGER = regex(r"(LowCardinality\()?U?Int(8|16|32|64)\)?")
+
+
+def columns(session: Session, table: ExistingTable | None) -> list[list[Any]] | None:
+    """Return (name, type, default_kind) of the table's columns; None where no node has it."""
+    like = session.shards.tables.like if session.shards is not None else None
+    if like is not None:  # on some node, not only the first
+        return [list(column) for column in like.columns]
+    if table is None or not table.columns:
+        return None
+    return [list(column) for column in table.columns]
+
+
+def fit(session: Session, schema: Schema, listed: ExistingTable | None) -> Schema:
+    """Return the schema as the table takes it.
+
+    Raises:
+        TargetError: views read the table whose columns would become wider.
+    """
+    schema = with_sign(schema, _engine_of(session, listed, schema))
+    _check_changes(session, schema)
+    return schema
+
+
+def ask(session: Session, listed: ExistingTable | None, schema: Schema) -> TargetFacts:
+    """Ask what a plan has to know of the table, besides its columns."""
+    found = _ask_views(session, schema)
+    shards = session.shards
+    return TargetFacts(
+        name=session.first_target.table,
+        existing=listed,
+        views=found.names if found else (),
+        ddl=_ddl(session, schema),
+        filled=_filled(session, listed, schema, found),
+        replicas=shards is not None and shards.cluster.replicated,
+        stored=ask_stored(session),
+        key_types=_ask_key_types(session, listed, schema),
+        viewed=_viewed(listed, found),
+    )
+
+
+def _ask_views(session: Session, schema: Schema) -> views.Views | None:
+    """Ask for the materialized views that read what is inserted."""
+    if not schema.exists or session.options.direct:
+        return None
+    target = session.first_target
+    return views.discover(session.engine.ask, target.database, target.table)
+
+
+def _viewed(listed: ExistingTable | None, found: views.Views | None) -> tuple[str, ...]:
+    """Return the columns that views use; () where the definition of the table is not understood."""
+    definition = table_definition.parse(listed.create_query) if listed and found else None
+    if found is None or definition is None:
+        return ()
+    return table_definition.stored_columns(definition, found.names_in_selects())
+
+
+def _filled(
+    session: Session, listed: ExistingTable | None, schema: Schema, found: views.Views | None
+) -> tuple[FilledTable, ...]:
+    """Return the tables that get rows, as they are or as they will be made."""
+    target = session.first_target
+    engine, partition_by = schema.engine, schema.partition_by
+    shards = session.shards
+    if shards is not None and shards.tables.like is not None:
+        engine, partition_by = shards.tables.engine.name, shards.tables.like.partition_by
+    elif shards is not None and (session.options.replicated or shards.cluster.replicated):
+        engine = f"Replicated{engine.removeprefix('Replicated')}"
+    elif listed is not None:
+        engine, partition_by = listed.engine, listed.partition_key
+    own = FilledTable(
+        f"{target.database}.{target.table}", _engine_name(engine), partition_by not in UNPARTITIONED
+    )
+    behind = found.tables if found else ()
+    return own, *(
+        FilledTable(
+            f"{t.database}.{t.table}", t.engine,
+            t.partitioned and "PARTITION BY tuple()" not in t.engine_full,
+            _computed(t.create_query),
+        )
+        for t in behind
+    )  # fmt: skip
+
+
+def _computed(create_query: str) -> tuple[str, ...]:
+    definition = table_definition.parse(create_query)
+    return table_definition.computed_columns(definition) if definition is not None else ()
+
+
+def _engine_name(text: str) -> str:
+    """Return the name in front of an engine's arguments."""
+    return "".join(re.findall(r"\A\s*(\w+)", text))
+
+
+def _ddl(session: Session, schema: Schema) -> str:
+    """Return what makes the tables of a cluster; "" where there is no cluster, or nothing to do."""
+    if session.shards is None:
+        return ""
+    missing = session.shards.missing(schema, session.options)
+    return ";\n".join(ddl.on_cluster for ddl in missing)
+
+
+def ask_sharding(session: Session, schema: Schema) -> ShardingFacts | None:
+    """Ask which rows belong on which shard; None where any will do.
+
+    Raises:
+        UsageError: the key is none; or options contradict the tables.
+        TargetError: the nodes do not agree on it, or one that it needs is away.
+    """
+    shards = session.shards
+    key = shards.sharding_key(session.options) if shards is not None else None
+    if shards is None or key is None:
+        return None
+    doubled = shards.cluster.replicated and not shards.cluster.internal_replication
+    return ShardingFacts(key, _refused_key(session, schema, key), doubled)
+
+
+def _refused_key(session: Session, schema: Schema, key: ShardingKey) -> str | None:
+    """Return why the key of an existing table cannot be computed from what is loaded.
+
+    Raises:
+        UsageError: a Distributed table could not have this key.
+    """
+    values = ", ".join(
+        f"defaultValueOfTypeName({quote(c.type)}) AS {sql.name(c.name)}" for c in schema.columns
+    )
+    try:
+        ((kind,),) = session.engine.ask(
+            f"SELECT toTypeName({key.expression}) FROM (SELECT {values})"
+        )
+    except RowfallError as error:
+        if schema.exists:
+            return f"{key.expression} cannot be computed from the columns that are loaded"
+        raise UsageError(
+            f"--shard-key {key.expression} does not fit the table: {error.message}",
+            hint="Write an expression of its columns, like cityHash64(name).",
+        ) from None
+    if _INTEGER.fullmatch(str(kind)):
+        return None
+    raise UsageError(
+        f"the sharding key {key.expression} is a {kind}, and a shard is found by a whole number",
+        hint=f"Take a hash of it: --shard-key {shlex.quote(f'cityHash64({key.expression})')}.",
+    )
+
+
+def _engine_of(session: Session, table: ExistingTable | None, schema: Schema) -> str:
+    """Return the engine of the table that rows end in, with its arguments."""
+    if session.shards is not None and session.shards.tables.like:
+        engine = session.shards.tables.like.engine
+        return f"{engine.name}({', '.join(engine.arguments)})"
+    return table.engine if table else schema.engine
+
+
+def stored_key(session: Session, table: ExistingTable | None) -> str:
+    """Return the partition key of a table of ClickHouse that is there; "" for none."""
+    key = table.partition_key if table else ""
+    if session.shards is not None and session.shards.tables.like:
+        key = session.shards.tables.like.partition_by
+    return "" if key in UNPARTITIONED else key
+
+
+def questions(session: Session) -> TableQuestions | None:
+    """Return how the table is asked before its columns change; None where they may not."""
+    if session.options.replace:
+        return None
+
+    def keys() -> frozenset[str]:
+        target = session.first_target
+        rows = session.engine.ask(
+            f"SELECT name FROM system.columns WHERE {sql.table_is(target.database, target.table)} "
+            "AND (is_in_partition_key OR is_in_sorting_key OR is_in_primary_key "
+            "OR is_in_sampling_key)"
+        )
+        return frozenset(str(name) for (name,) in rows)
+
+    def keeps(column: str, type_: str) -> bool:
+        x = sql.name(column)
+        for writer in session.writers:
+            at = sql.qualified(writer.target.database, writer.target.table)
+            # As text: a cast back to the old type may wrap, and NULL equals nothing.
+            same = f"ifNull(toString(CAST(CAST({x}, {quote(type_)}), toTypeName({x}))), '') = "
+            same += f"ifNull(toString({x}), '')"
+            try:
+                lost = writer.engine.ask(f"SELECT 1 FROM {at} WHERE NOT ({same}) LIMIT 1")
+            except RowfallError as error:
+                if error.code in GONE:  # it is made by this load
+                    continue
+                if error.transient:
+                    raise
+                return False
+            if lost:
+                return False
+        return True
+
+    return TableQuestions(keys, keeps)
+
+
+def _ask_key_types(
+    session: Session, listed: ExistingTable | None, schema: Schema
+) -> tuple[str, ...]:
+    """Return the types of the elements of the sorting key, where rowfall-decode might sort."""
+    if session.target.folder is None or session.options.build == "off":
+        return ()
+    key = transport.sorting_key(schema, listed)
+    question = keys.question_of_types(key, schema.columns)
+    if question is None:
+        return ()
+    try:
+        return tuple(str(row[1]) for row in session.engine.ask(question))
+    except EngineError as error:
+        if error.transient:
+            raise
+        return ()  # it uses a column that the load does not fill, or is no key at all
+
+
+def _check_changes(session: Session, schema: Schema) -> None:
+    """Check that nobody converts the values of columns that become wider.
+
+    Raises:
+        TargetError: views read the table; what they hold has types of its own.
+    """
+    widened = [change for change in schema.changes if change.before]
+    found = _ask_views(session, schema) if widened else None
+    if found:
+        new = data_errors.type_options([(c.name, c.type) for c in widened])
+        raise TargetError(
+            f"{session.table_text} feeds materialized views ({', '.join(found.names)}), whose own "
+            f"tables would cut the values of {', '.join(c.name for c in widened)} to their types",
+            hint=f"Load into a new table with --table NAME {new}.",
+        )
+
+
+def stores_json(session: Session) -> bool:
+    """Return whether new tables can have columns of the type JSON."""
+    old = (writer.engine.facts.release[:2] < JSON_RELEASE for writer in session.writers)
+    return not any(old)

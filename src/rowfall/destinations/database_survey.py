@@ -1,0 +1,174 @@
+"""Questions about a table of another database before a load: columns, bytes, connection."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from rowfall.contracts.facts import Link, Reach, TargetFacts
+from rowfall.contracts.session import Session
+from rowfall.core import charsets
+from rowfall.core.model import Column, Encoding, Kind, Schema
+from rowfall.core.options import Options
+from rowfall.core.type_names import parse_type
+from rowfall.engines.base import ExistingTable
+from rowfall.engines.database import Database, Packing, TakingBinary
+from rowfall.plan import transport
+from rowfall.plan.reach import rate_of, source_reader
+from rowfall.schema import bytes_columns, footers
+from rowfall.schema.density import FILES
+from rowfall.schema.projection import read_relation
+from rowfall.schema.table_options import read_table_options
+from rowfall.sources.base import Queried, TellingBytes
+from rowfall.targets.base import Declaring
+
+
+def columns(
+    session: Session, database: Database, table: ExistingTable | None
+) -> list[list[Any]] | None:
+    """Return (name, type, default_kind) of the table's columns; None where there is no table."""
+    if table is None or not table.columns:
+        return None
+    return _as_asked(session, database, [list(column) for column in table.columns])
+
+
+def options_here(session: Session) -> Options:
+    """Return the options without the keys of other databases, which no engine here understands."""
+    return replace(session.options, engine=None, order_by=None, partition_by=None)
+
+
+def fit(
+    session: Session, reached: Reach | None, encoding: Encoding | None, schema: Schema,
+    listed: ExistingTable | None,
+) -> Schema:  # fmt: skip
+    """Return the schema as the database takes it: nothing sorts the rows, and bytes are marked."""
+    notes = tuple(note for note in schema.notes if note[0] != "ORDER BY")
+    schema = replace(schema, order_by="tuple()", notes=notes)
+    if isinstance(session.target, Declaring):
+        schema = _with_bytes(session, reached, encoding, schema, listed)
+    return schema
+
+
+def ask(
+    session: Session, database: Database, listed: ExistingTable | None, *, thorough: bool
+) -> TargetFacts:
+    """Ask what a plan has to know of the table, besides its columns.
+
+    Args:
+        thorough: also what only a forecast needs.
+    """
+    return TargetFacts(
+        name=session.first_target.table,
+        existing=listed,
+        promise=database.promise(),
+        upkeep=database.upkeep() if thorough else "",
+        binary=thorough and _takes_binary(session, database),
+        link=_link(session, database),
+    )
+
+
+def _link(session: Session, database: Database) -> Link | None:
+    """Return the network to a database whose protocol can be compressed; None for others."""
+    if not isinstance(database, Packing):
+        return None
+    if not transport.measures_link(session.options):
+        return Link()
+    near = database.same_machine()
+    return Link(near, None if near else rate_of(database.send_seconds))
+
+
+def _takes_binary(session: Session, database: Database) -> bool:
+    """Tell whether rows may be sent in binary: again as text where they are refused so."""
+    return isinstance(database, TakingBinary) and (
+        session.source.replayable and database.takes_binary()
+    )
+
+
+def _with_bytes(
+    session: Session, reached: Reach | None, encoding: Encoding | None, schema: Schema,
+    listed: ExistingTable | None,
+) -> Schema:  # fmt: skip
+    """Return the schema with marks at columns whose strings are bytes, for a database.
+
+    A new table gets columns for bytes where the source, or ``--encoding binary``, says that it has
+    such. In one that is there they take whatever has a type; of files of text they take what the
+    database itself reads as bytes.
+    """
+    options = session.options
+    if charsets.names_binary(options.encoding):
+        columns = tuple(replace(column, binary=True) for column in schema.columns)
+        return replace(schema, columns=columns)
+    if listed is not None:
+        typed = session.source.made is not None or encoding is None or encoding.kind is Kind.TYPED
+        return bytes_columns.as_in_table(schema, listed.binary) if typed else schema
+    names = _bytes_of_source(session, reached, encoding, schema)
+    if names and (options.type or options.schema or options.schema_file):
+        asked = read_table_options(options, session.engine.ask)
+        schema = bytes_columns.with_bytes(schema, names)
+        return bytes_columns.without(schema, {c.name for c in schema.columns}
+                                     - {*asked.types, *dict(asked.columns)})  # fmt: skip
+    return bytes_columns.with_bytes(schema, names)
+
+
+def _bytes_of_source(
+    session: Session, reached: Reach | None, encoding: Encoding | None, schema: Schema
+) -> frozenset[str]:
+    """Ask for the names of columns whose strings are bytes."""
+    engine, source = source_reader(session, reached)
+    if isinstance(source, TellingBytes):
+        return source.bytes_columns()
+    if encoding is None or encoding.kind is not Kind.TYPED:
+        return frozenset()
+    splits = list(source.sample(session.listing, FILES))
+    if encoding.format == "Parquet":
+        found = engine.ask(footers.question(source, splits, encoding), {})
+        return bytes_columns.of_footers(footer.columns for footer in footers.read_answer(found))
+    strings = [c for c in schema.reads if c.source and bytes_columns.holds_strings(c.type)]
+    if not (splits and strings and source.replayable):
+        return frozenset()
+    relation = read_relation(source, splits[:1], encoding, schema)
+    ((*counts,),) = engine.ask(bytes_columns.question(strings, relation), {})
+    return frozenset(c.source for c, count in zip(strings, counts, strict=True) if int(count))
+
+
+def _as_asked(session: Session, database: Database, columns: list[list[Any]]) -> list[list[Any]]:
+    """Return the columns of a database's table with the types that ``--type`` and ``--schema`` say,
+    where these are what a new table would have had: the same command is run again.
+    """
+    options, target = session.options, session.target
+    table, columns = columns, _with_literals(session, columns)
+    given = options.type or options.schema or options.schema_file
+    if not given or not isinstance(target, Declaring):
+        return columns
+    asked = read_table_options(options, session.engine.ask)
+    wanted = {**dict(asked.columns), **asked.types}
+    names = [name for name, type_, _ in columns if wanted.get(name, type_) != type_]
+    declared = [target.declared(Column(name, wanted[name])) for name in names]
+    shown = dict(zip(names, database.shown(declared) if names else (), strict=True))
+    same = {
+        name for name, type_, _ in table
+        if name in shown and _is_shown(shown[name], wanted[name], type_)
+    }  # fmt: skip
+    return [[name, wanted[name] if name in same else type_, kind] for name, type_, kind in columns]
+
+
+def _with_literals(session: Session, columns: list[list[Any]]) -> list[list[Any]]:
+    """Return the columns of a database; arrays as text where fields of CSV and TSV are loaded.
+
+    These hold what the database itself writes and reads: ``{1,2}``. ``--type`` says otherwise.
+    """
+    encoding = session.declared
+    if encoding is None or isinstance(session.source, Queried):
+        return columns
+    if not encoding.format.startswith(("CSV", "TSV", "TabSeparated")):
+        return columns
+    return [
+        [name, "Nullable(String)" if type_.startswith("Array(") else type_, kind]
+        for name, type_, kind in columns
+    ]
+
+
+def _is_shown(shown: str, wanted: str, there: str) -> bool:
+    """Tell whether a column that was made with a type is shown as the one that is there."""
+    null = parse_type(wanted).nullable == parse_type(there).nullable
+    return null and parse_type(shown).bare == parse_type(there).bare
