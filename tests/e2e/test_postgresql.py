@@ -135,6 +135,27 @@ def test_a_table_that_is_there_gets_its_own_types(base: Base) -> None:
     assert base.shell.row("SELECT sum(n), count() FROM b") == [3, 4]
 
 
+@pytest.mark.parametrize("more", [(), ("--decoder", "never")])
+def test_arrays_that_are_null_or_have_dimensions(base: Base, more: tuple[str, ...]) -> None:
+    base.do("CREATE TABLE {s}.t (id int PRIMARY KEY, v int[][], w text[])",
+            "INSERT INTO {s}.t VALUES (1, '{{1,2},{3,NULL}}', ARRAY['a''b\\', NULL]), "
+            "(2, '{}', '{}')")  # fmt: skip
+    base.load("t", *more)
+    assert base.shell.rows("SELECT v, w FROM t ORDER BY id") == [
+        [[[1, 2], [3, None]], ["a'b\\", None]], [[], []],
+    ]  # fmt: skip
+    base.do("INSERT INTO {s}.t VALUES (3, NULL, NULL)")
+    refused = base.ends(1, "t", "--table", "u", *more)
+    assert "is empty, and Array(" in refused.talk
+    base.load("t", "--table", "u", "--null-lists", "empty", *more)
+    assert base.shell.row("SELECT v, w FROM u WHERE id = 3") == [[], []]
+    base.load("t", "--table", "x", "--type", "v Nullable(String)", "--skip", "w", *more)
+    assert base.shell.rows("SELECT v FROM x ORDER BY id") == [["[[1,2],[3,NULL]]"], ["[]"], [None]]
+    base.do("INSERT INTO {s}.t VALUES (4, '{7}', '{}')")
+    refused = base.ends(1, "t", "--table", "y", "--null-lists", "empty", *more)
+    assert '"[7]" does not fit Array(Array(Nullable(Int32)))' in refused.talk
+
+
 # --- what is loaded, and what a later run adds ----------------------------------------------------
 
 

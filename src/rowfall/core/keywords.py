@@ -54,9 +54,9 @@ class ReadKeywords(TypedDict, total=False):
     """
 
     null_lists: str | None
-    """A list or map that is NULL in Avro or a data frame: empty stores an empty one. Default: it is
-    refused. The readers of Parquet, ORC and Arrow do not tell it from an empty one, so it is stored
-    as one, and the load says so.
+    """A list or map that is NULL in Avro, PostgreSQL or a data frame: empty stores an empty one.
+    Default: it is refused. The readers of Parquet, ORC and Arrow do not tell it from an empty one,
+    so it is stored as one, and the load says so.
     """
 
     short_rows: Literal["error", "null"] | None

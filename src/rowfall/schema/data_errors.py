@@ -288,11 +288,15 @@ def _named(name: str) -> str:
     return name if _PLAIN.fullmatch(name) else sql.name(name)
 
 
+_NEVER_NULL = frozenset({"Array", "Map", "Nested"})
+
+
 def _wider(target: Type, value: str | None) -> str:
     """Return a type that takes ``value`` and what ``target`` took."""
     bare = target.bare
     if not value:
-        return f"Nullable({bare})"
+        # ClickHouse has no NULL for an array or a map; in text a NULL is one.
+        return f"Nullable({'String' if target.base in _NEVER_NULL else bare})"
     wider = "String"
     if re.match(r"[-+]?0\d|\+", value):
         pass

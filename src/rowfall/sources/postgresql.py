@@ -67,6 +67,7 @@ class Postgresql(Database):
         )  # fmt: skip
         super().__init__(replace(address, scheme="postgresql"), options)
         self._guard = threading.Lock()
+        self._empties = options.null_lists is not None
         self._first: Connection[Any] | None = None
         self._snapshot = ""
         self._idle: list[_Reader] = []
@@ -86,7 +87,7 @@ class Postgresql(Database):
 
     def describe(self) -> Described:
         connection = self._first = self._connect()
-        catalogue = Catalogue(connection, self.address, self.query)
+        catalogue = Catalogue(connection, self.address, self.query, empties=self._empties)
         with self._said():
             notes = catalogue.find()
             self._begin(connection)

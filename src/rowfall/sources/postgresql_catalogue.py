@@ -50,10 +50,13 @@ class Catalogue:
     Args:
         connection: to be in the snapshot of the load before :meth:`describe`.
         query: "" for the table that the address names.
+        empties: an array that is NULL is read as an empty one.
     """
 
-    def __init__(self, connection: Connection[Any], at: Address, query: str) -> None:
-        self._connection = connection
+    def __init__(
+        self, connection: Connection[Any], at: Address, query: str, *, empties: bool = False
+    ) -> None:
+        self._connection, self._empties = connection, empties
         self._run = connection.execute
         self._at = at
         self._query = query
@@ -191,7 +194,8 @@ class Catalogue:
 
     def _describe_table(self, table: _Table) -> Described:
         rows = self._run(
-            "SELECT a.attname, a.atttypid, a.atttypmod, a.attnotnull, s.avg_width, s.correlation "
+            "SELECT a.attname, a.atttypid, a.atttypmod, a.attnotnull, s.avg_width, s.correlation, "
+            "a.attndims "
             "FROM pg_attribute a LEFT JOIN pg_stats s ON s.schemaname || '.' || s.tablename = %s "
             "AND s.attname = a.attname AND NOT s.inherited WHERE a.attrelid = %s "
             "AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum",
@@ -200,8 +204,8 @@ class Catalogue:
         if not rows:
             raise SourceError(f"{self._at.text}: {table.name} has no columns")
         columns = [
-            self._column(str(name), oid, modifier, not filled, width)
-            for name, oid, modifier, filled, width, _ in rows
+            self._column(str(name), oid, modifier, not filled, width, dims)
+            for name, oid, modifier, filled, width, _, dims in rows
         ]
         self._check_types(columns, table.sql)
         found = [column for column in columns if isinstance(column, SourceColumn)]
@@ -332,20 +336,23 @@ class Catalogue:
 
     def _column(
         self, name: str, oid: int, modifier: int, nullable: bool,
-        width: int | None,
+        width: int | None, dims: int = 1,
     ) -> SourceColumn | tuple[str, str]:  # fmt: skip
         """Return a column; (name, type) where its type has to be cast."""
-        type_ = self._type(oid, modifier)
+        type_ = replace(self._type(oid, modifier), dims=dims)
         mapped = map_type(type_)
         if mapped is None:
             return name, type_.shown
         target, select, bytes_each, remark = mapped
+        wire = in_binary(type_, select, identifier(name))
+        if type_.element is not None and self._empties:
+            select, wire = f"coalesce({select}, '[]')", (f"coalesce({wire[0]}, '[]')", wire[1])
         sized = width if width is not None and target in ("String", "Nullable(String)") else None
         return SourceColumn(
             name, or_null(target) if nullable else target,
             f"{type_.shown} of the database" + (f", {remark}" if remark else ""),
             select.replace("{x}", identifier(name)), float(sized or bytes_each) + nullable,
-            *in_binary(type_, select, identifier(name)), bytes=type_.name == "bytea",
+            *wire, bytes=type_.name == "bytea",
         )  # fmt: skip
 
     def _check_types(

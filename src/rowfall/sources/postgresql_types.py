@@ -19,7 +19,7 @@ class PgType:
         shown: as people write it: ``numeric(10,2)``.
         name: in pg_type; ``kind`` its typtype: b, e (enum), c, r, ...
         modifier: atttypmod; -1 for none.
-        element: of an array.
+        element: of an array, ``dims``: of how many dimensions it is declared.
     """
 
     shown: str
@@ -27,6 +27,7 @@ class PgType:
     kind: str = "b"
     modifier: int = -1
     element: PgType | None = None
+    dims: int = 1
 
 
 _PLAIN = {
@@ -52,6 +53,7 @@ _DOUBLED = "replace({x}, '''', '''''')"
 _ESCAPED = "replace(replace({x}, chr(92), chr(92) || chr(92)), '''', chr(92) || '''')"
 _TEXT_BYTES = 24.0
 _MOST_DIGITS = 76
+_MOST_DIMS = 2
 
 
 def map_type(type_: PgType) -> tuple[str, str, float, str] | None:
@@ -61,7 +63,7 @@ def map_type(type_: PgType) -> tuple[str, str, float, str] | None:
     """
     name = type_.name
     if type_.element is not None:
-        return _map_array(type_.element)
+        return _map_array(type_.element, type_.dims)
     if name in _PLAIN:
         return *_PLAIN[name], ""
     if type_.kind == "e":
@@ -114,13 +116,15 @@ def _map_numeric(modifier: int) -> tuple[str, str, float, str]:
     return f"Decimal({precision}, {scale})", "{x}", 4.0 if precision < 10 else 8.0, "exact"
 
 
-def _map_array(element: PgType) -> tuple[str, str, float, str] | None:
+def _map_array(element: PgType, dims: int) -> tuple[str, str, float, str] | None:
     inner = map_type(element)
     if inner is None:
         return None
     type_, _, width, _ = inner
     type_ = "String" if type_.startswith("LowCardinality") else type_
     sql = _array_text(inner, _DOUBLED)
+    if dims == _MOST_DIMS:
+        return f"Array(Array(Nullable({type_})))", sql, 16 + 8 * width, "not NULL"
     return f"Array(Nullable({type_}))", sql, 16 + 4 * width, "of one dimension, and not NULL"
 
 
@@ -134,11 +138,20 @@ def _array_text(inner: tuple[str, str, float, str], escaped: str) -> str:
     value = select.replace("{x}", "e")
     if not type_.startswith(("Int", "UInt", "Float", "Decimal", "Bool")):
         value = "'''' || " + escaped.replace("{x}", f"{value}::text") + " || ''''"
-    # The braces of several dimensions are no array of one, which the reader says with the row.
+    # As many brackets as a value has dimensions, whatever the column is declared as: the reader
+    # says with the row where they are others. What has more than two keeps its braces.
+    listed = f"string_agg(coalesce(({value})::text, 'NULL'), ',' ORDER BY n)"
+    elements = "unnest({x}) WITH ORDINALITY AS u(e, n)"
+    rows = (
+        f"SELECT (n - 1) / array_length({{x}}, 2) AS m, '[' || {listed} || ']' AS r "
+        f"FROM {elements} GROUP BY 1"
+    )
     return (
-        "CASE WHEN array_ndims({x}) > 1 THEN {x}::text WHEN {x} IS NOT NULL THEN '[' || coalesce("
-        f"(SELECT string_agg(coalesce(({value})::text, 'NULL'), ',' ORDER BY n) "
-        "FROM unnest({x}) WITH ORDINALITY AS u(e, n)), '') || ']' END"
+        f"CASE WHEN array_ndims({{x}}) > {_MOST_DIMS} THEN {{x}}::text "
+        f"WHEN array_ndims({{x}}) = {_MOST_DIMS} THEN '[' || (SELECT string_agg(r, ',' ORDER BY m) "
+        f"FROM ({rows}) AS w) || ']' "
+        f"WHEN {{x}} IS NOT NULL THEN '[' || coalesce((SELECT {listed} FROM {elements}), '') "
+        "|| ']' END"
     )
 
 
