@@ -17,9 +17,10 @@ from rowfall.core.listing import Split, without_salt
 from rowfall.core.model import SEND, Choice, Encoding, Group, Plan, Schema, Transport
 from rowfall.core.options import ERROR, Options
 from rowfall.core.results import Leftover, Verification
-from rowfall.destinations import database_survey
+from rowfall.destinations import database_survey, older_record
 from rowfall.destinations.base import BaseDestination, BasePrepared, ledger_of
 from rowfall.destinations.notes import add_splits, created, dropped
+from rowfall.destinations.older_record import OlderRecord
 from rowfall.destinations.options_check import DATABASE, TOPIC, check_options
 from rowfall.destinations.questions import unrecorded_rows
 from rowfall.engines import database_class
@@ -187,7 +188,15 @@ class TransactionalDatabase(BaseDestination):
         return set(map(without_salt, database_of(session).landed()))
 
     def contradiction(self, session: Session) -> LedgerError | None:
-        return contradiction(session, database_of(session))
+        database = database_of(session)
+        if (found := contradiction(session, database)) is not None:
+            return found
+        older = self.older_record(session, database)
+        return older.error if older is not None else None
+
+    def older_record(self, session: Session, database: Database) -> OlderRecord | None:
+        """Return the question about a record that knows less than the ledger; None for none."""
+        return older_record.find(session, database)
 
     def existing_table(self, session: Session, name: str) -> ExistingTable | None:
         return database_of(session).existing_table()
@@ -332,7 +341,14 @@ class TransactionalDatabase(BaseDestination):
         known, there = ledger.table_uuid(key), database.table_id()
         if known and known != there and (forgotten := ledger.set_table(key, there)):
             session.emit(dropped(session, forgotten))
-        resolve(session, database)
+        asked = contradiction(session, database) is not None
+        older = None if asked else self.older_record(session, database)
+        if older is not None:
+            older_record.resolve(session, older)
+        else:
+            resolve(session, database)
+        if asked:  # and answered: what the ledger knows is no row of this table
+            older_record.forget(session, older_record.unconfirmed(session, database))
         landed = landed_in(database, load.id, force=session.options.force)
         return Settled(session, session.target.table, landed)
 
@@ -358,6 +374,10 @@ class Topic(TransactionalDatabase):
     """A topic of Kafka: each row becomes a message."""
 
     offers = frozenset({DATABASE, TOPIC})
+
+    def older_record(self, session: Session, database: Database) -> OlderRecord | None:
+        """Return None: messages cannot be counted against what the ledger knows."""
+        return None
 
     def visibility(self, facts: LoadFacts, transport: Transport, options: Options) -> str:
         return self.seen if options.transactional else "each row as soon as its message is written"

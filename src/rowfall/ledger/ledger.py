@@ -317,6 +317,19 @@ class Ledger:
                 "DELETE FROM landed WHERE into_table = ? AND id = ?", ((key, i) for i in ids)
             )
 
+    def ids_by_uri(self, ids: Collection[str]) -> dict[str, frozenset[str]]:
+        """Return the objects that some landed splits are of, or are ranges of, and their ids."""
+        found: dict[str, set[str]] = {}
+        for id_, uri in self._store.rows(
+            "SELECT DISTINCT l.id, s.uri FROM landed l JOIN split s "
+            "ON s.attempt_id = l.attempt_id AND s.id = l.id"
+        ):
+            if id_ in ids:
+                name = str(uri)
+                name = name.rpartition("[")[0] if name.endswith("]") else name  # a range of it
+                found.setdefault(name, set()).add(str(id_))
+        return {uri: frozenset(known) for uri, known in found.items()}
+
     def rename_splits(self, old: str, key: str, names: Mapping[str, str]) -> None:
         """Record that what has landed by one key has landed by another.
 
