@@ -249,6 +249,7 @@ class Schema:
         ends_known: the ends of the files were looked at, see :mod:`rowfall.schema.whole_rows`.
         loose_blanks: blanks may stand behind quotes and around numbers, see there.
         times: what days and points in time the engine holds that stores them.
+        lists: columns whose lists and maps are looked at, as one that is NULL is refused.
         footers_fit: the footers of all files were compared with the columns, see
             :mod:`rowfall.schema.footers`.
     """
@@ -270,6 +271,7 @@ class Schema:
     ends_known: bool = False
     loose_blanks: bool = False
     footers_fit: bool = False
+    lists: frozenset[str] = frozenset()
     times: TimeRange = WIDE
 
     @property

@@ -176,9 +176,8 @@ class Options:
         None,
         "--null-lists",
         "empty",
-        "A list or map that is NULL in Avro, PostgreSQL or a data frame: empty stores an empty "
-        "one. Default: it is refused. The readers of Parquet, ORC and Arrow do not tell it from an "
-        "empty one, so it is stored as one, and the load says so.",
+        "A list or map that is NULL in a format with types, a lake, PostgreSQL or a data frame: "
+        "empty stores an empty one. Default: it is refused.",
         "Source",
         _READS,
     )

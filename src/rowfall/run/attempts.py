@@ -94,6 +94,10 @@ class OtherColumnsError(ChangedError):
     """Objects whose columns are not those of the load, each with what differs."""
 
 
+class NullListsError(ChangedError):
+    """Objects with lists or maps that are NULL, each with the columns that hold them."""
+
+
 def run_attempts(load: LoadRun, facts: LoadFacts, plan: Plan, prepared: PreparedLoad) -> Done:
     """Load every group of a plan. What stops everything is in the result, not raised."""
     session = load.session
@@ -374,6 +378,8 @@ class AttemptRunner:
         others = () if attempt.work.pieces else self._bad_rows.other_types(splits)
         if others:
             raise OtherColumnsError(others)
+        if nulls := () if attempt.work.pieces else self._bad_rows.null_lists(splits):
+            raise NullListsError(nulls)
 
     def _deliver(self, attempt: _Attempt, lane: int) -> Outcome:
         """Insert the rows of an attempt into staging."""
@@ -550,6 +556,8 @@ class AttemptRunner:
             error = self._too_long(work) or error
         if isinstance(error, RecordTooLongError):
             return self._halves(work, error)
+        if isinstance(error, NullListsError):
+            return self._without(work, [(s, _with_null_lists(s, n)) for s, n in error.changed])
         if isinstance(error, OtherColumnsError):
             return self._without(work, [(s, _differs(s, what)) for s, what in error.changed])
         if isinstance(error, ChangedError):
@@ -839,6 +847,15 @@ def _differs(split: Split, what: str) -> SourceError:
     if "missing" in what:
         hint += ", or all files into a new one with --union-by-name"
     return SourceError(f"{split.name}: {what}", hint=f"{hint}.")
+
+
+def _with_null_lists(split: Split, names: str) -> DataError:
+    return DataError(
+        f"{split.name} was refused: a list or a map in {names} is NULL, and the table has no NULL "
+        "for it",
+        uri=split.uri,
+        hint="--null-lists empty stores an empty list or map in its place.",
+    )
 
 
 def shown(text: str) -> str:

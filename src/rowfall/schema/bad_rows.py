@@ -36,6 +36,7 @@ from rowfall.schema.file_ends import matters, open_ended, quoted_last
 from rowfall.schema.footers import Footer
 from rowfall.schema.headers import parse_header
 from rowfall.schema.misfits import find_misfits
+from rowfall.schema.null_lists import null_lists
 from rowfall.schema.projection import of_typed, read_relation
 from rowfall.schema.records import IN_ORDER, lines_relation
 from rowfall.schema.sampling import RunSelect, described
@@ -416,6 +417,23 @@ class BadRows:
                 what = f"other columns than in the first file: {'; '.join(differ[:5])}"
                 others += [(s, what) for s in splits if _any_same(s.uri, footer.paths)]
         return others
+
+    def null_lists(self, splits: Sequence[Split]) -> list[tuple[Split, str]]:
+        """Return the files in which a list or a map is NULL, and the columns that hold it.
+
+        Raises:
+            SourceError: a file cannot be read.
+        """
+        encoding, schema = self._plan.encoding, self._plan.schema
+        columns = [c for c in schema.reads if c.name in schema.lists]
+        if encoding is None or not columns:
+            return []
+        found = []
+        for split in {split.uri: split for split in splits}.values():
+            names = null_lists(self._source, split, encoding, columns)
+            if names:
+                found += [(s, ", ".join(names)) for s in splits if s.uri == split.uri]
+        return found
 
     def _other_columns(
         self, splits: Sequence[Split], encoding: Encoding

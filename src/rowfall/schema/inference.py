@@ -25,7 +25,7 @@ from rowfall.core.sqltext import SqlText, quote
 from rowfall.core.time_range import WIDE, TimeRange
 from rowfall.core.type_names import TIMES, csv_fields, first_fields, parse_type
 from rowfall.engines.codes import UNKNOWN_IDENTIFIER
-from rowfall.schema import footers, json_objects, marked_values, sampling
+from rowfall.schema import footers, json_objects, marked_values, null_lists, sampling
 from rowfall.schema.column_options import (
     ColumnOptions,
     Shaped,
@@ -206,6 +206,11 @@ def schema_for(
         schema = schema.with_reads(with_empty_lists(schema.reads))
     told = sample.encoding.format == "Avro" or isinstance(source, TellingNulls)
     told = told or bool(options.null_lists)
+    if not told and sample.encoding.format in null_lists.FORMATS:
+        told = null_lists.can_be_looked_at(source, sample.encoding)
+        held = (c for c in schema.reads if null_lists.holds_lists(c.type))
+        looked_at = (c.name for c in held if told and c.source not in sample.no_null_lists)
+        schema = replace(schema, lists=frozenset(looked_at))
     if empties := what_nulls_become(
         schema.reads, sample.encoding, sample.no_null_lists, lists_told=told
     ):

@@ -183,6 +183,14 @@ class Streamed(Protocol):
 
 
 @runtime_checkable
+class InFiles(Protocol):
+    """A source whose splits are files of a store: the data files of a lake table."""
+
+    def in_file(self, split: Split) -> tuple[Ranged, Split, Mapping[str, str]]:
+        """Return the store, the file there, and the names there of the columns that it has."""
+
+
+@runtime_checkable
 class Stored(Protocol):
     """A source whose rows rowfall-decode reads in another encoding than an engine does.
 

@@ -31,7 +31,16 @@ from rowfall.core.patterns import regex
 from rowfall.core.s3_access import base_url, signature
 from rowfall.core.sqltext import SqlText, quote
 from rowfall.sources import from_clause
-from rowfall.sources.base import EMBEDDED, Addressed, File, HttpAddress, Probe, Reader, Rewrite
+from rowfall.sources.base import (
+    EMBEDDED,
+    Addressed,
+    File,
+    HttpAddress,
+    Probe,
+    Ranged,
+    Reader,
+    Rewrite,
+)
 from rowfall.sources.objects import REQUESTS
 
 if TYPE_CHECKING:
@@ -195,6 +204,17 @@ class LakeSource(ABC):
     def stored(self) -> Encoding | None:
         """See :class:`rowfall.sources.base.Stored`."""
         return None if self._layouts or self._unread else _PARQUET
+
+    def in_file(self, split: Split) -> tuple[Ranged, Split, Mapping[str, str]]:
+        """See :class:`rowfall.sources.base.InFiles`."""
+        layout = self._layouts.get(split.uri, PLAIN)
+        names, gone = dict(layout.names), {*dict(layout.constants), *self._unread}
+        known = (column.name for column in self._snapshot.columns)
+        there = {name: names.get(name, name) for name in known if name not in gone}
+        file = _of_store(split)
+        if file.size is None:
+            file = Split("", split.uri, "", self._store.size(split.uri))
+        return self._store.source, file, there
 
     def _addresses(self, splits: Sequence[Split]) -> list[HttpAddress]:
         """See :class:`rowfall.sources.base.Addressed`."""

@@ -1,0 +1,166 @@
+"""Finds lists and maps that are NULL in files of Parquet, ORC and Arrow, by pyarrow.
+
+The engine's readers of these formats make ``[]`` and ``{}`` of them. pyarrow comes with the
+embedded engine; it reads only the lists, and of Parquet only row groups whose footers count a NULL.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from rowfall.core.errors import RowfallError
+from rowfall.core.formats import LAKES
+from rowfall.core.listing import Split
+from rowfall.core.model import Column, Encoding
+from rowfall.core.type_names import elements, parse_type
+from rowfall.sources.base import InFiles, Ranged, Source
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from _typeshed import WriteableBuffer
+
+FORMATS = frozenset({"Parquet", "ORC", "Arrow", "ArrowStream", *LAKES})
+"""Formats whose readers do not tell a NULL list from an empty one."""
+# Rows that are looked at together: pyarrow's own batch, some MB of most lists.
+_ROWS = 65_536
+
+
+def holds_lists(type_: str) -> bool:
+    """Tell whether a value of a type holds a list or a map."""
+    kind = parse_type(type_)
+    if kind.base in ("Array", "Map"):
+        return True
+    return kind.base == "Tuple" and any(map(holds_lists, elements(kind.args)))
+
+
+def can_be_looked_at(source: Source, encoding: Encoding) -> bool:
+    """Tell whether files of a source can be read here in parts, as they are."""
+    plain = encoding.compression in ("none", "auto")
+    return plain and source.replayable and isinstance(source, Ranged | InFiles)
+
+
+def null_lists(
+    source: Source, split: Split, encoding: Encoding, columns: Sequence[Column]
+) -> list[str]:
+    """Return the columns of a file in which a list or a map is NULL.
+
+    Args:
+        columns: those to look at, see :func:`holds_lists`.
+
+    Raises:
+        SourceError: the file cannot be read here.
+    """
+    names = {column.source or column.name: column.name for column in columns}
+    owner: Ranged
+    if isinstance(source, InFiles):
+        owner, split, renamed = source.in_file(split)
+        names = {renamed[n]: own for n, own in names.items() if n in renamed}
+    elif isinstance(source, Ranged):
+        owner = source
+    else:
+        return []
+    import pyarrow as pa
+
+    kind = "Parquet" if encoding.format in LAKES else encoding.format
+    try:
+        with pa.PythonFile(io.BufferedReader(_Parts(owner, split), 1 << 20), "r") as file:
+            return sorted({names[n] for n, a in _arrays(file, kind, list(names)) if _has_null(a)})
+    except RowfallError:
+        raise
+    except (pa.ArrowException, OSError, ValueError):
+        return []  # broken, encrypted or of a kind that pyarrow does not know: its reader says so
+
+
+def _arrays(file: Any, format_: str, names: Sequence[str]) -> Iterator[tuple[str, pa.Array]]:
+    """Give the columns of a file in pieces, but for pieces that are known to hold no NULL."""
+    import pyarrow as pa
+
+    if format_ == "Parquet":
+        import pyarrow.parquet as parquet
+
+        opened = parquet.ParquetFile(file)
+        for group in range(opened.metadata.num_row_groups):
+            wanted = _with_nulls(opened.metadata.row_group(group), names)
+            if wanted:
+                for batch in opened.iter_batches(_ROWS, row_groups=[group], columns=wanted):
+                    yield from _named(batch, wanted)
+    elif format_ == "ORC":
+        import pyarrow.orc as orc
+
+        stripes = orc.ORCFile(file)
+        wanted = [name for name in names if name in stripes.schema.names]
+        for number in range(stripes.nstripes if wanted else 0):
+            yield from _named(stripes.read_stripe(number, columns=wanted), wanted)
+    elif format_ == "Arrow":
+        batches = pa.ipc.open_file(file)
+        for number in range(batches.num_record_batches):
+            yield from _named(batches.get_batch(number), names)
+    else:
+        for batch in pa.ipc.open_stream(file):
+            yield from _named(batch, names)
+
+
+def _named(batch: pa.RecordBatch, names: Sequence[str]) -> Iterator[tuple[str, pa.Array]]:
+    places = {name: place for place, name in enumerate(batch.schema.names)}
+    yield from ((name, batch.column(places[name])) for name in names if name in places)
+
+
+def _with_nulls(group: Any, names: Sequence[str]) -> list[str]:
+    """Return the columns of a row group in which its footer does not exclude a NULL."""
+    found = set()
+    for number in range(group.num_columns):
+        chunk = group.column(number)
+        name = chunk.path_in_schema.split(".", 1)[0]
+        counts = chunk.statistics
+        if counts is None or not counts.has_null_count or counts.null_count:
+            found.add(name)
+    # Names with points are found by their first part only.
+    return [name for name in names if name.split(".", 1)[0] in found]
+
+
+def _has_null(array: pa.Array) -> bool:
+    """Tell whether a list or a map of an array is NULL; what a NULL struct hides is no value."""
+    import pyarrow as pa
+
+    if isinstance(array, pa.ExtensionArray):
+        array = array.storage
+    if not pa.types.is_nested(array.type) or pa.types.is_union(array.type):
+        return False
+    if pa.types.is_struct(array.type):
+        return any(map(_has_null, array.drop_null().flatten()))
+    if array.null_count:
+        return True
+    if pa.types.is_map(array.type):
+        return _has_null(array.items.slice(array.offsets[0].as_py()))
+    return _has_null(array.flatten())
+
+
+class _Parts(io.RawIOBase):
+    """An object as a file, read by its ranges."""
+
+    def __init__(self, source: Ranged, split: Split) -> None:
+        self._source, self._split, self._at = source, split, 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        start = (0, self._at, self._split.size or 0)[whence]
+        self._at = start + offset
+        return self._at
+
+    def tell(self) -> int:
+        return self._at
+
+    def readinto(self, buffer: WriteableBuffer) -> int:
+        view = memoryview(buffer)
+        left = max((self._split.size or 0) - self._at, 0)
+        data = self._source.part(self._split, self._at, min(len(view), left)) if left else b""
+        view[: len(data)] = data
+        self._at += len(data)
+        return len(data)
