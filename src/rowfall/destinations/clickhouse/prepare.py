@@ -116,7 +116,7 @@ def prepare(load: LoadRun, settled: Settled, facts: LoadFacts, plan: Plan) -> Pr
         if not plan.schema.exists:
             remember_made(ledger, load.id, tables.first, session.shards)
     prepared = PreparedTables(
-        load, settled, tables, open_shadow(load), whole=_announce(load, tables),
+        load, settled, tables, _settled_shadow(load, settled), whole=_announce(load, tables),
         together=facts.sharding is not None,
     )  # fmt: skip
     fed = plan.transport.delivery.value == BUILD
@@ -222,6 +222,14 @@ def _staging_tables(settled: Settled, tables: TargetTables, writer: Writer) -> S
             hint="Drop the views, or truncate the tables and load without --replace.",
         )
     return StagingTables(facts, found)
+
+
+def _settled_shadow(load: LoadRun, settled: Settled) -> Shadow | None:
+    """Return the shadow by the name that it has: settling renames one that was to be exchanged."""
+    shadow = open_shadow(load)
+    if shadow is not None and settled.session.options.replace and not settled.replaced:
+        shadow.name = settled.table
+    return shadow
 
 
 def _announce(load: LoadRun, tables: TargetTables) -> Leases:
