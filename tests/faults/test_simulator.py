@@ -73,6 +73,7 @@ OLD = (
     ("row counts alone", "people move parts", range(800), "doubled"),
     ("retry without rename", "late", range(400), "doubled"),
     ("exchange without rename", "replace", range(80, 90), "old and new rows"),
+    ("the shadow has its first name", "replace", range(20), "does not help"),
     ("local journal", "replicas", range(20), "stops without a reason"),
     ("outdated parts count", "replicas", range(165, 180), "missing"),
     ("journal on the first node", "shards", range(25, 60), "stops without a reason"),

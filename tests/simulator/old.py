@@ -17,7 +17,7 @@ import rowfall.publish.recover
 import rowfall.publish.replicas
 import rowfall.publish.tables
 from rowfall.core.sqltext import quote, quoted_list
-from rowfall.destinations.clickhouse import doubts, finish, loaded_state
+from rowfall.destinations.clickhouse import doubts, finish, loaded_state, prepare, settle
 from rowfall.engines.base import table_uuid
 from rowfall.ledger.journal import Journal
 from rowfall.publish.attach import Publisher
@@ -49,6 +49,10 @@ def _finish_without_a_look(shadow: Any, uuid: str) -> None:
     shadow.drop()
     shadow._ledger.swapped(shadow._key, shadow._target_key, uuid)
     shadow._ledger.step(shadow._load_id, SWAP, "done")
+
+
+def _shadow_of_the_load(load: Any, _: Any) -> Any:
+    return settle.open_shadow(load)
 
 
 def _first_node(asks: Any, cluster: Any, *_: Any) -> Any:
@@ -97,6 +101,7 @@ REPLACED: dict[str, list[tuple[Any, str, Any]]] = {
     "a table without a record is appended to": [
         (loaded_state, "_unrecorded", _no_contradiction),
     ],
+    "the shadow has its first name": [(prepare, "_settled_shadow", _shadow_of_the_load)],
     "unmarked attempts": [(rowfall.publish.recover, "_check_unmarked", _not_checked)],
     "sync without a look": [
         (Publisher, "check_staged", _not_checked),
