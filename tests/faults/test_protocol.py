@@ -27,6 +27,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from faults.fake import PARTITIONS, TARGET, TARGET_UUID, Fake, as_lines
+from rowfall.contracts.delivery import Order
 from rowfall.contracts.destination import Receiving
 from rowfall.contracts.load import LoadRun
 from rowfall.contracts.receiver import Notes, Revivals
@@ -37,7 +38,6 @@ from rowfall.core.listing import Split
 from rowfall.core.model import Outcome, Pair, Statement
 from rowfall.core.options import Options
 from rowfall.core.sqltext import SqlText
-from rowfall.deliver.delivery import Order
 from rowfall.engines.base import Asking
 from rowfall.ledger import Ledger, journal, leases, target_key
 from rowfall.ledger.journal import Journal

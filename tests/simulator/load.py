@@ -13,6 +13,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from rowfall.cluster.open import open_cluster
+from rowfall.contracts.delivery import Order
 from rowfall.contracts.destination import Receiving
 from rowfall.contracts.load import Done, LoadRun
 from rowfall.contracts.receiver import Notes, Revivals
@@ -23,7 +24,6 @@ from rowfall.core.listing import Listing
 from rowfall.core.model import Column, Outcome, Schema, Statement
 from rowfall.core.options import Options
 from rowfall.core.sqltext import SqlText
-from rowfall.deliver.delivery import Order
 from rowfall.destinations.clickhouse import ClickHouseTables
 from rowfall.ledger import Ledger
 from rowfall.run.attempts import AttemptRunner, _fill, _run_all

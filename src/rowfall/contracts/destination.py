@@ -24,6 +24,7 @@ from rowfall.targets.base import Target
 
 if TYPE_CHECKING:
     from rowfall.cluster.open import OpenCluster
+    from rowfall.contracts.delivery import Delivery
     from rowfall.contracts.facts import LoadFacts, Reach, ShardingFacts, TargetFacts
     from rowfall.contracts.load import Done, Finished, LoadRun, Settled
     from rowfall.contracts.receiver import Notes, Receiver, Revivals
@@ -121,6 +122,9 @@ class PreparedLoad(Protocol):
 
     def pull(self, plan: Plan) -> Done | None:
         """Let the target itself read the source to its end; None where attempts are to be made."""
+
+    def delivery(self, facts: LoadFacts, plan: Plan, writer: Writer) -> Delivery:
+        """Return what brings the rows of attempts to one writer."""
 
     def receiver(self, given: Receiving) -> Receiver:
         """Return what publishes the attempts of one writer."""

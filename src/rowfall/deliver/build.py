@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from rowfall.contracts.delivery import Order
 from rowfall.core import sql
 from rowfall.core.errors import EngineError, TargetError
 from rowfall.core.listing import Split
@@ -28,7 +29,6 @@ from rowfall.deliver.decode import (
     let_go,
     release,
 )
-from rowfall.deliver.delivery import Order
 from rowfall.deliver.streams import into_file
 from rowfall.engines.base import Engine, Tick
 from rowfall.engines.codes import MEMORY_LIMIT, QUERY_WAS_CANCELLED

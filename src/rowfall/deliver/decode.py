@@ -20,6 +20,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any, cast
 
+from rowfall.contracts.delivery import Delivery, Order
 from rowfall.core import environment, sql
 from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import EngineError, RowfallError, TargetError
@@ -28,7 +29,7 @@ from rowfall.core.long_records import Place, too_long
 from rowfall.core.masked import Secret
 from rowfall.core.model import Encoding, Outcome, Statement
 from rowfall.core.sqltext import SqlText
-from rowfall.deliver.delivery import QUIET_SECONDS, Delivery, Order
+from rowfall.deliver.pull import QUIET_SECONDS
 from rowfall.deliver.ranges import LEAST, Ranges, cut_files, join_ranges, length
 from rowfall.engines.base import SOURCE_BYTES, Engine, Tick
 from rowfall.engines.codes import CHILD_FAILED, CHILD_GONE, DATA_CODES

@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from rowfall.contracts.delivery import Delivery, Order
 from rowfall.contracts.receiver import CountError
 from rowfall.core import sql
 from rowfall.core.model import Outcome, Statement
 from rowfall.core.sqltext import SqlText
-from rowfall.deliver.delivery import Delivery, Order
 from rowfall.engines.base import Engine, Tick
 from rowfall.targets.views import fed_name
 
@@ -39,7 +39,7 @@ class FeedViews:
         self._settings = {"insert_allow_materialized_columns": 1} if computed else {}
 
     def insert(self, order: Order, lane: int, on_tick: Tick) -> Outcome:
-        """See :meth:`rowfall.deliver.delivery.Delivery.insert`.
+        """See :meth:`rowfall.contracts.delivery.Delivery.insert`.
 
         Raises:
             CountError: staging does not hold what was written.

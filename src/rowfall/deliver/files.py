@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from rowfall.contracts.delivery import Delivery, Order
 from rowfall.core import sql
 from rowfall.core.model import Outcome, Projection
 from rowfall.core.sqltext import SqlText
-from rowfall.deliver.delivery import Delivery, Order
 from rowfall.engines.base import Tick
 
 

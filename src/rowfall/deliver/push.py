@@ -12,13 +12,13 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 
+from rowfall.contracts.delivery import Order
 from rowfall.contracts.facts import LoadFacts
 from rowfall.contracts.session import Session, Writer
 from rowfall.core.errors import EngineError, RowfallError, UsageError
 from rowfall.core.listing import Split
 from rowfall.core.model import Column, Encoding, Outcome, Schema, Statement
 from rowfall.core.sqltext import SqlText
-from rowfall.deliver.delivery import Order
 from rowfall.deliver.streams import (
     POLL_SECONDS,
     BlockStream,

@@ -1,4 +1,4 @@
-"""Opens the delivery that a plan has chosen: the one place that knows them all.
+"""Opens the delivery that a plan has chosen: the one place that knows all of them.
 
 Rows of a table with a sharding key come to their shards by filter or through a Distributed table.
 """
@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from rowfall.cluster.sharding_keys import ShardingKey
+from rowfall.contracts.delivery import Delivery, Order
 from rowfall.contracts.facts import LoadFacts
 from rowfall.contracts.session import Session, Writer
 from rowfall.core.errors import EngineError, RowfallError
@@ -18,11 +19,11 @@ from rowfall.core.model import BUILD, ENGINE, INSIDE, PUSH, Outcome, Plan, Setti
 from rowfall.core.options import DISTRIBUTED, FILTER
 from rowfall.core.units import parse_size
 from rowfall.deliver.decode import Decode, DecodeInside, DecodePush, DecoderInput
-from rowfall.deliver.delivery import Delivery, Order, Pull
 from rowfall.deliver.files import WriteFiles
+from rowfall.deliver.pull import Pull
 from rowfall.engines.base import Tick, on_all, started_within
 from rowfall.engines.codes import NETWORK_ERROR
-from rowfall.engines.database import Database, FileTable, Packing
+from rowfall.engines.database import Database, Layout, Packing
 from rowfall.plan.decoder import read_encoding
 from rowfall.plan.transport import LZ4, ZLIB
 from rowfall.schema.headers import Headers
@@ -31,23 +32,14 @@ from rowfall.targets.table import Table
 # What only some loads need is imported by these: 100 kB of code, 4 ms of a start.
 if TYPE_CHECKING:
     from rowfall.deliver.rows import Prefill
+    from rowfall.targets.iceberg import IcebergTable
     from rowfall.targets.transactional import TransactionalTable
 
 _ASK_LANE = 99
 
 
 def open_delivery(session: Session, facts: LoadFacts, plan: Plan, writer: Writer) -> Delivery:
-    """Return the delivery of a load into one writer's engine."""
-    if session.database is not None:
-        from rowfall.targets.iceberg import IcebergTable
-        from rowfall.targets.transactional import TransactionalTable
-
-        if isinstance(writer.target, TransactionalTable):
-            return _open_sending(session, facts, plan, writer, writer.target, session.database)
-        if isinstance(session.database, FileTable) and isinstance(writer.target, IcebergTable):
-            layout = session.database.layout()
-            laid_out = replace(writer, target=writer.target.laid_out(layout.partition_by))
-            return WriteFiles(_open(session, facts, plan, laid_out), layout.order_by)
+    """Return the delivery of a load into one writer's engine, or into files that it writes."""
     sharding = plan.transport.sharding.value
     if facts.sharding is not None and sharding == DISTRIBUTED:
         one = _open(session, facts, plan, sending(writer, facts.sharding.key))
@@ -60,11 +52,15 @@ def open_delivery(session: Session, facts: LoadFacts, plan: Plan, writer: Writer
     return _open(session, facts, plan, writer)
 
 
-def _open_sending(
+def open_sending(
     session: Session, facts: LoadFacts, plan: Plan, writer: Writer, target: TransactionalTable,
     database: Database,
 ) -> Delivery:  # fmt: skip
-    """Return the delivery into another database, by whoever writes its text."""
+    """Return the delivery into another database, by the one that writes its text.
+
+    Args:
+        target: the writer's.
+    """
     from rowfall.deliver.rows import Prefill, SendRows, WriteRows
 
     transport, encoding = plan.transport, facts.encoding
@@ -82,6 +78,19 @@ def _open_sending(
     most = parse_size(session.options.max_record)
     given = DecoderInput(source, target, read, encoding, (), fallback, headers, most)
     return WriteRows(facts.program, writer.engine, given, target, database, prefill)
+
+
+def open_writing(
+    session: Session, facts: LoadFacts, plan: Plan, writer: Writer, target: IcebergTable,
+    layout: Layout,
+) -> Delivery:  # fmt: skip
+    """Return the delivery into data files of a table.
+
+    Args:
+        target: the writer's. ``layout``: how its rows have to be written.
+    """
+    laid_out = replace(writer, target=target.laid_out(layout.partition_by))
+    return WriteFiles(_open(session, facts, plan, laid_out), layout.order_by)
 
 
 def _headers(session: Session, facts: LoadFacts) -> Headers:

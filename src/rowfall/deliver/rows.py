@@ -16,12 +16,12 @@ from contextlib import suppress
 from dataclasses import asdict, replace
 from typing import IO, Any
 
+from rowfall.contracts.delivery import Delivery, Order
 from rowfall.contracts.receiver import CountError
 from rowfall.core.errors import EngineError, RowfallError
 from rowfall.core.model import Column, Outcome, Refused
 from rowfall.core.sqltext import SqlText
 from rowfall.deliver.decode import CHUNK, CONNECTION, Child, DeclinedError, Decode, DecoderInput
-from rowfall.deliver.delivery import Delivery, Order
 from rowfall.deliver.refused import write_good
 from rowfall.deliver.streams import AGAIN_SECONDS, POLL_SECONDS, Pipe, readings
 from rowfall.engines.base import Engine, Tick

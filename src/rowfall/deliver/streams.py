@@ -25,7 +25,7 @@ from rowfall.core.errors import EngineError, RowfallError, SourceError
 from rowfall.core.listing import Split
 from rowfall.core.model import Column, Encoding, Facts, Kind, Outcome, Schema, Statement
 from rowfall.core.sqltext import SqlText
-from rowfall.deliver.delivery import QUIET_SECONDS
+from rowfall.deliver.pull import QUIET_SECONDS
 from rowfall.engines.base import Engine, Tick
 from rowfall.engines.embedded import Embedded
 from rowfall.plan.statements import sent_column, sent_type

@@ -20,9 +20,10 @@ from rowfall.targets.base import Target
 
 # Imported where it is used: an embedded engine opens meanwhile, 50 ms.
 if TYPE_CHECKING:
+    from rowfall.contracts.delivery import Delivery
     from rowfall.contracts.facts import LoadFacts, Reach, ShardingFacts, TargetFacts
     from rowfall.contracts.load import Done, Finished, LoadRun, Settled
-    from rowfall.contracts.session import Session
+    from rowfall.contracts.session import Session, Writer
     from rowfall.ledger import Ledger
     from rowfall.schema.table_changes import TableQuestions
 
@@ -229,8 +230,16 @@ class BaseDestination:
 class BasePrepared:
     """A load that has nothing to renew, and nothing that waits for its end."""
 
+    def __init__(self, load: LoadRun) -> None:
+        self._load = load
+
     def pull(self, plan: Plan) -> Done | None:
         return None
+
+    def delivery(self, facts: LoadFacts, plan: Plan, writer: Writer) -> Delivery:
+        from rowfall.deliver.route import open_delivery
+
+        return open_delivery(self._load.session, facts, plan, writer)
 
     def leased(self) -> AbstractContextManager[None]:
         return nullcontext()

@@ -37,16 +37,17 @@ class PreparedExport(BasePrepared):
     """
 
     def __init__(
-        self, session: Session, receiver: type[ObjectReceiver], record: ExportRecord | None
+        self, load: LoadRun, receiver: type[ObjectReceiver], record: ExportRecord | None
     ) -> None:
-        self._session, self._receiver, self._record = session, receiver, record
+        super().__init__(load)
+        self._receiver, self._record = receiver, record
 
     def receiver(self, given: Receiving) -> ObjectReceiver:
         return self._receiver(given, self._record)
 
     def finish(self, plan: Plan, done: Done) -> Finished:
         """Write into the manifest how the export has ended."""
-        notes, problem = Notes(self._session.emit), done.problem
+        notes, problem = Notes(self._load.session.emit), done.problem
         if self._record is not None and problem is not None:
             self._record.abandon()
         elif self._record is not None:
@@ -87,7 +88,7 @@ class Objects(BaseDestination):
             session.engine.run(Statement(statement))
         record = _open_record(load, facts)
         add_splits(load, plan)
-        return PreparedExport(session, self.receiver, record)
+        return PreparedExport(load, self.receiver, record)
 
     def with_landed(
         self, session: Session, facts: LoadFacts, known: Collection[str], load_id: str

@@ -7,17 +7,19 @@ from contextlib import closing
 from dataclasses import replace
 from typing import Any
 
+from rowfall.contracts.delivery import Delivery
 from rowfall.contracts.destination import Opened, Opening, Query, Receiving
 from rowfall.contracts.facts import LoadFacts, Reach, TargetFacts
 from rowfall.contracts.load import Done, Finished, LoadRun, Settled
 from rowfall.contracts.receiver import Notes
-from rowfall.contracts.session import Session
+from rowfall.contracts.session import Session, Writer
 from rowfall.core.errors import LedgerError, RowfallError, TargetError
 from rowfall.core.events import Listener
 from rowfall.core.listing import Split, without_salt
 from rowfall.core.model import WRITE, Choice, Encoding, Group, Plan, Schema, Transport
 from rowfall.core.options import Options
 from rowfall.core.results import Leftover, Verification
+from rowfall.deliver.route import open_writing
 from rowfall.destinations import database_survey
 from rowfall.destinations.base import BaseDestination, BasePrepared, ledger_of
 from rowfall.destinations.notes import add_splits, created, dropped
@@ -41,6 +43,7 @@ from rowfall.publish.commit import CommitReceiver, commit_gathered, drop_gathere
 from rowfall.publish.transaction import hold_streams, landed_in
 from rowfall.schema.strict_reading import only_utf8
 from rowfall.targets.base import Target
+from rowfall.targets.iceberg import IcebergTable
 
 # Bytes of a data file: what Iceberg's other writers aim at (write.target-file-size-bytes).
 _DATA_FILE = 512 << 20
@@ -60,7 +63,14 @@ class PreparedCommit(BasePrepared):
     """A load whose attempts are gathered for one commit."""
 
     def __init__(self, load: LoadRun) -> None:
-        self._load, self._table = load, table_of(load.session)
+        super().__init__(load)
+        self._table = table_of(load.session)
+
+    def delivery(self, facts: LoadFacts, plan: Plan, writer: Writer) -> Delivery:
+        target = writer.target
+        assert isinstance(target, IcebergTable)  # noqa: S101 - by its kind
+        layout = self._table.layout()
+        return open_writing(self._load.session, facts, plan, writer, target, layout)
 
     def receiver(self, given: Receiving) -> CommitReceiver:
         return CommitReceiver(given, self._table)

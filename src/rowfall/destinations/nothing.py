@@ -32,4 +32,4 @@ class Nothing(BaseDestination):
         self, load: LoadRun, settled: Settled, facts: LoadFacts, plan: Plan
     ) -> PreparedNothing:
         add_splits(load, plan)
-        return PreparedNothing()
+        return PreparedNothing(load)

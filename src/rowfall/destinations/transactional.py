@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from rowfall.contracts.delivery import Delivery
 from rowfall.contracts.destination import Opened, Opening, Query, Receiving
 from rowfall.contracts.facts import LoadFacts, Reach, TargetFacts
 from rowfall.contracts.load import Done, LoadRun, Settled
-from rowfall.contracts.session import Session
+from rowfall.contracts.session import Session, Writer
 from rowfall.core import sql, units
 from rowfall.core.errors import LedgerError, TargetError, UsageError
 from rowfall.core.events import Listener, Note
@@ -17,6 +18,7 @@ from rowfall.core.listing import Split, without_salt
 from rowfall.core.model import SEND, Choice, Encoding, Group, Plan, Schema, Transport
 from rowfall.core.options import ERROR, Options
 from rowfall.core.results import Leftover, Verification
+from rowfall.deliver.route import open_sending
 from rowfall.destinations import database_survey, older_record
 from rowfall.destinations.base import BaseDestination, BasePrepared, ledger_of
 from rowfall.destinations.notes import add_splits, created, dropped
@@ -148,7 +150,8 @@ class PreparedTransactions(BasePrepared):
     """A load each attempt of which is a transaction."""
 
     def __init__(self, load: LoadRun, database: Database) -> None:
-        self._load, self._database = load, database
+        super().__init__(load)
+        self._database = database
         self._leases = TransactionLeases(database, load.id, load.salt)
 
     def pull(self, plan: Plan) -> Done | None:
@@ -159,6 +162,10 @@ class PreparedTransactions(BasePrepared):
         from rowfall.destinations.pipelines import run_pipelines  # with the client of MySQL: 8 ms
 
         return run_pipelines(self._load, plan)
+
+    def delivery(self, facts: LoadFacts, plan: Plan, writer: Writer) -> Delivery:
+        target = table_of(writer.target)
+        return open_sending(self._load.session, facts, plan, writer, target, self._database)
 
     def receiver(self, given: Receiving) -> TransactionReceiver:
         return TransactionReceiver(given, self._database, self._leases)

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import field, replace
 
+from rowfall.contracts.delivery import Delivery, Order
 from rowfall.contracts.destination import PreparedLoad, Receiving
 from rowfall.contracts.facts import LoadFacts
 from rowfall.contracts.load import Counts, Done, LoadRun
@@ -49,8 +50,7 @@ from rowfall.core.options import FILTER
 from rowfall.core.results import Failure
 from rowfall.core.signals import undisturbed
 from rowfall.deliver.decode import DeclinedError
-from rowfall.deliver.delivery import Delivery, Order
-from rowfall.deliver.route import open_delivery, sending_since
+from rowfall.deliver.route import sending_since
 from rowfall.deliver.watch import TotalProgress, Watch
 from rowfall.engines.codes import (
     DATA_CODES,
@@ -111,7 +111,7 @@ def run_attempts(load: LoadRun, facts: LoadFacts, plan: Plan, prepared: Prepared
     if plan.transport.sharding.value == FILTER:
         writers = writers[:1]
     runners = []
-    deliveries = [open_delivery(session, facts, plan, writer) for writer in writers]
+    deliveries = [prepared.delivery(facts, plan, writer) for writer in writers]
     for writer, delivery in zip(writers, deliveries, strict=True):
         given = Receiving(load, plan, writer, notes, Revivals(notes), queue.stopped)
         runners.append(AttemptRunner(

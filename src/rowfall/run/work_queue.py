@@ -51,7 +51,7 @@ class Work:
         settings: lowered ones; None for those of the writer that takes it.
         skips_bad_rows: bad rows are left out. ``engine_reads``: the decoder has declined it.
         schema: another way to read the rows; None for that of the plan.
-        most_refused: see :class:`rowfall.deliver.delivery.Order`.
+        most_refused: see :class:`rowfall.contracts.delivery.Order`.
         piece: its rows are a part of an output file. ``pieces``: those that it puts together.
     """
 

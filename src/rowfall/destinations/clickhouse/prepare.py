@@ -7,6 +7,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import field, replace
 from typing import TYPE_CHECKING
 
+from rowfall.contracts.delivery import Delivery
 from rowfall.contracts.destination import Receiving
 from rowfall.contracts.facts import LoadFacts
 from rowfall.contracts.load import Done, Finished, LoadRun, Settled
@@ -64,6 +65,11 @@ class PreparedTables:
 
     def pull(self, plan: Plan) -> Done | None:
         return None  # servers pull by attempts
+
+    def delivery(self, facts: LoadFacts, plan: Plan, writer: Writer) -> Delivery:
+        from rowfall.deliver.route import open_delivery  # 5 ms, used when tables are made
+
+        return open_delivery(self.settled.session, facts, plan, writer)
 
     @contextmanager
     def leased(self) -> Iterator[None]:
