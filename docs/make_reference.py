@@ -6,6 +6,7 @@ which an editor completes. A test compares them with what this makes.
 
 from __future__ import annotations
 
+import ast
 import re
 import sys
 from collections.abc import Iterable
@@ -239,7 +240,66 @@ def _format(name: str, extensions: Iterable[str], aliases: Iterable[str]) -> str
     return f"| `{name}` | {' | '.join(known)} |"
 
 
+SRC = Path(__file__).parents[1] / "src/rowfall"
+_PROTOCOLS = (
+    ("Sources", "sources/base.py", ""),
+    ("Targets", "targets/base.py", "Target"),
+    ("Destinations", "contracts/destination.py", ""),
+    ("Deliveries", "contracts/delivery.py", "Delivery"),
+    ("Receivers", "contracts/receiver.py", "Receiver"),
+    ("Databases", "engines/database.py", ""),
+)
+
+
+def protocols() -> str:
+    """Return docs/reference/protocols.md: the signatures of all protocols, from the code."""
+    lines = [
+        "# Protocols",
+        "",
+        _MADE,
+        "What a new source, target or database has to be, with the first line of each docstring.",
+        "How they work together is in [extending](../extending.md).",
+    ]
+    for title, file, only in _PROTOCOLS:
+        lines += ["", f"## {title}", "", f"`{file}`", "", "```text"]
+        tree = ast.parse((SRC / file).read_text(encoding="utf-8"))
+        classes = [
+            node for node in tree.body if isinstance(node, ast.ClassDef) and _is_protocol(node)
+        ]
+        found = [node for node in classes if only in ("", node.name)]
+        lines += "\n\n".join(map(_protocol, found)).split("\n")
+        lines.append("```")
+    return "\n".join(lines) + "\n"
+
+
+def _is_protocol(node: ast.ClassDef) -> bool:
+    bases = {base.id for base in node.bases if isinstance(base, ast.Name)}
+    return not node.name.startswith("_") and bool(bases & {"Protocol", "ABC"})
+
+
+def _protocol(node: ast.ClassDef) -> str:
+    """Return a class as it is declared: attributes and methods without their bodies."""
+    lines = [f"class {node.name}:  # {_said(node)}"]
+    names = [ast.unparse(item) for item in node.body if isinstance(item, ast.AnnAssign)]
+    lines += [f"    {name}" for name in names]
+    for item in node.body:
+        if isinstance(item, ast.FunctionDef) and not item.name.startswith("_"):
+            returns = f" -> {ast.unparse(item.returns)}" if item.returns else ""
+            # A method of a protocol is never called with its own name in front.
+            given = ast.unparse(item.args).removeprefix("self").removeprefix(", ")
+            lines.append(f"    {item.name}({given}){returns}")
+            lines += [f"        {line}" for line in wrap(_said(item), 88)]
+    return "\n".join(lines)
+
+
+def _said(node: ast.ClassDef | ast.FunctionDef) -> str:
+    """Return the first sentence of a docstring."""
+    text = (ast.get_docstring(node) or "").partition("\n\n")[0].replace("\n", " ")
+    return text.replace("``", "").rstrip(".")
+
+
 PAGES = {
+    "protocols.md": protocols,
     "exit-codes.md": exit_codes,
     "options.md": options,
     "commands.md": commands,

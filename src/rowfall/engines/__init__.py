@@ -1,6 +1,6 @@
 """The engines: embedded ClickHouse in a child process, servers over HTTP, other databases.
 
-They alone run statements.
+They run the statements of loads; sources of databases run those that read.
 
 What a statement means belongs to sources, targets, schema and plan.
 Imports core.

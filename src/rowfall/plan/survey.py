@@ -1,6 +1,6 @@
 """The survey: every question that is asked before a load. Its answers are what a plan is made of.
 
-Nothing is decided here but what need not be asked; nothing is written.
+It also chooses between pull and push where later questions depend on it; nothing is written.
 """
 
 from __future__ import annotations
