@@ -9,6 +9,7 @@ but for the header and for line breaks inside quotes.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import field
 from typing import Any
 
 from rowfall.core import sql
@@ -33,6 +34,10 @@ from rowfall.sources.base import Source
 
 SHOWN = 60
 """Characters of a bad value in an error."""
+
+WHOLE = 1 << 16
+"""Characters of a bad value on which types are tried before an error names them: of a longer one
+nothing is known but that a String takes it."""
 
 ROW, WHICH, LINE = "rowfall_row", "rowfall_which", "rowfall_line"
 WRITTEN = "rowfall_written"
@@ -74,6 +79,21 @@ class Misfit:
     column: Column
     value: str | None
     types: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """Remedies for a bad row that have been tried on it.
+
+    Attributes:
+        misfits: columns whose values do not fit, with the types that take the value shown.
+        as_value: the type that the column has takes it, too, where ``--type`` names it.
+        left_out: the row can be told from good ones, so that ``--max-errors`` leaves it out.
+    """
+
+    misfits: Sequence[Misfit] = field(default=())
+    as_value: bool = False
+    left_out: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,8 +189,8 @@ class LenientReader:
 
     def _json(self, split: Split) -> tuple[SqlText, list[tuple[str, int]]]:
         """Return the relation of JSON, read line by line: one broken line cannot hide another."""
-        # Numbers are of any size.
-        broken = f"NOT {nested_reading.is_json(LINE, WRITTEN)} OR JSONType({WRITTEN}) != 'Object'"
+        # Numbers are of any size. JSONExtract would give the first of two values of a key.
+        broken = f"NOT {nested_reading.is_row(LINE, WRITTEN)}"
         parts, which = [LINE, ROW, WRITTEN], [(broken, MALFORMED)]
         keys = ", ".join(quote(c.source) for c in self.schema.columns)
         if not self.encoding.ignores:
@@ -225,7 +245,7 @@ class LenientReader:
         fields = f"arrayCount(x -> ifNull(x != {quote(MISSING)}, 1), [{', '.join(order)}])"
         count = fields if self.encoding.kind is Kind.TEXT else "0"
         return SqlText.of(
-            f"SELECT {ROW}, {WHICH}, substringUTF8({value}, 1, {SHOWN + 1}), "
+            f"SELECT {ROW}, {WHICH}, substringUTF8({value}, 1, {WHOLE + 1}), "
             f"{self._line_breaks()}, {count} FROM ", relation,
             f" WHERE {WHICH} != 0 LIMIT 1",
         )  # fmt: skip
@@ -254,7 +274,7 @@ class LenientReader:
         Raises:
             UsageError: a nested column cannot be checked value by value.
         """
-        _checkable(self.schema.columns, self.encoding)
+        _check_columns(self.schema.columns, self.encoding)
         # Names of their own first: old releases take a name inside of an expression for the value
         # that is to be called so.
         columns = self.schema.columns
@@ -275,7 +295,7 @@ class LenientReader:
         ``lines`` counts what a quote never closed has swallowed: errors are counted in lines, so
         that one bad quote is not one error.
         """
-        _checkable(self.schema.columns, self.encoding)
+        _check_columns(self.schema.columns, self.encoding)
         relation = self.relation(split, header)
         names = "[" + ", ".join(quote(c.name) for c in self.schema.columns) + "]"
         types = "[" + ", ".join(quote(c.type) for c in self.schema.columns) + "]"
@@ -335,10 +355,17 @@ def _as_csv(x: str) -> str:
            f"match({plain}, '[\",\\\\n]'), {quoted}, {plain})"  # fmt: skip
 
 
-def _checkable(columns: Sequence[Column], encoding: Encoding) -> None:
-    for column in columns:
-        if not column.lenient and encoding.kind is not Kind.TYPED:
-            raise UsageError(
-                f"bad rows cannot be left out: {column.name} {column.type} cannot be checked",
-                hint="Load that column as String with --type, or leave out --max-errors.",
-            )
+def not_checkable(columns: Sequence[Column], encoding: Encoding) -> Column | None:
+    """Return the first column that cannot be checked value by value; None where each can."""
+    if encoding.kind is Kind.TYPED:
+        return None
+    return next((column for column in columns if not column.lenient), None)
+
+
+def _check_columns(columns: Sequence[Column], encoding: Encoding) -> None:
+    column = not_checkable(columns, encoding)
+    if column is not None:
+        raise UsageError(
+            f"bad rows cannot be left out: {column.name} {column.type} cannot be checked",
+            hint="Load that column as String with --type, or leave out --max-errors.",
+        )

@@ -22,15 +22,25 @@ from rowfall.core import disk, sql, uri
 from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import DataError, RowfallError, SourceError, TargetError
 from rowfall.core.listing import Split
-from rowfall.core.model import Encoding, Kind, Plan, Refused, Schema
+from rowfall.core.model import Column, Encoding, Kind, Plan, Refused, Schema
 from rowfall.core.options import Options
 from rowfall.core.own_files import REJECTS_NAME
 from rowfall.core.sqltext import SqlText, quote
+from rowfall.core.type_names import parse_type
 from rowfall.engines.base import Engine
 from rowfall.engines.codes import BLANKS_REFUSED
 from rowfall.engines.database import RefusedRowError
-from rowfall.schema import bytes_columns, data_errors, footers, strict_reading
-from rowfall.schema.bad_row_queries import LONG, MALFORMED, LenientReader, Misfit, read_bad_row
+from rowfall.schema import bytes_columns, data_errors, footers, nested_reading, strict_reading
+from rowfall.schema.bad_row_queries import (
+    LONG,
+    MALFORMED,
+    BadRow,
+    LenientReader,
+    Misfit,
+    Trial,
+    not_checkable,
+    read_bad_row,
+)
 from rowfall.schema.data_errors import CONTAINERS, same_object
 from rowfall.schema.file_ends import matters, open_ended, quoted_last
 from rowfall.schema.footers import Footer
@@ -40,6 +50,8 @@ from rowfall.schema.null_lists import null_lists
 from rowfall.schema.projection import of_typed, read_relation
 from rowfall.schema.records import IN_ORDER, lines_relation
 from rowfall.schema.sampling import RunSelect, described
+from rowfall.schema.strict_reading import CANONICAL
+from rowfall.schema.tried_types import candidates, taken_types
 from rowfall.schema.whole_rows import (
     LAST_EMPTY,
     last_name,
@@ -140,15 +152,46 @@ class BadRowSearch:
                 where = f"{split.uri} {self.source.number} {line}"
         return data_errors.bad_row_error(
             split, self.encoding, self.schema, bad, line, len(header), where,
-            self._misfits(split, header) if bad.which > 0 else (),
+            self._try_remedies(split, header, bad),
         )  # fmt: skip
 
-    def _misfits(self, split: Split, header: Sequence[str]) -> Sequence[Misfit]:
-        """Return all columns of a split that do not fit; none where it cannot be read so far."""
+    def _try_remedies(self, split: Split, header: Sequence[str], bad: BadRow) -> Trial:
+        """Return what helps against a bad row: each type has been tried on the value."""
+        columns = self.schema.columns
+        left_out = not_checkable(columns, self.encoding) is None
+        if bad.which <= 0 or data_errors.is_foreign(bad.value):
+            return Trial(left_out=left_out)
         try:
-            return find_misfits(self.reader, [(split, header)], self.ask)
+            found = find_misfits(self.reader, [(split, header)], self.ask)
         except RowfallError:
-            return ()
+            found = []  # it cannot be read so far
+        own = data_errors.column_of(bad, columns, len(header))
+        guessed = next((m.types for m in found if m.column == own), ())
+        value = data_errors.without_null_mark(bad.value, parse_type(own.type))
+        misfits = [Misfit(own, value, guessed)] + [m for m in found if m.column != own]
+        tried = tuple(replace(m, types=self._taken(m, split, header)) for m in misfits)
+        as_value = (own.type,) if own.shape == CANONICAL else ()
+        settings = self.reader.settings
+        taken = taken_types(own, value, as_value, self.encoding, self.ask, settings)
+        return Trial(tried, bool(taken), left_out)
+
+    def _taken(self, misfit: Misfit, split: Split, header: Sequence[str]) -> tuple[str, ...]:
+        column, value, reader = misfit.column, misfit.value, self.reader
+        long = nested_reading.is_nested(column.type) and self._has_long_integers(
+            column, split, header
+        )
+        types = [*misfit.types, *candidates(column, value, long_integers=long)]
+        return taken_types(column, value, types, self.encoding, self.ask, reader.settings)
+
+    def _has_long_integers(self, column: Column, split: Split, header: Sequence[str]) -> bool:
+        """Tell whether some value of a column holds integers that a float may not."""
+        relation = self.reader.relation(split, header)
+        long = f"match(toString({sql.name(column.source)}), '[0-9]{{16}}')"
+        query = SqlText.of(f"SELECT max(ifNull({long}, 0)) FROM ", relation)
+        try:
+            return bool(int(self.ask(query, self.reader.settings)[0][0] or 0))
+        except RowfallError:
+            return True
 
     def _fields_of(self, split: Split, line: int) -> int:
         """Return how many fields a line has; 0 where that cannot be told."""

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from datetime import date
 from urllib.parse import unquote, urlsplit
 
-from rowfall.core import sql
+from rowfall.core import formats, sql
 from rowfall.core.errors import DataError
 from rowfall.core.listing import Split
 from rowfall.core.model import Column, Encoding, Kind, Schema
 from rowfall.core.patterns import regex
 from rowfall.core.type_names import Type, parse_type
 from rowfall.engines.codes import VIOLATED_CONSTRAINT
+from rowfall.schema import json_objects
 from rowfall.schema.bad_row_queries import (
     LONG,
     MALFORMED,
@@ -24,7 +23,7 @@ from rowfall.schema.bad_row_queries import (
     SHOWN,
     UNKNOWN,
     BadRow,
-    Misfit,
+    Trial,
 )
 from rowfall.schema.records import APART
 from rowfall.schema.strict_reading import CANONICAL, SIGN, TAG
@@ -55,6 +54,8 @@ _TWICE = regex(r"Cannot add column (\S+): column with this name already exists")
 _READ_STAGE = regex(r"read stage: ColumnData: column: ([^:\s]+)")
 _FETCH = "Fetch the file again, or see how it was written."
 _PLAIN = regex(r"[A-Za-z_]\w*", re.ASCII)
+_CORRECT = "Correct the file."
+_AS_LINES = "Correct the file; --table NAME --format LineAsString loads its lines as text."
 _OUT = "Correct the file, or leave bad rows out with --max-errors N."
 _ENCODING = (
     "Name the encoding of the file, e.g. --encoding windows-1252; --encoding binary loads the "
@@ -114,48 +115,87 @@ def bad_row_error(
     line: int | None,
     width: int = 0,
     where: str = "",
-    misfits: Sequence[Misfit] = (),
+    trial: Trial | None = None,
 ) -> DataError:
     """Return the error for one bad row.
 
     Args:
-        misfits: all columns that values of the file do not fit.
+        trial: what helps; by default it can be left out, and nothing is known of types.
         width: number of fields a row should have.
         where: what names the row; by default its line of the split.
     """
     where = where or (f"{split.name} line {line}" if line else f"{split.name} row {bad.row + 1}")
     width = width or len(schema.columns)
     shown = None if bad.value is None else _shorten(bad.value)
+    trial = trial or Trial()
+    out = _OUT if trial.left_out else _CORRECT
     if bad.which == LONG:
         count = f"{bad.fields} fields instead of" if bad.fields > width else "more than"
-        text, hint = f"{where} has {count} {width}" + " fields" * (count == "more than"), _OUT
+        text, hint = f"{where} has {count} {width}" + " fields" * (count == "more than"), out
     elif bad.which == OPEN:
         mark = encoding.delimiter
-        text, hint = f"{where} does not end with a delimiter {mark!r}, as other rows do", _OUT
-    elif bad.which == MALFORMED and _is_foreign(bad.value):
+        text, hint = f"{where} does not end with a delimiter {mark!r}, as other rows do", out
+    elif bad.which == MALFORMED and is_foreign(bad.value):
         text, hint = f"{where} is not UTF-8: {_shorten(bad.value or '')}", _ENCODING
     elif bad.which == MALFORMED:
-        text, hint = f"{where} is not a JSON object: {shown}", _OUT
+        return broken_json(split, line, bad.value or "", where, others=trial.left_out)
     elif bad.which == UNKNOWN:
         text = f"{where} has a key that the table lacks: {shown}"
         hint = _with_key(schema, bad.value or "")
     elif encoding.kind is Kind.TEXT and bad.fields < width and not bad.breaks:
-        text, hint = f"{where} has {bad.fields} fields instead of {width}", _OUT
+        text, hint = f"{where} has {bad.fields} fields instead of {width}", out
         if bad.fields == 0:
             hint = "Load it with --blank-lines skip, which leaves blank lines out."
         elif not (encoding.dialect and encoding.dialect.fill):
-            hint = f"--short-rows null fills the fields that a row lacks with NULL. {_OUT}"
+            hint = f"--short-rows null fills the fields that a row lacks with NULL. {out}"
     else:
-        at = bad.fields - 1 if 0 < bad.fields < width else bad.which - 1
-        column = schema.columns[at]
-        text, hint = _value_error(where, column, bad, shown, schema, misfits)
+        column = column_of(bad, schema.columns, width)
+        text, hint = _value_error(where, column, bad, shown, schema, trial, encoding)
         named = (column.source or column.name) == bad.value
         if named and encoding.kind is Kind.TEXT and encoding.has_header:
-            text, hint = f"{where} is the header again ({shown})", _OUT
+            text, hint = f"{where} is the header again ({shown})", out
         if hint is _ENCODING and (encoding.kind is Kind.TYPED or encoding.binary):
             hint = _ONLY_TEXT.format(column.source or column.name)
         return DataError(text, uri=split.uri, line=line, column=column.name, value=shown, hint=hint)
     return DataError(text, uri=split.uri, line=line, value=shown, hint=hint)
+
+
+def column_of(bad: BadRow, columns: Sequence[Column], width: int = 0) -> Column:
+    """Return the column that a value of a bad row does not fit.
+
+    Args:
+        width: number of fields a row should have.
+    """
+    short = 0 < bad.fields < (width or len(columns))
+    return columns[bad.fields - 1 if short else bad.which - 1]
+
+
+def broken_json(
+    split: Split, line: int | None, text: str, where: str = "", *, others: bool
+) -> DataError:
+    """Return the error for a line that is no row of JSON.
+
+    Args:
+        text: of the line.
+        where: what names it; by default its number.
+        others: some lines are rows.
+    """
+    fault = json_objects.find_fault(text) or "is not a JSON object"
+    hint = _OUT if others else _AS_LINES
+    name, packed = split.uri, formats.by_name(split.uri)[1]
+    if json_objects.find_fault(json_objects.with_nulls(text)) is None and "://" not in name:
+        command = f"sed -E {shlex.quote(json_objects.NULLS)} {shlex.quote(name)}"
+        if packed == "none":
+            # What is piped in cannot be read again with another type when a NULL comes.
+            types = [(key, "Nullable(Float64)") for key in json_objects.keys_of_constants(text)]
+            named = f"{command} | rowfall load - --format JSONEachRow --table NAME"
+            named += f" {type_options(types)}" if types else ""
+            left = "Leave bad rows out with --max-errors N, or write" if others else "Write"
+            hint = f"{left} null in its place: {named}"
+    shown = _shorten(text)
+    where = where or f"{name} line {line}"
+    whole = f": {shown}" if json_objects.is_no_object(fault) else ""
+    return DataError(f"{where} {fault}{whole}", uri=name, line=line, value=shown, hint=hint)
 
 
 MOST_COLUMNS = 20
@@ -174,14 +214,13 @@ def _with_key(schema: Schema, keys: str) -> str:
 
 
 def _value_error(
-    row: str, column: Column, bad: BadRow, shown: str | None, schema: Schema,
-    misfits: Sequence[Misfit],
+    row: str, column: Column, bad: BadRow, shown: str | None, schema: Schema, trial: Trial,
+    encoding: Encoding,
 ) -> tuple[str, str]:  # fmt: skip
     where = f'{row} column "{column.name}"'
     target = parse_type(column.type)
-    if bad.value == "\\N" and target.text and not target.nullable:
-        bad = replace(bad, value=None)
-    if target.base == "String" and (_is_foreign(bad.value) or (bad.value and not bad.breaks)):
+    bad = replace(bad, value=without_null_mark(bad.value, target))
+    if target.base == "String" and (is_foreign(bad.value) or (bad.value and not bad.breaks)):
         return f'{where}: "{shown}" is not UTF-8', _ENCODING
     if bad.breaks:
         return (
@@ -191,53 +230,55 @@ def _value_error(
         )
     if SIGN in column.expression and bad.value:
         return f'{where}: "{shown}" is {SIGN} of a table that collapses rows', _OUT
-    types = {column.name: _wider(target, bad.value)}
-    types |= {m.column.name: m.types[0] for m in misfits if m.types}
     lost, as_value = _lost(column, target, bad.value)
-    remedy = _remedy(types, schema)
-    if target.base == "Tuple" and column.name not in schema.keys and _fits_json(bad.value):
-        types[column.name] = "JSON"
-        remedy = _remedy(types, schema).replace("Load it with", "Load it as JSON with", 1)
-    hint = f"{remedy}, {as_value}or leave bad rows out with --max-errors N."
+    hint = _remedies(column, schema, trial, as_value if trial.as_value else None)
+    misfits = trial.misfits
     others = [_no_fit(m.column, m.value) for m in misfits if m.column.name != column.name]
     more = f"; further columns do not fit: {', '.join(others)}" if others else ""
-    if (bad.value is None or bad.value == "") and target.nullable:
+    empty, apart = bad.value is None or bad.value == "", encoding.kind is Kind.JSON
+    if empty and target.nullable and not apart:
         hint = "NULL is nothing between delimiters, without quotes; end the file with a line end."
         return f"{where} is empty text, which is no {column.type}{more}", hint
-    if bad.value is None or bad.value == "":
+    if bad.value == "" and apart:
+        return f'{where}: "" is no {column.type}{more}', hint
+    if empty:
         return f"{where} is empty, and {column.type} takes no NULL{more}", hint
     return f'{where}: "{shown}" does not fit {column.type}{lost}{more}', hint
 
 
-def _fits_json(value: str | None) -> bool:
-    """Tell whether a value is an object that a column JSON takes: no key stands twice in it.
+def _remedies(column: Column, schema: Schema, trial: Trial, as_value: str | None) -> str:
+    """Return the hint that names what has been tried on a value.
 
-    A key with a point may be a path that is there already, and one that was cut is not known.
+    Args:
+        as_value: the option by which the type of the column takes it.
     """
-
-    def one_of_each(pairs: list[tuple[str, object]]) -> dict[str, object]:
-        found = dict(pairs)
-        if len(found) < len(pairs) or any("." in key for key in found):
-            raise ValueError
-        return found
-
-    def no_number(_: str) -> None:
-        raise ValueError
-
-    try:
-        found = json.loads(value or "", object_pairs_hook=one_of_each, parse_constant=no_number)
-    except (ValueError, RecursionError):
-        return False
-    return isinstance(found, dict)
+    types = {m.column.name: m.types for m in trial.misfits if m.types}
+    chosen = {name: found[0] for name, found in types.items()}
+    if chosen.get(column.name) == "JSON" and column.name in schema.keys:
+        found = [t for t in types[column.name] if t != "JSON"]
+        chosen = {**chosen, column.name: found[0]} if found else {}
+    ways = []
+    if column.name in chosen:
+        remedy = _remedy(chosen, schema)
+        json = chosen[column.name] == "JSON"
+        ways.append(remedy.replace("Load it with", "Load it as JSON with", 1) if json else remedy)
+    if as_value:
+        ways.append(f"take it as a value with {as_value}")
+    if trial.left_out:
+        ways.append("leave bad rows out with --max-errors N")
+    if not ways:
+        return _CORRECT
+    text = ", or ".join(ways)
+    return text[0].upper() + text[1:] + "."
 
 
 _LED = regex(r"-?0\d")
 
 
-def _lost(column: Column, target: Type, value: str | None) -> tuple[str, str]:
+def _lost(column: Column, target: Type, value: str | None) -> tuple[str, str | None]:
     """Return what a value would lose that makes one of the type, and the option that takes it."""
     if column.shape != CANONICAL or not value:
-        return "", ""
+        return "", None
     if target.base == "Bool":
         lost = " where all others are true or false" if value in ("0", "1") else ""
     elif re.fullmatch(r"[-+]?\d+", value):
@@ -254,8 +295,7 @@ def _lost(column: Column, target: Type, value: str | None) -> tuple[str, str]:
             lost = ""
     else:
         lost = ", which would lose leading zeros" if _LED.match(value) else ""
-    option = type_options([(column.name, column.type)])
-    return lost, f"or take it as a value with {option}, " if lost else ""
+    return lost, type_options([(column.name, column.type)]) if lost else None
 
 
 def _no_fit(column: Column, value: str | None) -> str:
@@ -288,40 +328,12 @@ def _named(name: str) -> str:
     return name if _PLAIN.fullmatch(name) else sql.name(name)
 
 
-_NEVER_NULL = frozenset({"Array", "Map", "Nested"})
+def without_null_mark(value: str | None, target: Type) -> str | None:
+    """Return None for ``\\N`` of a text column that takes no NULL; any other value as it is."""
+    return None if value == "\\N" and target.text and not target.nullable else value
 
 
-def _wider(target: Type, value: str | None) -> str:
-    """Return a type that takes ``value`` and what ``target`` took."""
-    bare = target.bare
-    if not value:
-        # ClickHouse has no NULL for an array or a map; in text a NULL is one.
-        return f"Nullable({'String' if target.base in _NEVER_NULL else bare})"
-    wider = "String"
-    if re.match(r"[-+]?0\d|\+", value):
-        pass
-    elif target.bits and re.fullmatch(r"[-+]?\d+", value):
-        number, signed = int(value), target.base.startswith("Int") or value.startswith("-")
-        for bits in (b for b in (8, 16, 32, 64, 128, 256) if b > target.bits):
-            low, high = (-(2 ** (bits - 1)), 2 ** (bits - 1)) if signed else (0, 2**bits)
-            if low <= number < high:
-                wider = f"{'' if signed else 'U'}Int{bits}"
-                break
-    elif target.bits and re.fullmatch(r"[-+]?\d*\.?\d+([eE][-+]?\d+)?", value):
-        wider = "Float64"
-    elif target.base == "Date" and re.fullmatch(r"\d{4}-\d\d-\d\d", value):
-        wider = "Date32" if _real_day(value) else "String"
-    return f"Nullable({wider})" if target.nullable else wider
-
-
-def _real_day(text: str) -> bool:
-    try:
-        return 1900 <= date.fromisoformat(text).year <= 2299
-    except ValueError:
-        return False
-
-
-def _is_foreign(value: str | None) -> bool:
+def is_foreign(value: str | None) -> bool:
     """Tell whether a value holds bytes that are no text, which became surrogates."""
     return any("\udc80" <= letter <= "\udcff" for letter in value or "")
 

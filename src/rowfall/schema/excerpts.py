@@ -7,13 +7,13 @@ Only files that are read as they are have a middle: others would have to be unpa
 from __future__ import annotations
 
 import csv
-import json
 from collections.abc import Iterator, Sequence
 
 from rowfall.core.errors import SourceError
 from rowfall.core.listing import Split
 from rowfall.core.model import Encoding, Kind
 from rowfall.engines.base import on_all
+from rowfall.schema import json_objects
 from rowfall.schema.records import header_line, header_names
 from rowfall.sources.base import Ranged, Source
 
@@ -78,10 +78,7 @@ def _lines(data: bytes, encoding: Encoding, width: int, *, last: bool) -> Iterat
 
 def _fits(text: str, encoding: Encoding, width: int) -> bool:
     if encoding.kind is Kind.JSON:
-        try:
-            return isinstance(json.loads(text), dict)
-        except ValueError:
-            return False
+        return json_objects.is_object(text)
     if encoding.is_csv:
         try:
             fields = next(csv.reader([text], delimiter=encoding.delimiter, strict=True), [])

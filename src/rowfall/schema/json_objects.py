@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import shlex
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
 from math import isinf
@@ -16,6 +17,7 @@ from typing import Any
 
 from rowfall.core import sql
 from rowfall.core.dataclass import dataclass
+from rowfall.core.patterns import regex
 from rowfall.core.type_names import element_names
 from rowfall.schema import nested_reading, strict_reading
 
@@ -105,13 +107,78 @@ def _has_texts(node: _Node, type_: str) -> bool:
 
 
 def is_object(text: str) -> bool:
-    """Tell whether a text is one JSON object."""
+    """Tell whether a text is one JSON object, each key of it once."""
+    return find_fault(text) is None
+
+
+def find_fault(text: str) -> str | None:
+    """Return why a text is no row, as what follows the name of a line; None where it is one."""
     try:
-        return isinstance(json.loads(text, strict=False), dict)
+        found = json.loads(
+            text, object_pairs_hook=_Pairs, parse_constant=_refuse_constant, strict=False
+        )
     except RecursionError:
-        return True  # the engine's reader will say
+        return None  # the engine's reader will say
+    except _ConstantError as error:
+        return f"holds {error}, which JSON does not have"
     except ValueError:
-        return False
+        return _NO_OBJECT
+    if not isinstance(found, _Pairs):
+        return _NO_OBJECT
+    if len({key for key, _ in found}) < len(found):
+        counts = Counter(key for key, _ in found)
+        return f"has the key {counts.most_common(1)[0][0]} twice"
+    # Few texts have escapes at all.
+    if "\\u" in text and (half := _half_of_a_pair(text)):
+        return f"holds {half}, half of a character whose other half is missing"
+    return None
+
+
+_NO_OBJECT = "is not a JSON object"
+
+
+def is_no_object(fault: str) -> bool:
+    """Tell whether what :func:`find_fault` says is about the whole line."""
+    return fault == _NO_OBJECT
+
+
+class _ConstantError(Exception):
+    """Names NaN, Infinity or -Infinity, which Python writes and no JSON has."""
+
+
+def _refuse_constant(name: str) -> None:
+    raise _ConstantError(name)
+
+
+# An escaped backslash, a whole pair, or half of one.
+_ESCAPES = regex(r"\\\\|\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"
+                 r"|(\\u[dD][89a-fA-F][0-9a-fA-F]{2})")  # fmt: skip
+
+
+def _half_of_a_pair(text: str) -> str | None:
+    return next((m[1] for m in _ESCAPES.finditer(text) if m[1]), None)
+
+
+def with_nulls(text: str) -> str:
+    """Return JSON with null for the constants that it does not have, as :data:`NULLS` does."""
+    return _CONSTANTS.sub(r"\1null", text)
+
+
+def keys_of_constants(text: str) -> list[str]:
+    """Return the keys of an object whose values are such constants."""
+    found = json.loads(text, parse_constant=_Constant, strict=False)
+    return [key for key, value in found.items() if isinstance(value, _Constant)]
+
+
+class _Constant(str):
+    """NaN, Infinity or -Infinity as they are written."""
+
+    __slots__ = ()
+
+
+NULLS = r"s/([:[,] *)(NaN|-?Infinity)/\1null/g"
+"""Script for ``sed -E`` that writes null for them. It also changes text that looks so."""
+_CONSTANTS = regex(r"([:[,] *)(NaN|-?Infinity)")
 
 
 def rows_inside(objects: Sequence[str], uris: Sequence[str]) -> str | None:

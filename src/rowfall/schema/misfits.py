@@ -14,7 +14,7 @@ from rowfall.core.patterns import regex
 from rowfall.core.sqltext import SqlText, quote
 from rowfall.core.type_names import TIMES, parse_type
 from rowfall.schema import sampling
-from rowfall.schema.bad_row_queries import SHOWN, LenientReader, Misfit
+from rowfall.schema.bad_row_queries import WHOLE, LenientReader, Misfit
 from rowfall.schema.sampling import ColumnFacts, RunSelect
 from rowfall.schema.strict_reading import MISSING
 from rowfall.schema.wider_types import MOST_NAMES, Values, wider
@@ -111,7 +111,7 @@ def _together(
 
 
 def _text(column: Column) -> str:
-    return f"substringUTF8(ifNull(toString({sql.name(column.source)}), ''), 1, {SHOWN + 1})"
+    return f"substringUTF8(ifNull(toString({sql.name(column.source)}), ''), 1, {WHOLE + 1})"
 
 
 def _empty(column: Column) -> str:

@@ -247,6 +247,17 @@ def is_json(line: str, written: str) -> str:
     return f"({plain} AND NOT arrayExists(t -> NOT match(t, {word}), {words}))"
 
 
+def is_row(line: str, written: str) -> str:
+    """Return SQL that is 1 where a line is a JSON object that has each of its keys once.
+
+    Args:
+        written: as of :func:`is_json`.
+    """
+    keys = f"JSONExtractKeys({written})"
+    once = f"length({keys}) = length(arrayDistinct({keys}))"
+    return f"({is_json(line, written)} AND JSONType({written}) = 'Object' AND {once})"
+
+
 def member_as_written(line: str, key: str) -> str:
     """Return SQL for the text of a member of a JSON object, every blank of it."""
     all_pieces = quote(r'"(?:[^"\\]|\\.)*"|[{}\[\],:]|\s+|[^\s"{}\[\],:]+')

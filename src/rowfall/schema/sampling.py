@@ -26,7 +26,8 @@ from rowfall.core.model import Encoding, Kind
 from rowfall.core.sqltext import SqlText, quote
 from rowfall.core.time_range import WIDE, TimeRange
 from rowfall.core.type_names import Type, parse_type
-from rowfall.schema import footers, json_objects, nested_reading
+from rowfall.schema import data_errors, footers, json_objects, nested_reading
+from rowfall.schema.bad_row_queries import WHOLE
 from rowfall.schema.data_errors import same_object
 from rowfall.schema.excerpts import excerpts
 from rowfall.schema.footers import Footer
@@ -326,7 +327,12 @@ def take_sample(
         check_width(splits, len(columns), text.most_columns)
     more = excerpts(source, splits, encoding, ()) if read == splits else ""
     read_too = [c for c in columns if c.name not in without or encoding.kind is not Kind.TYPED]
-    found = _measure(relation, read, encoding, read_too or columns, ask, wanted, more)
+    try:
+        found = _measure(relation, read, encoding, read_too or columns, ask, wanted, more)
+    except RowfallError as error:
+        if encoding.kind is not Kind.JSON or not source.replayable:
+            raise
+        raise _broken_line(source, splits, encoding, ask) or error from None
     if 0 < len(read_too) < len(columns):
         facts = {c.name: c for c in found}
         found = tuple(facts.get(c.name, c) for c in columns)
@@ -517,8 +523,7 @@ def _valid_lines(
         parts += [" UNION ALL " if parts else "", "SELECT line FROM "]
         parts += [lines_relation(source, [split], encoding), f" LIMIT {limit}"]
     # Numbers of any size are JSON, but not for the engine's own test.
-    written = nested_reading.with_numbers_as_strings("line")
-    fits = f"{nested_reading.is_json('line', written)} AND JSONType({written}) = 'Object'"
+    fits = nested_reading.is_row("line", nested_reading.with_numbers_as_strings("line"))
     query = SqlText.of("SELECT line FROM (", *parts, f") WHERE {fits}")
     rows = ask(query, {"max_threads": 4, "input_format_parallel_parsing": 0})
     return [str(row[0]) for row in rows]
@@ -539,19 +544,17 @@ def _broken_line(
     source: Source, splits: Sequence[Split], encoding: Encoding, ask: RunSelect
 ) -> DataError | None:
     """Find the first line that is no JSON object, by object and number."""
+    fits = nested_reading.is_row("line", nested_reading.with_numbers_as_strings("line"))
     for split in splits:
         relation = lines_relation(source, [split], encoding)
         query = SqlText.of(
-            "SELECT n, substringUTF8(line, 1, 60) FROM (SELECT rowNumberInAllBlocks() + 1 AS n, "
-            "line FROM ", relation, ") WHERE notEmpty(trim(BOTH ' \\t\\r' FROM line)) "
-            "AND NOT (isValidJSON(line) AND JSONType(line) = 'Object') LIMIT 1",
+            f"SELECT n, substringUTF8(line, 1, {WHOLE + 1}) FROM (SELECT rowNumberInAllBlocks() + "
+            "1 AS n, line FROM ", relation, ") WHERE notEmpty(trim(BOTH ' \\t\\r' FROM line)) "
+            f"AND NOT {fits} LIMIT 1",
         )  # fmt: skip
         for number, text in ask(query, {"max_threads": 1, "input_format_parallel_parsing": 0}):
-            return DataError(
-                f"{split.uri} line {number} is not a JSON object: {text}",
-                uri=split.uri, line=int(number), value=str(text),
-                hint="Correct the file, or leave bad rows out with --max-errors N.",
-            )  # fmt: skip
+            others = bool(_valid_lines(source, splits, encoding, ask))
+            return data_errors.broken_json(split, int(number), str(text), others=others)
     return None
 
 

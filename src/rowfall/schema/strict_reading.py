@@ -144,9 +144,8 @@ def strict_column(
     decoded = decoded and not _typed_paths(target)
     if decoded and not (padded or traits.infinite or traits.bom) and shape in (*_SHAPES, CANONICAL):
         column = replace(column, shape=shape)
-    direct = _direct(target, kind, traits)
-    if direct:
-        return _read_directly(column, target, direct, kind, csv)
+    if target.base in ("Float32", "Float64") and _is_read_directly(traits):
+        return _read_directly(column, target, kind, csv)
     text = _read_as_text(column, target, kind, csv, traits)
     if (
         kind is Kind.TEXT
@@ -174,39 +173,29 @@ def _read_as_number(text: Column, target: Type) -> Column:
     return replace(text, read_type=f"{read} DEFAULT 0", expression=expression)
 
 
-def _direct(target: Type, kind: Kind, traits: TextTraits) -> str | None:
-    """Return the type that the reader can parse without a loss; None where only text is safe.
+def _is_read_directly(traits: TextTraits) -> bool:
+    """Tell whether the reader can parse floats without a loss.
 
-    Integers of CSV and TSV are text where they can be 0: the reader takes a quoted empty field for
-    0 and wraps whatever its width. JSON integers up to 32 bits go through Float64, which refuses
-    ``""``, for half the cost of text; more than 17 digits are rounded before they are checked.
+    It cannot parse integers: those of CSV and TSV take a quoted empty field for 0 and wrap
+    whatever their width, and what goes through Float64 takes 0.99999999999999999999 for 1.
     """
-    if traits.padded or traits.blank or traits.bom or traits.infinite or traits.canonical:
-        return None
-    if target.base in ("Float32", "Float64"):
-        return target.base
-    return "Float64" if kind is Kind.JSON and 0 < target.bits <= 32 else None
+    return not (traits.padded or traits.blank or traits.bom or traits.infinite or traits.canonical)
 
 
-def _read_directly(column: Column, target: Type, read: str, kind: Kind, csv: bool) -> Column:
+def _read_directly(column: Column, target: Type, kind: Kind, csv: bool) -> Column:
     x = sql.name(column.source)
     text = f"trimBoth({x}, ' \\t')" if csv else x  # as the reader does around CSV numbers
-    parsed = f"accurateCastOrNull({text}, {quote(read)})"
-    if target.bits:
-        wanted = f"Nullable({target.bare})" if target.nullable else target.bare
-        expression = f"accurateCast({x}, {quote(wanted)})"
-        lenient = f"accurateCastOrNull({parsed}, {quote(target.bare)})"
-    else:
-        # Too large a number is read as infinity, and so is a column that the header lacks.
-        wrong = f"ifNull(isInfinite({x}), 0)"
-        value = x if target.nullable else f"assumeNotNull({x})"
-        wrong = wrong if target.nullable else f"isNull({x}) OR {wrong}"
-        expression = _checked(value, wrong, column)
-        lenient = f"if(ifNull(isInfinite({parsed}), 0), NULL, {parsed})"
+    parsed = f"accurateCastOrNull({text}, {quote(target.base)})"
+    # Too large a number is read as infinity, and so is a column that the header lacks.
+    wrong = f"ifNull(isInfinite({x}), 0)"
+    value = x if target.nullable else f"assumeNotNull({x})"
+    wrong = wrong if target.nullable else f"isNull({x}) OR {wrong}"
+    expression = _checked(value, wrong, column)
+    lenient = f"if(ifNull(isInfinite({parsed}), 0), NULL, {parsed})"
     bad = f"isNull({lenient})"
     if target.nullable:
         bad = f"isNotNull({x}) AND {bad}"
-    read = f"Nullable({read})" + (" DEFAULT inf" if kind is Kind.TEXT else "")
+    read = f"Nullable({target.base})" + (" DEFAULT inf" if kind is Kind.TEXT else "")
     return replace(column, read_type=read, expression=expression, lenient=lenient, bad=bad)
 
 
@@ -221,6 +210,8 @@ def _read_as_text(
         read += f" DEFAULT {quote(MISSING)}"
     text = f"if(startsWith({x}, '{BOM}'), substring({x}, 4), {x})" if traits.bom else x
     floats = csv and traits.canonical and "Float" in target.base  # read so but for their spelling
+    if kind is Kind.JSON and target.bits:
+        text = _without_point(text)
     # The blanks of a name belong to it.
     if (traits.padded or floats) and not (target.text or target.base.startswith("Enum")):
         text = f"trimBoth({text}, ' \\t')"
@@ -346,6 +337,12 @@ def _any_text(_: Type) -> str:
     return "Nullable(String)"
 
 
+def _without_point(t: str) -> str:
+    """Return SQL for a number of JSON, which means 1 by 1.0 as well."""
+    whole = f"replaceRegexpOne({t}, '^(-?[0-9]+)\\\\.0+$', '\\\\1')"
+    return f"if(position({t}, '.') > 0, {whole}, {t})"
+
+
 def _fields_of_tuple(
     x: str, type_: str, element: nested_reading.Leaf,
     of_text: Callable[[str, str], tuple[str, str]],
@@ -372,7 +369,8 @@ def _fields_of_tuple(
 def _convert_element(x: str, target: Type, traits: TextTraits) -> tuple[str, str]:
     """Return (value, "is wrong") of an element of a nested value, read as nullable text."""
     canonical = traits.canonical and has_spellings(target)
-    value, wrong = _convert(x, target, TextTraits(shape=ANY_SHAPE, canonical=canonical))
+    text = _without_point(x) if target.bits else x
+    value, wrong = _convert(text, target, TextTraits(shape=ANY_SHAPE, canonical=canonical))
     if target.base == "String":
         wrong = "0" if traits.binary else f"ifNull(NOT isValidUTF8({x}), 0)"
     if target.nullable or target.base == "Variant":

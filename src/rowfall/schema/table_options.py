@@ -67,6 +67,8 @@ def read_table_options(options: Options, ask: RunSelect) -> TableOptions:
     _check_brackets("--partition-by", options.partition_by)
     return replace(
         asked,
+        # A hint with --type is pasted behind the --schema of the command that has failed.
+        columns=tuple((name, types.get(name, type_)) for name, type_ in asked.columns),
         types=types,
         engine=options.engine or asked.engine,
         order_by=_key(options.order_by) or asked.order_by,

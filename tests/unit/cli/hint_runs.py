@@ -33,7 +33,6 @@ RUN_BY = {
     "Load up to {} with --snapshot, and from {} on with --since; or the whole table with --replace.": "e2e/test_lakes.py::test_an_iceberg_table_lands_once_and_what_is_added_later_too",
     "Load it with --widen {}": "e2e/test_columns.py::test_the_command_of_a_hint_works",
     "{}, or load all into a new table with --table NAME --schema {}.": "e2e/test_behind_the_sample.py::test_hints_of_a_key_behind_the_sample_work",
-    "{}, {}or leave bad rows out with --max-errors N.": "e2e/test_columns.py::test_the_command_of_a_hint_works",
     "Load it as JSON with --widen {}, or all files into a new table with --table NAME {}; {} there keeps the text.": "e2e/test_hints.py::test_a_json_column_of_any_name",
     "Convert it: iconv -f {} -t utf-8 FILE | rowfall load -": "e2e/test_hints.py::test_an_encoding_that_is_not_read",
     "Files to write end in .csv, .tsv, .json, .parquet, .orc, .arrow, .avro or .native, also packed as in .csv.gz; of others --to-format names the format. A folder of that name: --to {}": "e2e/test_hints.py::test_targets_that_look_like_something_else",
@@ -82,6 +81,7 @@ RUN_BY = {
     'To write files: rowfall load SOURCE... --to out.parquet.': "e2e/test_hint_commands.py::test_the_commands_for_those_who_know_other_tools",
     "To run SQL: rowfall query 'SELECT ...'.": "e2e/test_hint_commands.py::test_the_commands_for_those_who_know_other_tools",
     'To list loads: rowfall status.': "e2e/test_hint_commands.py::test_the_commands_for_those_who_know_other_tools",
+    "{} | rowfall load - --format JSONEachRow --table NAME": "e2e/test_tried_hints.py::test_lines_that_are_no_json",
     "{}: --format {} --delimiter {}": "e2e/test_dialects.py::test_a_delimiter_that_does_not_split_is_said_before_the_first_row",
 }  # fmt: skip
 """Text of a hint -> the test that runs its command."""

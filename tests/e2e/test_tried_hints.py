@@ -1,0 +1,156 @@
+"""What a hint names has been tried on the row at hand: pasted, it loads that row."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from dataclasses import dataclass
+
+import pytest
+
+from e2e.test_hint_commands import typed
+from e2e.tools import Shell
+
+# Behind the sample, and behind what the decoder and the engine read at once.
+MANY = 25_000
+
+
+@dataclass(frozen=True, slots=True)
+class Bad:
+    """A file whose last row does not fit.
+
+    Attributes:
+        given: options of the load that fails.
+        hint: options that it names; "" for none but ``--max-errors``.
+        stored: what the last row is then, as text.
+    """
+
+    name: str
+    text: str
+    given: tuple[str, ...]
+    hint: str
+    stored: str
+
+
+LONDON = "DateTime('Europe/London')"
+BAD = {
+    "an hour that was left out": Bad(
+        "in.csv", "v\n2024-03-30 01:30:00\n2024-03-31 01:30:00\n",
+        ("--schema", f"v {LONDON}"), "v String", "2024-03-31 01:30:00",
+    ),
+    "a leap second": Bad(
+        "in.csv", "v\n2016-12-31 23:59:58\n2016-12-31 23:59:60\n",
+        ("--schema", "v DateTime('UTC')"), "v String", "2016-12-31 23:59:60",
+    ),
+    "hour 24": Bad(
+        "in.csv", "v\n2016-12-31 23:59:58\n2016-12-31 24:00:00\n",
+        ("--schema", "v DateTime64(3, 'UTC')"), "v String", "2016-12-31 24:00:00",
+    ),
+    "a month of 13": Bad(
+        "in.csv", "v\n2016-12-31\n2016-13-01\n", ("--schema", "v Date"), "v String", "2016-13-01",
+    ),
+    "a day before 1970": Bad(
+        "in.csv", "v\n2016-12-31\n1950-01-01\n", ("--schema", "v Date"), "v Date32", "1950-01-01",
+    ),
+    "a fraction among integers": Bad(
+        "in.csv", "v\n1\n1.5\n", ("--schema", "v Int16"), "v Float64", "1.5",
+    ),
+    "a short time of day": Bad(
+        "in.csv", "v\n01:02:03\n1:2:3\n", ("--schema", "v Time", "--header", "yes"), "v String",
+        "1:2:3",
+    ),
+    "empty text behind numbers": Bad(
+        "in.jsonl", '{"v":1}\n' * MANY + '{"v":""}\n', (), "v String", "",
+    ),
+    "a fraction in an array": Bad(
+        "in.jsonl", '{"v":[1]}\n' * MANY + '{"v":[1.5]}\n', (), "v Array(Nullable(Float64))",
+        "[1.5]",
+    ),
+    "a fraction among long integers": Bad(
+        "in.jsonl", '{"v":[9007199254740993]}\n{"v":[1.5]}\n', ("--schema", "v Array(Int64)"),
+        "v Array(String)", "['1.5']",
+    ),
+    "another key": Bad(
+        "in.jsonl", '{"v":{"a":1}}\n' * MANY + '{"v":{"b":1}}\n', (), "v JSON", '{"b":1}',
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", BAD)
+@pytest.mark.sampled(6)
+def test_types_that_hints_name_take_the_value(shell: Shell, name: str) -> None:
+    bad = BAD[name]
+    shell.write(bad.name, bad.text)
+    failed = shell.ends(1, "load", bad.name, "--table", "t", *bad.given)
+    found = re.search(r"(--widen|--table NAME) (--type '(?:[^']|'\"'\"')*')", failed.talk)
+    assert found, failed.talk
+    option, type_ = shlex.split(found[2])
+    assert type_ == bad.hint
+    rows = bad.text.count("\n") - bad.name.endswith(".csv")
+    shown = bad.stored.replace("'", "\\'")
+    last = f"SELECT count(), countIf(toString(v) = '{shown}') > 0 FROM "
+    if found[1] == "--widen":
+        shell.ok("load", bad.name, "--table", "t", *bad.given, "--widen", option, type_)
+        assert shell.row(f"{last} t") == [rows, 1]
+    shell.ok("load", bad.name, "--table", "u", *bad.given, option, type_)
+    assert shell.row(f"{last} u") == [rows, 1]
+    assert "leave bad rows out with --max-errors N" in failed.talk
+    shell.ok("load", bad.name, "--table", "w", *bad.given, "--max-errors", "1")
+    assert shell.row("SELECT count() FROM w") == [rows - 1]
+
+
+FAULTS = {
+    "a key twice": ('{"a":1,"a":2}', "has the key a twice"),
+    "NaN": ('{"a":NaN}', "holds NaN, which JSON does not have"),
+    "minus infinity": ('{"a":[-Infinity, 1]}', "holds -Infinity, which JSON does not have"),
+    "half a pair": (r'{"a":"\ud83dx"}', r"holds \ud83d, half of a character"),
+    "an escape twice": (r'{"a":"\\ud83d\ud83d\ude00 \ude00"}', r"holds \ude00, half of a"),
+    "a line of text": ("oops", "is not a JSON object: oops"),
+}
+
+
+@pytest.mark.parametrize("name", FAULTS)
+@pytest.mark.parametrize("before", [0, 3, MANY], ids=["alone", "in the sample", "behind it"])
+@pytest.mark.sampled(6)
+def test_lines_that_are_no_json(shell: Shell, name: str, before: int) -> None:
+    line, said = FAULTS[name]
+    good = '{"a":[1]}\n' if "[" in line else '{"a":"1"}\n' if "u" in line else '{"a":1}\n'
+    shell.write("in.jsonl", good * before + line + "\n")
+    failed = shell.run("load", "in.jsonl", "--table", "t")
+    assert failed.code in (1, 4)
+    assert f"in.jsonl line {before + 1} {said}" in failed.talk
+    assert ("--max-errors" in failed.talk) == (before > 0)
+    if before:
+        shell.ok("load", "in.jsonl", "--table", "w", "--max-errors", "1")
+        assert shell.row("SELECT count() FROM w") == [before]
+    elif "LineAsString" in failed.talk:
+        shell.ok("load", "in.jsonl", "--table", "NAME", "--format", "LineAsString")
+        assert shell.rows("SELECT line FROM NAME") == [[line]]
+    command = re.search(r"(sed -E .*--table NAME.*)", failed.err)
+    assert bool(command) == ("which JSON does not have" in said)
+    if command:
+        done = typed(shell, command[1])
+        assert done.code == 0, done.err
+        assert shell.row("SELECT count() FROM NAME") == [before + 1]
+
+
+@pytest.mark.parametrize("type_", ["Int32", "Int64", "UInt256", "Nullable(Int16)", "Array(Int8)"])
+@pytest.mark.parametrize("decoder", ["auto", "never"])
+@pytest.mark.sampled(3)
+def test_whole_numbers_of_json_may_be_written_with_a_point(
+    shell: Shell, type_: str, decoder: str
+) -> None:
+    """One rule for each width: 1.0 is 1, and a number that is only near to 1 is none."""
+
+    def text(number: str) -> str:
+        return f'{{"v":[{number}]}}\n' if "Array" in type_ else f'{{"v":{number}}}\n'
+
+    given = ("--table", "t", "--schema", f"v {type_}", "--decoder", decoder)
+    shell.write("in.jsonl", text("7") + text("1.0") + text("0.00"))
+    shell.ok("load", "in.jsonl", *given)
+    value = "v[1]" if "Array" in type_ else "v"
+    assert shell.row(f"SELECT count(), sum({value}) FROM t") == [3, 8]
+    for number in ("1.5", "0.99999999999999999999", "1e400", "1e2"):
+        shell.write("odd.jsonl", text(number))
+        failed = shell.ends(1, "load", "odd.jsonl", *given)
+        assert 'odd.jsonl line 1 column "v": "' in failed.talk
