@@ -230,7 +230,4 @@ OPEN: frozenset[tuple[str, str]] = frozenset({
     # What does not fit 24.10 is refused, and of lakes neither row nor value is named.
     *((f"{source} {type_}", "server") for source in ("delta", "iceberg")
       for type_ in ("date", "timestamp")),
-    # The engine's JSON has no NaN and no infinity: null.
-    *((f"{source} {type_}", "file") for source in ("parquet", "orc", "arrow", "avro", "delta",
-                                                   "iceberg") for type_ in ("float", "double")),
 })  # fmt: skip

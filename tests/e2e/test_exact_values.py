@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import struct
+from dataclasses import replace
 from datetime import date, time
 from typing import Any
 
@@ -15,6 +17,7 @@ import rowfall
 from e2e.lake import Lake
 from e2e.tools import Shell
 from lab.clickhouse import ClickHouse
+from rowfall.sources.files import LocalFiles
 
 DAYS = [date(1960, 1, 1), date(1970, 1, 2), date(2024, 2, 29), date(2299, 12, 31), None]
 
@@ -190,3 +193,44 @@ def test_blanks_belong_to_the_name_of_an_enum(shell: Shell) -> None:
     shell.write("in.tsv", "n\tv\n1\ta\n 2\ta \n")
     types = ("--type", "v Enum8('a' = 1, 'b' = 2)")
     assert 'line 3 column "v"' in shell.ends(1, "load", "in.tsv", "--table", "t", *types).talk
+
+
+def test_the_engine_does_not_verify_itself(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A reader that gives other values gives them twice; pyarrow gives those of the file."""
+    for name, values in (("a", [1, 2]), ("b", [1, 3])):
+        pyarrow.parquet.write_table(pa.table({"v": values}), shell.folder / f"{name}.parquet")
+    load = ("load", "a.parquet", "--table", "t", "--decoder", "never", "--verify")
+    true = LocalFiles.relation
+
+    def other(self: Any, splits: Any, encoding: Any, structure: str) -> Any:
+        if structure and encoding.format == "Parquet":
+            splits = [replace(s, uri=s.uri.replace("a.parquet", "b.parquet")) for s in splits]
+        return true(self, splits, encoding, structure)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(LocalFiles, "relation", other)
+        failed = shell.ends(7, *load)
+        assert "source and target differ" in failed.talk
+    shell.ok(*load, "--force", "--replace")
+    assert "is not found" not in shell.ok("verify", "last", "--to", "rowfall-data").talk
+    shell.write("c.csv", "a,b\n1,2\n")
+    said = shell.ok("load", "c.csv", "--table", "c", "--decoder", "never", "--verify")
+    assert "a mistake of that reader is not found" in " ".join(said.talk.split())
+
+
+@pytest.mark.parametrize("name", ["out.jsonl", "out.csv", "out.parquet"])
+def test_nan_and_infinity_of_exports(shell: Shell, name: str) -> None:
+    odd = struct.unpack("d", struct.pack("Q", 0xFFF8000000000001))[0]
+    values = [float("nan"), odd, float("inf"), -float("inf"), -0.0, 1.5, None]
+    table = pa.table({"v": pa.array(values, pa.float64()), "w": pa.array(values, pa.float32())})
+    pyarrow.parquet.write_table(table, shell.folder / "a.parquet")
+    done = shell.ok("load", "a.parquet", "--to", name, "--verify")
+    assert "verified: 7 rows" in done.talk
+    shell.ok("verify", "last", "--to", name)
+    if name == "out.jsonl":
+        rows = map(json.loads, (shell.folder / name).read_text().splitlines())
+        assert [row["v"] for row in rows] == ["nan", "-nan", "inf", "-inf", 0, 1.5, None]
+        return
+    shell.ok("load", name, "--table", "t")
+    found = shell.row("SELECT countIf(isNaN(v)), countIf(isInfinite(v)), countIf(isNull(w)) FROM t")
+    assert found == [2, 2, 1]

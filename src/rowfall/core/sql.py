@@ -213,15 +213,19 @@ def row_hash(columns: Sequence[Column]) -> str:
             # The engine's own hash of JSON differs with the paths that a part happens to have.
             values += [f"isNull({x})", f"ifNull(toString({x}), '')"]
         elif column.type.startswith(("Nullable(", "LowCardinality(Nullable(")):
-            values += [
-                f"isNull({x})",
-                f"ifNull({x}, defaultValueOfArgumentType(assumeNotNull({x})))",
-            ]
+            value = f"ifNull({x}, defaultValueOfArgumentType(assumeNotNull({x})))"
+            values += [f"isNull({x})", _one_nan(value, column.type)]
         elif "(" in column.type and column.type.startswith(("Array", "Map", "Tuple", "Nested")):
             values.append(f"toString({x})")
         else:
-            values.append(x)
+            values.append(_one_nan(x, column.type))
     return f"cityHash64({', '.join(values)})"
+
+
+def _one_nan(x: str, type_: str) -> str:
+    """Return SQL for a value; there are many NaNs by their bits, and text knows one."""
+    bare = type_.removeprefix("Nullable(").removesuffix(")")
+    return f"if(isNaN({x}), CAST('nan', '{bare}'), {x})" if bare in ("Float32", "Float64") else x
 
 
 # --- SQL as tokens, of text that the engine has formatted ----------------------------------------

@@ -19,7 +19,7 @@ from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import SourceError, UsageError, VerifyError
 from rowfall.core.events import Note
 from rowfall.core.listing import Split
-from rowfall.core.model import PUSH, Plan, Schema
+from rowfall.core.model import ENGINE, PUSH, Encoding, Plan, Schema
 from rowfall.core.results import Verification, VerifiedSplit
 from rowfall.core.sqltext import SqlText, quote
 from rowfall.engines.base import Engine
@@ -33,8 +33,11 @@ from rowfall.plan.survey import survey
 from rowfall.schema.bad_rows import BadRows
 from rowfall.schema.file_ends import matters, open_ended
 from rowfall.schema.headers import Headers
+from rowfall.schema.other_reading import read_by_pyarrow, why_not_read_again
 from rowfall.schema.projection import read_relation
 from rowfall.schema.whole_rows import last_name, with_loose_blanks, with_open_end
+from rowfall.sources.arrow import ArrowRows
+from rowfall.sources.base import Source
 from rowfall.targets import staging
 from rowfall.targets.export import reading
 
@@ -370,8 +373,26 @@ class Comparison:
         self._settings = {
             s.name: s.value for s in plan.settings if pulled or not s.name.startswith("max_memory")
         }
+        self._others: list[ArrowRows] = []
+        self._by_pyarrow = False
+        if plan.transport.parser.value == ENGINE and plan.encoding is not None:
+            # The engine has read the rows of the load, too.
+            why = why_not_read_again(session.source, plan.encoding, self._schema)
+            why = "bad rows are left out" if self._bad_rows is not None else why
+            self._by_pyarrow = why is None
+            if self._by_pyarrow:
+                self._reads, self._source = session.reader, session.source
+            else:
+                self._say_same_reader(str(why))
         self._table = SqlText.of(session.all_rows) if table is None else table
         self._there = session.engine if engine is None else engine
+
+    def _say_same_reader(self, why: str) -> None:
+        self._session.emit(Note(
+            "info",
+            "the source is read again by the reader that has loaded it, the engine's, so that a "
+            f"mistake of that reader is not found: {why}",
+        ))  # fmt: skip
 
     def source(self, splits: Sequence[Split]) -> list[tuple[int, int]]:
         """Return (rows, sum of their hashes) of each split."""
@@ -446,6 +467,8 @@ class Comparison:
         if self._bad_rows is not None:
             return self._good_rows(self._bad_rows, splits)
         encoding, opened = self._encoding, list[Split]()
+        if self._by_pyarrow and encoding is not None:
+            return SqlText.of("(", _union([self._other(split, encoding) for split in splits]), ")")
         if encoding is not None and matters(self._schema, encoding):
             opened = open_ended(self._session.source, encoding, splits, None)
         if opened and encoding is not None:
@@ -467,13 +490,29 @@ class Comparison:
         )
         return SqlText.of(f"(SELECT {typed} FROM (", rows, "))")
 
+    def _other(self, split: Split, encoding: Encoding) -> SqlText:
+        """Return the rows of a file as another reader than that of the load gives them."""
+        rows = read_by_pyarrow(self._session.source, split, encoding)
+        if rows is None:
+            self._say_same_reader(f"{split.name} has types that Arrow means otherwise")
+            return self._typed([split], self._schema)
+        self._others.append(rows)  # its pipe is open as long as somebody holds it
+        listing = rows.listing()
+        return self._selected(rows, [listing.split(0, "")], rows.encoding(listing), self._schema)
+
     def _typed(self, splits: Sequence[Split], schema: Schema) -> SqlText:
+        return self._selected(self._source, splits, self._encoding, schema, self._headers)
+
+    def _selected(
+        self, source: Source, splits: Sequence[Split], encoding: Encoding | None, schema: Schema,
+        headers: Headers | None = None,
+    ) -> SqlText:  # fmt: skip
         typed = ", ".join(
             f"CAST({c.expression or sql.name(c.source or c.name)}, {quote(c.type)}) "
             f"AS {sql.name(c.name)}"
             for c in schema.columns
         )
-        relation = read_relation(self._source, splits, self._encoding, schema, self._headers)
+        relation = read_relation(source, splits, encoding, schema, headers)
         return SqlText.of(f"SELECT {typed} FROM ", relation)
 
     def _grouped(self, splits: Sequence[Split], values: str) -> Iterator[list[SqlText]]:

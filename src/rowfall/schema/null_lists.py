@@ -65,7 +65,7 @@ def null_lists(
 
     kind = "Parquet" if encoding.format in LAKES else encoding.format
     try:
-        with pa.PythonFile(io.BufferedReader(_Parts(owner, split), 1 << 20), "r") as file:
+        with as_file(owner, split) as file:
             return sorted({names[n] for n, a in _arrays(file, kind, list(names)) if _has_null(a)})
     except RowfallError:
         raise
@@ -135,6 +135,13 @@ def _has_null(array: pa.Array) -> bool:
     if pa.types.is_map(array.type):
         return _has_null(array.items.slice(array.offsets[0].as_py()))
     return _has_null(array.flatten())
+
+
+def as_file(source: Ranged, split: Split) -> Any:
+    """Return an object as a file of pyarrow, which is read by its ranges."""
+    import pyarrow as pa
+
+    return pa.PythonFile(io.BufferedReader(_Parts(source, split), 1 << 20), "r")
 
 
 class _Parts(io.RawIOBase):

@@ -950,6 +950,7 @@ _ALWAYS = (
     ("input_format_ipv6_default_on_conversion_error", 0, "what is no address is an error"),
     ("input_format_force_null_for_omitted_fields", 0, "a missing field is an error, not NULL"),
     ("output_format_decimal_trailing_zeros", 0, "decimals are compared with what they print as"),
+    ("output_format_json_quote_denormals", 1, "NaN and infinity are no null in files of JSON"),
     ("insert_null_as_default", 0, "a NULL in a column without NULLs is an error, not 0"),
     ("date_time_output_format", "simple", "times are compared with what they print as"),
     (
