@@ -43,5 +43,5 @@ def test_a_busy_server_is_asked_again(
 
 def test_a_server_that_stays_busy_is_named(shell: Shell) -> None:
     with Scripted(lambda asked: Reply(status=503, headers={"Retry-After": "0"})) as web:
-        done = shell.ends(4, "load", web.url("a.csv"), "--table", "t")
+        done = shell.ends(4, "load", web.url("a.csv"), "--table", "t", "--patience", "1s")
     assert "a.csv: the server answered 503" in done.talk

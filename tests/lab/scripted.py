@@ -25,12 +25,16 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """One answer. A ranged request gets its part of ``body``, where ``ranges``."""
+    """One answer. A ranged request gets its part of ``body``, where ``ranges``.
+
+    ``endless``: its length is not said; the connection ends with it.
+    """
 
     body: bytes = b""
     status: int = 200
     headers: Mapping[str, str] = field(default_factory=dict)
     ranges: bool = True
+    endless: bool = False
 
 
 class Scripted:
@@ -91,13 +95,17 @@ class Scripted:
         reply = self.reply(asked)
         body, status, extra = reply.body, reply.status, dict(reply.headers)
         wanted = _RANGE.match(headers.get("range", ""))
-        if wanted and reply.ranges and status == 200:
+        if wanted and reply.ranges and not reply.endless and status == 200:
             start = int(wanted[1])
             stop = min(len(body), int(wanted[2]) + 1) if wanted[2] else len(body)
             extra["Content-Range"] = f"bytes {start}-{stop - 1}/{len(body)}"
             body, status = body[start:stop], 206
         handler.send_response(status)
-        for name, value in {**extra, "Content-Length": str(len(body))}.items():
+        if reply.endless:
+            extra["Connection"] = "close"
+        else:
+            extra["Content-Length"] = str(len(body))
+        for name, value in extra.items():
             handler.send_header(name, value)
         handler.end_headers()
         if handler.command != "HEAD":

@@ -90,9 +90,22 @@ class LockLostError(LedgerError):
 
 
 class SourceError(RowfallError):
-    """The source cannot be listed or read."""
+    """The source cannot be listed or read.
+
+    Attributes:
+        ask_after: seconds after which a server that is busy wants to be asked again.
+    """
 
     exit = Exit.SOURCE
+    ask_after = 0.0
+
+
+class NotReachedError(SourceError):
+    """Nothing answers at the address at all: most often it is a wrong one."""
+
+
+class CutOffError(SourceError):
+    """An answer ended before its length: a connection broke, or its server counts wrong."""
 
 
 class SourceGoneError(SourceError):

@@ -52,6 +52,8 @@ REFUSED_USER = frozenset({192, 193, 194, AUTHENTICATION_FAILED})
 NO_NODE_ANSWERS = frozenset({279, 519})
 # Of a statement ON CLUSTER: there is no Keeper, or it fails.
 NO_KEEPER, KEEPER_FAILS = frozenset({139, 225}), frozenset({999, 242, 319})
+# Of a request for an object whose answer did not come, or not to its end.
+BROKEN_OFF = frozenset({209, 210, 1000})
 # Errors about data that stopped in the middle: end of file, time-out, network, cancelled by our own
 # kill, and those of the decoders about half a stream.
 CUT_SHORT = frozenset({3, 32, 33, 209, 210, 394, 1000, 1002, 354, 448, 554, 561, 594, 618, 638})

@@ -16,7 +16,7 @@ from rowfall.contracts.facts import (
     WriterFacts,
 )
 from rowfall.contracts.session import Session, Writer
-from rowfall.core import sql, units
+from rowfall.core import sql, units, uri
 from rowfall.core.errors import (
     DataError,
     EngineError,
@@ -41,7 +41,7 @@ from rowfall.core.patterns import regex
 from rowfall.core.sqltext import SqlText
 from rowfall.core.time_range import WIDE, TimeRange, time_range
 from rowfall.engines.base import ExistingTable
-from rowfall.engines.codes import DATA_CODES, MEMORY_LIMIT, TIMEOUT_EXCEEDED
+from rowfall.engines.codes import BROKEN_OFF, DATA_CODES, MEMORY_LIMIT, TIMEOUT_EXCEEDED
 from rowfall.engines.embedded import usable_cores
 from rowfall.plan import attempts, cutting, transport
 from rowfall.plan.continued import continue_streams
@@ -370,9 +370,23 @@ def _ask_schema(
         except RowfallError as error:
             if isinstance(error, EngineError):
                 _check_sample(source, listing)
+                if source.remote and error.code in BROKEN_OFF:
+                    raise _broken_off(source, listing, error) from None
             if error.code in (MEMORY_LIMIT, TIMEOUT_EXCEEDED) and limits:
                 error = _too_much(session, source, listing, most, error.code)
             listing = _without_broken(listing, error)
+
+
+def _broken_off(source: Source, listing: Listing, error: EngineError) -> SourceError:
+    """Return the error of a sample whose bytes did not come: an engine does not say of what."""
+    some = [uri.mask(split.uri) for split in source.sample(listing, FILES)]
+    more = f", or one of {len(some) - 1} more" if len(some) > 1 else ""
+    return SourceError(
+        f"cannot read {some[0]}{more}: the connection broke before the end "
+        f"({error.message.splitlines()[0]})",
+        hint="Its server promises more bytes than it sends, or ends connections.",
+        transient=True,
+    )
 
 
 # Python, its libraries and what it holds of a sample, beside an engine (measured 90-150 MB).

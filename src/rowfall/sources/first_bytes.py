@@ -241,6 +241,12 @@ def _refuse_no_tables(heads: Mapping[str, bytes], options: Options) -> None:
                 hint="A server may have answered with an error or a login page: look at the file. "
                 "Where it is a table all the same, name its format with --format.",
             )
+        if options.format is None and _is_json(name, head):
+            raise SourceError(
+                f"{name} is JSON, not what its name says",
+                hint="A server may have answered with an error: look at the file. Where its rows "
+                "are objects, name the format: --format json",
+            )
         if options.format is None and start.startswith(_SCRIPTS):
             dump = start.startswith(_MYSQL)
             raise SourceError(
@@ -250,6 +256,20 @@ def _refuse_no_tables(heads: Mapping[str, bytes], options: Options) -> None:
                 else "Run it in its database, and load the table from there: postgresql:// and "
                 "mysql:// are sources.",
             )
+
+
+def _is_json(name: str, head: bytes) -> bool:
+    """Tell whether a file with the name of delimited text holds an object of JSON."""
+    text = head.removeprefix(codecs.BOM_UTF8).lstrip()
+    named = formats.by_name(name.partition("?")[0] if "://" in name else name)[0]
+    if not text.startswith(b"{") or named is None or named.kind is not Kind.TEXT:
+        return False
+    import json  # by files that begin so only
+
+    for value in (text.partition(b"\n")[0], text):
+        with suppress(ValueError):
+            return isinstance(json.loads(value), dict)
+    return False
 
 
 def _refuse_packed(texts: Mapping[str, bytes], encoding: Encoding) -> None:

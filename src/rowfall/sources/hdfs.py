@@ -16,6 +16,7 @@ import re
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import field
 from functools import partial
 from typing import Any
 from urllib.error import HTTPError, URLError
@@ -23,7 +24,7 @@ from urllib.request import urlopen
 
 from rowfall.core import units, uri
 from rowfall.core.dataclass import dataclass
-from rowfall.core.errors import SourceError, UsageError
+from rowfall.core.errors import NotReachedError, SourceError, UsageError
 from rowfall.core.listing import Split
 from rowfall.core.masked import Secret
 from rowfall.core.model import Encoding
@@ -35,6 +36,7 @@ from rowfall.sources import completeness, first_bytes, from_clause, globs, pipes
 from rowfall.sources.base import EMBEDDED, Block, HttpAddress, Probe, any_version
 from rowfall.sources.from_clause import TableFunction
 from rowfall.sources.objects import REQUESTS, ObjectSource, with_data
+from rowfall.sources.patience import Patience
 
 RPC_PORT, HTTP_PORT = 8020, 9870
 """Ports of a name node where nothing else is configured (Hadoop 3)."""
@@ -96,7 +98,10 @@ class Hdfs(ObjectSource):
         if not host or (user and ":" in user):
             why = "HDFS knows no passwords" if host else "it names no host"
             raise UsageError(f"cannot read {uri.mask(text)!r}: {why}", hint=f"Write {_SHAPE}.")
-        node = NameNode(host, int(rpc or RPC_PORT), int(port or HTTP_PORT), user or _user())
+        node = NameNode(
+            host, int(rpc or RPC_PORT), int(port or HTTP_PORT), user or _user(),
+            Patience.of(self._options),
+        )  # fmt: skip
         if node.rpc == node.http:
             raise UsageError(
                 f"cannot read {text!r}: {node.http} is given as both ports of the name node",
@@ -373,6 +378,7 @@ class NameNode:
     rpc: int
     http: int
     user: str
+    patience: Patience = field(default_factory=Patience, compare=False)
 
     @property
     def place(self) -> str:
@@ -454,13 +460,13 @@ class NameNode:
         Raises:
             SourceError: it is gone, or as :meth:`status`.
         """
-        data = self._get(path, "OPEN", offset=start, length=length)
+        data = self.patience.ask(lambda: self._get(path, "OPEN", offset=start, length=length))
         if data is None:
             raise SourceError(f"cannot read hdfs://{self.place}{path}: it is gone")
         return data
 
     def _ask(self, path: str, operation: str, **more: int | str) -> dict[str, Any] | None:
-        data = self._get(path, operation, **more)
+        data = self.patience.ask(lambda: self._get(path, operation, **more))
         if data is None:
             return None
         try:
@@ -538,7 +544,11 @@ class NameNode:
                 f"{self.rpc} is the port of its web interface: write "
                 f"hdfs://{self.host}:{RPC_PORT}{path}?http={self.rpc}"
             )
-        return SourceError(
+        broken = isinstance(reason, ConnectionError) and not isinstance(
+            reason, ConnectionRefusedError
+        )
+        made = NotReachedError if isinstance(error, URLError) and not broken else SourceError
+        return made(
             f"cannot read hdfs://{self.place}{path}: no connection to {self.where} "
             f"({cause.lower()})",
             hint=hint,

@@ -16,12 +16,12 @@ from urllib.error import HTTPError, URLError
 from urllib.parse import quote, unquote, urlsplit, urlunsplit
 from urllib.request import HTTPRedirectHandler, OpenerDirector, Request, build_opener
 
-from rowfall.core import uri
+from rowfall.core import units, uri
 from rowfall.core.dataclass import dataclass
-from rowfall.core.errors import SourceError, UsageError
+from rowfall.core.errors import CutOffError, NotReachedError, SourceError, UsageError
 from rowfall.core.listing import Listing, Split
 from rowfall.core.masked import Secret
-from rowfall.core.model import Encoding
+from rowfall.core.model import Encoding, Kind
 from rowfall.core.options import Options
 from rowfall.sources import completeness, from_clause, globs, pipes
 from rowfall.sources.base import HttpAddress, Probe, any_version
@@ -32,13 +32,15 @@ from rowfall.sources.objects import (
     changed_while_read,
     largest,
 )
+from rowfall.sources.patience import Patience
 
 _TIMEOUT = 9.0  # seconds
-# Too many requests, or a server that is busy: it asks to be asked again, and one such answer ended
-# loads of a thousand files.
-_BUSY = frozenset({429, 503})
-_PAUSES = (0.3, 1.0, 3.0)  # seconds, where the server names none
-_LONGEST_PAUSE = 10
+# Too many requests, a server that is busy, or a gateway whose server is: it asks to be asked again,
+# and one such answer ended loads of a thousand files.
+_BUSY = frozenset({408, 429, 502, 503, 504})
+# A GET asks the same where a server has no answer to HEAD.
+_MOST_HEADS = 2
+_LONGEST_PAUSE = 10  # seconds, of those that a server asks for
 _UNVERSIONED = "unversioned"
 # Where a redirect leads may be good for minutes only: it is asked for again after this.
 _LEADS_SECONDS = 60.0
@@ -52,6 +54,7 @@ class _Facts:
 
     Attributes:
         etag, modified: the headers; "" where the server sends none.
+        ends: a connection that breaks is told from the end of the file.
     """
 
     size: int | None
@@ -59,6 +62,7 @@ class _Facts:
     final: str
     etag: str = ""
     modified: str = ""
+    ends: bool = True
 
     def differ(self, other: _Facts) -> bool:
         """Tell whether both are known to be of different versions."""
@@ -89,6 +93,7 @@ class Http(ObjectSource):
         self._listed: dict[str, _Facts] = {}
         # Origin -> it refuses a request for another ETag.
         self._checking: dict[tuple[str, str, int | None], bool] = {}
+        self._patience = Patience.of(options)
 
     def _found(self) -> Iterator[tuple[str, str, int | None]]:
         """Give all files; ``version`` is ETag, or size and Last-Modified, or ``unversioned``."""
@@ -104,6 +109,19 @@ class Http(ObjectSource):
                 if facts.final != self._urls[name]:
                     self._final[name] = facts.final
                 yield name, facts.version, facts.size
+
+    def encoding(self, listing: Listing) -> Encoding:
+        """See :class:`rowfall.sources.base.Source`; some files may be cut without a sign of it."""
+        found = super().encoding(listing)
+        endless = [name for name, facts in self._listed.items() if not facts.ends]
+        if endless and found.kind is not Kind.TYPED:
+            self.notes = (
+                *self.notes,
+                f"the web server does not say how long {units.counted(len(endless), 'file')} is "
+                f"({endless[0]}): one that is cut at the end of a line is not noticed; compare "
+                "the rows, or load a packed file, which has an end of its own",
+            )
+        return found
 
     def _functions(
         self, splits: Sequence[Split], encoding: Encoding | None, structure: str
@@ -172,12 +190,18 @@ class Http(ObjectSource):
         origin = uri.origin(url)
         if origin not in self._checking:
             headers = {"Range": "bytes=0-0", "If-Match": from_clause.OTHER_ETAG}
-            try:
-                with _network_errors(url), _answer(url, self._signature, "GET", headers):
-                    self._checking[origin] = False
-            except HTTPError as error:
-                error.close()
-                self._checking[origin] = error.code == 412
+
+            def asked() -> bool:
+                try:
+                    with _network_errors(url), _answer(url, self._signature, "GET", headers):
+                        return False
+                except HTTPError as error:
+                    error.close()
+                    if error.code in _BUSY:
+                        raise _status_error(url, error) from None
+                    return error.code == 412
+
+            self._checking[origin] = self._patience.ask(asked)
         return self._checking[origin]
 
     def _lead(self, split: Split) -> str:
@@ -185,8 +209,12 @@ class Http(ObjectSource):
         url = self._url(split)
         known = self._leads.get(split.uri)
         if known is None or time.monotonic() - known[1] > _LEADS_SECONDS:
-            with _all_errors(url), _answer(url, self._signature, "GET", _FIRST_BYTE) as answer:
-                known = self._leads[split.uri] = _led_to(answer), time.monotonic()
+
+            def asked() -> str:
+                with _all_errors(url), _answer(url, self._signature, "GET", _FIRST_BYTE) as answer:
+                    return _led_to(answer)
+
+            known = self._leads[split.uri] = self._patience.ask(asked), time.monotonic()
         return known[0]
 
     def probe(self, split: Split) -> Probe:
@@ -210,7 +238,8 @@ class Http(ObjectSource):
 
     def _read(self, split: Split, start: int, length: int) -> bytes:
         """Return a part of the version that was listed, see :func:`_range`."""
-        return _range(self._url(split), self._signature, self._of(split), start, length)
+        url, signature, listed = self._url(split), self._signature, self._of(split)
+        return self._patience.ask(lambda: _range(url, signature, listed, start, length))
 
     def _of(self, split: Split) -> _Facts | None:
         """Return what an answer about an object is compared with; None: nothing."""
@@ -243,7 +272,7 @@ class Http(ObjectSource):
             return None
 
     def _opener(self, split: Split) -> pipes.Opener:
-        return partial(_pieces, self._url(split), self._signature, self._of(split))
+        return partial(_pieces, self._url(split), self._signature, self._patience, self._of(split))
 
     def former_name(self, name: str) -> str:
         """See :class:`rowfall.sources.base.Renamed`."""
@@ -258,19 +287,37 @@ class Http(ObjectSource):
 
     def _facts(self, url: str) -> _Facts:
         """Return size and version by HEAD, or by reading one byte where HEAD is not allowed."""
-        try:
-            return self._ask(url, "HEAD", {})
-        except HTTPError as error:
-            error.close()
-            if error.code == 404:
+        tries = 0
+
+        def head() -> _Facts | None:
+            nonlocal tries
+            tries += 1
+            try:
+                return self._ask(url, "HEAD", {})
+            except HTTPError as error:
+                error.close()
+                if error.code == 404 or (error.code in _BUSY and tries < _MOST_HEADS):
+                    raise _status_error(url, error) from None
+                return None
+            except NotReachedError:
+                raise
+            except SourceError:
+                if tries < _MOST_HEADS:
+                    raise
+                return None
+
+        def first_byte() -> _Facts:
+            try:
+                return self._ask(url, "GET", _FIRST_BYTE)
+            except HTTPError as error:
+                error.close()
+                if error.code == 416:  # no first byte: the file is empty
+                    return _Facts(0, "0", url)
                 raise _status_error(url, error) from None
-        try:
-            return self._ask(url, "GET", _FIRST_BYTE)
-        except HTTPError as error:
-            error.close()
-            if error.code == 416:  # no first byte: the file is empty
-                return _Facts(0, "0", url)
-            raise _status_error(url, error) from None
+
+        found = self._patience.ask(head)
+        # A HEAD may leave out the length that a GET has.
+        return found if found is not None and found.ends else self._patience.ask(first_byte)
 
     def _ask(self, url: str, method: str, headers: Mapping[str, str]) -> _Facts:
         with _network_errors(url), _answer(url, self._signature, method, headers) as answer:
@@ -292,18 +339,8 @@ def _answer(
     request = Request(url, method=method, headers=asked)  # noqa: S310 - http(s) by registry
     if signature:
         request.add_unredirected_header("Authorization", signature.reveal())
-    for pause in (*_PAUSES, None):
-        try:
-            answer: http.client.HTTPResponse = _opener().open(request, timeout=_TIMEOUT)
-            return answer
-        except HTTPError as error:
-            if pause is None or error.code not in _BUSY:
-                raise
-            after = error.headers.get("Retry-After") or ""
-            pause = min(int(after), _LONGEST_PAUSE) if after.isdigit() else pause
-            error.close()
-        time.sleep(pause)
-    raise AssertionError("the last try returns or raises")
+    answer: http.client.HTTPResponse = _opener().open(request, timeout=_TIMEOUT)
+    return answer
 
 
 class _Redirects(HTTPRedirectHandler):
@@ -338,28 +375,54 @@ def _check(url: str, listed: _Facts | None, answer: http.client.HTTPResponse) ->
         raise changed_while_read(uri.mask(url))
 
 
-def _pieces(url: str, signature: Secret | None, listed: _Facts | None = None) -> Iterator[bytes]:
-    """Give a whole file in pieces.
+def _pieces(
+    url: str, signature: Secret | None, patience: Patience, listed: _Facts | None = None
+) -> Iterator[bytes]:
+    """Give a whole file in pieces; where the connection breaks, it goes on behind the last one.
 
     Args:
         listed: what it was when it was listed; None where any version will do.
 
     Raises:
         ObjectChangedError: it has changed.
-        SourceError: the server refuses, or the connection breaks.
+        SourceError: the server refuses, or the connection breaks and nothing more comes.
     """
-    with _all_errors(url), _answer(url, signature, "GET", {}) as answer:
+    at, known, waiting = 0, listed, patience.begin()
+    while True:
+        try:
+            for piece, facts in _pieces_from(url, signature, known, at):
+                at, known = at + len(piece), facts
+                waiting.progress()
+                yield piece
+            return
+        except SourceError as error:
+            if at and known is None:  # nobody could tell whether it is the same file
+                raise
+            waiting.after(error)
+
+
+def _pieces_from(
+    url: str, signature: Secret | None, listed: _Facts | None, at: int
+) -> Iterator[tuple[bytes, _Facts | None]]:
+    """Give the pieces of a file behind its first ``at`` bytes, and what the file is known by."""
+    asked = {"Range": f"bytes={at}-"} if at else {}
+    with _all_errors(url), _answer(url, signature, "GET", asked) as answer:
         _check(url, listed, answer)
+        facts = _read_facts(url, answer)
+        known = listed or (facts if has_validator(facts.version) else None)
+        skip = at
+        if at and answer.status == 206:
+            if not (answer.headers.get("Content-Range") or "").startswith(f"bytes {at}-"):
+                raise _NoRangesError
+            skip = 0
         left = int(answer.headers.get("Content-Length") or -1)
         while chunk := answer.read(pipes.CHUNK):
             left -= len(chunk)
-            yield chunk
+            skipped, skip = min(skip, len(chunk)), max(0, skip - len(chunk))
+            if piece := chunk[skipped:]:
+                yield piece, known
     if left > 0:  # http.client takes a lost connection for the end when asked for pieces
-        raise SourceError(
-            f"cannot read {uri.mask(url)}: the connection broke {left:,} bytes before the end",
-            hint="Try again.",
-            transient=True,
-        )
+        raise _cut_off(url, left)
 
 
 def _range(
@@ -390,7 +453,9 @@ def _read_facts(url: str, answer: http.client.HTTPResponse) -> _Facts:
         version = from_clause.bare(etag)
     else:
         version = f"{size}-{modified}" if size is not None or modified else _UNVERSIONED
-    return _Facts(size, version, _led_to(answer), etag or "", modified or "")
+    chunked = "chunked" in (answer.headers.get("Transfer-Encoding") or "").lower()
+    ends = size is not None or chunked
+    return _Facts(size, version, _led_to(answer), etag or "", modified or "", ends)
 
 
 def _led_to(answer: http.client.HTTPResponse) -> str:
@@ -460,14 +525,27 @@ def _status_error(url: str, error: HTTPError) -> SourceError:
         403: "The server wants other credentials, or the link has expired.",
         404: "Check the path; wildcards (*) are not possible over HTTP, {1..9} and {a,b} are.",
     }
-    return SourceError(
+    made = SourceError(
         f"cannot read {uri.mask(url)}: the server answered {error.code} {error.reason}",
         hint=hints.get(error.code, "Open the address with curl -I to see what it says."),
-        transient=error.code >= 500 or error.code == 429,
+        transient=error.code >= 500 or error.code in _BUSY,
+    )
+    after = error.headers.get("Retry-After") or ""
+    made.ask_after = min(int(after), _LONGEST_PAUSE) if after.isdigit() else 0.0
+    return made
+
+
+def _cut_off(url: str, left: int) -> SourceError:
+    return CutOffError(
+        f"cannot read {uri.mask(url)}: the connection broke {left:,} bytes before the end",
+        hint="Look at the file with curl -o: its server promises more bytes than it sends.",
+        transient=True,
     )
 
 
 def _network_error(url: str, error: Exception) -> SourceError:
+    if isinstance(error, http.client.IncompleteRead) and error.expected:
+        return _cut_off(url, error.expected)
     reason = error.reason if isinstance(error, URLError) else error
     if isinstance(reason, ssl.SSLError):
         text, hint = f"TLS failed ({reason.reason or reason})", "Is it http instead of https?"
@@ -478,7 +556,10 @@ def _network_error(url: str, error: Exception) -> SourceError:
         text, hint = cause.lower(), "Check host and port, and that the server runs."
     parts = urlsplit(url)
     server = urlunsplit((parts.scheme, parts.netloc, "", "", ""))
-    return SourceError(
+    # In URLError are those of connecting, but for a connection that breaks while a request is sent.
+    broken = isinstance(reason, ConnectionError) and not isinstance(reason, ConnectionRefusedError)
+    made = NotReachedError if isinstance(error, URLError) and not broken else SourceError
+    return made(
         f"cannot read {uri.mask(url)}: no connection to {server} ({text})",
         hint=hint,
         transient=True,

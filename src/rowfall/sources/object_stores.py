@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any, ClassVar, NamedTuple
 
 from rowfall.core import units, uri
-from rowfall.core.errors import RowfallError, SourceError, UsageError
+from rowfall.core.errors import NotReachedError, RowfallError, SourceError, UsageError
 from rowfall.core.listing import Listing, Split
 from rowfall.core.masked import Secret, redact
 from rowfall.core.model import Encoding
@@ -30,6 +30,7 @@ from rowfall.sources.objects import (
     largest,
     with_data,
 )
+from rowfall.sources.patience import Patience
 
 _CHUNK = 1000  # keys per answer: S3 gives no more
 _CODE = regex(r"<Code>(\w+)</Code>")
@@ -89,6 +90,7 @@ class Bucket(ABC):
     def __init__(self, name: str, scheme: str, where: str) -> None:
         self.name, self.where = name, where
         self.uri = f"{scheme}://{name}"
+        self.patience = Patience()
         self._opened: Any = None
         self._refuses: bool | None = None
 
@@ -98,10 +100,27 @@ class Bucket(ABC):
         Raises:
             SourceError: no such bucket, access denied, not reachable; with a hint.
         """
+        last, waiting = "", self.patience.begin()
+        while True:
+            try:
+                for item in self._list_from(prefix, last):
+                    last = item.key
+                    waiting.progress()
+                    yield item
+                return
+            except SourceError as error:
+                waiting.after(error)
+
+    def _list_from(self, prefix: str, last: str) -> Iterator[StoredObject]:
+        """Give the objects behind the key ``last``.
+
+        Raises:
+            SourceError: as :meth:`list`.
+        """
         from obstore.exceptions import InvalidPathError
 
         try:
-            yield from self._list(prefix)
+            yield from self._list(prefix, last)
         except InvalidPathError:
             # Listed twice from the start; the caller keeps what it has seen by key.
             yield from self._list_any_key(prefix)
@@ -116,6 +135,9 @@ class Bucket(ABC):
         Raises:
             SourceError: as :meth:`list`.
         """
+        return self.patience.ask(lambda: self._head(key))
+
+    def _head(self, key: str) -> StoredObject | None:
         try:
             try:
                 meta = self._store().head(key)
@@ -139,7 +161,7 @@ class Bucket(ABC):
         """
         etag = from_clause.etag_of(version)
         try:
-            data, found = self._get(key, start, length, etag)
+            data, found = self.patience.ask(lambda: self._get(key, start, length, etag))
         except PreconditionFailed:
             raise changed_while_read(f"{self.uri}/{key}") from None
         # Stores that do not look at If-Match, and those without ETags.
@@ -155,7 +177,7 @@ class Bucket(ABC):
         """
         if self._refuses is None:
             try:
-                self._get(key, 0, 1, from_clause.OTHER_ETAG)
+                self.patience.ask(lambda: self._get(key, 0, 1, from_clause.OTHER_ETAG))
                 self._refuses = False
             except PreconditionFailed:
                 self._refuses = True
@@ -197,12 +219,13 @@ class Bucket(ABC):
         for start in range(0, size, _PIECE):
             yield self.read(key, start, min(_PIECE, size - start), version)
 
-    def _list(self, prefix: str) -> Iterator[StoredObject]:
+    def _list(self, prefix: str, last: str) -> Iterator[StoredObject]:
         # obstore lists folders only; inside the folder, start right before the wanted names.
         folder, _, start = prefix.rpartition("/")
         offset = None
         if start and " " < start[-1] <= "~":
             offset = prefix[:-1] + chr(ord(start[-1]) - 1)
+        offset = last or offset
         stream = self._store().list(folder or None, offset=offset, chunk_size=_CHUNK)
         for chunk in stream:
             for meta in chunk:
@@ -249,8 +272,10 @@ class Bucket(ABC):
             cause = f"{self.where} answered {status} {code}".rstrip()
             hint = "Try again later." if transient else self.wrong_service
         else:
-            transient = True
-            cause, hint = f"no connection to {self.where} ({_network(text)})", self.unreachable
+            why, reached = _network(text)
+            cause, hint = f"no connection to {self.where} ({why})", self.unreachable
+            made = SourceError if reached else NotReachedError
+            return made(f"cannot {what}: {cause}", hint=hint, transient=True)
         return SourceError(f"cannot {what}: {cause}", hint=hint, transient=transient)
 
     # Without obstore; stores that have no other client refuse the key.
@@ -271,9 +296,10 @@ class Bucket(ABC):
         )
 
 
-def _network(text: str) -> str:
-    """Return why there was no answer, out of the text of obstore or botocore."""
-    lower = text.lower()
+def _network(text: str) -> tuple[str, bool]:
+    """Return why there was no answer, and whether there was a connection, by the text of obstore
+    or botocore."""
+    lower = text.lower().replace("retry_timeout", "")
     for needle, reason in (
         ("connection refused", "connection refused"),
         ("dns error", "the host name is not known"),
@@ -281,12 +307,12 @@ def _network(text: str) -> str:
         ("certificate", "the TLS certificate is not trusted"),
         ("invalidcontenttype", "it does not speak TLS: use http instead of https"),
         ("corrupt message", "it does not speak TLS: use http instead of https"),
-        ("timed out", "no answer in time"),
-        ("timeout", "no answer in time"),
     ):
-        if needle in lower.replace("retry_timeout", ""):
-            return reason
-    return text.partition("\n")[0][-160:]
+        if needle in lower:
+            return reason, False
+    if "timed out" in lower or "timeout" in lower:
+        return "no answer in time", "connect" not in lower.replace("connect_timeout", "")
+    return text.partition("\n")[0][-160:], True
 
 
 def _object(meta: Any, key: str) -> StoredObject:
@@ -411,6 +437,7 @@ class StoreSource(ObjectSource):
     def _bucket(self, name: str) -> Bucket:
         if name not in self._buckets:
             self._buckets[name] = self._open(name)
+            self._buckets[name].patience = Patience.of(self._options)
         return self._buckets[name]
 
     def _find(self, bucket: str, pattern: str) -> Iterator[StoredObject]:

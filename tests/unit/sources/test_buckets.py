@@ -63,7 +63,7 @@ def failure(store: str, endpoint: str, monkeypatch: pytest.MonkeyPatch) -> Sourc
     for key, value in {**keys, variable: endpoint}.items():
         monkeypatch.setenv(key, value)
     with pytest.raises(SourceError) as caught:
-        open_source([f"{scheme}://bucket/*.csv"], Options()).listing()
+        open_source([f"{scheme}://bucket/*.csv"], Options(patience="1s")).listing()
     return caught.value
 
 
