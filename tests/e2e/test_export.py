@@ -308,3 +308,20 @@ def test_a_load_waits_for_queries(shell: Shell) -> None:
     shell.ok("load", "b.csv", "--table", "t")
     assert reading.wait(30) == 0, "both have ended well"
     assert shell.row("SELECT count() FROM t") == [2]
+
+
+@pytest.mark.parametrize("more", [(), ("--decoder", "never")])
+def test_what_is_no_number_of_json(shell: Shell, more: tuple[str, ...]) -> None:
+    """It is text by whoever writes, also in lists; NULL alone is null, and CSV has words."""
+    shell.write("a.csv", "n,v\n1,nan\n2,inf\n3,-inf\n4,0.5\n5,\n")
+    type_ = ("--type", "v Nullable(Float64)", *more)
+    done = shell.ok("load", "a.csv", "--to", "o.jsonl", *type_, "--verify")
+    assert "verified: 5 rows" in done.talk
+    lines = (shell.folder / "o.jsonl").read_text().splitlines()
+    wanted = ["nan", "inf", "-inf", 0.5, None]
+    assert [json.loads(line)["v"] for line in lines] == wanted
+    shell.ok("load", "a.csv", "--to", "l.jsonl", *type_, "--select", "n, [v] AS v")
+    lines = (shell.folder / "l.jsonl").read_text().splitlines()
+    assert [json.loads(line)["v"] for line in lines] == [[value] for value in wanted]
+    shell.ok("load", "a.csv", "--to", "o.csv", *type_)
+    assert (shell.folder / "o.csv").read_text().splitlines()[1:4] == ["1,nan", "2,inf", "3,-inf"]

@@ -87,12 +87,16 @@ impl Output {
                 if cell.quoted {
                     out.push(b'"');
                 }
-                // JSON has no word for infinities, and for what is no number.
-                let float = matches!(cell.kind, Kind::Float32 | Kind::Float64);
-                let word = float && out.last().is_some_and(u8::is_ascii_alphabetic);
-                if word || cell.nulls.get(row).is_some_and(|null| *null != 0) {
+                if cell.nulls.get(row).is_some_and(|null| *null != 0) {
                     out.truncate(before);
                     out.extend_from_slice(b"null");
+                    continue;
+                }
+                // JSON has no number for infinities, and for what is no number: they are texts.
+                let float = matches!(cell.kind, Kind::Float32 | Kind::Float64);
+                if float && out.last().is_some_and(u8::is_ascii_alphabetic) {
+                    out.insert(before, b'"');
+                    out.push(b'"');
                 }
             }
             out.extend_from_slice(b"}\n");
