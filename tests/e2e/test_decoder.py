@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bz2
 import functools
 import gzip
 import itertools
@@ -148,11 +149,13 @@ def test_presort_says_why_it_cannot(shell: Shell, options: list[str], why: str) 
     assert shell.run("load", "in/*.csv.gz", "--presort", "never").code == 2
 
 
+@pytest.mark.parametrize(("packed", "compress"), [("gz", gzip.compress), ("bz2", bz2.compress)])
 def test_one_packed_file_is_read_by_several_threads(
-    shell: Shell, monkeypatch: pytest.MonkeyPatch
+    shell: Shell, monkeypatch: pytest.MonkeyPatch, packed: str, compress: Any
 ) -> None:
     """Pieces end outside quotes; the first bad line is told by its number in the file."""
     monkeypatch.setattr("rowfall.deliver.decode.SHARED_LEAST", 1 << 16)
+    monkeypatch.setattr("rowfall.deliver.decode._SHARED_LEAST_BZ2", 1 << 14)
     make, threads = decoder.spec, list[int]()
 
     def spec(*args: Any) -> dict[str, Any]:
@@ -164,10 +167,10 @@ def test_one_packed_file_is_read_by_several_threads(
 
     def write(name: str) -> None:
         text = "id,name,price\n" + "\n".join(lines) + "\n"
-        (shell.folder / name).write_bytes(gzip.compress(text.encode(), 1))
+        (shell.folder / name).write_bytes(compress(text.encode(), 1))
 
-    write("big.csv.gz")
-    load = ("load", "big.csv.gz", "--table", "t", "--threads", "3", "--order-by", "id")
+    write(f"big.csv.{packed}")
+    load = ("load", f"big.csv.{packed}", "--table", "t", "--threads", "3", "--order-by", "id")
     for name in ("always", "never"):
         shell.ok(*load, "--decoder", name, "--to", name)
     found = shell.ok("query", CHECK, "--to", "always").out
@@ -176,8 +179,10 @@ def test_one_packed_file_is_read_by_several_threads(
     assert threads == [3]
     lines[50_000] = '50000,"n\n",x'
     lines[50_500] = '50500,"n\n",y'
-    write("bad.csv.gz")
-    bad = shell.run("load", "bad.csv.gz", "--table", "u", "--threads", "3", "--decoder", "always")
+    write(f"bad.csv.{packed}")
+    bad = shell.run(
+        "load", f"bad.csv.{packed}", "--table", "u", "--threads", "3", "--decoder", "always"
+    )
     assert bad.code != 0
     assert "100002" in bad.talk, bad.talk
 

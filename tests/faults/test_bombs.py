@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tarfile
 from pathlib import Path
 from typing import Any
 
@@ -109,3 +110,26 @@ def test_engines_that_read_by_themselves(run: Any, tmp_path: Path, kind: str) ->
     taken = run("load", path, "--decoder", "never")
     assert taken.code in (1, 4)
     assert "a record of more than" in " ".join(taken.out.split())
+
+
+@long
+@pytest.mark.parametrize("kind", [tarfile.XHDTYPE, tarfile.GNUTYPE_LONGNAME])
+def test_properties_of_a_tar_archive(run: Any, tmp_path: Path, kind: bytes) -> None:
+    """The library took 4 GiB for a name of 2 GB, which were 9 MB of gzip."""
+    info = tarfile.TarInfo("a.csv")
+    info.type, info.size = kind, SIZE
+    path = tmp_path / "a.tar.gz"
+    bombs.write(path, SIZE, first=info.tobuf(tarfile.USTAR_FORMAT), each=b"9")
+    taken = run("load", path)
+    kept(taken)
+    assert taken.code == 4
+    assert "bytes of properties stand in front of a member" in " ".join(taken.out.split())
+
+
+@long
+def test_bz2_of_many_rows(run: Any, tmp_path: Path) -> None:
+    """Its blocks are unpacked by several threads, and progress is shown."""
+    path = bombs.write(tmp_path / "a.csv.bz2", SIZE // 2, first=b"a,b\n", each=b"1,2\n" * 1000)
+    taken = run("load", path)
+    kept(taken)
+    assert taken.code == 0

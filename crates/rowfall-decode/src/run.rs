@@ -332,7 +332,8 @@ impl Shared<'_> {
         if let Some((number, raw)) = self.inputs.take() {
             let (spec, workers) = (self.spec, self.spec.outputs.len());
             let input = &spec.inputs[number];
-            let ahead = match worker.open(raw) {
+            let threads = workers.div_ceil(spec.inputs.len());
+            let ahead = match worker.open(raw, threads) {
                 Ok(source) => {
                     let (csv, bytes) = (spec.format.is_csv(), spec.chunk_bytes);
                     ReadAhead::start(source, input.start, csv, bytes, workers, spec.record_bytes)

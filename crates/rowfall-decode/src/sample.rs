@@ -88,7 +88,7 @@ pub fn measure(text: &str) -> Result<Value, Fail> {
     for input in &spec.inputs {
         let io = |error: &std::io::Error| Fail::io(input.name(), error);
         let raw = InputReader::file(input).map_err(|e| io(&e))?;
-        let source = TextSource::new(raw, spec.compression, sample.simd);
+        let source = TextSource::new(raw, spec.compression, sample.simd, 1);
         let mut source = source.map_err(|e| io(&e))?;
         let layout = layout::from_positions(&spec);
         sample.read(input, &mut source, layout, wanted.rows)?;

@@ -445,10 +445,12 @@ def _of_zip(source: ObjectSource, archive: Split, content: _Content) -> list[_Me
 def _of_tar(source: ObjectSource, archive: Split, content: _Content) -> list[_Member]:
     import tarfile
 
+    from rowfall.sources.tar_headers import BoundedHeader
+
     found = []
     try:
         file = cast("IO[bytes]", io.BufferedReader(_File(content), _HEADERS))
-        with tarfile.open(fileobj=file, mode="r:") as opened:
+        with tarfile.open(fileobj=file, mode="r:", tarinfo=BoundedHeader) as opened:
             for info in opened:
                 name, link = info.name.removeprefix("./"), not info.isreg() or info.issparse()
                 if not info.isdir():

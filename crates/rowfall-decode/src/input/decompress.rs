@@ -5,6 +5,7 @@ use std::io::{self, BufRead, BufReader, Read};
 
 use liblzma::stream::{CONCATENATED, Stream};
 
+use crate::input::bz2::ParallelReader;
 use crate::spec::Compression;
 
 const BUFFER_BYTES: usize = 128 << 10;
@@ -16,7 +17,8 @@ const XZ_MEMORY: u64 = 256 << 20;
 type Bytes = Box<dyn Read + Send>;
 
 /// A reader of the decompressed bytes; of those bytes themselves where there is no compression.
-pub fn reader(raw: Bytes, compression: Compression) -> io::Result<Bytes> {
+/// bzip2 may take so many threads.
+pub fn reader(raw: Bytes, compression: Compression, threads: usize) -> io::Result<Bytes> {
     Ok(match compression {
         // gzip is written straight into the text, see inflate.
         Compression::None | Compression::Gzip => raw,
@@ -31,6 +33,7 @@ pub fn reader(raw: Bytes, compression: Compression) -> io::Result<Bytes> {
             let raw = BufReader::with_capacity(BUFFER_BYTES, raw);
             Box::new(liblzma::bufread::XzDecoder::new_stream(raw, stream))
         }
+        Compression::Bz2 if threads > 1 => Box::new(ParallelReader::start(raw, threads)),
         Compression::Bz2 => Box::new(bzip2::bufread::MultiBzDecoder::new(
             BufReader::with_capacity(BUFFER_BYTES, raw),
         )),

@@ -1,6 +1,7 @@
 //! Reads files, stdin and HTTP objects, and decompresses them into a buffer of text.
 
 pub(crate) mod buffer;
+mod bz2;
 mod data_node;
 mod decompress;
 mod handed;

@@ -37,15 +37,21 @@ pub struct TextSource {
 }
 
 impl TextSource {
-    /// Decompress what a reader gives, with these instructions.
-    pub fn new(raw: InputReader, compression: Compression, simd: Simd) -> io::Result<TextSource> {
+    /// Decompress what a reader gives, with these instructions, in so many threads if that is
+    /// possible.
+    pub fn new(
+        raw: InputReader,
+        compression: Compression,
+        simd: Simd,
+        threads: usize,
+    ) -> io::Result<TextSource> {
         let bytes = Arc::new(AtomicU64::new(0));
         if compression == Compression::Gzip {
             let source = Reader::Gzip(Box::new(Gzip::new(raw, simd)));
             return Ok(TextSource { source, bytes });
         }
         let counted = Counted { reader: raw, bytes: bytes.clone() };
-        let reader = decompress::reader(Box::new(counted), compression)?;
+        let reader = decompress::reader(Box::new(counted), compression, threads)?;
         Ok(TextSource { source: Reader::Plain(reader), bytes })
     }
 

@@ -95,10 +95,10 @@ impl<'a> Worker<'a> {
         unreadable(self.block.spec, input, error)
     }
 
-    /// Open the text of an input.
-    pub fn open(&self, raw: io::Result<InputReader>) -> io::Result<TextSource> {
+    /// Open the text of an input, which so many threads may decompress.
+    pub fn open(&self, raw: io::Result<InputReader>, threads: usize) -> io::Result<TextSource> {
         let Spec { format, compression, dialect, .. } = self.block.spec;
-        let opened = raw.and_then(|raw| TextSource::new(raw, *compression, self.simd));
+        let opened = raw.and_then(|raw| TextSource::new(raw, *compression, self.simd, threads));
         match dialect {
             None => opened,
             Some(dialect) => opened
@@ -112,7 +112,7 @@ impl<'a> Worker<'a> {
         input: &Input,
         raw: io::Result<InputReader>,
     ) -> Result<InputSummary, Fail> {
-        let source = self.open(raw).map_err(|error| Fail::io(input.name(), &error))?;
+        let source = self.open(raw, 1).map_err(|error| Fail::io(input.name(), &error))?;
         self.text.read(&mut self.block, input, source)
     }
 

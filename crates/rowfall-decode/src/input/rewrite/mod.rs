@@ -215,7 +215,7 @@ pub fn run(text: &str) -> Result<Option<Value>, Fail> {
     let input = Input::file(&spec.path);
     let io = |error: io::Error| Fail::io(&spec.path, &error);
     let simd = Simd::choose("auto").expect("all have portable code");
-    let open = |raw| TextSource::new(raw, spec.compression, simd);
+    let open = |raw| TextSource::new(raw, spec.compression, simd, 1);
     let source = InputReader::file(&input).and_then(open);
     let (csv, names) = (spec.format.is_csv(), spec.format.has_names());
     let mut reader = source
