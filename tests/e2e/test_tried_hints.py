@@ -154,3 +154,48 @@ def test_whole_numbers_of_json_may_be_written_with_a_point(
         shell.write("odd.jsonl", text(number))
         failed = shell.ends(1, "load", "odd.jsonl", *given)
         assert 'odd.jsonl line 1 column "v": "' in failed.talk
+
+
+def test_a_delimiter_that_does_not_fit_each_line_is_not_named(shell: Shell) -> None:
+    """Two fields above three: what splits most lines is refused when it is pasted."""
+    shell.write("a.csv", "t\n01:02:03\n1:2:3\n")
+    shell.write("b.csv", "k;v\n1;2\n3;4;5\n6;7\n8;9\n")
+    for name in ("a.csv", "b.csv"):
+        given = ("--delimiter", ",") if name == "b.csv" else ()
+        done = shell.ok("load", name, *given)
+        assert not re.search(r"--delimiter ['\"]?[:;]", done.talk), done.talk
+        if name == "a.csv":
+            assert shell.run("load", name, "--delimiter", ":", "--table", "u").code != 0
+    # One that does is named, and reads it.
+    shell.write("c.csv", "k;v;w\n1;2;x\n3;4;y\n5;6;z\n")
+    told = shell.ok("load", "c.csv", "--delimiter", ",")
+    found = re.search(r"(--delimiter (?!,)\S+)", told.talk)
+    assert found, told.talk
+    shell.ok("load", "c.csv", "--table", "v", *shlex.split(found[1]))
+    assert shell.row("SELECT count(), sum(k) FROM v") == [3, 9]
+
+
+@pytest.mark.parametrize("order", [("a.csv", "b.csv"), ("b.csv", "a.csv")], ids=str)
+def test_files_with_their_columns_in_another_order_keep_their_types(
+    shell: Shell, order: tuple[str, str]
+) -> None:
+    """Values of the sample were compared by their place, and all became text."""
+    shell.write("a.csv", "id,v,d\n1,2.5,2024-01-01\n2,3.5,2024-01-02\n")
+    shell.write("b.csv", "v,d,id\n2.5,2024-01-01,3\n")
+    shell.ok("load", *order, "--table", "t")
+    assert shell.row("SELECT count(), sum(id), sum(v), max(d) FROM t") == [3, 6, 8.5, "2024-01-02"]
+
+
+def test_a_header_that_stands_again_among_text_is_said_before_the_first_row(shell: Shell) -> None:
+    shell.write("a.csv", "name,city\nbob,Oslo\nann,Rome\nname,city\ntom,Bern\n")
+    done = shell.ok("load", "a.csv", "--table", "t")
+    assert "the header stands again in 1 of the lines seen" in done.talk
+    assert done.talk.index("stands again") < done.talk.index("creating")
+    command = re.search(r"if that is wrong: (rowfall load .*--replace)", done.talk)
+    assert command
+    assert typed(shell, command[1]).code == 0
+    assert shell.rows("SELECT name FROM t ORDER BY name") == [["ann"], ["bob"], ["tom"]]
+    # Rows of the same few words stand again, too.
+    shell.write("b.csv", "yes,no\nno,yes\nyes,no\nno,no\n")
+    assert "stands again" not in shell.ok("load", "b.csv", "--table", "u").talk
+    assert shell.row("SELECT count() FROM u") == [4]

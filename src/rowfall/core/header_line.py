@@ -120,7 +120,11 @@ def _stands_again(first: Sequence[str], body: Sequence[Sequence[str]], mark: str
     columns = [_column(f, [row[n] for row in others if n < len(row)], mark)
                for n, f in enumerate(first)]  # fmt: skip
     named = all(c.own == "" and c.first.strip() for c in columns)
-    return named and any(c.kind not in ("", "?") for c in columns)
+    if any(c.kind not in ("", "?") for c in columns):
+        return named
+    # Text above text: rows of the same few words stand again, too, and those are in other rows.
+    apart = len(set(first)) == len(first) > 1 and bool(others)
+    return named and apart and not any(c.first.strip() in c.values for c in columns)
 
 
 _NO = "the first line looks like data; say --header yes if it names columns"

@@ -8,6 +8,7 @@ CSV and TSV in files rowfall-decode tells them (:mod:`rowfall.schema.text_facts`
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import field, replace
@@ -41,7 +42,7 @@ from rowfall.schema.strict_reading import (
     reader_settings,
 )
 from rowfall.schema.text_facts import FACTS, text_facts
-from rowfall.schema.text_format import UNSURE, check_width, find_text_format
+from rowfall.schema.text_format import OTHERWISE, UNSURE, check_width, find_text_format
 from rowfall.schema.united_headers import unite
 from rowfall.sources.base import Source
 
@@ -284,7 +285,8 @@ def take_sample(
             )
             repeated = found[0].rows - again[0].rows
             if repeated:
-                found, notes = again, (*notes, (UNSURE, _REPEATED.format(repeated)))
+                found = again
+                notes = (*notes, *_repeated(again, repeated, own=bool(wanted.names)))
         if encoding.is_csv:
             encoding = replace(
                 encoding,
@@ -347,15 +349,43 @@ def take_sample(
     )  # fmt: skip
 
 
+def _repeated(
+    columns: Sequence[ColumnFacts], count: int, *, own: bool
+) -> tuple[tuple[str, str], ...]:
+    """Return the notes about a header that stands again: what the types refuse, and what not.
+
+    Args:
+        own: all columns are named, so that types may be given which show nothing of the sample.
+    """
+    if own or any(0 < c.filled == max(_kinds(c)) for c in columns):
+        return ((UNSURE, _REPEATED.format(count)),)
+    name = columns[0].name
+    plain = name.isascii() and name.isidentifier()
+    condition = f"{name if plain else sql.name(name)} != {quote(name)}"
+    flags = f'--where "{condition}"' if plain else f"--where {shlex.quote(condition)}"
+    return (UNSURE, _REPEATED_TEXT.format(count, flags)), (OTHERWISE, flags)
+
+
+_REPEATED_TEXT = (
+    "the header stands again in {:,} of the lines seen, and as all columns are text it is loaded "
+    "as rows; {} leaves such lines out"
+)
 _REPEATED = (
     "the header stands again in {:,} of the lines seen: types are those of the other lines, and "
     "--max-errors N leaves such lines out"
 )
 
 
+def _kinds(found: ColumnFacts) -> tuple[int, ...]:
+    """Return how many values are of each kind that is no text."""
+    return (
+        found.integers, found.floats, found.days, found.moments, found.booleans, found.uuids,
+    )  # fmt: skip
+
+
 def _is_broken(found: ColumnFacts) -> bool:
     """Tell whether nearly all values of a column are of one kind, and a few are not."""
-    kinds = (found.integers, found.floats, found.days, found.moments, found.booleans, found.uuids)
+    kinds = _kinds(found)
     return 0 < found.filled - max(kinds) <= max(8, found.filled // 20) and max(kinds) > 0
 
 

@@ -180,7 +180,7 @@ def find_text_format(
     encoding = _encoding(found, encoding, raw=raw, renamed=bool(asked.columns) and found.header)
     odd = unplain(found) or _wanted(asked)
     whole = all(sample.whole for sample in samples)
-    notes = [*_notes(found, asked, whole=whole, tsv=encoding.is_tsv)]
+    notes = [*_notes(found, asked, samples, whole=whole, tsv=encoding.is_tsv)]
     if encoding.is_tsv and (
         found.blank_lines or found.ends or found.line_end == "\r" or _wanted(asked)
     ):
@@ -199,9 +199,7 @@ def find_text_format(
             notes.append((UNSURE, f"stdin {odd}, so it {source.notes[-1].removeprefix('stdin ')}"))
     elif encoding.dialect is not None and encoding.is_csv:
         encoding = _with_marks(found, encoding, encoding.dialect, asked)
-    body = [
-        row for f in found.files for row in f.rows[int(found.header) :] if len(row) == found.width
-    ]
+    body = _rows_in_order(found)
     nulls = (encoding.dialect or Dialect()).nulls
     classes = [value_class([row[n] for row in body[:512]], nulls) for n in range(len(found.names))]
     narrow = [row[: len(found.names)] for row in body]
@@ -237,10 +235,31 @@ def check_width(splits: Sequence[Split], count: int, most: int) -> None:
         )
 
 
+def _reads(samples: Sequence[TextSample], asked: Asked, width: int) -> bool:
+    """Tell whether samples are rows of so many fields as options would have them read.
+
+    What a note names is tried so, a millisecond for text that is not clear.
+    """
+    try:
+        found = sniff(samples, asked)
+        titles = found.titles and asked.skip_lines is None  # refused without a header below them
+        if not found.files or found.row_names or (titles and not found.header):
+            return False
+        _check_alike(found)
+        _check_long_header(found, asked)
+    except RowfallError:
+        return False
+    rows = [row for file in found.files for row in file.rows]
+    return found.width == width and all(len(row) == width for row in rows)
+
+
 def _notes(
-    found: Finding, asked: Asked, *, whole: bool, tsv: bool = False
+    found: Finding, asked: Asked, samples: Sequence[TextSample], *, whole: bool, tsv: bool = False
 ) -> Iterator[tuple[str, str]]:
-    """Yield subjects and sentences about the files, of which all has been read where ``whole``."""
+    """Yield subjects and sentences about the files, of which all has been read where ``whole``.
+
+    Options that change where fields end are tried on the samples.
+    """
     if asked.header is None:
         yield ("header" if found.sure else UNSURE), found.why
         if not found.sure and not found.others:  # other columns have another first line
@@ -255,8 +274,12 @@ def _notes(
     if not found.header and asked.skip_lines is None and len(titles) == 1 and titles != {0}:
         count = titles.pop()
         lines = "line holds" if count == 1 else f"{count} lines hold"
-        yield UNSURE, f"the first {lines} one value at most; --skip-lines {count} leaves them out"
-        yield OTHERWISE, f"--skip-lines {count}"
+        why = f"the first {lines} one value at most"
+        if _reads(samples, replace(asked, skip_lines=count), found.width):
+            yield UNSURE, f"{why}; --skip-lines {count} leaves them out"
+            yield OTHERWISE, f"--skip-lines {count}"
+        else:
+            yield UNSURE, why
     if _has_units(found) and asked.skip_lines is None:
         given = shlex.quote(",".join(found.names))
         flags = f"--skip-lines 2 --header no --columns {given}"
@@ -278,13 +301,16 @@ def _notes(
             why = "one column only, but runs of blanks split its lines: tr -s ' ' makes one of each"
             yield UNSURE, why
             break
+        if not _reads(samples, replace(asked, delimiter=mark), fields):
+            yield UNSURE, f"{why}, and not all of them: no delimiter is right for each line"
+            break
         if asked.fixed and tsv:
             csv = "CSVWithNames" if asked.header else "CSV"
             yield UNSURE, f"{why}: --format {csv} --delimiter {shlex.quote(said)}"
         else:
             yield UNSURE, f"{why}: --delimiter {shlex.quote(said)}"
             yield OTHERWISE, f"--delimiter {shlex.quote(said)}"
-    if found.bare:
+    if found.bare and _reads(samples, replace(asked, delimiter=","), 1):
         said = formats.spelled(found.delimiter)
         what = "a blank" if said == "blank" else said
         yield UNSURE, f"{what} splits the lines into {found.width}; --delimiter comma keeps them"
@@ -449,6 +475,21 @@ def _wanted(asked: Asked) -> str | None:
     if asked.short_rows == "null":
         return "may have short rows"
     return "may have blank lines" if asked.blank_lines == "skip" else None
+
+
+def _rows_in_order(found: Finding) -> list[tuple[str, ...]]:
+    """Return the rows of all files with their values in the order of the first header."""
+    body: list[tuple[str, ...]] = []
+    first = unique_names(found.files[0].rows[0])
+    for file in found.files:
+        rows = [row for row in file.rows[int(found.header) :] if len(row) == found.width]
+        names = unique_names(file.rows[0])
+        if found.header and names != first and sorted(names) == sorted(first):
+            # Behind the last name of a header that is shorter there may be one more field.
+            places = [names.index(name) for name in first] + [*range(len(first), found.width)]
+            rows = [tuple(row[n] for n in places) for row in rows]
+        body += rows
+    return body
 
 
 def columns_of(found: Finding) -> int:
