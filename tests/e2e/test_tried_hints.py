@@ -199,3 +199,13 @@ def test_a_header_that_stands_again_among_text_is_said_before_the_first_row(shel
     shell.write("b.csv", "yes,no\nno,yes\nyes,no\nno,no\n")
     assert "stands again" not in shell.ok("load", "b.csv", "--table", "u").talk
     assert shell.row("SELECT count() FROM u") == [4]
+
+
+def test_lines_above_the_rows_are_left_out_by_the_option_that_is_named(shell: Shell) -> None:
+    shell.write("a.csv", "Report,,\nOslo,Ann,x\nBern,Bob,y\nRome,Cid,z\n")
+    done = shell.ok("load", "a.csv", "--table", "t")
+    assert "the first line holds one value at most; --skip-lines 1 leaves them out" in done.talk
+    command = re.search(r"if that is wrong: (rowfall load .*--skip-lines 1 --replace)", done.err)
+    assert command
+    assert typed(shell, command[1]).code == 0
+    assert shell.row("SELECT count(), countIf(c1 = 'Report') FROM t") == [3, 0]

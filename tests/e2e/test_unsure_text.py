@@ -26,8 +26,6 @@ _COMMAND = re.compile(r"if that is wrong: (rowfall load .*)$", re.M)
         ("id\n1\n\n2\n", [[1], [2]]),
         ("time,temp\ns,C\n0,5.5\n1,6.5\n2,7.5\n", [[0, 5.5], [1, 6.5], [2, 7.5]]),
         ("amount\n68,527.00\n1,234.50\n", [[1234.5], [68527.0]]),
-        ("Report,,\nOslo,5,x\nBern,7,y\nRome,6,z\n",
-         [["Bern", 7, "y"], ["Oslo", 5, "x"], ["Rome", 6, "z"]]),
         ("id,n\n1,5\n2,NULL\n3,7\n", [[1, 5], [2, None], [3, 7]]),
         ("City,2019\nOslo,5\nBern,7\nRome,6\n",
          [["Bern", 7], ["City", 2019], ["Oslo", 5], ["Rome", 6]]),

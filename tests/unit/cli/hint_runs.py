@@ -81,7 +81,7 @@ RUN_BY = {
     'To write files: rowfall load SOURCE... --to out.parquet.': "e2e/test_hint_commands.py::test_the_commands_for_those_who_know_other_tools",
     "To run SQL: rowfall query 'SELECT ...'.": "e2e/test_hint_commands.py::test_the_commands_for_those_who_know_other_tools",
     'To list loads: rowfall status.': "e2e/test_hint_commands.py::test_the_commands_for_those_who_know_other_tools",
-    "{}; --skip-lines {} leaves them out": "e2e/test_unsure_text.py::test_the_whole_command_repairs",
+    "{}; --skip-lines {} leaves them out": "e2e/test_tried_hints.py::test_lines_above_the_rows_are_left_out_by_the_option_that_is_named",
     "{} | rowfall load - --format JSONEachRow --table NAME": "e2e/test_tried_hints.py::test_lines_that_are_no_json",
     "{}: --format {} --delimiter {}": "e2e/test_dialects.py::test_a_delimiter_that_does_not_split_is_said_before_the_first_row",
 }  # fmt: skip
