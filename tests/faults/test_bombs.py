@@ -133,3 +133,26 @@ def test_bz2_of_many_rows(run: Any, tmp_path: Path) -> None:
     taken = run("load", path)
     kept(taken)
     assert taken.code == 0
+
+
+@long
+@pytest.mark.parametrize("form", ["orc", "parquet", "arrow"])
+def test_values_of_formats_with_columns(run: Any, tmp_path: Path, form: str) -> None:
+    """60 values of 32 MB are 60 kB; the reader of ORC took 2 GiB for them at once."""
+    import pyarrow as pa
+    from pyarrow import ipc, orc, parquet
+
+    values = pa.array(["y" * (32 << 20)] * 60, pa.large_string())
+    table = pa.table({"id": pa.array(range(60)), "a": values})
+    path = tmp_path / f"a.{form}"
+    if form == "orc":
+        orc.write_table(table, path, compression="zstd")
+    elif form == "parquet":
+        parquet.write_table(table, path, compression="zstd", use_dictionary=False)
+    else:
+        with ipc.new_file(path, table.schema, options=ipc.IpcWriteOptions(compression="zstd")) as w:
+            w.write_table(table)
+    taken = run("load", path)
+    kept(taken)
+    assert taken.code == 4
+    assert "takes more memory than --memory allows" in " ".join(taken.out.split())

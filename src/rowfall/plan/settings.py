@@ -61,6 +61,10 @@ FETCHED_AHEAD = 32 << 20
 # Rows of a block that is read or made: the engine's own size, and the least that is worth it.
 READ_ROWS = 65_409
 LEAST_READ_ROWS = 512
+# The ORC reader's own size; it takes what the values of so many rows need before the engine counts
+# it.
+ORC_ROWS = 100_000
+_ORC_ROWS = "input_format_orc_row_batch_size"
 # The Parquet reader's own sizes.
 _PARQUET_ROWS = "input_format_parquet_max_block_size"
 _PARQUET_BYTES = "input_format_parquet_prefer_block_bytes"
@@ -305,10 +309,13 @@ def _blocks(facts: Facts, shape: Shape) -> list[Setting]:
         held,
         f"1/{PARQUET_SHARE} of the memory that is left may wait to be sorted",
     )
+    orc = shape.encoding is not None and shape.encoding.format == "ORC"
+    batch = max(1, int(size / 4 / max(shape.row_bytes, 1.0)))
     typed = _parquet(rows, size) if held else []
     least = 2 if typed else 1
     return [
         *([reading] if passing < READ_ROWS else []),
+        *([replace(reading, name=_ORC_ROWS, value=batch)] if orc and batch < ORC_ROWS else []),
         *([waiting] if held else []),
         *typed,
         Setting(
