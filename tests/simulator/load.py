@@ -183,7 +183,7 @@ def _run_attempts(load: LoadRun, plan: Any, prepared: Any) -> Done:
     session = load.session
     queue = WorkQueue(len(session.writers), load.ledger.attempts(load.id))
     notes = Notes(session.emit)
-    bad_rows: Any = SimpleNamespace(other_types=lambda splits: [])
+    bad_rows: Any = SimpleNamespace(other_types=lambda splits: [], null_lists=lambda splits: [])
     watch: Any = _Watch()
     runners = []
     for writer in session.writers:
