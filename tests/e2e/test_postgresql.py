@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import re
+import shlex
 from collections.abc import Iterator
 from typing import Any
 
@@ -16,6 +17,7 @@ from e2e.tools import Shell
 from lab.clickhouse import ClickHouse
 from lab.postgresql import PostgresqlServer
 from lab.process import wait_until
+from lab.tls import certificate
 from rowfall.core.errors import SourceError
 from rowfall.core.options import Options
 from rowfall.sources import open_source, postgresql_rows
@@ -395,6 +397,16 @@ def test_an_encrypted_connection(shell: Shell) -> None:
         base.numbers("t")
         assert base.load("t?sslmode=require")["rows"] == ROWS
         assert base.row("SELECT count(), sum(n) FROM t") == [ROWS, ROWS * (ROWS + 1) // 2]
+        # A server runs, and is not trusted; of either direction.
+        shell.write("other.pem", certificate(shell.folder)[0].read_text())
+        asks = "sslmode=verify-full&sslrootcert=other.pem"
+        shell.write("one.csv", "n\n1\n")
+        into = ("one.csv", "--to", f"{server.uri}?{asks}", "--table", "x")
+        for args in (("load", base.uri(f"t?{asks}")), ("load", *into)):
+            done = shell.run(*args)
+            assert done.code in (4, 5)
+            assert "certificate verify failed" in done.err
+            assert "?sslrootcert=FILE" in done.err
 
 
 def test_a_range_that_cannot_be_read_is_named_by_its_keys(base: Base) -> None:
@@ -419,7 +431,7 @@ def test_what_cannot_be_read_is_named(base: Base) -> None:
     assert "Did you mean" in said
     said = base.ends(4, "orders").talk
     assert "no column of ClickHouse is like p point" in said
-    assert f'--query "SELECT id, p::text AS p FROM {base.schema}.orders"' in said
+    assert f'--query \'SELECT id, p::text AS p FROM "{base.schema}"."orders"\'' in said
     poor = base.uri("mine").replace("rowfall@", "poor:poor-secret@")
     said = base.shell.ends(4, "load", poor).talk
     assert f"the user poor may not read {base.schema}.mine" in said
@@ -528,3 +540,15 @@ def test_a_new_snapshot_of_a_table_without_a_key(base: Base) -> None:
         list(source.stream(third))
     source.close()
     assert 0 < read < ROWS
+
+
+def test_the_query_of_an_unknown_type_is_run_as_it_is_printed(base: Base) -> None:
+    """With the port and the names as they are."""
+    base.do('CREATE TABLE {s}."Odd" (id int PRIMARY KEY, "a B" int, p point)',
+            """INSERT INTO {s}."Odd" VALUES (1, 2, '(3,4)')""")  # fmt: skip
+    done = base.ends(4, "Odd")
+    words = shlex.split(done.err.partition("Cast it: rowfall ")[2].strip())
+    base.shell.ok(*words)
+    assert base.shell.rows('SELECT * FROM "Odd"') == [[1, 2, "(3,4)"]]
+    both = base.ends(2, "Odd", "--query", "SELECT 1")
+    assert f":{base.server.port}/{base.server.database} --query" in both.talk

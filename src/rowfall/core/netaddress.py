@@ -6,6 +6,11 @@ import ipaddress
 import socket
 
 
+def failed_tls(text: str) -> bool:
+    """Tell whether a driver's message is about TLS: then a server runs, and is not trusted."""
+    return "certificate" in text.lower() or "SSL error" in text or "SSL routines" in text
+
+
 def is_loopback(host: str) -> bool:
     """Tell whether a host is an address of this machine.
 

@@ -7,6 +7,7 @@ import re
 from rowfall.core.errors import EngineError, RowfallError, TargetError
 from rowfall.core.masked import Secret, redact
 from rowfall.core.mysql import name, quote
+from rowfall.core.netaddress import failed_tls
 from rowfall.core.patterns import regex
 from rowfall.engines.codes import NETWORK_ERROR
 
@@ -30,6 +31,10 @@ _COLUMN = regex(r"column (?:`[^`]*`\.`[^`]*`\.)?[`']([^`']+)[`']")
 _VALUE = regex(r"(?:value|entry):? '(.*?)' for ", re.DOTALL)
 _AT_ROW = regex(r" at row (\d+)\Z|\ARow (\d+) ")
 _ROW = regex(r" at row \d+\Z|\ARow \d+ ")
+_TLS = (
+    "Name the authority that signed the server's certificate with ?ssl_ca=FILE, and the host as "
+    "the certificate has it."
+)
 _AGAIN = "Check that the server runs and is reached from here, then run the same command again."
 
 
@@ -75,6 +80,8 @@ def explained(
     said = str(error.args[1]) if len(error.args) > 1 else str(error)
     text = f"{at}: cannot {what}: {redact(said, *((password,) if password else ()))}"
     text += f" (error {number})" if number else ""
+    if failed_tls(said):
+        return TargetError(text, hint=_TLS)
     if number in PASSING or isinstance(error, OSError) or not number:
         return EngineError(text, hint=_AGAIN, transient=True, code=NETWORK_ERROR)
     return TargetError(text, hint=_hint(number, f"{quote(user)}@'%'", name(database)))

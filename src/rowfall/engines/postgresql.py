@@ -19,6 +19,7 @@ from rowfall.core.errors import EngineError, RowfallError, TargetError, UsageErr
 from rowfall.core.listing import MARK
 from rowfall.core.masked import Secret, redact
 from rowfall.core.model import Column
+from rowfall.core.netaddress import failed_tls
 from rowfall.core.options import ERROR, REPLACE, Options
 from rowfall.core.patterns import regex
 from rowfall.core.sqltext import SqlText
@@ -181,7 +182,12 @@ class Postgresql(Transactions):
         text = self._text(error).splitlines()[-1]
         text = re.sub(r".*(FATAL|failed): +", "", text)
         hint = "Check host and port, and that the server runs; then run the same command again."
-        if "password" in text or "no pg_hba.conf entry" in text:
+        if failed_tls(text):
+            hint = (
+                "Name the authority that signed the server's certificate with ?sslrootcert=FILE, "
+                "and the host as the certificate has it."
+            )
+        elif "password" in text or "no pg_hba.conf entry" in text:
             hint = "The password is taken from the URI or from PGPASSWORD."
         elif "does not exist" in text:
             hint = "Create it first, or name another one in --to."

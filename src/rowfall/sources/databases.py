@@ -19,6 +19,7 @@ from __future__ import annotations
 import functools
 import itertools
 import os
+import shlex
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -85,6 +86,15 @@ class Address:
     key: str
     settings: Mapping[str, str]
 
+    def command(self, query: str) -> str:
+        """Return the command that loads a query in place of the table, without ``--to``."""
+        user = f"{uri.encode(self.user, '')}@" if self.user else ""
+        more = "&".join(f"{key}={value}" for key, value in self.settings.items())
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        text = f"{self.scheme}://{user}{host}:{self.port}/{self.database}" + f"?{more}" * bool(more)
+        words = ["rowfall", "load", text, "--query", query, "--table", self.table or "NAME"]
+        return shlex.join(words)
+
 
 def parse(
     texts: Sequence[str], options: Options, *, port: int, variable: str, settings: Sequence[str]
@@ -114,7 +124,8 @@ def parse(
                 f"{scheme}:// has no parameter {name!r}",
                 hint=f"{did_you_mean(name, known)}Parameters: {', '.join(known)}.",
             )
-    example = f"{scheme}://{parts.user or 'user'}@{parts.host or 'host'}/database"
+    at = (parts.host or "host") + (f":{parts.port}" if parts.port else "")
+    example = f"{scheme}://{parts.user or 'user'}@{at}/{database or 'database'}"
     if not database:
         raise UsageError(f"{masked} names no database", hint=f"Write {example}/table.")
     if "/" in table:

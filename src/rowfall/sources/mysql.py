@@ -29,6 +29,7 @@ from rowfall.core.masked import redact
 from rowfall.core.model import Encoding, Kind
 from rowfall.core.mysql import name, quote
 from rowfall.core.nearest import did_you_mean
+from rowfall.core.netaddress import failed_tls
 from rowfall.core.options import Options
 from rowfall.sources import mysql_packets, mysql_rows
 from rowfall.sources.databases import (
@@ -197,7 +198,8 @@ class MySQL(Database):
         hidden = [column.name for column in declared if "INVISIBLE" in extra[column.name]]
         declared = [column for column in declared if column.name not in hidden]
         self._marks = marks_of(declared)
-        columns = columns_of(declared, f"{name(at.database)}.{name(at.table)}")
+        whole = f"{name(at.database)}.{name(at.table)}"
+        columns = columns_of(declared, whole, command=at.command)
         kind, rows, size = self._ask(
             connection,
             "SELECT ENGINE, TABLE_ROWS, DATA_LENGTH FROM information_schema.TABLES "
@@ -598,6 +600,8 @@ class MySQL(Database):
             hint = f"GRANT SELECT ON {name(at.database)}.{what} TO {quote(at.user)}@'%'."
         elif number in _NO_DATABASE:
             hint = "See its databases with SHOW DATABASES; the user needs a right to one."
+        elif failed_tls(text):
+            hint = _TLS
         elif number in _PASSING or isinstance(error, OSError):
             hint = _AGAIN
         elif self.query:
@@ -606,6 +610,10 @@ class MySQL(Database):
         return SourceError(text, hint=hint, transient=passing)
 
 
+_TLS = (
+    "Name the authority that signed the server's certificate with ?ssl_ca=FILE, and the host as "
+    "the certificate has it."
+)
 _AGAIN = "Check that the server runs and is reached from here, then run the same command again."
 
 

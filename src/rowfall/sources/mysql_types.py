@@ -9,7 +9,7 @@ meaning in TSV, for which it needs two to four times as much CPU for a text. Pur
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from rowfall.core.dataclass import dataclass
@@ -98,11 +98,16 @@ def marks_of(columns: Iterable[Declared]) -> Marks:
 
 
 def columns_of(
-    columns: Sequence[Declared], table: str, *, query: str = ""
+    columns: Sequence[Declared],
+    table: str,
+    *,
+    query: str = "",
+    command: Callable[[str], str] = "--query {}".format,
 ) -> tuple[SourceColumn, ...]:
     """Return how each column is read, with the marks of :func:`marks_of`.
 
     Args:
+        command: that loads a query instead, for errors.
         table: for errors; ``query``: that gives the columns, "" for those of a table.
 
     Raises:
@@ -121,7 +126,7 @@ def columns_of(
             f"{table} has columns of types that ClickHouse has no type for: {named}",
             hint="Convert them in the query."
             if query
-            else f"Convert them: --query 'SELECT {casts} FROM {table}'.",
+            else f"Convert them: {command(f'SELECT {casts} FROM {table}')}",
         )
     return tuple(one for one in found if one is not None)
 

@@ -23,6 +23,7 @@ from rowfall.core.errors import SourceError, UsageError
 from rowfall.core.listing import Listing, Split
 from rowfall.core.masked import redact
 from rowfall.core.model import Encoding, Kind
+from rowfall.core.netaddress import failed_tls
 from rowfall.core.options import Options
 from rowfall.sources import postgresql_rows
 from rowfall.sources.databases import (
@@ -323,8 +324,14 @@ class Postgresql(Database):
         lost = not code and error.__class__.__name__ == "OperationalError"
         refused = "password authentication failed" in text or "no password supplied" in text
         missing = "does not exist" in text and not code
+        tls = not code and failed_tls(text)
         hint = None
-        if refused:
+        if tls:
+            hint = (
+                "Name the authority that signed the server's certificate with ?sslrootcert=FILE, "
+                "and the host as the certificate has it."
+            )
+        elif refused:
             hint = "Set PGPASSWORD, or write user:password@ in the URI."
         elif missing:
             hint = "See them with psql -l."
@@ -334,7 +341,7 @@ class Postgresql(Database):
             hint = "Let its owner GRANT SELECT on it."
         elif code.startswith("42") and self.query:
             hint = "Try the query in psql."
-        transient = (lost and not refused and not missing) or code.startswith(_TRANSIENT)
+        transient = (lost and not (refused or missing or tls)) or code.startswith(_TRANSIENT)
         return SourceError(
             f"cannot read {name or self.text}: {text}", hint=hint, transient=transient
         )

@@ -367,14 +367,15 @@ class Catalogue:
         if not bad:
             return
         listed = ", ".join(
-            column.name if isinstance(column, SourceColumn) else f"{column[0]}::text AS {column[0]}"
+            _name(column.name)
+            if isinstance(column, SourceColumn)
+            else f"{_name(column[0])}::text AS {_name(column[0])}"
             for column in columns
         )
         what = ", ".join(f"{name} {type_}" for name, type_ in bad)
-        target = relation if not self._query else "(...) AS q"
         raise SourceError(
             f"{self._at.text}: no column of ClickHouse is like {what}",
-            hint=f'Cast it: --query "SELECT {listed} FROM {target.replace(chr(34), "")}".',
+            hint=f"Cast it: {self._at.command(f'SELECT {listed} FROM {relation}')}",
         )
 
     def _type(self, oid: int, modifier: int) -> PgType:
@@ -404,6 +405,12 @@ class Catalogue:
         """Return how many rows the planner of the database expects."""
         plan = self._run(f"EXPLAIN (FORMAT JSON) SELECT * FROM {relation}").fetchone()
         return int(plan[0][0]["Plan"]["Plan Rows"]) if plan else 0
+
+
+def _name(name: str) -> str:
+    """Return a name as SQL, in quotes only where it needs them."""
+    plain = name.isidentifier() and name.isascii() and name == name.lower()
+    return name if plain else identifier(name)
 
 
 def block_base(connection: Connection[Any], oid: int) -> int:

@@ -57,7 +57,8 @@ def kind_of(text: str, options: Options, kinds: tuple[str, ...]) -> str:
         raise UsageError(
             f"{scheme}:// is not a target",
             hint=f"{guess}Targets are a folder (embedded ClickHouse), "
-            "clickhouse://host:8123/database, postgresql://host/database, kafka://host:9092/topic, "
+            "clickhouse://host:8123/database, postgresql://host/database, mysql://host/database, "
+            "mariadb://host/database, singlestore://host/database, kafka://host:9092/topic, "
             "iceberg+s3://bucket/path/table, null:, or files to write: a path or s3:// URL that "
             "ends in a format such as part_{n}.csv.gz.",
         )
