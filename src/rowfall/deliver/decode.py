@@ -341,6 +341,8 @@ class Decode:
                 hint="Signal 9 often means that the machine ran out of memory; lower --memory.",
                 transient=True,
             )
+        if word := rewriting.unknown_word(last):
+            raise rewriting.outdated(f"the word {word!r} of a spec")
         raise DeclinedError(f"{rewriting.PROGRAM} ended with {code}: {last[:300]}", None)
 
     def kill(self, attempt: str) -> None:

@@ -496,7 +496,8 @@ def _without_broken(listing: Listing, error: RowfallError) -> Listing:
     if isinstance(error, DataError):
         said = error
     elif error.code in DATA_CODES:
-        said = data_errors.explain_engine_error(error.code, error.message)
+        only = listing.uri(0) if len(listing) == 1 else ""
+        said = data_errors.explain_engine_error(error.code, error.message, only)
         inner = re.search(r"Code: (\d+)\. DB::Exception: (.+)", error.message)
         if inner:
             said = data_errors.explain_engine_error(int(inner[1]), inner[2], said.uri)

@@ -703,7 +703,10 @@ class AttemptRunner:
             self._ledger.split_failed(self._load_id, split.id, message, hint)
             lasting = isinstance(error, DataError) or error.code in DATA_CODES
             lasting = lasting or (
-                isinstance(error, TargetError | UsageError) and not error.transient
+                isinstance(error, SourceError | TargetError | UsageError)
+                and not error.transient
+                # The same command lists what is there then.
+                and not isinstance(error, ObjectChangedError)
             )
             self._add(Counts(failures=(Failure(split.name, message, hint, lasting),)))
             self._emit(SplitFailed(split.name, message, hint))
@@ -835,7 +838,9 @@ def _half_visible(split: Split, error: RowfallError) -> RowfallError:
 
 
 def _changed(split: Split, what: str) -> SourceError:
-    return SourceError(
+    other = what.startswith(("changed from", "somebody writes"))
+    made = ObjectChangedError if other else SourceError
+    return made(
         f"{split.name}: {what}",
         hint=rewriting.hint(what)
         or "Nothing of it is visible. Run the same command again when nobody writes it any more.",

@@ -44,6 +44,7 @@ from rowfall.schema.strict_reading import (
 from rowfall.schema.text_facts import FACTS, text_facts
 from rowfall.schema.text_format import OTHERWISE, UNSURE, check_width, find_text_format
 from rowfall.schema.united_headers import unite
+from rowfall.sources import rewriting
 from rowfall.sources.base import Source
 
 
@@ -859,6 +860,8 @@ def _measure_here(
     for (_, facts), members in groups.items():
         for number in members:
             told = found.columns[number]
+            if missing := [name for name in facts if name not in told]:
+                raise rewriting.outdated(f"the fact {missing[0]!r} about a column")
             if "infinite" in facts and told["infinite"]:
                 return ()  # which of them are numbers is the engine's to say
             given[number] |= _typed({name: told[name] for name in facts})

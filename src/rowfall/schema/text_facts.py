@@ -75,6 +75,8 @@ def text_facts(
         capture_output=True, env=environment.of_child(), check=False,
     )  # fmt: skip
     if done.returncode:
+        if word := rewriting.unknown_word(done.stderr.decode(errors="replace")):
+            raise rewriting.outdated(f"the word {word!r} of a spec")
         return None
     found = json.loads(done.stdout)
     if not found["rows"]:

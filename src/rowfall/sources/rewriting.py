@@ -24,6 +24,7 @@ from typing import IO, Any
 from rowfall.core.errors import SourceError, UsageError
 from rowfall.core.model import Dialect, Encoding
 from rowfall.core.patterns import regex
+from rowfall.core.version import __version__
 
 PROGRAM = "rowfall-decode"
 _LEFT = 5  # its exit status where nobody took what it wrote any more
@@ -34,6 +35,28 @@ def program() -> str | None:
     """Return the path of the program: beside this Python, or on PATH; None where it is not."""
     beside = Path(sys.executable).with_name(PROGRAM)
     return str(beside) if beside.is_file() else shutil.which(PROGRAM)
+
+
+def outdated(what: str) -> UsageError:
+    """Return the error of a program that is not the one which belongs to this rowfall.
+
+    Args:
+        what: that it does not know.
+    """
+    return UsageError(
+        f"{PROGRAM} at {program()} is of another version than rowfall {__version__}: it does not "
+        f"know {what}",
+        hint=f"Install the one that belongs to it: pip install --upgrade {PROGRAM}=={__version__}",
+    )
+
+
+_UNKNOWN = regex(r"unknown (?:field|variant) `(\w+)`")
+
+
+def unknown_word(said: str) -> str:
+    """Return the word of a spec that the program does not know; "" where it knows all of them."""
+    found = _UNKNOWN.search(said)
+    return found[1] if found else ""
 
 
 def check(encoding: Encoding) -> Encoding:
@@ -157,6 +180,8 @@ class Rewriting:
             raise self._failed[0]
         if code in (0, _LEFT):
             return
+        if word := unknown_word(said):
+            raise outdated(f"the word {word!r} of a spec")
         message = _message(said) or f"{PROGRAM} ended with {code}"
         raise SourceError(message, hint=hint(message))
 

@@ -88,6 +88,7 @@ RUN_BY = {
 """Text of a hint -> the test that runs its command."""
 
 NOT_RUN = {
+    "Install the one that belongs to it: pip install --upgrade {}=={}": "it changes the environment",
     "Unpack it first: 7z x FILE.": "a program of others",
     "Unpack it first: unrar x FILE.": "a program of others",
     "kafka-topics.sh --list shows the topics of the cluster.": "a program of others",
