@@ -15,9 +15,10 @@ import re
 import struct
 import uuid
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
 from decimal import Context, Decimal
+from functools import partial
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -601,6 +602,26 @@ def leaves(*, modern: bool) -> list[Kind]:
 # --- types with brackets -------------------------------------------------------------------------
 
 
+def variant() -> Kind:
+    """Return a Variant: a text is the first of its types that it fits exactly, and NULL is one."""
+
+    def judge(text: str) -> Any:
+        if text.lower() in ("true", "false"):
+            return text.lower() == "true"
+        if re.fullmatch(r"-?(0|[1-9]\d*)", text) and -(2**63) <= int(text) < 2**63:
+            return int(text)
+        return text
+
+    def good(r: random.Random) -> str:
+        return r.choice(("5", "-7", "9223372036854775807", "2024-02-29", "a", "true", "x y"))
+
+    def odd(r: random.Random) -> str:
+        words = ("2024-02-31", "007", "+1", "9223372036854775808", "1.5", "1e2", "", "TRUE", "-")
+        return r.choice((*words, "2200-01-01", "2024-2-1", "99999999999999999999999"))
+
+    return Kind("Variant(Bool, Date, Int64, String)", good, odd, judge, True, nullable=True)
+
+
 def nested(base: str, parts: tuple[Kind, ...], names: tuple[str, ...] = ()) -> Kind:
     listed = [
         f"{n} {p.name}" if names else p.name for n, p in zip(names or parts, parts, strict=True)
@@ -619,11 +640,14 @@ def _none(_: random.Random) -> str:
     raise AssertionError("a nested type has no text of its own")
 
 
-def draw_kind(r: random.Random, known: list[Kind], depth: int) -> Kind:
-    """Draw a type with up to ``depth`` brackets."""
+def draw_kind(
+    r: random.Random, known: list[Kind], depth: int, *, null_tuples: bool = False
+) -> Kind:
+    """Draw a type with up to ``depth`` brackets; tuples of JSON may be NULL."""
+    draw_inner = partial(draw_kind, null_tuples=null_tuples)
     base = r.choice(("Array", "Map", "Tuple", "")) if depth else ""
     if base == "Array":
-        return nested(base, (draw_kind(r, known, depth - 1),))
+        return nested(base, (draw_inner(r, known, depth - 1),))
     if base == "Map":
         keys = [
             k
@@ -631,14 +655,18 @@ def draw_kind(r: random.Random, known: list[Kind], depth: int) -> Kind:
             if "Float" not in k.name
             and "Decimal" not in k.name
             and k.name not in ("Bool", "DateTime64(0, 'UTC')")
+            and not k.nullable
         ]
-        return nested(base, (r.choice(keys), draw_kind(r, known, depth - 1)))
+        return nested(base, (r.choice(keys), draw_inner(r, known, depth - 1)))
     if base == "Tuple":
-        parts = tuple(draw_kind(r, known, depth - 1) for _ in range(r.randint(1, 3)))
+        parts = tuple(draw_inner(r, known, depth - 1) for _ in range(r.randint(1, 3)))
         names = tuple("xyz"[: len(parts)]) if r.random() < 0.6 else ()
-        return nested(base, parts, names)
+        made = nested(base, parts, names)
+        if null_tuples and r.random() < 0.4:
+            return replace(made, name=f"Nullable({made.name})", nullable=True)
+        return made
     kind = r.choice(known)
-    return nullable(kind) if r.random() < 0.3 else kind
+    return nullable(kind) if r.random() < 0.3 and not kind.nullable else kind
 
 
 def draw(r: random.Random, kind: Kind, *, odd: bool) -> Cell:
@@ -651,6 +679,8 @@ def draw(r: random.Random, kind: Kind, *, odd: bool) -> Cell:
         text = kind.odd(r) if odd else kind.good(r)
         return Cell(text, judged(kind.judge, text), not odd)
     if kind.base == "Tuple":
+        if kind.nullable and not odd and r.random() < 0.2:
+            return Cell(None, None, True)
         place = r.randrange(len(kind.parts)) if odd else -1
         return _together([draw(r, p, odd=n == place) for n, p in enumerate(kind.parts)])
     count = r.randint(1 if odd else 0, 3)

@@ -11,7 +11,7 @@ import io
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.orc
 import pyarrow.parquet
 
-from contract.judged_values import REFUSED, Cell, Kind, judged, leaves, nested, nullable
+from contract.judged_values import REFUSED, Cell, Kind, judged, leaves, nested, nullable, string
 
 FORMATS = ("parquet", "arrow", "orc", "avro")
 _EPOCH = datetime(1970, 1, 1)
@@ -158,6 +158,23 @@ def _moment(unit: str, form: str) -> Own:
     return Own(pa.timestamp(unit), draw, text)
 
 
+def _seconds(bits: int) -> Own:
+    """Whole seconds, which are a time of day or a longer one of up to 999 hours."""
+    known = [0, 1, 59, 3600, 86_399, 86_400, 3_599_999, 3_600_000, -5, 2**31 - 1]
+    known += [2**40, 2**62, -(2**63)] if bits == 64 else []
+
+    def text(value: int) -> str:
+        hours, rest = divmod(abs(value), 3600)
+        return f"{'-' if value < 0 else ''}{hours:02}:{rest // 60:02}:{rest % 60:02}"
+
+    return Own(getattr(pa, f"int{bits}")(), lambda r: r.choice(known), text)
+
+
+def _time() -> Own:
+    known = ["00:00:00", "12:30:00", "23:59:59", "12:30:00.123", "12:30:00.123456"]
+    return Own(pa.time64("us"), lambda r: time.fromisoformat(r.choice(known)), time.isoformat)
+
+
 def _own(kind: Kind, r: random.Random, form: str) -> Own | None:
     """Return a type of files whose values may become those of a kind; None for others."""
     name = kind.name.removeprefix("Nullable(").rstrip(")")
@@ -182,7 +199,11 @@ def _own(kind: Kind, r: random.Random, form: str) -> Own | None:
         )
     if name.startswith("DateTime"):
         return _text(kind)
-    return _text(kind) if name in ("String", "UUID", "IPv4", "IPv6") else None
+    if name.startswith("Time"):
+        times = [_seconds(64), _seconds(32), _text(kind)]
+        return r.choice([*times, _time()] if form in ("parquet", "arrow") else times)
+    texts = name.startswith("FixedString") or name in ("String", "UUID", "IPv4", "IPv6")
+    return _text(kind) if texts else None
 
 
 def draw_sheet(
@@ -192,7 +213,7 @@ def draw_sheet(
 
     A value that does not fit stands alone in its row: the others are NULL, or fit.
     """
-    known = [k for k in leaves(modern=modern) if not k.name.startswith(("FixedString", "Time"))]
+    known = leaves(modern=modern)
     kinds, owns = [], []
     while len(kinds) < columns:
         kind = r.choice(known)
@@ -200,8 +221,11 @@ def draw_sheet(
         if own is None:
             continue
         kind = nullable(kind) if r.random() < 0.4 else kind
-        for base in r.sample(("Array", "Tuple"), r.choice((0, 0, 1, 2))):
-            kind = nested(base, (kind,), ("x",) if base == "Tuple" else ())
+        # The reader of ORC of 24.10 refuses a NULL in a map.
+        bases = ("Array", "Tuple", "Map") if modern or form != "orc" else ("Array", "Tuple")
+        for base in r.sample(bases, r.choice((0, 0, 1, 2))):
+            parts = (string(), kind) if base == "Map" else (kind,)
+            kind = nested(base, parts, ("x",) if base == "Tuple" else ())
         kinds.append(kind)
         owns.append(own)
     found, odd = [], []
@@ -226,12 +250,16 @@ _OWN: dict[int, tuple[Any, tuple[Own, ...]]] = {}
 def _cell(r: random.Random, kind: Kind, own: Own, *, odd: bool) -> Cell:
     if kind.base:
         inner = [
-            _cell(r, kind.parts[0], own, odd=odd and n == 0)
+            _cell(r, kind.parts[-1], own, odd=odd and n == 0)
             for n in range(1 if kind.base == "Tuple" or odd else r.randint(0, 2))
         ]
         wrong = any(cell.value is REFUSED for cell in inner)
         values = REFUSED if wrong else [cell.value for cell in inner]
-        return Cell([cell.tree for cell in inner], values, all(cell.plain for cell in inner))
+        trees = [cell.tree for cell in inner]
+        if kind.base == "Map":
+            trees = [(f"k{n}", tree) for n, tree in enumerate(trees)]
+            values = values if wrong else [(f"k{n}", v) for n, v in enumerate(values)]
+        return Cell(trees, values, all(cell.plain for cell in inner))
     if odd and r.random() < 0.1:
         return Cell(None, None if kind.nullable else REFUSED, False)
     for _ in range(200):
@@ -280,6 +308,8 @@ def written(sheet: Any, form: str, rows: Sequence[int]) -> bytes:
 def _arrow(kind: Kind, own: Own) -> pa.DataType:
     if kind.base == "Array":
         return pa.list_(_arrow(kind.parts[0], own))
+    if kind.base == "Map":
+        return pa.map_(pa.string(), _arrow(kind.parts[1], own))
     if kind.base == "Tuple":
         return pa.struct([pa.field("x", _arrow(kind.parts[0], own))])
     return own.type
@@ -290,6 +320,8 @@ def _plain(kind: Kind, tree: Any) -> Any:
         return {"x": _plain(kind.parts[0], tree[0])}
     if kind.base == "Array":
         return [_plain(kind.parts[0], one) for one in tree]
+    if kind.base == "Map":
+        return [(key, _plain(kind.parts[1], one)) for key, one in tree]
     return tree
 
 
@@ -299,6 +331,8 @@ def _write_avro(table: pa.Table, out: io.BytesIO) -> None:
     number = iter(range(1_000_000))
 
     def schema(type_: pa.DataType) -> Any:
+        if pa.types.is_map(type_):
+            return {"type": "map", "values": ["null", schema(type_.item_type)]}
         if pa.types.is_list(type_):
             return {"type": "array", "items": ["null", schema(type_.value_type)]}
         if pa.types.is_struct(type_):
@@ -317,19 +351,26 @@ def _write_avro(table: pa.Table, out: io.BytesIO) -> None:
             return {"type": "long", "logicalType": "timestamp-micros"}
         return {"int64": "long", "int32": "int", "double": "double", "string": "string"}[str(type_)]
 
-    def value(one: Any) -> Any:
-        if isinstance(one, datetime):
-            return one.replace(tzinfo=UTC)
-        if isinstance(one, list):
-            return [value(v) for v in one]
-        return {k: value(v) for k, v in one.items()} if isinstance(one, dict) else one
+    def value(one: Any, type_: pa.DataType) -> Any:
+        if one is None:
+            return None
+        if pa.types.is_map(type_):
+            return {key: value(v, type_.item_type) for key, v in one}
+        if pa.types.is_list(type_):
+            return [value(v, type_.value_type) for v in one]
+        if pa.types.is_struct(type_):
+            return {key: value(v, type_.field(key).type) for key, v in one.items()}
+        return one.replace(tzinfo=UTC) if isinstance(one, datetime) else one
 
     fields = []
     for field in table.schema:
         found = schema(field.type)
         plain = not field.nullable or (
-            isinstance(found, dict) and found["type"] in ("array", "record")
+            isinstance(found, dict) and found["type"] in ("array", "record", "map")
         )
         fields.append({"name": field.name, "type": found if plain else ["null", found]})
     record = {"type": "record", "name": "row", "fields": fields}
-    fastavro.writer(out, fastavro.parse_schema(record), [value(row) for row in table.to_pylist()])
+    own = pa.struct(table.schema)
+    fastavro.writer(
+        out, fastavro.parse_schema(record), [value(row, own) for row in table.to_pylist()]
+    )

@@ -298,7 +298,8 @@ def _read_nested(column: Column, kind: Kind, csv: bool, traits: TextTraits) -> C
         # Read leniently, it is the text as it stands in the line.
         json = nested_reading.with_numbers_as_strings(f"ifNull({x}, 'null')")
         lenient, unfit = of_json(json, type_, mirror, nested_reading.is_whole("j", "m"))
-        unfit = f"isNull({x}) OR {unfit}"
+        null = parse_type(type_).nullable
+        unfit = f"isNotNull({x}) AND ({unfit})" if null else f"isNull({x}) OR {unfit}"
         return replace(
             column, shape=CANONICAL if traits.canonical else None, read_type=mirror,
             lenient=typed(lenient), bad=f"ifNull({unfit}, 1)",
