@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from importlib import import_module
 
+from rowfall.core.modules import module_of
+
 TYPE_CHECKING = False  # typing takes 4 ms, and the engine's process needs nothing of it
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,12 +35,12 @@ parameters of the URI, database or schema, table, and options."""
 def server_class(kind: str) -> Callable[..., Engine]:
     """Return the engine of one kind of server; only now is its module imported."""
     module, _, name = REGISTRY[kind].partition(":")
-    found: Callable[..., Engine] = getattr(import_module(f"rowfall.engines.{module}"), name)
+    found: Callable[..., Engine] = getattr(import_module(module_of(module, "engines")), name)
     return found
 
 
 def database_class(kind: str) -> Callable[..., Database]:
     """Return the class of one kind of database; only now is its module imported."""
     module, _, name = DATABASES[kind].partition(":")
-    found: Callable[..., Database] = getattr(import_module(f"rowfall.engines.{module}"), name)
+    found: Callable[..., Database] = getattr(import_module(module_of(module, "engines")), name)
     return found

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, cast
 
 from rowfall.core import own_files, uri
 from rowfall.core.errors import UsageError
+from rowfall.core.modules import module_of
 from rowfall.core.nearest import did_you_mean
 from rowfall.core.options import Options
 from rowfall.core.patterns import regex
@@ -46,7 +47,8 @@ REGISTRY = {
     "postgresql": "postgresql:Postgresql",
     "postgres": "postgresql:Postgresql",
 }
-"""Scheme -> module in this package and class; the class takes (texts, options)."""
+"""Scheme -> module in this package, or ``systems.folder.file``, and class, which takes (texts,
+options)."""
 
 _TABLES = "data_folder:DataFolder"
 # Those that nobody writes as scheme://.
@@ -75,7 +77,7 @@ def open_source(texts: Sequence[str], options: Options) -> Source:
         )
     check_options(texts, options)
     module, _, name = next(iter(classes)).partition(":")
-    factory = getattr(import_module(f"rowfall.sources.{module}"), name)
+    factory = getattr(import_module(module_of(module, "sources")), name)
     if any(map(_ARCHIVE.search, texts)):
         from rowfall.sources.archives import open_archives  # others save its libraries
 

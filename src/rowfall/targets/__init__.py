@@ -11,6 +11,7 @@ from typing import cast
 
 from rowfall.core.errors import UsageError
 from rowfall.core.masked import Secret
+from rowfall.core.modules import module_of
 from rowfall.core.options import Options
 from rowfall.targets.base import Target
 from rowfall.targets.kinds import kind_of
@@ -56,5 +57,5 @@ def open_target(
     text = to or DEFAULT_FOLDER
     kind = "folder" if to is None else kind_of(text, options, tuple(REGISTRY))
     module, _, name = REGISTRY[kind].partition(":")
-    factory = getattr(import_module(f"rowfall.targets.{module}"), name)
+    factory = getattr(import_module(module_of(module, "targets")), name)
     return cast("Target", factory(text, table, options, password))

@@ -1,0 +1,1 @@
+"""Topics of Kafka: one client, as a source and as a target."""

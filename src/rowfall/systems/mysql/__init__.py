@@ -1,0 +1,1 @@
+"""MySQL, MariaDB and SingleStore: one client, as a source and as a target."""

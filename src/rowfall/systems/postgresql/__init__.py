@@ -1,0 +1,1 @@
+"""PostgreSQL: one client, as a source and as a target."""
