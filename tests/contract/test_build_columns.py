@@ -21,8 +21,8 @@ import pyarrow.parquet as pq  # type: ignore[import-untyped]
 import pytest
 
 from contract.test_build import ROWS, SEED, TYPES, Parts, compared, parts, pool, table_of
-from rowfall.engines import iceberg_files
 from rowfall.sources import rewriting
+from rowfall.systems.lakes import parquet_files
 
 __all__ = ["parts"]
 
@@ -336,19 +336,19 @@ def without_new_types(path: Path) -> None:
     """Take the logical types out of a file's footer: writers before 2018 knew converted ones."""
     data = path.read_bytes()
     footer = data[-8 - int.from_bytes(data[-8:-4], "little") : -8]
-    reader = iceberg_files._Reader(footer)
+    reader = parquet_files._Reader(footer)
     for number, type_ in reader.fields():
-        if number == iceberg_files._SCHEMA:
+        if number == parquet_files._SCHEMA:
             break
         reader.skip(type_)
     begin = reader.at
     elements = [reader.struct() for _ in range(reader.list_head()[0])]
-    taken = [element.values.pop(iceberg_files._LOGICAL, None) for element in elements]
+    taken = [element.values.pop(parquet_files._LOGICAL, None) for element in elements]
     assert any(taken)
     written = bytearray()
-    iceberg_files._write_list_head(written, len(elements))
+    parquet_files._write_list_head(written, len(elements))
     for element in elements:
-        iceberg_files._write_struct(written, element)
+        parquet_files._write_struct(written, element)
     footer = footer[:begin] + written + footer[reader.at :]
     path.write_bytes(data[: -8 - int.from_bytes(data[-8:-4], "little")])
     with path.open("ab") as file:

@@ -23,8 +23,8 @@ from contract.test_build import SEED, TYPES, Parts, compared_file, parts
 from contract.test_build_columns import DECLINED, SAME, WRITERS, taken
 from contract.test_build_nested import SHAPES, nested
 from rowfall.core.errors import EngineError
-from rowfall.engines import iceberg_files
 from rowfall.sources import rewriting
+from rowfall.systems.lakes import parquet_files
 
 __all__ = ["parts"]
 
@@ -258,7 +258,7 @@ def rewrite(path: Path, change: Any) -> None:
     """Change each column of a file in its footer, so that the same data are read in another way."""
     data = path.read_bytes()
     footer = data[-8 - int.from_bytes(data[-8:-4], "little") : -8]
-    whole = iceberg_files._Reader(footer).struct()
+    whole = parquet_files._Reader(footer).struct()
     kind, elements = whole.values[_SCHEMA][1]
     root = Node(iter(elements))
     root.children = [change(child) for child in root.children]
@@ -267,7 +267,7 @@ def rewrite(path: Path, change: Any) -> None:
         for chunk, names in zip(group.values[1][1][1], root.paths(), strict=True):
             chunk.values[3][1].values[3] = (chunk.values[3][1].values[3][0], (_BINARY, list(names)))
     written = bytearray()
-    iceberg_files._write_struct(written, whole)
+    parquet_files._write_struct(written, whole)
     body = data[: -8 - len(footer)]
     path.write_bytes(body + written + len(written).to_bytes(4, "little") + b"PAR1")
 

@@ -19,7 +19,7 @@ from pyiceberg.types import LongType, NestedField, StringType, TimestampType
 from e2e.tools import Shell, csv, made
 from lab.lake_tables import DictCatalog, engine_rows, iceberg
 from lab.seaweed import Seaweed
-from rowfall.engines.iceberg_folder import Disk, FolderCatalog
+from rowfall.systems.lakes.folder_catalogue import Disk, FolderCatalog
 
 
 class Into:

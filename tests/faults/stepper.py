@@ -112,7 +112,7 @@ def patch(steps: Steps) -> None:
     for name in ("partitions", "move"):
         setattr(build, name, calling("decoder", name, getattr(build, name)))
     if any("iceberg+" in argument for argument in sys.argv):
-        from rowfall.engines.iceberg_folder import S3, Disk  # pyiceberg takes half a second
+        from rowfall.systems.lakes.folder_catalogue import S3, Disk  # pyiceberg takes half a second
 
         for store in (Disk, S3):
             for name in ("create", "write", "put", "remove"):

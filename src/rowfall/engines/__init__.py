@@ -26,7 +26,7 @@ DATABASES = {
     "postgresql": "postgresql:Postgresql",
     **dict.fromkeys(("mysql", "mariadb", "singlestore"), "mysql:MySQL"),
     "kafka": "kafka:Kafka",
-    "iceberg": "iceberg:IcebergTable",
+    "iceberg": "systems.lakes.destination:IcebergTable",
 }
 """Kind of database -> module in this package and class, which takes host, port, user, password,
 parameters of the URI, database or schema, table, and options."""

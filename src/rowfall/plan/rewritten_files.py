@@ -36,7 +36,7 @@ def landed_in_other_files(session: Session, known: Collection[str]) -> set[str]:
     files = {f for r in rewrites for f in (*r.removed, *r.added)}
     landed = {file for file in files if id_of(file) in known}
     landed |= {file for id_, file in live.items() if id_ in known}
-    from rowfall.sources.lakes import follow  # only their loads wait for it
+    from rowfall.systems.lakes.source import follow  # only their loads wait for it
 
     found = follow(landed, rewrites)
     new = [file for id_, file in live.items() if id_ not in known and file not in found.landed]

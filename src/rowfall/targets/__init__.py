@@ -28,7 +28,7 @@ REGISTRY = {
     "mariadb": "mysql:MariaDBTable",
     "singlestore": "mysql:SingleStoreTable",
     "kafka": "kafka:KafkaTopic",
-    "iceberg": "iceberg:IcebergTable",
+    "iceberg": "systems.lakes.target:IcebergTarget",
     "file": "export:open_export",
     "s3": "export:open_export",
     "null": "null:open_null",

@@ -11,13 +11,14 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from rowfall.core import iceberg_types, sql, uri
+from rowfall.core import sql, uri
 from rowfall.core.digest import hexdigest
 from rowfall.core.errors import UsageError
 from rowfall.core.masked import Secret
 from rowfall.core.model import Column, Encoding, Schema
 from rowfall.core.options import ERROR, Options
 from rowfall.core.sqltext import SqlText, quote
+from rowfall.systems.lakes import types
 from rowfall.targets.base import Caps, Publish, ServerAt, state_folder
 
 PROMISE = (
@@ -33,7 +34,7 @@ _OF_OTHERS = ("engine", "shard_key", "unlogged", "prefill", "files", "to_format"
 _SCHEMES = (uri.FILE, "s3")
 
 
-class IcebergTable:
+class IcebergTarget:
     """One table of Iceberg.
 
     Attributes:
@@ -77,7 +78,7 @@ class IcebergTable:
 
     def declared(self, column: Column) -> str:
         """Return the type as which a column is read again."""
-        return iceberg_types.readable(_stored(column).type, required=True)
+        return types.readable(_stored(column).type, required=True)
 
     def create(self, schema: Schema, table: str = "") -> tuple[SqlText, ...]:
         """Return the table as Spark would make it, which is shown and not run.
@@ -92,9 +93,9 @@ class IcebergTable:
             f"CREATE TABLE {self.table} (\n{columns}\n) USING iceberg{parts}{order}"
         ),)  # fmt: skip
 
-    def laid_out(self, partition_by: str) -> IcebergTable:
+    def laid_out(self, partition_by: str) -> IcebergTarget:
         """Return the target with files of one partition each."""
-        made: IcebergTable = object.__new__(IcebergTable)
+        made: IcebergTarget = object.__new__(IcebergTarget)
         made.__dict__.update(self.__dict__, partition_by=partition_by)
         return made
 
@@ -150,9 +151,9 @@ def _place(text: str) -> tuple[str, str, str]:
     return location, "", location
 
 
-def _stored(column: Column) -> iceberg_types.Stored:
+def _stored(column: Column) -> types.Stored:
     try:
-        return iceberg_types.stored(column.type, binary=column.binary)
+        return types.stored(column.type, binary=column.binary)
     except ValueError as error:
         raise UsageError(
             f"column {column.name}: {column.type} has no place in an Iceberg table: {error}",
@@ -177,7 +178,7 @@ def _columns(columns: Sequence[Column]) -> str:
     return ",\n".join(f"    {c.name:<{width}} {_word(_stored(c).type)}" for c in columns)
 
 
-def _word(type_: iceberg_types.IcebergType) -> str:
+def _word(type_: types.IcebergType) -> str:
     """Return a type as a statement of Spark has it."""
     if isinstance(type_, str):
         return {"long": "bigint", "timestamptz": "timestamp"}.get(type_, type_)

@@ -17,11 +17,10 @@ from urllib.parse import unquote
 from rowfall.core import sql
 from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import SourceError, UsageError
-from rowfall.core.iceberg_types import UNREADABLE
 from rowfall.core.options import Options
 from rowfall.core.patterns import regex
 from rowfall.sources.base import File, Rewrite
-from rowfall.sources.lakes import (
+from rowfall.systems.lakes.source import (
     PLAIN,
     DataFile,
     LakeColumn,
@@ -38,6 +37,7 @@ from rowfall.sources.lakes import (
     open_store,
     plain_name,
 )
+from rowfall.systems.lakes.types import UNREADABLE
 
 _COMMIT = regex(r"(\d{20})\.json")
 _CHECKPOINT = regex(r"(\d{20})\.checkpoint(?:\.(\d{10})\.(\d{10}))?\.parquet")

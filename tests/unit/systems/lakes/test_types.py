@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rowfall.core.iceberg_types import UNREADABLE, readable, stored
+from rowfall.systems.lakes.types import UNREADABLE, readable, stored
 
 
 @pytest.mark.parametrize(

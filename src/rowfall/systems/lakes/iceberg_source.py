@@ -1,7 +1,7 @@
 """Iceberg tables: ``iceberg+s3://bucket/path``, ``iceberg+/path``, ``iceberg://CATALOG/ns.table``.
 
-The metadata is read here (:mod:`rowfall.sources.iceberg_metadata`), through rowfall's own stores; a
-catalogue is asked by pyiceberg, as its configuration says.
+The metadata is read here (:mod:`rowfall.systems.lakes.iceberg_metadata`), through rowfall's own
+stores; a catalogue is asked by pyiceberg, as its configuration says.
 """
 
 from __future__ import annotations
@@ -15,14 +15,13 @@ from typing import Any, ClassVar
 from rowfall.core import uri
 from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import SourceError, UsageError
-from rowfall.core.iceberg_catalogues import opening_hint
-from rowfall.core.iceberg_types import readable
 from rowfall.core.options import Options
 from rowfall.core.patterns import regex
-from rowfall.sources import iceberg_metadata as metadata
 from rowfall.sources.base import File, Rewrite
-from rowfall.sources.iceberg_metadata import Entry, Manifest, Schema, Snapshot, Table
-from rowfall.sources.lakes import (
+from rowfall.systems.lakes import iceberg_metadata as metadata
+from rowfall.systems.lakes.catalogue import opening_hint
+from rowfall.systems.lakes.iceberg_metadata import Entry, Manifest, Schema, Snapshot, Table
+from rowfall.systems.lakes.source import (
     PLAIN,
     DataFile,
     LakeColumn,
@@ -39,6 +38,7 @@ from rowfall.sources.lakes import (
     open_store,
     plain_name,
 )  # fmt: skip
+from rowfall.systems.lakes.types import readable
 
 _HOW_TO_NAME = "Write iceberg+s3://bucket/path/table, iceberg+/path/table, or iceberg://CATALOG/namespace.table"
 _METADATA = regex(r"(?:v(\d+)|(\d+)-.*?)(?:\.gz)?\.metadata\.json(?:\.gz)?")

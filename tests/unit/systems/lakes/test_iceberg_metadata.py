@@ -13,7 +13,7 @@ from pyiceberg.schema import index_name_by_id
 from pyiceberg.types import LongType
 
 from lab.lake_tables import delete_equal, iceberg
-from rowfall.sources import iceberg_metadata as metadata
+from rowfall.systems.lakes import iceberg_metadata as metadata
 
 _PAIR = pa.struct([("x", pa.int64())])
 _SCHEMA = pa.schema([
@@ -124,13 +124,13 @@ def _check_files(table: Any, theirs: Any, ours: metadata.Snapshot) -> list[metad
     ],
 )
 def test_values_of_partitions_as_text(value: Any, type_: str, wanted: str | None) -> None:
-    from rowfall.sources.iceberg import _text
+    from rowfall.systems.lakes.iceberg_source import _text
 
     assert _text(value, type_) == wanted
 
 
 def test_types() -> None:
-    from rowfall.core.iceberg_types import readable
+    from rowfall.systems.lakes.types import readable
 
     assert readable("decimal(9, 2)", required=True) == "Decimal(9, 2)"
     assert readable("fixed[16]", required=False) == "Nullable(FixedString(16))"

@@ -23,10 +23,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from rowfall.core import iceberg_types, s3_access, sql, uri
+from rowfall.core import s3_access, sql, uri
 from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import RowfallError, TargetError, UsageError
-from rowfall.core.iceberg_catalogues import creation_hint, opening_hint
 from rowfall.core.listing import overlap
 from rowfall.core.masked import Secret
 from rowfall.core.model import Column
@@ -44,6 +43,8 @@ from rowfall.engines.database import (
     Transaction,
     UnknownEndError,
 )
+from rowfall.systems.lakes import types
+from rowfall.systems.lakes.catalogue import creation_hint, opening_hint
 
 if TYPE_CHECKING:
     from pyiceberg.manifest import DataFile
@@ -141,7 +142,7 @@ class IcebergTable:
         if self._catalogue:
             self._catalog = self._open_catalogue()
         else:
-            from rowfall.engines.iceberg_folder import S3, Disk, FolderCatalog
+            from rowfall.systems.lakes.folder_catalogue import S3, Disk, FolderCatalog
 
             remote = self._location.startswith("s3://")
             store = S3(self.options) if remote else Disk()
@@ -260,8 +261,8 @@ class IcebergTable:
             return None
         columns = []
         for each in table.metadata.schema().model_dump(by_alias=True)["fields"]:
-            type_ = iceberg_types.readable(_plain(each["type"]), required=bool(each["required"]))
-            if type_ != iceberg_types.UNREADABLE:
+            type_ = types.readable(_plain(each["type"]), required=bool(each["required"]))
+            if type_ != types.UNREADABLE:
                 columns.append((str(each["name"]), type_, ""))
             elif each["required"]:
                 raise TargetError(
@@ -359,7 +360,7 @@ class IcebergTable:
 
     def written(self, attempt: str, staging: Path) -> list[NewFile]:
         """See :class:`rowfall.engines.database.FileTable`."""
-        from rowfall.engines.iceberg_files import add_ids, row_count
+        from rowfall.systems.lakes.parquet_files import add_ids, row_count
 
         table = self._there()
         schema, folder = table.metadata.schema(), f"{_folder(table)}/data"
@@ -472,7 +473,7 @@ class IcebergTable:
         }}).encode()  # fmt: skip
         with self._explained(f"write the record {name} of"):
             if not self._catalogue:
-                from rowfall.engines.iceberg_folder import Disk, check_creates
+                from rowfall.systems.lakes.folder_catalogue import Disk, check_creates
 
                 store = self._opened().store
                 store.create(name, data)
@@ -654,7 +655,7 @@ class IcebergTable:
             return list(pool.map(lambda one: self._describe(table, one), files))
 
     def _describe(self, table: Table, one: NewFile) -> DataFile:
-        from rowfall.engines.iceberg_files import describe
+        from rowfall.systems.lakes.parquet_files import describe
 
         what = f"read {one.name} of"
         try:
@@ -796,7 +797,7 @@ def _schema(columns: Sequence[Column]) -> Schema:
 
     fields = []
     for column in columns:
-        found = iceberg_types.stored(column.type, binary=column.binary)
+        found = types.stored(column.type, binary=column.binary)
         fields.append({"id": 0, "name": column.name, "required": found.required,
                        "type": found.type})  # fmt: skip
     numbered = _numbered({"type": "struct", "fields": fields}, iter(range(1, 1 << 30)))

@@ -22,7 +22,6 @@ from rowfall.core import sql, uri
 from rowfall.core.dataclass import dataclass
 from rowfall.core.digest import hexdigest
 from rowfall.core.errors import SourceError, SourceGoneError, UsageError
-from rowfall.core.iceberg_types import UNREADABLE
 from rowfall.core.listing import Listing, Split
 from rowfall.core.masked import Secret
 from rowfall.core.model import Encoding, Kind, Schema
@@ -42,6 +41,7 @@ from rowfall.sources.base import (
     Rewrite,
 )
 from rowfall.sources.objects import REQUESTS
+from rowfall.systems.lakes.types import UNREADABLE
 
 if TYPE_CHECKING:
     from rowfall.sources.files import LocalFiles
