@@ -27,7 +27,7 @@ from rowfall.core import sql
 from rowfall.core.errors import EngineError
 from rowfall.core.model import Column
 from rowfall.deliver.build import compute_keys, partitions
-from rowfall.deliver.decode import Child
+from rowfall.deliver.decode import DecoderProcess
 from rowfall.plan import keys, table_definition
 from rowfall.sources import rewriting
 
@@ -101,7 +101,7 @@ def build(
         asked.append(int(parts.sql(rows)))
         return told
 
-    child = Child(str(rewriting.program()), document, answers)
+    child = DecoderProcess(str(rewriting.program()), document, answers)
     assert child.wait(60)
     code, last = child.end()
     if not code:

@@ -32,7 +32,7 @@ from contract.test_build import (
 )  # fmt: skip
 from rowfall.core.model import Column, Schema
 from rowfall.deliver.build import partitions
-from rowfall.deliver.decode import Child
+from rowfall.deliver.decode import DecoderProcess
 from rowfall.plan import keys, table_definition
 from rowfall.sources import rewriting
 
@@ -84,7 +84,7 @@ def build(
         assert question == "partitions"
         return partitions(found, parts._engine, schema(columns), about, 7)
 
-    child = Child(str(rewriting.program()), document, answers)
+    child = DecoderProcess(str(rewriting.program()), document, answers)
     assert child.wait(60)
     code, last = child.end()
     if code:

@@ -12,7 +12,7 @@ from lab.cluster import Cluster as Lab
 from lab.cluster import Node as Started
 from lab.process import ServiceError, wait_until
 from rowfall.cluster.ddl import Ddl, create_statements, run_on_cluster
-from rowfall.cluster.tables import Tables, find_tables
+from rowfall.cluster.tables import ClusterTables, find_tables
 from rowfall.cluster.topology import Cluster, Node, discover
 from rowfall.core.errors import TargetError
 from rowfall.core.model import Column, Schema
@@ -39,7 +39,7 @@ def login() -> Iterator[Log]:
 
 def make(
     at: Login, database: str, schema: Schema | None = SCHEMA, **options: object
-) -> tuple[Tables, tuple[Ddl, ...]]:
+) -> tuple[ClusterTables, tuple[Ddl, ...]]:
     """What a load would do before it begins; gives what is there afterwards."""
     cluster = at.cluster()
     done = create_statements(

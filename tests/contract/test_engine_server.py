@@ -18,7 +18,7 @@ from lab.process import free_ports, wait_until
 from lab.proxy import Proxy
 from rowfall.core.errors import EngineError, RowfallError, TargetError, UsageError
 from rowfall.core.masked import Secret
-from rowfall.engines._http import Answer
+from rowfall.engines._http import HttpAnswer
 from rowfall.engines._status import UnknownOutcome
 from rowfall.engines.server import Server
 
@@ -116,7 +116,7 @@ def test_where_an_answer_hides_its_error(
     status: int, headers: dict[str, str], data: bytes, failure: str | None
 ) -> None:
     names = {f"x-clickhouse-exception-{key}": value for key, value in headers.items()}
-    assert Answer(status, names, data).failure() == failure
+    assert HttpAnswer(status, names, data).failure() == failure
 
 
 # --- connections that break --------------------------------------------------------------------

@@ -19,10 +19,10 @@ from rowfall.engines.server import Server
 from rowfall.ledger import journal as journals
 from rowfall.ledger import leases
 from rowfall.ledger.journal import Journal
-from rowfall.ledger.leases import Move, Ownership
+from rowfall.ledger.leases import Ownership, StagedPartition
 
 INTO = "11111111-2222-3333-4444-555555555555"
-MOVE = Move("default", "t", "_rowfall_a_1", "all", 10, 0, -1)
+MOVE = StagedPartition("default", "t", "_rowfall_a_1", "all", 10, 0, -1)
 
 
 def split(number: int) -> Split:

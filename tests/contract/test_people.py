@@ -24,9 +24,9 @@ from rowfall.core.options import ALL, NONE
 from rowfall.engines.embedded import Embedded
 from rowfall.engines.server import Server
 from rowfall.ledger import Ledger
-from rowfall.ledger.leases import Move
+from rowfall.ledger.leases import StagedPartition
 from rowfall.publish.attach import Publisher
-from rowfall.publish.evidence import Answer
+from rowfall.publish.evidence import LoadedAnswer
 from rowfall.targets.staging import clone, facts
 
 pytestmark = pytest.mark.xdist_group("engine")
@@ -90,7 +90,7 @@ class Case:
     database: str
     before: int = 50
     first: int = field(default_factory=lambda: next(_numbers) % 1000 * ROWS)
-    moves: tuple[Move, ...] = ()
+    moves: tuple[StagedPartition, ...] = ()
 
     def run(self, *statements: str) -> None:
         for statement in statements:
@@ -131,7 +131,7 @@ class Case:
 
     def finish(self, ledger: Ledger, answer: str | None = None) -> bool:
         """Do what the next run does; return False where it stops."""
-        publisher = Publisher(self.engine, ledger, answer=Answer(answer))
+        publisher = Publisher(self.engine, ledger, answer=LoadedAnswer(answer))
         before = self.rows()
         try:
             publisher.publish("a", publisher.settle("a", self.moves))

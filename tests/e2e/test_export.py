@@ -276,7 +276,7 @@ def test_an_export_that_lacks_a_file_does_not_end_well(
     """The fault that exports had: a part of an output that overwrites the other."""
     for source, text in DECLINED.items():
         shell.write(source, text)
-    monkeypatch.setattr("rowfall.run.pieces.Pieces.of", lambda self, work, works: works)
+    monkeypatch.setattr("rowfall.run.pieces.OutputPieces.of", lambda self, work, works: works)
     done = shell.ends(3, "load", "a.csv", "b.csv", "--to", "out.csv")
     assert "the files hold 1 of the 2 objects" in done.talk
 

@@ -27,7 +27,7 @@ from rowfall.deliver import build
 from rowfall.engines.embedded import Embedded
 from rowfall.engines.postgresql import Copy
 from rowfall.engines.server import Server
-from rowfall.ledger.ledger import Store
+from rowfall.ledger.ledger import LedgerStore
 
 TRANSACTIONS = (Copy,)
 
@@ -68,7 +68,7 @@ class Steps:
 
 
 def patch(steps: Steps) -> None:
-    change = Store.change
+    change = LedgerStore.change
 
     def stepping(run: Callable[..., Any]) -> Callable[..., Any]:
         def run_step(self: Embedded | Server, statement: Any, **options: Any) -> Any:
@@ -94,7 +94,7 @@ def patch(steps: Steps) -> None:
         return call_step
 
     @contextmanager
-    def change_step(self: Store) -> Iterator[Any]:
+    def change_step(self: LedgerStore) -> Iterator[Any]:
         # The caller of the context manager: what is written down.
         number = steps.begin(f"ledger: {sys._getframe(2).f_code.co_name}")
         with change(self) as db:
@@ -103,7 +103,7 @@ def patch(steps: Steps) -> None:
         steps.at(number, "after")
 
     Embedded.run, Server.run = stepping(Embedded.run), stepping(Server.run)  # type: ignore[method-assign]
-    Store.change = change_step  # type: ignore[method-assign]
+    LedgerStore.change = change_step  # type: ignore[method-assign]
     for transaction in TRANSACTIONS:
         for name in ("lease", "write", "write_binary", "finish", "commit"):
             if hasattr(transaction, name):

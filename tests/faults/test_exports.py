@@ -24,7 +24,7 @@ from rowfall.core.errors import LedgerError, RowfallError, TargetError
 from rowfall.core.listing import Listing
 from rowfall.core.model import Column, Schema
 from rowfall.core.options import Options
-from rowfall.ledger.manifest import Folder, TakenError
+from rowfall.ledger.manifest import ManifestFolder, ManifestTakenError
 from rowfall.plan import exports
 from rowfall.publish.export_record import ExportRecord
 from rowfall.targets.export import Export
@@ -37,7 +37,7 @@ class Crash(BaseException):
     """The process dies."""
 
 
-class Fragile(Folder):
+class Fragile(ManifestFolder):
     """A folder; the process dies at its access number ``left``, before or after it is done."""
 
     def __init__(self, path: Path, left: int, *, before: bool) -> None:
@@ -274,7 +274,7 @@ def test_two_at_once(tmp_path: Path) -> None:
     one, two = (exports.look(session, listing, SCHEMA, load) for load in ("one", "two"))
     first = ExportRecord(one, "one")
     first.begin()
-    with pytest.raises(TakenError):
+    with pytest.raises(ManifestTakenError):
         ExportRecord(two, "two").begin()
     assert "another rowfall writes these files" in str(refusal(scene, 2))
     first.abandon()

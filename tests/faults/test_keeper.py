@@ -20,7 +20,7 @@ from lab.cluster import Cluster, Node
 from rowfall.core.errors import RowfallError
 from rowfall.core.model import Pair, Statement
 from rowfall.ledger import Ledger
-from rowfall.ledger.leases import Move
+from rowfall.ledger.leases import StagedPartition
 from rowfall.publish.attach import Publisher
 from rowfall.targets.staging import clone, facts
 
@@ -46,7 +46,7 @@ class Target:
                 f"PARTITION BY k % {PARTITIONS}"
             )
 
-    def stage(self) -> Sequence[Move]:
+    def stage(self) -> Sequence[StagedPartition]:
         found = facts(lambda text: self.engine.ask(text), self.database, "t")
         assert found is not None
         for statement in clone(found, "_rowfall_a"):
@@ -54,7 +54,7 @@ class Target:
         self.node.query(f"INSERT INTO {self.database}._rowfall_a SELECT number FROM numbers(1000)")
         return self.publisher.staged([Pair(self.database, "t", "_rowfall_a")], 8.0).moves
 
-    def publish(self, moves: Sequence[Move]) -> None:
+    def publish(self, moves: Sequence[StagedPartition]) -> None:
         """As a load does it: a failed try is settled before the next one."""
         for tries in range(20):
             try:

@@ -34,7 +34,7 @@ def _nothing(*_: Any) -> bool:
 
 
 def _judge_by_counts(traces: Traces) -> Evidence:
-    if not traces.hidden or traces.counted is False:
+    if not traces.has_unlisted_blocks or traces.counted is False:
         return Evidence.NO_PARTS
     return Evidence.ALL_PARTS if traces.counted else Evidence.UNDECIDED
 

@@ -206,10 +206,10 @@ def installed() -> Iterator[None]:
                     put(module, name, stand_in)
     # Where it is imported late.
     put(concurrent.futures, "ThreadPoolExecutor", _Pool)
-    change = ledger.Store.change
+    change = ledger.LedgerStore.change
 
     @contextmanager
-    def change_here(self: ledger.Store) -> Iterator[Any]:
+    def change_here(self: ledger.LedgerStore) -> Iterator[Any]:
         # The caller of the context manager: what is written down.
         what = sys._getframe(2).f_code.co_name
         _here().before_record(what)
@@ -217,7 +217,7 @@ def installed() -> Iterator[None]:
             yield db
         _here().after_record(what)
 
-    put(ledger.Store, "change", change_here)
+    put(ledger.LedgerStore, "change", change_here)
     put(disk, "make_folder", lambda path, mode: None)
     put(ledger, "_make_file", lambda path: None)
     put(disk, "changed_at", lambda path: _here().server.changed_at(str(path)))

@@ -15,7 +15,7 @@ from rowfall.cli.options import (
     options_of,
     table_options,
 )
-from rowfall.cli.output import Output
+from rowfall.cli.output import CommandOutput
 from rowfall.core import units
 from rowfall.core.errors import Exit
 from rowfall.core.masked import Secret
@@ -42,7 +42,7 @@ MOST_SHOWN = 20
 @table_options("adopt")
 @click.pass_obj
 def adopt(
-    output: Output, /, sources: tuple[str, ...], to: str | None, table: str | None,
+    output: CommandOutput, /, sources: tuple[str, ...], to: str | None, table: str | None,
     password: Secret | None, before: str | None, dry_run: bool, **values: Any,
 ) -> int:  # fmt: skip
     """Record files as loaded whose rows are in a table already.

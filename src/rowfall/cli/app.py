@@ -15,7 +15,7 @@ import click
 
 from rowfall.cli import COMMANDS
 from rowfall.cli.options import GroupOfCommands, common_options
-from rowfall.cli.output import Output
+from rowfall.cli.output import CommandOutput
 from rowfall.core.errors import Exit, Interrupted, RowfallError
 from rowfall.core.nearest import did_you_mean
 from rowfall.core.other_tools import command_hint, option_hint
@@ -64,7 +64,7 @@ def run(arguments: list[str], began: float = 0.0) -> int:
     if "_ROWFALL_COMPLETE" in os.environ:
         # Shell completion is the only thing that click's own entry point is needed for.
         cli.main(arguments, prog_name="rowfall")
-    output = Output(began)
+    output = CommandOutput(began)
     # Exit codes and messages are ours, so click's standalone mode, which ends the process with
     # its own, is not used.
     try:
@@ -92,7 +92,7 @@ def run(arguments: list[str], began: float = 0.0) -> int:
     return code if isinstance(code, int) else Exit.DONE
 
 
-def _failed(error: Exception, output: Output) -> int:
+def _failed(error: Exception, output: CommandOutput) -> int:
     """Say what went wrong and return the exit code for it."""
     if isinstance(error, click.exceptions.NoArgsIsHelpError):
         output.help(error.format_message())

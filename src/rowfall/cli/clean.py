@@ -8,7 +8,7 @@ from dataclasses import asdict
 import click
 
 from rowfall.cli.options import command, option, target_option
-from rowfall.cli.output import Output
+from rowfall.cli.output import CommandOutput
 from rowfall.core.errors import Exit
 from rowfall.core.masked import Secret
 
@@ -18,7 +18,9 @@ from rowfall.core.masked import Secret
 @option("--yes", "-y", is_flag=True, group="Clean", help="Do not ask.")
 @option("--dry-run", is_flag=True, group="Clean", help="Only show what would be dropped.")
 @click.pass_obj
-def clean(output: Output, to: str | None, password: Secret | None, yes: bool, dry_run: bool) -> int:
+def clean(
+    output: CommandOutput, to: str | None, password: Secret | None, yes: bool, dry_run: bool
+) -> int:
     """Drop what dead loads have left, after asking.
 
     Rows that a load has committed become visible first. Loads that are still running are left

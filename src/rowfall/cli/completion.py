@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from rowfall.cli.options import command, option
-from rowfall.cli.output import Output
+from rowfall.cli.output import CommandOutput
 from rowfall.core.errors import TargetError, UsageError
 
 SHELLS = ("bash", "zsh", "fish")
@@ -25,7 +25,7 @@ def completion(ctx: click.Context, shell: str | None, install: bool) -> None:
     """
     from click.shell_completion import get_completion_class
 
-    output = ctx.find_object(Output) or Output()
+    output = ctx.find_object(CommandOutput) or CommandOutput()
     name = shell or os.path.basename(os.environ.get("SHELL", ""))
     found = get_completion_class(name) if name in SHELLS else None
     if found is None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from rowfall.cli.options import command, complete, option, target_option
-from rowfall.cli.output import Output
+from rowfall.cli.output import CommandOutput
 from rowfall.core import units
 from rowfall.core.errors import Exit, UsageError
 from rowfall.core.masked import Secret
@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 @target_option
 @option("--yes", is_flag=True, group="Forget", help="Do not ask.")
 @click.pass_obj
-def forget(output: Output, load_id: str, to: str | None, password: Secret | None, yes: bool) -> int:
+def forget(
+    output: CommandOutput, load_id: str, to: str | None, password: Secret | None, yes: bool
+) -> int:
     """Forget what a load has loaded, to load it again.
 
     It says what the next load will do, and asks. LOAD is the id of a load, its first digits, or

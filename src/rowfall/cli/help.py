@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from rowfall.cli.options import GroupedCommand, command, complete
-from rowfall.cli.output import Output
+from rowfall.cli.output import CommandOutput
 
 
 @command
@@ -29,6 +29,6 @@ def help(ctx: click.Context, words: tuple[str, ...]) -> None:
                 word, possibilities=group.list_commands(context), ctx=context
             )
         context = click.Context(found, info_name=word, parent=context)
-    output = ctx.find_object(Output)
+    output = ctx.find_object(CommandOutput)
     if output is not None:
         output.data(context.get_help())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from rowfall.cli.options import command, option, target_option
-from rowfall.cli.output import Output
+from rowfall.cli.output import CommandOutput
 from rowfall.core.errors import Exit
 from rowfall.core.masked import Secret
 
@@ -20,7 +20,7 @@ from rowfall.core.masked import Secret
 )
 @click.pass_obj
 def install_decoder(
-    output: Output, to: str | None, password: Secret | None, folder: str | None
+    output: CommandOutput, to: str | None, password: Secret | None, folder: str | None
 ) -> int:
     """Let a server parse with rowfall-decode what it pulls.
 

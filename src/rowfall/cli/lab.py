@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rowfall.cli.options import F, command, group, option
-from rowfall.cli.output import Output
+from rowfall.cli.output import CommandOutput
 from rowfall.core import units
 from rowfall.core.errors import Exit
 
@@ -64,7 +64,11 @@ def _folder(function: F) -> F:
 )
 @click.pass_obj
 def up(
-    output: Output, shards: int | None, replicas: int | None, folder: str, clickhouse: str | None
+    output: CommandOutput,
+    shards: int | None,
+    replicas: int | None,
+    folder: str,
+    clickhouse: str | None,
 ) -> int:
     """Start a cluster, or start the one in the folder again.
 
@@ -100,7 +104,7 @@ def up(
 @_folder
 @option("--remove", is_flag=True, group="Lab", help="Delete the folder and all data in it.")
 @click.pass_obj
-def down(output: Output, folder: str, remove: bool) -> int:
+def down(output: CommandOutput, folder: str, remove: bool) -> int:
     """Stop the servers; their data stay for the next 'up'."""
     from rowfall.lab.cluster import Lab
 
@@ -117,7 +121,7 @@ def down(output: Output, folder: str, remove: bool) -> int:
 @command
 @_folder
 @click.pass_obj
-def status(output: Output, folder: str) -> int:
+def status(output: CommandOutput, folder: str) -> int:
     """Show the servers of a lab: ports, processes, memory, and whether they answer."""
     from rowfall.lab.cluster import Lab
 

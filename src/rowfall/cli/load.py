@@ -14,7 +14,7 @@ from rowfall.cli.options import (
     options_of,
     table_options,
 )
-from rowfall.cli.output import Output
+from rowfall.cli.output import CommandOutput
 from rowfall.core.errors import LoadError
 from rowfall.core.masked import Secret
 
@@ -28,7 +28,7 @@ from rowfall.core.masked import Secret
 @option("--yes", is_flag=True, group="Run", help="Do not ask what is unsure about text.")
 @click.pass_obj
 def load(
-    output: Output, /, sources: tuple[str, ...], to: str | None, table: str | None,
+    output: CommandOutput, /, sources: tuple[str, ...], to: str | None, table: str | None,
     password: Secret | None, yes: bool, **values: Any,
 ) -> int:  # fmt: skip
     """Load files or generated rows into a table, exactly once.

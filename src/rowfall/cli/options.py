@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 from click.core import ParameterSource
 
-from rowfall.cli.output import Output
+from rowfall.cli.output import CommandOutput
 from rowfall.core.errors import UsageError
 from rowfall.core.masked import Secret
 from rowfall.core.nearest import did_you_mean
@@ -325,19 +325,19 @@ def _attributes(item: Field[Any], flag: Flag) -> dict[str, Any]:
 
 
 def _set(ctx: click.Context, param: click.Parameter, value: bool) -> None:
-    """Record a common option in the context's :class:`Output` before the command runs."""
+    """Record a common option in the context's :class:`CommandOutput` before the command runs."""
     if value and param.name:
-        setattr(ctx.ensure_object(Output), param.name, True)
+        setattr(ctx.ensure_object(CommandOutput), param.name, True)
 
 
 def _set_format(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
     if value:
-        ctx.ensure_object(Output).log_format = value
+        ctx.ensure_object(CommandOutput).log_format = value
 
 
 def _open_log(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
-    """Open the log file of the context's :class:`Output` before the command runs."""
-    output = ctx.ensure_object(Output)
+    """Open the log file of the context's :class:`CommandOutput` before the command runs."""
+    output = ctx.ensure_object(CommandOutput)
     if not value or output.log_file is not None:
         return
     from pathlib import Path  # 4 ms that only logs need

@@ -26,7 +26,7 @@ _WIDEST = 100  # text for reading gets no better beyond
 _ASCII = str.maketrans("━─…", "#-.")
 
 
-class Output:
+class CommandOutput:
     """The output of one command; the common options set its attributes.
 
     Attributes:
@@ -236,7 +236,7 @@ class Output:
 
         level = -1 if self.quiet else int(self.verbose)
         if not sys.stderr.isatty() or os.environ.get("TERM") == "dumb":
-            lines = progress.Lines(self.emit)
+            lines = progress.ProgressLines(self.emit)
             if self.quiet or self.json:
                 return progress.Talk(lines, level=level)
             return progress.Plain(lines, level=level, busy=busy or progress.BUSY)
@@ -291,7 +291,7 @@ def _logged(log: Log, shown: Talk | None) -> Iterator[Listener]:
 class _Stderr:
     """The file that rich writes to; it may close without an error, like stderr."""
 
-    def __init__(self, output: Output) -> None:
+    def __init__(self, output: CommandOutput) -> None:
         self._output = output
         self.encoding = sys.stderr.encoding
 

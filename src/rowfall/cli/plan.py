@@ -14,7 +14,7 @@ from rowfall.cli.options import (
     options_of,
     table_options,
 )
-from rowfall.cli.output import Output
+from rowfall.cli.output import CommandOutput
 from rowfall.core.masked import Secret
 
 
@@ -27,7 +27,7 @@ from rowfall.core.masked import Secret
 @option("--all", "every_split", is_flag=True, group="Plan", help="List every file or range.")
 @click.pass_obj
 def plan(
-    output: Output,
+    output: CommandOutput,
     /,
     sources: tuple[str, ...],
     to: str | None,

@@ -7,7 +7,7 @@ import sys
 import click
 
 from rowfall.cli.options import command, option, target_option
-from rowfall.cli.output import Output
+from rowfall.cli.output import CommandOutput
 from rowfall.core.masked import Secret
 
 PRETTY, PIPED, JSON = "PrettyCompactMonoBlock", "TSVWithNames", "JSON"
@@ -26,7 +26,7 @@ PRETTY, PIPED, JSON = "PrettyCompactMonoBlock", "TSVWithNames", "JSON"
 @option("--write", is_flag=True, group="Query", help="Allow statements that change data or tables.")
 @click.pass_obj
 def query(
-    output: Output, sql: str, to: str | None, format: str | None, write: bool,
+    output: CommandOutput, sql: str, to: str | None, format: str | None, write: bool,
     password: Secret | None,
 ) -> None:  # fmt: skip
     """Run SQL where the data was loaded and print the rows.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from rowfall.cli.options import command, complete, target_option
-from rowfall.cli.output import Output
+from rowfall.cli.output import CommandOutput
 from rowfall.core.masked import Secret
 
 
@@ -13,7 +13,7 @@ from rowfall.core.masked import Secret
 @click.argument("load_id", metavar="LOAD", shell_complete=complete("loads"))
 @target_option
 @click.pass_obj
-def report(output: Output, load_id: str, to: str | None, password: Secret | None) -> None:
+def report(output: CommandOutput, load_id: str, to: str | None, password: Secret | None) -> None:
     """Show the report of a load again.
 
     LOAD is the id of a load, its first digits, or 'last'. -v adds the settings.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from rowfall.cli.options import command, complete, target_option
-from rowfall.cli.output import Output
+from rowfall.cli.output import CommandOutput
 from rowfall.core.errors import LoadError
 from rowfall.core.masked import Secret
 
@@ -16,7 +16,7 @@ from rowfall.core.masked import Secret
 )
 @target_option
 @click.pass_obj
-def resume(output: Output, load_id: str, to: str | None, password: Secret | None) -> int:
+def resume(output: CommandOutput, load_id: str, to: str | None, password: Secret | None) -> int:
     """Resume an unfinished load as it was started.
 
     LOAD is the id of a load or its first digits; by default the newest that is not done. This does

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from rowfall.cli.options import command, complete, options_of, table_options, target_option
-from rowfall.cli.output import Output
+from rowfall.cli.output import CommandOutput
 from rowfall.core.masked import Secret
 
 
@@ -19,7 +19,7 @@ from rowfall.core.masked import Secret
 @table_options("scale")
 @click.pass_obj
 def scale(
-    output: Output, /, sources: tuple[str, ...], to: str | None, password: Secret | None,
+    output: CommandOutput, /, sources: tuple[str, ...], to: str | None, password: Secret | None,
     **values: Any,
 ) -> None:  # fmt: skip
     """Project time and cost of a load to N nodes.

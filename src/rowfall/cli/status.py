@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from rowfall.cli.options import command, complete, option, target_option
-from rowfall.cli.output import Output
+from rowfall.cli.output import CommandOutput
 from rowfall.core.masked import Secret
 
 
@@ -15,7 +15,11 @@ from rowfall.core.masked import Secret
 @option("--all", "everywhere", is_flag=True, group="Target", help="Loads of all targets.")
 @click.pass_obj
 def status(
-    output: Output, load_id: str | None, to: str | None, password: Secret | None, everywhere: bool
+    output: CommandOutput,
+    load_id: str | None,
+    to: str | None,
+    password: Secret | None,
+    everywhere: bool,
 ) -> None:
     """List the loads of a target, newest first, or show one.
 

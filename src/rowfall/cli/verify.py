@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from rowfall.cli.options import command, complete, target_option
-from rowfall.cli.output import Output
+from rowfall.cli.output import CommandOutput
 from rowfall.core.errors import Exit
 from rowfall.core.masked import Secret
 
@@ -14,7 +14,7 @@ from rowfall.core.masked import Secret
 @click.argument("load_id", metavar="LOAD", shell_complete=complete("loads"))
 @target_option
 @click.pass_obj
-def verify(output: Output, load_id: str, to: str | None, password: Secret | None) -> int:
+def verify(output: CommandOutput, load_id: str, to: str | None, password: Secret | None) -> int:
     """Read the source of a load again and compare.
 
     LOAD is the id of a load, its first digits, or 'last'. Files that differ are listed, with -v

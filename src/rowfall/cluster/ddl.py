@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from rowfall.cluster.tables import NodeTable, TableEngine, Tables, macros_of, parse_engine
+from rowfall.cluster.tables import ClusterTables, NodeTable, TableEngine, macros_of, parse_engine
 from rowfall.cluster.topology import Cluster, Node
 from rowfall.core import sql
 from rowfall.core.dataclass import dataclass
@@ -61,7 +61,7 @@ class Ddl:
 
 
 def create_statements(
-    tables: Tables,
+    tables: ClusterTables,
     cluster: Cluster,
     schema: Schema | None = None,
     *,
@@ -101,7 +101,9 @@ def create_statements(
     return tuple(made)
 
 
-def local_schema(tables: Tables, cluster: Cluster, schema: Schema, *, replicated: bool) -> Schema:
+def local_schema(
+    tables: ClusterTables, cluster: Cluster, schema: Schema, *, replicated: bool
+) -> Schema:
     """Return the schema with the engine that the local table gets.
 
     Raises:
@@ -176,7 +178,7 @@ def _check_distinct(cluster: Cluster) -> None:
             )
 
 
-def _check_databases(tables: Tables) -> None:
+def _check_databases(tables: ClusterTables) -> None:
     """Raise TargetError for a database that hands its statements around by itself."""
     for database, there in tables.databases.items():
         for node, engine in there.items():
@@ -193,7 +195,9 @@ def _database(database: str, cluster: Cluster) -> Ddl:
     return Ddl(f"database {database}", make(database, cluster.name), make(database))
 
 
-def _local(tables: Tables, cluster: Cluster, schema: Schema | None, *, replicated: bool) -> Ddl:
+def _local(
+    tables: ClusterTables, cluster: Cluster, schema: Schema | None, *, replicated: bool
+) -> Ddl:
     if tables.like:
         return _copy(tables.like, tables.local, cluster, _shared_uuid(tables))
     if schema is None:
@@ -208,7 +212,7 @@ def _local(tables: Tables, cluster: Cluster, schema: Schema | None, *, replicate
     return Ddl(f"table {'.'.join(tables.local)}", *both)
 
 
-def _shared_uuid(tables: Tables) -> str | None:
+def _shared_uuid(tables: ClusterTables) -> str | None:
     """Return the UUID that a further replica needs to find the others; None when it needs none.
 
     Raises:

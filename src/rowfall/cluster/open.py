@@ -17,7 +17,7 @@ from typing import Any
 
 from rowfall.cluster.ddl import Ddl, create_statements, run_on_cluster
 from rowfall.cluster.sharding_keys import RAND, ShardingKey, is_free, read_sharding_key
-from rowfall.cluster.tables import Tables, column_types, find_tables
+from rowfall.cluster.tables import ClusterTables, column_types, find_tables
 from rowfall.cluster.topology import (
     SERVER_UUID,
     Cluster,
@@ -65,7 +65,7 @@ class OpenCluster:
 
     cluster: Cluster
     entry: Engine
-    tables: Tables
+    tables: ClusterTables
     writers: tuple[Writer, ...]
     connect: Callable[[Node], Engine]
     altering: bool = False
@@ -152,14 +152,14 @@ class OpenCluster:
             )
         return read_sharding_key(self.entry.ask, self.cluster, key, unreplicated=self.unreplicated)
 
-    def find_tables(self) -> Tables:
+    def find_tables(self) -> ClusterTables:
         """Return what there is of the table now."""
         tables = self.tables
         return find_tables(
             self.entry.ask, self.cluster, tables.database, tables.table, altering=self.altering
         )
 
-    def columns(self, tables: Tables) -> dict[tuple[str, str], dict[Node, dict[str, str]]]:
+    def columns(self, tables: ClusterTables) -> dict[tuple[str, str], dict[Node, dict[str, str]]]:
         """Return the columns of tables on each node, see :func:`column_types`."""
         return column_types(self.entry.ask, self.cluster, tables)
 
@@ -258,7 +258,7 @@ def open_cluster(
     return OpenCluster(cluster, entry, tables, writers, connect, altering)
 
 
-def _alike(asks: Ask, cluster: Cluster, target: Table, *, altering: bool) -> Tables:
+def _alike(asks: Ask, cluster: Cluster, target: Table, *, altering: bool) -> ClusterTables:
     """Find the tables on the nodes; wait while another load alters them node by node."""
     deadline = time.monotonic() + ALTER_SECONDS
     while True:
@@ -270,12 +270,12 @@ def _alike(asks: Ask, cluster: Cluster, target: Table, *, altering: bool) -> Tab
         time.sleep(ALTER_PAUSE_SECONDS)
 
 
-def _unreplicated(cluster: Cluster, tables: Tables) -> bool:
+def _unreplicated(cluster: Cluster, tables: ClusterTables) -> bool:
     return cluster.replicated and tables.exists and not tables.engine.replicated
 
 
 def find_journal(
-    asks: Ask, cluster: Cluster, tables: Tables, look: Callable[[Node, str], list[list[Any]]]
+    asks: Ask, cluster: Cluster, tables: ClusterTables, look: Callable[[Node, str], list[list[Any]]]
 ) -> Node:
     """Return the node whose journal knows the tables; of new tables, the one that begins it.
 
@@ -314,7 +314,7 @@ def find_journal(
     return (holders or cluster.up)[0]
 
 
-def _check_no_journal_away(asks: Ask, cluster: Cluster, tables: Tables) -> None:
+def _check_no_journal_away(asks: Ask, cluster: Cluster, tables: ClusterTables) -> None:
     """Raise TargetError where a node is away that may keep the journal.
 
     That is the first one; or any of them, if the table holds rows that no journal knows.

@@ -130,7 +130,7 @@ class NodeTable:
 
 
 @dataclass(frozen=True, slots=True)
-class Tables:
+class ClusterTables:
     """The tables behind ``database.table``.
 
     Attributes:
@@ -173,7 +173,7 @@ class Tables:
 
 def find_tables(
     asks: Ask, cluster: Cluster, database: str, table: str, *, altering: bool = False
-) -> Tables:
+) -> ClusterTables:
     """Find what the nodes that answer have of ``database.table``, in three small statements.
 
     Args:
@@ -207,7 +207,7 @@ def find_tables(
             raise
     _check_replicas(cluster, ours, _paths(asks, cluster, ours, at), name)
     like = (widest if altering else None) or next(iter(ours.values()), None)
-    return Tables(
+    return ClusterTables(
         database,
         table,
         at,
@@ -225,7 +225,7 @@ def find_tables(
 
 
 def column_types(
-    asks: Ask, cluster: Cluster, tables: Tables
+    asks: Ask, cluster: Cluster, tables: ClusterTables
 ) -> dict[tuple[str, str], dict[Node, dict[str, str]]]:
     """Return names and types of the columns on each node, of the local and the Distributed table.
 

@@ -17,7 +17,11 @@ from rowfall.targets.base import Target
 
 if TYPE_CHECKING:
     from rowfall.contracts.destination import Destination
-    from rowfall.ledger.manifest import Manifest, Place, Range  # 2 ms that loads into tables save
+    from rowfall.ledger.manifest import (  # 2 ms that loads into tables save
+        Manifest,
+        ManifestStore,
+        Range,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +106,7 @@ class FilledTable:
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
+class StoredRows:
     """What the table of a load with ``--upsert`` holds.
 
     Attributes:
@@ -155,7 +159,7 @@ class TargetFacts:
     filled: tuple[FilledTable, ...] = ()
     replicas: bool = False
     promise: str = ""
-    stored: Stored | None = None
+    stored: StoredRows | None = None
     upkeep: str = ""
     binary: bool = False
     link: Link | None = None
@@ -201,7 +205,7 @@ class ExportState:
     """
 
     base: str
-    place: Place
+    place: ManifestStore
     name: str
     tag: str | None
     names: tuple[str, ...]

@@ -12,7 +12,7 @@ from rowfall.core.events import Listener, Note
 from rowfall.core.listing import Split
 from rowfall.core.model import Outcome
 from rowfall.engines.base import Engine
-from rowfall.ledger.leases import Leases, Move
+from rowfall.ledger.leases import Leases, StagedPartition
 
 
 class CountError(EngineError):
@@ -31,7 +31,7 @@ class Staged:
     rows: int
     parts: int
     bytes: int
-    moves: tuple[Move, ...]
+    moves: tuple[StagedPartition, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,10 +22,10 @@ from rowfall.core.sqltext import SqlText, quote
 from rowfall.core.type_names import parse_type
 from rowfall.deliver.decode import (
     Answers,
-    Child,
     DeclinedError,
     Decode,
     DecoderInput,
+    DecoderProcess,
     let_go,
     release,
 )
@@ -328,7 +328,7 @@ class HandOver(Build):
             [Split("", pipe, "", None)], NATIVE, sent, order.settings, outputs, self._input.sort_by
         )
         asked |= self._prepare(order, outputs, asked)
-        child = Child(self._program, asked, self._answers(order, lane))
+        child = DecoderProcess(self._program, asked, self._answers(order, lane))
         self._running[order.attempt] = child
         done = threading.Event()
         threading.Thread(target=release, args=(child, [pipe], done), daemon=True).start()

@@ -189,7 +189,7 @@ class Decode:
         self._program = program
         self._engine = engine
         self._input = input_
-        self._running: dict[str, Child] = {}
+        self._running: dict[str, DecoderProcess] = {}
         self._pipe_folder: Path | None = None
         if input_.target.folder is not None:
             self._pipe_folder = input_.target.folder / PIPES
@@ -230,7 +230,7 @@ class Decode:
         if input_.most:
             asked["record_bytes"] = min(input_.most, MOST_RECORD)
         asked |= self._prepare(order, outputs, asked)
-        child = Child(self._program, asked, self._answers(order, lane))
+        child = DecoderProcess(self._program, asked, self._answers(order, lane))
         child.inputs = found.splits
         self._running[order.attempt] = child
         done = threading.Event()
@@ -299,7 +299,7 @@ class Decode:
         statement = Statement(text, order.settings, query_id=order.attempt)
         return self._engine.run(statement, lane=lane, on_tick=tick)
 
-    def result_of(self, child: Child, order: Order) -> dict[str, Any]:
+    def result_of(self, child: DecoderProcess, order: Order) -> dict[str, Any]:
         """Return what the decoder reported at its end; {} where the engine's error is the cause.
 
         Raises:
@@ -439,7 +439,7 @@ def chunks(pipe: str, quiet: float) -> Iterator[bytes]:
                 return
 
 
-class Child:
+class DecoderProcess:
     """The running program. Its spec, which may hold signed addresses, goes through stdin only.
 
     stdin stays open: its end tells the program that rowfall has been killed.
@@ -599,7 +599,7 @@ def is_shared(found: Ranges) -> bool:
     )
 
 
-def release(child: Child, pipes: Sequence[str], done: threading.Event) -> None:
+def release(child: DecoderProcess, pipes: Sequence[str], done: threading.Event) -> None:
     """Release, after the decoder has ended, whoever opens the other end of a pipe only now."""
     child.wait()
     while not done.wait(POLL_SECONDS):

@@ -73,7 +73,7 @@ class Pusher:
         self._server = server
         self._reader = reader
         self._packed = packed
-        self._running: dict[str, _Attempt] = {}
+        self._running: dict[str, _PushedAttempt] = {}
 
     def insert(
         self,
@@ -108,7 +108,7 @@ class Pusher:
             UsageError: blocks are needed and there is no local engine.
         """
 
-        def streams(run: _Attempt) -> Iterator[Stream]:
+        def streams(run: _PushedAttempt) -> Iterator[Stream]:
             sends = sent_as(splits, encoding, schema, stream=not source.replayable, here=here)
             return self._pieces(run, sends, source, encoding, schema, staging, settings, headers)
 
@@ -134,7 +134,7 @@ class Pusher:
             RowfallError: see :meth:`insert`.
         """
 
-        def streams(run: _Attempt) -> Iterator[Stream]:
+        def streams(run: _PushedAttempt) -> Iterator[Stream]:
             into = statements.insert_sent_blocks(staging, columns)
             for query in selects:
                 insert = Statement(into, settings)
@@ -151,17 +151,19 @@ class Pusher:
     def _perform(
         self,
         attempt: str,
-        streams: Callable[[_Attempt], Iterator[Stream]],
+        streams: Callable[[_PushedAttempt], Iterator[Stream]],
         on_tick: Tick | None,
     ) -> Outcome:
-        run = self._running[attempt] = _Attempt(self._server, attempt, on_tick, self._first_lane)
+        run = self._running[attempt] = _PushedAttempt(
+            self._server, attempt, on_tick, self._first_lane
+        )
         try:
             return run.perform(streams(run), self.streams)
         finally:
             del self._running[attempt]
 
     def _pieces(
-        self, run: _Attempt, delivery: SentAs, source: Source, encoding: Encoding | None,
+        self, run: _PushedAttempt, delivery: SentAs, source: Source, encoding: Encoding | None,
         schema: Schema, staging: SqlText, settings: Values, headers: Headers | None,
     ) -> Iterator[Stream]:  # fmt: skip
         """Give what there is to send, found while it is sent: cutting reads ahead."""
@@ -199,7 +201,7 @@ class Pusher:
         return self._reader()
 
 
-class _Attempt:
+class _PushedAttempt:
     """The streams of one attempt: starts, counts, and ends them together."""
 
     def __init__(self, server: Engine, name: str, on_tick: Tick | None, first_lane: int) -> None:

@@ -21,7 +21,14 @@ from rowfall.contracts.receiver import CountError
 from rowfall.core.errors import EngineError, RowfallError
 from rowfall.core.model import Column, Outcome, Refused
 from rowfall.core.sqltext import SqlText
-from rowfall.deliver.decode import CHUNK, CONNECTION, Child, DeclinedError, Decode, DecoderInput
+from rowfall.deliver.decode import (
+    CHUNK,
+    CONNECTION,
+    DeclinedError,
+    Decode,
+    DecoderInput,
+    DecoderProcess,
+)
 from rowfall.deliver.refused import write_good
 from rowfall.deliver.streams import AGAIN_SECONDS, POLL_SECONDS, Pipe, readings
 from rowfall.engines.base import Engine, Tick
@@ -282,7 +289,7 @@ class _Written:
     number of the next packet only, see ``connection.rs`` of rowfall-decode.
     """
 
-    def __init__(self, child: Child, path: str) -> None:
+    def __init__(self, child: DecoderProcess, path: str) -> None:
         self._child, self._path = child, path
         self._file: IO[bytes] | None = None
 

@@ -113,7 +113,9 @@ class Stream(ABC):
 class FileStream(Stream):
     """A piece of a file, as it is."""
 
-    def __init__(self, run: Run, path: str, piece: Piece, packed: str, insert: Statement) -> None:
+    def __init__(
+        self, run: Run, path: str, piece: StreamPiece, packed: str, insert: Statement
+    ) -> None:
         settings = piece_settings(insert.settings, piece)
         super().__init__(run, replace(insert, settings=settings), packed)
         self._path, self._piece = path, piece
@@ -307,7 +309,7 @@ def opened(path: str) -> Iterator[int]:
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class StreamPiece:
     """Bytes ``start`` to ``stop`` of a file, with ``head`` (its header line) in front.
 
     Attributes:
@@ -320,11 +322,13 @@ class Piece:
     last: bool = True
 
 
-def file_pieces(split: Split, encoding: Encoding, settings: Values, every: int) -> Iterator[Piece]:
+def file_pieces(
+    split: Split, encoding: Encoding, settings: Values, every: int
+) -> Iterator[StreamPiece]:
     """Give the pieces of a file; only plain ones can be cut. ``every`` 0: one piece."""
     size = split.size or 0
     if not every or packing(split, encoding) != "none":
-        yield Piece(0, size)
+        yield StreamPiece(0, size)
         return
     with opened(split.uri) as descriptor:
 
@@ -347,7 +351,7 @@ def odd_header(split: Split, encoding: Encoding, columns: Sequence[Column]) -> b
     return not header_fits(head, encoding, columns)
 
 
-def piece_settings(settings: Values, piece: Piece) -> dict[str, str | int | float]:
+def piece_settings(settings: Values, piece: StreamPiece) -> dict[str, str | int | float]:
     """Return the settings of a piece's INSERT: only the file's last line may be empty."""
     values = dict(settings)
     if not piece.last:
@@ -370,7 +374,7 @@ def header_fits(head: bytes, encoding: Encoding, columns: Sequence[Column]) -> b
 
 def pieces(
     read: Read, size: int, encoding: Encoding, settings: Values, every: int
-) -> Iterator[Piece]:
+) -> Iterator[StreamPiece]:
     """Give a plain file of ``size`` bytes in pieces of about ``every`` bytes, as they are found.
 
     Together they are the file; each starts where a record starts. What is left after the last
@@ -385,9 +389,9 @@ def pieces(
             for cut in record_starts(read, size, encoding, every):
                 if size - cut < LEAST_PIECE:
                     break
-                yield Piece(start, cut, head if start else b"", last=False)
+                yield StreamPiece(start, cut, head if start else b"", last=False)
                 start = cut
-    yield Piece(start, size, head if start else b"")
+    yield StreamPiece(start, size, head if start else b"")
 
 
 def piece_size(splits: Sequence[Split], streams: int) -> int:

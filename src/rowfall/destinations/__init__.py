@@ -21,8 +21,8 @@ REGISTRY = {
     Publish.TRANSACTION: "transactional:TransactionalDatabase",
     Publish.MESSAGES: "transactional:Topic",
     Publish.COMMIT: "lake:LakeTable",
-    Publish.RENAME: "files:LocalFiles",
-    Publish.AT_ONCE: "files:Objects",
+    Publish.RENAME: "files:WrittenFiles",
+    Publish.AT_ONCE: "files:WrittenObjects",
     Publish.NONE: "nothing:Nothing",
 }
 """How rows become visible -> module in this package and class."""

@@ -59,7 +59,7 @@ class PreparedExport(BasePrepared):
         return Finished(tuple(notes.texts), problem=problem)
 
 
-class Objects(BaseDestination):
+class WrittenObjects(BaseDestination):
     """Objects of a store, which shows them only when they are complete."""
 
     writes = "files"
@@ -128,7 +128,7 @@ class Objects(BaseDestination):
         return found
 
 
-class LocalFiles(Objects):
+class WrittenFiles(WrittenObjects):
     """Files, which are renamed when they are complete."""
 
     receiver = FileReceiver

@@ -131,7 +131,7 @@ def query_folder(target: Target, folder: Path, query: Query) -> None:
 _QUERY = Split("", "query", "", None)
 
 
-class _Rows(Streams):
+class _QueryRows(Streams):
     """The rows of a query in another database, which an engine here reads."""
 
     def __init__(self, result: Result) -> None:
@@ -156,7 +156,7 @@ def query_database(target: Target, at: ServerAt, query: Query) -> None:
         found = database.result(query.text, write=query.write)
         if found is None:
             return
-        rows = _Rows(found)
+        rows = _QueryRows(found)
         try:
             text = SqlText.of("SELECT * FROM ", rows.relation([_QUERY], None, ""))
             statement = Statement(text, {}, "query", query.format)

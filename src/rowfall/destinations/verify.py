@@ -36,7 +36,7 @@ from rowfall.schema.headers import Headers
 from rowfall.schema.other_reading import read_by_pyarrow, why_not_read_again
 from rowfall.schema.projection import read_relation
 from rowfall.schema.whole_rows import last_name, with_loose_blanks, with_open_end
-from rowfall.sources.arrow import ArrowRows
+from rowfall.sources.arrow import ArrowStreams
 from rowfall.sources.base import Source
 from rowfall.targets import staging
 from rowfall.targets.export import reading
@@ -373,7 +373,7 @@ class Comparison:
         self._settings = {
             s.name: s.value for s in plan.settings if pulled or not s.name.startswith("max_memory")
         }
-        self._others: list[ArrowRows] = []
+        self._others: list[ArrowStreams] = []
         self._by_pyarrow = False
         if plan.transport.parser.value == ENGINE and plan.encoding is not None:
             # The engine has read the rows of the load, too.

@@ -253,7 +253,7 @@ class Lost(Exception):  # noqa: N818 - no error yet: the outcome of the statemen
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class HttpAnswer:
     """An answer. ``headers`` have lower-case names; ``data`` is the end only when streamed."""
 
     status: int
@@ -321,7 +321,7 @@ class Exchange:
         self._connection: Connection | None = None
         self._cut = False
         self._done = threading.Event()
-        self._result: Answer | BaseException = ValueError("nothing was asked yet")
+        self._result: HttpAnswer | BaseException = ValueError("nothing was asked yet")
         self.sent = 0
         self.complete = self.answered = self.own_fault = False
 
@@ -340,7 +340,7 @@ class Exchange:
             with contextlib.suppress(OSError):  # it has gone already
                 connection.sock.shutdown(socket.SHUT_RDWR)
 
-    def result(self) -> Answer:
+    def result(self) -> HttpAnswer:
         """Wait for the answer.
 
         Raises:
@@ -353,7 +353,7 @@ class Exchange:
             raise self._result
         return self._result
 
-    def perform(self) -> Answer:
+    def perform(self) -> HttpAnswer:
         """Do :meth:`start` and :meth:`result` in the caller's thread."""
         self._run()
         return self.result()
@@ -366,7 +366,7 @@ class Exchange:
         finally:
             self._done.set()
 
-    def _exchange(self) -> Answer:
+    def _exchange(self) -> HttpAnswer:
         connection = self._connection = self._connections.take(self._timeout)
         whole = False
         try:
@@ -441,24 +441,24 @@ class Exchange:
                 return  # what the server said before it closed can still be read
             self.sent += len(piece)
 
-    def _receive(self, connection: Connection) -> Answer:
+    def _receive(self, connection: Connection) -> HttpAnswer:
         # The answer holds the socket by itself when it is the last of its connection.
         with contextlib.closing(connection.getresponse()) as response:
             return self._read(response)
 
-    def _read(self, response: Reply) -> Answer:
+    def _read(self, response: Reply) -> HttpAnswer:
         self.answered = True
         headers = {name.lower(): value for name, value in response.getheaders()}
         failed = response.status >= 400 or "x-clickhouse-exception-code" in headers
         if self._out is None or failed:
-            return Answer(response.status, headers, response.read())
+            return HttpAnswer(response.status, headers, response.read())
         tail = b""
         while piece := response.read(PIECE):
             tail = (tail + piece)[-TAIL:]
             self.own_fault = True  # a reader that has gone is no fault of the network
             _write(self._out, piece)
             self.own_fault = False
-        return Answer(response.status, headers, tail)
+        return HttpAnswer(response.status, headers, tail)
 
 
 class Form(bytes):

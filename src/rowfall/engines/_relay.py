@@ -66,7 +66,7 @@ FAR_LOG_SECONDS, FLUSHED_SECONDS = 20.0, 1.0
 PAUSE_SECONDS = 0.25
 
 
-class Relay(Connections):
+class RelayedServer(Connections):
     """Connections to ``address`` through those to another server.
 
     Args:
@@ -129,7 +129,7 @@ class Relayed:
         inner: the connection to the entry.
     """
 
-    def __init__(self, relay: Relay, timeout: float | None) -> None:
+    def __init__(self, relay: RelayedServer, timeout: float | None) -> None:
         self.inner = relay.through.take(timeout)
         self._relay = relay
         self._patience = SILENCE_SECONDS if timeout is None else max(1, round(timeout))

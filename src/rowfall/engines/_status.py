@@ -15,7 +15,7 @@ from rowfall.core.masked import Secret, redact
 from rowfall.core.model import Outcome
 from rowfall.core.patterns import regex
 from rowfall.core.sqltext import quote
-from rowfall.engines._http import Answer, Connections, Exchange, Lost
+from rowfall.engines._http import Connections, Exchange, HttpAnswer, Lost
 from rowfall.engines.base import ROWS_FORMAT, read_rows
 from rowfall.engines.codes import (
     ACCESS_DENIED,
@@ -55,7 +55,7 @@ class UnknownOutcome(EngineError):  # noqa: N818 - says what is known, not what 
 
 
 @dataclass(slots=True)
-class Progress:
+class StatementProgress:
     """Progress of a running statement in ``system.processes``: rows, bytes, ProfileEvents."""
 
     read_rows: int = 0
@@ -114,7 +114,7 @@ class StatementStatus:
             self.check(answer)
             return read_rows(answer.data)
 
-    def check(self, answer: Answer, *secrets: Secret) -> None:
+    def check(self, answer: HttpAnswer, *secrets: Secret) -> None:
         """Raise the error that an answer holds.
 
         Raises:
@@ -148,7 +148,7 @@ class StatementStatus:
             return denied(rights, user)
         return error
 
-    def progress(self, query_id: str) -> Progress | None:
+    def progress(self, query_id: str) -> StatementProgress | None:
         """Return how far a running statement is; None when it does not run or cannot be seen."""
         if self._processes_hidden:
             return None
@@ -165,7 +165,7 @@ class StatementStatus:
         if not rows:
             return None
         read, size, written, memory, peak, events = rows[0]
-        return Progress(
+        return StatementProgress(
             int(read),
             int(size),
             int(written),

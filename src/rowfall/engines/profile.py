@@ -66,7 +66,7 @@ _WISHED: Mapping[str, Value] = {"max_result_rows": 0, "max_result_bytes": 0}
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class RefusedSetting:
     """A setting that has another value than a load needs, and may not be changed.
 
     Attributes:
@@ -81,7 +81,7 @@ class Refused:
 
 
 @dataclass(frozen=True, slots=True)
-class Profile:
+class UserProfile:
     """The settings of a server's user.
 
     Attributes:
@@ -96,10 +96,10 @@ class Profile:
     constraints: Mapping[str, Constraint] = field(default_factory=dict)
     statements: Mapping[str, Value] = field(default_factory=dict)
     questions: Mapping[str, Value] = field(default_factory=dict)
-    refused: tuple[Refused, ...] = ()
+    refused: tuple[RefusedSetting, ...] = ()
 
 
-def read_profile(ask: Callable[..., list[list[Any]]], options: Mapping[str, str]) -> Profile:
+def read_profile(ask: Callable[..., list[list[Any]]], options: Mapping[str, str]) -> UserProfile:
     """Ask a server what its user's settings are.
 
     Args:
@@ -115,7 +115,7 @@ def read_profile(ask: Callable[..., list[list[Any]]], options: Mapping[str, str]
         uncut = {name: value for name, value in _UNCUT.items() if _takes(ask, name, value)}
         rows = ask(_SELECT, **_texts(uncut))
         fixed = tuple(
-            Refused(name, "", value)  # nor does getSetting() tell them
+            RefusedSetting(name, "", value)  # nor does getSetting() tell them
             for name, value in _UNCUT.items()
             if name in _ALWAYS and name not in uncut
         )
@@ -132,7 +132,7 @@ def read_profile(ask: Callable[..., list[list[Any]]], options: Mapping[str, str]
     )  # fmt: skip
 
 
-def judge(rows: Sequence[Sequence[Any]], options: Mapping[str, str]) -> Profile:
+def judge(rows: Sequence[Sequence[Any]], options: Mapping[str, str]) -> UserProfile:
     """Return the profile of a user.
 
     Args:
@@ -161,7 +161,7 @@ def judge(rows: Sequence[Sequence[Any]], options: Mapping[str, str]) -> Profile:
         return name not in constraints or constraints[name].allows(value)
 
     refused = tuple(
-        Refused(name, values[name], value, name in options)
+        RefusedSetting(name, values[name], value, name in options)
         for name, value in wrong({**_ALWAYS, **_QUESTIONS}).items()
         if name in options or not may(name, value)
     )
@@ -169,7 +169,7 @@ def judge(rows: Sequence[Sequence[Any]], options: Mapping[str, str]) -> Profile:
     statements = {k: v for k, v in wrong(_ALWAYS).items() if k not in never}
     questions = {k: v for k, v in wrong(_QUESTIONS).items() if k not in never}
     wished = {k: v for k, v in wrong(_WISHED).items() if may(k, v)}
-    return Profile(
+    return UserProfile(
         frozenset(changeable), constraints, statements, {**statements, **questions, **wished},
         refused,
     )  # fmt: skip

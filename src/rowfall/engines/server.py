@@ -22,10 +22,10 @@ from rowfall.core.model import Facts, Outcome, Statement
 from rowfall.core.netaddress import is_loopback, is_own_name
 from rowfall.core.sqltext import SqlText, quote
 from rowfall.core.units import duration
-from rowfall.engines._http import Address, Answer, Connections, Exchange, Lost, form
-from rowfall.engines._relay import Relay
+from rowfall.engines._http import Address, Connections, Exchange, HttpAnswer, Lost, form
+from rowfall.engines._relay import RelayedServer
 from rowfall.engines._status import (
-    Progress,
+    StatementProgress,
     StatementStatus,
     cpu_seconds,
     no_clickhouse,
@@ -119,14 +119,14 @@ class Server(Asking):
         self._connections = (
             Connections(self._address)
             if through is None
-            else Relay(self._address, through._connections, through.facts.settings)
+            else RelayedServer(self._address, through._connections, through.facts.settings)
         )
         # Buffering on the server: an error is never behind rows with status 200.
         self._base = {"wait_end_of_query": "1"} | ({"database": database} if database else {})
         self.status = StatementStatus(self._connections, self._base)
         self._guard = threading.Lock()
         self._lanes: defaultdict[int, threading.Lock] = defaultdict(threading.Lock)
-        self._running: dict[str, Progress] = {}
+        self._running: dict[str, StatementProgress] = {}
         self._highest = 0
         self._cpu = 0.0
         self._durable = durable
@@ -134,7 +134,7 @@ class Server(Asking):
         self.status.away = min(self.status.away, patience)
         try:
             # A question that comes by way of another server is a GET, which makes 2 of a 0.
-            relayed = isinstance(self._connections, Relay)
+            relayed = isinstance(self._connections, RelayedServer)
             self._options = dict(options or {})
             self._profile = read_profile(self.status.ask, self._options)
             self.status.own = {name: str(v) for name, v in self._profile.questions.items()}
@@ -186,7 +186,7 @@ class Server(Asking):
             RowfallError: the server's error, or no connection.
             BaseException: whatever reading ``body`` raised; the statement has been ended.
         """
-        if isinstance(self._connections, Relay):
+        if isinstance(self._connections, RelayedServer):
             self._connections.check(statement.sql)
         query_id = statement.query_id or f"rowfall-{uuid.uuid4()}"
         sql = statement.sql.reveal()
@@ -353,11 +353,13 @@ class Server(Asking):
             )
         return True
 
-    def _outcome(self, answer: Answer, query_id: str, seconds: float, collected: bool) -> Outcome:
+    def _outcome(
+        self, answer: HttpAnswer, query_id: str, seconds: float, collected: bool
+    ) -> Outcome:
         said = json.loads(answer.headers.get("x-clickhouse-summary", "{}"))
         summary = {name: int(value) for name, value in said.items()}
         with self._guard:
-            seen = self._running.get(query_id) or Progress()
+            seen = self._running.get(query_id) or StatementProgress()
         peak = max(seen.peak, summary.get("memory_usage", 0))
         cpu = cpu_seconds(seen.events)
         self._count(cpu, peak)

@@ -16,7 +16,7 @@ from rowfall.engines.codes import ACCESS_DENIED, LACKS, denied
 if TYPE_CHECKING:  # http.client takes 20 ms that loads into a folder save
     from rowfall.engines._http import Address
     from rowfall.engines._status import StatementStatus
-    from rowfall.engines.profile import Profile
+    from rowfall.engines.profile import UserProfile
 
 # The release from which everything used here behaves as tested.
 OLDEST = (24, 8)
@@ -59,7 +59,7 @@ def usable_memory(limits: Iterable[int], cores: int) -> int:
 
 
 def read_facts(
-    status: StatementStatus, address: Address, profile: Profile, memory: int | None,
+    status: StatementStatus, address: Address, profile: UserProfile, memory: int | None,
     threads: int | None, sharing: int,
 ) -> tuple[Facts, int]:  # fmt: skip
     """Return the facts for the planner, and the user's ``readonly`` setting.

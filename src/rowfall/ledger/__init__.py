@@ -4,7 +4,7 @@ How rows become visible lives in publish, and which table is the target in targe
 Imports engines, targets and core.
 """
 
-from rowfall.ledger.leases import Move
+from rowfall.ledger.leases import StagedPartition
 from rowfall.ledger.ledger import Attempt, Ledger, LoadRow, target_key, target_key_parts
 
-__all__ = ["Attempt", "Ledger", "LoadRow", "Move", "target_key", "target_key_parts"]
+__all__ = ["Attempt", "Ledger", "LoadRow", "StagedPartition", "target_key", "target_key_parts"]

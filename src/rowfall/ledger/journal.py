@@ -29,7 +29,7 @@ from rowfall.core.sqltext import SqlText, quote, quoted_list
 from rowfall.engines.base import Engine
 from rowfall.engines.codes import ACCESS_DENIED
 from rowfall.ledger import leases
-from rowfall.ledger.leases import Lease, Move, Ownership
+from rowfall.ledger.leases import Lease, Ownership, StagedPartition
 
 TABLE = "_rowfall_journal"
 # A process of another machine that has written nothing for so long counts as dead.
@@ -71,7 +71,7 @@ QUIT_SECONDS = 0.4
 
 
 @dataclass(slots=True)
-class Entry:
+class JournalEntry:
     """One attempt as the journal knows it.
 
     Attributes:
@@ -96,13 +96,13 @@ class Entry:
     forgotten: int = 0
     idle: float = 0.0
     rows: int = 0
-    moves: tuple[Move, ...] = ()
+    moves: tuple[StagedPartition, ...] = ()
     nodes: tuple[str, ...] = ("",)
     splits: dict[str, int] = field(default_factory=dict)
     quit: bool = False
     seen: dict[str, int] = field(default_factory=dict)
 
-    def moves_on(self, node: str) -> tuple[Move, ...]:
+    def moves_on(self, node: str) -> tuple[StagedPartition, ...]:
         """Return the moves on one of its nodes."""
         return tuple(m for m in self.moves if m.node in ("", node))
 
@@ -135,7 +135,7 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
-class Followed:
+class FollowedExchange:
     """A table whose place another one has taken, with its rows.
 
     Attributes:
@@ -300,7 +300,7 @@ class Journal:
                 seen[database] = self._ask(f"SELECT max(_block_number) FROM {name}")[0][0]
         self._append("count", attempt, detail=json.dumps(seen) if seen else "")
 
-    def commit(self, attempt: str, rows: int, moves: Sequence[Move]) -> bool:
+    def commit(self, attempt: str, rows: int, moves: Sequence[StagedPartition]) -> bool:
         """Record the rows and moves of an attempt: the point of no return.
 
         Returns:
@@ -328,7 +328,7 @@ class Journal:
         self._append("release", attempt)
         self._held.discard(attempt)
 
-    def added(self, attempt: str, move: Move, node: str = "") -> tuple[int, int]:
+    def added(self, attempt: str, move: StagedPartition, node: str = "") -> tuple[int, int]:
         """Return the least and the most rows that others have added to the partition of a move
         since this attempt counted it.
 
@@ -355,7 +355,7 @@ class Journal:
 
     def ownership(self, attempt: str) -> Ownership:
         """Return what others have done with an attempt."""
-        entry = self._entries(attempts=[attempt]).get(attempt, Entry(attempt, ""))
+        entry = self._entries(attempts=[attempt]).get(attempt, JournalEntry(attempt, ""))
         return (
             Ownership.LANDED
             if entry.landed
@@ -364,7 +364,7 @@ class Journal:
             else Ownership.OWN
         )
 
-    def expire(self, attempt: str) -> Entry:
+    def expire(self, attempt: str) -> JournalEntry:
         """End an attempt of a dead process and return it; publish it if it is ``binding``."""
         self._append("expire", attempt)
         entry = self._entries(attempts=[attempt]).get(attempt)
@@ -427,12 +427,12 @@ class Journal:
         """Return the UUIDs of tables whose rows this one holds."""
         return {uuid for line, _ in self._details() for uuid in line.get(_FOLLOWS, ())}
 
-    def followed(self) -> list[Followed]:
+    def followed(self) -> list[FollowedExchange]:
         """Return the tables that this one has taken the place of, oldest first."""
         lines = self._details()
         done = {line["done"] for line, _ in lines if "done" in line}
         return [
-            Followed(line[_FOLLOWS][0], line["name"], line["name"] in done, lives)
+            FollowedExchange(line[_FOLLOWS][0], line["name"], line["name"] in done, lives)
             for line, lives in lines if _FOLLOWS in line
         ]  # fmt: skip
 
@@ -447,7 +447,7 @@ class Journal:
             "ORDER BY _block_number"
         )
         return [
-            (json.loads(detail), not Entry("", str(owner), idle=idle, quit=bool(quits)).dead)
+            (json.loads(detail), not JournalEntry("", str(owner), idle=idle, quit=bool(quits)).dead)
             for detail, owner, quits, idle, event in rows
             if event == "alive" and detail
         ]
@@ -466,7 +466,7 @@ class Journal:
 
     # --- reading ------------------------------------------------------------------------------
 
-    def entries(self) -> list[Entry]:
+    def entries(self) -> list[JournalEntry]:
         """Return every attempt into this table, without its splits."""
         return list(self._entries().values())
 
@@ -479,7 +479,7 @@ class Journal:
         found: dict[str, bool] = {}
         for owner, quits, idle in rows:
             load_id = str(owner).split(" ")[-2]
-            alive = not Entry("", str(owner), idle=idle, quit=bool(quits)).dead
+            alive = not JournalEntry("", str(owner), idle=idle, quit=bool(quits)).dead
             found[load_id] = alive or found.get(load_id, False)
         return found
 
@@ -600,7 +600,7 @@ class Journal:
     def _entries(
         self, *, touching: Collection[str] = (), attempts: Collection[str] = (), naming: str = "",
         database: str = "", lows: Mapping[str, int] | None = None,
-    ) -> dict[str, Entry]:  # fmt: skip
+    ) -> dict[str, JournalEntry]:  # fmt: skip
         """Return attempts into this table: all, those that claim some splits, or named ones.
 
         Args:
@@ -781,7 +781,9 @@ def _shared(
     return found
 
 
-def _no_ranges(other: Entry, shared: Mapping[str, Sequence[str]], wanted: Collection[str]) -> None:
+def _no_ranges(
+    other: JournalEntry, shared: Mapping[str, Sequence[str]], wanted: Collection[str]
+) -> None:
     """Raise LedgerError where another process has loaded other ranges of the same rows."""
     if any(shared.get(i) and i not in wanted for i in other.splits):
         raise LedgerError(
@@ -796,14 +798,14 @@ def _no_ranges(other: Entry, shared: Mapping[str, Sequence[str]], wanted: Collec
         )
 
 
-def read_entries(rows: Iterable[Sequence[Any]]) -> dict[str, Entry]:
+def read_entries(rows: Iterable[Sequence[Any]]) -> dict[str, JournalEntry]:
     """Return the attempts that lines of the journal tell of, by id.
 
     Args:
         rows: event, attempt, owner, block number, rows, detail, splits, and the seconds since the
             owner's last line; by block number.
     """
-    found: dict[str, Entry] = {}
+    found: dict[str, JournalEntry] = {}
     # An owner may write expire and landed for another's attempt: the claim says whose it is.
     idle: dict[str, float] = {}
     quit: set[str] = set()
@@ -815,7 +817,7 @@ def read_entries(rows: Iterable[Sequence[Any]]) -> dict[str, Entry]:
             continue
         entry = found.get(attempt)
         if entry is None:
-            entry = found[attempt] = Entry(attempt, who)
+            entry = found[attempt] = JournalEntry(attempt, who)
         name = _EVENTS[event]
         # The first line of a kind counts; a repeated one is the echo of a lost connection.
         setattr(entry, name, getattr(entry, name) or int(block))
@@ -828,14 +830,14 @@ def read_entries(rows: Iterable[Sequence[Any]]) -> dict[str, Entry]:
             entry.seen = entry.seen or json.loads(detail or "{}")
         elif event == "commit":
             entry.rows = int(count)
-            entry.moves = tuple(Move(*move) for move in json.loads(detail))
+            entry.moves = tuple(StagedPartition(*move) for move in json.loads(detail))
     for entry in found.values():
         entry.idle = idle.get(entry.owner, 0.0)
         entry.quit = entry.owner in quit
     return found
 
 
-def _unordered(entry: Entry) -> Entry:
+def _unordered(entry: JournalEntry) -> JournalEntry:
     """Return a binding entry of another journal, whose lines have no order with those of this one.
 
     Its rows may have come after the count; that they did only their blocks can say.
@@ -844,7 +846,11 @@ def _unordered(entry: Entry) -> Entry:
 
 
 def added(
-    mine: Entry, others: Iterable[Entry], move: Move, node: str, shard_of: Mapping[str, int]
+    mine: JournalEntry,
+    others: Iterable[JournalEntry],
+    move: StagedPartition,
+    node: str,
+    shard_of: Mapping[str, int],
 ) -> tuple[int, int]:
     """Return the least and the most rows that other attempts have added to a partition since
     one of this attempt's moves counted it.

@@ -68,7 +68,7 @@ def _started(pid: int) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Move:
+class StagedPartition:
     """One partition of a loaded attempt on its way from ``staging`` into ``database.table``.
 
     Attributes:
@@ -130,9 +130,9 @@ class Leases(Protocol):
 
     def lease(self, attempt: str, splits: Sequence[Split], nodes: str = "") -> Lease: ...
     def counting(self, attempt: str) -> None: ...
-    def commit(self, attempt: str, rows: int, moves: Sequence[Move]) -> bool: ...
+    def commit(self, attempt: str, rows: int, moves: Sequence[StagedPartition]) -> bool: ...
     def landed(self, attempt: str) -> None: ...
-    def added(self, attempt: str, move: Move, node: str = "") -> tuple[int, int]: ...
+    def added(self, attempt: str, move: StagedPartition, node: str = "") -> tuple[int, int]: ...
     def release(self, attempt: str) -> None: ...
     def ownership(self, attempt: str) -> Ownership: ...
 
@@ -147,7 +147,7 @@ class NoLeases:
     def counting(self, attempt: str) -> None:
         """Do nothing: nobody else changes what is counted."""
 
-    def commit(self, attempt: str, rows: int, moves: Sequence[Move]) -> bool:
+    def commit(self, attempt: str, rows: int, moves: Sequence[StagedPartition]) -> bool:
         """Return True: nobody can have expired the attempt."""
         return True
 
@@ -161,6 +161,6 @@ class NoLeases:
         """Return OWN: nobody else is there."""
         return Ownership.OWN
 
-    def added(self, attempt: str, move: Move, node: str = "") -> tuple[int, int]:
+    def added(self, attempt: str, move: StagedPartition, node: str = "") -> tuple[int, int]:
         """Return (0, 0): nobody else adds rows."""
         return 0, 0

@@ -25,7 +25,7 @@ from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import LedgerError, LockLostError
 from rowfall.core.listing import Split, continued_id, joined, ranges_by_stream
 from rowfall.ledger import leases
-from rowfall.ledger.leases import Move
+from rowfall.ledger.leases import StagedPartition
 from rowfall.targets.base import SHADOW_SUFFIX, state_folder
 
 # 2: publishing by ATTACH, owners of loads.
@@ -96,7 +96,7 @@ class Ledger:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._store = Store(path)
+        self._store = LedgerStore(path)
 
     # --- loads -------------------------------------------------------------------------------
 
@@ -373,7 +373,7 @@ class Ledger:
             )
 
     def attempt_loaded(
-        self, attempt_id: str, rows: int, moves: Sequence[Move], *, marks: str = "",
+        self, attempt_id: str, rows: int, moves: Sequence[StagedPartition], *, marks: str = "",
         once: bool = False,
     ) -> None:  # fmt: skip
         """Record that all rows are staged and counted: from here on only publishing may happen.
@@ -665,7 +665,7 @@ class Ledger:
         mine = leases.this_process()
         return [a for a in found if a.owner in ("", mine) or leases.has_ended(a.owner)]
 
-    def moves(self, attempt_id: str) -> list[Move]:
+    def moves(self, attempt_id: str) -> list[StagedPartition]:
         rows = self._store.rows(
             "SELECT database, table_name, staging, partition_id, rows, rows_before, "
             "highest_block, state, '', coalesce(changed_at, 0) FROM move "
@@ -673,7 +673,7 @@ class Ledger:
             "WHERE attempt_id = ? ORDER BY staging, partition_id",
             attempt_id,
         )
-        return [Move(*row) for row in rows]
+        return [StagedPartition(*row) for row in rows]
 
     def stopped(self, key: str) -> dict[str, int]:
         """Return the rows of attempts that were committed for a table that is gone now."""
@@ -792,7 +792,7 @@ def _forget_stopped(db: sqlite3.Connection, key: str) -> None:
     )
 
 
-class Store:
+class LedgerStore:
     """Holds the connection to one file; :class:`Ledger` says what is raised."""
 
     def __init__(self, path: Path) -> None:

@@ -46,7 +46,7 @@ class Output:
 
     Attributes:
         name: relative to the folder of the manifest.
-        version: of the file, as :meth:`Place.version` says it; "" where no rows made no file.
+        version: of the file, as :meth:`ManifestStore.version` says it; "" where there is no file.
     """
 
     name: str
@@ -168,11 +168,11 @@ def sources_of_all(listing: Listing) -> tuple[Range, ...]:
 # --- where it lies --------------------------------------------------------------------------------
 
 
-class TakenError(LedgerError):
+class ManifestTakenError(LedgerError):
     """Another process has changed the manifest meanwhile."""
 
 
-class Place(Protocol):
+class ManifestStore(Protocol):
     """The folder or prefix that an export writes into."""
 
     def read(self, name: str) -> tuple[bytes, str] | None:
@@ -195,7 +195,7 @@ class Place(Protocol):
         """Remove a file; harmless where there is none."""
 
 
-class Folder:
+class ManifestFolder:
     """A folder on this machine."""
 
     def __init__(self, path: Path) -> None:
@@ -218,7 +218,7 @@ class Folder:
             with _locked(path.parent):
                 there = self.read(name)
                 if (there[1] if there else None) != over:
-                    raise TakenError(
+                    raise ManifestTakenError(
                         f"another rowfall has changed {path} meanwhile",
                         hint="Two exports write the same files: let one of them end first.",
                     )
@@ -271,7 +271,7 @@ def _locked(folder: Path) -> Iterator[None]:
         os.close(opened)
 
 
-class Bucket:
+class ManifestBucket:
     """A prefix of a bucket of S3, by obstore."""
 
     def __init__(self, prefix: str, options: Options) -> None:
@@ -300,7 +300,7 @@ class Bucket:
     def write(self, name: str, data: bytes, over: str | None) -> str:
         from obstore.exceptions import AlreadyExistsError, NotSupportedError, PreconditionError
 
-        taken = TakenError(
+        taken = ManifestTakenError(
             f"another rowfall has changed s3://{self._bucket}/{self._key(name)} meanwhile",
             hint="Two exports write the same objects: let one of them end first.",
         )

@@ -266,7 +266,7 @@ class RowGroup:
 
 
 @dataclass(frozen=True, slots=True)
-class Footer:
+class RowGroups:
     """One file: the columns that might cut it, with how each value is written; its row groups."""
 
     columns: dict[str, _Value]
@@ -306,7 +306,7 @@ def footer_question(source: Source, split: Split, columns: Sequence[Column]) -> 
     )
 
 
-def read_footer(row: Sequence[Any], columns: Sequence[Column]) -> Footer:
+def read_footer(row: Sequence[Any], columns: Sequence[Column]) -> RowGroups:
     """Return what the answer to :func:`footer_question` says."""
     described, groups = row
     read = {c.source or c.name: c.read_type or c.type for c in columns}
@@ -331,7 +331,7 @@ def read_footer(row: Sequence[Any], columns: Sequence[Column]) -> Footer:
             if str(path) in values
         }  # fmt: skip
         found.append(RowGroup(int(rows), int(size), bounds))
-    return Footer(values, tuple(found))
+    return RowGroups(values, tuple(found))
 
 
 def _value(physical: str, logical: str, read: str) -> _Value | None:
@@ -351,7 +351,7 @@ def _value(physical: str, logical: str, read: str) -> _Value | None:
     return None
 
 
-def row_ranges(split: Split, known: Footer, step: int) -> list[Split] | str:
+def row_ranges(split: Split, known: RowGroups, step: int) -> list[Split] | str:
     """Return ranges of whole row groups of about ``step`` stored bytes, or why there are none.
 
     All cuts or none, and always at the same places: ranges of a file must be the same in every run,

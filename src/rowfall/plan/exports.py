@@ -24,10 +24,10 @@ from rowfall.core.own_files import MANIFEST_SUFFIX
 from rowfall.ledger import leases
 from rowfall.ledger.manifest import (
     WHOLE,
-    Bucket,
-    Folder,
     Manifest,
-    Place,
+    ManifestBucket,
+    ManifestFolder,
+    ManifestStore,
     Range,
     sources_of,
 )
@@ -100,16 +100,16 @@ def manifest_name(rest: str) -> str:
     return f".{flat}{MANIFEST_SUFFIX}"
 
 
-def open_place(session: Session, base: str) -> Place:
+def open_place(session: Session, base: str) -> ManifestStore:
     """Return the folder or prefix of an export."""
-    return Bucket(base, session.options) if "://" in base else Folder(Path(base))
+    return ManifestBucket(base, session.options) if "://" in base else ManifestFolder(Path(base))
 
 
 def _full(base: str, name: str) -> str:
     return f"{base.rstrip('/')}/{name}"
 
 
-def _versions(place: Place, names: Sequence[str], *, remote: bool) -> dict[str, str]:
+def _versions(place: ManifestStore, names: Sequence[str], *, remote: bool) -> dict[str, str]:
     if remote and len(names) > 1:
         with ThreadPoolExecutor(min(_AT_ONCE, len(names))) as pool:
             versions = list(pool.map(place.version, names))

@@ -6,7 +6,7 @@ table; parts that hold a loaded key are written once more. The copy and the tabl
 
 from __future__ import annotations
 
-from rowfall.contracts.facts import LoadFacts, Stored
+from rowfall.contracts.facts import LoadFacts, StoredRows
 from rowfall.contracts.session import Session
 from rowfall.core import sql, units
 from rowfall.core.errors import RowfallError, UsageError
@@ -44,7 +44,7 @@ def _no_key(text: str) -> UsageError:
     )
 
 
-def ask_stored(session: Session) -> Stored | None:
+def ask_stored(session: Session) -> StoredRows | None:
     """Ask what the table holds that is to be exchanged; None where nobody does that."""
     target = session.first_target
     if session.options.upsert is None:
@@ -64,7 +64,9 @@ def ask_stored(session: Session) -> Stored | None:
         )
     except RowfallError:  # a right that a load does not need
         return None
-    return Stored(int(rows), int(size), int(parts), int(partitions), tuple(c for (c,) in columns))
+    return StoredRows(
+        int(rows), int(size), int(parts), int(partitions), tuple(c for (c,) in columns)
+    )
 
 
 def check_upsert(facts: LoadFacts, options: Options) -> None:
@@ -114,7 +116,7 @@ def check_upsert(facts: LoadFacts, options: Options) -> None:
         )
 
 
-def in_partitions(stored: Stored | None, key: tuple[str, ...]) -> bool:
+def in_partitions(stored: StoredRows | None, key: tuple[str, ...]) -> bool:
     """Tell whether equal keys are in one partition: the key holds what the partition is made of."""
     return (
         stored is not None

@@ -48,7 +48,7 @@ class UnclearError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Definition:
+class StoredDefinition:
     """Definition of one table, as far as parts depend on it.
 
     Attributes:
@@ -166,7 +166,7 @@ def _run(engine: Engine, statement: str, lane: int, views: Sequence[tuple[str, s
 
 
 def _check_values(
-    engine: Engine, pair: Pair, table: Definition, own: Definition, lane: int
+    engine: Engine, pair: Pair, table: StoredDefinition, own: StoredDefinition, lane: int
 ) -> None:
     """Make sure that the values of columns fit their new types.
 
@@ -207,7 +207,7 @@ def _cannot(pair: Pair, why: str, statement: str = "") -> AlteredTableError:
 # --- how a table has to change --------------------------------------------------------------------
 
 
-def changes(table: Definition, own: Definition, history: Sequence[Became]) -> list[str]:
+def changes(table: StoredDefinition, own: StoredDefinition, history: Sequence[Became]) -> list[str]:
     """Return the commands of the next ALTER TABLE that makes a table like another one.
 
     Indices go first, and columns are renamed in a statement of its own: call it again after it.
@@ -250,7 +250,9 @@ def changes(table: Definition, own: Definition, history: Sequence[Became]) -> li
     return found + [f"ADD {w}" for n, w in table.projections.items() if n not in own.projections]
 
 
-def what_became(table: Definition, own: Definition, history: Sequence[Became]) -> dict[str, str]:
+def what_became(
+    table: StoredDefinition, own: StoredDefinition, history: Sequence[Became]
+) -> dict[str, str]:
     """Return what became of each column of ``own``: its name in ``table``, "" for dropped ones.
 
     Raises:
@@ -287,7 +289,7 @@ def what_became(table: Definition, own: Definition, history: Sequence[Became]) -
 
 def _definitions(
     engine: Engine, database: str, names: Sequence[str], lane: int
-) -> dict[str, Definition]:
+) -> dict[str, StoredDefinition]:
     """Return the definitions of some tables of a database, as far as they are there."""
     base, wanted = quote(database), quoted_list(names)
     columns: dict[str, list[tuple[str, str]]] = {name: [] for name in names}
@@ -305,7 +307,7 @@ def _definitions(
         lane=lane,
     )
     return {
-        name: Definition(
+        name: StoredDefinition(
             dict(columns[name]), *_written(create), str(key), int(changed),
             str(kind).startswith(("Replicated", "Shared")), str(comment),
             tuple(zip(view_bases, views, strict=True)),
@@ -335,7 +337,12 @@ def _written(create: str) -> tuple[dict[str, str], dict[str, str], dict[str, str
 
 
 def _history(
-    engine: Engine, pair: Pair, table: Definition, own: Definition, since: int, lane: int
+    engine: Engine,
+    pair: Pair,
+    table: StoredDefinition,
+    own: StoredDefinition,
+    since: int,
+    lane: int,
 ) -> list[Became]:
     """Return which columns of a table were renamed or dropped since staging was made.
 

@@ -23,10 +23,10 @@ from rowfall.core.sqltext import SqlText, quote
 from rowfall.engines.base import Engine, started_within
 from rowfall.engines.codes import ACCESS_DENIED, NOT_ALIKE
 from rowfall.ledger import Ledger
-from rowfall.ledger.leases import Leases, Move, NoLeases
+from rowfall.ledger.leases import Leases, NoLeases, StagedPartition
 from rowfall.ledger.ledger import coming
 from rowfall.publish.altered import AlteredTableError, alter_alike, wait_for_mutations
-from rowfall.publish.evidence import Answer, Search, StagedPart, change_times, check_staging
+from rowfall.publish.evidence import LoadedAnswer, Search, StagedPart, change_times, check_staging
 from rowfall.publish.fence import publish_id, renamed
 from rowfall.publish.protocol import Action, Evidence, Recorded, after_crash
 from rowfall.publish.target_tables import OwnTable
@@ -61,7 +61,7 @@ class _Partition:
     files: Sequence[tuple[str, str]] = ()
 
 
-def pairs_of(moves: Sequence[Move]) -> list[Pair]:
+def pairs_of(moves: Sequence[StagedPartition]) -> list[Pair]:
     """Return the tables of an attempt that still have to be attached, in order, each once."""
     return list(dict.fromkeys(m.pair for m in moves if m.state == "pending"))
 
@@ -80,12 +80,12 @@ class Publisher:
     """
 
     def __init__(
-        self, engine: Engine, ledger: Ledger, lane: int = 0, answer: Answer | None = None
+        self, engine: Engine, ledger: Ledger, lane: int = 0, answer: LoadedAnswer | None = None
     ) -> None:
         self.engine = engine
         self.ledger = ledger
         self.lane = lane
-        self.answer = answer or Answer()
+        self.answer = answer or LoadedAnswer()
 
     def staged(
         self, pairs: Sequence[Pair], row_bytes: float, fixed: Collection[str] = ()
@@ -98,7 +98,7 @@ class Publisher:
             fixed: staging tables that may not be merged: a merge would unite or expire rows.
         """
         rows = parts = size = 0
-        moves: list[Move] = []
+        moves: list[StagedPartition] = []
         for number, pair in enumerate(pairs):
             found = self._partitions(pair)
             own_rows, own_parts = sum(f.rows for f in found), sum(f.parts for f in found)
@@ -139,10 +139,12 @@ class Publisher:
         )
         return [_Partition(*row) for row in rows]
 
-    def _moves(self, pair: Pair, found: Sequence[_Partition]) -> list[Move]:
+    def _moves(self, pair: Pair, found: Sequence[_Partition]) -> list[StagedPartition]:
         """Return what has to be attached of each partition."""
         moves = [
-            Move(pair.database, pair.table, pair.staging, f.id, f.rows, f.others, f.block)
+            StagedPartition(
+                pair.database, pair.table, pair.staging, f.id, f.rows, f.others, f.block
+            )
             for f in found
         ]
         if self.engine.shared:
@@ -151,7 +153,7 @@ class Publisher:
         return [replace(move, staged_at=noted.get(move.partition_id, 0)) for move in moves]
 
     def _staged_at(self, found: Sequence[_Partition]) -> dict[str, int]:
-        """Return when the files of each staged partition were changed last, see :class:`Move`.
+        """Return when the files of each :class:`StagedPartition` were changed last.
 
         Waits until any later change must have a later time: the kernel's clock goes by steps.
         """
@@ -168,7 +170,7 @@ class Publisher:
         return int(rows), int(total or 0)
 
     def publish(
-        self, attempt_id: str, moves: Sequence[Move], own: OwnTable | None = None,
+        self, attempt_id: str, moves: Sequence[StagedPartition], own: OwnTable | None = None,
         leases: Leases | None = None, node: str = "",
     ) -> None:  # fmt: skip
         """Attach every pending table of an attempt.
@@ -208,7 +210,7 @@ class Publisher:
         if uuid:
             self.engine.mark(uuid, attempt_id)
 
-    def check_own(self, moves: Sequence[Move], own: OwnTable | None) -> None:
+    def check_own(self, moves: Sequence[StagedPartition], own: OwnTable | None) -> None:
         """Take back what an attempt has brought into another table than its own.
 
         Before evidence is collected, too: parts that another table has been given are no evidence,
@@ -225,7 +227,9 @@ class Publisher:
             self.take_back(moves)
             raise
 
-    def _attach(self, search: Search, moves: Sequence[Move], own: OwnTable | None) -> None:
+    def _attach(
+        self, search: Search, moves: Sequence[StagedPartition], own: OwnTable | None
+    ) -> None:
         """Attach one table, after it was altered like its target where somebody has altered that.
 
         Raises:
@@ -259,7 +263,7 @@ class Publisher:
                 )
             alter_alike(self.engine, pair, self.lane)
 
-    def take_back(self, moves: Sequence[Move]) -> None:
+    def take_back(self, moves: Sequence[StagedPartition]) -> None:
         """Drop the parts that staging still holds from the tables that they were attached to.
 
         Raises:
@@ -283,7 +287,7 @@ class Publisher:
                     hint="Drop it and make it again, then run the same command again.",
                 )
 
-    def check_staged(self, moves: Sequence[Move]) -> None:
+    def check_staged(self, moves: Sequence[StagedPartition]) -> None:
         """Check, after a sync, that staging holds what was counted.
 
         A server that was without power between INSERT and sync has lost it, and no error tells.
@@ -323,7 +327,11 @@ class Publisher:
             )
 
     def check_attached(
-        self, attempt_id: str, moves: Sequence[Move], leases: Leases | None = None, node: str = ""
+        self,
+        attempt_id: str,
+        moves: Sequence[StagedPartition],
+        leases: Leases | None = None,
+        node: str = "",
     ) -> None:
         """Check, after a sync, that what was attached is still there; see :meth:`check_staged`.
 
@@ -349,8 +357,12 @@ class Publisher:
                 )
 
     def settle(
-        self, attempt_id: str, moves: Sequence[Move], leases: Leases | None = None, node: str = ""
-    ) -> list[Move]:
+        self,
+        attempt_id: str,
+        moves: Sequence[StagedPartition],
+        leases: Leases | None = None,
+        node: str = "",
+    ) -> list[StagedPartition]:
         """Find out, after a crash or a lost answer, which parts of an attempt the target has.
 
         They may not be on disk yet, so the engine is synced first. Then they are dropped from
@@ -376,7 +388,12 @@ class Publisher:
         return settled
 
     def _search(
-        self, attempt_id: str, pair: Pair, moves: Sequence[Move], leases: Leases | None, node: str
+        self,
+        attempt_id: str,
+        pair: Pair,
+        moves: Sequence[StagedPartition],
+        leases: Leases | None,
+        node: str,
     ) -> Search:
         """Return what finds out which parts of one staging table its target has."""
         others = leases or NoLeases()

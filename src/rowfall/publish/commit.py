@@ -20,7 +20,7 @@ from rowfall.core.events import Listener, Note
 from rowfall.core.listing import Split, without_salt
 from rowfall.engines.database import FileTable, NewFile, TakenError, UnknownEndError
 from rowfall.ledger import Ledger, leases, target_key, target_key_parts
-from rowfall.ledger.leases import Move
+from rowfall.ledger.leases import StagedPartition
 from rowfall.publish.protocol import Action, Evidence, Recorded, after_crash
 from rowfall.publish.receiver import BaseReceiver
 from rowfall.publish.transaction import hint_of_database
@@ -78,7 +78,7 @@ class CommitReceiver(BaseReceiver):
 
     def commit(self, delivered: Delivered, counted: Counted) -> bool:
         """Record the names of the files, so that they can be removed after a crash."""
-        moves = [Move("", "", one.name, one.local, one.rows, 0, one.size)
+        moves = [StagedPartition("", "", one.name, one.local, one.rows, 0, one.size)
                  for one in self._files[delivered.attempt]]  # fmt: skip
         self._given.load.ledger.attempt_loaded(delivered.attempt, counted.rows, moves)
         return True

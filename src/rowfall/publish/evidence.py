@@ -22,7 +22,7 @@ from rowfall.core.options import ALL, NONE
 from rowfall.core.sqltext import quote, quoted_list
 from rowfall.engines.base import Engine
 from rowfall.engines.codes import ACCESS_DENIED, GONE, UNKNOWN_TABLE
-from rowfall.ledger.leases import Move
+from rowfall.ledger.leases import StagedPartition
 from rowfall.publish.protocol import Evidence, Traces, judge
 from rowfall.targets.base import STAGING_PREFIX
 
@@ -87,7 +87,7 @@ class Partition:
         own: UUIDs of the attempt's parts.
     """
 
-    move: Move
+    move: StagedPartition
     parts: tuple[Listed, ...]
     own: frozenset[str]
 
@@ -119,7 +119,7 @@ class Partition:
         return ""
 
     @property
-    def hidden(self) -> bool:
+    def has_unlisted_blocks(self) -> bool:
         """True when a merged part holds blocks since the count that no listed part explains.
 
         Outdated parts (merged since) stay listed for some minutes, and whatever is inserted or
@@ -146,12 +146,12 @@ class Partition:
         return kept < self.move.rows_before and not united
 
     @property
-    def strange(self) -> bool:
+    def has_unexplained_rows(self) -> bool:
         """True when it holds rows that are not known to be those of others."""
         return self.renumbered or any(p.active and p.rows and p.plain for p in self.newer)
 
     @property
-    def innocent(self) -> list[str]:
+    def unrelated_parts(self) -> list[str]:
         """Return the names of active parts that hold none of the missing rows."""
         old = [] if self.renumbered else [
             p for p in self.older if p.last <= self.move.highest_block
@@ -162,14 +162,14 @@ class Partition:
         return sorted({p.name for p in (*old, *others)})
 
     @property
-    def gained(self) -> int:
+    def rows_added(self) -> int:
         """Return the rows that came since the count, without those of plain inserts of others."""
         now = sum(p.rows for p in self.parts if p.active)
         return now - self.move.rows_before - sum(p.rows for p in self.newer if p.plain)
 
 
 @dataclass(slots=True)
-class Answer:
+class LoadedAnswer:
     """Answer of ``--loaded`` about parts that nothing decides; remembers whether it was needed.
 
     Attributes:
@@ -196,11 +196,11 @@ class Search:
     engine: Engine
     lane: int
     pair: Pair
-    moves: Sequence[Move]
+    moves: Sequence[StagedPartition]
     query_id: str
-    added: Callable[[Move], tuple[int, int]]
+    added: Callable[[StagedPartition], tuple[int, int]]
     tables: frozenset[tuple[str, str]]
-    answer: Answer
+    answer: LoadedAnswer
 
     def arrived(self, left: Sequence[StagedPart]) -> set[str]:
         """Return the names of the parts that the target has, or had until they were removed.
@@ -272,8 +272,11 @@ class Search:
         Raises:
             LedgerError: it cannot be known, and the user has not said it.
         """
-        traces, why = Traces(bool(removed), partition.hidden, partition.strange), removed
-        if not removed and (traces.hidden or traces.strange):
+        traces, why = (
+            Traces(bool(removed), partition.has_unlisted_blocks, partition.has_unexplained_rows),
+            removed,
+        )
+        if not removed and (traces.has_unlisted_blocks or traces.has_unexplained_rows):
             traces, why = self._count(partition, parts, known, traces)
         found = judge(traces)
         if found is not Evidence.UNDECIDED:
@@ -302,7 +305,7 @@ class Search:
         move, rows = partition.move, sum(p.rows for p in parts)
         least, most = self.added(move)
         partition = self._partitions([move], partition.own)[move.partition_id]
-        gained = partition.gained
+        gained = partition.rows_added
         # Only at its bounds does a sum say what each of its terms is. The lower one says nothing
         # where rows of equal keys are united: ours may have come and been united with others.
         counted: bool | None = None
@@ -314,7 +317,7 @@ class Search:
         if counted is not None and self.added(move) != (least, most):
             counted = None
         found = self._sample(parts, partition)
-        if found is False and not traces.hidden and self._mutated(move):
+        if found is False and not traces.has_unlisted_blocks and self._mutated(move):
             found = None  # the rows may have other values now
         words = {True: "is there", False: "is not there", None: "is there in part, or not known"}
         why = (
@@ -325,7 +328,9 @@ class Search:
         logged = bool(self.engine.finished(self.query_id))
         return replace(traces, counted=counted, found=found, logged=logged), why
 
-    def _partitions(self, moves: Sequence[Move], own: frozenset[str]) -> dict[str, Partition]:
+    def _partitions(
+        self, moves: Sequence[StagedPartition], own: frozenset[str]
+    ) -> dict[str, Partition]:
         """Return what the target lists of the partitions of some moves."""
         listed: dict[str, list[Listed]] = defaultdict(list)
         for name, *row in self._ask(
@@ -337,7 +342,9 @@ class Search:
             listed[name].append(Listed(*row))
         return {m.partition_id: Partition(m, tuple(listed[m.partition_id]), own) for m in moves}
 
-    def _taken(self, moves: Sequence[Move], parts: Sequence[StagedPart]) -> dict[str, str]:
+    def _taken(
+        self, moves: Sequence[StagedPartition], parts: Sequence[StagedPart]
+    ) -> dict[str, str]:
         """Say of partitions where parts were put that came since the count."""
         here = _of(self.pair.database, self.pair.table)
         highest = {m.partition_id: m.highest_block for m in moves}
@@ -394,7 +401,7 @@ class Search:
             f"(SELECT min(modification_time) FROM system.parts WHERE {at} AND active AND rows > 0)"
         )
 
-    def _mutated(self, move: Move) -> bool:
+    def _mutated(self, move: StagedPartition) -> bool:
         """Tell whether a mutation may have changed rows that came since the count."""
         found = self._ask_if_allowed(
             f"SELECT count() FROM system.mutations WHERE "
@@ -448,7 +455,7 @@ class Search:
             same = f"{hashed} IN ({', '.join(map(str, hashes))})"
             # The primary index finds the rows of a sample in a table of any size.
             near = f" AND ({key}) IN (SELECT {key} FROM {staged} WHERE {here} AND {same})"
-            innocent = [] if other else partition.innocent
+            innocent = [] if other else partition.unrelated_parts
             apart = f" AND _part NOT IN ({quoted_list(innocent)})"
             ((found,),) = self._ask(
                 f"SELECT uniqExact({hashed}) FROM {target} WHERE {here} AND {same}"

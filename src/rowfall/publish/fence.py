@@ -21,7 +21,7 @@ from rowfall.core.patterns import regex
 from rowfall.core.sqltext import SqlText, quote
 from rowfall.engines.base import Engine
 from rowfall.engines.codes import UNKNOWN_TABLE
-from rowfall.ledger.leases import Move
+from rowfall.ledger.leases import StagedPartition
 
 # An ATTACH takes milliseconds a part; one that runs longer than this is stuck on a lock.
 MOST_WAIT = 120.0
@@ -50,9 +50,9 @@ def renamed(name: str) -> str:
 
 
 def fence(
-    engine: Engine, attempt: str, moves: Sequence[Move], published: Callable[[], bool],
+    engine: Engine, attempt: str, moves: Sequence[StagedPartition], published: Callable[[], bool],
     lane: int = 0,
-) -> list[Move]:  # fmt: skip
+) -> list[StagedPartition]:  # fmt: skip
     """Rename the staging tables of an attempt that are not attached yet; return its moves.
 
     Whoever knows the old names can do no harm from now on: what was sent before is waited for, what

@@ -13,7 +13,7 @@ from rowfall.core.events import Listener, Note
 from rowfall.core.sqltext import quote
 from rowfall.engines.base import Engine
 from rowfall.engines.codes import ACCESS_DENIED
-from rowfall.ledger.leases import Move
+from rowfall.ledger.leases import StagedPartition
 
 # A merge is planned within seconds of the last one, and pauses of idle tables grow to ten. So where
 # nothing was merged for so long, waiting longer does not help.
@@ -42,7 +42,7 @@ class Merges:
         self._emit = emit
         self._limits: dict[tuple[str, str], int] = {}
 
-    def wait_for_room(self, moves: Sequence[Move], parts: int) -> None:
+    def wait_for_room(self, moves: Sequence[StagedPartition], parts: int) -> None:
         """Wait until the fullest partition of each target can take its share of new parts.
 
         Args:
@@ -55,7 +55,7 @@ class Merges:
                 raise
             # Who may not see merges cannot wait for them: the server itself slows down or refuses.
 
-    def _wait_for_room(self, moves: Sequence[Move], parts: int) -> None:
+    def _wait_for_room(self, moves: Sequence[StagedPartition], parts: int) -> None:
         share = -(-parts // max(1, len(moves)))
         for database, table in dict.fromkeys((m.database, m.table) for m in moves):
             room = int(self._limit(database, table) * SHARE) - share

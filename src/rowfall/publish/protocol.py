@@ -4,7 +4,7 @@ What is recorded is on disk before it is recorded: a power cut takes back whatev
 flushed, so a sync precedes each of the two records that a later run relies on.
 
 It knows no engine, no ledger and no journal. Whoever carries out an attempt enters one step after
-the other (:class:`Progress`); whoever finds an attempt that was left open asks
+the other (:class:`AttemptProgress`); whoever finds an attempt that was left open asks
 :func:`after_crash`. ``docs/concepts/exactly-once.md`` gives the reasons for the order.
 """
 
@@ -61,7 +61,7 @@ def next_step(done: Step | None) -> Step | None:
 
 
 @dataclass(slots=True)
-class Progress:
+class AttemptProgress:
     """Progress of one attempt through the steps.
 
     Attributes:
@@ -168,9 +168,9 @@ class Traces:
 
     Attributes:
         removed: people have taken out parts that came since the count, or all of before it.
-        hidden: a merged part holds new blocks that no listed part explains.
-        strange: it holds rows that may be anybody's: in new parts as INSERT of others or ATTACH
-            PART leaves them, or in blocks that held another number of rows.
+        has_unlisted_blocks: a merged part holds new blocks that no listed part explains.
+        has_unexplained_rows: it holds rows that may be anybody's: in new parts as INSERT of others
+            or ATTACH PART leaves them, or in blocks that held another number of rows.
         counted: it has gained the rows in question (True), or none of them (False); None: another
             number.
         found: a sample of these rows is there (True), or none of it (False); None: not known.
@@ -178,8 +178,8 @@ class Traces:
     """
 
     removed: bool = False
-    hidden: bool = False
-    strange: bool = False
+    has_unlisted_blocks: bool = False
+    has_unexplained_rows: bool = False
     counted: bool | None = None
     found: bool | None = None
     logged: bool = False
@@ -193,9 +193,9 @@ def judge(traces: Traces) -> Evidence:
     """
     if traces.removed:
         return Evidence.UNDECIDED
-    if not (traces.hidden or traces.strange):
+    if not (traces.has_unlisted_blocks or traces.has_unexplained_rows):
         return Evidence.NO_PARTS
-    if traces.found is False and (not traces.hidden or traces.counted is False):
+    if traces.found is False and (not traces.has_unlisted_blocks or traces.counted is False):
         return Evidence.NO_PARTS
     if traces.found and (traces.counted or traces.logged):
         return Evidence.ALL_PARTS

@@ -20,12 +20,12 @@ from rowfall.core.patterns import regex
 from rowfall.core.sqltext import SqlText, quote
 from rowfall.engines.base import Engine, table_uuid
 from rowfall.engines.codes import GONE
-from rowfall.ledger import Attempt, Ledger, Move, target_key_parts
-from rowfall.ledger.journal import Entry, Journal
+from rowfall.ledger import Attempt, Ledger, StagedPartition, target_key_parts
+from rowfall.ledger.journal import Journal, JournalEntry
 from rowfall.ledger.ledger import coming
 from rowfall.publish.altered import AlteredTableError
 from rowfall.publish.attach import Publisher, pairs_of
-from rowfall.publish.evidence import Answer
+from rowfall.publish.evidence import LoadedAnswer
 from rowfall.publish.fence import MOST_WAIT, POLL_SECONDS, fence, wait_for
 from rowfall.publish.protocol import Action, Evidence, Recorded, after_crash
 from rowfall.publish.target_tables import OwnTable, TargetTables
@@ -67,7 +67,7 @@ def _discard(engine: Engine, prefix: str) -> None:
 
 
 def end_open_attempts(
-    engine: Engine, ledger: Ledger, emit: Listener, answer: Answer | None = None
+    engine: Engine, ledger: Ledger, emit: Listener, answer: LoadedAnswer | None = None
 ) -> dict[str, AlteredTableError]:
     """End every open attempt of a folder, whose tables only this process uses.
 
@@ -75,7 +75,7 @@ def end_open_attempts(
     a finished attempt left, because rowfall was killed before the drop, is dropped as well.
 
     Args:
-        answer: see :class:`rowfall.publish.evidence.Answer`.
+        answer: see :class:`rowfall.publish.evidence.LoadedAnswer`.
 
     Returns:
         The attempts that are kept as they are, each with the reason.
@@ -170,7 +170,7 @@ def _is_own(engine: Engine, ledger: Ledger, attempt: Attempt, pair: Pair) -> boo
 
 
 def _publish_rest(
-    engine: Engine, ledger: Ledger, attempt: Attempt, emit: Listener, answer: Answer | None
+    engine: Engine, ledger: Ledger, attempt: Attempt, emit: Listener, answer: LoadedAnswer | None
 ) -> None:
     """Publish what of a committed attempt is not visible yet."""
     publisher, moves = Publisher(engine, ledger, answer=answer), ledger.moves(attempt.id)
@@ -184,7 +184,10 @@ def _publish_rest(
 
 
 def _check_unmarked(
-    publisher: Publisher, attempt: Attempt, moves: Sequence[Move], settled: Sequence[Move]
+    publisher: Publisher,
+    attempt: Attempt,
+    moves: Sequence[StagedPartition],
+    settled: Sequence[StagedPartition],
 ) -> None:
     """Check that an attempt whose table has no mark of it has all of its rows in staging.
 
@@ -235,7 +238,9 @@ def _nothing_to_give_up(attempt: str) -> UsageError:
     )
 
 
-def _check_hidden(publisher: Publisher, moves: Sequence[Move], settled: Sequence[Move]) -> None:
+def _check_hidden(
+    publisher: Publisher, moves: Sequence[StagedPartition], settled: Sequence[StagedPartition]
+) -> None:
     """Check that nothing of an attempt is visible.
 
     Args:
@@ -269,14 +274,14 @@ def follow_journal(ledger: Ledger, journal: Journal, key: str) -> None:
         return
     found = {e.attempt: e for e in journal.entries()}
     for attempt in mine:
-        entry = found.get(attempt.id, Entry(attempt.id, ""))
+        entry = found.get(attempt.id, JournalEntry(attempt.id, ""))
         if entry.landed and not entry.forgotten:
             ledger.attempt_published(attempt.id, key)
         elif _recorded(entry) is not Recorded.COMMITTED:  # else it is kept, see Recovery
             ledger.attempt_ended(attempt.id, "lost", "rowfall or the server was stopped")
 
 
-def _recorded(entry: Entry) -> Recorded:
+def _recorded(entry: JournalEntry) -> Recorded:
     """Return what the journal says about an attempt."""
     if not entry.claimed:
         return Recorded.NOTHING
@@ -287,7 +292,7 @@ def _recorded(entry: Entry) -> Recorded:
     return Recorded.COMMITTED if entry.binding else Recorded.STARTED
 
 
-def _is_open(entry: Entry) -> bool:
+def _is_open(entry: JournalEntry) -> bool:
     return _recorded(entry) in (Recorded.STARTED, Recorded.COMMITTED)
 
 
@@ -299,12 +304,12 @@ class NodeRecovery:
         emit: hears what was done.
         node: ``host:port`` that ``engine`` is; only attempts that stage there are ended.
         own: the journal's table, None where it need not be checked.
-        answer: see :class:`rowfall.publish.evidence.Answer`.
+        answer: see :class:`rowfall.publish.evidence.LoadedAnswer`.
     """
 
     def __init__(
         self, engine: Engine, ledger: Ledger, journal: Journal, database: str, emit: Listener,
-        node: str = "", own: OwnTable | None = None, answer: Answer | None = None,
+        node: str = "", own: OwnTable | None = None, answer: LoadedAnswer | None = None,
     ) -> None:  # fmt: skip
         self.node = node
         self.engine = engine
@@ -329,7 +334,7 @@ class NodeRecovery:
             self._answer,
         )
 
-    def discard_ended(self, entries: Sequence[Entry]) -> None:
+    def discard_ended(self, entries: Sequence[JournalEntry]) -> None:
         """Drop what is left of attempts that died between their last line and the drop."""
         # Of a living owner that was not expired, the owner drops it.
         ended = {
@@ -370,7 +375,7 @@ class NodeRecovery:
             else:
                 self.engine.kill(query_id)
 
-    def publish(self, attempt: str, moves: Sequence[Move]) -> None:
+    def publish(self, attempt: str, moves: Sequence[StagedPartition]) -> None:
         """Make visible what :meth:`fence` has put aside, as far as it is not."""
         self._publisher.check_own(moves, self.own)
         settled = self._publisher.settle(attempt, moves, self._journal, self.node)
@@ -378,7 +383,7 @@ class NodeRecovery:
         self.engine.sync()
         self._publisher.check_attached(attempt, settled, self._journal, self.node)
 
-    def drop(self, moves: Sequence[Move], *, there: bool = False) -> None:
+    def drop(self, moves: Sequence[StagedPartition], *, there: bool = False) -> None:
         """Drop the staging tables that :meth:`fence` has put aside.
 
         Args:
@@ -387,7 +392,7 @@ class NodeRecovery:
         for database, name in dict.fromkeys((m.database, m.staging) for m in moves):
             self.engine.run(Statement(staging.drop(database, name, there=there)))
 
-    def check_hidden(self, attempt: str, moves: Sequence[Move]) -> None:
+    def check_hidden(self, attempt: str, moves: Sequence[StagedPartition]) -> None:
         """Check that nothing is visible of what :meth:`fence` has put aside.
 
         Raises:
@@ -396,7 +401,7 @@ class NodeRecovery:
         settled = self._publisher.settle(attempt, moves, self._journal, self.node)
         _check_hidden(self._publisher, moves, settled)
 
-    def fence(self, entry: Entry) -> list[Move]:
+    def fence(self, entry: JournalEntry) -> list[StagedPartition]:
         """Rename the staging tables of an attempt; return its moves under the new names.
 
         A process that was only slow finds its staging table gone and can do no harm: what it has
@@ -558,7 +563,7 @@ class Recovery:
                 self._nodes[name] = self._first.on(self._first.engine, name, self._first.own)
         return self._nodes.get(name)
 
-    def _publish_committed(self, entry: Entry, nodes: Sequence[NodeRecovery]) -> None:
+    def _publish_committed(self, entry: JournalEntry, nodes: Sequence[NodeRecovery]) -> None:
         """Publish what a dead process had committed.
 
         Others may do the same at this moment: who fences last goes on, the one before finds its
@@ -595,7 +600,7 @@ def open_recovery(
     tables: TargetTables,
     journal: Journal,
     first: OwnTable | None = None,
-    answer: Answer | None = None,
+    answer: LoadedAnswer | None = None,
 ) -> Recovery:
     """Return who ends the attempts of dead processes into the target tables of a load.
 
@@ -604,7 +609,7 @@ def open_recovery(
         answer: notes that it was needed; by default that of the session, which nobody reads.
     """
     session = tables.session
-    answer = answer or Answer(session.options.loaded)
+    answer = answer or LoadedAnswer(session.options.loaded)
     return Recovery(journal, [
         NodeRecovery(
             writer.engine, tables.ledger, journal, session.first_target.database, session.emit,
@@ -614,7 +619,7 @@ def open_recovery(
     ], session.shards)  # fmt: skip
 
 
-def _check_there(entry: Entry, away: Sequence[str]) -> None:
+def _check_there(entry: JournalEntry, away: Sequence[str]) -> None:
     """Raise TargetError when a node is away that holds rows of a committed attempt."""
     for node in away:
         if rows := sum(move.rows for move in entry.moves_on(node)):

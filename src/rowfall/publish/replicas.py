@@ -21,7 +21,7 @@ from rowfall.core.model import Ask, Pair, Statement
 from rowfall.core.sqltext import SqlText, quote, quoted_list
 from rowfall.engines.base import Engine
 from rowfall.engines.codes import ACCESS_DENIED
-from rowfall.ledger.leases import Move
+from rowfall.ledger.leases import StagedPartition
 
 _of = sql.table_is
 # A session with Keeper is made anew some seconds after Keeper is back, and what the replica lacks
@@ -36,7 +36,7 @@ _REWRITES = r"\n(merge|mutate|alter)\n"
 
 
 def listed_parts(
-    engine: Engine, lane: int, pair: Pair, moves: Sequence[Move], uuids: Collection[str]
+    engine: Engine, lane: int, pair: Pair, moves: Sequence[StagedPartition], uuids: Collection[str]
 ) -> set[str]:
     """Return the UUIDs of the parts that the target has, or had until they were merged.
 
@@ -68,7 +68,7 @@ def listed_parts(
 
 
 def _wait_for_replicas(
-    engine: Engine, lane: int, pair: Pair, moves: Sequence[Move], own: str
+    engine: Engine, lane: int, pair: Pair, moves: Sequence[StagedPartition], own: str
 ) -> bool:
     """Wait until the parts that a replicated table lists stay; tell whether it is replicated.
 
@@ -151,7 +151,7 @@ class _Queue:
         return sorted(self._entries)
 
 
-def wait_for_keeper(ask: Ask, pair: Pair, moves: Sequence[Move]) -> bool:
+def wait_for_keeper(ask: Ask, pair: Pair, moves: Sequence[StagedPartition]) -> bool:
     """Wait until a replicated table has what Keeper says it was given since the commit.
 
     Returns:

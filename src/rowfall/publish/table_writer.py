@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from rowfall.contracts.session import Writer
 from rowfall.core.dataclass import dataclass
-from rowfall.ledger.leases import Move
+from rowfall.ledger.leases import StagedPartition
 from rowfall.publish.merges import Merges
 from rowfall.publish.staging_tables import StagingTables
 from rowfall.publish.target_tables import OwnTable
@@ -28,7 +28,7 @@ class TableWriter:
     merges: Merges | None
     settings: Mapping[str, int]
 
-    def wait_for_room(self, moves: Sequence[Move], parts: int) -> None:
+    def wait_for_room(self, moves: Sequence[StagedPartition], parts: int) -> None:
         """Wait until the target can take more parts; see :meth:`Receiver.wait_for_room`."""
         self.own.check()
         if self.merges is not None:

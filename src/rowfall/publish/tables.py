@@ -22,7 +22,7 @@ from rowfall.core.sqltext import SqlText
 from rowfall.engines.base import on_all, started_within
 from rowfall.engines.codes import GONE
 from rowfall.ledger import Ledger
-from rowfall.ledger.leases import Leases, Move, Ownership
+from rowfall.ledger.leases import Leases, Ownership, StagedPartition
 from rowfall.publish.altered import AlteredTableError, alter_alike
 from rowfall.publish.attach import PUBLISH_LANE, Publisher, StagingLostError
 from rowfall.publish.fence import fence
@@ -48,7 +48,9 @@ class CommittedParts:
     leases: Leases
     recovery: Recovery | None
 
-    def attach(self, attempt: str, moves: Sequence[Move], at: TableWriter) -> Sequence[Move]:
+    def attach(
+        self, attempt: str, moves: Sequence[StagedPartition], at: TableWriter
+    ) -> Sequence[StagedPartition]:
         """Attach an attempt's parts on one writer.
 
         Engine and connection may be lost meanwhile. Before the next try the statement that was sent
@@ -86,7 +88,7 @@ class CommittedParts:
                 given.revivals.revive(error, engine)
             tries += 1
 
-    def check(self, attempt: str, moves: Sequence[Move], at: TableWriter) -> None:
+    def check(self, attempt: str, moves: Sequence[StagedPartition], at: TableWriter) -> None:
         """Check, after a sync, that what was attached is still there.
 
         Raises:
@@ -141,7 +143,7 @@ class TableReceiver(BaseReceiver):
         self._staged: dict[str, Sequence[StagingTables]] = {}
         self._began: dict[str, float] = {}  # and when
         # Moves of attempts that are attached and not recorded, one for each writer.
-        self._attached: dict[str, Sequence[Sequence[Move]]] = {}
+        self._attached: dict[str, Sequence[Sequence[StagedPartition]]] = {}
 
     @property
     def unstaged(self) -> bool:  # type: ignore[override]
@@ -393,7 +395,7 @@ class TableReceiver(BaseReceiver):
         return True
 
     def publish(self, delivered: Delivered, counted: Counted) -> int:
-        def one(pair: tuple[TableWriter, Staged]) -> Sequence[Move]:
+        def one(pair: tuple[TableWriter, Staged]) -> Sequence[StagedPartition]:
             return self._committed.attach(delivered.attempt, pair[1].moves, pair[0])
 
         attached = on_all(one, list(zip(self._writers, counted.shares, strict=True)))
@@ -425,7 +427,7 @@ def _drop(at: TableWriter, staged: str) -> None:
         engine.run(Statement(statement), lane=PUBLISH_LANE)
 
 
-def _by_staging(pairs: Sequence[Pair], moves: Sequence[Move]) -> dict[str, int]:
+def _by_staging(pairs: Sequence[Pair], moves: Sequence[StagedPartition]) -> dict[str, int]:
     """Return the rows in each staging table."""
     rows = dict.fromkeys((pair.staging for pair in pairs), 0)
     for move in moves:

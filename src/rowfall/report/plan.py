@@ -55,7 +55,7 @@ def plan_document(plan: Plan, *, every_split: bool = False) -> dict[str, Any]:
         "upkeep": plan.upkeep,
         "first_rows": [list(row) for row in plan.first_rows],
         "encoding": None if plan.encoding is None else asdict(plan.encoding),
-        "schema": asdict(plan.schema),
+        "schema": {**asdict(plan.schema), "lists": sorted(plan.schema.lists)},
         "ddl": plan.ddl,
         "listing": {
             "splits": len(listing),

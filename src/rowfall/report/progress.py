@@ -127,7 +127,7 @@ class Meter:
         return max(left, 0) / rate if rate > 0 else None
 
 
-class Field(NamedTuple):
+class ProgressField(NamedTuple):
     """One field of the line, padded to its usual width; rank 0 is dropped last."""
 
     rank: int
@@ -171,43 +171,46 @@ def plain(meter: Meter) -> str:
     return ", ".join([*clock, *facts])
 
 
-def _fields(meter: Meter) -> list[Field]:
+def _fields(meter: Meter) -> list[ProgressField]:
     """Return all fields from left to right; a rate stands behind what it counts."""
     share, latest = meter.share, meter.latest
     (rows_now, bytes_now), (rows_mean, bytes_mean) = meter.rates(NOW_SECONDS), meter.averages()
     if share is None:
-        made = [Field(0, f"{units.clock(meter.seconds):>7}")]
+        made = [ProgressField(0, f"{units.clock(meter.seconds):>7}")]
     else:
         # The last rows are read before they are published: 100% would be said too early.
-        made = [Field(0, f"{min(int(share * 100), 99):>2}%"), Field(BAR_RANK, " " * BAR_MIN)]
+        made = [
+            ProgressField(0, f"{min(int(share * 100), 99):>2}%"),
+            ProgressField(BAR_RANK, " " * BAR_MIN),
+        ]
     if meter.by_bytes or latest.bytes:
         size = _tight(units.size(latest.bytes or 0))
         if meter.total_bytes is not None:
             widest = _tight(units.size_of(meter.total_bytes, meter.total_bytes))
             size = _tight(units.size_of(latest.bytes or 0, meter.total_bytes)).rjust(len(widest))
         made += [
-            Field(5, f"{size:>6}"),
-            Field(4, f"{_tight(units.byte_rate(bytes_now)):>8}", "cyan"),
-            Field(10, f"{'avg ' + _tight(units.size(bytes_mean)):>10}", "dim"),
+            ProgressField(5, f"{size:>6}"),
+            ProgressField(4, f"{_tight(units.byte_rate(bytes_now)):>8}", "cyan"),
+            ProgressField(10, f"{'avg ' + _tight(units.size(bytes_mean)):>10}", "dim"),
         ]
     parts = latest.parts if latest.parts < 10_000 else f"{latest.parts // 1000}k"
     of, width = "", 10
     if meter.total_rows is not None:
         of, width = f"/{units.count(meter.total_rows)}", 16
     made += [
-        Field(2, f"{units.count(latest.rows)}{of} rows".rjust(width)),
-        Field(3, f"{units.count(rows_now) + '/s':>7}", "cyan"),
-        Field(9, f"{'avg ' + units.count(rows_mean):>9}", "dim"),
-        Field(8, f"{parts:>3} parts"),
-        Field(11, f"{_tight(units.memory(latest.memory)):>7}"),
+        ProgressField(2, f"{units.count(latest.rows)}{of} rows".rjust(width)),
+        ProgressField(3, f"{units.count(rows_now) + '/s':>7}", "cyan"),
+        ProgressField(9, f"{'avg ' + units.count(rows_mean):>9}", "dim"),
+        ProgressField(8, f"{parts:>3} parts"),
+        ProgressField(11, f"{_tight(units.memory(latest.memory)):>7}"),
     ]
     if meter.total_files > 1:
         todo = f"{units.exact(meter.total_files)} {meter.unit}s"
         width = 2 * len(todo) - len(meter.unit) - 1  # of "20/20 files"
-        made.append(Field(FILES_RANK, f"{units.exact(meter.files)}/{todo}".rjust(width)))
+        made.append(ProgressField(FILES_RANK, f"{units.exact(meter.files)}/{todo}".rjust(width)))
     if latest.away >= AWAY_SECONDS:
-        return [*made, Field(1, f"reconnecting {_short(latest.away)}", "yellow")]
-    return made if share is None else [*made, Field(1, f"ETA {_short(meter.eta):<5}")]
+        return [*made, ProgressField(1, f"reconnecting {_short(latest.away)}", "yellow")]
+    return made if share is None else [*made, ProgressField(1, f"ETA {_short(meter.eta):<5}")]
 
 
 def _bar(share: float, width: int) -> Text:
@@ -258,7 +261,7 @@ class Line:
             return f"{units.clock(self._meter.seconds)}, {self._busy}"
 
 
-class Lines:
+class ProgressLines:
     """Takes lines as they are, where nobody sees colours: rich takes 20 ms to import."""
 
     width = ENDLESS
@@ -278,7 +281,7 @@ class Talk:
 
     def __init__(
         self,
-        console: Console | Lines,
+        console: Console | ProgressLines,
         *,
         level: int = 0,
         busy: str = BUSY,
@@ -309,7 +312,7 @@ class Talk:
         lines = [
             wrap(x, first="", indent="    ", width=self.console.width) for x in text.split("\n")
         ]
-        if isinstance(self.console, Lines):
+        if isinstance(self.console, ProgressLines):
             self.console.write("\n".join(lines) + "\n")
             return
         from rich.text import Text
@@ -363,7 +366,7 @@ class Talk:
 class Plain(Talk):
     """Listener for logs, with a line of progress every five seconds, also in a stall."""
 
-    def __init__(self, console: Console | Lines, **more: Any) -> None:
+    def __init__(self, console: Console | ProgressLines, **more: Any) -> None:
         super().__init__(console, **more)
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True, name="rowfall-progress")

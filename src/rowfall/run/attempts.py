@@ -62,10 +62,10 @@ from rowfall.engines.codes import (
 from rowfall.engines.database import RefusedRowError, RolledBackError
 from rowfall.ledger.leases import Lease, Ownership
 from rowfall.plan.settings import lower
-from rowfall.publish.protocol import Progress, Step
-from rowfall.run.pieces import Pieces, piece_name
+from rowfall.publish.protocol import AttemptProgress, Step
+from rowfall.run.pieces import OutputPieces, piece_name
 from rowfall.run.pieces import select as select_pieces
-from rowfall.run.work_queue import Piece, Work, WorkQueue
+from rowfall.run.work_queue import OutputPiece, Work, WorkQueue
 from rowfall.schema import long_records, strict_reading
 from rowfall.schema.bad_rows import BadRows, TooManyBadRowsError
 from rowfall.sources import rewriting
@@ -210,7 +210,7 @@ class _Attempt:
     staging: str
     stored: int
     started: float
-    progress: Progress = field(default_factory=Progress)
+    progress: AttemptProgress = field(default_factory=AttemptProgress)
 
     def delivered(self, outcome: Outcome) -> Delivered:
         """Return the attempt as receivers know it."""
@@ -246,7 +246,7 @@ class AttemptRunner:
         self._settings = self.sent = settings
         self.counts = Counts()
         self._schema: Schema = given.plan.schema
-        self._pieces = Pieces(whole=receiver.output_files)
+        self._pieces = OutputPieces(whole=receiver.output_files)
         self._decodes = True  # until the decoder has declined too much
         self._declined = 0
         self._guard = threading.Lock()
@@ -434,7 +434,7 @@ class AttemptRunner:
         ))  # fmt: skip
         self._watch.finished(attempt.id, outcome.rows_read, attempt.stored)
         self._leases.release(attempt.id)
-        piece = Piece(attempt.id, attempt.staging, tuple(work.splits), counted.rows)
+        piece = OutputPiece(attempt.id, attempt.staging, tuple(work.splits), counted.rows)
         for whole in self._pieces.add(work, piece):
             self.queue.again(self._writer.number, whole)
 
@@ -524,7 +524,7 @@ class AttemptRunner:
             except SourceError as cause:  # what a pipe has met, or the store is away
                 error = cause
         if work.piece:
-            Piece(attempt.id, attempt.staging, (), 0).remove()
+            OutputPiece(attempt.id, attempt.staging, (), 0).remove()
         else:
             self._receiver.discard(attempt.staging)
         self._leases.release(attempt.id)

@@ -18,7 +18,7 @@ from rowfall.core import sql
 from rowfall.core.dataclass import dataclass
 from rowfall.core.model import Column
 from rowfall.core.sqltext import SqlText
-from rowfall.run.work_queue import Piece, Work
+from rowfall.run.work_queue import OutputPiece, Work
 from rowfall.targets.export import PIECE, read_piece
 
 
@@ -33,10 +33,10 @@ class _Output:
 
     order: Mapping[str, int]
     left: int = 0
-    pieces: list[Piece] = field(default_factory=list)
+    pieces: list[OutputPiece] = field(default_factory=list)
 
 
-class Pieces:
+class OutputPieces:
     """Keeps the pieces of the outputs of one writer, until each is put together.
 
     Args:
@@ -47,7 +47,7 @@ class Pieces:
         self._whole = whole
         self._guard = threading.Lock()
         self._outputs: dict[int, _Output] = {}
-        self._made: dict[str, Piece] = {}
+        self._made: dict[str, OutputPiece] = {}
 
     def of(self, work: Work, works: Sequence[Work]) -> Sequence[Work]:
         """Return what is tried in place of a failed attempt: as pieces where it is cut.
@@ -65,7 +65,7 @@ class Pieces:
             output.left += len(works) - work.piece
             return [replace(one, piece=True) for one in works] or self._finished(work.number)
 
-    def add(self, work: Work, piece: Piece) -> Sequence[Work]:
+    def add(self, work: Work, piece: OutputPiece) -> Sequence[Work]:
         """Keep a finished piece; if it is the last, return the work that puts them together."""
         with self._guard:
             output = self._outputs[work.number]
@@ -83,7 +83,7 @@ class Pieces:
         splits = [split for piece in pieces for split in piece.splits]
         return [Work(number, splits, pieces=tuple(pieces))] if pieces else []
 
-    def remove(self, pieces: Sequence[Piece] | None = None) -> None:
+    def remove(self, pieces: Sequence[OutputPiece] | None = None) -> None:
         """Remove pieces that were put together; None: all that there are."""
         with self._guard:
             for piece in list(self._made.values()) if pieces is None else pieces:
@@ -102,7 +102,7 @@ def piece_name(staging: str, attempt_id: str) -> str:
     return os.path.join(tempfile.gettempdir(), f"rowfall-{attempt_id}{PIECE}")
 
 
-def select(pieces: Sequence[Piece], columns: Sequence[Column]) -> SqlText:
+def select(pieces: Sequence[OutputPiece], columns: Sequence[Column]) -> SqlText:
     """Return the SELECT of all rows of some pieces, in their order."""
     names = ", ".join(sql.name(column.name) for column in columns)
     parts: list[str | SqlText] = []

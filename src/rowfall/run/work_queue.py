@@ -23,7 +23,7 @@ SHARED_BYTES = 32 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class OutputPiece:
     """Rows of some splits of an output.
 
     Attributes:
@@ -65,7 +65,7 @@ class Work:
     schema: Schema | None = None
     most_refused: int | None = None
     piece: bool = False
-    pieces: tuple[Piece, ...] = ()
+    pieces: tuple[OutputPiece, ...] = ()
 
     @property
     def size(self) -> int:

@@ -16,7 +16,7 @@ from rowfall.core.options import Options
 from rowfall.core.type_names import parse_type
 from rowfall.schema import nested_reading
 from rowfall.schema.null_lists import as_file
-from rowfall.sources.arrow import ArrowRows, arrow_rows
+from rowfall.sources.arrow import ArrowStreams, arrow_rows
 from rowfall.sources.base import Ranged, Source
 
 _FORMATS = frozenset({"Parquet", "ORC"})
@@ -41,7 +41,7 @@ def why_not_read_again(source: Source, encoding: Encoding | None, schema: Schema
     return None
 
 
-def read_by_pyarrow(source: Source, split: Split, encoding: Encoding) -> ArrowRows | None:
+def read_by_pyarrow(source: Source, split: Split, encoding: Encoding) -> ArrowStreams | None:
     """Return the rows of a file as a source of a stream of Arrow; None where its types differ.
 
     Raises:

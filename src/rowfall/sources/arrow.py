@@ -64,7 +64,7 @@ def is_arrow(data: object) -> bool:
     )
 
 
-def open_arrow(texts: Sequence[str], options: Options) -> ArrowRows:
+def open_arrow(texts: Sequence[str], options: Options) -> ArrowStreams:
     """Refuse to open rows by their name: only the process that has them can load them.
 
     Raises:
@@ -76,7 +76,7 @@ def open_arrow(texts: Sequence[str], options: Options) -> ArrowRows:
     )
 
 
-class ArrowRows:
+class ArrowStreams:
     """A source of one split: the rows of one object."""
 
     remote = False
@@ -152,7 +152,7 @@ class ArrowRows:
         return []
 
 
-class ArrowTable(ArrowRows):
+class ArrowTable(ArrowStreams):
     """Rows that can be read again: a :class:`rowfall.sources.base.Streamed` source, too."""
 
     def stream(self, split: Split) -> Iterator[bytes]:
@@ -166,7 +166,7 @@ class ArrowTable(ArrowRows):
         self._pipes.close()
 
 
-def arrow_rows(data: object, batch: str, options: Options) -> ArrowRows:
+def arrow_rows(data: object, batch: str, options: Options) -> ArrowStreams:
     """Return the source of the rows of an object.
 
     Args:
@@ -177,7 +177,7 @@ def arrow_rows(data: object, batch: str, options: Options) -> ArrowRows:
         raise UsageError("rows in memory have no format", hint="Leave out --format.")
     rows = _open(data)
     rows.empties = options.null_lists == "empty"
-    return (ArrowTable if rows.again else ArrowRows)(rows, batch, options)
+    return (ArrowTable if rows.again else ArrowStreams)(rows, batch, options)
 
 
 # --- what the rows are in ------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from typing import Any
 
 from rowfall.sources.handover import Answer
 from rowfall.sources.mysql_rows import ServerSaidError
-from rowfall.sources.relay import Relay
+from rowfall.sources.relay import SocketToPipe
 
 _HEADER, _PREPARED = 4, 12
 
@@ -59,12 +59,12 @@ def execute(connection: Any, number: int) -> Answer:
     return Answer(connection._sock.fileno(), ends)
 
 
-def relayed(connection: Any, number: int) -> Relay:
+def relayed(connection: Any, number: int) -> SocketToPipe:
     """Ask for the rows of a prepared statement, which are passed on."""
     _execute(connection, number)
     end = connection._sock
     hidden = end.pending if is_encrypted(connection) else None
-    return Relay(end.fileno(), connection._rfile.read1, ends, hidden)
+    return SocketToPipe(end.fileno(), connection._rfile.read1, ends, hidden)
 
 
 def _execute(connection: Any, number: int) -> None:

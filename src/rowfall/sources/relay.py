@@ -40,7 +40,7 @@ class Gathered:
         return found
 
 
-class Relay:
+class SocketToPipe:
     """An answer on its way into a pipe, in which nothing here looks into a row.
 
     Only who takes it apart knows where it ends, as any bytes may be in a text. So that is whoever

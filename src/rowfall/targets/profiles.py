@@ -46,7 +46,7 @@ class Profile:
 
 
 @dataclass(frozen=True, slots=True)
-class _File:
+class _ProfileFile:
     path: Path
     profiles: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
@@ -93,7 +93,7 @@ def files() -> list[Path]:
     return [path for path in (own, user) if path is not None and path.is_file()]
 
 
-def _read(path: Path) -> _File:
+def _read(path: Path) -> _ProfileFile:
     import tomllib  # 5 ms that only profiles need
 
     try:
@@ -113,10 +113,10 @@ def _read(path: Path) -> _File:
         )
     if not isinstance(profiles, dict) or not all(isinstance(p, dict) for p in profiles.values()):
         raise UsageError(f"{path} holds no profiles", hint=f"Write {_EXAMPLE}.")
-    return _File(path, profiles)
+    return _ProfileFile(path, profiles)
 
 
-def _profile(name: str, file: _File) -> Profile:
+def _profile(name: str, file: _ProfileFile) -> Profile:
     values = dict(file.profiles[name])
     where = f"profile {name} of {file.path}"
     given = {key: values.pop(key) for key in (TO, PASSWORD_FILE, PASSWORD_ENV) if key in values}

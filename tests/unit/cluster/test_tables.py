@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from rowfall.cluster.ddl import Ddl, create_statements, local_schema, run_on_cluster
 from rowfall.cluster.tables import (
+    ClusterTables,
     Distributed,
     TableEngine,
-    Tables,
     distributed,
     expand_macros,
     find_tables,
@@ -112,7 +112,7 @@ GOOD = [macros("1", "a"), macros("1", "b"), macros("2", "a"), macros("2", "b")]
 
 
 def test_macros_that_are_right() -> None:
-    tables = Tables("d", "t", ("d", "t_local"))
+    tables = ClusterTables("d", "t", ("d", "t_local"))
     made = local_schema(tables, cluster(*GOOD[:3], None), SCHEMA, replicated=True)
     assert made.engine == LOCAL
     assert local_schema(tables, cluster({}, {}, {}, {}), SCHEMA, replicated=False) == SCHEMA
@@ -129,7 +129,7 @@ def test_macros_that_are_right() -> None:
     ],
 )
 def test_macros_that_are_wrong(wrong: list[dict[str, str]], message: str, hint: str) -> None:
-    tables = Tables("d", "t", ("d", "t_local"))
+    tables = ClusterTables("d", "t", ("d", "t_local"))
     with pytest.raises(TargetError, match=message) as caught:
         local_schema(tables, cluster(*wrong), SCHEMA, replicated=True)
     assert hint in (caught.value.hint or "")
@@ -137,7 +137,9 @@ def test_macros_that_are_wrong(wrong: list[dict[str, str]], message: str, hint: 
 
 def test_an_old_database_names_its_tables_in_keeper() -> None:
     whole = cluster(*GOOD)
-    tables = Tables("d", "t", ("d", "t_local"), databases={"d": {whole.nodes[1]: "Ordinary"}})
+    tables = ClusterTables(
+        "d", "t", ("d", "t_local"), databases={"d": {whole.nodes[1]: "Ordinary"}}
+    )
     made = local_schema(tables, whole, SCHEMA, replicated=True)
     assert made.engine == "ReplicatedMergeTree('/clickhouse/tables/{shard}/d/t_local', '{replica}')"
 
@@ -145,7 +147,7 @@ def test_an_old_database_names_its_tables_in_keeper() -> None:
 def test_an_engine_that_is_no_merge_tree() -> None:
     schema = Schema(SCHEMA.columns, "Log")
     with pytest.raises(TargetError, match="engine Log cannot be loaded into a cluster"):
-        local_schema(Tables("d", "t", ("d", "t")), cluster(*GOOD), schema, replicated=True)
+        local_schema(ClusterTables("d", "t", ("d", "t")), cluster(*GOOD), schema, replicated=True)
 
 
 def answers(

@@ -15,7 +15,7 @@ from rowfall.core.listing import Split
 from rowfall.core.model import Encoding, Facts, Kind, Schema
 from rowfall.core.sqltext import SqlText
 from rowfall.deliver import streams
-from rowfall.deliver.streams import Piece
+from rowfall.deliver.streams import StreamPiece
 from rowfall.plan import statements, transport
 from rowfall.schema import records
 from rowfall.schema.strict_reading import strict_column
@@ -337,13 +337,13 @@ def test_a_quote_within_a_value_ends_the_search() -> None:
 def test_other_quotes_are_not_guessed(settings: dict[str, int]) -> None:
     text = b"1,2\n" * 100
     found = list(streams.pieces(lambda at, n: text[at : at + n], 400, CSV, settings, 40))
-    assert found == [Piece(0, 400)]
+    assert found == [StreamPiece(0, 400)]
 
 
 def test_only_the_last_piece_may_end_with_an_empty_line() -> None:
     settings = {"input_format_csv_skip_trailing_empty_lines": 1, "other": 1}
-    assert streams.piece_settings(settings, Piece(0, 9)) == settings
-    inner = streams.piece_settings(settings, Piece(0, 9, last=False))
+    assert streams.piece_settings(settings, StreamPiece(0, 9)) == settings
+    inner = streams.piece_settings(settings, StreamPiece(0, 9, last=False))
     assert inner == {"input_format_csv_skip_trailing_empty_lines": 0, "other": 1}
 
 

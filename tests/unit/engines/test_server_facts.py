@@ -10,7 +10,7 @@ import pytest
 from rowfall.core.errors import UsageError
 from rowfall.engines._http import Address
 from rowfall.engines._status import StatementStatus
-from rowfall.engines.profile import Profile
+from rowfall.engines.profile import UserProfile
 from rowfall.engines.server_facts import MEMORY_PER_CORE, may_sync, read_facts
 
 LIMIT, FREE = 40 << 30, 64 << 30
@@ -45,25 +45,25 @@ class Machine:
 )
 def test_servers_of_one_machine_share_it(sharing: int, cores: int, memory: int) -> None:
     status = cast("StatementStatus", Machine("limit", "free"))
-    facts, readonly = read_facts(status, AT, Profile(), None, None, sharing)
+    facts, readonly = read_facts(status, AT, UserProfile(), None, None, sharing)
     assert (facts.cores, facts.memory, readonly) == (cores, memory, 0)
 
 
 def test_what_was_asked_for_is_not_shared() -> None:
     status = cast("StatementStatus", Machine("limit", "free"))
-    facts, _ = read_facts(status, AT, Profile(), 5 << 30, 12, 4)
+    facts, _ = read_facts(status, AT, UserProfile(), 5 << 30, 12, 4)
     assert (facts.cores, facts.memory) == (12, 5 << 30)
 
 
 def test_more_than_the_server_may_take_is_refused() -> None:
     status = cast("StatementStatus", Machine("limit", "free"))
     with pytest.raises(UsageError, match="is more than the 40"):
-        read_facts(status, AT, Profile(), LIMIT + 1, None, 1)
+        read_facts(status, AT, UserProfile(), LIMIT + 1, None, 1)
 
 
 def test_where_nothing_can_be_read_memory_follows_the_cores() -> None:
     status = cast("StatementStatus", Machine())
-    facts, _ = read_facts(status, AT, Profile(), None, None, 2)
+    facts, _ = read_facts(status, AT, UserProfile(), None, None, 2)
     assert facts.memory == 8 * MEMORY_PER_CORE
 
 

@@ -6,22 +6,22 @@ from dataclasses import replace
 
 import pytest
 
-from rowfall.ledger.journal import Entry, added
-from rowfall.ledger.leases import Move
+from rowfall.ledger.journal import JournalEntry, added
+from rowfall.ledger.leases import StagedPartition
 
-MOVE = Move("d", "t", "_rowfall_a_1", "p", 10, 0, 7)
+MOVE = StagedPartition("d", "t", "_rowfall_a_1", "p", 10, 0, 7)
 # Its lines: claim 10, count 20, commit 30.
-MINE = Entry("a_1", "me", 10, 20, 30, moves=(MOVE,), nodes=("n1",))
+MINE = JournalEntry("a_1", "me", 10, 20, 30, moves=(MOVE,), nodes=("n1",))
 SHARDS = {"n1": 1, "n2": 1, "n3": 2}
 
 
 def other(
     counted: int, committed: int, landed: int = 0, *, seen: int = -1, place: str = "n1",
     partition: str = "p", **lines: int,
-) -> Entry:  # fmt: skip
+) -> JournalEntry:  # fmt: skip
     """One of 5 rows. ``seen``: the highest block when it was counted."""
-    moves = (Move("d", "t", "_rowfall_b_1", partition, 5, 0, seen),)
-    return Entry(
+    moves = (StagedPartition("d", "t", "_rowfall_b_1", partition, 5, 0, seen),)
+    return JournalEntry(
         "b_1", "you", 1, counted, committed, landed=landed, moves=moves, nodes=(place,), **lines
     )  # fmt: skip
 
@@ -52,7 +52,7 @@ def test_a_commit_without_its_claim_does_not_bind() -> None:
         pytest.param(other(12, 35, 40, place="n4"), (0, 5), id="a node that is not known"),
     ],
 )
-def test_bounds_of_what_was_added(entry: Entry, bounds: tuple[int, int]) -> None:
+def test_bounds_of_what_was_added(entry: JournalEntry, bounds: tuple[int, int]) -> None:
     assert added(MINE, [entry], MOVE, "n1", SHARDS) == bounds
     both = (bounds[0] + 5, bounds[1] + 5)
     assert added(MINE, [entry, other(12, 35, 40)], MOVE, "n1", SHARDS) == both
@@ -60,10 +60,10 @@ def test_bounds_of_what_was_added(entry: Entry, bounds: tuple[int, int]) -> None
 
 def test_of_an_attempt_on_several_nodes_each_has_its_own_part() -> None:
     moves = tuple(
-        Move("d", "t", "_rowfall_b_1", "p", rows, 0, 7, node=place)
+        StagedPartition("d", "t", "_rowfall_b_1", "p", rows, 0, 7, node=place)
         for place, rows in (("n1", 5), ("n2", 6), ("n3", 7))
     )
-    spread = Entry("b_1", "you", 1, 12, 35, landed=40, moves=moves, nodes=("n1", "n2", "n3"))
+    spread = JournalEntry("b_1", "you", 1, 12, 35, landed=40, moves=moves, nodes=("n1", "n2", "n3"))
     for place, rows in (("n1", 5), ("n2", 6), ("n3", 7)):
         mine = replace(MINE, nodes=("n1", "n2", "n3"), moves=moves)
         assert added(mine, [spread], MOVE, place, SHARDS) == (rows, rows)

@@ -11,7 +11,7 @@ import pytest
 
 from rowfall.core.errors import Exit, LedgerError
 from rowfall.core.listing import Listing, Split
-from rowfall.ledger import Ledger, Move, target_key, target_key_parts
+from rowfall.ledger import Ledger, StagedPartition, target_key, target_key_parts
 
 INTO = target_key("default", "t")
 
@@ -36,7 +36,7 @@ def test_published_splits_have_landed_and_survive_reopening(ledger: Ledger) -> N
     ledger.add_splits("a", [split(1), split(2)])
     ledger.attempt_started("a_1", "a", "st", INTO, [split(1), split(2)])
     assert ledger.landed(INTO) == set()
-    ledger.attempt_loaded("a_1", 30, [Move("d", "t", "st", "p", 30, 0, -1)])
+    ledger.attempt_loaded("a_1", 30, [StagedPartition("d", "t", "st", "p", 30, 0, -1)])
     assert ledger.landed(INTO) == set()
     ledger.attempt_published("a_1", INTO)
     ledger.close()
@@ -117,7 +117,7 @@ def test_a_failed_change_leaves_nothing_behind(ledger: Ledger) -> None:
     ledger.attempt_started("a_1", "a", "st", INTO, [])
     with pytest.raises(LedgerError):
         # The second move violates the primary key: the first must go with it.
-        ledger.attempt_loaded("a_1", 2, [Move("d", "t", "st", "p", 1, 0, -1)] * 2)
+        ledger.attempt_loaded("a_1", 2, [StagedPartition("d", "t", "st", "p", 1, 0, -1)] * 2)
     assert ledger.moves("a_1") == []
     assert ledger.attempt_state("a_1") == "started"
 
@@ -215,8 +215,8 @@ def test_what_later_versions_have_added_is_made_in_older_ledgers(ledger: Ledger)
     again = Ledger(ledger.path)
     again.attempt_started("a_1", "a", "st", INTO, [])
     moves = [
-        Move("d", "t", "st", "p", 1, 0, -1, staged_at=17),
-        Move("d", "t", "st", "q", 1, 0, -1),
+        StagedPartition("d", "t", "st", "p", 1, 0, -1, staged_at=17),
+        StagedPartition("d", "t", "st", "q", 1, 0, -1),
     ]
     again.attempt_loaded("a_1", 2, moves)
     assert again.moves("a_1") == moves
@@ -232,7 +232,7 @@ def batch(ledger: Ledger, load_id: str, start: int, stop: int, state: str = "don
     ledger.add_splits(load_id, splits)
     ledger.attempt_started(f"{load_id}_1", load_id, "st", INTO, splits)
     ledger.attempt_loaded(
-        f"{load_id}_1", stop - start, [Move("d", "t", "st", "p", 1, 0, -1, staged_at=7)]
+        f"{load_id}_1", stop - start, [StagedPartition("d", "t", "st", "p", 1, 0, -1, staged_at=7)]
     )
     ledger.attempt_published(f"{load_id}_1", INTO)
     ledger.end(load_id, state, "{}")

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from rowfall.core.listing import Part, Split
 from rowfall.core.model import Column
-from rowfall.plan.cutting import Footer, RowGroup, read_footer, row_ranges
+from rowfall.plan.cutting import RowGroup, RowGroups, read_footer, row_ranges
 
 MB = 1 << 20
 FILE = Split("", "/data/a.parquet", "1-1", 100 * MB)
@@ -20,7 +20,7 @@ ID = ["id", "INT64", "None", 0]
 def footer_of(
     *bounds: tuple[object, object], column: Column | None = None, told: list[object] | None = None,
     nulls: object = None, rows: int = 10,
-) -> Footer:  # fmt: skip
+) -> RowGroups:  # fmt: skip
     column = column or Column("id", "Int64", read_type="Int64")
     told = told or ID
     groups = [
@@ -30,7 +30,7 @@ def footer_of(
     return read_footer([[told], groups], [column])
 
 
-def cut(known: Footer, step: int = 8 * MB) -> list[tuple[int | None, int | None, str, str]]:
+def cut(known: RowGroups, step: int = 8 * MB) -> list[tuple[int | None, int | None, str, str]]:
     found = row_ranges(FILE, known, step)
     assert isinstance(found, list), found
     told = [s.part or Part(0) for s in found]
@@ -111,7 +111,7 @@ def test_ranges_hold_every_row_once(sizes: list[tuple[int, int]], step: int) -> 
         groups.append(RowGroup(rows, size, {"id": (at, at + rows - 1) if rows else None}))
         at += rows
     known = footer_of((0, 9))
-    found = row_ranges(FILE, Footer(known.columns, tuple(groups)), step)
+    found = row_ranges(FILE, RowGroups(known.columns, tuple(groups)), step)
     if isinstance(found, str):
         return
     edges = [(s.start or 0, s.stop or 0) for s in found]

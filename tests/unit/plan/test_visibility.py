@@ -16,7 +16,7 @@ from rowfall.core.model import Column, Constraint, Encoding, Facts, Kind, Plan, 
 from rowfall.core.options import Options
 from rowfall.core.sqltext import SqlText
 from rowfall.destinations.clickhouse import ClickHouseTables
-from rowfall.destinations.files import LocalFiles
+from rowfall.destinations.files import WrittenFiles
 from rowfall.plan.planner import make_plan
 from rowfall.targets.export import Export
 from rowfall.targets.table import embedded
@@ -101,7 +101,7 @@ def test_replace_exchanges_tables_of_any_kind() -> None:
 def test_exports_show_complete_files(tmp_path: Path) -> None:
     options, source = Options(files=1), Files()
     known: Any = LoadFacts(
-        source, Export(str(tmp_path / "x.csv"), tmp_path / "ledger", options), LocalFiles(),
+        source, Export(str(tmp_path / "x.csv"), tmp_path / "ledger", options), WrittenFiles(),
         source.listing(),  # type: ignore[arg-type]
         Encoding("CSV", "gzip", Kind.TEXT), SCHEMA, (WriterFacts(ENGINE),),
     )  # fmt: skip

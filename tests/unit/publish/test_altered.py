@@ -6,15 +6,15 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from rowfall.publish.altered import Became, Definition, UnclearError, changes
+from rowfall.publish.altered import Became, StoredDefinition, UnclearError, changes
 
 
-def table(columns: str, key: str = "k", **named: Mapping[str, str]) -> Definition:
+def table(columns: str, key: str = "k", **named: Mapping[str, str]) -> StoredDefinition:
     """A table whose columns are given by their names; those in capitals are strings."""
     types = {name: "String" if name.isupper() else "UInt8" for name in columns}
     written = {name: f"`{name}` {type_}" for name, type_ in types.items()}
     empty: dict[str, str] = {}
-    return Definition(
+    return StoredDefinition(
         types, written, named.get("indices", empty), named.get("projections", empty), key
     )
 
@@ -60,7 +60,7 @@ def test_what_is_not_clear(now: str, then: str, history: Sequence[Became]) -> No
 
 
 def test_a_type() -> None:
-    altered = Definition({"k": "UInt8", "a": "String"}, {"a": "`a` String"}, {}, {}, "k")
+    altered = StoredDefinition({"k": "UInt8", "a": "String"}, {"a": "`a` String"}, {}, {}, "k")
     assert changes(altered, table("ka"), []) == ["MODIFY COLUMN `a` String"]
 
 

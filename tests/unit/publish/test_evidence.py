@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from rowfall.ledger.leases import Move
+from rowfall.ledger.leases import StagedPartition
 from rowfall.publish.evidence import NO_UUID, Listed, Partition
 from rowfall.publish.protocol import Evidence, Traces, judge
 
@@ -26,7 +26,7 @@ def part(
 
 def partition(*parts: Listed, before: int = 10, highest: int = 3) -> Partition:
     """One that held ``before`` rows up to a block when it was counted."""
-    move = Move("d", "t", "_rowfall_a", "p", 5, before, highest)
+    move = StagedPartition("d", "t", "_rowfall_a", "p", 5, before, highest)
     return Partition(move, parts, frozenset({OURS}))
 
 
@@ -60,27 +60,31 @@ OLD = part(3)
 )
 def test_traces(parts: tuple[Listed, ...], traces: str) -> None:
     found = partition(*parts)
-    seen = {"removed": bool(found.removed), "hidden": found.hidden, "strange": found.strange}
+    seen = {
+        "removed": bool(found.removed),
+        "hidden": found.has_unlisted_blocks,
+        "strange": found.has_unexplained_rows,
+    }
     assert {name for name, there in seen.items() if there} == set(traces.split())
 
 
 def test_an_empty_partition_has_nothing_to_lose() -> None:
     assert not partition(before=0, highest=-1).removed
-    assert not partition(before=0, highest=-1).strange
+    assert not partition(before=0, highest=-1).has_unexplained_rows
 
 
 def test_only_parts_that_cannot_hold_the_rows_are_not_searched() -> None:
     merged = part(4, 6, 20, level=1)
     found = partition(OLD, merged, part(7, uuid=OTHERS), part(8), part(9, uuid=OURS))
-    assert found.innocent == ["p_3_3_0", "p_7_7_0"]
-    assert partition(part(3, rows=15)).innocent == []
+    assert found.unrelated_parts == ["p_3_3_0", "p_7_7_0"]
+    assert partition(part(3, rows=15)).unrelated_parts == []
 
 
 def test_rows_that_came() -> None:
     """Plain inserts do not count, whether they are merged by now or not."""
-    assert partition(OLD, part(4), part(5, uuid=OTHERS)).gained == 10
+    assert partition(OLD, part(4), part(5, uuid=OTHERS)).rows_added == 10
     merged = (part(3, 5, 30, level=1), part(3, active=False), part(4, active=False))
-    assert partition(*merged).gained == 10
+    assert partition(*merged).rows_added == 10
 
 
 # --- conclusions ----------------------------------------------------------------------------------
@@ -108,6 +112,6 @@ def test_what_was_taken_out_is_never_judged() -> None:
 
 
 def test_the_log_is_believed_where_the_rows_are() -> None:
-    assert judge(Traces(hidden=True, found=True, logged=True)) is Evidence.ALL_PARTS
-    assert judge(Traces(hidden=True, found=False, logged=True)) is Evidence.UNDECIDED
-    assert judge(Traces(strange=True, found=True)) is Evidence.UNDECIDED
+    assert judge(Traces(has_unlisted_blocks=True, found=True, logged=True)) is Evidence.ALL_PARTS
+    assert judge(Traces(has_unlisted_blocks=True, found=False, logged=True)) is Evidence.UNDECIDED
+    assert judge(Traces(has_unexplained_rows=True, found=True)) is Evidence.UNDECIDED

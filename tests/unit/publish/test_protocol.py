@@ -17,8 +17,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from rowfall.publish.protocol import (
     Action,
+    AttemptProgress,
     Evidence,
-    Progress,
     ProtocolError,
     Recorded,
     Step,
@@ -32,7 +32,7 @@ PARTS = 3
 
 
 def test_steps_follow_each_other_in_the_order_of_the_protocol() -> None:
-    progress, steps = Progress(), []
+    progress, steps = AttemptProgress(), []
     while (step := next_step(progress.step)) is not None:
         progress.enter(step)
         steps.append(step)
@@ -42,7 +42,7 @@ def test_steps_follow_each_other_in_the_order_of_the_protocol() -> None:
 @pytest.mark.parametrize("done", [None, *Step])
 @pytest.mark.parametrize("wanted", list(Step))
 def test_no_step_is_left_out_or_repeated(done: Step | None, wanted: Step) -> None:
-    progress = Progress(done)
+    progress = AttemptProgress(done)
     if next_step(done) is wanted:
         progress.enter(wanted)
         assert progress.step is wanted
@@ -53,7 +53,7 @@ def test_no_step_is_left_out_or_repeated(done: Step | None, wanted: Step) -> Non
 
 @pytest.mark.parametrize("step", list(Step))
 def test_nothing_is_taken_back_once_a_commit_was_sent(step: Step) -> None:
-    assert Progress(step).may_discard is (step < Step.COMMIT)
+    assert AttemptProgress(step).may_discard is (step < Step.COMMIT)
 
 
 @pytest.mark.parametrize("recorded", [r for r in Recorded if r is not Recorded.COMMITTED])
@@ -162,7 +162,7 @@ class World:
     def load(self, split: int, steps: int, torn: int | None) -> None:
         """Load a split, with a crash after so many steps; a torn ATTACH is a crash, too."""
         attempt = Attempt(split, next(self.numbers))
-        progress = Progress()
+        progress = AttemptProgress()
         for _ in range(steps):
             step = next_step(progress.step)
             if step is None:

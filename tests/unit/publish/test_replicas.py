@@ -10,12 +10,12 @@ import pytest
 from rowfall.core.errors import EngineError
 from rowfall.core.model import Pair, Statement
 from rowfall.engines.base import Engine
-from rowfall.ledger.leases import Move
+from rowfall.ledger.leases import StagedPartition
 from rowfall.publish import replicas
 from rowfall.publish.replicas import listed_parts, wait_for_keeper
 
 PAIR = Pair("d", "t", "_rowfall_a")
-MOVES = [Move("d", "t", "_rowfall_a", "60", 10, 0, 0)]
+MOVES = [StagedPartition("d", "t", "_rowfall_a", "60", 10, 0, 0)]
 PART, UUID = "60_1_1_0", "00000001-0000-4000-8000-000000000000"
 
 

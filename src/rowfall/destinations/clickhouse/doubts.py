@@ -14,7 +14,7 @@ from rowfall.core.listing import MARK
 from rowfall.core.options import ALL, NONE
 from rowfall.destinations.clickhouse.loaded_state import (
     Contradiction,
-    Doubt,
+    LedgerConflict,
     find_contradiction,
     find_older,
     remembered,
@@ -36,7 +36,7 @@ def resolve(session: Session, ledger: Ledger, load_id: str, *, used: bool) -> No
     """
     answer = session.options.loaded
     found = find_contradiction(session)
-    if found is not None and found.doubt is Doubt.UNRECORDED:
+    if found is not None and found.doubt is LedgerConflict.UNRECORDED:
         if not session.options.force_append:
             raise found.error
         accept(session, ledger, load_id, found.uuid)
@@ -51,10 +51,10 @@ def resolve(session: Session, ledger: Ledger, load_id: str, *, used: bool) -> No
         raise found.error
     doubts = _Doubts(session, ledger, load_id, found)
     {
-        Doubt.SET_BACK: doubts.set_back,
-        Doubt.OTHER_TABLE: doubts.other_table,
-        Doubt.CAME_ALONG: doubts.came_along,
-        Doubt.RENAMED: doubts.renamed,
+        LedgerConflict.RESTORED_BACKUP: doubts.set_back,
+        LedgerConflict.OTHER_TABLE: doubts.other_table,
+        LedgerConflict.COPIED_TABLE: doubts.came_along,
+        LedgerConflict.RENAMED: doubts.renamed,
     }[found.doubt](answer)
 
 

@@ -51,7 +51,7 @@ def check_identity(engine: Engine, database: str) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Memory:
+class LoadedState:
     """Ids of splits that are remembered as loaded into the table of the target's name.
 
     Attributes:
@@ -86,7 +86,7 @@ class Memory:
         return self.ledger - {without_salt(i) for i in said}
 
 
-def remembered(session: Session) -> Memory:
+def remembered(session: Session) -> LoadedState:
     """Ask ledger and journal what is loaded into the target table."""
     ledger, key = session.ledger, session.target_key
     database, table = session.first_target.database, session.first_target.table
@@ -95,23 +95,23 @@ def remembered(session: Session) -> Memory:
     known = ledger.table_uuid(key) if ledger is not None else None
     uuid = table_uuid(session.engine, database, table) if table else ""
     if not session.target.caps.journal:
-        return Memory(uuid, known, own, own)
+        return LoadedState(uuid, known, own, own)
     journal = Journal(session.engine, database, uuid)
     if not uuid or not journal.there():
-        return Memory(uuid, known, own, None)
+        return LoadedState(uuid, known, own, None)
     landed = journal.landed_ids()
     forgotten = journal.forgotten_ids(landed)
     if known and known != uuid and known in journal.predecessors():
         known = uuid  # a load with --upsert has exchanged it
-    return Memory(uuid, known, own, frozenset(landed), frozenset(forgotten))
+    return LoadedState(uuid, known, own, frozenset(landed), frozenset(forgotten))
 
 
-class Doubt(Enum):
+class LedgerConflict(Enum):
     """Ways in which a memory and a table contradict each other."""
 
     OTHER_TABLE = "the ledger remembers another table of this name, and this one holds rows"
-    SET_BACK = "the ledger remembers more than the journal beside the table"
-    CAME_ALONG = "the journal remembers another table of this name, and this one holds rows"
+    RESTORED_BACKUP = "the ledger remembers more than the journal beside the table"
+    COPIED_TABLE = "the journal remembers another table of this name, and this one holds rows"
     RENAMED = "files of this load were loaded into this table when it had another name"
     UNRECORDED = "the table holds rows, and no record tells of the table"
     OLDER = "the rows of the table name a load that the ledger does not know"
@@ -129,7 +129,7 @@ class Contradiction:
         error: says what was found, and what can be done.
     """
 
-    doubt: Doubt
+    doubt: LedgerConflict
     uuid: str
     before: str
     key: str
@@ -185,7 +185,7 @@ def _rows_of(landings: Collection[Landings], uuid: str) -> int:
     return sum(one.rows for one in landings if one.into == uuid)
 
 
-def _set_back(session: Session, memory: Memory) -> Contradiction:
+def _set_back(session: Session, memory: LoadedState) -> Contradiction:
     landings, count = _landings(session), len(memory.unconfirmed)
     journal = f"{session.first_target.database}.{JOURNAL}"
     there = memory.journal is not None
@@ -202,13 +202,14 @@ def _set_back(session: Session, memory: Memory) -> Contradiction:
         "are there: the journal is told) or --loaded none (nothing of all loads is there)."
     )
     return Contradiction(
-        Doubt.SET_BACK, memory.uuid, memory.uuid, session.target_key, memory.unconfirmed,
+        LedgerConflict.RESTORED_BACKUP, memory.uuid, memory.uuid, session.target_key,
+        memory.unconfirmed,
         LedgerError(text, hint=hint),
     )  # fmt: skip
 
 
 def _other_table(
-    session: Session, memory: Memory, landings: Collection[Landings]
+    session: Session, memory: LoadedState, landings: Collection[Landings]
 ) -> Contradiction | None:
     """Return a contradiction where the table is a new one and holds rows of unknown origin."""
     before = memory.known
@@ -221,7 +222,9 @@ def _other_table(
     # Loads of others into the new table account for its rows.
     if rows <= _rows_of(landings, memory.uuid):
         return None
-    return _question(session, Doubt.OTHER_TABLE, memory.uuid, before, memory.ledger, rows, landings)
+    return _question(
+        session, LedgerConflict.OTHER_TABLE, memory.uuid, before, memory.ledger, rows, landings
+    )
 
 
 def _stopped(session: Session, before: str) -> dict[str, int]:
@@ -240,7 +243,7 @@ def _stopped(session: Session, before: str) -> dict[str, int]:
 
 
 def _came_along(
-    session: Session, memory: Memory, landings: Collection[Landings]
+    session: Session, memory: LoadedState, landings: Collection[Landings]
 ) -> Contradiction | None:
     """Return a contradiction where a journal tells of another table of this name.
 
@@ -260,7 +263,13 @@ def _came_along(
         if own in one.tables and name_now not in one.tables:
             if count := _rows(session):
                 return _question(
-                    session, Doubt.CAME_ALONG, memory.uuid, one.into, frozenset(), count, landings
+                    session,
+                    LedgerConflict.COPIED_TABLE,
+                    memory.uuid,
+                    one.into,
+                    frozenset(),
+                    count,
+                    landings,
                 )
             return None
         if name_now:
@@ -273,14 +282,15 @@ def _came_along(
                 found = _overlap(session, memory, one.into, key)
                 if found and (count := _rows(session)):
                     return _question(
-                        session, Doubt.CAME_ALONG, memory.uuid, one.into, found, count, landings,
+                        session, LedgerConflict.COPIED_TABLE, memory.uuid, one.into, found, count,
+                        landings,
                         key,
                     )  # fmt: skip
     return None
 
 
 def _renamed(
-    session: Session, memory: Memory, landings: Collection[Landings]
+    session: Session, memory: LoadedState, landings: Collection[Landings]
 ) -> Contradiction | None:
     """Return a contradiction where files of this load came into this table under another name."""
     for key in _other_keys(session, memory, landings):
@@ -297,7 +307,12 @@ def _renamed(
             "loaded under the new name) or --loaded none (they are loaded again)."
         )
         return Contradiction(
-            Doubt.RENAMED, memory.uuid, memory.uuid, key, found, LedgerError(text, hint=hint)
+            LedgerConflict.RENAMED,
+            memory.uuid,
+            memory.uuid,
+            key,
+            found,
+            LedgerError(text, hint=hint),
         )
     return None
 
@@ -337,13 +352,13 @@ def find_older(session: Session) -> Contradiction | None:
             "and the files of one that is forgotten are loaded again."
         )
     return Contradiction(
-        Doubt.OLDER, uuid, uuid, session.target_key, frozenset(),
+        LedgerConflict.OLDER, uuid, uuid, session.target_key, frozenset(),
         LedgerError(what, hint=hint),
     )  # fmt: skip
 
 
 def _unrecorded(
-    session: Session, memory: Memory, landings: Collection[Landings]
+    session: Session, memory: LoadedState, landings: Collection[Landings]
 ) -> Contradiction | None:
     """Return a contradiction where the table holds rows, and nobody has a record of the table."""
     if any(one.into == memory.uuid for one in landings):
@@ -361,7 +376,7 @@ def _unrecorded(
     if not rows or (journal is not None and journal.tells()):
         return None
     return Contradiction(
-        Doubt.UNRECORDED, memory.uuid, memory.known or "", session.target_key, frozenset(),
+        LedgerConflict.UNRECORDED, memory.uuid, memory.known or "", session.target_key, frozenset(),
         unrecorded_rows(session, record_of(session), units.counted(rows, "row")),
     )  # fmt: skip
 
@@ -382,7 +397,9 @@ def stored_rows(engine: Engine, database: str, table: str) -> int:
     return int(count)
 
 
-def _other_keys(session: Session, memory: Memory, landings: Collection[Landings]) -> Iterator[str]:
+def _other_keys(
+    session: Session, memory: LoadedState, landings: Collection[Landings]
+) -> Iterator[str]:
     """Yield the keys by which this very table was loaded under other names."""
     own = (session.first_target.database, session.first_target.table)
     keys: dict[str, None] = {}
@@ -395,7 +412,7 @@ def _other_keys(session: Session, memory: Memory, landings: Collection[Landings]
     yield from keys
 
 
-def _overlap(session: Session, memory: Memory, into: str, key: str) -> frozenset[str]:
+def _overlap(session: Session, memory: LoadedState, into: str, key: str) -> frozenset[str]:
     """Return the ids, by another key, of what this load would load once more."""
     landed = session.ledger.landed(key) if session.ledger is not None else set()
     journal = _journal(session, into)
@@ -425,7 +442,7 @@ def _is_staging(name: str) -> bool:
 
 
 def _question(
-    session: Session, doubt: Doubt, uuid: str, before: str, ids: frozenset[str], rows: int,
+    session: Session, doubt: LedgerConflict, uuid: str, before: str, ids: frozenset[str], rows: int,
     landings: Collection[Landings], key: str = "",
 ) -> Contradiction:  # fmt: skip
     """Return the question whether the rows of a new table are those of earlier loads."""

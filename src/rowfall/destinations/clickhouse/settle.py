@@ -20,7 +20,7 @@ from rowfall.destinations.notes import dropped
 from rowfall.engines.base import Engine, table_uuid
 from rowfall.ledger import Ledger, target_key_parts
 from rowfall.publish.altered import AlteredTableError
-from rowfall.publish.evidence import Answer
+from rowfall.publish.evidence import LoadedAnswer
 from rowfall.publish.recover import (
     end_open_attempts,
     follow_journal,
@@ -62,7 +62,7 @@ def settle(load: LoadRun) -> Settled:
             :attr:`rowfall.publish.recover.Recovery.kept`.
     """
     session, ledger, shadow = load.session, load.ledger, open_shadow(load)
-    answer = Answer(session.options.loaded)
+    answer = LoadedAnswer(session.options.loaded)
     if session.shards is None:
         # Before anything else looks at the tables: they may have been exchanged.
         settle_upserts(session, ledger, load.id, new=load.new)
@@ -89,7 +89,7 @@ def settle(load: LoadRun) -> Settled:
     return Settled(session, table, _known(session, load, replaced=replaced), replaced)
 
 
-def _settle_folder(load: LoadRun, answer: Answer) -> None:
+def _settle_folder(load: LoadRun, answer: LoadedAnswer) -> None:
     """End the open attempts of a table that only this process uses, and whose ledger knows all."""
     session, ledger = load.session, load.ledger
     _check_alone(session, ledger, load)
@@ -147,7 +147,9 @@ def _known(session: Session, load: LoadRun, *, replaced: bool) -> frozenset[str]
     return frozenset(session.destination.landed_ids(session) | gathered)
 
 
-def _settle_table(session: Session, load: LoadRun, key: str, name: str, *, answer: Answer) -> bool:
+def _settle_table(
+    session: Session, load: LoadRun, key: str, name: str, *, answer: LoadedAnswer
+) -> bool:
     """End what was to be published into one table; forget what its predecessor held.
 
     Args:
