@@ -25,7 +25,7 @@ REGISTRY = {"clickhouse": "server:Server"}
 DATABASES = {
     "postgresql": "postgresql:Postgresql",
     **dict.fromkeys(("mysql", "mariadb", "singlestore"), "mysql:MySQL"),
-    "kafka": "kafka:Kafka",
+    "kafka": "systems.kafka.database:Kafka",
     "iceberg": "systems.lakes.destination:IcebergTable",
 }
 """Kind of database -> module in this package and class, which takes host, port, user, password,

@@ -36,7 +36,7 @@ REGISTRY = {
     "hdfs": "hdfs:Hdfs",
     "arrow": "arrow:open_arrow",
     "generate": "generate:Generate",
-    "kafka": "kafka:Kafka",
+    "kafka": "systems.kafka.source:Kafka",
     "iceberg": "systems.lakes.iceberg_source:open_iceberg",
     "delta": "systems.lakes.delta_source:open_delta",
     "mysql": "mysql:MySQL",

@@ -27,7 +27,7 @@ REGISTRY = {
     "mysql": "mysql:MySQLTable",
     "mariadb": "mysql:MariaDBTable",
     "singlestore": "mysql:SingleStoreTable",
-    "kafka": "kafka:KafkaTopic",
+    "kafka": "systems.kafka.target:KafkaTopic",
     "iceberg": "systems.lakes.target:IcebergTarget",
     "file": "export:open_export",
     "s3": "export:open_export",

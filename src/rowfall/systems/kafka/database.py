@@ -19,7 +19,7 @@ from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from rowfall.core import kafka, units
+from rowfall.core import units
 from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import RowfallError, TargetError, UsageError
 from rowfall.core.listing import MARK
@@ -41,17 +41,18 @@ from rowfall.engines.database import (
     Transactions,
     UnknownEndError,
 )
-from rowfall.engines.kafka_producer import (
+from rowfall.systems.kafka import client
+from rowfall.systems.kafka.producer import (
     AbortedError,
     NoAnswerError,
     Producer,
     TooLarge,
     messages,
 )
-from rowfall.engines.kafka_rows import keyed, lines
+from rowfall.systems.kafka.rows import keyed, lines
 
 if TYPE_CHECKING:
-    from rowfall.engines.kafka_rows import Batch
+    from rowfall.systems.kafka.rows import Batch
 
 # Questions to brokers; one that starts needs some seconds to know its leader.
 _ASK_SECONDS = 15.0
@@ -94,7 +95,7 @@ class Kafka(Transactions):
         self.topic, self.options = table, options
         self._config = dict(settings)
         self.format = self._config.pop("rowfall.format")
-        self._hidden = tuple(Secret(v) for k, v in settings.items() if kafka.is_secret(k, v))
+        self._hidden = tuple(Secret(v) for k, v in settings.items() if client.is_secret(k, v))
         self.patience = parse_duration(options.patience)
         self._said = ""
         self._guard = threading.RLock()

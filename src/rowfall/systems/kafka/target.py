@@ -17,7 +17,6 @@ from typing import ClassVar
 from rowfall.core import formats, sql, uri
 from rowfall.core.digest import hexdigest
 from rowfall.core.errors import UsageError
-from rowfall.core.kafka import parse
 from rowfall.core.masked import Secret
 from rowfall.core.model import Column, Projection, Schema
 from rowfall.core.nearest import did_you_mean
@@ -25,6 +24,7 @@ from rowfall.core.options import ERROR, Options
 from rowfall.core.patterns import regex
 from rowfall.core.sqltext import SqlText, quote
 from rowfall.core.type_names import parse_type
+from rowfall.systems.kafka.client import parse
 from rowfall.targets.base import Caps, Publish, ServerAt, state_folder
 from rowfall.targets.transactional import TransactionalTable
 
@@ -46,7 +46,7 @@ _OF_TABLES = (
     "engine", "order_by", "partition_by", "shard_key", "unlogged", "replace", "atomic", "direct",
     "upsert", "widen", "wait", "verify",
 )  # fmt: skip
-# What a message is made of, as :func:`rowfall.engines.kafka_rows.keyed` reads it.
+# What a message is made of, as :func:`rowfall.systems.kafka.rows.keyed` reads it.
 _KEY_SIZE, _KEY, _SIZE, _VALUE = (f"_rowfall_{name}" for name in ("ks", "k", "vs", "v"))
 _PARTS = (
     Column(_KEY_SIZE, "Int32", source=_KEY_SIZE), Column(_KEY, "String", source=_KEY),

@@ -13,7 +13,7 @@ from urllib.parse import quote
 from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import SourceError, UsageError
 from rowfall.core.masked import Secret
-from rowfall.sources.messages import BrokenMessageError
+from rowfall.systems.kafka.messages import BrokenMessageError
 
 # Magic byte and id, in front of the values of a message.
 PREFIX = 5

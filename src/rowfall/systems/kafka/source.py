@@ -24,19 +24,20 @@ from typing import Any
 
 from rowfall.core import formats, sql, uri
 from rowfall.core.errors import DataError, RowfallError, SourceError, SourceGoneError, UsageError
-from rowfall.core.kafka import parse
 from rowfall.core.listing import Listing, Split, joined
 from rowfall.core.masked import Secret, redact
 from rowfall.core.model import Encoding, Schema
 from rowfall.core.options import Options
 from rowfall.core.sqltext import SqlText
 from rowfall.core.units import duration, parse_duration
-from rowfall.sources import first_bytes, protobuf_messages, rewriting
-from rowfall.sources.avro_messages import AvroMessages
-from rowfall.sources.messages import BrokenMessageError, Framing
+from rowfall.sources import first_bytes, rewriting
 from rowfall.sources.pipes import Streams, describe
-from rowfall.sources.protobuf_messages import ProtobufMessages
-from rowfall.sources.schema_registry import PREFIX
+from rowfall.systems.kafka import protobuf
+from rowfall.systems.kafka.avro import AvroMessages
+from rowfall.systems.kafka.client import parse
+from rowfall.systems.kafka.messages import BrokenMessageError, Framing
+from rowfall.systems.kafka.protobuf import ProtobufMessages
+from rowfall.systems.kafka.schema_registry import PREFIX
 
 EARLIEST, LATEST, COMMITTED = "earliest", "latest", "committed"
 # A piece is read by one thread. Of fewer messages a connection (20 ms) would be felt; more keep
@@ -104,7 +105,7 @@ class Kafka(Streams):
         elif format_ == "Protobuf":
             given = dict(text.partition("=")[::2] for text in options.set)
             self._typed = ProtobufMessages(
-                registry, self.annotations, given.get(protobuf_messages.SETTING, "")
+                registry, self.annotations, given.get(protobuf.SETTING, "")
             )
         self.notes: tuple[str, ...] = ()
         self._said = [""]  # the last error of librdkafka, which it tells from another thread

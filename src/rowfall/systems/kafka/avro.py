@@ -14,8 +14,8 @@ from typing import Any
 
 from rowfall.core.errors import UsageError
 from rowfall.core.model import Encoding, Kind
-from rowfall.sources.messages import BrokenMessageError
-from rowfall.sources.schema_registry import PREFIX, SchemaRegistry, id_of, newest_id
+from rowfall.systems.kafka.messages import BrokenMessageError
+from rowfall.systems.kafka.schema_registry import PREFIX, SchemaRegistry, id_of, newest_id
 
 _MAGIC = b"Obj\x01"
 _SYNC = b"rowfall-messages"

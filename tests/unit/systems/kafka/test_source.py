@@ -15,9 +15,9 @@ from rowfall.core.listing import joined
 from rowfall.core.masked import Secret
 from rowfall.core.options import Options
 from rowfall.sources import open_source
-from rowfall.sources.kafka import LEAST, MOST, Kafka, missing, piece_of
-from rowfall.sources.messages import BrokenMessageError, Framing
-from rowfall.sources.protobuf_messages import ProtobufMessages, message_name
+from rowfall.systems.kafka.messages import BrokenMessageError, Framing
+from rowfall.systems.kafka.protobuf import ProtobufMessages, message_name
+from rowfall.systems.kafka.source import LEAST, MOST, Kafka, missing, piece_of
 
 
 @dataclass

@@ -21,8 +21,8 @@ from typing import Any
 from rowfall.core.errors import SourceError, UsageError
 from rowfall.core.model import Encoding, Kind
 from rowfall.core.patterns import regex
-from rowfall.sources.messages import BrokenMessageError
-from rowfall.sources.schema_registry import PREFIX, SchemaRegistry, id_of, newest_id
+from rowfall.systems.kafka.messages import BrokenMessageError
+from rowfall.systems.kafka.schema_registry import PREFIX, SchemaRegistry, id_of, newest_id
 
 SETTING = "format_schema"
 _IMPORT = regex(r'\bimport\s+(?:public\s+|weak\s+)?"([^"]+)"\s*;')
