@@ -15,14 +15,16 @@ from rowfall.core.masked import MASK, Secret, is_shown
 from rowfall.core.patterns import regex
 
 FILE, STDIN = "file", "stdin"
+LAKES = ("iceberg", "delta")
+"""Schemes of tables that have snapshots."""
 _WEB = frozenset({"http", "https"})
 _STORES = frozenset({"s3", "gs", "az"})
 # "?" is a wildcard or a letter there.
-_NO_QUERY = frozenset({FILE, "s3", "gs", "az", "hdfs", "iceberg", "delta"})
+_NO_QUERY = frozenset({FILE, "s3", "gs", "az", "hdfs", *LAKES})
 
 _SCHEME = regex(r"([a-zA-Z][a-zA-Z0-9+.-]*)://")
 # A kind of table in front of the address of its folder: iceberg+s3://bucket/path, delta+/path.
-_LAKE = regex(r"\A(iceberg|delta)\+(?=[^+])", re.IGNORECASE)
+_LAKE = regex(rf"\A({'|'.join(LAKES)})\+(?=[^+])", re.IGNORECASE)
 # Everything up to the last "@" before the path: passwords may hold an unescaped "@" or ":".
 _USERINFO = regex(r"\A([a-zA-Z][a-zA-Z0-9+.-]*://)([^/?#]*)@")
 # Parameters that say who asks and not what for: another value is the same object where its server

@@ -54,9 +54,6 @@ _TABLES = "data_folder:DataFolder"
 # Those that nobody writes as scheme://.
 _UNWRITTEN = frozenset({"file", "stdin", "arrow"})
 
-LAKES = ("iceberg", "delta")
-"""Schemes of tables that have snapshots."""
-
 
 def open_source(texts: Sequence[str], options: Options) -> Source:
     """Open the source of one or several SOURCE arguments, not yet listed.
@@ -101,8 +98,8 @@ def check_options(texts: Sequence[str], options: Options) -> None:
 _LAKES_ARE = "Lake tables are iceberg+s3://bucket/path, delta+/path and the like."
 _TOPICS_ARE = "Topics are kafka://host:port/topic."
 _OF_SOME = {
-    "snapshot": ("--snapshot", LAKES, "lake tables", _LAKES_ARE),
-    "since": ("--since", LAKES, "lake tables", _LAKES_ARE),
+    "snapshot": ("--snapshot", uri.LAKES, "lake tables", _LAKES_ARE),
+    "since": ("--since", uri.LAKES, "lake tables", _LAKES_ARE),
     "start_at": ("--from", ("kafka",), "topics", _TOPICS_ARE),
     "until": ("--until", ("kafka",), "topics", _TOPICS_ARE),
 }

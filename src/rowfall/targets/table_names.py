@@ -11,9 +11,10 @@ from collections.abc import Sequence
 from urllib.parse import unquote
 
 from rowfall.core.patterns import regex
-from rowfall.core.uri import lake_address, parse
+from rowfall.core.uri import LAKES, file_path, lake_address, lake_name, parse, scheme_of
 
 _UUID = regex(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|(?<![0-9a-z])[0-9a-f]{16,}", re.I)
+_UUID_BEHIND = regex(r"[-_]([0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|[0-9a-f]{32})\Z", re.I)
 _COPY = regex(r"( - )?\b(copy|kopie)\b( \(\d+\))?\Z|\(\d+\)", re.I)
 _ENDS = regex(
     r"\.(csv|tsv|tab|psv|tbl|txt|dat|log|json|ndjson|jsonl|geojson|parquet|pq|orc|arrow|feather|"
@@ -51,7 +52,7 @@ def default_table(sources: Sequence[str]) -> str:
     """Return the name of the table for SOURCE arguments.
 
     Of several it is what their names have in common, else their folder, else the first one's. A
-    table of a database and a topic keep the name that they have.
+    table of a database or of a lake and a topic keep the name that they have.
     """
     own = kept_name(sources[0]) if len(sources) == 1 else ""
     if own:
@@ -66,7 +67,9 @@ def default_table(sources: Sequence[str]) -> str:
 
 
 def kept_name(source: str) -> str:
-    """Return the name of a table of a database, or of a topic; "" for other sources."""
+    """Return the name of a table of a database or a lake, or of a topic; "" for other sources."""
+    if scheme_of(source) in LAKES:
+        return _of_lake(source)
     if source.partition("://")[0].lower() not in _NAMED:
         return ""
     at = parse(source)
@@ -75,6 +78,21 @@ def kept_name(source: str) -> str:
         name = name.rpartition(".")[2]  # behind its schema
     # What is left would be taken for a database and a table.
     return name.replace(".", "_")
+
+
+def _of_lake(source: str) -> str:
+    """Return the name of a table of a lake: behind its namespace, or that of its folder."""
+    address = lake_address(source)
+    if address == source:
+        return lake_name(parse(source).path.strip("/")).replace(".", "_")
+    path = address.rstrip("/")
+    if scheme_of(address) == "file":
+        path = os.path.abspath(os.path.expanduser(file_path(address)))
+    if path.endswith(".json"):  # one state of the table
+        path = path.rpartition("/")[0].removesuffix("/metadata")
+    name = lake_name(path)
+    # Catalogues put a UUID behind the name, so that folders of tables made anew differ.
+    return (_UUID_BEHIND.sub("", name) or name).replace(".", "_")
 
 
 def _name(source: str) -> str:
