@@ -16,8 +16,9 @@ from typing import Any
 
 import pytest
 
-from rowfall.sources import postgresql_rows, rewriting
+from rowfall.sources import rewriting
 from rowfall.sources.handover import Answer, Handover
+from rowfall.systems.postgresql import rows as postgresql_rows
 
 BEGIN = b"H\0\0\0\x09\1\0\1\0\1"
 READY = b"Z\0\0\0\5T"

@@ -20,8 +20,9 @@ from lab.process import wait_until
 from lab.tls import certificate
 from rowfall.core.errors import SourceError
 from rowfall.core.options import Options
-from rowfall.sources import open_source, postgresql_rows
-from rowfall.sources.postgresql import Postgresql
+from rowfall.sources import open_source
+from rowfall.systems.postgresql import rows as postgresql_rows
+from rowfall.systems.postgresql.source import PostgresSource
 
 # One server for all of them.
 pytestmark = pytest.mark.xdist_group("postgresql")
@@ -527,7 +528,7 @@ def test_a_new_snapshot_of_a_table_without_a_key(base: Base) -> None:
     base.do("CREATE TABLE {s}.h AS SELECT * FROM {s}.t")
     options = Options(patience="5s")
     source = open_source([base.uri("h").replace("@", f":{base.server.password}@", 1)], options)
-    assert isinstance(source, Postgresql)
+    assert isinstance(source, PostgresSource)
     first, second, third = list(source.listing().splits("h"))[:3]
     drop = "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE application_name = "
     read = 0

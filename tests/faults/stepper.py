@@ -25,11 +25,11 @@ from kills import CHANGES, children  # beside this script
 from rowfall.cli import main
 from rowfall.deliver import build
 from rowfall.engines.embedded import Embedded
-from rowfall.engines.postgresql import Copy
 from rowfall.engines.server import Server
 from rowfall.ledger.ledger import LedgerStore
+from rowfall.systems.postgresql.database import PostgresTransaction
 
-TRANSACTIONS = (Copy,)
+TRANSACTIONS = (PostgresTransaction,)
 
 
 def kill_engine() -> None:

@@ -25,7 +25,7 @@ from rowfall.core.errors import TargetError
 from rowfall.core.masked import Secret
 from rowfall.core.options import Options
 from rowfall.engines.database import BusyError, Record, UnknownEndError
-from rowfall.engines.postgresql import Postgresql
+from rowfall.systems.postgresql.database import PostgresDatabase
 
 pytestmark = pytest.mark.xdist_group("postgresql")
 
@@ -129,9 +129,9 @@ def target(rowfall: Any, postgresql: PostgresqlServer) -> Iterator[Target]:
     target.close()
 
 
-def opened(server: PostgresqlServer, port: int, schema: str) -> Postgresql:
+def opened(server: PostgresqlServer, port: int, schema: str) -> PostgresDatabase:
     """Return the table ``t`` of a schema, as a load opens it."""
-    return Postgresql(
+    return PostgresDatabase(
         "127.0.0.1", port, server.user, Secret(server.password), {"database": server.database},
         schema, "t", Options(),
     )  # fmt: skip

@@ -23,7 +23,7 @@ REGISTRY = {"clickhouse": "server:Server"}
 """Kind of server -> module in this package and class; it takes the arguments of ``Server``."""
 
 DATABASES = {
-    "postgresql": "postgresql:Postgresql",
+    "postgresql": "systems.postgresql.database:PostgresDatabase",
     **dict.fromkeys(("mysql", "mariadb", "singlestore"), "mysql:MySQL"),
     "kafka": "systems.kafka.database:Kafka",
     "iceberg": "systems.lakes.destination:IcebergTable",

@@ -44,8 +44,8 @@ REGISTRY = {
     "singlestore": "mysql:MySQL",
     "clickhouse": "clickhouse:ClickHouse",
     "clickhouses": "clickhouse:ClickHouse",
-    "postgresql": "postgresql:Postgresql",
-    "postgres": "postgresql:Postgresql",
+    "postgresql": "systems.postgresql.source:PostgresSource",
+    "postgres": "systems.postgresql.source:PostgresSource",
 }
 """Scheme -> module in this package, or ``systems.folder.file``, and class, which takes (texts,
 options)."""

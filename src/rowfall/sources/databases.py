@@ -1,6 +1,6 @@
 """Shared by sources that are databases: addresses, keys cut into ranges, columns.
 
-A dialect (:mod:`rowfall.sources.postgresql`) derives from :class:`Database`: it asks the
+A dialect (:mod:`rowfall.systems.postgresql.source`) derives from :class:`Database`: it asks the
 catalogue and gives the bytes of a range. All else is here.
 
 **Numbers.** A split is a half-open range of numbers that stand for values of a key, in their

@@ -23,7 +23,7 @@ REGISTRY = {
     "folder": "table:open_folder",
     "clickhouse": "table:open_server",
     "clickhouses": "table:open_server",
-    "postgresql": "postgresql:Postgresql",
+    "postgresql": "systems.postgresql.target:PostgresTarget",
     "mysql": "mysql:MySQLTable",
     "mariadb": "mysql:MariaDBTable",
     "singlestore": "mysql:SingleStoreTable",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rowfall.sources.postgresql_types import PgType, in_binary, map_type
+from rowfall.systems.postgresql.types import PgType, in_binary, map_type
 
 
 def numeric(precision: int, scale: int) -> int:

@@ -24,7 +24,7 @@ from rowfall.sources.databases import (
     digest,
     no_table,
 )
-from rowfall.sources.postgresql_types import KEYS, PgType, identifier, in_binary, map_type, or_null
+from rowfall.systems.postgresql.types import KEYS, PgType, identifier, in_binary, map_type, or_null
 
 if TYPE_CHECKING:
     from psycopg import Connection

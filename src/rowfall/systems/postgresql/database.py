@@ -24,7 +24,6 @@ from rowfall.core.options import ERROR, REPLACE, Options
 from rowfall.core.patterns import regex
 from rowfall.core.sqltext import SqlText
 from rowfall.core.units import parse_duration
-from rowfall.engines import postgresql_copy
 from rowfall.engines.base import ExistingTable
 from rowfall.engines.codes import NETWORK_ERROR
 from rowfall.engines.database import (
@@ -44,6 +43,7 @@ from rowfall.engines.database import (
     replace_escape,
     upkeep,
 )
+from rowfall.systems.postgresql import binary as binary_rows
 
 if TYPE_CHECKING:
     from psycopg import Connection, Error
@@ -115,7 +115,7 @@ def identifier(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
-class Postgresql(Transactions):
+class PostgresDatabase(Transactions):
     """One table of a PostgreSQL server; see :class:`rowfall.engines.database.Database`."""
 
     def __init__(
@@ -557,21 +557,23 @@ class Postgresql(Transactions):
         with self._guard:
             idle = self._idle.pop() if self._idle else None
         if idle is not None and not idle.closed:
-            return Copy(self, idle, self._options.on_conflict)
-        return Copy(self, self.connect(patience=self._patience), self._options.on_conflict)
+            return PostgresTransaction(self, idle, self._options.on_conflict)
+        return PostgresTransaction(
+            self, self.connect(patience=self._patience), self._options.on_conflict
+        )
 
     def takes_binary(self) -> bool:
         """See :meth:`rowfall.engines.database.TakingBinary.takes_binary`."""
         if self._find() is None:
             return True  # as all types of new tables do, which rowfall-decode writes
         return all(
-            postgresql_copy.takes(type_, clickhouse_type(type_, modifier, nullable=False))
+            binary_rows.takes(type_, clickhouse_type(type_, modifier, nullable=False))
             for _, type_, modifier, _, default in self._columns() if default != "MATERIALIZED"
         )  # fmt: skip
 
     def binary(self, columns: Sequence[Column]) -> Binary | None:
         """See :meth:`rowfall.engines.database.TakingBinary.binary`."""
-        return postgresql_copy.binary(columns, {name: kind for name, kind, *_ in self._columns()})
+        return binary_rows.binary(columns, {name: kind for name, kind, *_ in self._columns()})
 
     def give_back(self, connection: Connection[Any]) -> None:
         """Keep a connection for the next transaction."""
@@ -654,11 +656,11 @@ def _lines(rows: Sequence[Sequence[Any]]) -> bytes:
     ).encode()
 
 
-class Copy:
+class PostgresTransaction:
     """One transaction; see :class:`rowfall.engines.database.Transaction`."""
 
     def __init__(
-        self, database: Postgresql, connection: Connection[Any], on_conflict: str
+        self, database: PostgresDatabase, connection: Connection[Any], on_conflict: str
     ) -> None:  # fmt: skip
         self._database = database
         self._connection = connection
@@ -741,7 +743,7 @@ class Copy:
         import psycopg
 
         try:
-            return self._copy(columns, " (FORMAT binary)", postgresql_copy.framed(rows))
+            return self._copy(columns, " (FORMAT binary)", binary_rows.framed(rows))
         except psycopg.Error as error:
             said = self._database.translate(error, columns)
             if isinstance(said, RefusedRowError):

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rowfall.sources.postgresql_rows import BrokenRowsError, ServerSaidError, ends, rows
+from rowfall.systems.postgresql.rows import BrokenRowsError, ServerSaidError, ends, rows
 
 _LINES = st.lists(st.binary(max_size=300).map(lambda b: b.replace(b"\n", b"\\n") + b"\n"))
 BEGIN = b"H\x00\x00\x00\x09\x00\x00\x01\x00\x00"

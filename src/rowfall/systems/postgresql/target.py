@@ -31,7 +31,7 @@ _ELEMENT = (
 _STRINGS = ("String", "FixedString")
 
 
-class Postgresql(TransactionalTable):
+class PostgresTarget(TransactionalTable):
     """Rows go to ``schema.table`` of a database."""
 
     scheme: ClassVar[str] = "postgresql"

@@ -2,8 +2,8 @@
 
 Rows come by ``COPY (SELECT ...) TO STDOUT``, over as many connections as the load reads ranges at
 a time, all in one snapshot that the first connection has exported and keeps open. For an engine the
-SELECT writes what a reader of TSV takes (:mod:`rowfall.sources.postgresql_types`), and this process
-passes on the lines (:mod:`rowfall.sources.postgresql_rows`). rowfall-decode gets the socket and
+SELECT writes what a reader of TSV takes (:mod:`rowfall.systems.postgresql.types`), and this process
+passes on the lines (:mod:`rowfall.systems.postgresql.rows`). rowfall-decode gets the socket and
 reads the messages itself (:mod:`rowfall.sources.handover`), whose rows are in binary.
 
 A range that has to be read again after the server restarted is read in a new snapshot. See
@@ -25,7 +25,6 @@ from rowfall.core.masked import redact
 from rowfall.core.model import Encoding, Kind
 from rowfall.core.netaddress import failed_tls
 from rowfall.core.options import Options
-from rowfall.sources import postgresql_rows
 from rowfall.sources.databases import (
     Database,
     Described,
@@ -34,8 +33,9 @@ from rowfall.sources.databases import (
     without,
 )
 from rowfall.sources.handover import Answer
-from rowfall.sources.postgresql_catalogue import BLOCKS, Catalogue, block_base
-from rowfall.sources.postgresql_types import identifier
+from rowfall.systems.postgresql import rows
+from rowfall.systems.postgresql.catalogue import BLOCKS, Catalogue, block_base
+from rowfall.systems.postgresql.types import identifier
 
 if TYPE_CHECKING:
     from psycopg import Connection
@@ -59,7 +59,7 @@ _SNAPSHOT_GONE = frozenset({"22023", "42704", "55000"})
 # --- the source -----------------------------------------------------------------------------------
 
 
-class Postgresql(Database):
+class PostgresSource(Database):
     """One table, view or query of a PostgreSQL database."""
 
     def __init__(self, texts: Sequence[str], options: Options) -> None:
@@ -133,7 +133,7 @@ class Postgresql(Database):
         with self._reading(split) as reading:
             yield self.header()
             connection, plain = reading.reader.connection, reading.reader.plain
-            yield from postgresql_rows.copy(connection, self._select(split), plain=plain)
+            yield from rows.copy(connection, self._select(split), plain=plain)
             reading.ended = True
 
     def encoding(self, listing: Listing) -> Encoding:
@@ -148,7 +148,7 @@ class Postgresql(Database):
         if self._plain is None:
             _ = self.described
             with self._said(), self._guard:
-                self._plain = self._first is not None and postgresql_rows.is_plain(self._first)
+                self._plain = self._first is not None and rows.is_plain(self._first)
         if not self._plain:
             return None
         columns = self.described.columns
@@ -163,9 +163,9 @@ class Postgresql(Database):
         """Ask for the messages of a COPY in binary, in the snapshot of the load."""
         with self._reading(split) as reading:
             if not reading.reader.plain:
-                raise postgresql_rows.BrokenRowsError("the server encrypts some connections only")
+                raise rows.BrokenRowsError("the server encrypts some connections only")
             connection = reading.reader.connection
-            with postgresql_rows.asked(connection, self._select(split, binary=True)) as answer:
+            with rows.asked(connection, self._select(split, binary=True)) as answer:
                 yield answer
             reading.ended = answer.complete
 
@@ -222,7 +222,7 @@ class Postgresql(Database):
                     if self._snapshot == snapshot and self._first is not None:
                         self._first.close()
                 continue
-            return _Reader(snapshot, connection, postgresql_rows.is_plain(connection))
+            return _Reader(snapshot, connection, rows.is_plain(connection))
         raise SourceError(
             f"{self.text}: the snapshot of the load ends again and again", transient=True
         )
@@ -306,9 +306,9 @@ class Postgresql(Database):
 
         try:
             yield
-        except (psycopg.Error, postgresql_rows.ServerSaidError) as error:
+        except (psycopg.Error, rows.ServerSaidError) as error:
             raise self._error(error, name) from error
-        except (postgresql_rows.BrokenRowsError, OSError) as error:
+        except (rows.BrokenRowsError, OSError) as error:
             text = f"cannot read {name or self.text}: {error}"
             raise SourceError(text, hint=self._away, transient=True) from error
 

@@ -7,16 +7,16 @@ import pytest
 from rowfall.core.errors import UsageError
 from rowfall.core.model import Column, Schema
 from rowfall.core.options import Options
+from rowfall.systems.postgresql.target import PostgresTarget
 from rowfall.targets import open_target
 from rowfall.targets.base import Publish, Target
-from rowfall.targets.postgresql import Postgresql
 
 URI = "postgresql://me:secret@host/shop"
 
 
-def opened(table: str = "t", uri: str = URI, **options: object) -> Postgresql:
+def opened(table: str = "t", uri: str = URI, **options: object) -> PostgresTarget:
     found: Target = open_target(uri, table, Options(**options))  # type: ignore[arg-type]
-    assert isinstance(found, Postgresql)
+    assert isinstance(found, PostgresTarget)
     return found
 
 
