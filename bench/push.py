@@ -40,7 +40,7 @@ def sent(port: int, size: int) -> None:
     """Send so many bytes from memory as one LOAD DATA."""
     import pymysql
 
-    from rowfall.engines.mysql_wire import load_data
+    from rowfall.systems.mysql.wire import load_data
 
     with pymysql.connect(
         host="127.0.0.1", port=port, user="u", database="d", local_infile=True

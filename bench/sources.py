@@ -111,13 +111,14 @@ _MYSQL = {
 _READ = """
 import sys, threading
 from rowfall.core.options import Options
-from rowfall.sources import mysql_packets, open_source
+from rowfall.sources import open_source
+    from rowfall.systems.mysql import packets
 source = open_source([sys.argv[1]], Options())
 source.listing()
 def read(low, high):
     connection, condition = source._connect(), f"trip_id >= {low} AND trip_id < {high}"
     statement = source._statement(source.described.columns, condition, binary=True)
-    relay = mysql_packets.relayed(connection, mysql_packets.prepare(connection, statement)[0])
+    relay = packets.relayed(connection, packets.prepare(connection, statement)[0])
     for piece in relay.pieces():
         if not piece and relay.is_complete():
             break

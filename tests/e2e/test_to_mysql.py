@@ -14,7 +14,7 @@ from e2e.test_to_postgresql import WRITTEN, WRITTEN_TYPES
 from e2e.tools import Done, Shell, made
 from lab.mariadb import MariaDB
 from lab.proxy import Proxy
-from rowfall.engines.mysql import MySQL
+from rowfall.systems.mysql.database import MySQL
 
 pytestmark = pytest.mark.xdist_group("mysql")
 _ROWS = 5_000

@@ -17,7 +17,7 @@ from lab.mariadb import MariaDB
 from rowfall.core.errors import SourceError
 from rowfall.core.options import Options
 from rowfall.sources import open_source
-from rowfall.sources.mysql import MySQL
+from rowfall.systems.mysql.source import MySQL
 
 pytestmark = pytest.mark.xdist_group("mysql")
 _ROWS = 60_000

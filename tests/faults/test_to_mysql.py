@@ -27,7 +27,7 @@ from lab.process import wait_until
 from lab.proxy import Proxy
 from rowfall.core.masked import Secret
 from rowfall.core.options import Options
-from rowfall.engines.mysql import MySQL
+from rowfall.systems.mysql.database import MySQL
 
 pytestmark = pytest.mark.xdist_group("mysql")
 _FILES, _EACH = 3, 2_000

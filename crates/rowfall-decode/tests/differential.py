@@ -33,8 +33,8 @@ from rowfall.core.type_names import parse_type
 from rowfall.engines.database import replace_escape
 from rowfall.schema.strict_reading import TextTraits, reader_settings, strict_column
 from rowfall.schema.whole_rows import guarded, read_as, read_structure
+from rowfall.systems.mysql.target import MySQLTable
 from rowfall.systems.postgresql.target import PostgresTarget
-from rowfall.targets.mysql import MySQLTable
 from unit.memory import CSV, JSON, TSV, Chdb, ChdbError
 from unit.schema.test_strict_reading import MOMENTS, NUMBERS, WORDS
 
@@ -56,7 +56,7 @@ TARGETS: dict[str, tuple[Any, ...]] = {
     "CSV": (None,),
     "JSONEachRow": (None,),
     "PostgreSQL": (PostgresTarget("postgresql://u@h/d", "t", Options()), b"\\0", b"\\000"),
-    "MySQL": (MySQLTable("mysql://u@h/d", "t", Options()), b"\\f", b"\f"),
+    "MySQL": (MySQLTable("systems.mysql.target://u@h/d", "t", Options()), b"\\f", b"\f"),
 }
 
 

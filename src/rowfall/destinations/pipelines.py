@@ -19,9 +19,9 @@ from rowfall.core.events import Note
 from rowfall.core.model import Plan
 from rowfall.core.sqltext import SqlText
 from rowfall.engines.database import Record
-from rowfall.engines.mysql import MySQL
-from rowfall.engines.pipelines import PipelineState, drop_pipeline, exists, run_pipeline
-from rowfall.plan.pipelines import create_pipeline, pipeline_name, pulls, refused
+from rowfall.systems.mysql.database import MySQL
+from rowfall.systems.mysql.pipelines import PipelineState, drop_pipeline, exists, run_pipeline
+from rowfall.systems.mysql.pull import create_pipeline, pipeline_name, pulls, refused
 
 if TYPE_CHECKING:
     from rowfall.contracts.load import LoadRun

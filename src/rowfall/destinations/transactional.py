@@ -29,7 +29,7 @@ from rowfall.engines import database_class
 from rowfall.engines.base import ExistingTable
 from rowfall.engines.database import RECORD, Database, Record
 from rowfall.ledger import Ledger
-from rowfall.plan import attempts, pipelines
+from rowfall.plan import attempts
 from rowfall.plan.transport import choose_text_writer, pack_by_link
 from rowfall.publish.transaction import (
     TransactionLeases,
@@ -40,6 +40,7 @@ from rowfall.publish.transaction import (
 )
 from rowfall.schema.projection import read_relation
 from rowfall.sources.rewriting import PROGRAM
+from rowfall.systems.mysql import pull
 from rowfall.targets.base import ServerAt, Target
 from rowfall.targets.transactional import TransactionalTable
 
@@ -224,8 +225,8 @@ class TransactionalDatabase(BaseDestination):
         self, session: Session, listed: ExistingTable | None, schema: Schema, *, thorough: bool
     ) -> TargetFacts:
         found = database_survey.ask(session, database_of(session), listed, thorough=thorough)
-        if session.options.pull and pipelines.pulls(session.target, session.options):
-            return replace(found, promise=pipelines.PROMISE)
+        if session.options.pull and pull.pulls(session.target, session.options):
+            return replace(found, promise=pull.PROMISE)
         return found
 
     def cut(
@@ -272,11 +273,9 @@ class TransactionalDatabase(BaseDestination):
     ) -> str:
         """Return the command that takes the rows, and the SELECT that gives them."""
         target, schema = table_of(facts.target), facts.schema
-        if options.pull and pipelines.pulls(target, options):
-            create = pipelines.create_pipeline(
-                facts.source, target, options, facts.encoding, schema
-            )
-            own = pipelines.pipeline_name(facts.source, target)
+        if options.pull and pull.pulls(target, options):
+            create = pull.create_pipeline(facts.source, target, options, facts.encoding, schema)
+            own = pull.pipeline_name(facts.source, target)
             return f"{create};\nSTART PIPELINE `{own}` FOREGROUND;\nDROP PIPELINE `{own}`"
         source = facts.source_for(transport)
         rows = sql.select(schema.columns, read_relation(source, splits, facts.encoding, schema))

@@ -24,7 +24,7 @@ REGISTRY = {"clickhouse": "server:Server"}
 
 DATABASES = {
     "postgresql": "systems.postgresql.database:PostgresDatabase",
-    **dict.fromkeys(("mysql", "mariadb", "singlestore"), "mysql:MySQL"),
+    **dict.fromkeys(("mysql", "mariadb", "singlestore"), "systems.mysql.database:MySQL"),
     "kafka": "systems.kafka.database:Kafka",
     "iceberg": "systems.lakes.destination:IcebergTable",
 }

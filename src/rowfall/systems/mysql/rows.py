@@ -1,6 +1,6 @@
 """Rows of MySQL's protocol as text, without a Python object for each field.
 
-The server is asked for one column, a whole row (:class:`rowfall.sources.mysql_types.Marks`). Each
+The server is asked for one column, a whole row (:class:`rowfall.systems.mysql.types.Marks`). Each
 row is then a packet: four bytes of header, the length of the value, the value. The byte that ends a
 row is nowhere else in it, so one regular expression takes thousands of packets apart at once, for
 0.3 us a row. PyMySQL logs in, sends the query, and reads the answer's head.
@@ -14,8 +14,8 @@ import struct
 from collections.abc import Iterator
 from typing import Any, Protocol
 
-from rowfall.sources.mysql_types import Marks
 from rowfall.sources.relay import Gathered
+from rowfall.systems.mysql.types import Marks
 
 # Header, length of the value in one, three or four bytes, line. What is none takes all the rest: a
 # row that is not all there, NULL (0xfb), the end (0xfe), an error (0xff), and a row of 16 MiB and

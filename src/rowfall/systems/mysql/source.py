@@ -1,8 +1,8 @@
 """Tables and queries of MySQL, MariaDB and SingleStore: ``mysql://user@host/database/table``.
 
-rowfall-decode reads rows in binary (:mod:`rowfall.sources.mysql_packets`). For an engine the server
-makes lines of TSV of them (:mod:`rowfall.sources.mysql_types`), and this process passes them on
-(:mod:`rowfall.sources.mysql_rows`). All sessions write times in UTC.
+rowfall-decode reads rows in binary (:mod:`rowfall.systems.mysql.packets`). For an engine the server
+makes lines of TSV of them (:mod:`rowfall.systems.mysql.types`), and this process passes them on
+(:mod:`rowfall.systems.mysql.rows`). All sessions write times in UTC.
 
 **Ranges.** Nobody counts or samples the table: InnoDB estimates in 0.2 ms how many rows of an index
 lie between two values, so ranges are halved until each holds few by that.
@@ -27,11 +27,9 @@ from rowfall.core.errors import SourceError, UsageError
 from rowfall.core.listing import Listing, Split
 from rowfall.core.masked import redact
 from rowfall.core.model import Encoding, Kind
-from rowfall.core.mysql import name, quote
 from rowfall.core.nearest import did_you_mean
 from rowfall.core.netaddress import failed_tls
 from rowfall.core.options import Options
-from rowfall.sources import mysql_packets, mysql_rows
 from rowfall.sources.databases import (
     END,
     WHOLE,
@@ -45,7 +43,9 @@ from rowfall.sources.databases import (
     parse,
 )
 from rowfall.sources.handover import Answer
-from rowfall.sources.mysql_types import TSV, Declared, columns_of, marks_of, of_result
+from rowfall.systems.mysql import packets, rows
+from rowfall.systems.mysql.client import name, quote
+from rowfall.systems.mysql.types import TSV, Declared, columns_of, marks_of, of_result
 
 _PORT = 3306
 _SETTINGS = ("ssl_ca",)
@@ -155,7 +155,7 @@ class MySQL(Database):
         try:
             found = self._query(connection) if self.query else self._table(connection)
             self._binary = self._can_prepare(connection, found)
-            self._encrypted = mysql_packets.is_encrypted(connection)
+            self._encrypted = packets.is_encrypted(connection)
             return found
         except self._driver().err.MySQLError as error:
             raise self._explained(error) from None
@@ -166,7 +166,7 @@ class MySQL(Database):
         """Tell whether rows can come in binary; else they come as text, whoever reads them."""
         statement = self._statement(found.columns, "", binary=True)
         try:
-            _, columns = mysql_packets.prepare(connection, statement)
+            _, columns = packets.prepare(connection, statement)
         except self._driver().err.MySQLError:  # a statement that only text can carry
             return False
         return columns == len(found.columns)
@@ -389,9 +389,9 @@ class MySQL(Database):
         """Give the rows of a range as lines, in the snapshot of one connection."""
         with self._reading() as reading:
             statement = self._statement(self.described.columns, self.condition(split))
-            reader = mysql_rows.begin(reading.connection, statement)
+            reader = rows.begin(reading.connection, statement)
             yield self.header()
-            yield from mysql_rows.lines(reader, self._marks)
+            yield from rows.lines(reader, self._marks)
             reading.ended = True
 
     def pipes(self, splits: Sequence[Split]) -> list[str]:
@@ -404,34 +404,34 @@ class MySQL(Database):
     def answer(self, split: Split) -> Iterator[Answer]:
         """Ask for the rows of a range in binary, in the snapshot of one connection."""
         with self._reading() as reading:
-            if mysql_packets.is_encrypted(reading.connection):
-                raise mysql_rows.BrokenRowsError("the server encrypts some connections only")
+            if packets.is_encrypted(reading.connection):
+                raise rows.BrokenRowsError("the server encrypts some connections only")
             number = self._prepared(reading.connection, split)
-            answer = mysql_packets.execute(reading.connection, number)
+            answer = packets.execute(reading.connection, number)
             yield answer
             if answer.complete:
-                mysql_packets.close(reading.connection, number)
+                packets.close(reading.connection, number)
                 reading.ended = True
 
     def packets(self, split: Split) -> Iterator[bytes]:
         """Give the rows of a range in binary, in the snapshot of one connection, and then b""."""
         with self._reading() as reading:
             number = self._prepared(reading.connection, split)
-            relay = mysql_packets.relayed(reading.connection, number)
+            relay = packets.relayed(reading.connection, number)
             try:
                 yield from relay.pieces()
             except GeneratorExit:  # who reads them has gone
                 reading.ended = relay.is_complete()
             if reading.ended:
-                mysql_packets.close(reading.connection, number)
+                packets.close(reading.connection, number)
 
     def _prepared(self, connection: Any, split: Split) -> int:
         """Return the number of a statement that gives the rows of a range in binary."""
         columns = self.described.columns
         statement = self._statement(columns, self.condition(split), binary=True)
-        number, count = mysql_packets.prepare(connection, statement)
+        number, count = packets.prepare(connection, statement)
         if count != len(columns):
-            raise mysql_rows.BrokenRowsError("the table has other columns now")
+            raise rows.BrokenRowsError("the table has other columns now")
         return number
 
     @contextmanager
@@ -445,9 +445,9 @@ class MySQL(Database):
         err = self._driver().err
         try:
             yield reading
-        except (err.MySQLError, mysql_rows.ServerSaidError) as error:
+        except (err.MySQLError, rows.ServerSaidError) as error:
             raise self._explained(error) from None
-        except (OSError, mysql_rows.BrokenRowsError) as error:
+        except (OSError, rows.BrokenRowsError) as error:
             raise SourceError(
                 f"cannot read {self.text}: {error}", hint=_AGAIN, transient=True
             ) from None
@@ -585,7 +585,7 @@ class MySQL(Database):
     def _explained(self, error: Exception) -> SourceError:
         """Return what a server or the driver said in our words."""
         at = self.address
-        if isinstance(error, mysql_rows.ServerSaidError):
+        if isinstance(error, rows.ServerSaidError):
             number, said = error.number, error.text
         else:
             number = error.args[0] if error.args and isinstance(error.args[0], int) else 0

@@ -14,12 +14,12 @@ from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import UsageError
 from rowfall.core.masked import Secret
 from rowfall.core.model import Column, Schema
-from rowfall.core.mysql import TSV_LINES, name, quote
 from rowfall.core.options import REPLACE, SKIP
 from rowfall.core.patterns import regex
 from rowfall.core.s3_access import Access
 from rowfall.core.sqltext import SqlText
 from rowfall.core.type_names import Type, parse_type
+from rowfall.systems.mysql.client import TSV_LINES, name, quote
 from rowfall.targets.transactional import TransactionalTable, column_lines
 
 _INTEGERS = {8: "TINYINT", 16: "SMALLINT", 32: "INT", 64: "BIGINT"}

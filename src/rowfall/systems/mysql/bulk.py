@@ -16,7 +16,7 @@ from typing import Any
 from rowfall.core.model import Column
 from rowfall.core.type_names import parse_type
 from rowfall.engines.database import Binary, NoBinaryError
-from rowfall.engines.mysql_packed import Packed, answer_number, begin
+from rowfall.systems.mysql.packed import Packed, answer_number, begin
 
 FORMAT = "MariaDB"
 """The rows, as rowfall-decode calls them."""
@@ -107,7 +107,7 @@ def binary(columns: Sequence[Column], known: Sequence[Sequence[Any]]) -> Binary 
     DOUBLE holds exactly so, and is 0.10000000149 as a number.
 
     Args:
-        known: of the table, see :attr:`rowfall.engines.mysql.MySQL.columns`.
+        known: of the table, see :attr:`rowfall.systems.mysql.database.MySQL.columns`.
     """
     by_name = {str(row[0]): row for row in known}
     types, texts = [], []

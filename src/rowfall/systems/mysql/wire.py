@@ -16,7 +16,7 @@ from typing import Any
 from rowfall.core.dataclass import dataclass
 from rowfall.core.patterns import regex
 from rowfall.engines.database import Sent, Socket
-from rowfall.engines.mysql_packed import answer_number
+from rowfall.systems.mysql.packed import answer_number
 
 _FILE_PLEASE = b"\xfb"
 # Of one packet; a server refuses larger ones than its max_allowed_packet, also here.

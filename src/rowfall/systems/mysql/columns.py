@@ -25,7 +25,7 @@ def catalogue_column(row: Sequence[Any]) -> tuple[str, str, str]:
     """Return name, type of ClickHouse, and where its values come from if a load has none.
 
     Args:
-        row: of information_schema.COLUMNS, see :attr:`rowfall.engines.mysql.MySQL.columns`.
+        row: of information_schema.COLUMNS, see ``MySQL.columns`` of the database.
     """
     column, extra, default = str(row[0]), str(row[9] or "").upper(), row[10]
     found = _bare(row)

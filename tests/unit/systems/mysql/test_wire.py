@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rowfall.core.errors import EngineError
-from rowfall.engines import mysql_wire
 from rowfall.engines.database import Socket, replace_escape
-from rowfall.engines.mysql_wire import load_data, socket_of
+from rowfall.systems.mysql import wire
+from rowfall.systems.mysql.wire import load_data, socket_of
 
 _PLAIN = {b"t": b"\t", b"n": b"\n", b"\\": b"\\", b"f": b"\f", b"b": b"\b", b"'": b"'"}
 
@@ -96,7 +96,7 @@ def test_packets_carry_every_byte_in_their_order(pieces: list[bytes], size: int)
     done = load_data(connection, "LOAD DATA", iter(rows), size)
     assert in_packets(connection._sock.sent, size) == b"".join(rows)
     # The counts of the text: the field of warnings ends at 65,535.
-    assert done == mysql_wire.Loaded(70_000, 2, 1, 66_000)
+    assert done == wire.Loaded(70_000, 2, 1, 66_000)
 
 
 class Program:

@@ -13,9 +13,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from rowfall.core.mysql import quote
 from rowfall.core.options import SKIP
-from rowfall.engines import mysql_bulk, mysql_wire
 from rowfall.engines.codes import NETWORK_ERROR
 from rowfall.engines.database import (
     LEASE_SECONDS,
@@ -31,8 +29,10 @@ from rowfall.engines.database import (
     UnknownEndError,
     replace_escape,
 )
-from rowfall.engines.mysql_columns import unfit
-from rowfall.engines.mysql_errors import (
+from rowfall.systems.mysql import bulk, wire
+from rowfall.systems.mysql.client import quote
+from rowfall.systems.mysql.columns import unfit
+from rowfall.systems.mysql.errors import (
     DEADLOCK,
     DUPLICATE,
     LOCKED,
@@ -46,7 +46,7 @@ from rowfall.engines.mysql_errors import (
 )
 
 if TYPE_CHECKING:
-    from rowfall.engines.mysql import MySQL
+    from rowfall.systems.mysql.database import MySQL
 
 # How long rows wait for locks of others, as servers do by themselves.
 _LOCK_SECONDS = 50
@@ -123,7 +123,7 @@ class Loading:
 
     def socket(self) -> Socket | None:
         """See :meth:`rowfall.engines.database.WritingText.socket`."""
-        return mysql_wire.socket_of(self._connection, self._database.packet)
+        return wire.socket_of(self._connection, self._database.packet)
 
     def write_sent(self, columns: Sequence[str], sent: Sent) -> int:
         """See :meth:`rowfall.engines.database.WritingText.write_sent`."""
@@ -139,13 +139,13 @@ class Loading:
                 self._staged = tuple(columns)
                 for text in database.staging_statements(columns):
                     self._execute(text)
-            done = mysql_wire.load_data(
+            done = wire.load_data(
                 self._connection, database.load_statement(columns), rows, database.packet, sent
             )
             left_out = done.skipped if skips else 0
             if done.warnings != left_out or done.skipped != left_out:
                 raise self._refused(self._warnings())
-        except mysql_wire.NoFileWantedError:
+        except wire.NoFileWantedError:
             raise database.no_files() from None
         except (database.driver.err.MySQLError, OSError) as error:
             number, said = number_of(error), str(error.args[-1])
@@ -161,7 +161,7 @@ class Loading:
         try:
             # Between two frames the session waits for the source as LOAD DATA does.
             self._execute(f"SET SESSION wait_timeout = {PATIENCE_SECONDS}")
-            taken = mysql_bulk.insert(
+            taken = bulk.insert(
                 self._connection, database.insert_statement(columns), binary.types, rows,
                 int(database.settings["max_allowed_packet"]),
             )  # fmt: skip

@@ -14,8 +14,8 @@ import struct
 from typing import Any
 
 from rowfall.sources.handover import Answer
-from rowfall.sources.mysql_rows import ServerSaidError
 from rowfall.sources.relay import SocketToPipe
+from rowfall.systems.mysql.rows import ServerSaidError
 
 _HEADER, _PREPARED = 4, 12
 

@@ -6,10 +6,10 @@ import re
 
 from rowfall.core.errors import EngineError, RowfallError, TargetError
 from rowfall.core.masked import Secret, redact
-from rowfall.core.mysql import name, quote
 from rowfall.core.netaddress import failed_tls
 from rowfall.core.patterns import regex
 from rowfall.engines.codes import NETWORK_ERROR
+from rowfall.systems.mysql.client import name, quote
 
 LOGIN, NO_DATABASE = (1045, 1698, 1862), (1049, 1044)
 NO_RIGHT = (1142, 1143, 1370, 1227)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rowfall.engines.mysql_packed import Packed
+from rowfall.systems.mysql.packed import Packed
 
 
 class Wire:

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import RowfallError
-from rowfall.core.mysql import name, quote
 from rowfall.core.sqltext import SqlText
-from rowfall.engines.mysql_errors import number_of
+from rowfall.systems.mysql.client import name, quote
+from rowfall.systems.mysql.errors import number_of
 
 if TYPE_CHECKING:
-    from rowfall.engines.mysql import MySQL
+    from rowfall.systems.mysql.database import MySQL
 
 POLL_SECONDS = 0.5
 _MOST_ERRORS = 20

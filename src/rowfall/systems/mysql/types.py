@@ -14,10 +14,10 @@ from typing import Any
 
 from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import SourceError
-from rowfall.core.mysql import name, quote
 from rowfall.core.patterns import regex
 from rowfall.core.sql import literal
 from rowfall.sources.databases import SourceColumn
+from rowfall.systems.mysql.client import name, quote
 
 _INTEGERS = {"tinyint": 8, "smallint": 16, "mediumint": 32, "int": 32, "integer": 32, "bigint": 64}
 _TEXTS = frozenset({"char", "varchar", "tinytext", "text", "mediumtext", "longtext"})

@@ -27,7 +27,7 @@ def pulls(target: Target, options: Options) -> bool:
     """Tell whether a load is a pipeline's."""
     if not options.pull:
         return False
-    from rowfall.targets.mysql import SingleStoreTable  # 21 kB of code
+    from rowfall.systems.mysql.target import SingleStoreTable  # 21 kB of code
 
     return isinstance(target, SingleStoreTable)
 
@@ -46,7 +46,7 @@ def create_pipeline(
     Raises:
         UsageError: pipelines cannot read it, or not as it is asked for.
     """
-    from rowfall.targets.mysql import PipelineText, SingleStoreTable
+    from rowfall.systems.mysql.target import PipelineText, SingleStoreTable
 
     assert isinstance(target, SingleStoreTable)  # noqa: S101 - see pulls()
     for flag in _REFUSED:

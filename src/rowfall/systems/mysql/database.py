@@ -20,12 +20,10 @@ from rowfall.core.errors import EngineError, RowfallError, TargetError, UsageErr
 from rowfall.core.listing import MARK
 from rowfall.core.masked import Secret
 from rowfall.core.model import Column
-from rowfall.core.mysql import TSV_LINES, name, quote
 from rowfall.core.netaddress import is_loopback, is_own_name
 from rowfall.core.options import ERROR, REPLACE, SKIP, Options
 from rowfall.core.sqltext import SqlText
 from rowfall.core.units import parse_duration
-from rowfall.engines import mysql_bulk, mysql_wire
 from rowfall.engines.base import ExistingTable
 from rowfall.engines.database import (
     ACCEPTED,
@@ -36,9 +34,11 @@ from rowfall.engines.database import (
     Transactions,
     upkeep,
 )
-from rowfall.engines.mysql_columns import BYTES, catalogue_column, declared_type, result_column, tsv
-from rowfall.engines.mysql_errors import LOST, NO_FILES, PASSING, explained, number_of
-from rowfall.engines.mysql_loading import PATIENCE_SECONDS, Loading
+from rowfall.systems.mysql import bulk, wire
+from rowfall.systems.mysql.client import TSV_LINES, name, quote
+from rowfall.systems.mysql.columns import BYTES, catalogue_column, declared_type, result_column, tsv
+from rowfall.systems.mysql.errors import LOST, NO_FILES, PASSING, explained, number_of
+from rowfall.systems.mysql.transaction import PATIENCE_SECONDS, Loading
 
 _CONNECT_SECONDS = 10
 _RETRY_SECONDS = 0.5
@@ -164,8 +164,8 @@ class MySQL(Transactions):
     @property
     def packet(self) -> int:
         """Bytes of a packet that the server takes, its header included."""
-        most = int(self.settings.get("max_allowed_packet", mysql_wire.PACKET))
-        return max(1024, min(mysql_wire.PACKET, most // 2))
+        most = int(self.settings.get("max_allowed_packet", wire.PACKET))
+        return max(1024, min(wire.PACKET, most // 2))
 
     def check(self, *, dry: bool) -> None:
         """See :meth:`rowfall.engines.database.Database.check`."""
@@ -625,16 +625,16 @@ class MySQL(Transactions):
         logged = str(settings.get("log_bin", "OFF")).upper() not in ("OFF", "0")
         return (
             not self.distributed
-            and mysql_bulk.takes_parameters(str(settings["version"]))
+            and bulk.takes_parameters(str(settings["version"]))
             and str(engine).lower() == "innodb"
             and self.on_conflict == ERROR
             and not (logged and str(settings.get("binlog_format", "")).upper() == "STATEMENT")
-            and int(settings.get("max_allowed_packet", 0)) >= mysql_bulk.LEAST_PACKET
+            and int(settings.get("max_allowed_packet", 0)) >= bulk.LEAST_PACKET
         )
 
     def binary(self, columns: Sequence[Column]) -> Binary | None:
         """See :meth:`rowfall.engines.database.TakingBinary.binary`."""
-        return mysql_bulk.binary(columns, self.columns) if self.takes_binary() else None
+        return bulk.binary(columns, self.columns) if self.takes_binary() else None
 
     def insert_statement(self, columns: Sequence[str]) -> str:
         """Return the INSERT of parameters."""
@@ -775,7 +775,7 @@ class MySQL(Transactions):
         connection: Any = None
         while connection is None:
             try:
-                connection = mysql_bulk.connection_class(driver, packed=self._packed)(
+                connection = bulk.connection_class(driver, packed=self._packed)(
                     host=self._host, port=self._port, user=self._user or None,
                     database=self._given.get("database") or self._database, charset="utf8mb4",
                     password=self._password.reveal() if self._password else "",
@@ -802,7 +802,7 @@ class MySQL(Transactions):
 
     def send_seconds(self, size: int) -> float:
         """See :meth:`rowfall.engines.database.Packing.send_seconds`."""
-        most = max(1024, int(self.settings.get("max_allowed_packet", mysql_wire.PACKET)) // 2)
+        most = max(1024, int(self.settings.get("max_allowed_packet", wire.PACKET)) // 2)
         # Random, so that nothing on the way makes it much shorter.
         text = base64.b64encode(os.urandom(min(size, most) * 3 // 4)).decode()
         began = time.monotonic()
