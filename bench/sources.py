@@ -112,13 +112,13 @@ _READ = """
 import sys, threading
 from rowfall.core.options import Options
 from rowfall.sources import open_source
-    from rowfall.systems.mysql import packets
+    from rowfall.systems.mysql import wire
 source = open_source([sys.argv[1]], Options())
 source.listing()
 def read(low, high):
     connection, condition = source._connect(), f"trip_id >= {low} AND trip_id < {high}"
     statement = source._statement(source.described.columns, condition, binary=True)
-    relay = packets.relayed(connection, packets.prepare(connection, statement)[0])
+    relay = wire.relayed(connection, wire.prepare(connection, statement)[0])
     for piece in relay.pieces():
         if not piece and relay.is_complete():
             break

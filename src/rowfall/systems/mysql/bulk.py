@@ -8,7 +8,6 @@ would change is an error of an INSERT.
 
 from __future__ import annotations
 
-import functools
 import struct
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -16,7 +15,7 @@ from typing import Any
 from rowfall.core.model import Column
 from rowfall.core.type_names import parse_type
 from rowfall.engines.database import Binary, NoBinaryError
-from rowfall.systems.mysql.packed import Packed, answer_number, begin
+from rowfall.systems.mysql import wire
 
 FORMAT = "MariaDB"
 """The rows, as rowfall-decode calls them."""
@@ -27,77 +26,16 @@ LEAST_PACKET = 4 << 20
 rowfall-decode ends a frame with the row that fills 512 KiB, so most rows fit eight times.
 """
 
-_EXECUTE, _PREPARE, _CLOSE = 0xFA, 0x16, 0x19
+_EXECUTE = 0xFA
 _SEND_TYPES = 128
-_MOST_PACKET = (1 << 24) - 1
 # Frames that are sent before the first one is answered: a server that has one waiting never waits.
 _AHEAD = 4
-# Bit 34 of the client's capabilities, which MariaDB reads where bit 0 is not set: these four bytes
-# were always zero in the protocol of MySQL.
-_MYSQL, _BULK, _ZEROS = 1, 1 << 2, slice(9, 32)
-_COMPRESS = 1 << 5
-
 _UNSIGNED, _TEXT = 0x8000, 253
 _INTEGERS = {"8": 1, "16": 2, "32": 3, "64": 8}
 _BINARY = {"Bool": 1, "Float32": 4, "Float64": 5, "Date": 10, "Date32": 10, "DateTime": 12,
            "DateTime64": 12}  # fmt: skip
 _INTEGER_KINDS = frozenset({"tinyint", "smallint", "mediumint", "int", "bigint"})
 _MOMENT_KINDS = frozenset({"datetime", "timestamp"})
-
-
-@functools.cache
-def connection_class(driver: Any, *, packed: bool) -> type[Any]:
-    """Return the driver's connection, which tells a MariaDB that it sends rows of parameters.
-
-    Args:
-        packed: the protocol is to be compressed, if the server can do that.
-    """
-
-    import ssl  # with the driver, which has it
-
-    class Connection(driver.connections.Connection):  # type: ignore[misc]
-        _logs_in = False
-
-        def _create_ssl_ctx(self, sslp: Any) -> Any:
-            if sslp:
-                return super()._create_ssl_ctx(sslp)
-            # TLS where the server has it, whoever it is. The driver loads the certificates of the
-            # system first, 36 ms for each connection, and asks for none.
-            context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-            context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-            return context
-
-        def _request_authentication(self) -> None:
-            self._logs_in = takes_parameters(str(self.server_version))
-            packs = packed and self.server_capabilities & _COMPRESS
-            self.client_flag |= _COMPRESS if packs else 0
-            try:
-                super()._request_authentication()
-            finally:
-                self._logs_in = False
-            if packs:
-                plain: Any = self
-                self._sock = self._rfile = Packed(plain._sock, plain._rfile)
-
-        def _execute_command(self, command: int, sql: str | bytes) -> None:
-            begin(self)
-            super()._execute_command(command, sql)
-            self._next_seq_id: int = answer_number(self, self._next_seq_id)
-
-        def write_packet(self, payload: bytes) -> None:
-            # The header goes alone first where TLS begins behind it, and then once more.
-            if self._logs_in and payload[_ZEROS] == bytes(_ZEROS.stop - _ZEROS.start):
-                flags = int.from_bytes(payload[:4], "little") & ~_MYSQL
-                rest = payload[4 : _ZEROS.stop - 4] + struct.pack("<I", _BULK)
-                payload = struct.pack("<I", flags) + rest + payload[_ZEROS.stop :]
-            super().write_packet(payload)
-
-    return Connection
-
-
-def takes_parameters(version: str) -> bool:
-    """Tell whether a server of this version has the command: MariaDB since 10.2."""
-    return "mariadb" in version.lower() and not version.startswith(("5.5.5-10.0", "5.5.5-10.1."))
 
 
 def binary(columns: Sequence[Column], known: Sequence[Sequence[Any]]) -> Binary | None:
@@ -162,7 +100,7 @@ def insert(
             back.
         OSError: the connection was lost.
     """
-    number = _prepare(connection, statement, len(types))
+    number, _ = wire.prepare(connection, statement)
     head = struct.pack("<BIH", _EXECUTE, number, _SEND_TYPES)
     head += struct.pack(f"<{len(types)}H", *types)
     taken, waiting = 0, list[tuple[int, int]]()
@@ -171,7 +109,7 @@ def insert(
         for rows, parts, size in _frames(pieces):
             if size + len(head) >= most:
                 raise NoBinaryError("a row is larger than max_allowed_packet")
-            waiting.append((rows, _send(connection, [head, *parts], size + len(head))))
+            waiting.append((rows, wire.send_command(connection, [head, *parts], size + len(head))))
             while len(waiting) >= _AHEAD:
                 taken += _answered(connection, *waiting.pop(0))
     except BaseException as error:
@@ -186,18 +124,8 @@ def insert(
             problem = error if problem is None or isinstance(problem, OSError) else problem
     if problem is not None:
         raise problem
-    connection._execute_command(_CLOSE, struct.pack("<I", number))
+    wire.close_statement(connection, number)
     return taken
-
-
-def _prepare(connection: Any, statement: str, marks: int) -> int:
-    """Prepare a statement; return its number."""
-    connection._execute_command(_PREPARE, statement)
-    said = connection._read_packet().get_all_data()
-    (number,) = struct.unpack_from("<I", said, 1)
-    for _ in range(marks + 1 if marks else 0):  # the marks, and the end of their list
-        connection._read_packet()
-    return int(number)
 
 
 def _frames(pieces: Iterator[bytes]) -> Iterator[tuple[int, list[bytes], int]]:
@@ -230,33 +158,13 @@ def _taker(pieces: Iterator[bytes]) -> Callable[[int], list[bytes]]:
     return take
 
 
-def _send(connection: Any, parts: Sequence[bytes], size: int) -> int:
-    """Send a command; return the number that its answer has."""
-    begin(connection)
-    sock = connection._sock
-    if size < _MOST_PACKET:
-        sock.sendall(b"".join([size.to_bytes(3, "little") + b"\0", *parts]))
-        return answer_number(connection, 1)
-    whole, number = memoryview(b"".join(parts)), 0
-    while True:
-        part, whole = whole[:_MOST_PACKET], whole[_MOST_PACKET:]
-        sock.sendall(len(part).to_bytes(3, "little") + bytes([number % 256]))
-        sock.sendall(part)
-        number += 1
-        if len(part) < _MOST_PACKET:
-            return answer_number(connection, number % 256)
-
-
 def _answered(connection: Any, rows: int, number: int) -> int:
     """Read the answer to a command; return its rows.
 
     Raises:
         NoBinaryError: it tells of warnings, or of another number of rows.
     """
-    from pymysql.protocol import OKPacketWrapper
-
-    connection._next_seq_id = number
-    said = OKPacketWrapper(connection._read_packet())
+    said = wire.answer(connection, number)
     if said.warning_count or said.affected_rows != rows:
         raise NoBinaryError(
             f"{said.affected_rows:,} of {rows:,} rows taken, {said.warning_count} warnings"

@@ -38,7 +38,7 @@ from rowfall.systems.mysql import bulk, wire
 from rowfall.systems.mysql.client import TSV_LINES, name, quote
 from rowfall.systems.mysql.columns import BYTES, catalogue_column, declared_type, result_column, tsv
 from rowfall.systems.mysql.errors import LOST, NO_FILES, PASSING, explained, number_of
-from rowfall.systems.mysql.transaction import PATIENCE_SECONDS, Loading
+from rowfall.systems.mysql.transaction import PATIENCE_SECONDS, MySQLTransaction
 
 _CONNECT_SECONDS = 10
 _RETRY_SECONDS = 0.5
@@ -597,7 +597,7 @@ class MySQL(Transactions):
                 cursor.execute(query)
                 if cursor.description is None:
                     return None
-                columns = [result_column(field) for field in cursor._result.fields]
+                columns = [result_column(field) for field in wire.fields_of(cursor)]
                 return Result(columns, tsv(cursor.fetchall()))
         except (self.driver.err.MySQLError, OSError) as error:
             raise self.explained(error, "run the query") from None
@@ -607,7 +607,7 @@ class MySQL(Transactions):
     # --- transactions -------------------------------------------------------------------------
 
     def _begin(self) -> Transaction:
-        return Loading(self)
+        return MySQLTransaction(self)
 
     def takes_binary(self) -> bool:
         """See :meth:`rowfall.engines.database.TakingBinary.takes_binary`.
@@ -625,7 +625,7 @@ class MySQL(Transactions):
         logged = str(settings.get("log_bin", "OFF")).upper() not in ("OFF", "0")
         return (
             not self.distributed
-            and bulk.takes_parameters(str(settings["version"]))
+            and wire.takes_parameters(str(settings["version"]))
             and str(engine).lower() == "innodb"
             and self.on_conflict == ERROR
             and not (logged and str(settings.get("binlog_format", "")).upper() == "STATEMENT")
@@ -764,8 +764,7 @@ class MySQL(Transactions):
 
     def end(self, connection: Any) -> None:
         """End a session without a word."""
-        with suppress(Exception):
-            connection._force_close()
+        wire.end(connection)
 
     def _connect(self) -> Any:
         """Return a new session; a server that is away is asked again while patience lasts."""
@@ -775,7 +774,7 @@ class MySQL(Transactions):
         connection: Any = None
         while connection is None:
             try:
-                connection = bulk.connection_class(driver, packed=self._packed)(
+                connection = wire.connection_class(driver, packed=self._packed)(
                     host=self._host, port=self._port, user=self._user or None,
                     database=self._given.get("database") or self._database, charset="utf8mb4",
                     password=self._password.reveal() if self._password else "",

@@ -92,24 +92,3 @@ class Packed:
     def __getattr__(self, name: str) -> Any:
         """Return what the socket has: its time-outs and options."""
         return getattr(self._sock, name)
-
-
-def begin(connection: Any) -> None:
-    """Tell a connection that a command begins."""
-    if isinstance(connection._sock, Packed):
-        connection._sock.begin()
-
-
-def answer_number(connection: Any, number: int) -> int:
-    """Return the number that the answer to what was sent has; send what is left of that.
-
-    Of frames it is the number of the next one: a server that compresses goes on from there
-    (``net_flush`` of MySQL and MariaDB).
-
-    Args:
-        number: of the next packet, which it is without frames.
-    """
-    if not isinstance(connection._sock, Packed):
-        return number
-    connection._sock.flush()
-    return connection._sock.number

@@ -9,13 +9,10 @@ row is nowhere else in it, so one regular expression takes thousands of packets 
 from __future__ import annotations
 
 import re
-import ssl
-import struct
 from collections.abc import Iterator
-from typing import Any, Protocol
 
-from rowfall.sources.relay import Gathered
 from rowfall.systems.mysql.types import Marks
+from rowfall.systems.mysql.wire import Reader, ServerSaidError
 
 # Header, length of the value in one, three or four bytes, line. What is none takes all the rest: a
 # row that is not all there, NULL (0xfb), the end (0xfe), an error (0xff), and a row of 16 MiB and
@@ -32,23 +29,8 @@ _READ = 1 << 18
 """Bytes that are taken from the socket at a time, if they are there."""
 
 
-class Reader(Protocol):
-    """The buffered end of a connection."""
-
-    def read1(self, size: int, /) -> bytes: ...
-
-
 class BrokenRowsError(Exception):
     """The server's answer ended, or was none; the text says how."""
-
-
-class ServerSaidError(Exception):
-    """The server ended the answer with an error: its number and text."""
-
-    def __init__(self, number: int, text: str) -> None:
-        super().__init__(f"{text} (error {number})")
-        self.number = number
-        self.text = text
 
 
 def lines(reader: Reader, marks: Marks) -> Iterator[bytes]:
@@ -122,9 +104,7 @@ def _check_end(body: bytes) -> None:
         BrokenRowsError: it is anything else.
     """
     if body[:1] == b"\xff":
-        (number,) = struct.unpack_from("<H", body, 1)
-        text = body[3:].decode(errors="replace")
-        raise ServerSaidError(number, text[6:] if text[:1] == "#" else text)
+        raise ServerSaidError.of(body)
     if body[:1] != b"\xfe" or len(body) > 8:
         raise BrokenRowsError("the server sent something that is no row")
 
@@ -147,20 +127,3 @@ def _long_value(data: bytes, reader: Reader) -> tuple[bytes, bytes]:
     if len(value) != 1 + width + length:
         raise BrokenRowsError("the length of a row is not what its packets hold")
     return bytes(value[1 + width :]), data
-
-
-def begin(connection: Any, query: str) -> Reader:
-    """Send a query of one column and return what its rows are read from.
-
-    Raises:
-        pymysql.err.MySQLError: the server refuses it.
-    """
-    from pymysql.constants import COMMAND
-
-    connection._execute_command(COMMAND.COM_QUERY, query)
-    head = connection._read_packet()
-    for _ in range(head.read_length_encoded_integer()):
-        connection._read_packet()  # how the column is described
-    connection._read_packet()
-    reader: Reader = connection._rfile
-    return reader if isinstance(connection._sock, ssl.SSLSocket) else Gathered(reader.read1)

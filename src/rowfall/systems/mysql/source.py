@@ -1,6 +1,6 @@
 """Tables and queries of MySQL, MariaDB and SingleStore: ``mysql://user@host/database/table``.
 
-rowfall-decode reads rows in binary (:mod:`rowfall.systems.mysql.packets`). For an engine the server
+rowfall-decode reads rows in binary (:mod:`rowfall.systems.mysql.wire`). For an engine the server
 makes lines of TSV of them (:mod:`rowfall.systems.mysql.types`), and this process passes them on
 (:mod:`rowfall.systems.mysql.rows`). All sessions write times in UTC.
 
@@ -43,7 +43,7 @@ from rowfall.sources.databases import (
     parse,
 )
 from rowfall.sources.handover import Answer
-from rowfall.systems.mysql import packets, rows
+from rowfall.systems.mysql import rows, wire
 from rowfall.systems.mysql.client import name, quote
 from rowfall.systems.mysql.types import TSV, Declared, columns_of, marks_of, of_result
 
@@ -155,7 +155,7 @@ class MySQL(Database):
         try:
             found = self._query(connection) if self.query else self._table(connection)
             self._binary = self._can_prepare(connection, found)
-            self._encrypted = packets.is_encrypted(connection)
+            self._encrypted = wire.is_encrypted(connection)
             return found
         except self._driver().err.MySQLError as error:
             raise self._explained(error) from None
@@ -166,7 +166,7 @@ class MySQL(Database):
         """Tell whether rows can come in binary; else they come as text, whoever reads them."""
         statement = self._statement(found.columns, "", binary=True)
         try:
-            _, columns = packets.prepare(connection, statement)
+            _, columns = wire.prepare(connection, statement)
         except self._driver().err.MySQLError:  # a statement that only text can carry
             return False
         return columns == len(found.columns)
@@ -183,7 +183,7 @@ class MySQL(Database):
                     f"--query gives two columns of one name: {error.args[1]}",
                     hint="Name each of them: SELECT a.id AS a_id, b.id AS b_id.",
                 ) from None
-            declared = of_result(cursor._result.fields)
+            declared = of_result(wire.fields_of(cursor))
         self._marks = marks_of(declared)
         columns = columns_of(declared, "the query", query=self.query)
         if self.address.key:
@@ -389,7 +389,7 @@ class MySQL(Database):
         """Give the rows of a range as lines, in the snapshot of one connection."""
         with self._reading() as reading:
             statement = self._statement(self.described.columns, self.condition(split))
-            reader = rows.begin(reading.connection, statement)
+            reader = wire.begin_lines(reading.connection, statement)
             yield self.header()
             yield from rows.lines(reader, self._marks)
             reading.ended = True
@@ -404,32 +404,32 @@ class MySQL(Database):
     def answer(self, split: Split) -> Iterator[Answer]:
         """Ask for the rows of a range in binary, in the snapshot of one connection."""
         with self._reading() as reading:
-            if packets.is_encrypted(reading.connection):
+            if wire.is_encrypted(reading.connection):
                 raise rows.BrokenRowsError("the server encrypts some connections only")
             number = self._prepared(reading.connection, split)
-            answer = packets.execute(reading.connection, number)
+            answer = wire.execute(reading.connection, number)
             yield answer
             if answer.complete:
-                packets.close(reading.connection, number)
+                wire.close_statement(reading.connection, number)
                 reading.ended = True
 
     def packets(self, split: Split) -> Iterator[bytes]:
         """Give the rows of a range in binary, in the snapshot of one connection, and then b""."""
         with self._reading() as reading:
             number = self._prepared(reading.connection, split)
-            relay = packets.relayed(reading.connection, number)
+            relay = wire.relayed(reading.connection, number)
             try:
                 yield from relay.pieces()
             except GeneratorExit:  # who reads them has gone
                 reading.ended = relay.is_complete()
             if reading.ended:
-                packets.close(reading.connection, number)
+                wire.close_statement(reading.connection, number)
 
     def _prepared(self, connection: Any, split: Split) -> int:
         """Return the number of a statement that gives the rows of a range in binary."""
         columns = self.described.columns
         statement = self._statement(columns, self.condition(split), binary=True)
-        number, count = packets.prepare(connection, statement)
+        number, count = wire.prepare(connection, statement)
         if count != len(columns):
             raise rows.BrokenRowsError("the table has other columns now")
         return number
@@ -445,7 +445,7 @@ class MySQL(Database):
         err = self._driver().err
         try:
             yield reading
-        except (err.MySQLError, rows.ServerSaidError) as error:
+        except (err.MySQLError, wire.ServerSaidError) as error:
             raise self._explained(error) from None
         except (OSError, rows.BrokenRowsError) as error:
             raise SourceError(
@@ -478,7 +478,7 @@ class MySQL(Database):
         with self._threads:
             idle, self._idle = self._idle, []
         for connection in idle:
-            connection._force_close()
+            wire.end(connection)
 
     def _take(self) -> Any:
         """Return a connection with a snapshot: one that is idle, or a new one."""
@@ -504,8 +504,7 @@ class MySQL(Database):
                 return
             broken, self._idle = [connection, *self._idle], []
         for each in broken:
-            with suppress(Exception):  # it is of no use to anybody
-                each._force_close()
+            wire.end(each)
 
     def _begin(self, connection: Any) -> None:
         with connection.cursor() as cursor:
@@ -585,7 +584,7 @@ class MySQL(Database):
     def _explained(self, error: Exception) -> SourceError:
         """Return what a server or the driver said in our words."""
         at = self.address
-        if isinstance(error, rows.ServerSaidError):
+        if isinstance(error, wire.ServerSaidError):
             number, said = error.number, error.text
         else:
             number = error.args[0] if error.args and isinstance(error.args[0], int) else 0

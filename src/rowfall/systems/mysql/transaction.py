@@ -7,10 +7,8 @@ unless LOAD DATA has had none.
 
 from __future__ import annotations
 
-import socket
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from rowfall.core.options import SKIP
@@ -63,7 +61,7 @@ _MERGES = 3
 _COLUMNS = "target, split, attempt, load_id, name, whole, attempt_rows, session, loaded"
 
 
-class Loading:
+class MySQLTransaction:
     """One transaction of a load, on a connection of its own."""
 
     def __init__(self, database: MySQL) -> None:
@@ -290,8 +288,7 @@ class Loading:
         if connection is None:
             return
         thread = connection.thread_id()
-        with suppress(Exception):  # before the server is asked: it may not answer
-            connection._sock.shutdown(socket.SHUT_RDWR)
+        wire.interrupt(connection)  # before the server is asked: it may not answer
         threading.Thread(target=self._database.kill, args=(thread,), daemon=True).start()
 
     def _wait(self, seconds: int) -> None:
