@@ -76,9 +76,9 @@ POLITE_SECONDS = 1.0
 FIRST_LANE = 100
 # The engine quotes whole buffers of data in some messages; a page is enough for anybody.
 MOST_TEXT = 2_000
-# What a process meets whose lease another one has ended, and whose staging tables it has taken.
 # One thread, so that rows are sent as they stand in the file.
 IN_ORDER = {"max_threads": 1, "max_insert_threads": 1, "input_format_parallel_parsing": 0}
+# What a process meets whose lease another one has ended, and whose staging tables it has taken.
 LEASE_LOST_CODES = GONE | {QUERY_WAS_CANCELLED}
 
 
