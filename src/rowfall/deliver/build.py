@@ -15,6 +15,7 @@ from typing import Any
 
 from rowfall.contracts.delivery import Order
 from rowfall.core import sql
+from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import EngineError, TargetError
 from rowfall.core.listing import Split
 from rowfall.core.model import Column, Encoding, Kind, Outcome, Schema, Statement
@@ -24,8 +25,7 @@ from rowfall.deliver.decode import (
     Answers,
     DeclinedError,
     Decode,
-    DecoderInput,
-    DecoderProcess,
+    DecoderRun,
     let_go,
     release,
 )
@@ -48,6 +48,21 @@ _HELD_SLICE = 64 << 10
 _ASKING_LANES = 2000
 
 
+@dataclass(slots=True)
+class BuildRun(DecoderRun):
+    """One attempt whose parts are being written.
+
+    Attributes:
+        table: the definition of its staging table; ``place``: where the engine finds its parts.
+        sorting, partitioning: keys whose values the engine computes; None where there is none.
+    """
+
+    table: Definition | None = None
+    place: Path = Path()
+    sorting: SortingKey | None = None
+    partitioning: PartitionKey | None = None
+
+
 class Build(Decode):
     """Delivers through the decoder, which writes the parts of staging by itself.
 
@@ -55,10 +70,12 @@ class Build(Decode):
     columns in csv.gz take a third less CPU than through pipes.
     """
 
-    def _prepare(
-        self, order: Order, outputs: list[str], asked: Mapping[str, Any]
-    ) -> Mapping[str, Any]:
-        table = self._definition(order)
+    def _begin(self, order: Order, outputs: Sequence[str], lane: int) -> BuildRun:
+        return BuildRun(order, outputs, lane)
+
+    def _prepare(self, run: DecoderRun, asked: Mapping[str, Any]) -> Mapping[str, Any]:
+        run = _of(run)
+        order, table = run.order, self._definition(run)
         names = [column["name"] for column in asked["columns"]]
         stored = [names.index(c.name) for c in table.columns if c.name in names]
         codecs = {c.name: table_definition.codecs(c) for c in table.columns}
@@ -74,12 +91,12 @@ class Build(Decode):
                 for c in columns
             ],
             "layout": table_definition.layout(table, set(loaded)),
-            **self._sorted(order, outputs, table, held),
-            **self._partitioned(order, outputs, table, held),
+            **self._sorted(run, table, held),
+            **self._partitioned(run, table, held),
         }
 
     def _sorted(
-        self, order: Order, outputs: list[str], table: Definition, stored: Sequence[Column]
+        self, run: BuildRun, table: Definition, stored: Sequence[Column]
     ) -> Mapping[str, Any]:
         """Return what the spec says about the order of rows.
 
@@ -95,12 +112,12 @@ class Build(Decode):
         found = keys.sorting_key(table.sorting_key, stored, others, types)
         if isinstance(found, str):
             raise DeclinedError(f"parts of the table cannot be built: {found}", None)
-        self._sorting[order.attempt] = found
-        file = str(Path(outputs[0]).parent / "values")
+        run.sorting = found
+        file = str(Path(run.outputs[0]).parent / "values")
         return found.document(len(stored), file, table.primary_elements)
 
     def _partitioned(
-        self, order: Order, outputs: list[str], table: Definition, stored: Sequence[Column]
+        self, run: BuildRun, table: Definition, stored: Sequence[Column]
     ) -> Mapping[str, Any]:
         """Return what the spec says about the partitions of the table, {} where it has none.
 
@@ -116,40 +133,41 @@ class Build(Decode):
         found = keys.partition_key(text, stored, [c.name for c in table.columns])
         if isinstance(found, str):
             raise DeclinedError(found, None)
-        self._keys[order.attempt] = found
+        run.partitioning, order = found, run.order
         limit = int(order.settings.get("max_memory_usage", 0)) or _UNLIMITED
         held = {
             "columns": [used.document() for used in found.used],
             "most": int(order.settings.get("max_partitions_per_insert_block", 0)),
-            "file": str(Path(outputs[0]).parent / "keys.native"),
+            "file": str(Path(run.outputs[0]).parent / "keys.native"),
             "hold_bytes": limit // attempts.HELD_SHARE,
         }
         least, most = _HELD_BLOCK
         block = min(most, max(least, order.schema.partitions * _HELD_SLICE))
         return {"partition_by": held, "block_bytes": block}
 
-    def _answers(self, order: Order, lane: int) -> Answers:
+    def _answers(self, run: DecoderRun) -> Answers:
         """Return what computes the partition key of values that the program has met."""
+        run = _of(run)
 
         def answer(question: str, about: Mapping[str, Any]) -> Mapping[str, Any]:
             # The engine may be reading for the program on the order's own lane.
-            asked, other = (self._engine, order.schema, about), _ASKING_LANES + lane
-            sorting = self._sorting.get(order.attempt)
-            if question == "keys" and sorting is not None:
-                return compute_keys(sorting, *asked, other)
-            key = self._keys.get(order.attempt)
+            asked, other = (self._engine, run.order.schema, about), _ASKING_LANES + run.lane
+            if question == "keys" and run.sorting is not None:
+                return compute_keys(run.sorting, *asked, other)
+            key = run.partitioning
             if key is None or question != "partitions":
                 raise EngineError(f"nobody knows {question}")
             return partitions(key, *asked, other)
 
         return answer
 
-    def _definition(self, order: Order) -> Definition:
+    def _definition(self, run: BuildRun) -> Definition:
         """Return the definition of the staging table, by which its parts are made.
 
         Raises:
             DeclinedError: they cannot be made; somebody has altered the table since the plan.
         """
+        order = run.order
         ((text, path),) = self._engine.ask(
             "SELECT create_table_query, data_paths[1] FROM system.tables WHERE "
             f"database = {quote(self._input.target.database)} AND name = {quote(order.staging)}",
@@ -160,18 +178,17 @@ class Build(Decode):
             why = table_definition.refusal(found, {c.name for c in order.schema.columns}) or ""
         if found is None or why:
             raise DeclinedError(f"parts of the table cannot be built: {why}", None)
-        self._tables[order.attempt] = found
-        # Where the engine finds parts that are to be attached.
-        self._places[order.attempt] = Path(self._input.target.folder or "", path, "detached")
+        run.table = found
+        run.place = Path(self._input.target.folder or "", path, "detached")
         return found
 
-    def _complete(self, order: Order, lane: int) -> float:
+    def _complete(self, run: BuildRun, table: Definition) -> float:
         """Let the engine make what attached parts lack; returns its CPU seconds.
 
         Raises:
             DeclinedError: it cannot, or rows break a constraint; it may say so itself.
         """
-        table = self._tables.pop(order.attempt)
+        order, lane = run.order, run.lane
         at = sql.qualified(self._input.target.database, order.staging)
         cpu = 0.0
         try:
@@ -192,25 +209,16 @@ class Build(Decode):
             raise DeclinedError(f"parts cannot be completed: {error.message}", None) from None
         return cpu
 
-    def __init__(self, program: str, engine: Engine, input_: DecoderInput) -> None:
-        super().__init__(program, engine, input_)
-        self._tables: dict[str, Definition] = {}
-        self._places: dict[str, Path] = {}
-        self._keys: dict[str, PartitionKey] = {}
-        self._sorting: dict[str, SortingKey] = {}
-
-    def _insert_blocks(self, order: Order, outputs: list[str], lane: int, tick: Tick) -> Outcome:
+    def _insert_blocks(self, run: DecoderRun, tick: Tick) -> Outcome:
         began = time.monotonic()
-        child = self._running[order.attempt]
+        run = _of(run)
+        order, child, place = run.order, run.process, run.place
         while not child.wait(_BUILD_POLL_SECONDS):
             tick({})
-        self._keys.pop(order.attempt, None)
-        self._sorting.pop(order.attempt, None)
-        place = self._places.pop(order.attempt)
         report = self.result_of(child, order)
         if not report:
             return Outcome()
-        parts = [part for output in outputs for part in Path(output).iterdir()]
+        parts = [part for output in run.outputs for part in Path(output).iterdir()]
         try:
             for number, part in enumerate(parts, 1):
                 id_, _, _ = part.name.rpartition("_")
@@ -224,8 +232,9 @@ class Build(Decode):
                 SqlText.of(f"ALTER TABLE {staging} ATTACH PARTITION ALL"),
                 query_id=order.attempt,
             )
-            cpu = self._engine.run(statement, lane=lane).cpu_seconds
-            cpu += self._complete(order, lane)
+            cpu = self._engine.run(statement, lane=run.lane).cpu_seconds
+            if run.table is not None:
+                cpu += self._complete(run, run.table)
         rows = int(report["rows"])
         return Outcome(
             rows_read=rows,
@@ -234,6 +243,12 @@ class Build(Decode):
             cpu_seconds=cpu,
             writing_seconds=float(report["writing_seconds"]),
         )
+
+
+def _of(run: DecoderRun) -> BuildRun:
+    """Return the state of an attempt as that of a build, which it is."""
+    assert isinstance(run, BuildRun)  # noqa: S101 - made by Build._begin
+    return run
 
 
 def move(part: Path, place: Path) -> None:
@@ -327,9 +342,8 @@ class HandOver(Build):
         asked = decoder.spec(
             [Split("", pipe, "", None)], NATIVE, sent, order.settings, outputs, self._input.sort_by
         )
-        asked |= self._prepare(order, outputs, asked)
-        child = DecoderProcess(self._program, asked, self._answers(order, lane))
-        self._running[order.attempt] = child
+        run = self._begin(order, outputs, lane)
+        child = self._start(run, asked)
         done = threading.Event()
         threading.Thread(target=release, args=(child, [pipe], done), daemon=True).start()
         settings = {k: v for k, v in order.settings.items() if k not in _OF_PARTS}
@@ -346,7 +360,7 @@ class HandOver(Build):
             )
             made = self._engine.run(statement, lane=lane, on_tick=on_tick)
             let_go(pipe)  # of no rows the engine might not have opened it
-            built = self._insert_blocks(order, outputs, lane, _silent)
+            built = self._insert_blocks(run, _silent)
         except BaseException as error:
             child.kill()
             self.result_of(child, order)  # what the program reports explains what the engine met

@@ -176,6 +176,27 @@ class DecoderInput:
         return b""
 
 
+@dataclass(slots=True)
+class DecoderRun:
+    """One attempt on its way through the decoder; a delivery may keep more of it.
+
+    Attributes:
+        outputs: paths that the program writes into.
+        child: the program; None before it has started.
+    """
+
+    order: Order
+    outputs: Sequence[str]
+    lane: int
+    child: DecoderProcess | None = None
+
+    @property
+    def process(self) -> DecoderProcess:
+        """Return the program, which has started."""
+        assert self.child is not None  # noqa: S101 - asked for while it runs
+        return self.child
+
+
 class Decode:
     """Delivers through the decoder.
 
@@ -189,7 +210,7 @@ class Decode:
         self._program = program
         self._engine = engine
         self._input = input_
-        self._running: dict[str, DecoderProcess] = {}
+        self._running: dict[str, DecoderRun] = {}
         self._pipe_folder: Path | None = None
         if input_.target.folder is not None:
             self._pipe_folder = input_.target.folder / PIPES
@@ -229,10 +250,9 @@ class Decode:
         asked["ahead"] = few
         if input_.most:
             asked["record_bytes"] = min(input_.most, MOST_RECORD)
-        asked |= self._prepare(order, outputs, asked)
-        child = DecoderProcess(self._program, asked, self._answers(order, lane))
+        run = self._begin(order, outputs, lane)
+        child = self._start(run, asked)
         child.inputs = found.splits
-        self._running[order.attempt] = child
         done = threading.Event()
         threading.Thread(target=release, args=(child, outputs, done), daemon=True).start()
         seen: Mapping[str, int] = {}
@@ -251,7 +271,7 @@ class Decode:
         # An engine says nothing as long as no block comes, and one may hold half of a file.
         child.on_progress = lambda: tick(seen)
         try:
-            outcome = self._insert_blocks(order, outputs, lane, tick)
+            outcome = self._insert_blocks(run, tick)
         except BaseException as error:
             child.kill()
             self.result_of(child, order)  # what the decoder reports explains what the engine met
@@ -276,28 +296,41 @@ class Decode:
             waited_seconds=float(report.get("waited_seconds", 0.0)),
         )
 
-    def _answers(self, order: Order, lane: int) -> Answers | None:
+    def _begin(self, order: Order, outputs: Sequence[str], lane: int) -> DecoderRun:
+        """Return the state of an attempt."""
+        return DecoderRun(order, outputs, lane)
+
+    def _start(self, run: DecoderRun, asked: dict[str, Any]) -> DecoderProcess:
+        """Start the program for an attempt.
+
+        Args:
+            asked: its spec so far, which gets what this kind of delivery adds.
+        """
+        asked |= self._prepare(run, asked)
+        run.child = DecoderProcess(self._program, asked, self._answers(run))
+        self._running[run.order.attempt] = run
+        return run.child
+
+    def _answers(self, run: DecoderRun) -> Answers | None:
         """Return what answers the questions of the program; None where it asks nothing."""
         return None
 
-    def _prepare(
-        self, order: Order, outputs: list[str], asked: Mapping[str, Any]
-    ) -> Mapping[str, Any]:
+    def _prepare(self, run: DecoderRun, asked: Mapping[str, Any]) -> Mapping[str, Any]:
         """Make what the decoder writes into; returns what its spec says about that."""
-        for pipe in outputs:
+        for pipe in run.outputs:
             os.mkfifo(pipe, 0o600)
         return {"output_compression": "lz4" if self._packed else "none"}
 
-    def _insert_blocks(self, order: Order, outputs: list[str], lane: int, tick: Tick) -> Outcome:
+    def _insert_blocks(self, run: DecoderRun, tick: Tick) -> Outcome:
         """Insert what comes out of the pipes, and return when all of them have ended."""
-        schema = order.schema
+        order, schema = run.order, run.order.schema
         # An array: with a pattern the engine waited for ever.
-        files = ", ".join(sql.literal(pipe) for pipe in outputs)
+        files = ", ".join(sql.literal(pipe) for pipe in run.outputs)
         structure = block_structure(schema.reads)
         rows = select_blocks(schema, [f"file([{files}], 'Native', {structure})"])
         text = sql.insert(self._input.target.into(order.staging, schema), schema.columns, rows)
         statement = Statement(text, order.settings, query_id=order.attempt)
-        return self._engine.run(statement, lane=lane, on_tick=tick)
+        return self._engine.run(statement, lane=run.lane, on_tick=tick)
 
     def result_of(self, child: DecoderProcess, order: Order) -> dict[str, Any]:
         """Return what the decoder reported at its end; {} where the engine's error is the cause.
@@ -346,9 +379,9 @@ class Decode:
         raise DeclinedError(f"{rewriting.PROGRAM} ended with {code}: {last[:300]}", None)
 
     def kill(self, attempt: str) -> None:
-        child = self._running.get(attempt)
-        if child is not None:
-            child.kill()
+        run = self._running.get(attempt)
+        if run is not None:
+            run.process.kill()
         self._input.fallback.kill(attempt)
 
 
@@ -377,7 +410,8 @@ class DecodePush(Decode):
     def _pipes(self, order: Order) -> int:
         return self._streams
 
-    def _insert_blocks(self, order: Order, outputs: list[str], lane: int, tick: Tick) -> Outcome:
+    def _insert_blocks(self, run: DecoderRun, tick: Tick) -> Outcome:
+        order, outputs = run.order, run.outputs
         into = self._input.target.into(order.staging, order.schema)
         text = insert_decoded_blocks(into, order.schema)
         # A row that waits in the server's queue would be missing when staging is counted.
@@ -403,9 +437,7 @@ class DecodePush(Decode):
             wait(sent, return_when=FIRST_EXCEPTION)
             if any(s.done() and s.exception() for s in sent):
                 # Without the decoder the other bodies end, and with them their statements.
-                child = self._running.get(order.attempt)
-                if child is not None:
-                    child.kill()
+                run.process.kill()
             found = [s.result() for s in sent]
         return Outcome(
             rows_read=sum(o.rows_read for o in found),

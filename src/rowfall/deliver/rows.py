@@ -18,6 +18,7 @@ from typing import IO, Any
 
 from rowfall.contracts.delivery import Delivery, Order
 from rowfall.contracts.receiver import CountError
+from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import EngineError, RowfallError
 from rowfall.core.model import Column, Outcome, Refused
 from rowfall.core.sqltext import SqlText
@@ -28,6 +29,7 @@ from rowfall.deliver.decode import (
     Decode,
     DecoderInput,
     DecoderProcess,
+    DecoderRun,
 )
 from rowfall.deliver.refused import write_good
 from rowfall.deliver.streams import AGAIN_SECONDS, POLL_SECONDS, Pipe, readings
@@ -150,6 +152,25 @@ class SendRows:
         self._database.cancel(attempt)
 
 
+@dataclass(slots=True)
+class WriteRun(DecoderRun):
+    """One attempt whose rows the program writes for a database.
+
+    Attributes:
+        binary: how they are sent in binary; None for text.
+        socket: where the program itself sends them; None where they come through a pipe.
+    """
+
+    binary: Binary | None = None
+    socket: Socket | None = None
+
+
+def _of(run: DecoderRun) -> WriteRun:
+    """Return the state of an attempt as the one that :class:`WriteRows` has made."""
+    assert isinstance(run, WriteRun)  # noqa: S101 - made by WriteRows._begin
+    return run
+
+
 class WriteRows(Decode):
     """Delivers into the transaction of each attempt what rowfall-decode writes as text.
 
@@ -164,9 +185,6 @@ class WriteRows(Decode):
     ) -> None:  # fmt: skip
         super().__init__(program, engine, input_)
         self._target, self._database, self.prefill = target, database, prefill
-        # Of the attempts that have begun.
-        self._binary: dict[str, Binary | None] = {}
-        self._sockets: dict[str, Socket | None] = {}
         # What is declined has to be known before rows are sent that nobody takes back.
         checks = not (target.takes_back or decoder.makes(input_.encoding))
         self._check = _CheckRows(program, engine, input_) if checks else None
@@ -195,13 +213,15 @@ class WriteRows(Decode):
     def _pipes(self, order: Order) -> int:
         return 1  # an attempt is one transaction on one connection
 
-    def _prepare(
-        self, order: Order, outputs: list[str], asked: Mapping[str, Any]
-    ) -> Mapping[str, Any]:
-        for pipe in outputs:
+    def _begin(self, order: Order, outputs: Sequence[str], lane: int) -> WriteRun:
+        binary = self._in_binary(order.schema.columns)
+        to = None if binary is not None else self._socket(order)
+        return WriteRun(order, outputs, lane, binary=binary, socket=to)
+
+    def _prepare(self, run: DecoderRun, asked: Mapping[str, Any]) -> Mapping[str, Any]:
+        for pipe in run.outputs:
             os.mkfifo(pipe, 0o600)
-        binary = self._binary[order.attempt] = self._in_binary(order.schema.columns)
-        to = self._sockets[order.attempt] = None if binary is not None else self._socket(order)
+        binary, to = _of(run).binary, _of(run).socket
         if binary is not None:
             return {
                 "output_format": binary.format, "output_texts": list(binary.texts),
@@ -227,15 +247,15 @@ class WriteRows(Decode):
             return None
         return self._database.binary(columns)
 
-    def _insert_blocks(self, order: Order, outputs: list[str], lane: int, tick: Tick) -> Outcome:
+    def _insert_blocks(self, run: DecoderRun, tick: Tick) -> Outcome:
         """Send what the program writes, and return when the database has taken all of it."""
         began = time.monotonic()
-        child = self._running[order.attempt]
+        order, child = run.order, run.process
         transaction = self._database.transaction(order.attempt)
         columns = [column.name for column in order.schema.columns]
-        text = _Written(child, outputs[0])
+        text = _Written(child, run.outputs[0])
         rows = text if self.prefill is None else self.prefill.over(text)
-        binary, to = self._binary.pop(order.attempt), self._sockets.pop(order.attempt)
+        binary, to = _of(run).binary, _of(run).socket
         try:
             if binary is not None:
                 assert isinstance(transaction, WritingBinary)  # noqa: S101 - of a TakingBinary
@@ -269,17 +289,14 @@ class WriteRows(Decode):
 class _CheckRows(Decode):
     """Reads the rows of an attempt and throws them away: what is declined is known then."""
 
-    def _prepare(
-        self, order: Order, outputs: list[str], asked: Mapping[str, Any]
-    ) -> Mapping[str, Any]:
-        for output in outputs:
+    def _prepare(self, run: DecoderRun, asked: Mapping[str, Any]) -> Mapping[str, Any]:
+        for output in run.outputs:
             os.symlink(os.devnull, output)
         return {"block_rows": _CHECKED_ROWS}
 
-    def _insert_blocks(self, order: Order, outputs: list[str], lane: int, tick: Tick) -> Outcome:
-        child = self._running[order.attempt]
-        child.wait()
-        return Outcome(rows_read=int(self.result_of(child, order).get("rows", 0)))
+    def _insert_blocks(self, run: DecoderRun, tick: Tick) -> Outcome:
+        run.process.wait()
+        return Outcome(rows_read=int(self.result_of(run.process, run.order).get("rows", 0)))
 
 
 class _Written:
