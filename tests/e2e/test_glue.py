@@ -63,7 +63,7 @@ def test_a_table_of_glue_is_loaded_once_and_goes_on(shell: Shell, glue: Glue) ->
     assert load() == 0
     python(_WRITE, "50", "80", env=env)
     assert load() == 30
-    assert shell.row("SELECT count(), uniqExact(name), sum(id) FROM sales_orders") == [80, 80, 3160]
+    assert shell.row("SELECT count(), uniqExact(name), sum(id) FROM orders") == [80, 80, 3160]
 
 
 def test_rows_go_into_a_table_of_glue(shell: Shell, glue: Glue) -> None:

@@ -122,7 +122,7 @@ def test_a_table_of_a_rest_catalogue(shell: Shell, catalogue: RestCatalogue) -> 
     assert load() == 50
     table.append(rows(50, 80))
     assert load() == 30
-    assert shell.row("SELECT count(), uniqExact(name), sum(id) FROM sales_orders") == [80, 80, 3160]
+    assert shell.row("SELECT count(), uniqExact(name), sum(id) FROM orders") == [80, 80, 3160]
     catalogue.stop()
     done = shell.cli(*command, env=env)
     assert done.returncode == 4

@@ -171,7 +171,7 @@ def test_a_table_of_a_catalogue(shell: Shell, monkeypatch: pytest.MonkeyPatch) -
     )  # fmt: skip
     done = shell.ok("load", "iceberg://lab/sales.orders")
     assert "50 rows" in done.err
-    assert counts(shell, "sales_orders") == exact(50)
+    assert counts(shell, "orders") == exact(50)
     assert "has no table sales.none" in shell.ends(4, "load", "iceberg://lab/sales.none").err
     wrong = shell.ends(4, "load", "iceberg://nowhere/sales.orders")
     assert "PYICEBERG_CATALOG__NOWHERE__URI" in wrong.talk

@@ -112,9 +112,9 @@ def patch(steps: Steps) -> None:
     for name in ("partitions", "move"):
         setattr(build, name, calling("decoder", name, getattr(build, name)))
     if any("iceberg+" in argument for argument in sys.argv):
-        from rowfall.systems.lakes.folder_catalogue import S3, Disk  # pyiceberg takes half a second
+        from rowfall.systems.lakes.files import DiskFiles, S3Files
 
-        for store in (Disk, S3):
+        for store in (DiskFiles, S3Files):
             for name in ("create", "write", "put", "remove"):
                 setattr(store, name, calling("iceberg", name, getattr(store, name)))
 

@@ -14,30 +14,26 @@ from io import BytesIO
 from typing import Any, ClassVar
 from urllib.parse import unquote
 
-from rowfall.core import sql
 from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import SourceError, UsageError
 from rowfall.core.options import Options
 from rowfall.core.patterns import regex
 from rowfall.sources.base import File, Rewrite
+from rowfall.systems.lakes.files import LakeStore, folder_of, open_store, plain_name
 from rowfall.systems.lakes.source import (
     PLAIN,
     DataFile,
     LakeColumn,
     LakeSnapshot,
     LakeSource,
-    LakeStore,
     Layout,
     added_since,
     check_columns,
-    folder_of,
     missing_driver,
     moment,
     only_one,
-    open_store,
-    plain_name,
 )
-from rowfall.systems.lakes.types import UNREADABLE
+from rowfall.systems.lakes.types import of_delta, readable
 
 _COMMIT = regex(r"(\d{20})\.json")
 _CHECKPOINT = regex(r"(\d{20})\.checkpoint(?:\.(\d{10})\.(\d{10}))?\.parquet")
@@ -233,7 +229,11 @@ def _opened(log: _Log, text: str, options: Options) -> Delta:
     _check_protocol(state.protocol, text)
     fields = json.loads(state.metadata["schemaString"])["fields"]
     columns = tuple(
-        LakeColumn(f["name"], _type(f["type"], nullable=f.get("nullable", True)), _words(f["type"]))
+        LakeColumn(
+            f["name"],
+            readable(of_delta(f["type"]), required=not f.get("nullable", True)),
+            f["type"] if isinstance(f["type"], str) else str(f["type"]["type"]),
+        )
         for f in fields
     )
     check_columns(columns, options, text)
@@ -412,39 +412,3 @@ def _rewrites(log: _Log, versions: Sequence[int]) -> Iterator[Rewrite]:
                 f"version {number}{what}", str(number - 1), tuple(removed), tuple(added),
                 same_rows=not changes,
             )  # fmt: skip
-
-
-# --- columns -------------------------------------------------------------------------------------
-
-_TYPES = {
-    "string": "String", "long": "Int64", "integer": "Int32", "short": "Int16", "byte": "Int8",
-    "float": "Float32", "double": "Float64", "boolean": "Bool", "binary": "String",
-    "date": "Date32", "timestamp": "DateTime64(6, 'UTC')", "timestamp_ntz": "DateTime64(6, 'UTC')",
-}  # fmt: skip
-_DECIMAL = regex(r"decimal\((\d+), ?(-?\d+)\)")
-
-
-def _type(type_: Any, *, nullable: bool) -> str:
-    """Return the type of ClickHouse for one of Delta; UNREADABLE where there is none."""
-    if isinstance(type_, str):
-        decimal = _DECIMAL.fullmatch(type_)
-        found = f"Decimal({decimal[1]}, {decimal[2]})" if decimal else _TYPES.get(type_, UNREADABLE)
-        return f"Nullable({found})" if nullable and found else found
-    if type_["type"] == "struct":
-        inner = [(f["name"], _type(f["type"], nullable=f.get("nullable", True)))
-                 for f in type_["fields"]]  # fmt: skip
-        if not all(t for _, t in inner):
-            return UNREADABLE
-        return f"Tuple({', '.join(f'{sql.name(n)} {t}' for n, t in inner)})"
-    if type_["type"] == "array":
-        element = _type(type_["elementType"], nullable=type_.get("containsNull", True))
-        return element and f"Array({element})"
-    if type_["type"] == "map":
-        key = _type(type_["keyType"], nullable=False)
-        value = _type(type_["valueType"], nullable=type_.get("valueContainsNull", True))
-        return f"Map({key}, {value})" if key and value else UNREADABLE
-    return UNREADABLE
-
-
-def _words(type_: Any) -> str:
-    return type_ if isinstance(type_, str) else str(type_.get("type"))

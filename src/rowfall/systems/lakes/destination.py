@@ -1,15 +1,7 @@
-"""Tables of Iceberg as targets: data files that are written before, made visible by one commit.
-
-The record of what is loaded lies beside the table: ``_rowfall/ID.json`` in its folder, one file for
-each commit, with the ids of the splits and the name of the record before it. The commit of the rows
-sets the table's property :data:`PROPERTY` to its own record, so rows and record become visible in
-one step, and the record outlives the snapshot that came with it. Its folder begins with an
-underscore: what removes orphan files (Spark's procedure) leaves such folders alone.
-"""
+"""Tables of Iceberg as targets: data files that are written before, made visible by one commit."""
 
 from __future__ import annotations
 
-import json
 import os
 import random
 import threading
@@ -17,21 +9,18 @@ import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
-from dataclasses import field, replace
+from contextlib import closing, contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from rowfall.core import s3_access, sql, uri
-from rowfall.core.dataclass import dataclass
+from rowfall.core import s3_access, sql
 from rowfall.core.errors import RowfallError, TargetError, UsageError
 from rowfall.core.listing import overlap
 from rowfall.core.masked import Secret
 from rowfall.core.model import Column
-from rowfall.core.nearest import did_you_mean
 from rowfall.core.options import Options
-from rowfall.core.sqltext import SqlText, quote
+from rowfall.core.sqltext import SqlText
 from rowfall.core.units import parse_duration
 from rowfall.engines.base import ExistingTable
 from rowfall.engines.database import (
@@ -44,68 +33,39 @@ from rowfall.engines.database import (
     UnknownEndError,
 )
 from rowfall.systems.lakes import types
-from rowfall.systems.lakes.catalogue import creation_hint, opening_hint
+from rowfall.systems.lakes.catalogue import (
+    FUNCTIONS,
+    NamedTable,
+    TableCatalogue,
+    creation_hint,
+    first_line,
+)
+from rowfall.systems.lakes.files import (
+    DiskFiles,
+    S3Files,
+    TableFiles,
+    catalogue_keys,
+    engine_table,
+    with_store,
+)
+from rowfall.systems.lakes.layout import partition_spec, partition_sql, sort_order
+from rowfall.systems.lakes.record import (
+    FOLDER,
+    PROPERTY,
+    LoadRecord,
+    Record,
+    read_record,
+    record_file,
+)
 
 if TYPE_CHECKING:
     from pyiceberg.manifest import DataFile
-    from pyiceberg.partitioning import PartitionField
-    from pyiceberg.schema import Schema
     from pyiceberg.table import Table
 
-PROPERTY = "rowfall.loaded"
-"""Property of a table: the name of the newest record of what is loaded."""
-
-FOLDER = "_rowfall"
-# A record with fewer ids is written once more, with the next one: the chain that is read stays
-# short, and no commit writes more than 400 kB of what is known already.
-_FULL = 10_000
 # Footers are read over the network when a load commits, each in some 20 ms.
 _READERS = 16
 # Between two tries to commit, others commit; at most so long, in seconds.
 _PAUSE = (0.05, 2.0)
-_MICROSECONDS = {"hour": 3_600_000_000, "day": 86_400_000_000}
-_WORDS = {
-    **{f"{word}s": word for word in ("year", "month", "day", "hour")},
-    "toYear": "year", "toYYYYMM": "month", "toStartOfMonth": "month", "toDate": "day",
-    "toYYYYMMDD": "day", "toStartOfDay": "day", "toStartOfHour": "hour",
-}  # fmt: skip
-_TRANSFORMS = ("identity", "year", "month", "day", "hour", "bucket", "truncate")
-
-
-@dataclass(frozen=True, slots=True)
-class _Load:
-    """What the record says of one load.
-
-    Attributes:
-        attempts: that were committed; ``ids`` of the splits.
-    """
-
-    attempts: tuple[str, ...] = ()
-    ids: tuple[str, ...] = ()
-    rows: int = 0
-    at: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class _Record:
-    """What is loaded, as a chain of files says.
-
-    Attributes:
-        name: of the newest file, "" for none. ``before``: of the one before it.
-        head: loads of the newest file. ``older``: of all files before it.
-    """
-
-    name: str = ""
-    head: Mapping[str, _Load] = field(default_factory=dict)
-    before: str = ""
-    older: Sequence[Mapping[str, _Load]] = ()
-
-    def loads(self) -> Iterator[tuple[str, _Load]]:
-        for part in (self.head, *self.older):
-            yield from part.items()
-
-    def ids(self) -> set[str]:
-        return {id_ for _, one in self.loads() for id_ in one.ids}
 
 
 class IcebergTable:
@@ -122,12 +82,12 @@ class IcebergTable:
         self._location, self._catalogue = settings.get("location", ""), host
         self._patience = parse_duration(options.patience)
         self._guard = threading.RLock()
-        self._catalog: Any = None
+        self._catalog: TableCatalogue | None = None
         self._uuid = ""
 
     # --- the table --------------------------------------------------------------------------------
 
-    def _opened(self) -> Any:
+    def _opened(self) -> TableCatalogue:
         """Return the catalogue, or what stands for one where a folder is the table."""
         if self._catalog is not None:
             return self._catalog
@@ -140,26 +100,17 @@ class IcebergTable:
                 hint="pip install 'rowfall[iceberg]'",
             ) from None
         if self._catalogue:
-            self._catalog = self._open_catalogue()
+            self._catalog = NamedTable(self._catalogue, self.name, self.options, UsageError)
         else:
-            from rowfall.systems.lakes.folder_catalogue import S3, Disk, FolderCatalog
+            from rowfall.systems.lakes.folder_catalogue import FolderCatalog
 
             remote = self._location.startswith("s3://")
-            store = S3(self.options) if remote else Disk()
+            store = S3Files(self.options) if remote else DiskFiles()
             self._catalog = FolderCatalog(self._location, store)
         return self._catalog
 
-    def _open_catalogue(self) -> Any:
-        from pyiceberg.catalog import load_catalog
-
-        given = {"s3.endpoint": self.options.s3_endpoint, "s3.region": self.options.s3_region}
-        try:
-            return load_catalog(self._catalogue, **{k: v for k, v in given.items() if v})
-        except Exception as error:  # whatever its kind raises
-            raise UsageError(
-                f"cannot open the catalogue {self._catalogue}: {_first_line(error)}",
-                hint=opening_hint(self._catalogue, error),
-            ) from None
+    def _files(self, table: Table) -> TableFiles:
+        return self._opened().files(table)
 
     @contextmanager
     def _explained(self, what: str, *, missing: bool = False) -> Iterator[None]:
@@ -175,7 +126,7 @@ class IcebergTable:
         except FileNotFoundError as error:
             if missing:
                 raise
-            raise TargetError(f"cannot {what} {self.name}: {_first_line(error)}") from None
+            raise TargetError(f"cannot {what} {self.name}: {first_line(error)}") from None
         except PermissionError as error:
             raise TargetError(
                 f"cannot {what} {self.name}: {error.strerror or error}",
@@ -184,7 +135,7 @@ class IcebergTable:
         except Exception as error:  # of a catalogue and its store, whatever they are
             hint = creation_hint(self._catalogue, error)
             raise TargetError(
-                f"cannot {what} {self.name}: {_first_line(error)}",
+                f"cannot {what} {self.name}: {first_line(error)}",
                 hint=hint or "Run the same command again when catalogue and store answer.",
                 transient=hint is None,
             ) from error
@@ -193,16 +144,7 @@ class IcebergTable:
         """Return the table as it is now; None where there is none."""
         catalog = self._opened()
         with self._explained("read"):
-            if not self._catalogue:
-                found: Table | None = catalog.table()
-                return found
-            from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError
-
-            try:
-                table: Table = catalog.load_table(self.name)
-            except (NoSuchTableError, NoSuchNamespaceError):
-                return None
-            return table
+            return catalog.table()
 
     def _there(self) -> Table:
         """Return the table, which has to be the one that the load began with.
@@ -238,7 +180,8 @@ class IcebergTable:
     def _check_same(self, table: Table, flag: str) -> None:
         """Check that the layout asked for is the one that the table has."""
         metadata = table.metadata
-        asked = _order(self.options, metadata.schema()), _spec(self.options, metadata.schema())
+        schema = metadata.schema()
+        asked = sort_order(self.options, schema), partition_spec(self.options, schema)
         order = metadata.sort_order_by_id(metadata.default_sort_order_id)
         has_order = [(f.source_id, f.direction) for f in order.fields] if order else []
         has_spec = [(f.source_id, str(f.transform)) for f in metadata.spec().fields]
@@ -260,20 +203,19 @@ class IcebergTable:
         if table is None:
             return None
         columns = []
-        for each in table.metadata.schema().model_dump(by_alias=True)["fields"]:
-            type_ = types.readable(_plain(each["type"]), required=bool(each["required"]))
+        for name, type_, required, declared in types.readable_columns(table.metadata.schema()):
             if type_ != types.UNREADABLE:
-                columns.append((str(each["name"]), type_, ""))
-            elif each["required"]:
+                columns.append((name, type_, ""))
+            elif required:
                 raise TargetError(
-                    f"the column {each['name']} of {self.name} needs a value, and rowfall writes "
-                    f"none of its type {each['type']}",
+                    f"the column {name} of {self.name} needs a value, and rowfall writes none of "
+                    f"its type {declared}",
                     hint="Make it optional in the table.",
                 )
         layout = self._layout(table)
         return ExistingTable(
             "", self.kind, layout.order_by, tuple(columns), layout.partition_by,
-            _of_bytes(table.schema()),
+            types.bytes_columns(table.schema()),
         )  # fmt: skip
 
     def shown(self, declared: Sequence[str]) -> list[str]:
@@ -300,36 +242,17 @@ class IcebergTable:
 
     def make(self, columns: Sequence[Column]) -> None:
         """See :class:`rowfall.engines.database.FileTable`."""
-        from pyiceberg.table.metadata import new_table_metadata
-
-        schema = _schema(columns)
-        spec, order = _spec(self.options, schema), _order(self.options, schema)
+        schema = types.new_schema(columns)
+        spec, order = partition_spec(self.options, schema), sort_order(self.options, schema)
         catalog = self._opened()
         with self._explained("make"):
-            if not self._catalogue:
-                metadata = new_table_metadata(schema, spec, order, self._location, {})
-                catalog.make(metadata)
-            else:
-                from pyiceberg.exceptions import NoSuchNamespaceError, TableAlreadyExistsError
-
-                with suppress(TableAlreadyExistsError):
-                    try:
-                        catalog.create_table(
-                            self.name, schema, partition_spec=spec, sort_order=order
-                        )
-                    except NoSuchNamespaceError:
-                        raise TargetError(
-                            f"the catalogue {self._catalogue} has no namespace "
-                            f"{self.name.rpartition('.')[0]}",
-                            hint="Make it first.",
-                        ) from None
+            catalog.make(schema, spec, order)
         self._uuid = ""
         self.table_id()
 
     def mend(self) -> None:
         """See :class:`rowfall.engines.database.FileTable`."""
-        if not self._catalogue:
-            self._opened().name_newest()
+        self._opened().name_newest()
 
     # --- how rows are written ---------------------------------------------------------------------
 
@@ -338,7 +261,7 @@ class IcebergTable:
         table = self._table()
         if table is None:
             return frozenset(column.name for column in columns if column.binary)
-        return _of_bytes(table.schema())
+        return types.bytes_columns(table.schema())
 
     def layout(self) -> Layout:
         """See :class:`rowfall.engines.database.FileTable`."""
@@ -347,7 +270,7 @@ class IcebergTable:
     def _layout(self, table: Table) -> Layout:
         metadata = table.metadata
         schema = metadata.schema()
-        parts = [_sql_of(each, schema, self.name) for each in metadata.spec().fields]
+        parts = [partition_sql(each, schema, self.name) for each in metadata.spec().fields]
         order = metadata.sort_order_by_id(metadata.default_sort_order_id)
         keys = []
         for each in order.fields if order is not None else ():
@@ -377,16 +300,8 @@ class IcebergTable:
         table = self._there()
         for one in files:
             with self._explained(f"write {one.name} of"):
-                self._put(table, staging / one.local, one.name)
+                self._files(table).put(staging / one.local, one.name)
         return sum(one.size for one in files)
-
-    def _put(self, table: Table, path: Path, name: str) -> None:
-        if not self._catalogue:
-            self._opened().store.put(path, name)
-            return
-        with path.open("rb") as data, table.io.new_output(name).create(overwrite=True) as out:
-            while piece := data.read(8 << 20):
-                out.write(piece)
 
     def remove(self, names: Sequence[str]) -> None:
         """See :class:`rowfall.engines.database.FileTable`."""
@@ -395,7 +310,7 @@ class IcebergTable:
             return
         for name in names:
             with suppress(FileNotFoundError), self._explained(f"remove {name} of", missing=True):
-                table.io.delete(name)
+                self._files(table).remove(name)
 
     def relation(self) -> SqlText:
         """See :class:`rowfall.engines.database.FileTable`."""
@@ -403,85 +318,46 @@ class IcebergTable:
         folder = _folder(table)
         # The state that is read here: an engine would look for the newest by itself.
         file = table.metadata_location.rpartition("/metadata/")[2]
-        only = f", SETTINGS iceberg_metadata_file_path = {quote(f'metadata/{file}')})"
-        scheme, mark, rest = folder.partition("://")
-        if not mark:
-            return SqlText.of(f"icebergLocal({quote(folder)}{only}")
-        if scheme not in ("s3", "s3a", "s3n"):
-            raise UsageError(
-                f"{self.name} lies in {scheme}://, and tables there are not read back",
-                hint="Ask it with the tools of its catalogue.",
-            )
-        named = table.io.properties
-        options = replace(
-            self.options, s3_endpoint=self.options.s3_endpoint or named.get("s3.endpoint"),
-            s3_region=self.options.s3_region or named.get("s3.region"),
-        )  # fmt: skip
-        access, keys = s3_access.resolve(options), None
-        if "s3.access-key-id" in named:
-            token = named.get("s3.session-token")
-            keys = s3_access.Keys(
-                named["s3.access-key-id"], Secret(named["s3.secret-access-key"]),
-                Secret(token) if token else None,
-            )  # fmt: skip
-        bucket, _, key = rest.partition("/")
-        url = quote(s3_access.base_url(access, bucket) + uri.encode(f"{key}/"))
-        signed = s3_access.signature(keys or access.keys())
-        return SqlText.of(f"icebergS3({url}", *signed, only)
+        scheme, mark, _ = folder.partition("://")
+        access = keys = None
+        if mark:
+            if scheme not in ("s3", "s3a", "s3n"):
+                raise UsageError(
+                    f"{self.name} lies in {scheme}://, and tables there are not read back",
+                    hint="Ask it with the tools of its catalogue.",
+                )
+            options = with_store(self.options, table.io.properties)
+            access, keys = s3_access.resolve(options), catalogue_keys(table.io.properties)
+        return engine_table(FUNCTIONS, folder, f"metadata/{file}", access, keys)
 
     # --- the record -------------------------------------------------------------------------------
 
-    def _record(self, table: Table) -> _Record:
+    def _record(self, table: Table) -> Record:
         """Read what is loaded.
 
         Raises:
             TargetError: a file of the record is gone.
         """
-        name = table.metadata.properties.get(PROPERTY, "")
-        parts: list[Mapping[str, _Load]] = []
-        before = ""
-        while name:
+
+        def read(name: str) -> bytes:
             with self._explained(f"read the record {name} of", missing=True):
                 try:
-                    data = json.loads(self._read(table, name))
+                    return self._files(table).read(name)
                 except FileNotFoundError:
                     raise TargetError(
                         f"the record of what is loaded into {self.name} is gone: {name}",
                         hint=f"Put it back. Without its property {PROPERTY} the table counts as "
                         "one that nothing was loaded into.",
                     ) from None
-            parts.append({
-                load: _Load(tuple(one["attempts"]), tuple(one["splits"]), one["rows"], one["at"])
-                for load, one in data["loads"].items()
-            })  # fmt: skip
-            name = data["before"]
-            before = before if len(parts) > 1 else name
-        newest = table.metadata.properties.get(PROPERTY, "")
-        return _Record(newest, parts[0] if parts else {}, before, tuple(parts[1:]))
 
-    def _read(self, table: Table, name: str) -> bytes:
-        if not self._catalogue:
-            return bytes(self._opened().store.read(name))
-        with table.io.new_input(name).open() as file:
-            return file.read()
+        return read_record(table.metadata.properties.get(PROPERTY, ""), read)
 
-    def _write_record(self, table: Table, loads: Mapping[str, _Load], before: str) -> str:
+    def _write_record(self, table: Table, loads: Mapping[str, LoadRecord], before: str) -> str:
         name = f"{_folder(table)}/{FOLDER}/{uuid.uuid4().hex}.json"
-        data = json.dumps({"before": before, "loads": {
-            load: {"attempts": one.attempts, "splits": one.ids, "rows": one.rows, "at": one.at}
-            for load, one in loads.items()
-        }}).encode()  # fmt: skip
+        data, store = record_file(loads, before), self._files(table)
         with self._explained(f"write the record {name} of"):
-            if not self._catalogue:
-                from rowfall.systems.lakes.folder_catalogue import Disk, check_creates
-
-                store = self._opened().store
-                store.create(name, data)
-                if not isinstance(store, Disk):
-                    check_creates(store, name, data)
-            else:
-                with table.io.new_output(name).create(overwrite=True) as out:
-                    out.write(data)
+            store.create(name, data)
+            store.check_creates(name, data)
         return name
 
     def landed(self) -> set[str]:
@@ -502,21 +378,17 @@ class IcebergTable:
         table = self._table()
         if table is None:
             return False
-        return any(attempt in one.attempts for _, one in self._record(table).loads())
+        return self._record(table).has(attempt)
 
     def forget(self, load_id: str) -> int:
         """See :class:`rowfall.engines.database.Database`."""
         self.check(dry=True)
         gone = 0
 
-        def without(record: _Record) -> tuple[dict[str, _Load], str]:
+        def without(record: Record) -> tuple[dict[str, LoadRecord], str]:
             nonlocal gone
             gone = sum(len(one.ids) for name, one in record.loads() if name == load_id)
-            kept: dict[str, _Load] = {}
-            for name, one in record.loads():
-                if name != load_id:
-                    kept[name] = _joined(kept.get(name), one)
-            return kept, ""
+            return record.without(load_id), ""
 
         if self._table() is not None and self.landed_by(load_id):
             self._commit(without, (), replace=False, summary={})
@@ -537,8 +409,8 @@ class IcebergTable:
         """See :meth:`rowfall.engines.database.Database.accept`."""
         now = datetime.now(UTC).isoformat(timespec="seconds")
 
-        def accepted(record: _Record) -> tuple[dict[str, _Load], str]:
-            return {**record.head, ACCEPTED: _Load((), (ACCEPTED,), 0, now)}, record.before
+        def accepted(record: Record) -> tuple[dict[str, LoadRecord], str]:
+            return {**record.head, ACCEPTED: LoadRecord((), (ACCEPTED,), 0, now)}, record.before
 
         self._commit(accepted, (), replace=False, summary={})
 
@@ -557,17 +429,15 @@ class IcebergTable:
         rows = sum(one.rows for one in files)
         now = datetime.now(UTC).isoformat(timespec="seconds")
 
-        def with_ours(record: _Record) -> tuple[dict[str, _Load], str]:
-            if any(attempt in one.attempts for _, one in record.loads()):
+        def with_ours(record: Record) -> tuple[dict[str, LoadRecord], str]:
+            if record.has(attempt):
                 raise _DoneError
-            own = _Load((attempt,), tuple(ids), rows, now)
+            own = LoadRecord((attempt,), tuple(ids), rows, now)
             if replace:
                 return {load: own}, ""
             if taken := overlap(ids, record.ids()):
                 raise TakenError(frozenset(taken))
-            if sum(len(one.ids) for one in record.head.values()) >= _FULL:
-                return {load: own}, record.name
-            return {**record.head, load: _joined(record.head.get(load), own)}, record.before
+            return record.with_load(load, own)
 
         with suppress(_DoneError):
             self._commit(with_ours, files, replace=replace, summary={
@@ -594,7 +464,7 @@ class IcebergTable:
                 return
             except CommitFailedException:
                 with suppress(RowfallError, OSError):
-                    table.io.delete(head)
+                    self._files(table).remove(head)
                 if time.monotonic() > until:
                     raise TargetError(
                         f"others have committed to {self.name} again and again for "
@@ -606,7 +476,7 @@ class IcebergTable:
                 if isinstance(error, TargetError) and not error.transient:
                     raise
                 raise UnknownEndError(
-                    f"the commit to {self.name} was not answered: {_first_line(error)}",
+                    f"the commit to {self.name} was not answered: {first_line(error)}",
                     transient=True,
                     hint="Run the same command again: it asks how it has ended.",
                 ) from error  # fmt: skip
@@ -659,7 +529,10 @@ class IcebergTable:
 
         what = f"read {one.name} of"
         try:
-            with self._explained(what, missing=True), self._reader(table, one.name) as file:
+            with (
+                self._explained(what, missing=True),
+                closing(self._files(table).open(one.name)) as file,
+            ):
                 same = file.seek(0, os.SEEK_END) == one.size
                 found = describe(file, one.name, one.size, table.metadata) if same else None
                 same = found is not None and found.record_count == one.rows
@@ -672,18 +545,6 @@ class IcebergTable:
                 hint="rowfall clean removes what is left of it; then run the same command again.",
             )
         return found
-
-    @contextmanager
-    def _reader(self, table: Table, name: str) -> Iterator[Any]:
-        if self._catalogue:
-            with table.io.new_input(name).open() as file:
-                yield file
-            return
-        opened = self._opened().store.open(name)
-        try:
-            yield opened if hasattr(opened, "fileno") else _Seekable(opened)
-        finally:
-            opened.close()
 
     # --- what a database has besides --------------------------------------------------------------
 
@@ -707,45 +568,6 @@ class IcebergTable:
 
 class _DoneError(Exception):
     """The attempt has been committed before."""
-
-
-class _Seekable:
-    """A reader of an object as pyarrow wants it: it gives bytes."""
-
-    closed = False
-
-    def __init__(self, inner: Any) -> None:
-        self._inner = inner
-
-    def read(self, size: int = -1) -> bytes:
-        return bytes(self._inner.read(size) if size >= 0 else self._inner.readall())
-
-    def seek(self, offset: int, whence: int = 0) -> int:
-        return int(self._inner.seek(offset, whence))
-
-    def tell(self) -> int:
-        return int(self._inner.tell())
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def writable(self) -> bool:
-        return False
-
-    def close(self) -> None:
-        """Leave it open: whoever has opened it closes it."""
-
-
-def _joined(one: _Load | None, other: _Load) -> _Load:
-    if one is None:
-        return other
-    return _Load(
-        (*one.attempts, *other.attempts), tuple(dict.fromkeys((*one.ids, *other.ids))),
-        one.rows + other.rows, max(one.at, other.at),
-    )  # fmt: skip
 
 
 def _replacement(update: Any, changes: Any, table: Table) -> Any:
@@ -773,188 +595,3 @@ def _replacement(update: Any, changes: Any, table: Table) -> Any:
 def _folder(table: Table) -> str:
     """Return the folder of a table, as files in it are named."""
     return table.location().rstrip("/").removeprefix("file://")
-
-
-def _first_line(error: BaseException) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0][:300]
-
-
-# --- schema, partitions, order --------------------------------------------------------------------
-
-
-def _plain(type_: Any) -> Any:
-    """Return a type of pyiceberg as the metadata writes it."""
-    if isinstance(type_, Mapping):
-        return {key: _plain(value) for key, value in type_.items()}
-    if isinstance(type_, list | tuple):
-        return [_plain(one) for one in type_]
-    return type_ if isinstance(type_, bool | int) else str(type_)
-
-
-def _schema(columns: Sequence[Column]) -> Schema:
-    """Return the schema of a new table."""
-    from pyiceberg.schema import Schema
-
-    fields = []
-    for column in columns:
-        found = types.stored(column.type, binary=column.binary)
-        fields.append({"id": 0, "name": column.name, "required": found.required,
-                       "type": found.type})  # fmt: skip
-    numbered = _numbered({"type": "struct", "fields": fields}, iter(range(1, 1 << 30)))
-    return Schema.model_validate({**numbered, "schema-id": 0})
-
-
-def _of_bytes(schema: Schema) -> frozenset[str]:
-    """Return the names of columns that take any bytes."""
-    from pyiceberg.types import BinaryType, FixedType
-
-    kinds = BinaryType | FixedType
-    return frozenset(f.name for f in schema.fields if isinstance(f.field_type, kinds))
-
-
-def _numbered(type_: Any, numbers: Iterator[int]) -> Any:
-    """Return a type with ids: those of all fields of a struct, then those inside of them."""
-    if not isinstance(type_, Mapping):
-        return type_
-    if type_["type"] == "struct":
-        fields = [{**each, "id": next(numbers)} for each in type_["fields"]]
-        return {**type_, "fields": [
-            {**each, "type": _numbered(each["type"], numbers)} for each in fields
-        ]}  # fmt: skip
-    found = dict(type_)
-    inner = [name for name in ("element", "key", "value") if name in found]
-    for name in inner:
-        found[f"{name}-id"] = next(numbers)
-    return {**found, **{name: _numbered(found[name], numbers) for name in inner}}
-
-
-def _items(text: str) -> list[str]:
-    words = sql.tokens(text.strip())
-    if words[:1] == ["("] and sql.closing(words, 0) == len(words) - 1:
-        words = words[1:-1]
-    return sql.items(words)
-
-
-def _field_of(word: str, schema: Schema, flag: str) -> Any:
-    name = sql.identifier(word)
-    names = [each.name for each in schema.fields]
-    if name not in names:
-        raise UsageError(
-            f"{flag} {word} is no column of the table",
-            hint=f"{did_you_mean(name or word, names)}Columns: {', '.join(names[:20])}.",
-        )
-    return schema.find_field(name)
-
-
-def _order(options: Options, schema: Schema) -> Any:
-    """Return the sort order that ``--order-by`` asks for.
-
-    Raises:
-        UsageError: it is more than columns.
-    """
-    from pyiceberg.table.sorting import (
-        UNSORTED_SORT_ORDER,
-        NullOrder,
-        SortDirection,
-        SortField,
-        SortOrder,
-    )
-    from pyiceberg.transforms import IdentityTransform
-
-    fields = []
-    for item in _items(options.order_by or ""):
-        words = [w for w in sql.tokens(item) if not w.isspace()]
-        down = [w.upper() for w in words[1:]] == ["DESC"]
-        if len(words) > 2 or (len(words) == 2 and not down and words[1].upper() != "ASC"):
-            raise UsageError(
-                f"--order-by {item}: the order of an Iceberg table is one of columns",
-                hint="Name columns, each with ASC or DESC behind it if you want.",
-            )
-        found = _field_of(words[0], schema, "--order-by")
-        fields.append(SortField(
-            found.field_id, IdentityTransform(),
-            SortDirection.DESC if down else SortDirection.ASC,
-            NullOrder.NULLS_LAST if down else NullOrder.NULLS_FIRST,
-        ))  # fmt: skip
-    return SortOrder(*fields, order_id=1) if fields else UNSORTED_SORT_ORDER
-
-
-def _spec(options: Options, schema: Schema) -> Any:
-    """Return the partitions that ``--partition-by`` asks for.
-
-    Raises:
-        UsageError: Iceberg has no such transform, or none of this type.
-    """
-    from pyiceberg.partitioning import (
-        UNPARTITIONED_PARTITION_SPEC,
-        PartitionField,
-        PartitionSpec,
-    )
-    from pyiceberg.transforms import parse_transform
-
-    fields: list[PartitionField] = []
-    for item in _items(options.partition_by or ""):
-        words = [w for w in sql.tokens(item) if not w.isspace()]
-        name, given = "identity", words
-        if len(words) > 1:
-            name = _WORDS.get(words[0], words[0].lower())
-            given = [w for w in words[2:-1] if w != ","] if words[1] == "(" else words
-        number = next((w for w in given if w.isdigit()), "")
-        columns = [w for w in given if not w.isdigit()]
-        sized = name in ("bucket", "truncate")
-        if name not in _TRANSFORMS or len(columns) != 1 or bool(number) != sized:
-            raise UsageError(
-                f"--partition-by {item}: Iceberg has no such transform",
-                hint="It has column, year(t), month(t), day(t), hour(t), bucket(16, column) and "
-                "truncate(4, column).",
-            )
-        found = _field_of(columns[0], schema, "--partition-by")
-        transform = parse_transform(f"{name}[{number}]" if sized else name)
-        floating = str(found.field_type) in ("float", "double")
-        if not transform.can_transform(found.field_type) or floating:
-            raise UsageError(
-                f"--partition-by {item}: {found.name} is a {found.field_type}, which {name} does "
-                "not take",
-                hint="Times take year, month, day and hour; whole numbers and text bucket and "
-                "truncate.",
-            )
-        end = "" if name == "identity" else f"_{'trunc' if name == 'truncate' else name}"
-        fields.append(PartitionField(
-            source_id=found.field_id, field_id=1000 + len(fields), transform=transform,
-            name=f"{found.name}{end}",
-        ))  # fmt: skip
-    return PartitionSpec(*fields, spec_id=0) if fields else UNPARTITIONED_PARTITION_SPEC
-
-
-def _sql_of(each: PartitionField, schema: Schema, table: str) -> str:
-    """Return SQL of the engine that is the same for rows of one partition, and only for them.
-
-    Raises:
-        TargetError: the engine has no such transform.
-    """
-    found = schema.find_field(each.source_id)
-    x = sql.name(schema.find_column_name(each.source_id) or "")
-    text = str(each.transform)
-    word, _, number = text.rstrip("]").partition("[")
-    if word == "void":
-        return "1"
-    if word == "identity":
-        return x
-    if word == "bucket":
-        return f"icebergBucket({int(number)}, {x})"
-    if word == "truncate":
-        return f"icebergTruncate({int(number)}, {x})"
-    if word == "year":
-        return f"toYear({x})"
-    if word == "month":
-        return f"toYear({x}) * 12 + toMonth({x})"
-    if word == "day" and str(found.field_type) == "date":
-        return x
-    if word in _MICROSECONDS:
-        # Rounded down, also before 1970: functions of the engine clip what is far from today.
-        moment, step = f"toUnixTimestamp64Micro({x})", _MICROSECONDS[word]
-        return f"{moment} - positiveModulo({moment}, {step})"
-    raise TargetError(
-        f"{table} is partitioned by {text}({x}), which rowfall does not know",
-        hint="Load into a table with other partitions.",
-    )

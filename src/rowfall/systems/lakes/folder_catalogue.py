@@ -10,237 +10,26 @@ a PUT with ``If-None-Match: *``; a store that ignores the condition is found out
 from __future__ import annotations
 
 import io
-import os
-import re
-import threading
-import uuid
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from datetime import timedelta
-from pathlib import Path
-from typing import Any, Protocol
+from contextlib import suppress
+from typing import Any
 
 from pyiceberg.catalog.noop import NoopCatalog
 from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.io import FileIO, InputFile, OutputFile
 from pyiceberg.serializers import FromByteStream, ToOutputFile
 from pyiceberg.table import CommitTableResponse, Table
-from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.metadata import TableMetadata, new_table_metadata
 from pyiceberg.table.update import update_table_metadata
 
-from rowfall.core import disk, s3_access
 from rowfall.core.errors import RowfallError, TargetError
-from rowfall.core.options import Options
 from rowfall.core.patterns import regex
-from rowfall.core.s3_requests import TokenStore
-from rowfall.core.s3_stores import open_store
+from rowfall.systems.lakes.files import FolderFiles, Taken
 
 _HINT = "version-hint.text"
 # Commits of others between two looks; each of them takes seconds, a look milliseconds.
 _MOST_HINTS = 10
 _VERSION = regex(r"v(\d+)\.metadata\.json")
 _OTHER = regex(r"\d+-.*\.metadata\.json|v\d+.*\.metadata\.json.*")
-# One that is away is an error after some 10 s, not after minutes; a file of data takes longer.
-_PATIENCE: dict[str, Any] = {
-    "client_options": {"allow_http": True, "connect_timeout": "3s", "timeout": "60s"},
-    "retry_config": {
-        "max_retries": 3,
-        "retry_timeout": timedelta(seconds=30),
-        "backoff": {
-            "init_backoff": timedelta(milliseconds=100), "max_backoff": timedelta(seconds=1),
-            "base": 2,
-        },
-    },
-}  # fmt: skip
-
-
-class Taken(Exception):  # noqa: N818 - an answer, no failure
-    """There is a file of that name already."""
-
-
-class Store(Protocol):
-    """Files by their names: paths, or ``s3://bucket/key``."""
-
-    def read(self, name: str) -> bytes:
-        """Return a whole file.
-
-        Raises:
-            FileNotFoundError: there is none.
-        """
-
-    def size(self, name: str) -> int | None: ...
-    def open(self, name: str) -> Any: ...
-    def names(self, folder: str) -> list[str]: ...
-    def write(self, name: str, data: bytes) -> None: ...
-
-    def create(self, name: str, data: bytes) -> None:
-        """Write a file that is not there, in one step.
-
-        Raises:
-            Taken: it is there.
-        """
-
-    def put(self, path: Path, name: str) -> None:
-        """Bring a finished local file to its place; it may be moved."""
-
-    def remove(self, name: str) -> None:
-        """Remove a file; harmless where there is none."""
-
-
-class Disk:
-    """Files on this machine; what is written is on disk when it returns."""
-
-    def read(self, name: str) -> bytes:
-        return Path(name).read_bytes()
-
-    def size(self, name: str) -> int | None:
-        with suppress(FileNotFoundError):
-            return os.stat(name).st_size
-        return None
-
-    def open(self, name: str) -> Any:
-        return open(name, "rb")
-
-    def names(self, folder: str) -> list[str]:
-        with suppress(FileNotFoundError):
-            return os.listdir(folder)
-        return []
-
-    def write(self, name: str, data: bytes) -> None:
-        self._write(Path(name), data, lambda made: made.replace(name))
-
-    def create(self, name: str, data: bytes) -> None:
-        try:
-            # A link is made in one step where there is no such name; rename() would replace it.
-            self._write(Path(name), data, lambda made: os.link(made, name))
-        except FileExistsError:
-            raise Taken from None
-
-    def _write(self, path: Path, data: bytes, name_it: Callable[[Path], object]) -> None:
-        disk.make_folder(path.parent)
-        made = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
-        try:
-            made.write_bytes(data)
-            disk.sync_file(made)
-            name_it(made)
-            disk.sync_folder(path.parent)
-        finally:
-            made.unlink(missing_ok=True)
-
-    def put(self, path: Path, name: str) -> None:
-        final = Path(name)
-        disk.make_folder(final.parent)
-        disk.sync_file(path)
-        path.replace(final)
-        disk.sync_folder(final.parent)
-
-    def remove(self, name: str) -> None:
-        Path(name).unlink(missing_ok=True)
-
-
-class S3:
-    """Objects of S3, by obstore; keys may be renewed while it is open."""
-
-    def __init__(self, options: Options) -> None:
-        self._access = s3_access.resolve(options)
-        self._guard = threading.Lock()
-        self._opened: dict[tuple[str, object], Any] = {}
-
-    def _at(self, name: str) -> tuple[Any, str]:
-        bucket, _, key = name.partition("://")[2].partition("/")
-        keys = self._access.keys()
-        with self._guard:
-            if (bucket, keys) not in self._opened:
-                self._opened[bucket, keys] = open_store(bucket, self._access, keys, _PATIENCE)
-            return self._opened[bucket, keys], key
-
-    @contextmanager
-    def _explained(self, what: str, name: str) -> Iterator[None]:
-        from obstore.exceptions import BaseError
-
-        try:
-            yield
-        except (FileNotFoundError, RowfallError, Taken):
-            raise
-        except (BaseError, OSError, ValueError) as error:
-            text = str(error)
-            code = re.search(r"<Code>(\w+)</Code>", text)
-            if code and code[1] == "NoSuchBucket":
-                raise TargetError(
-                    f"cannot {what} {name}: there is no such bucket at {self._access.where}",
-                    hint="Make it first, or check --s3-endpoint (AWS_ENDPOINT_URL).",
-                ) from None
-            denied = isinstance(error, PermissionError) or (code and "Denied" in code[1]) or any(
-                mark in text for mark in ("403", "SignatureDoesNotMatch", "InvalidAccessKeyId")
-            )  # fmt: skip
-            if denied:
-                why = code[1] if code else "403"
-                raise TargetError(
-                    f"cannot {what} {name}: access denied by {self._access.where} ({why})",
-                    hint="The keys need s3:GetObject, s3:PutObject, s3:DeleteObject, s3:ListBucket "
-                    "and s3:AbortMultipartUpload.",
-                ) from None
-            raise TargetError(
-                f"cannot {what} {name}: {self._access.where} does not answer "
-                f"({text.splitlines()[0][:200] if text else type(error).__name__})",
-                hint="Run the same command again when it is back: what is written stays.",
-                transient=True,
-            ) from None
-
-    def read(self, name: str) -> bytes:
-        store, key = self._at(name)
-        with self._explained("read", name):
-            return bytes(store.get(key).bytes())
-
-    def size(self, name: str) -> int | None:
-        store, key = self._at(name)
-        try:
-            with self._explained("read", name):
-                return int(store.head(key)["size"])
-        except FileNotFoundError:
-            return None
-
-    def open(self, name: str) -> Any:
-        import obstore
-
-        store, key = self._at(name)
-        with self._explained("read", name):
-            if isinstance(store, TokenStore):
-                return store.open_reader(key, buffer_size=256 << 10)
-            return obstore.open_reader(store, key, buffer_size=256 << 10)
-
-    def names(self, folder: str) -> list[str]:
-        store, key = self._at(folder)
-        with self._explained("list", folder):
-            found = store.list_with_delimiter(f"{key}/")
-        return [item["path"].rpartition("/")[2] for item in found["objects"]]
-
-    def write(self, name: str, data: bytes) -> None:
-        store, key = self._at(name)
-        with self._explained("write", name):
-            store.put(key, data)
-
-    def create(self, name: str, data: bytes) -> None:
-        from obstore.exceptions import AlreadyExistsError, PreconditionError
-
-        store, key = self._at(name)
-        with self._explained("write", name):
-            try:
-                store.put(key, data, mode="create", use_multipart=False)
-            except (AlreadyExistsError, PreconditionError):
-                # The client tries again when an answer is lost: then it meets its own file.
-                if bytes(store.get(key).bytes()) != data:
-                    raise Taken from None
-
-    def put(self, path: Path, name: str) -> None:
-        store, key = self._at(name)
-        with self._explained("write", name):
-            store.put(key, path)  # in parts, several at once, and none of it in memory as a whole
-
-    def remove(self, name: str) -> None:
-        store, key = self._at(name)
-        with self._explained("remove", name), suppress(FileNotFoundError):
-            store.delete(key)
 
 
 # --- files as pyiceberg asks for them -------------------------------------------------------------
@@ -249,7 +38,7 @@ class S3:
 class Files(FileIO):
     """Reads and writes metadata of a table through a store."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: FolderFiles) -> None:
         super().__init__({})
         self.store = store
 
@@ -264,7 +53,7 @@ class Files(FileIO):
 
 
 class _In(InputFile):
-    def __init__(self, location: str, store: Store) -> None:
+    def __init__(self, location: str, store: FolderFiles) -> None:
         super().__init__(location)
         self._store = store
 
@@ -281,7 +70,7 @@ class _In(InputFile):
 class _Written(io.BytesIO):
     """Bytes that are written as one file when they are closed."""
 
-    def __init__(self, location: str, store: Store) -> None:
+    def __init__(self, location: str, store: FolderFiles) -> None:
         super().__init__()
         self._location, self._store = location, store
 
@@ -293,7 +82,7 @@ class _Written(io.BytesIO):
 
 
 class _Out(OutputFile):
-    def __init__(self, location: str, store: Store) -> None:
+    def __init__(self, location: str, store: FolderFiles) -> None:
         super().__init__(location)
         self._store = store
 
@@ -316,9 +105,9 @@ class _Out(OutputFile):
 class FolderCatalog(NoopCatalog):
     """The one table of a folder; see the top of this file."""
 
-    def __init__(self, location: str, store: Store) -> None:
+    def __init__(self, location: str, store: FolderFiles) -> None:
         super().__init__("folder")
-        self.location, self.store, self.files = location, store, Files(store)
+        self.location, self.store, self.io = location, store, Files(store)
 
     def _path(self, version: int) -> str:
         return f"{self.location}/metadata/v{version}.metadata.json"
@@ -360,10 +149,15 @@ class FolderCatalog(NoopCatalog):
                 f"cannot read {path}: no metadata of an Iceberg table ({error})"[:300],
                 hint="Remove it if it is none, or name another folder.",
             ) from None
-        return Table(("folder", "table"), metadata, path, self.files, self)
+        return Table(("folder", "table"), metadata, path, self.io, self)
 
-    def make(self, metadata: TableMetadata) -> None:
+    def files(self, table: Table) -> FolderFiles:
+        """See :class:`rowfall.systems.lakes.catalogue.TableCatalogue`."""
+        return self.store
+
+    def make(self, schema: Any, spec: Any, order: Any) -> None:
         """Make the table; another one may make it at the same time, then that one is it."""
+        metadata = new_table_metadata(schema, spec, order, self.location, {})
         with suppress(Taken):
             self._write(1, metadata)
 
@@ -437,23 +231,3 @@ class _Buffer(OutputFile):
                 super().close()
 
         return _Kept()
-
-
-def check_creates(store: Store, name: str, data: bytes) -> None:
-    """Check that a store refuses to make a file that is there.
-
-    Args:
-        name, data: of a file that was just made.
-
-    Raises:
-        TargetError: it does not: two commits at once would lose one of them.
-    """
-    try:
-        store.create(name, data + b" ")
-    except Taken:
-        return
-    store.write(name, data)
-    raise TargetError(
-        f"the store of {name} ignores If-None-Match: two commits at the same time would lose one",
-        hint="Load through a catalogue (iceberg://CATALOG/namespace.table), or into a newer store.",
-    )

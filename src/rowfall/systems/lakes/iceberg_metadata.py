@@ -14,6 +14,7 @@ from io import BytesIO
 from typing import Any
 
 from rowfall.core.dataclass import dataclass
+from rowfall.systems.lakes.types import IcebergType
 
 Read = Callable[[str], bytes]
 """Gives a whole file by its location in the metadata."""
@@ -24,9 +25,6 @@ ADDED, DELETED = 1, 2
 """Of an entry: the file came with its snapshot, or went with it."""
 REPLACE, APPEND = "replace", "append"
 """Operations of snapshots that change no row, or only add some."""
-
-Type = str | Mapping[str, Any]
-"""A type as the metadata has it: the name of a primitive one, or an object."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +37,7 @@ class Field:
 
     id: int
     name: str
-    type: Type
+    type: IcebergType
     required: bool
     default: Any = None
 
@@ -218,7 +216,7 @@ def _collect(fields: Sequence[Field], above: str, found: dict[int, str]) -> None
         _collect_inside(each.type, f"{above}{each.name}.", found)
 
 
-def _collect_inside(type_: Type, above: str, found: dict[int, str]) -> None:
+def _collect_inside(type_: IcebergType, above: str, found: dict[int, str]) -> None:
     if isinstance(type_, str):
         return
     if type_["type"] == "struct":
@@ -226,21 +224,6 @@ def _collect_inside(type_: Type, above: str, found: dict[int, str]) -> None:
     for part in {"list": ("element",), "map": ("key", "value")}.get(type_["type"], ()):
         found[int(type_[f"{part}-id"])] = f"{above}{part}"
         _collect_inside(type_[part], f"{above}{part}.", found)
-
-
-def words(type_: Type) -> str:
-    """Return a type for people."""
-    if isinstance(type_, str):
-        return type_
-    if type_["type"] == "list":
-        return f"list<{words(type_['element'])}>"
-    if type_["type"] == "map":
-        return f"map<{words(type_['key'])}, {words(type_['value'])}>"
-    inner = (
-        f"{f.id}: {f.name}: {'required' if f.required else 'optional'} {words(f.type)}"
-        for f in fields_of(type_)
-    )
-    return f"struct<{', '.join(inner)}>"
 
 
 # --- manifests -----------------------------------------------------------------------------------

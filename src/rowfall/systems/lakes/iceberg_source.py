@@ -7,7 +7,7 @@ stores; a catalogue is asked by pyiceberg, as its configuration says.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from typing import Any, ClassVar
@@ -19,7 +19,19 @@ from rowfall.core.options import Options
 from rowfall.core.patterns import regex
 from rowfall.sources.base import File, Rewrite
 from rowfall.systems.lakes import iceberg_metadata as metadata
-from rowfall.systems.lakes.catalogue import opening_hint
+from rowfall.systems.lakes.catalogue import (
+    FUNCTIONS,
+    NamedTable,
+    catalogue_and_name,
+    first_line,
+)
+from rowfall.systems.lakes.files import (
+    LakeStore,
+    folder_of,
+    open_store,
+    plain_name,
+    with_store,
+)
 from rowfall.systems.lakes.iceberg_metadata import Entry, Manifest, Schema, Snapshot, Table
 from rowfall.systems.lakes.source import (
     PLAIN,
@@ -27,20 +39,15 @@ from rowfall.systems.lakes.source import (
     LakeColumn,
     LakeSnapshot,
     LakeSource,
-    LakeStore,
     Layout,
     added_since,
     check_columns,
-    folder_of,
     missing_driver,
     moment,
     only_one,
-    open_store,
-    plain_name,
 )  # fmt: skip
-from rowfall.systems.lakes.types import readable
+from rowfall.systems.lakes.types import IcebergType, readable, words
 
-_HOW_TO_NAME = "Write iceberg+s3://bucket/path/table, iceberg+/path/table, or iceberg://CATALOG/namespace.table"
 _METADATA = regex(r"(?:v(\d+)|(\d+)-.*?)(?:\.gz)?\.metadata\.json(?:\.gz)?")
 # The id of the column of delete files that names the data file.
 _DELETES_OF = 2147483546
@@ -71,7 +78,7 @@ class Iceberg(LakeSource):
     """One snapshot of an Iceberg table."""
 
     format: ClassVar[str] = "Iceberg"
-    function: ClassVar[tuple[str, str]] = ("icebergLocal", "icebergS3")
+    function: ClassVar[tuple[str, str]] = FUNCTIONS
 
     def __init__(
         self, text: str, found: _Found, snapshot: LakeSnapshot, chain: Sequence[Snapshot]
@@ -140,49 +147,26 @@ def _of_catalogue(text: str, options: Options) -> _Found:
         UsageError: no such catalogue is configured.
         SourceError: it has no such table, or does not answer.
     """
-    catalogue, _, name = text.partition("://")[2].partition("/")
-    if not catalogue or "." not in name:
-        raise UsageError(f"{uri.mask(text)!r} names no table", hint=_HOW_TO_NAME)
+    catalogue, name = catalogue_and_name(text)
     try:
-        from pyiceberg.catalog import load_catalog
-        from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError
+        import pyiceberg  # noqa: F401 - to ask whether it is installed
     except ImportError:
         raise missing_driver("pyiceberg", "iceberg") from None
-
+    named = NamedTable(catalogue, name, options, SourceError)
     try:
-        opened = load_catalog(catalogue)
+        table = named.table()
     except Exception as error:  # whatever its kind raises
         raise SourceError(
-            f"cannot open the catalogue {catalogue}: {_first_line(error)}",
-            hint=opening_hint(catalogue, error),
-        ) from error
-    try:
-        table = opened.load_table(name)
-    except (NoSuchTableError, NoSuchNamespaceError):
-        raise SourceError(
-            f"the catalogue {catalogue} has no table {name}", hint="Check namespace and name."
-        ) from None
-    except Exception as error:
-        raise SourceError(
-            f"cannot load {name} from the catalogue {catalogue}: {_first_line(error)}",
+            f"cannot load {name} from the catalogue {catalogue}: {first_line(error)}",
             transient=True,
         ) from error
+    if table is None:
+        raise SourceError(
+            f"the catalogue {catalogue} has no table {name}", hint="Check namespace and name."
+        )
     location = plain_name(table.metadata_location)
-    store = open_store(location, _with_properties(options, table.io.properties))
+    store = open_store(location, with_store(options, table.io.properties))
     return _Found(_table(table.metadata.model_dump_json().encode(), location), location, store)
-
-
-def _with_properties(options: Options, properties: Mapping[str, Any]) -> Options:
-    """Return the options with the store's address that the catalogue gives, where none is given."""
-    return replace(
-        options,
-        s3_endpoint=options.s3_endpoint or properties.get("s3.endpoint"),
-        s3_region=options.s3_region or properties.get("s3.region"),
-    )
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0][:300]
 
 
 # What broken metadata meets: see metadata.parse_table; fastavro raises these, too.
@@ -194,7 +178,7 @@ def _table(data: bytes, location: str) -> Table:
         return metadata.parse_table(data)
     except (*_BROKEN, StopIteration) as error:
         raise SourceError(
-            f"cannot read {location}: no metadata of an Iceberg table ({_first_line(error)})",
+            f"cannot read {location}: no metadata of an Iceberg table ({first_line(error)})",
             hint="Name the folder of the table (the one above metadata), or one metadata file.",
         ) from error
 
@@ -219,7 +203,7 @@ def _opened(found: _Found, text: str, options: Options) -> Iceberg:
     if options.snapshot and chosen.schema_id is not None:
         schema = next(s for s in table.schemas if s.id == chosen.schema_id)
     columns = tuple(
-        LakeColumn(f.name, readable(f.type, required=f.required), metadata.words(f.type))
+        LakeColumn(f.name, readable(f.type, required=f.required), words(f.type))
         for f in schema.fields
     )
     check_columns(columns, options, text)
@@ -445,7 +429,7 @@ def _manifests(found: _Found, snapshot: Snapshot) -> list[Manifest]:
     try:
         return list(metadata.manifests_of(data))
     except _BROKEN as error:
-        raise SourceError(f"cannot read {name}: {_first_line(error)}") from error
+        raise SourceError(f"cannot read {name}: {first_line(error)}") from error
 
 
 def _entries(found: _Found, manifest: Manifest, *, live: bool = True) -> list[Entry]:
@@ -454,7 +438,7 @@ def _entries(found: _Found, manifest: Manifest, *, live: bool = True) -> list[En
     try:
         entries = list(metadata.entries_of(data, manifest))
     except _BROKEN as error:
-        raise SourceError(f"cannot read {name}: {_first_line(error)}") from error
+        raise SourceError(f"cannot read {name}: {first_line(error)}") from error
     return [e for e in entries if e.status != metadata.DELETED] if live else entries
 
 
@@ -534,7 +518,7 @@ class _Constants:
         )
 
 
-def _text(value: Any, type_: metadata.Type) -> str | None:
+def _text(value: Any, type_: IcebergType) -> str | None:
     """Return the value of a partition as ClickHouse reads it."""
     if value is None:
         return None
@@ -592,6 +576,6 @@ def _nested_moved(table: Table, schema: Schema) -> str:
             return f"{each.name} has a default"
         if isinstance(each.type, str):
             continue
-        if len({metadata.words(older.type) for older in olders}) > 1:
+        if len({words(older.type) for older in olders}) > 1:
             return each.name
     return ""

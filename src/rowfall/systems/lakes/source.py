@@ -9,16 +9,15 @@ reader of such tables, pinned to the snapshot. All others are read by their name
 from __future__ import annotations
 
 import copy
-import os
 import re
 from abc import ABC
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import field, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, ClassVar, TypeGuard, cast
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
-from rowfall.core import sql, uri
+from rowfall.core import sql
 from rowfall.core.dataclass import dataclass
 from rowfall.core.digest import hexdigest
 from rowfall.core.errors import SourceError, SourceGoneError, UsageError
@@ -26,8 +25,6 @@ from rowfall.core.listing import Listing, Split
 from rowfall.core.masked import Secret
 from rowfall.core.model import Encoding, Kind, Schema
 from rowfall.core.options import Options
-from rowfall.core.patterns import regex
-from rowfall.core.s3_access import base_url, signature
 from rowfall.core.sqltext import SqlText, quote
 from rowfall.sources import from_clause
 from rowfall.sources.base import (
@@ -41,12 +38,11 @@ from rowfall.sources.base import (
     Rewrite,
 )
 from rowfall.sources.objects import REQUESTS
+from rowfall.systems.lakes.files import LakeStore, engine_table, is_s3
 from rowfall.systems.lakes.types import UNREADABLE
 
 if TYPE_CHECKING:
-    from rowfall.sources.files import LocalFiles
-    from rowfall.sources.object_stores import StoreSource
-    from rowfall.sources.s3 import S3
+    pass
 
 _PARQUET = Encoding(from_clause.PARQUET, "none", Kind.TYPED)
 
@@ -165,7 +161,7 @@ class LakeSource(ABC):
         self.remote = store.source.remote
         # The engine reads tables below its current folder only.
         engine = any(layout.engine for layout in self._layouts.values())
-        if engine and self.remote and not _is_s3(store.source):
+        if engine and self.remote and not is_s3(store.source):
             raise SourceError(
                 f"cannot read {text}: rows of its files are deleted, or columns were renamed, and "
                 "the engine reads such tables on local disks and in S3 only",
@@ -291,16 +287,9 @@ class LakeSource(ABC):
 
     def _table(self) -> SqlText:
         """Return the engine's function for the whole table."""
-        local, remote = self.function
-        folder, store = self._snapshot.folder, self._store.source
-        named = {"iceberg_metadata_file_path": self._snapshot.metadata}
-        only = f",{sql.settings_clause(named)}" if self._snapshot.metadata else ""
-        if _is_s3(store):
-            bucket, _, key = folder.partition("://")[2].partition("/")
-            access = store.access()
-            url = sql.literal(base_url(access, bucket) + uri.encode(key.rstrip("/") + "/"))
-            return SqlText.of(f"{remote}(", url, *signature(access.keys()), f"{only})")
-        return SqlText.of(f"{local}({sql.literal(folder)}{only})")
+        store = self._store.source
+        access = store.access() if is_s3(store) else None
+        return engine_table(self.function, self._snapshot.folder, self._snapshot.metadata, access)
 
     def probe(self, split: Split) -> Probe:
         """See :class:`rowfall.sources.base.Pullable`."""
@@ -335,48 +324,6 @@ class LakeSource(ABC):
         if size != split.size:
             return f"its size is {size}, and the table says {split.size}"
         return None
-
-
-class LakeStore:
-    """Reads the files of a table's metadata, where its data files lie, too."""
-
-    def __init__(self, source: LocalFiles | StoreSource) -> None:
-        self.source = source
-
-    def size(self, name: str) -> int | None:
-        """Return the bytes of a file, None where there is none.
-
-        Raises:
-            SourceError: it cannot be asked for.
-        """
-        return self.source.size_of(name)
-
-    def read(self, name: str) -> bytes:
-        """Return a whole file of metadata.
-
-        Raises:
-            SourceError: it is not there, or cannot be read.
-        """
-        size = self.size(name)
-        if size is None:
-            raise SourceError(f"cannot read {name}: there is no such file", hint=_EXPIRED)
-        store = copy.copy(self.source)
-        store.pinned = False
-        return store.part(Split("", name, "", size), 0, size)
-
-    def names(self, folder: str) -> list[str]:
-        """Return the names of the files right below a folder, sorted; [] where there is none.
-
-        Raises:
-            SourceError: it cannot be listed.
-        """
-        return sorted(self.source.names_in(folder))
-
-
-_EXPIRED = (
-    "Metadata of the table is missing: a snapshot that was expired, or a table that was copied "
-    "or removed in part."
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -434,32 +381,6 @@ def added_since(
     return [file for file in files if file.key not in found.landed]
 
 
-def open_store(address: str, options: Options) -> LakeStore:
-    """Return the store of a table by the address of its folder.
-
-    Raises:
-        UsageError: tables in such a place cannot be read.
-    """
-    from rowfall.sources import open_source
-
-    scheme = uri.scheme_of(address)
-    if scheme not in (uri.FILE, "s3", "gs", "az"):
-        raise UsageError(
-            f"lake tables are read from local folders, s3://, gs:// and az://, not {scheme}://",
-            hint="Write iceberg+s3://bucket/path/table, or delta+/path/table.",
-        )
-    plain = replace(options, snapshot=None, since=None)
-    return LakeStore(cast("LocalFiles | StoreSource", open_source([address], plain)))
-
-
-def folder_of(text: str) -> str:
-    """Return the folder that ``iceberg+...`` or ``delta+...`` names, as its files are named."""
-    address = uri.lake_address(text)
-    if uri.scheme_of(address) == uri.FILE:
-        return os.path.abspath(os.path.expanduser(uri.file_path(address)))
-    return address.rstrip("/")
-
-
 def only_one(texts: Sequence[str]) -> str:
     """Return the one table that a load reads.
 
@@ -479,27 +400,6 @@ def missing_driver(package: str, extra: str) -> UsageError:
         f"{extra} tables are read with {package}, which is not installed",
         hint=f"pip install 'rowfall[{extra}]'",
     )
-
-
-_ALIASES = {"s3a": "s3", "s3n": "s3", "gcs": "gs"}
-_AZURE = regex(r"(?:abfss?|wasbs?)://([^@/]+)@[^/]+/(.*)")
-
-
-def plain_name(location: str) -> str:
-    """Return a location out of a table's metadata as rowfall names it: a path, or a URI.
-
-    Iceberg's locations are no encoded URIs: ``city=S%C3%A3o`` is the name of a folder. Where there
-    is none of that name, the writer has encoded it all the same.
-    """
-    if location.startswith("file:"):
-        path = "/" + location[5:].lstrip("/")
-        if "%" in path and not os.path.exists(path):
-            return uri.file_path(f"file://{path}")
-        return path
-    if found := _AZURE.fullmatch(location):
-        return f"az://{found[1]}/{found[2]}"
-    scheme, mark, rest = location.partition("://")
-    return f"{_ALIASES.get(scheme, scheme)}://{rest}" if mark else location
 
 
 def check_columns(columns: Iterable[LakeColumn], options: Options, text: str) -> None:
@@ -525,14 +425,6 @@ def moment(text: str) -> datetime | None:
     except ValueError:
         return None
     return found if found.tzinfo else found.replace(tzinfo=UTC)
-
-
-def _is_s3(store: LocalFiles | StoreSource) -> TypeGuard[S3]:
-    if not store.remote:
-        return False  # the import takes 10 ms that tables here save
-    from rowfall.sources.s3 import S3
-
-    return isinstance(store, S3)
 
 
 def _of_store(split: Split) -> Split:

@@ -19,15 +19,12 @@ from rowfall.core.model import Column, Encoding, Schema
 from rowfall.core.options import ERROR, Options
 from rowfall.core.sqltext import SqlText, quote
 from rowfall.systems.lakes import types
+from rowfall.systems.lakes.catalogue import HOW_TO_NAME, catalogue_and_name
 from rowfall.targets.base import Caps, Publish, ServerAt, state_folder
 
 PROMISE = (
     "exactly once: one commit of the table makes all rows visible and carries the record of their "
     "files, so a re-run after a crash loads only what is missing"
-)
-_HOW_TO_NAME = (
-    "Write iceberg+s3://bucket/path/table, iceberg+/path/table, or "
-    "iceberg://CATALOG/namespace.table"
 )
 # Options of tables elsewhere.
 _OF_OTHERS = ("engine", "shard_key", "unlogged", "prefill", "files", "to_format")
@@ -126,23 +123,20 @@ def _place(text: str) -> tuple[str, str, str]:
         UsageError: there is none, or tables in such a place cannot be written.
     """
     if text.lower().startswith("iceberg://"):
-        catalogue, _, name = text.partition("://")[2].partition("/")
-        if not catalogue or "." not in name:
-            raise UsageError(f"{uri.mask(text)!r} names no table", hint=f"{_HOW_TO_NAME}.")
-        return "", catalogue, name
+        return "", *catalogue_and_name(text)
     address = uri.lake_address(text)
     scheme = uri.scheme_of(address)
     if scheme not in _SCHEMES:
         raise UsageError(
             f"tables of Iceberg are written into local folders and s3://, not {scheme}://",
-            hint=f"{_HOW_TO_NAME}: a catalogue of pyiceberg writes to more kinds of stores.",
+            hint=f"{HOW_TO_NAME}: a catalogue of pyiceberg writes to more kinds of stores.",
         )
     if scheme == uri.FILE:
         location = os.path.abspath(os.path.expanduser(uri.file_path(address)))
     else:
         location = address.rstrip("/")
         if location.count("/") < 3:
-            raise UsageError(f"{uri.mask(text)!r} names no folder of a table", hint=_HOW_TO_NAME)
+            raise UsageError(f"{uri.mask(text)!r} names no folder of a table", hint=HOW_TO_NAME)
     if location.endswith(".json"):
         raise UsageError(
             f"{uri.mask(text)} is one state of a table, and rows go into the table",
@@ -175,16 +169,6 @@ def _written(column: Column) -> str:
 
 def _columns(columns: Sequence[Column]) -> str:
     width = max((len(c.name) for c in columns), default=0)
-    return ",\n".join(f"    {c.name:<{width}} {_word(_stored(c).type)}" for c in columns)
-
-
-def _word(type_: types.IcebergType) -> str:
-    """Return a type as a statement of Spark has it."""
-    if isinstance(type_, str):
-        return {"long": "bigint", "timestamptz": "timestamp"}.get(type_, type_)
-    if type_["type"] == "struct":
-        fields = ", ".join(f"{one['name']}: {_word(one['type'])}" for one in type_["fields"])
-        return f"struct<{fields}>"
-    if type_["type"] == "list":
-        return f"array<{_word(type_['element'])}>"
-    return f"map<{_word(type_['key'])}, {_word(type_['value'])}>"
+    return ",\n".join(
+        f"    {c.name:<{width}} {types.spark_words(_stored(c).type)}" for c in columns
+    )

@@ -1,19 +1,24 @@
-"""Types of Iceberg and of ClickHouse, each as the other has them. Pure.
+"""Types of Iceberg, Delta and ClickHouse, each as the others have them. Pure.
 
 Types of Iceberg are as its metadata writes them: a word (``long``, ``decimal(9, 2)``), or a mapping
-with the key ``type`` (``struct``, ``list``, ``map``).
+with the key ``type`` (``struct``, ``list``, ``map``). Those of Delta take the same form, with their
+own words (``short``, ``timestamp_ntz``), which Iceberg gives no other meaning.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from rowfall.core import sql
 from rowfall.core.dataclass import dataclass
+from rowfall.core.model import Column
 from rowfall.core.patterns import regex
 from rowfall.core.type_names import Type, arguments, parse_type
+
+if TYPE_CHECKING:
+    from pyiceberg.schema import Schema
 
 IcebergType = str | Mapping[str, Any]
 
@@ -25,6 +30,8 @@ _READ = {
     "date": "Date32", "timestamp": "DateTime64(6, 'UTC')", "timestamptz": "DateTime64(6, 'UTC')",
     "timestamp_ns": "DateTime64(9, 'UTC')", "timestamptz_ns": "DateTime64(9, 'UTC')",
     "string": "String", "uuid": "UUID", "binary": "String",
+    # Of Delta alone.
+    "byte": "Int8", "short": "Int16", "integer": "Int32", "timestamp_ntz": "DateTime64(6, 'UTC')",
 }  # fmt: skip
 _WITH_SIZE = regex(r"(decimal|fixed)[(\[]([\d, ]+)[)\]]")
 _MICROSECONDS = 6
@@ -125,8 +132,28 @@ def _nested(known: Type, *, binary: bool) -> Stored:
     return _optional(struct, f"Tuple({', '.join(texts)})", nullable=known.nullable)
 
 
+def of_delta(type_: Any) -> IcebergType:
+    """Return a type of Delta's log in the form of Iceberg's; the words of plain ones are kept."""
+    if isinstance(type_, str):
+        return type_
+    if type_["type"] == "struct":
+        return {"type": "struct", "fields": [
+            {"name": f["name"], "required": not f.get("nullable", True),
+             "type": of_delta(f["type"])}
+            for f in type_["fields"]
+        ]}  # fmt: skip
+    if type_["type"] == "array":
+        return {"type": "list", "element": of_delta(type_["elementType"]),
+                "element-required": not type_.get("containsNull", True)}  # fmt: skip
+    if type_["type"] == "map":
+        return {"type": "map", "key": of_delta(type_["keyType"]),
+                "value": of_delta(type_["valueType"]),
+                "value-required": not type_.get("valueContainsNull", True)}  # fmt: skip
+    return str(type_["type"])
+
+
 def readable(type_: IcebergType, *, required: bool) -> str:
-    """Return the type of ClickHouse for one of Iceberg; UNREADABLE where there is none."""
+    """Return the type of ClickHouse for one of the table; UNREADABLE where there is none."""
     if isinstance(type_, str):
         found = _READ.get(type_, UNREADABLE)
         if sized := _WITH_SIZE.fullmatch(type_):
@@ -149,3 +176,89 @@ def readable(type_: IcebergType, *, required: bool) -> str:
         value = readable(type_["value"], required=bool(type_["value-required"]))
         return f"Map({key}, {value})" if key and value else UNREADABLE
     return UNREADABLE
+
+
+# --- for people ----------------------------------------------------------------------------------
+
+
+def words(type_: IcebergType) -> str:
+    """Return a type as Iceberg's own tools show it."""
+    if isinstance(type_, str):
+        return type_
+    if type_["type"] == "list":
+        return f"list<{words(type_['element'])}>"
+    if type_["type"] == "map":
+        return f"map<{words(type_['key'])}, {words(type_['value'])}>"
+    inner = (
+        f"{f['id']}: {f['name']}: {'required' if f['required'] else 'optional'} {words(f['type'])}"
+        for f in type_["fields"]
+    )
+    return f"struct<{', '.join(inner)}>"
+
+
+def spark_words(type_: IcebergType) -> str:
+    """Return a type as a statement of Spark has it."""
+    if isinstance(type_, str):
+        return {"long": "bigint", "timestamptz": "timestamp"}.get(type_, type_)
+    if type_["type"] == "struct":
+        fields = (f"{one['name']}: {spark_words(one['type'])}" for one in type_["fields"])
+        return f"struct<{', '.join(fields)}>"
+    if type_["type"] == "list":
+        return f"array<{spark_words(type_['element'])}>"
+    return f"map<{spark_words(type_['key'])}, {spark_words(type_['value'])}>"
+
+
+# --- schemas of pyiceberg ------------------------------------------------------------------------
+
+
+def readable_columns(schema: Schema) -> Iterator[tuple[str, str, bool, Any]]:
+    """Give the name, the type of ClickHouse, whether a value is required, and the own type."""
+    for each in schema.model_dump(by_alias=True)["fields"]:
+        type_, required = _plain(each["type"]), bool(each["required"])
+        yield str(each["name"]), readable(type_, required=required), required, each["type"]
+
+
+def _plain(type_: Any) -> Any:
+    """Return a type of pyiceberg as the metadata writes it."""
+    if isinstance(type_, Mapping):
+        return {key: _plain(value) for key, value in type_.items()}
+    if isinstance(type_, list | tuple):
+        return [_plain(one) for one in type_]
+    return type_ if isinstance(type_, bool | int) else str(type_)
+
+
+def new_schema(columns: Sequence[Column]) -> Schema:
+    """Return the schema of a new table."""
+    from pyiceberg.schema import Schema
+
+    fields = []
+    for column in columns:
+        found = stored(column.type, binary=column.binary)
+        fields.append({"id": 0, "name": column.name, "required": found.required,
+                       "type": found.type})  # fmt: skip
+    numbered = _numbered({"type": "struct", "fields": fields}, iter(range(1, 1 << 30)))
+    return Schema.model_validate({**numbered, "schema-id": 0})
+
+
+def bytes_columns(schema: Schema) -> frozenset[str]:
+    """Return the names of columns that take any bytes."""
+    from pyiceberg.types import BinaryType, FixedType
+
+    kinds = BinaryType | FixedType
+    return frozenset(f.name for f in schema.fields if isinstance(f.field_type, kinds))
+
+
+def _numbered(type_: Any, numbers: Iterator[int]) -> Any:
+    """Return a type with ids: those of all fields of a struct, then those inside of them."""
+    if not isinstance(type_, Mapping):
+        return type_
+    if type_["type"] == "struct":
+        fields = [{**each, "id": next(numbers)} for each in type_["fields"]]
+        return {**type_, "fields": [
+            {**each, "type": _numbered(each["type"], numbers)} for each in fields
+        ]}  # fmt: skip
+    found = dict(type_)
+    inner = [name for name in ("element", "key", "value") if name in found]
+    for name in inner:
+        found[f"{name}-id"] = next(numbers)
+    return {**found, **{name: _numbered(found[name], numbers) for name in inner}}

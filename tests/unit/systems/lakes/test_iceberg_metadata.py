@@ -130,11 +130,11 @@ def test_values_of_partitions_as_text(value: Any, type_: str, wanted: str | None
 
 
 def test_types() -> None:
-    from rowfall.systems.lakes.types import readable
+    from rowfall.systems.lakes.types import readable, words
 
     assert readable("decimal(9, 2)", required=True) == "Decimal(9, 2)"
     assert readable("fixed[16]", required=False) == "Nullable(FixedString(16))"
     assert readable("variant", required=False) == ""
     inside = {"type": "list", "element-id": 2, "element": "variant", "element-required": False}
     assert readable(inside, required=False) == ""
-    assert metadata.words(inside) == "list<variant>"
+    assert words(inside) == "list<variant>"

@@ -14,7 +14,8 @@ from rowfall.core.errors import SourceError, UsageError
 from rowfall.core.options import Options
 from rowfall.sources import open_source
 from rowfall.sources.base import File, Rewrite
-from rowfall.systems.lakes.source import follow, plain_name
+from rowfall.systems.lakes.files import plain_name
+from rowfall.systems.lakes.source import follow
 
 # --- what became of rows -------------------------------------------------------------------------
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-from rowfall.systems.lakes.types import UNREADABLE, readable, stored
+from rowfall.systems.lakes.types import UNREADABLE, of_delta, readable, stored
 
 
 @pytest.mark.parametrize(
@@ -57,3 +59,27 @@ def test_types_that_clickhouse_lacks() -> None:
     assert readable("geometry", required=True) == UNREADABLE
     inner = {"type": "list", "element-id": 1, "element": "variant", "element-required": False}
     assert readable(inner, required=True) == UNREADABLE
+
+
+@pytest.mark.parametrize(
+    ("given", "wanted"),
+    [
+        ("short", "Int16"),
+        ("timestamp_ntz", "DateTime64(6, 'UTC')"),
+        ("decimal(9,2)", "Decimal(9, 2)"),
+        ("decimal(9,-2)", UNREADABLE),
+        ("void", UNREADABLE),
+        ({"type": "udt", "class": "x"}, UNREADABLE),
+        ({"type": "array", "elementType": "byte", "containsNull": True}, "Array(Nullable(Int8))"),
+        (
+            {"type": "map", "keyType": "string", "valueType": {"type": "struct", "fields": [
+                {"name": "a b", "type": "integer", "nullable": False},
+                {"name": "c", "type": "date"},
+            ]}, "valueContainsNull": True},
+            "Map(String, Tuple(`a b` Int32, `c` Nullable(Date32)))",
+        ),
+        ({"type": "array", "elementType": "variant", "containsNull": False}, UNREADABLE),
+    ],
+)  # fmt: skip
+def test_types_of_delta(given: Any, wanted: str) -> None:
+    assert readable(of_delta(given), required=True) == wanted
