@@ -712,7 +712,7 @@ def decider(shell: Shell, *args: str) -> tuple[str, str]:
 def test_columns_of_parquet_are_copied(shell: Shell, key: str) -> None:
     for n in range(2):
         columns_file(shell.folder / f"in/f{n}.parquet", 20_000 + n, row_group_size=7_000)
-    options = ("in/*.parquet", "--order-by", key)
+    options = ("in/*.parquet", "--order-by", key, "--null-lists", "empty")
     assert decider(shell, *options) == ("build", "rowfall-decode")
     built = shell.ok("load", *options, "--table", "t", "--json", "--build", "on").document
     assert (built["rows"], built["notes"]) == (40_001, [])
@@ -833,7 +833,7 @@ def test_nested_columns_of_parquet_are_copied(shell: Shell, key: str) -> None:
         pq.write_table(
             nested_table(20_000 + n), shell.folder / f"in/f{n}.parquet", row_group_size=7_000
         )
-    options = ("in/*.parquet", "--order-by", key)
+    options = ("in/*.parquet", "--order-by", key, "--null-lists", "empty")
     assert decider(shell, *options) == ("build", "rowfall-decode")
     built = shell.ok("load", *options, "--table", "t", "--json", "--build", "on").document
     assert (built["rows"], built["notes"]) == (40_001, [])
@@ -871,7 +871,7 @@ def test_nested_columns_are_handed_over(shell: Shell) -> None:
     table = nested_table(9_000).drop_columns(["place", "steps"])
     ids = table["id"].cast(pa.int64())  # ORC has signed integers only
     orc.write_table(table.set_column(0, "id", ids), shell.folder / "a.orc")
-    options = ("a.orc", "--order-by", "id", "--table", "t")
+    options = ("a.orc", "--order-by", "id", "--null-lists", "empty", "--table", "t")
     assert decider(shell, *options[:-2]) == ("build", "engine")
     done = shell.ok("load", *options, "--build", "on", "--json").document
     assert (done["rows"], done["notes"]) == (9_000, [])
@@ -880,7 +880,7 @@ def test_nested_columns_are_handed_over(shell: Shell) -> None:
     selected = (
         "a.orc", "--select", "id, [tags, ['x']] AS v, CAST(map(toString(id % 3), (id, 'y')), "
         "'Map(LowCardinality(String), Tuple(a Int64, b LowCardinality(String)))') AS w",
-        "--order-by", "id", "--table", "t",
+        "--order-by", "id", "--null-lists", "empty", "--table", "t",
     )  # fmt: skip
     done = shell.ok("load", *selected, "--build", "on", "--to", "made", "--json").document
     assert (done["rows"], done["notes"]) == (9_000, [])

@@ -127,7 +127,8 @@ def _bytes_of_source(
     if not (splits and strings and source.replayable):
         return frozenset()
     relation = read_relation(source, splits[:1], encoding, schema)
-    ((*counts,),) = engine.ask(bytes_columns.question(strings, relation), {})
+    zeros = isinstance(session.target, Declaring) and session.target.zeros_in_text
+    ((*counts,),) = engine.ask(bytes_columns.question(strings, relation, zeros=zeros), {})
     return frozenset(c.source for c, count in zip(strings, counts, strict=True) if int(count))
 
 

@@ -54,12 +54,17 @@ def as_in_table(schema: Schema, names: Collection[str]) -> Schema:
     return replace(schema, columns=tuple(columns))
 
 
-def question(columns: Sequence[Column], relation: SqlText) -> SqlText:
+def question(columns: Sequence[Column], relation: SqlText, *, zeros: bool) -> SqlText:
     """Return the question which of some columns hold what is no text in the first rows.
+
+    Args:
+        zeros: texts of the target may have zero bytes.
 
     Its answer is one row with a number for each column.
     """
-    counts = (f"sum({no_text(column.type, sql.name(column.source))})" for column in columns)
+    counts = (
+        f"sum({no_text(column.type, sql.name(column.source), zeros=zeros)})" for column in columns
+    )
     names = ", ".join(sql.name(column.source) for column in columns)
     return SqlText.of(
         f"SELECT {', '.join(counts)} FROM (SELECT {names} FROM ", relation,
@@ -67,17 +72,18 @@ def question(columns: Sequence[Column], relation: SqlText) -> SqlText:
     )  # fmt: skip
 
 
-def no_text(type_: str, x: str) -> str:
+def no_text(type_: str, x: str, *, zeros: bool = False) -> str:
     """Return SQL that is 1 where a string, or one in an array, is no text of a database.
 
-    Texts are UTF-8, and those of PostgreSQL have no zero byte, of which those at the end of a
-    FixedString are no part.
+    Texts are UTF-8; ``zeros``: with zero bytes, which PostgreSQL does not take. Those at the end of
+    a FixedString are no part of it.
     """
     kind = parse_type(type_)
     if kind.base == "Array":
-        return f"arrayExists(e -> {no_text(kind.args, 'e')}, {x})"
+        return f"arrayExists(e -> {no_text(kind.args, 'e', zeros=zeros)}, {x})"
     text = f"trim(TRAILING '\\0' FROM toString({x}))" if kind.base == "FixedString" else x
-    return f"ifNull(position({text}, '\\0') > 0 OR NOT isValidUTF8({text}), 0)"
+    zero = "" if zeros else f"position({text}, '\\0') > 0 OR "
+    return f"ifNull({zero}NOT isValidUTF8({text}), 0)"
 
 
 def holds_strings(type_: str) -> bool:

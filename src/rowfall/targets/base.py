@@ -91,7 +91,14 @@ class ServerAt:
 
 @runtime_checkable
 class Declaring(Protocol):
-    """A target whose new tables have types of their own."""
+    """A target whose new tables have types of their own.
+
+    Attributes:
+        zeros_in_text: its texts may have zero bytes.
+    """
+
+    @property
+    def zeros_in_text(self) -> bool: ...
 
     def declared(self, column: Column) -> str:
         """Return the type of a column in a new table, for :meth:`Database.shown`.

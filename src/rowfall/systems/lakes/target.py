@@ -36,10 +36,13 @@ class IcebergTarget:
 
     Attributes:
         partition_by: SQL that is the same for all rows of a file, "" for none.
+        zeros_in_text: see :class:`rowfall.targets.base.Declaring`.
 
     Raises:
         UsageError: the text names no table, or an option is not for one.
     """
+
+    zeros_in_text = True
 
     def __init__(
         self, text: str, table: str, options: Options, password: Secret | None = None

@@ -41,6 +41,7 @@ class PostgresTarget(TransactionalTable):
         "sslmode", "sslrootcert", "sslcert", "sslkey", "target_session_attrs",
     )  # fmt: skip
     lines: str = "PostgreSQL"
+    zeros_in_text: bool = False
     takes: ClassVar[frozenset[str]] = frozenset({"unlogged"})
 
     def named_in(self, given: dict[str, str], path: str, table: str) -> tuple[str, str]:
