@@ -21,8 +21,11 @@ from lab.process import wait_until
 from rowfall.contracts.load import LoadRun, Settled
 from rowfall.contracts.session import Session
 from rowfall.core.listing import Listing
+from rowfall.core.options import Options
 from rowfall.destinations.clickhouse import ClickHouseTables
 from rowfall.run import follow
+from rowfall.sources import open_source
+from rowfall.sources.base import Streamed
 
 pytestmark = pytest.mark.xdist_group("kafka")
 
@@ -473,3 +476,19 @@ def test_into_a_server(lake: Lake, kafka: Kafka) -> None:
     assert lake.load(source, "--table", "t")["rows"] == 0
     assert lake.row("SELECT count(), uniqExact(c1) FROM {db}.t") == [2100, 2100]
     assert lake.tables() == {"t", JOURNAL}
+
+
+def test_who_reads_slowly_is_not_taken_for_silent_brokers(kafka: Kafka) -> None:
+    """A pipe may be full for longer than the patience with brokers: the engine merges, say."""
+    topic = kafka.create()
+    kafka.send(topic, lines(0, 30_000), 0)
+    source = open_source([uri(kafka, topic)], Options(patience="1s", format="CSV"))
+    listing = source.listing()
+    source.encoding(listing)
+    assert isinstance(source, Streamed)
+    (split,) = listing.splits("")
+    pieces = source.stream(split)
+    rows = next(pieces).count(b"\n")
+    time.sleep(1.2)  # the engine takes its time
+    rows += sum(piece.count(b"\n") for piece in pieces)
+    assert rows == 30_000

@@ -12,9 +12,8 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rowfall.core.errors import UsageError
 from rowfall.core.model import Encoding, Kind
-from rowfall.systems.kafka.messages import BrokenMessageError
+from rowfall.systems.kafka.messages import BrokenMessageError, check_not_added, varint
 from rowfall.systems.kafka.schema_registry import PREFIX, SchemaRegistry, id_of, newest_id
 
 _MAGIC = b"Obj\x01"
@@ -30,11 +29,7 @@ class AvroMessages:
 
     def __init__(self, registry: Mapping[str, str], added: Sequence[str]) -> None:
         self._registry = SchemaRegistry(registry, "AVRO")
-        if added:
-            raise UsageError(
-                f"--add-column {added[0]} is for messages of text, and these are Avro",
-                hint="Leave it out; --add-column NAME=_path gives topic and partition.",
-            )
+        check_not_added(added, "Avro")
         self._schemas: dict[int, Any] = {}
         self._id = 0
 
@@ -104,12 +99,7 @@ class AvroMessages:
 
 def _long(number: int) -> bytes:
     """Return a number as Avro writes it."""
-    number, out = number << 1, bytearray()
-    while number > 0x7F:
-        out.append(number & 0x7F | 0x80)
-        number >>= 7
-    out.append(number)
-    return bytes(out)
+    return varint(number << 1)
 
 
 def _bytes(data: bytes) -> bytes:

@@ -154,6 +154,33 @@ def read_annotations(options: Options) -> dict[str, str]:
     return {name: what for name, what in found.items() if what in _VALUES}
 
 
+def check_not_added(added: Sequence[str], kind: str) -> None:
+    """Check that nothing is to be written behind the rows of messages that are no text.
+
+    Raises:
+        UsageError: it is.
+    """
+    if added:
+        raise UsageError(
+            f"--add-column {added[0]} is for messages of text, and these are {kind}",
+            hint="Leave it out; --add-column NAME=_path gives topic and partition.",
+        )
+
+
+def varint(number: int) -> bytes:
+    """Return a number as Protobuf writes a length, and Avro twice the number."""
+    if number < 0x80:
+        return bytes((number,))
+    if number < 0x4000:
+        return bytes((number & 0x7F | 0x80, number >> 7))
+    out = bytearray()
+    while number > 0x7F:
+        out.append(number & 0x7F | 0x80)
+        number >>= 7
+    out.append(number)
+    return bytes(out)
+
+
 def _csv_field(value: int | str | None) -> str:
     if value is None or isinstance(value, int):
         return "" if value is None else str(value)

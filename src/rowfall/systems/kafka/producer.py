@@ -15,18 +15,20 @@ from typing import TYPE_CHECKING, Any
 
 from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import RowfallError, TargetError, UsageError
+from rowfall.systems.kafka.client import Client
+from rowfall.systems.kafka.errors import (
+    CODES,
+    RIGHTS,
+    Answer,
+    meaning,
+    missing_client,
+    refused_property,
+)
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-# enum rd_kafka_resp_err_t.
-QUEUE_FULL, TOO_LARGE = -184, 10
-TIMED_OUT = (-185, -192, 7)  # of a question, of a message here, of one at the broker
-FENCED = (-144, 47, 90)  # _FENCED, INVALID_PRODUCER_EPOCH, PRODUCER_FENCED
-_RIGHTS = (29, 30, 31, 53)  # of topic, group, cluster, transactional id
-_PURGED = (-152, -151)
-_FATAL = -150
 _PRODUCER, _COPY, _ANY_PARTITION = 0, 2, -1
 # Messages that wait in the library: of rows of 100 bytes its buffers take 100 MB, so that they are
 # full before the count is.
@@ -99,9 +101,7 @@ def _library() -> ctypes.CDLL:
     try:
         from confluent_kafka import cimpl
     except ImportError:
-        raise UsageError(
-            "kafka:// needs the client of Kafka", hint="pip install 'rowfall[kafka]'"
-        ) from None
+        raise missing_client() from None
     library = ctypes.CDLL(cimpl.__file__)  # symbols are looked up in what it is linked to
     pointer, text = ctypes.c_void_p, ctypes.c_char_p
     number, size = ctypes.c_int, ctypes.c_size_t
@@ -178,19 +178,15 @@ class Producer:
     """One connection that sends messages; one thread at a time.
 
     Args:
-        config: properties of librdkafka. ``patience``: seconds that brokers may be away.
-        redacted: masks secrets in foreign text.
+        config: properties of librdkafka. ``client``: of the same brokers.
         transactional: its id; "" without transactions.
 
     Raises:
         UsageError: librdkafka refuses a property.
     """
 
-    def __init__(
-        self, config: Mapping[str, str], patience: float, redacted: Callable[[str], str],
-        transactional: str = "",
-    ) -> None:  # fmt: skip
-        self._redacted, self._patience = redacted, patience
+    def __init__(self, config: Mapping[str, str], client: Client, transactional: str = "") -> None:
+        self._redacted, self._patience = client.redacted, client.patience
         self.said = ""
         self.stopped = False
         self._error = 0
@@ -198,7 +194,7 @@ class Producer:
         self._topics: dict[str, Any] = {}
         given = {
             **_QUEUE,
-            "message.timeout.ms": str(round(patience * 1000)),
+            "message.timeout.ms": str(round(client.patience * 1000)),
             **config,
             "enable.idempotence": "true",
             # A topic that was deleted meanwhile stays away: brokers would make another one.
@@ -215,7 +211,7 @@ class Producer:
         for name, value in given.items():
             if _call("conf_set", conf, name.encode(), value.encode(), text, len(text)):
                 _call("conf_destroy", conf)
-                raise self._refused(text.value.decode())
+                raise refused_property(self._redacted(text.value.decode()))
         # ctypes keeps no callback alive by itself.
         self._heard = _ERROR_CALLBACK(self._on_error)
         self._reported = _REPORT_CALLBACK(self._on_report)
@@ -224,14 +220,7 @@ class Producer:
         self._handle = _call("new", _PRODUCER, conf, text, len(text))
         if not self._handle:
             _call("conf_destroy", conf)
-            raise self._refused(text.value.decode())
-
-    def _refused(self, text: str) -> UsageError:
-        return UsageError(
-            f"librdkafka refuses a property: {self._redacted(text)}",
-            hint="Properties: https://github.com/confluentinc/librdkafka/blob/master/"
-            "CONFIGURATION.md",
-        )
+            raise refused_property(self._redacted(text.value.decode()))
 
     def _on_error(self, _handle: object, _code: int, text: bytes, _opaque: object) -> None:
         self.said = self._redacted(text.decode(errors="replace"))
@@ -241,7 +230,7 @@ class Producer:
         if code:
             self._lost += 1
             # The first one is the cause; those behind it are taken along.
-            if not self._error or self._error in _PURGED:
+            if not self._error or meaning(self._error) is Answer.PURGED:
                 self._error = code
 
     # --- messages ---------------------------------------------------------------------------------
@@ -271,10 +260,11 @@ class Producer:
             # Where the queue is full all behind it are refused; another refusal is of one message.
             bad = np.flatnonzero(array["err"][at:])
             code = int(array["err"][at + bad[0]])
-            if code == TOO_LARGE:
+            answer = meaning(code)
+            if answer is Answer.TOO_LARGE:
                 row = at + int(bad[0])
                 return TooLarge(row, int(array["len"][row] + array["key_len"][row]))
-            if code != QUEUE_FULL:
+            if answer is not Answer.FULL:
                 raise self._explained(code)
             at += int(bad[0])
             array["err"][at:] = 0
@@ -298,7 +288,7 @@ class Producer:
         array = messages(data, starts[count:], sizes[count:], (data, starts[:count], sizes[:count]))
         array["payload"][[value is None for _, value in pairs]] = 0
         if self.send(topic, array) is not None:
-            raise self._explained(TOO_LARGE)
+            raise self._explained(CODES["MSG_SIZE_TOO_LARGE"][0])
 
     def flush(self) -> None:
         """Wait until all messages are written.
@@ -325,20 +315,21 @@ class Producer:
     def _explained(self, code: int, text: str = "") -> RowfallError:
         text = text or _call("err2str", code).decode()
         why = f" ({self.said})" if self.said else ""
-        if code == _FATAL:
+        if meaning(code) is Answer.FATAL:
             code = self._fatal() or code
-        if code in FENCED:
+        answer = meaning(code)
+        if answer is Answer.FENCED:
             return FencedError(
                 "another rowfall has begun to load into this topic, which ends this one",
                 hint="Run the same command again when it has ended: what it has loaded is skipped.",
             )
-        if code in _RIGHTS:
+        if answer in RIGHTS:
             return TargetError(
                 f"the brokers refuse: {text}",
                 hint="The user needs WRITE and DESCRIBE of the topic and of _rowfall_loaded, READ "
                 "of the latter; with --transactional also WRITE of the transactional id.",
             )
-        if code in TIMED_OUT:
+        if answer is Answer.AWAY:
             return TargetError(
                 f"cannot send: the brokers have been away for longer than "
                 f"{self._patience:.0f} s{why}",
@@ -394,7 +385,7 @@ class Producer:
             if again and time.monotonic() < until and not self.stopped:
                 continue
             fatal = self._fatal()
-            if fatal in FENCED or code in FENCED:
+            if Answer.FENCED in (meaning(fatal), meaning(code)):
                 raise self._explained(fatal or code)
             if aborts:
                 raise AbortedError(f"the transaction is rolled back: {self._redacted(text)}",

@@ -21,7 +21,7 @@ from typing import Any
 from rowfall.core.errors import SourceError, UsageError
 from rowfall.core.model import Encoding, Kind
 from rowfall.core.patterns import regex
-from rowfall.systems.kafka.messages import BrokenMessageError
+from rowfall.systems.kafka.messages import BrokenMessageError, check_not_added, varint
 from rowfall.systems.kafka.schema_registry import PREFIX, SchemaRegistry, id_of, newest_id
 
 SETTING = "format_schema"
@@ -56,11 +56,7 @@ class ProtobufMessages:
     """
 
     def __init__(self, registry: Mapping[str, str], added: Sequence[str], file: str) -> None:
-        if added:
-            raise UsageError(
-                f"--add-column {added[0]} is for messages of text, and these are Protobuf",
-                hint="Leave it out; --add-column NAME=_path gives topic and partition.",
-            )
+        check_not_added(added, "Protobuf")
         self._registry: SchemaRegistry | None = None
         self._id = 0
         self._indexes: tuple[int, ...] = (0,)
@@ -112,7 +108,7 @@ class ProtobufMessages:
                 value = self._checked(message)
             elif not value[0]:
                 value = _unframed(message)[1]
-            out.append(_varint(len(value)))
+            out.append(varint(len(value)))
             out.append(value)
         return b"".join(out)
 
@@ -257,20 +253,6 @@ def _unframed(message: Any) -> tuple[tuple[int, ...], bytes]:
             message.offset(), "it does not say which message of its schema it is", value
         )
     return tuple(found[1:]), value[at:]
-
-
-def _varint(number: int) -> bytes:
-    """Return a length as Protobuf writes it."""
-    if number < 0x80:
-        return bytes((number,))
-    if number < 0x4000:
-        return bytes((number & 0x7F | 0x80, number >> 7))
-    out = bytearray()
-    while number > 0x7F:
-        out.append(number & 0x7F | 0x80)
-        number >>= 7
-    out.append(number)
-    return bytes(out)
 
 
 def _dotted(indexes: Sequence[int]) -> str:

@@ -12,43 +12,34 @@ from __future__ import annotations
 
 import re
 import shlex
-import threading
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
-from functools import cached_property
 from itertools import chain
 from typing import Any
 
 from rowfall.core import formats, sql, uri
 from rowfall.core.errors import DataError, RowfallError, SourceError, SourceGoneError, UsageError
 from rowfall.core.listing import Listing, Split, joined
-from rowfall.core.masked import Secret, redact
 from rowfall.core.model import Encoding, Schema
 from rowfall.core.options import Options
 from rowfall.core.sqltext import SqlText
-from rowfall.core.units import duration, parse_duration
+from rowfall.core.units import duration
 from rowfall.sources import first_bytes, rewriting
 from rowfall.sources.pipes import Streams, describe
 from rowfall.systems.kafka import protobuf
 from rowfall.systems.kafka.avro import AvroMessages
-from rowfall.systems.kafka.client import parse
+from rowfall.systems.kafka.client import EARLIEST, LATEST, Client, Direction, parse, secrets_of
+from rowfall.systems.kafka.errors import Answer, ReadingError
 from rowfall.systems.kafka.messages import BrokenMessageError, Framing
 from rowfall.systems.kafka.protobuf import ProtobufMessages
 from rowfall.systems.kafka.schema_registry import PREFIX
 
-EARLIEST, LATEST, COMMITTED = "earliest", "latest", "committed"
+COMMITTED = "committed"
 # A piece is read by one thread. Of fewer messages a connection (20 ms) would be felt; more keep
 # other cores waiting at the end. Eight pieces of small topics keep eight cores busy.
 LEAST, MOST, PIECES = 50_000, 1_000_000, 8
-# Messages that come together from librdkafka; more make it no faster.
-BATCH = 10_000
-# Seconds of the admin's questions; a broker that starts needs some to know its leader.
-ASK_SECONDS = 15.0
-# Where one reader has waited for brokers in vain, the next ones only try whether they are back.
-TRY_SECONDS = 10.0
 # Messages of a split that a sample shows: the schema is made of 20,000 rows of up to eight.
 SAMPLED = 5_000
 # Of fewer rows a sample reads on: compaction leaves gaps of any length, tombstones and transactions
@@ -56,15 +47,12 @@ SAMPLED = 5_000
 ENOUGH = 500
 # At the end of each partition that many tell of the newest schema.
 ENDS = 20
-# Of small messages one partition gave 154,000 a second by librdkafka's defaults, and 1,350,000 with
-# these: it stops at 100,000 messages that wait here, and then for a whole second; and in front of
-# the end of a partition a request waits for half a second, and with it the next range. What is
-# fetched ahead behind a range is thrown away: 2 MB took the least CPU, 16 MB a third more. Larger
-# pieces are for brokers that are far away.
-_FAST = {
-    "queued.min.messages": 1_000_000, "queued.max.messages.kbytes": 2 << 10,
-    "fetch.queue.backoff.ms": 5, "fetch.wait.max.ms": 20, "fetch.message.max.bytes": 4 << 20,
-}  # fmt: skip
+
+_NEEDS = "It needs READ and DESCRIBE of the topic."
+
+
+def _direction(address: str) -> Direction:
+    return Direction(SourceError, "read", _NEEDS, _NEEDS, {}, address)
 
 
 class Kafka(Streams):
@@ -85,8 +73,10 @@ class Kafka(Streams):
         self.text = uri.mask(texts[0])
         self.secrets = uri.secret_values(texts[0])
         self._options = options
-        self._topic, self._config, registry = parse(texts[0])
-        self.secrets += tuple(v for v in self._config.values() if isinstance(v, Secret))
+        address = parse(texts[0])
+        self._topic, self._config, registry = address.topic, address.properties, address.registry
+        self.secrets += secrets_of(self._config)
+        self._client = Client(self._config, self.secrets, options.patience, _direction(self.text))
         self._since, self._until = (
             _Bound.of(options.start_at, "--from"),
             _Bound.of(options.until, "--until"),
@@ -108,17 +98,12 @@ class Kafka(Streams):
                 registry, self.annotations, given.get(protobuf.SETTING, "")
             )
         self.notes: tuple[str, ...] = ()
-        self._said = [""]  # the last error of librdkafka, which it tells from another thread
-        self._idle: list[Any] = []
         self._first: dict[int, int] = {}
         # Where the rows of a sample lie: see _filled.
         self._rows: dict[tuple[int, int, int], tuple[int, int] | None] = {}
-        self._patience = parse_duration(options.patience)
-        self._silent = False
         # What is to be loaded, and what of it is in staging or visible.
         self._todo: list[tuple[int, int, int]] = []
         self._staged: list[tuple[int, int, int]] = []
-        self._guard = threading.Lock()
 
     # --- listing ------------------------------------------------------------------------------
 
@@ -177,48 +162,20 @@ class Kafka(Streams):
 
     def _identity(self) -> tuple[str, list[int]]:
         """Return what tells this topic from any other, one made anew included; its partitions."""
-        from confluent_kafka import TopicCollection
+        cluster = self._client.cluster_id(self._topic)
+        found = self._client.describe(self._topic)
+        if found is None:
+            raise self._no_topic("broker: unknown topic or partition")
+        return f"{cluster}/{found.id}", list(found.partitions)
 
-        with self._explained():
-            found = self._admin.list_topics(self._topic, timeout=ASK_SECONDS)
-            known = found.topics[self._topic]
-            if known.error is not None:
-                raise self._no_topic(known.error)
-            asked = self._admin.describe_topics(
-                TopicCollection([self._topic]), request_timeout=ASK_SECONDS
-            )
-            described = asked[self._topic].result(ASK_SECONDS)
-        return f"{found.cluster_id}/{described.topic_id}", sorted(known.partitions)
-
-    def _no_topic(self, error: Any) -> SourceError:
-        if error.name() == "TOPIC_AUTHORIZATION_FAILED":
-            return SourceError(
-                f"cannot read the topic {self._topic}: this user may not",
-                hint="It needs READ and DESCRIBE of the topic.",
-            )
+    def _no_topic(self, why: str) -> SourceError:
         return SourceError(
-            f"cannot read the topic {self._topic}: {error.str().lower()}",
+            f"cannot read the topic {self._topic}: {why}",
             hint="kafka-topics.sh --list shows the topics of the cluster.",
-            transient=error.retriable() and error.name() != "UNKNOWN_TOPIC_OR_PART",
         )
 
     def _offsets(self, partitions: Sequence[int], where: str | int) -> dict[int, int]:
-        """Return an offset of each partition: the first one, the end, or by time (ms).
-
-        The end is where transactions are that are still open.
-        """
-        from confluent_kafka import IsolationLevel, TopicPartition
-        from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined] # it lists no exports
-
-        spec: Any = OffsetSpec
-        known = {EARLIEST: spec.earliest, LATEST: spec.latest}
-        wanted = known[where]() if isinstance(where, str) else spec.for_timestamp(where)
-        with self._explained():
-            asked = self._admin.list_offsets(
-                {TopicPartition(self._topic, p): wanted for p in partitions},
-                isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=ASK_SECONDS,
-            )  # fmt: skip
-            return {tp.partition: f.result(ASK_SECONDS).offset for tp, f in asked.items()}
+        return self._client.offsets(self._topic, partitions, where)
 
     def _bound(
         self, bound: _Bound, partitions: Sequence[int], default: Mapping[int, int]
@@ -227,7 +184,8 @@ class Kafka(Streams):
         if bound.word in (EARLIEST, LATEST):
             return dict(default)
         if bound.word == COMMITTED:
-            return self._committed(partitions, default)
+            found = self._client.committed(self._topic, partitions)
+            return {p: at if at >= 0 else default[p] for p, at in found.items()}
         if bound.time is not None:
             found = self._offsets(partitions, bound.time)
             last = self._offsets(partitions, LATEST)
@@ -237,15 +195,6 @@ class Kafka(Streams):
         if unknown := sorted(set(bound.each) - set(partitions)):
             raise UsageError(f"{bound.flag} names partition {unknown[0]}, which does not exist")
         return dict(bound.each)
-
-    def _committed(self, partitions: Sequence[int], default: Mapping[int, int]) -> dict[int, int]:
-        from confluent_kafka import TopicPartition
-
-        with self._explained(), self._reader() as reader:
-            found = reader.committed(
-                [TopicPartition(self._topic, p) for p in partitions], timeout=ASK_SECONDS
-            )
-        return {t.partition: t.offset if t.offset >= 0 else default[t.partition] for t in found}
 
     # --- reading ------------------------------------------------------------------------------
 
@@ -440,51 +389,26 @@ class Kafka(Streams):
     def _messages(self, partition: int, start: int, stop: int) -> Iterator[list[Any]]:
         """Give the messages from ``start`` on, up to ``stop``, in batches.
 
-        The last offsets may hold none: compaction leaves gaps, and transactions leave marks.
+        Raises:
+            SourceError: some are gone, or the brokers do not answer.
         """
-        from confluent_kafka import TopicPartition
-
-        at, heard = start, time.monotonic()
-        if at >= stop:
-            return
-        with self._reader() as reader:
-            reader.assign([TopicPartition(self._topic, partition, start)])
-            while at < stop:
-                # It waits for as many as it is asked for: no longer than a tenth of a second.
-                found = reader.consume(min(BATCH, stop - at), 0.1)
-                events = [message for message in found if message.error() is not None]
-                if events:
-                    found = [message for message in found if message.error() is None]
-                if found:
-                    heard, self._silent = time.monotonic(), False
-                    at = found[-1].offset() + 1
-                    if at > stop:
-                        found = [message for message in found if message.offset() < stop]
-                    yield found
-                for event in events:
-                    at = max(at, self._event(event, partition, at))
-                patience = min(self._patience, TRY_SECONDS) if self._silent else self._patience
-                if time.monotonic() - heard > patience:
-                    self._silent = True
-                    raise SourceError(
-                        f"cannot read {self._topic} partition {partition}: the brokers have been "
-                        f"away for longer than {duration(patience)}{self._reason()}",
-                        hint="Run the same command again when they are back; --patience 10m waits "
-                        "for longer.",
-                    )
-
-    def _event(self, event: Any, partition: int, at: int) -> int:
-        """Return the position after what librdkafka says; raise what cannot be waited for."""
-        error = event.error()
-        name = error.name()
-        if name == "_PARTITION_EOF":
-            return int(event.offset())
-        if name in ("_AUTO_OFFSET_RESET", "OFFSET_OUT_OF_RANGE"):
-            raise _LostError(self._topic, partition, at)
-        if name in ("UNKNOWN_TOPIC_OR_PART", "TOPIC_AUTHORIZATION_FAILED", "_UNKNOWN_PARTITION"):
-            raise self._no_topic(error)
-        self._said[0] = error.str()
-        return at
+        try:
+            yield from self._client.read(self._topic, {partition: start}, stop)
+        except ReadingError as error:
+            if error.answer is Answer.LOST:
+                raise _LostError(self._topic, partition, error.at) from None
+            if error.answer is Answer.NO_RIGHT_TO_TOPIC:
+                raise SourceError(
+                    f"cannot read the topic {self._topic}: this user may not", hint=_NEEDS
+                ) from None
+            if error.answer is Answer.NO_TOPIC:
+                raise self._no_topic(error.error.str().lower()) from None
+            raise SourceError(
+                f"cannot read {self._topic} partition {partition}: the brokers have been away for "
+                f"longer than {duration(error.waited)}{self._client.reason()}",
+                hint="Run the same command again when they are back; --patience 10m waits for "
+                "longer.",
+            ) from None
 
     def _gone(self, error: _LostError) -> SourceGoneError:
         """Return the error that names what retention has deleted of what is to be loaded."""
@@ -501,87 +425,6 @@ class Kafka(Streams):
             "(retention has deleted them during the load)",
             hint=error.hint,
         )
-
-    # --- clients ------------------------------------------------------------------------------
-
-    @contextmanager
-    def _reader(self) -> Iterator[Any]:
-        """Enter a consumer of nobody's group; it is kept for the next range."""
-        from confluent_kafka import Consumer
-
-        with self._guard:
-            reader = self._idle.pop() if self._idle else None
-        if reader is None:
-            reader = self._made(Consumer, {
-                "group.id": "rowfall", "enable.auto.commit": False, "auto.offset.reset": "error",
-                "enable.partition.eof": True, "isolation.level": "read_committed",
-                "enable.auto.offset.store": False, **_FAST,
-                # Nobody is to be put out of a group because the engine is slow.
-                "max.poll.interval.ms": 86_400_000,
-            })  # fmt: skip
-        try:
-            yield reader
-        except BaseException:
-            reader.close()
-            raise
-        reader.unassign()
-        with self._guard:
-            self._idle.append(reader)
-
-    @cached_property
-    def _admin(self) -> Any:
-        try:
-            from confluent_kafka.admin import AdminClient
-        except ImportError:
-            raise UsageError(
-                "kafka:// needs the client of Kafka", hint="pip install 'rowfall[kafka]'"
-            ) from None
-        return self._made(AdminClient, {})
-
-    def _made(self, client: Callable[..., Any], more: Mapping[str, object]) -> Any:
-        from confluent_kafka import KafkaException
-
-        def said(error: Any) -> None:
-            self._said[0] = error.str()
-
-        given = {k: v.reveal() if isinstance(v, Secret) else v for k, v in self._config.items()}
-        try:
-            # To ask for a topic would make it, where brokers let clients and librdkafka's admins.
-            own = {"allow.auto.create.topics": False, "log_level": 0, "error_cb": said}
-            return client({**more, **given, **own})
-        except KafkaException as error:
-            text = redact(error.args[0].str(), *self.secrets)
-            raise UsageError(
-                f"librdkafka refuses a property of {self.text}: {text}",
-                hint="Properties: https://github.com/confluentinc/librdkafka/blob/master/"
-                "CONFIGURATION.md",
-            ) from None
-
-    @contextmanager
-    def _explained(self) -> Iterator[None]:
-        """Enter a block that asks brokers: what they answer becomes an error of ours."""
-        from concurrent.futures import TimeoutError as FutureTimeoutError
-
-        try:
-            from confluent_kafka import KafkaException
-        except ImportError:
-            _ = self._admin  # says what is missing
-            raise
-        try:
-            yield
-        except (KafkaException, FutureTimeoutError) as error:
-            text = error.args[0].str() if isinstance(error, KafkaException) else "no answer"
-            self._admin.poll(0)  # gives what it has to say: a wrong password
-            raise SourceError(
-                f"cannot ask {self._config['bootstrap.servers']}: "
-                f"{redact(text, *self.secrets).lower()}{self._reason()}",
-                hint="Check hosts, ports, and security.protocol (PLAINTEXT, SSL, SASL_SSL).",
-                transient=True,
-            ) from None
-
-    def _reason(self) -> str:
-        said = redact(self._said[0], *self.secrets)
-        return f" ({said})" if said else ""
 
 
 class _LostError(SourceError):

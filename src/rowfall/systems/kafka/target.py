@@ -24,7 +24,7 @@ from rowfall.core.options import ERROR, Options
 from rowfall.core.patterns import regex
 from rowfall.core.sqltext import SqlText, quote
 from rowfall.core.type_names import parse_type
-from rowfall.systems.kafka.client import parse
+from rowfall.systems.kafka.client import SERVERS, parse, revealed, secrets_of
 from rowfall.targets.base import Caps, Publish, ServerAt, state_folder
 from rowfall.targets.transactional import TransactionalTable
 
@@ -68,7 +68,9 @@ class KafkaTopic(TransactionalTable):
         self, text: str, table: str, options: Options, password: Secret | None = None
     ) -> None:
         self.options = options
-        topic, config, registry = parse(text)
+        address = parse(text)
+        topic, registry = address.topic, address.registry
+        config = dict(address.properties)
         for name in _OF_TABLES:
             if getattr(options, name):
                 raise UsageError(
@@ -96,9 +98,8 @@ class KafkaTopic(TransactionalTable):
         self.takes_back = options.transactional
         if password is not None:
             config["sasl.password"] = password
-        secrets = tuple(v for v in config.values() if isinstance(v, Secret))
-        plain = {k: v.reveal() if isinstance(v, Secret) else str(v) for k, v in config.items()}
-        servers = plain["bootstrap.servers"]
+        plain = revealed(config)
+        servers = plain[SERVERS]
         host, _, port = servers.partition(",")[0].rpartition(":")
         self.address: ServerAt | None = ServerAt(
             host or port, int(port) if host and port.isdigit() else 9092, False,
@@ -112,7 +113,7 @@ class KafkaTopic(TransactionalTable):
         digest = hexdigest(f"{servers}/{topic}".encode(), 4)
         name = re.sub(r"[^A-Za-z0-9.-]+", "_", f"{servers}-{topic}")
         self.ledger_path = state_folder() / f"{name[:100]}-{digest}.ledger"
-        self.secrets: tuple[Secret, ...] = (*secrets, *uri.secret_values(text))
+        self.secrets: tuple[Secret, ...] = (*secrets_of(config), *uri.secret_values(text))
         if "password" in registry:
             self.secrets += (Secret(registry["password"]),)
         promise = ONCE if options.transactional else AT_LEAST_ONCE

@@ -1,0 +1,92 @@
+"""What brokers and librdkafka answer, and what it means here: one table for both directions."""
+
+from __future__ import annotations
+
+from enum import Enum, auto
+from typing import Any
+
+from rowfall.core.errors import UsageError
+
+
+class Answer(Enum):
+    """What a code of an error means."""
+
+    END = auto()  # a reader is at the end of a partition
+    LOST = auto()  # there is no such offset: retention, or a topic that was made anew
+    NO_TOPIC = auto()
+    BAD_NAME = auto()
+    EXISTS = auto()
+    NO_RIGHT_TO_TOPIC = auto()
+    NO_RIGHT = auto()  # to a group, the cluster, a transactional id, a token
+    AWAY = auto()  # nobody has answered in time
+    FENCED = auto()  # another producer has the transactional id
+    FULL = auto()  # the queue of librdkafka
+    TOO_LARGE = auto()
+    PURGED = auto()  # a message went with one that failed
+    FATAL = auto()  # the code of the cause has to be asked for
+    OTHER = auto()
+
+
+CODES = {
+    "_PARTITION_EOF": (-191, Answer.END),
+    "_AUTO_OFFSET_RESET": (-140, Answer.LOST),
+    "OFFSET_OUT_OF_RANGE": (1, Answer.LOST),
+    "UNKNOWN_TOPIC_OR_PART": (3, Answer.NO_TOPIC),
+    "_UNKNOWN_PARTITION": (-190, Answer.NO_TOPIC),
+    "TOPIC_EXCEPTION": (17, Answer.BAD_NAME),
+    "TOPIC_ALREADY_EXISTS": (36, Answer.EXISTS),
+    "TOPIC_AUTHORIZATION_FAILED": (29, Answer.NO_RIGHT_TO_TOPIC),
+    "GROUP_AUTHORIZATION_FAILED": (30, Answer.NO_RIGHT),
+    "CLUSTER_AUTHORIZATION_FAILED": (31, Answer.NO_RIGHT),
+    "TRANSACTIONAL_ID_AUTHORIZATION_FAILED": (53, Answer.NO_RIGHT),
+    "DELEGATION_TOKEN_AUTHORIZATION_FAILED": (65, Answer.NO_RIGHT),
+    "_TIMED_OUT": (-185, Answer.AWAY),
+    "_MSG_TIMED_OUT": (-192, Answer.AWAY),
+    "REQUEST_TIMED_OUT": (7, Answer.AWAY),
+    "_FENCED": (-144, Answer.FENCED),
+    "INVALID_PRODUCER_EPOCH": (47, Answer.FENCED),
+    "PRODUCER_FENCED": (90, Answer.FENCED),
+    "_QUEUE_FULL": (-184, Answer.FULL),
+    "MSG_SIZE_TOO_LARGE": (10, Answer.TOO_LARGE),
+    "_PURGE_QUEUE": (-152, Answer.PURGED),
+    "_PURGE_INFLIGHT": (-151, Answer.PURGED),
+    "_FATAL": (-150, Answer.FATAL),
+}
+"""Name in the Python client -> number in librdkafka (``rd_kafka_resp_err_t``), meaning."""
+
+RIGHTS = (Answer.NO_RIGHT_TO_TOPIC, Answer.NO_RIGHT)
+_MEANINGS = dict(CODES.values())
+
+
+def meaning(code: int) -> Answer:
+    """Return what a code means."""
+    return _MEANINGS.get(code, Answer.OTHER)
+
+
+class ReadingError(Exception):
+    """Messages of a partition cannot be read.
+
+    Attributes:
+        answer: LOST, NO_TOPIC, NO_RIGHT_TO_TOPIC, or AWAY: nothing was heard for ``waited``
+            seconds. ``at``: the offset that was asked for. ``error``: of the Python client.
+    """
+
+    def __init__(
+        self, answer: Answer, partition: int, at: int, *, error: Any = None, waited: float = 0
+    ) -> None:
+        super().__init__(answer.name)
+        self.answer, self.partition, self.at = answer, partition, at
+        self.error, self.waited = error, waited
+
+
+def missing_client() -> UsageError:
+    """Return the error that says what to install."""
+    return UsageError("kafka:// needs the client of Kafka", hint="pip install 'rowfall[kafka]'")
+
+
+def refused_property(text: str, address: str = "") -> UsageError:
+    """Return the error of a property that librdkafka does not know, or not with that value."""
+    return UsageError(
+        f"librdkafka refuses a property{' of ' if address else ''}{address}: {text}",
+        hint="Properties: https://github.com/confluentinc/librdkafka/blob/master/CONFIGURATION.md",
+    )
