@@ -32,7 +32,7 @@ from rowfall.targets.table import Table
 # What only some loads need is imported by these: 100 kB of code, 4 ms of a start.
 if TYPE_CHECKING:
     from rowfall.deliver.rows import Prefill
-    from rowfall.systems.lakes.target import IcebergTarget
+    from rowfall.targets.base import FileTarget
     from rowfall.targets.transactional import TransactionalTable
 
 _ASK_LANE = 99
@@ -81,7 +81,7 @@ def open_sending(
 
 
 def open_writing(
-    session: Session, facts: LoadFacts, plan: Plan, writer: Writer, target: IcebergTarget,
+    session: Session, facts: LoadFacts, plan: Plan, writer: Writer, target: FileTarget,
     layout: Layout,
 ) -> Delivery:  # fmt: skip
     """Return the delivery into data files of a table.

@@ -42,8 +42,7 @@ from rowfall.plan import attempts
 from rowfall.publish.commit import CommitReceiver, commit_gathered, drop_gathered, end_open_commits
 from rowfall.publish.transaction import hold_streams, landed_in
 from rowfall.schema.strict_reading import only_utf8
-from rowfall.systems.lakes.target import IcebergTarget
-from rowfall.targets.base import Target
+from rowfall.targets.base import FileTarget, Target
 
 # Bytes of a data file: what Iceberg's other writers aim at (write.target-file-size-bytes).
 _DATA_FILE = 512 << 20
@@ -68,7 +67,7 @@ class PreparedCommit(BasePrepared):
 
     def delivery(self, facts: LoadFacts, plan: Plan, writer: Writer) -> Delivery:
         target = writer.target
-        assert isinstance(target, IcebergTarget)  # noqa: S101 - by its kind
+        assert isinstance(target, FileTarget)  # noqa: S101 - by its kind
         layout = self._table.layout()
         return open_writing(self._load.session, facts, plan, writer, target, layout)
 

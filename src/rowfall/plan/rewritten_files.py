@@ -10,6 +10,7 @@ from rowfall.core.errors import SourceError
 from rowfall.core.events import Note
 from rowfall.core.listing import MARK, split_id
 from rowfall.sources.base import File, Rewrite, Rewriting
+from rowfall.sources.rewrites import follow
 
 
 def landed_in_other_files(session: Session, known: Collection[str]) -> set[str]:
@@ -36,8 +37,6 @@ def landed_in_other_files(session: Session, known: Collection[str]) -> set[str]:
     files = {f for r in rewrites for f in (*r.removed, *r.added)}
     landed = {file for file in files if id_of(file) in known}
     landed |= {file for id_, file in live.items() if id_ in known}
-    from rowfall.systems.lakes.source import follow  # only their loads wait for it
-
     found = follow(landed, rewrites)
     new = [file for id_, file in live.items() if id_ not in known and file not in found.landed]
     changed = next((found.changed[file] for file in new if file in found.changed), found.removed)

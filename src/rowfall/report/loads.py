@@ -322,7 +322,7 @@ def _next(report: Report, width: int) -> list[str]:
 
 def query_command(into: str, target: str) -> str:
     """Return the command that queries a table, ready to paste into a shell."""
-    if target.startswith("iceberg"):
+    if uri.scheme_of(target) in uri.LAKES:
         into = uri.lake_name(into)
     names = into.split(".", 1)
     shown = into if _PLAIN_NAME.match(into) else ".".join(map(sql.name, names))

@@ -2,8 +2,8 @@
 
 A new source is one file with the methods of :class:`rowfall.sources.base.Source` and one line in
 :data:`REGISTRY`. Shared by several: objects (what can be read again), object_stores, from_clause,
-pipes, completeness, globs; archives, whose members are files of any scheme. Sources run no
-statement and write nothing. Imports core.
+pipes, completeness, globs, rewrites; archives, whose members are files of any scheme. Those of
+systems lie in rowfall.systems. Sources write nothing. Imports core.
 Modules load when their scheme is used.
 """
 

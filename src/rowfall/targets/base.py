@@ -150,3 +150,15 @@ class Target(Protocol):
         Args:
             number: of the group, from 0.
         """
+
+
+@runtime_checkable
+class FileTarget(Target, Protocol):
+    """A target whose rows are files of a table, see :class:`rowfall.engines.database.FileTable`."""
+
+    def laid_out(self, partition_by: str) -> Target:
+        """Return the target with files of one partition each.
+
+        Args:
+            partition_by: SQL that is the same for all rows of a file, "" for none.
+        """

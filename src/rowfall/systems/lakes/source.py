@@ -38,6 +38,7 @@ from rowfall.sources.base import (
     Rewrite,
 )
 from rowfall.sources.objects import REQUESTS
+from rowfall.sources.rewrites import follow
 from rowfall.systems.lakes.files import LakeStore, engine_table, is_s3
 from rowfall.systems.lakes.types import UNREADABLE
 
@@ -324,40 +325,6 @@ class LakeSource(ABC):
         if size != split.size:
             return f"its size is {size}, and the table says {split.size}"
         return None
-
-
-@dataclass(frozen=True, slots=True)
-class Followed:
-    """Files that have landed, and what a table's history has made of them.
-
-    Attributes:
-        landed: all files whose rows have landed, under this or an older name.
-        changed: files that hold rows of landed files and others, with the change that made them.
-        removed: the first change that only took landed rows away, None for none.
-    """
-
-    landed: frozenset[File]
-    changed: Mapping[File, Rewrite]
-    removed: Rewrite | None
-
-
-def follow(landed: Iterable[File], rewrites: Iterable[Rewrite]) -> Followed:
-    """Follow the rows of files through what was done to a table since. Pure."""
-    done, changed = set(landed), dict[File, Rewrite]()
-    gone: Rewrite | None = None
-    for rewrite in rewrites:
-        mixed = [file for file in rewrite.removed if file in changed]
-        hit = sum(file in done for file in rewrite.removed)
-        if not hit and not mixed:
-            continue
-        if rewrite.same_rows and not mixed and hit == len(rewrite.removed):
-            done.update(rewrite.added)
-            continue
-        why = changed[mixed[0]] if mixed else rewrite
-        changed.update((file, why) for file in rewrite.added if file not in done)
-        if not rewrite.added and gone is None:
-            gone = rewrite
-    return Followed(frozenset(done), changed, gone)
 
 
 def added_since(
