@@ -25,7 +25,7 @@ REGISTRY = {"clickhouse": "server:Server"}
 DATABASES = {
     "postgresql": "systems.postgresql.database:PostgresDatabase",
     **dict.fromkeys(("mysql", "mariadb", "singlestore"), "systems.mysql.database:MySQL"),
-    "kafka": "systems.kafka.database:Kafka",
+    "kafka": "systems.kafka.database:KafkaDatabase",
     "iceberg": "systems.lakes.destination:IcebergTable",
 }
 """Kind of database -> module in this package and class, which takes host, port, user, password,

@@ -36,7 +36,7 @@ REGISTRY = {
     "hdfs": "hdfs:Hdfs",
     "arrow": "arrow:open_arrow",
     "generate": "generate:Generate",
-    "kafka": "systems.kafka.source:Kafka",
+    "kafka": "systems.kafka.source:KafkaSource",
     "iceberg": "systems.lakes.iceberg_source:open_iceberg",
     "delta": "systems.lakes.delta_source:open_delta",
     "mysql": "systems.mysql.source:MySQL",

@@ -24,7 +24,7 @@ from rowfall.core.patterns import regex
 from rowfall.core.units import parse_duration
 from rowfall.systems.kafka.errors import (
     RIGHTS,
-    Answer,
+    Meaning,
     ReadingError,
     meaning,
     missing_client,
@@ -77,7 +77,7 @@ def _is_secret(name: str, value: str) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Address:
+class TopicAddress:
     """What a URI says.
 
     Attributes:
@@ -89,7 +89,7 @@ class Address:
     registry: Mapping[str, str]
 
 
-def parse(text: str) -> Address:
+def parse(text: str) -> TopicAddress:
     """Read ``kafka://user@host:port[,host:port]/topic?property=value``.
 
     Raises:
@@ -110,7 +110,7 @@ def parse(text: str) -> Address:
     secret = unquote(password) if colon else os.environ.get(_PASSWORD)
     if secret and "sasl.username" in config:
         config.setdefault("sasl.password", secret)
-    return Address(unquote(found["topic"]), with_secrets(config), registry)
+    return TopicAddress(unquote(found["topic"]), with_secrets(config), registry)
 
 
 def with_secrets(properties: Mapping[str, str]) -> dict[str, str | Secret]:
@@ -129,7 +129,7 @@ def revealed(properties: Mapping[str, str | Secret]) -> dict[str, str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Topic:
+class TopicFacts:
     """A topic as brokers describe it.
 
     Attributes:
@@ -244,7 +244,7 @@ class Client:
         (found,) = getattr(self.admin, question)(asked, request_timeout=ASK_SECONDS).values()
         return found.result(ASK_SECONDS)
 
-    def describe(self, topic: str) -> Topic | None:
+    def describe(self, topic: str) -> TopicFacts | None:
         """Return what the brokers know of a topic; None where there is none.
 
         Raises:
@@ -257,20 +257,20 @@ class Client:
                 found = self._answer("describe_topics", TopicCollection([topic]))
             except KafkaException as error:
                 answer = meaning(error.args[0].code())
-                if answer is Answer.NO_TOPIC:
+                if answer is Meaning.NO_TOPIC:
                     return None
                 what = f"cannot {self._direction.does} the topic {topic}"
-                if answer is Answer.NO_RIGHT_TO_TOPIC:
+                if answer is Meaning.NO_RIGHT_TO_TOPIC:
                     raise self._direction.error(
                         f"{what}: this user may not", hint=self._direction.needs
                     ) from None
-                if answer is Answer.BAD_NAME:
+                if answer is Meaning.BAD_NAME:
                     raise self._direction.error(
                         f"{what}: {error.args[0].str().lower()}",
                         hint="Names are letters, digits, '.', '_' and '-'.",
                     ) from None
                 raise
-        return Topic(str(found.topic_id), tuple(sorted(p.id for p in found.partitions)))
+        return TopicFacts(str(found.topic_id), tuple(sorted(p.id for p in found.partitions)))
 
     def cluster_id(self, topic: str) -> str:
         """Return the id of the cluster; a topic is named so that not all are listed."""
@@ -318,7 +318,7 @@ class Client:
             try:
                 self._answer("create_topics", [made])
             except KafkaException as error:
-                if meaning(error.args[0].code()) is not Answer.EXISTS:
+                if meaning(error.args[0].code()) is not Meaning.EXISTS:
                     raise
         until = time.monotonic() + ASK_SECONDS
         while self.describe(topic) is None:  # brokers hear of it a little later
@@ -402,16 +402,16 @@ class Client:
                 patience = min(self.patience, _TRY_SECONDS) if self._silent else self.patience
                 if time.monotonic() - heard > patience:
                     self._silent = True
-                    raise ReadingError(Answer.AWAY, min(left), at, waited=patience)
+                    raise ReadingError(Meaning.AWAY, min(left), at, waited=patience)
 
     def _is_end(self, event: Any, partition: int, at: int) -> bool:
         """Tell whether a partition has ended; raise what cannot be waited for."""
         error = event.error()
         answer = meaning(error.code())
-        if answer is Answer.END:
+        if answer is Meaning.END:
             return True
         self._said = self.redacted(error.str())
-        if answer in (Answer.LOST, Answer.NO_TOPIC, Answer.NO_RIGHT_TO_TOPIC):
+        if answer in (Meaning.LOST, Meaning.NO_TOPIC, Meaning.NO_RIGHT_TO_TOPIC):
             raise ReadingError(answer, partition, at, error=error)
         return False
 

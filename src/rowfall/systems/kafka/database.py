@@ -32,7 +32,7 @@ from rowfall.engines.database import (
     Transactions,
     UnknownEndError,
 )
-from rowfall.systems.kafka.client import BEGINNING, Client, Direction, Topic, with_secrets
+from rowfall.systems.kafka.client import BEGINNING, Client, Direction, TopicFacts, with_secrets
 from rowfall.systems.kafka.errors import ReadingError
 from rowfall.systems.kafka.producer import (
     AbortedError,
@@ -41,7 +41,7 @@ from rowfall.systems.kafka.producer import (
     TooLarge,
     messages,
 )
-from rowfall.systems.kafka.record import LoadRecord
+from rowfall.systems.kafka.record import KafkaRecord
 from rowfall.systems.kafka.rows import keyed, lines
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def _direction(topic: str) -> Direction:
     )  # fmt: skip
 
 
-class Kafka(Transactions):
+class KafkaDatabase(Transactions):
     """One topic; see :class:`rowfall.engines.database.Database`."""
 
     kind = "Kafka"
@@ -82,7 +82,7 @@ class Kafka(Transactions):
         self._config = dict(settings)
         self.format = self._config.pop("rowfall.format")
         self.client = Client(with_secrets(self._config), (), options.patience, _direction(table))
-        self.record = LoadRecord(self.client, table)
+        self.record = KafkaRecord(self.client, table)
         self._guard = threading.RLock()
         self._limit = 0
         self._idle: list[Producer] = []
@@ -105,7 +105,7 @@ class Kafka(Transactions):
             self._check_partitions(found)
         self.record.topic_id = found.id if found is not None else ""
 
-    def _check_partitions(self, found: Topic) -> None:
+    def _check_partitions(self, found: TopicFacts) -> None:
         """Check that a topic has the partitions that were asked for; more are somebody's wish."""
         wanted, count = self.options.partitions or 0, len(found.partitions)
         if count < wanted:
@@ -198,7 +198,7 @@ class Kafka(Transactions):
         unknown = self.record.accepted is None and not self.record.splits
         return unknown or self.record.has_expired()
 
-    def _holds_messages(self, topic: Topic) -> bool:
+    def _holds_messages(self, topic: TopicFacts) -> bool:
         """Return True where readers of committed messages find one."""
         # "beginning": offsets below it were deleted.
         starts = dict.fromkeys(topic.partitions, BEGINNING)
@@ -296,7 +296,7 @@ class Kafka(Transactions):
 class KafkaTransaction:
     """The rows of one attempt; see :class:`rowfall.engines.database.Transaction`."""
 
-    def __init__(self, kafka: Kafka) -> None:
+    def __init__(self, kafka: KafkaDatabase) -> None:
         self._kafka = kafka
         self._producer: Producer | None = None
         self._transactional = bool(kafka.options.transactional)

@@ -8,7 +8,7 @@ from typing import Any
 from rowfall.core.errors import UsageError
 
 
-class Answer(Enum):
+class Meaning(Enum):
     """What a code of an error means."""
 
     END = auto()  # a reader is at the end of a partition
@@ -28,39 +28,39 @@ class Answer(Enum):
 
 
 CODES = {
-    "_PARTITION_EOF": (-191, Answer.END),
-    "_AUTO_OFFSET_RESET": (-140, Answer.LOST),
-    "OFFSET_OUT_OF_RANGE": (1, Answer.LOST),
-    "UNKNOWN_TOPIC_OR_PART": (3, Answer.NO_TOPIC),
-    "_UNKNOWN_PARTITION": (-190, Answer.NO_TOPIC),
-    "TOPIC_EXCEPTION": (17, Answer.BAD_NAME),
-    "TOPIC_ALREADY_EXISTS": (36, Answer.EXISTS),
-    "TOPIC_AUTHORIZATION_FAILED": (29, Answer.NO_RIGHT_TO_TOPIC),
-    "GROUP_AUTHORIZATION_FAILED": (30, Answer.NO_RIGHT),
-    "CLUSTER_AUTHORIZATION_FAILED": (31, Answer.NO_RIGHT),
-    "TRANSACTIONAL_ID_AUTHORIZATION_FAILED": (53, Answer.NO_RIGHT),
-    "DELEGATION_TOKEN_AUTHORIZATION_FAILED": (65, Answer.NO_RIGHT),
-    "_TIMED_OUT": (-185, Answer.AWAY),
-    "_MSG_TIMED_OUT": (-192, Answer.AWAY),
-    "REQUEST_TIMED_OUT": (7, Answer.AWAY),
-    "_FENCED": (-144, Answer.FENCED),
-    "INVALID_PRODUCER_EPOCH": (47, Answer.FENCED),
-    "PRODUCER_FENCED": (90, Answer.FENCED),
-    "_QUEUE_FULL": (-184, Answer.FULL),
-    "MSG_SIZE_TOO_LARGE": (10, Answer.TOO_LARGE),
-    "_PURGE_QUEUE": (-152, Answer.PURGED),
-    "_PURGE_INFLIGHT": (-151, Answer.PURGED),
-    "_FATAL": (-150, Answer.FATAL),
+    "_PARTITION_EOF": (-191, Meaning.END),
+    "_AUTO_OFFSET_RESET": (-140, Meaning.LOST),
+    "OFFSET_OUT_OF_RANGE": (1, Meaning.LOST),
+    "UNKNOWN_TOPIC_OR_PART": (3, Meaning.NO_TOPIC),
+    "_UNKNOWN_PARTITION": (-190, Meaning.NO_TOPIC),
+    "TOPIC_EXCEPTION": (17, Meaning.BAD_NAME),
+    "TOPIC_ALREADY_EXISTS": (36, Meaning.EXISTS),
+    "TOPIC_AUTHORIZATION_FAILED": (29, Meaning.NO_RIGHT_TO_TOPIC),
+    "GROUP_AUTHORIZATION_FAILED": (30, Meaning.NO_RIGHT),
+    "CLUSTER_AUTHORIZATION_FAILED": (31, Meaning.NO_RIGHT),
+    "TRANSACTIONAL_ID_AUTHORIZATION_FAILED": (53, Meaning.NO_RIGHT),
+    "DELEGATION_TOKEN_AUTHORIZATION_FAILED": (65, Meaning.NO_RIGHT),
+    "_TIMED_OUT": (-185, Meaning.AWAY),
+    "_MSG_TIMED_OUT": (-192, Meaning.AWAY),
+    "REQUEST_TIMED_OUT": (7, Meaning.AWAY),
+    "_FENCED": (-144, Meaning.FENCED),
+    "INVALID_PRODUCER_EPOCH": (47, Meaning.FENCED),
+    "PRODUCER_FENCED": (90, Meaning.FENCED),
+    "_QUEUE_FULL": (-184, Meaning.FULL),
+    "MSG_SIZE_TOO_LARGE": (10, Meaning.TOO_LARGE),
+    "_PURGE_QUEUE": (-152, Meaning.PURGED),
+    "_PURGE_INFLIGHT": (-151, Meaning.PURGED),
+    "_FATAL": (-150, Meaning.FATAL),
 }
 """Name in the Python client -> number in librdkafka (``rd_kafka_resp_err_t``), meaning."""
 
-RIGHTS = (Answer.NO_RIGHT_TO_TOPIC, Answer.NO_RIGHT)
+RIGHTS = (Meaning.NO_RIGHT_TO_TOPIC, Meaning.NO_RIGHT)
 _MEANINGS = dict(CODES.values())
 
 
-def meaning(code: int) -> Answer:
+def meaning(code: int) -> Meaning:
     """Return what a code means."""
-    return _MEANINGS.get(code, Answer.OTHER)
+    return _MEANINGS.get(code, Meaning.OTHER)
 
 
 class ReadingError(Exception):
@@ -72,7 +72,7 @@ class ReadingError(Exception):
     """
 
     def __init__(
-        self, answer: Answer, partition: int, at: int, *, error: Any = None, waited: float = 0
+        self, answer: Meaning, partition: int, at: int, *, error: Any = None, waited: float = 0
     ) -> None:
         super().__init__(answer.name)
         self.answer, self.partition, self.at = answer, partition, at

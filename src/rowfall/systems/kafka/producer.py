@@ -19,7 +19,7 @@ from rowfall.systems.kafka.client import Client
 from rowfall.systems.kafka.errors import (
     CODES,
     RIGHTS,
-    Answer,
+    Meaning,
     meaning,
     missing_client,
     refused_property,
@@ -230,7 +230,7 @@ class Producer:
         if code:
             self._lost += 1
             # The first one is the cause; those behind it are taken along.
-            if not self._error or meaning(self._error) is Answer.PURGED:
+            if not self._error or meaning(self._error) is Meaning.PURGED:
                 self._error = code
 
     # --- messages ---------------------------------------------------------------------------------
@@ -261,10 +261,10 @@ class Producer:
             bad = np.flatnonzero(array["err"][at:])
             code = int(array["err"][at + bad[0]])
             answer = meaning(code)
-            if answer is Answer.TOO_LARGE:
+            if answer is Meaning.TOO_LARGE:
                 row = at + int(bad[0])
                 return TooLarge(row, int(array["len"][row] + array["key_len"][row]))
-            if answer is not Answer.FULL:
+            if answer is not Meaning.FULL:
                 raise self._explained(code)
             at += int(bad[0])
             array["err"][at:] = 0
@@ -315,10 +315,10 @@ class Producer:
     def _explained(self, code: int, text: str = "") -> RowfallError:
         text = text or _call("err2str", code).decode()
         why = f" ({self.said})" if self.said else ""
-        if meaning(code) is Answer.FATAL:
+        if meaning(code) is Meaning.FATAL:
             code = self._fatal() or code
         answer = meaning(code)
-        if answer is Answer.FENCED:
+        if answer is Meaning.FENCED:
             return FencedError(
                 "another rowfall has begun to load into this topic, which ends this one",
                 hint="Run the same command again when it has ended: what it has loaded is skipped.",
@@ -329,7 +329,7 @@ class Producer:
                 hint="The user needs WRITE and DESCRIBE of the topic and of _rowfall_loaded, READ "
                 "of the latter; with --transactional also WRITE of the transactional id.",
             )
-        if answer is Answer.AWAY:
+        if answer is Meaning.AWAY:
             return TargetError(
                 f"cannot send: the brokers have been away for longer than "
                 f"{self._patience:.0f} s{why}",
@@ -385,7 +385,7 @@ class Producer:
             if again and time.monotonic() < until and not self.stopped:
                 continue
             fatal = self._fatal()
-            if Answer.FENCED in (meaning(fatal), meaning(code)):
+            if Meaning.FENCED in (meaning(fatal), meaning(code)):
                 raise self._explained(fatal or code)
             if aborts:
                 raise AbortedError(f"the transaction is rolled back: {self._redacted(text)}",

@@ -15,14 +15,14 @@ from typing import Any
 from rowfall.core.errors import TargetError
 from rowfall.engines.database import ACCEPTED, RECORD, Record
 from rowfall.systems.kafka.client import Client
-from rowfall.systems.kafka.errors import Answer, ReadingError
+from rowfall.systems.kafka.errors import Meaning, ReadingError
 
 # The newest message of each key, for ever.
 _KEPT = {"cleanup.policy": "compact", "retention.ms": "-1", "retention.bytes": "-1"}
 _MOST_NAME = 500
 
 
-class LoadRecord:
+class KafkaRecord:
     """What the record says of one topic, as it was read last.
 
     Attributes:
@@ -93,7 +93,7 @@ class LoadRecord:
                         self._learn((message.key() or b"").decode(), message.value())
                         self._read_to[message.partition()] = message.offset() + 1
             except ReadingError as error:
-                if error.answer is Answer.NO_RIGHT_TO_TOPIC:
+                if error.answer is Meaning.NO_RIGHT_TO_TOPIC:
                     raise TargetError(
                         f"cannot read the topic {RECORD}: this user may not",
                         hint="It needs READ of it: it says what is loaded.",

@@ -17,7 +17,7 @@ from rowfall.core.options import Options
 from rowfall.sources import open_source
 from rowfall.systems.kafka.messages import BrokenMessageError, Framing
 from rowfall.systems.kafka.protobuf import ProtobufMessages, message_name
-from rowfall.systems.kafka.source import LEAST, MOST, Kafka, missing, piece_of
+from rowfall.systems.kafka.source import LEAST, MOST, KafkaSource, missing, piece_of
 
 
 @dataclass
@@ -101,9 +101,9 @@ def test_pieces_are_neither_small_nor_large(messages: int) -> None:
     assert LEAST <= piece_of(messages) <= MOST
 
 
-def opened(text: str, **options: str) -> Kafka:
+def opened(text: str, **options: str) -> KafkaSource:
     source = open_source([text], Options(**options))  # type: ignore[arg-type]
-    assert isinstance(source, Kafka)
+    assert isinstance(source, KafkaSource)
     return source
 
 
