@@ -249,7 +249,7 @@ def _runner(
         encoding=None, schema=nothing(row_bytes=0.0, filters=False), groups=(), lanes=1,
         transport=nothing(delivery=nothing(value="push")),
     )  # fmt: skip
-    bad_rows: Any = nothing(other_types=lambda splits: [])
+    bad_rows: Any = nothing(other_types=lambda splits: [], null_lists=lambda splits: [])
     source: Any = nothing(changed=lambda splits: [], replayable=True)
     delivery: Any = nothing(insert=insert)
     writer = Writer(0, "", engine, target)

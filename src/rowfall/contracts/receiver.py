@@ -118,7 +118,7 @@ class Receiver(Protocol):
     @property
     def in_background(self) -> bool: ...
 
-    def destination(self, staging: str) -> str:
+    def insert_into(self, staging: str) -> str:
         """Return the table or file that the INSERT of an attempt names."""
 
     def settings(self, staging: str) -> Mapping[str, int]:

@@ -38,7 +38,7 @@ class CommitReceiver(BaseReceiver):
     def hint(self, text: str) -> str:
         return hint_of_database(text)
 
-    def destination(self, staging: str) -> str:
+    def insert_into(self, staging: str) -> str:
         return staging
 
     def settings(self, staging: str) -> dict[str, int]:

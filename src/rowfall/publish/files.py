@@ -22,7 +22,7 @@ from rowfall.publish.receiver import BaseReceiver
 class NothingReceiver(BaseReceiver):
     """Counts rows of which nothing is kept."""
 
-    def destination(self, staging: str) -> str:
+    def insert_into(self, staging: str) -> str:
         return staging
 
     def settings(self, staging: str) -> dict[str, int]:

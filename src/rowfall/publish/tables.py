@@ -149,7 +149,7 @@ class TableReceiver(BaseReceiver):
     def unstaged(self) -> bool:  # type: ignore[override]
         return self._own.staging.direct
 
-    def destination(self, staging: str) -> str:
+    def insert_into(self, staging: str) -> str:
         return self._given.writer.target.table if self.unstaged else staging
 
     def settings(self, staging: str) -> Mapping[str, int]:

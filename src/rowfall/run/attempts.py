@@ -393,7 +393,7 @@ class AttemptRunner:
         if work.pieces:
             select = select_pieces(work.pieces, self._schema.columns)
         order = Order(
-            attempt.id, work.splits, receiver.destination(attempt.staging),
+            attempt.id, work.splits, receiver.insert_into(attempt.staging),
             work.schema or self._schema,
             settings, select, engine_reads=work.engine_reads or not self._decodes,
             most_refused=work.most_refused,
