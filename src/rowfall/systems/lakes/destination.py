@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import random
-import threading
 import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
@@ -81,7 +80,6 @@ class IcebergTable:
         self.name, self.options = table, options
         self._location, self._catalogue = settings.get("location", ""), host
         self._patience = parse_duration(options.patience)
-        self._guard = threading.RLock()
         self._catalog: TableCatalogue | None = None
         self._uuid = ""
 

@@ -10,6 +10,7 @@ a PUT with ``If-None-Match: *``; a store that ignores the condition is found out
 from __future__ import annotations
 
 import io
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
@@ -70,15 +71,15 @@ class _In(InputFile):
 class _Written(io.BytesIO):
     """Bytes that are written as one file when they are closed."""
 
-    def __init__(self, location: str, store: FolderFiles) -> None:
+    def __init__(self, location: str, write: Callable[[str, bytes], None]) -> None:
         super().__init__()
-        self._location, self._store = location, store
+        self._location, self._write_file = location, write
 
     def close(self) -> None:
         if not self.closed:
             data = self.getvalue()
             super().close()
-            self._store.write(self._location, data)
+            self._write_file(self._location, data)
 
 
 class _Out(OutputFile):
@@ -96,7 +97,14 @@ class _Out(OutputFile):
         return _In(self.location, self._store)
 
     def create(self, overwrite: bool = False) -> Any:
-        return _Written(self.location, self._store)
+        return _Written(self.location, self._store.write)
+
+
+class _New(_Out):
+    """A file that nobody else has made, or :class:`Taken`."""
+
+    def create(self, overwrite: bool = False) -> Any:
+        return _Written(self.location, self._store.create)
 
 
 # --- the table ------------------------------------------------------------------------------------
@@ -182,9 +190,7 @@ class FolderCatalog(NoopCatalog):
         return CommitTableResponse(metadata=metadata, **named)
 
     def _write(self, version: int, metadata: TableMetadata) -> None:
-        out = _Buffer(self._path(version))
-        ToOutputFile.table_metadata(metadata, out)
-        self.store.create(self._path(version), out.data)
+        ToOutputFile.table_metadata(metadata, _New(self._path(version), self.store))
         self.name_newest()
 
     def name_newest(self) -> None:
@@ -205,29 +211,3 @@ class FolderCatalog(NoopCatalog):
                 if not version or (known.isdigit() and int(known) >= version):
                     return
                 self.store.write(name, str(version).encode())
-
-
-class _Buffer(OutputFile):
-    """A file in memory."""
-
-    data = b""
-
-    def __len__(self) -> int:
-        return len(self.data)
-
-    def exists(self) -> bool:
-        return False
-
-    def to_input_file(self) -> InputFile:
-        raise NotImplementedError
-
-    def create(self, overwrite: bool = False) -> Any:
-        outer = self
-
-        class _Kept(io.BytesIO):
-            def close(self) -> None:
-                if not self.closed:
-                    outer.data = self.getvalue()
-                super().close()
-
-        return _Kept()
