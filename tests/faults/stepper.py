@@ -27,7 +27,7 @@ from rowfall.deliver import build
 from rowfall.engines.embedded import Embedded
 from rowfall.engines.server import Server
 from rowfall.ledger.ledger import LedgerStore
-from rowfall.systems.postgresql.database import PostgresTransaction
+from rowfall.systems.postgresql.transaction import PostgresTransaction
 
 TRANSACTIONS = (PostgresTransaction,)
 

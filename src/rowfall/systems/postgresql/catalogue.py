@@ -24,7 +24,8 @@ from rowfall.sources.databases import (
     digest,
     no_table,
 )
-from rowfall.systems.postgresql.types import KEYS, PgType, identifier, in_binary, map_type, or_null
+from rowfall.systems.postgresql.client import identifier, qualified
+from rowfall.systems.postgresql.types import KEYS, PgType, in_binary, map_type, or_null
 
 if TYPE_CHECKING:
     from psycopg import Connection
@@ -127,7 +128,7 @@ class Catalogue:
             [oid],
         ).fetchall()
         return _Table(
-            oid, f"{schema}.{name}", f"{identifier(schema)}.{identifier(name)}", kind, filenode,
+            oid, f"{schema}.{name}", qualified(schema, name), kind, filenode,
             bool(parent), int(size or 0), int(rows or 0),
             tuple((str(n), str(t), bool(g)) for n, t, g in keys), at.key,
         )  # fmt: skip

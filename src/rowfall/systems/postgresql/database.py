@@ -11,16 +11,14 @@ from __future__ import annotations
 import contextlib
 import re
 import threading
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rowfall.core.errors import EngineError, RowfallError, TargetError, UsageError
 from rowfall.core.listing import MARK
-from rowfall.core.masked import Secret, redact
+from rowfall.core.masked import Secret
 from rowfall.core.model import Column
-from rowfall.core.netaddress import failed_tls
-from rowfall.core.options import ERROR, REPLACE, Options
+from rowfall.core.options import ERROR, Options
 from rowfall.core.patterns import regex
 from rowfall.core.sqltext import SqlText
 from rowfall.core.units import parse_duration
@@ -28,49 +26,28 @@ from rowfall.engines.base import ExistingTable
 from rowfall.engines.codes import NETWORK_ERROR
 from rowfall.engines.database import (
     ACCEPTED,
-    LEASE_SECONDS,
     RECORD,
     Binary,
-    BusyError,
-    NoBinaryError,
-    Record,
     RefusedRowError,
     Result,
-    RolledBackError,
     Transaction,
     Transactions,
-    UnknownEndError,
-    replace_escape,
     upkeep,
 )
 from rowfall.systems.postgresql import binary as binary_rows
+from rowfall.systems.postgresql.client import (
+    HINTS,
+    Cause,
+    Server,
+    driver,
+    identifier,
+    qualified,
+)
+from rowfall.systems.postgresql.transaction import PostgresTransaction, application_of
 
 if TYPE_CHECKING:
     from psycopg import Connection, Error
 
-# What texts mean, whatever the role has set; and what would end a transaction that waits for its
-# source. The server gives up a client that is gone after a minute, not after two hours, so that
-# its splits are free again.
-_SESSION = (
-    "SET client_encoding = 'UTF8'", "SET TimeZone = 'UTC'", "SET DateStyle = 'ISO'",
-    "SET standard_conforming_strings = on", "SET statement_timeout = 0", "SET lock_timeout = 0",
-    "SET idle_in_transaction_session_timeout = 0", "SET jit = off",
-    "SET tcp_keepalives_idle = 30", "SET tcp_keepalives_interval = 10",
-    "SET tcp_keepalives_count = 3",
-)  # fmt: skip
-# A server that does not answer is told from one that is far away within this.
-_CONNECT_SECONDS = 10
-_RETRY_SECONDS = 0.5
-# A server that says so takes connections a little later.
-_PASSING = ("starting up", "shutting down", "in recovery mode", "too many clients", "not yet acc")
-# Answer to a cancel request: a round trip.
-_CANCEL_SECONDS = 2.0
-# Codes behind which another try may succeed: connections, shutdown and start, too many clients,
-# deadlocks and conflicts of transactions, locks.
-_TRANSIENT = ("08", "57P", "53300", "40", "55P03")
-_ROWS = "_rowfall_rows"
-# COPY takes digits behind the engine's escape of a zero byte for a part of an octal number.
-_ZERO = (b"\\0", b"\\000")
 _CONTEXT = regex(r'COPY [^,]+, line (\d+)(?:, column ([^:]+?))?(?:: "(.*)")?\Z', re.S)
 
 # Of one column; the values of several stand in a list.
@@ -110,11 +87,6 @@ def column_type(name: str, modifier: int, *, nullable: bool) -> str:
     return clickhouse_type(name, modifier, nullable=nullable)
 
 
-def identifier(name: str) -> str:
-    """Return a name as SQL."""
-    return '"' + name.replace('"', '""') + '"'
-
-
 class PostgresDatabase(Transactions):
     """One table of a PostgreSQL server; see :class:`rowfall.engines.database.Database`."""
 
@@ -122,10 +94,10 @@ class PostgresDatabase(Transactions):
         self, host: str, port: int, user: str, password: Secret | None,
         settings: Mapping[str, str], schema: str, table: str, options: Options,
     ) -> None:  # fmt: skip
-        self._where = {**settings}
-        self._host, self._port, self._user, self._password = host, port, user, password
+        given = {name: value for name, value in settings.items() if name != "database"}
+        self._server = Server(host, port, user, password, settings["database"], given)
         self._schema, self._name = schema, table
-        self._table = f"{identifier(schema)}.{identifier(table)}"
+        self._table = qualified(schema, table)
         self._options = options
         self._patience = parse_duration(options.patience)
         self._main: Connection[Any] | None = None
@@ -150,67 +122,30 @@ class PostgresDatabase(Transactions):
             TargetError: it cannot be reached, or refuses the user.
         """
         try:
-            import psycopg
-        except ImportError:
-            raise UsageError(
-                "the driver of PostgreSQL is not installed",
-                hint="Install it: pip install 'rowfall[postgresql]'",
-            ) from None
-        given: dict[str, Any] = {k: v for k, v in self._where.items() if k != "database"}
-        began = time.monotonic()
-        while True:
-            try:
-                connection = psycopg.connect(
-                    host=self._host, port=self._port, user=self._user or None,
-                    password=self._password.reveal() if self._password else None,
-                    dbname=self._where["database"], autocommit=True,
-                    connect_timeout=_CONNECT_SECONDS, application_name="rowfall",
-                    prepare_threshold=None, keepalives_idle=30, **given,
-                )  # fmt: skip
-                connection.execute("; ".join(_SESSION).encode())
-                return connection
-            except psycopg.Error as error:
-                said = str(error)
-                starting = any(word in said for word in _PASSING)
-                # What refuses this user will refuse it again.
-                waits = patience if starting or "FATAL" not in said else 0.0
-                if time.monotonic() >= began + max(waits, _CONNECT_SECONDS if starting else 0.0):
-                    raise self._refused(error) from None
-            time.sleep(_RETRY_SECONDS)
+            return self._server.connect(patience)
+        except driver().Error as error:
+            raise self._refused(error) from None
 
     def _refused(self, error: Error) -> TargetError:
-        text = self._text(error).splitlines()[-1]
-        text = re.sub(r".*(FATAL|failed): +", "", text)
+        found, at = self._server.understand(error), self._server
+        text = re.sub(r".*(FATAL|failed): +", "", found.text)
         hint = "Check host and port, and that the server runs; then run the same command again."
-        if failed_tls(text):
-            hint = (
-                "Name the authority that signed the server's certificate with ?sslrootcert=FILE, "
-                "and the host as the certificate has it."
-            )
-        elif "password" in text or "no pg_hba.conf entry" in text:
-            hint = "The password is taken from the URI or from PGPASSWORD."
-        elif "does not exist" in text:
+        if found.cause is Cause.MISSING:
             hint = "Create it first, or name another one in --to."
         return TargetError(
-            f"cannot connect to PostgreSQL at {self._host}:{self._port}: {text}", hint=hint
+            f"cannot connect to PostgreSQL at {at.host}:{at.port}: {text}",
+            hint=HINTS.get(found.cause, hint),
         )
-
-    def _text(self, error: Error) -> str:
-        return redact(str(error).strip(), *([self._password] if self._password else []))
 
     @contextlib.contextmanager
     def _asking(self) -> Iterator[Connection[Any]]:
         """Give the connection for questions; errors come as ours."""
-        import psycopg
-
         with self._guard:
             if self._main is None or self._main.closed:
                 lost = self._main is not None
                 self._main = self.connect(patience=self._patience if lost else 0.0)
-            try:
+            with self.translated():
                 yield self._main
-            except psycopg.Error as error:
-                raise self.translate(error) from None
 
     def _rows(self, text: str, *values: object) -> list[tuple[Any, ...]]:
         """Ask once more where the connection was lost."""
@@ -223,21 +158,27 @@ class PostgresDatabase(Transactions):
         with self._asking() as connection:
             return connection.execute(text.encode(), values or None).fetchall()
 
-    def translate(self, error: Error, columns: Sequence[str] = ()) -> RowfallError:
+    @contextlib.contextmanager
+    def translated(self) -> Iterator[None]:
+        """Turn errors of the driver into ours."""
+        try:
+            yield
+        except driver().Error as error:
+            raise self.translate(error) from None
+
+    def translate(self, error: Error) -> RowfallError:
         """Return an error of the driver as one of ours."""
-        state, diagnosis = error.sqlstate or "", error.diag
-        text = diagnosis.message_primary or self._text(error).splitlines()[0]
-        if not state or state.startswith(_TRANSIENT):
+        found = self._server.understand(error)
+        text = error.diag.message_primary or found.text
+        if found.transient:
             return EngineError(f"PostgreSQL: {text}", transient=True, code=NETWORK_ERROR)
-        if state[:2] in ("22", "23"):
+        if found.cause is Cause.VALUE:
             return self._bad_row(error, text)
-        hint = None
-        if state == "42501":
-            hint = f"Let the owner grant what is missing to {self._user or 'this user'}."
-        elif state == "25006":
+        hint = HINTS.get(found.cause)
+        if found.cause is Cause.RIGHTS:
+            hint = f"Let the owner grant what is missing to {self._server.user or 'this user'}."
+        elif found.cause is Cause.READ_ONLY:
             hint = "Name the server that takes writes, or another user."
-        elif state == "53100":
-            hint = "Free some space there and run the same command again."
         return TargetError(f"PostgreSQL refuses: {text}", hint=hint)
 
     def _bad_row(self, error: Error, text: str) -> RefusedRowError:
@@ -293,14 +234,14 @@ class PostgresDatabase(Transactions):
         )  # fmt: skip
         if not there:
             raise TargetError(
-                f"the database {self._where['database']} has no schema {self._schema!r}",
+                f"the database {self._server.database} has no schema {self._schema!r}",
                 hint=f"CREATE SCHEMA {identifier(self._schema)}, or name another one with --table "
                 "SCHEMA.NAME.",
             )
         if only_read or standby:
             what = "is a standby, which takes no writes" if standby else "is read-only"
             raise TargetError(
-                f"PostgreSQL at {self._host}:{self._port} {what} for {user}",
+                f"PostgreSQL at {self._server.host}:{self._server.port} {what} for {user}",
                 hint="Name the server that takes writes, or a user whose transactions may write.",
             )
         found = self._find()
@@ -335,7 +276,7 @@ class PostgresDatabase(Transactions):
 
     def _record_name(self, *, unlogged: bool) -> str:
         name = f"{RECORD}_unlogged" if unlogged else RECORD
-        return f"{identifier(self._schema)}.{identifier(name)}"
+        return qualified(self._schema, name)
 
     def _find(self) -> dict[str, Any] | None:
         """Return what the catalogue says of the table.
@@ -483,7 +424,7 @@ class PostgresDatabase(Transactions):
             connection.execute(
                 "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = "
                 "%s AND usename = current_user AND pid <> pg_backend_pid()",
-                [_application(attempt)],
+                [application_of(attempt)],
             )
             connection.execute("SELECT pg_advisory_lock(hashtextextended(%s, 0))", [attempt])
             connection.execute("SELECT pg_advisory_unlock(hashtextextended(%s, 0))", [attempt])
@@ -642,11 +583,6 @@ def _described(connection: Connection[Any], text: str) -> list[tuple[str, str, i
     ]
 
 
-def _application(attempt: str) -> str:
-    """Return the name under which the server lists the connection of an attempt."""
-    return f"rowfall {attempt}"[:63]
-
-
 def _lines(rows: Sequence[Sequence[Any]]) -> bytes:
     """Return the few rows of SHOW and EXPLAIN as TSV."""
     escape = str.maketrans({"\\": "\\\\", "\t": "\\t", "\n": "\\n"})
@@ -654,225 +590,3 @@ def _lines(rows: Sequence[Sequence[Any]]) -> bytes:
         "\t".join("\\N" if v is None else str(v).translate(escape) for v in row) + "\n"
         for row in rows
     ).encode()
-
-
-class PostgresTransaction:
-    """One transaction; see :class:`rowfall.engines.database.Transaction`."""
-
-    def __init__(
-        self, database: PostgresDatabase, connection: Connection[Any], on_conflict: str
-    ) -> None:  # fmt: skip
-        self._database = database
-        self._connection = connection
-        self._on_conflict = on_conflict
-        self._columns: Sequence[str] = ()
-        self._attempt = ""
-        self._taken = self._marked = 0
-
-    def lease(self, attempt: str, load: str, records: Sequence[Record]) -> frozenset[str]:
-        """See :class:`rowfall.engines.database.Transaction`."""
-        import psycopg
-
-        # In one order everywhere: two that ask for several of the same never wait for each other.
-        wanted = sorted(records, key=lambda record: record.id)
-        self._attempt = attempt
-        try:
-            do = self._connection.execute
-            do(f"SET application_name = '{_application(attempt)}'".encode())
-            do("BEGIN")
-            do("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", [attempt])
-            do(f"SET LOCAL lock_timeout = '{LEASE_SECONDS}s'".encode())
-            landed = self._landed_otherwise(wanted)
-            if landed:
-                self._rollback()
-                return landed
-            given = do(
-                f"INSERT INTO {self._database.record} (table_id, split, attempt, load, name, "
-                "whole) SELECT %s, s, %s, %s, n, w FROM unnest(%s::text[], %s::text[], "
-                "%s::text[]) AS u(s, n, w) "
-                "ON CONFLICT DO NOTHING RETURNING split".encode(),
-                [self._database.oid, attempt, load, [r.id for r in wanted],
-                 [r.name.replace("\0", "") for r in wanted], [r.whole for r in wanted]],
-            ).fetchall()  # fmt: skip
-            do("SET LOCAL lock_timeout = 0")
-        except psycopg.errors.LockNotAvailable:
-            self._rollback()
-            raise BusyError("another load holds these files", transient=True) from None
-        except psycopg.Error as error:
-            translated = self._database.translate(error)
-            self._rollback()
-            raise translated from None
-        landed = frozenset(r.id for r in wanted) - {str(split) for (split,) in given}
-        if landed:
-            self._rollback()
-        return landed
-
-    def _landed_otherwise(self, wanted: Sequence[Record]) -> frozenset[str]:
-        """Return what has landed as ranges of it, or with the file that it is a range of.
-
-        Ranges of a file share a lock that keeps out whoever loads it as a whole.
-        """
-        do, oid = self._connection.execute, self._database.oid
-        wholes = sorted({record.whole for record in wanted if record.whole})
-        large = [record.id for record in wanted if record.large]
-        for name, shared in (*((w, "_shared") for w in wholes), *((i, "") for i in large)):
-            lock = f"SELECT pg_advisory_xact_lock{shared}(hashtextextended(%s, %s))"
-            do(lock.encode(), [name, -oid])
-        if not (wholes or large):
-            return frozenset()
-        rows = do(
-            f"SELECT split, whole FROM {self._database.record} WHERE table_id = %s AND "
-            "(split = ANY(%s) OR whole = ANY(%s))".encode(), [oid, wholes, large],
-        ).fetchall()  # fmt: skip
-        taken = {str(split) for split, _ in rows} | {str(whole) for _, whole in rows if whole}
-        return frozenset(
-            r.id for r in wanted if (r.whole and r.whole in taken) or (r.large and r.id in taken)
-        )
-
-    def write(self, columns: Sequence[str], rows: Iterator[bytes]) -> int:
-        """See :class:`rowfall.engines.database.Transaction`."""
-        import psycopg
-
-        try:
-            return self._copy(columns, "", replace_escape(rows, *_ZERO))
-        except psycopg.Error as error:
-            raise self._database.translate(error, columns) from None
-
-    def write_binary(self, columns: Sequence[str], binary: Binary, rows: Iterator[bytes]) -> int:
-        """See :meth:`rowfall.engines.database.WritingBinary.write_binary`."""
-        import psycopg
-
-        try:
-            return self._copy(columns, " (FORMAT binary)", binary_rows.framed(rows))
-        except psycopg.Error as error:
-            said = self._database.translate(error, columns)
-            if isinstance(said, RefusedRowError):
-                raise NoBinaryError(said.message) from None
-            raise said from None
-
-    def _copy(self, columns: Sequence[str], how: str, rows: Iterator[bytes]) -> int:
-        self._columns = columns
-        names = ", ".join(map(identifier, columns))
-        into = self._database.table
-        with self._connection.cursor() as cursor:
-            if self._on_conflict != ERROR:
-                cursor.execute(
-                    f"CREATE TEMP TABLE IF NOT EXISTS {_ROWS} ON COMMIT DROP AS "
-                    f"SELECT {names} FROM {into} WITH NO DATA".encode()
-                )
-                into = f"pg_temp.{_ROWS}"
-            with cursor.copy(f"COPY {into} ({names}) FROM STDIN{how}".encode()) as copy:
-                for data in rows:
-                    copy.write(data)
-            self._taken += cursor.rowcount
-            return cursor.rowcount
-
-    def mark(self) -> None:
-        """See :class:`rowfall.engines.database.Transaction`."""
-        self._marked = self._taken
-        self._savepoint("SAVEPOINT rowfall")
-
-    def back(self) -> None:
-        """See :class:`rowfall.engines.database.Transaction`."""
-        self._taken = self._marked
-        self._savepoint("ROLLBACK TO SAVEPOINT rowfall")
-
-    def _savepoint(self, text: str) -> None:
-        import psycopg
-
-        try:
-            self._connection.execute(text.encode())
-        except psycopg.Error as error:
-            raise self._database.translate(error) from None
-
-    def finish(self, rows: int) -> int:
-        """See :class:`rowfall.engines.database.Transaction`."""
-        import psycopg
-
-        try:
-            if self._on_conflict != ERROR and self._taken:
-                rows = self._merge()
-            # Behind the rows, whose lock keeps others from dropping the table before the commit.
-            found = self._connection.execute(
-                f"UPDATE {self._database.record} SET rows = %s WHERE attempt = %s "
-                "RETURNING to_regclass(%s)::oid::bigint".encode(),
-                [rows, self._attempt, self._database.table],
-            ).fetchone()
-        except psycopg.Error as error:
-            raise self._database.translate(error) from None
-        if found != (self._database.oid,):
-            raise TargetError(
-                f"{self._database.table} was dropped and made anew during this load",
-                hint="Run the same command again: it loads all files into the new table.",
-            )
-        return rows
-
-    def _merge(self) -> int:
-        """Insert what was staged as ``--on-conflict`` says; return the rows that have come."""
-        names = ", ".join(map(identifier, self._columns))
-        chosen, action = names, "DO NOTHING"
-        order = ""
-        if self._on_conflict == REPLACE:
-            columns = self._database.key(self._connection)
-            key = ", ".join(map(identifier, columns))
-            missing = [name for name in columns if name not in self._columns]
-            if missing:
-                raise UsageError(
-                    f"--on-conflict replace: the files lack the key column {missing[0]}"
-                )
-            # Of rows with one key only one may be inserted: that which came last.
-            chosen = f"DISTINCT ON ({key}) {names}"
-            order = f" ORDER BY {key}, ctid DESC"
-            others = [identifier(name) for name in self._columns if name not in columns]
-            sets = ", ".join(f"{name} = EXCLUDED.{name}" for name in others)
-            action = f"({key}) DO UPDATE SET {sets}" if sets else f"({key}) DO NOTHING"
-        return self._connection.execute(
-            f"INSERT INTO {self._database.table} ({names}) SELECT {chosen} FROM pg_temp.{_ROWS}"
-            f"{order} ON CONFLICT {action}".encode()
-        ).rowcount
-
-    def commit(self) -> None:
-        """See :class:`rowfall.engines.database.Transaction`."""
-        import psycopg
-
-        try:
-            self._connection.execute("COMMIT")
-        except psycopg.Error as error:
-            if self._connection.closed:
-                raise UnknownEndError(
-                    "the connection to PostgreSQL was lost during COMMIT",
-                    transient=True, code=NETWORK_ERROR,
-                ) from None  # fmt: skip
-            said = self._database.translate(error)
-            if isinstance(said, RefusedRowError):
-                raise said from None  # a constraint that is checked at the end
-            raise RolledBackError(said.message, transient=said.transient) from None
-
-    def _rollback(self) -> None:
-        import psycopg
-        from psycopg.pq import TransactionStatus
-
-        connection = self._connection
-        try:
-            status = connection.info.transaction_status
-            if status in (TransactionStatus.INTRANS, TransactionStatus.INERROR):
-                connection.execute("ROLLBACK")
-            if connection.info.transaction_status is not TransactionStatus.IDLE:
-                connection.close()
-        except psycopg.Error:
-            connection.close()
-        if connection.closed:
-            self._database.lost()
-
-    def cancel(self) -> None:
-        """See :class:`rowfall.engines.database.Transaction`."""
-        import psycopg
-
-        with contextlib.suppress(psycopg.Error, OSError):
-            self._connection.cancel_safe(timeout=_CANCEL_SECONDS)
-
-    def release(self) -> None:
-        """See :class:`rowfall.engines.database.Transaction`."""
-        self._rollback()
-        if not self._connection.closed:
-            self._database.give_back(self._connection)

@@ -19,11 +19,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from rowfall.core.dataclass import dataclass
-from rowfall.core.errors import SourceError, UsageError
+from rowfall.core.errors import SourceError
 from rowfall.core.listing import Listing, Split
-from rowfall.core.masked import redact
 from rowfall.core.model import Encoding, Kind
-from rowfall.core.netaddress import failed_tls
 from rowfall.core.options import Options
 from rowfall.sources.databases import (
     Database,
@@ -35,24 +33,21 @@ from rowfall.sources.databases import (
 from rowfall.sources.handover import Answer
 from rowfall.systems.postgresql import rows
 from rowfall.systems.postgresql.catalogue import BLOCKS, Catalogue, block_base
-from rowfall.systems.postgresql.types import identifier
+from rowfall.systems.postgresql.client import (
+    HINTS,
+    PASSWORD_VARIABLE,
+    PORT,
+    SETTINGS,
+    Cause,
+    Server,
+    driver,
+    identifier,
+    qualified,
+)
 
 if TYPE_CHECKING:
     from psycopg import Connection
 
-_SETTINGS = ("sslmode", "sslrootcert", "sslcert", "sslkey", "target_session_attrs")
-# What the texts of values depend on, whatever the role has set; and what would end or slow a
-# connection that reads for hours: compiling takes longer than it saves where rows are written.
-_SESSION = (
-    "SET client_encoding = 'UTF8'; SET TimeZone = 'UTC'; SET DateStyle = 'ISO'; "
-    "SET IntervalStyle = 'postgres'; SET bytea_output = 'hex'; SET extra_float_digits = 1; "
-    "SET statement_timeout = 0; SET idle_in_transaction_session_timeout = 0; SET jit = off"
-)
-# A server that does not answer is told from one that is far away within this.
-_CONNECT_SECONDS = 10
-# Codes of errors behind which another try may succeed: connections, shutdown and start of the
-# server, too many clients, conflicts with recovery, resources.
-_TRANSIENT = ("08", "57P", "53", "40")
 _SNAPSHOT_GONE = frozenset({"22023", "42704", "55000"})
 
 
@@ -63,10 +58,12 @@ class PostgresSource(Database):
     """One table, view or query of a PostgreSQL database."""
 
     def __init__(self, texts: Sequence[str], options: Options) -> None:
-        address = parse(
-            texts, options, port=5432, variable="PGPASSWORD", settings=_SETTINGS
-        )  # fmt: skip
+        address = parse(texts, options, port=PORT, variable=PASSWORD_VARIABLE, settings=SETTINGS)
         super().__init__(replace(address, scheme="postgresql"), options)
+        self._server = Server(
+            address.host, address.port, address.user, address.password, address.database,
+            address.settings,
+        )  # fmt: skip
         self._guard = threading.Lock()
         self._empties = options.null_lists is not None
         self._first: Connection[Any] | None = None
@@ -177,7 +174,9 @@ class PostgresSource(Database):
             for c in described.columns
             for text in [c.binary if binary else c.select]
         )
-        source = f"({self.query}\n) AS q" if self.query else _quoted(described.name)
+        source = (
+            f"({self.query}\n) AS q" if self.query else qualified(*described.name.split(".", 1))
+        )
         where = self.condition(split)
         return f"SELECT {columns} FROM {source}" + (f" WHERE {where}" if where else "")
 
@@ -272,28 +271,8 @@ class PostgresSource(Database):
         Raises:
             SourceError: it cannot be reached, or refuses the user.
         """
-        try:
-            import psycopg
-        except ImportError as error:
-            raise UsageError(
-                f"{self.address.scheme}:// needs the driver psycopg, which is not installed",
-                hint="pip install 'rowfall[postgresql]'",
-            ) from error
-        at = self.address
-        settings: dict[str, Any] = dict(at.settings)
-
-        def connect() -> Connection[Any]:
-            with self._said():
-                connection = psycopg.connect(
-                    host=at.host, port=at.port, dbname=at.database, user=at.user or None,
-                    password=at.password.reveal() if at.password else None,
-                    connect_timeout=_CONNECT_SECONDS, application_name="rowfall",
-                    autocommit=True, keepalives_idle=30, **settings,
-                )  # fmt: skip
-                connection.execute(_SESSION)
-                return connection
-
-        return self.patiently(connect, patience)
+        with self._said():
+            return self._server.connect(patience)
 
     @contextlib.contextmanager
     def _said(self, name: str = "") -> Iterator[None]:
@@ -302,11 +281,9 @@ class PostgresSource(Database):
         Raises:
             SourceError: transient where another try may help.
         """
-        import psycopg
-
         try:
             yield
-        except (psycopg.Error, rows.ServerSaidError) as error:
+        except (driver().Error, rows.ServerSaidError) as error:
             raise self._error(error, name) from error
         except (rows.BrokenRowsError, OSError) as error:
             text = f"cannot read {name or self.text}: {error}"
@@ -317,34 +294,18 @@ class PostgresSource(Database):
         return f"Does a server run at {self.address.host}:{self.address.port}?"
 
     def _error(self, error: Any, name: str) -> SourceError:
-        code = error.sqlstate or ""
-        text = redact(" ".join(str(error).split()), *self.secrets)
-        for start in ("connection failed: ", "ERROR: ", "FATAL: "):
-            text = text.removeprefix(start)
-        lost = not code and error.__class__.__name__ == "OperationalError"
-        refused = "password authentication failed" in text or "no password supplied" in text
-        missing = "does not exist" in text and not code
-        tls = not code and failed_tls(text)
-        hint = None
-        if tls:
-            hint = (
-                "Name the authority that signed the server's certificate with ?sslrootcert=FILE, "
-                "and the host as the certificate has it."
-            )
-        elif refused:
-            hint = "Set PGPASSWORD, or write user:password@ in the URI."
-        elif missing:
+        found = self._server.understand(error)
+        hint = HINTS.get(found.cause)
+        if found.cause is Cause.MISSING:
             hint = "See them with psql -l."
-        elif lost:
+        elif found.cause is Cause.LOST:
             hint = self._away
-        elif code == "42501":
+        elif found.cause is Cause.RIGHTS:
             hint = "Let its owner GRANT SELECT on it."
-        elif code.startswith("42") and self.query:
+        elif found.cause is Cause.SQL and self.query:
             hint = "Try the query in psql."
-        transient = (lost and not (refused or missing or tls)) or code.startswith(_TRANSIENT)
-        return SourceError(
-            f"cannot read {name or self.text}: {text}", hint=hint, transient=transient
-        )
+        text = f"cannot read {name or self.text}: {found.text}"
+        return SourceError(text, hint=hint, transient=found.transient)
 
 
 @dataclass(frozen=True, slots=True)
@@ -362,8 +323,3 @@ class _Reading:
 
     reader: _Reader
     ended: bool = False
-
-
-def _quoted(name: str) -> str:
-    schema, _, table = name.partition(".")
-    return f"{identifier(schema)}.{identifier(table)}"

@@ -9,6 +9,13 @@ from rowfall.core.errors import UsageError
 from rowfall.core.model import Column, Schema
 from rowfall.core.sqltext import SqlText
 from rowfall.core.type_names import parse_type
+from rowfall.systems.postgresql.client import (
+    PASSWORD_VARIABLE,
+    PORT,
+    SETTINGS,
+    identifier,
+    qualified,
+)
 from rowfall.targets.transactional import TransactionalTable, column_lines
 
 _TYPES = {
@@ -35,11 +42,9 @@ class PostgresTarget(TransactionalTable):
     """Rows go to ``schema.table`` of a database."""
 
     scheme: ClassVar[str] = "postgresql"
-    port: ClassVar[int] = 5432
-    password_variable: ClassVar[str] = "PGPASSWORD"  # noqa: S105 - its name
-    settings: ClassVar[tuple[str, ...]] = (
-        "sslmode", "sslrootcert", "sslcert", "sslkey", "target_session_attrs",
-    )  # fmt: skip
+    port: ClassVar[int] = PORT
+    password_variable: ClassVar[str] = PASSWORD_VARIABLE
+    settings: ClassVar[tuple[str, ...]] = SETTINGS
     lines: str = "PostgreSQL"
     zeros_in_text: bool = False
     takes: ClassVar[frozenset[str]] = frozenset({"unlogged"})
@@ -126,19 +131,19 @@ class PostgresTarget(TransactionalTable):
             )
         columns = column_lines([
             (
-                _identifier(c.name),
+                identifier(c.name),
                 self.column_type(c) + ("" if parse_type(c.type).nullable else " NOT NULL"),
             )
             for c in schema.columns
         ])  # fmt: skip
         kind = "UNLOGGED TABLE" if self.options.unlogged else "TABLE"
-        at = f"{_identifier(self.database)}.{_identifier(table or self.table)}"
+        at = qualified(self.database, table or self.table)
         return (SqlText.of(f"CREATE {kind} IF NOT EXISTS {at} (\n{columns}\n)"),)
 
     def command(self, schema: Schema) -> str:
         """See :class:`rowfall.targets.transactional.TransactionalTable`."""
-        names = ", ".join(_identifier(c.name) for c in schema.columns)
-        at = f"{_identifier(self.database)}.{_identifier(self.table)}"
+        names = ", ".join(identifier(c.name) for c in schema.columns)
+        at = qualified(self.database, self.table)
         return f"COPY {at} ({names}) FROM STDIN"
 
     def command_of_binary(self, schema: Schema) -> str:
@@ -149,7 +154,3 @@ class PostgresTarget(TransactionalTable):
 def _hex(x: str) -> str:
     """Return SQL of the text of bytes, as the server writes it."""
     return f"concat('\\\\x', lower(hex({x})))"
-
-
-def _identifier(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'

@@ -170,8 +170,3 @@ KEYS = {
     "uuid": KeyKind.UUID,
 }  # fmt: skip
 """Types by which a table can be cut into ranges."""
-
-
-def identifier(name: str) -> str:
-    """Return a name as SQL of PostgreSQL."""
-    return '"' + name.replace('"', '""') + '"'

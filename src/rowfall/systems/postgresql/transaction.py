@@ -1,0 +1,246 @@
+"""An attempt: one transaction, with the record of its splits, into which rows come by COPY."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from rowfall.core.errors import TargetError, UsageError
+from rowfall.core.options import ERROR, REPLACE
+from rowfall.engines.codes import NETWORK_ERROR
+from rowfall.engines.database import (
+    LEASE_SECONDS,
+    Binary,
+    BusyError,
+    NoBinaryError,
+    Record,
+    RefusedRowError,
+    RolledBackError,
+    UnknownEndError,
+    replace_escape,
+)
+from rowfall.systems.postgresql import binary as binary_rows
+from rowfall.systems.postgresql.client import identifier
+
+if TYPE_CHECKING:
+    from psycopg import Connection
+
+    from rowfall.systems.postgresql.database import PostgresDatabase
+
+_ROWS = "_rowfall_rows"
+# COPY takes digits behind the engine's escape of a zero byte for a part of an octal number.
+_ZERO = (b"\\0", b"\\000")
+# Answer to a cancel request: a round trip.
+_CANCEL_SECONDS = 2.0
+
+
+def application_of(attempt: str) -> str:
+    """Return the name under which the server lists the connection of an attempt."""
+    return f"rowfall {attempt}"[:63]
+
+
+class PostgresTransaction:
+    """One transaction; see :class:`rowfall.engines.database.Transaction`."""
+
+    def __init__(
+        self, database: PostgresDatabase, connection: Connection[Any], on_conflict: str
+    ) -> None:  # fmt: skip
+        self._database = database
+        self._connection = connection
+        self._on_conflict = on_conflict
+        self._columns: Sequence[str] = ()
+        self._attempt = ""
+        self._taken = self._marked = 0
+
+    def lease(self, attempt: str, load: str, records: Sequence[Record]) -> frozenset[str]:
+        """See :class:`rowfall.engines.database.Transaction`."""
+        import psycopg
+
+        # In one order everywhere: two that ask for several of the same never wait for each other.
+        wanted = sorted(records, key=lambda record: record.id)
+        self._attempt = attempt
+        try:
+            do = self._connection.execute
+            do(f"SET application_name = '{application_of(attempt)}'".encode())
+            do("BEGIN")
+            do("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", [attempt])
+            do(f"SET LOCAL lock_timeout = '{LEASE_SECONDS}s'".encode())
+            landed = self._landed_otherwise(wanted)
+            if landed:
+                self._rollback()
+                return landed
+            given = do(
+                f"INSERT INTO {self._database.record} (table_id, split, attempt, load, name, "
+                "whole) SELECT %s, s, %s, %s, n, w FROM unnest(%s::text[], %s::text[], "
+                "%s::text[]) AS u(s, n, w) "
+                "ON CONFLICT DO NOTHING RETURNING split".encode(),
+                [self._database.oid, attempt, load, [r.id for r in wanted],
+                 [r.name.replace("\0", "") for r in wanted], [r.whole for r in wanted]],
+            ).fetchall()  # fmt: skip
+            do("SET LOCAL lock_timeout = 0")
+        except psycopg.errors.LockNotAvailable:
+            self._rollback()
+            raise BusyError("another load holds these files", transient=True) from None
+        except psycopg.Error as error:
+            translated = self._database.translate(error)
+            self._rollback()
+            raise translated from None
+        landed = frozenset(r.id for r in wanted) - {str(split) for (split,) in given}
+        if landed:
+            self._rollback()
+        return landed
+
+    def _landed_otherwise(self, wanted: Sequence[Record]) -> frozenset[str]:
+        """Return what has landed as ranges of it, or with the file that it is a range of.
+
+        Ranges of a file share a lock that keeps out whoever loads it as a whole.
+        """
+        do, oid = self._connection.execute, self._database.oid
+        wholes = sorted({record.whole for record in wanted if record.whole})
+        large = [record.id for record in wanted if record.large]
+        for name, shared in (*((w, "_shared") for w in wholes), *((i, "") for i in large)):
+            lock = f"SELECT pg_advisory_xact_lock{shared}(hashtextextended(%s, %s))"
+            do(lock.encode(), [name, -oid])
+        if not (wholes or large):
+            return frozenset()
+        rows = do(
+            f"SELECT split, whole FROM {self._database.record} WHERE table_id = %s AND "
+            "(split = ANY(%s) OR whole = ANY(%s))".encode(), [oid, wholes, large],
+        ).fetchall()  # fmt: skip
+        taken = {str(split) for split, _ in rows} | {str(whole) for _, whole in rows if whole}
+        return frozenset(
+            r.id for r in wanted if (r.whole and r.whole in taken) or (r.large and r.id in taken)
+        )
+
+    def write(self, columns: Sequence[str], rows: Iterator[bytes]) -> int:
+        """See :class:`rowfall.engines.database.Transaction`."""
+        with self._database.translated():
+            return self._copy(columns, "", replace_escape(rows, *_ZERO))
+
+    def write_binary(self, columns: Sequence[str], binary: Binary, rows: Iterator[bytes]) -> int:
+        """See :meth:`rowfall.engines.database.WritingBinary.write_binary`."""
+        try:
+            with self._database.translated():
+                return self._copy(columns, " (FORMAT binary)", binary_rows.framed(rows))
+        except RefusedRowError as refused:
+            raise NoBinaryError(refused.message) from None
+
+    def _copy(self, columns: Sequence[str], how: str, rows: Iterator[bytes]) -> int:
+        self._columns = columns
+        names = ", ".join(map(identifier, columns))
+        into = self._database.table
+        with self._connection.cursor() as cursor:
+            if self._on_conflict != ERROR:
+                cursor.execute(
+                    f"CREATE TEMP TABLE IF NOT EXISTS {_ROWS} ON COMMIT DROP AS "
+                    f"SELECT {names} FROM {into} WITH NO DATA".encode()
+                )
+                into = f"pg_temp.{_ROWS}"
+            with cursor.copy(f"COPY {into} ({names}) FROM STDIN{how}".encode()) as copy:
+                for data in rows:
+                    copy.write(data)
+            self._taken += cursor.rowcount
+            return cursor.rowcount
+
+    def mark(self) -> None:
+        """See :class:`rowfall.engines.database.Transaction`."""
+        self._marked = self._taken
+        self._savepoint("SAVEPOINT rowfall")
+
+    def back(self) -> None:
+        """See :class:`rowfall.engines.database.Transaction`."""
+        self._taken = self._marked
+        self._savepoint("ROLLBACK TO SAVEPOINT rowfall")
+
+    def _savepoint(self, text: str) -> None:
+        with self._database.translated():
+            self._connection.execute(text.encode())
+
+    def finish(self, rows: int) -> int:
+        """See :class:`rowfall.engines.database.Transaction`."""
+        with self._database.translated():
+            if self._on_conflict != ERROR and self._taken:
+                rows = self._merge()
+            # Behind the rows, whose lock keeps others from dropping the table before the commit.
+            found = self._connection.execute(
+                f"UPDATE {self._database.record} SET rows = %s WHERE attempt = %s "
+                "RETURNING to_regclass(%s)::oid::bigint".encode(),
+                [rows, self._attempt, self._database.table],
+            ).fetchone()
+        if found != (self._database.oid,):
+            raise TargetError(
+                f"{self._database.table} was dropped and made anew during this load",
+                hint="Run the same command again: it loads all files into the new table.",
+            )
+        return rows
+
+    def _merge(self) -> int:
+        """Insert what was staged as ``--on-conflict`` says; return the rows that have come."""
+        names = ", ".join(map(identifier, self._columns))
+        chosen, action = names, "DO NOTHING"
+        order = ""
+        if self._on_conflict == REPLACE:
+            columns = self._database.key(self._connection)
+            key = ", ".join(map(identifier, columns))
+            missing = [name for name in columns if name not in self._columns]
+            if missing:
+                raise UsageError(
+                    f"--on-conflict replace: the files lack the key column {missing[0]}"
+                )
+            # Of rows with one key only one may be inserted: that which came last.
+            chosen = f"DISTINCT ON ({key}) {names}"
+            order = f" ORDER BY {key}, ctid DESC"
+            others = [identifier(name) for name in self._columns if name not in columns]
+            sets = ", ".join(f"{name} = EXCLUDED.{name}" for name in others)
+            action = f"({key}) DO UPDATE SET {sets}" if sets else f"({key}) DO NOTHING"
+        return self._connection.execute(
+            f"INSERT INTO {self._database.table} ({names}) SELECT {chosen} FROM pg_temp.{_ROWS}"
+            f"{order} ON CONFLICT {action}".encode()
+        ).rowcount
+
+    def commit(self) -> None:
+        """See :class:`rowfall.engines.database.Transaction`."""
+        import psycopg
+
+        try:
+            self._connection.execute("COMMIT")
+        except psycopg.Error as error:
+            if self._connection.closed:
+                raise UnknownEndError(
+                    "the connection to PostgreSQL was lost during COMMIT",
+                    transient=True, code=NETWORK_ERROR,
+                ) from None  # fmt: skip
+            said = self._database.translate(error)
+            if isinstance(said, RefusedRowError):
+                raise said from None  # a constraint that is checked at the end
+            raise RolledBackError(said.message, transient=said.transient) from None
+
+    def _rollback(self) -> None:
+        import psycopg
+        from psycopg.pq import TransactionStatus
+
+        connection = self._connection
+        try:
+            status = connection.info.transaction_status
+            if status in (TransactionStatus.INTRANS, TransactionStatus.INERROR):
+                connection.execute("ROLLBACK")
+            if connection.info.transaction_status is not TransactionStatus.IDLE:
+                connection.close()
+        except psycopg.Error:
+            connection.close()
+        if connection.closed:
+            self._database.lost()
+
+    def cancel(self) -> None:
+        """See :class:`rowfall.engines.database.Transaction`."""
+        import psycopg
+
+        with contextlib.suppress(psycopg.Error, OSError):
+            self._connection.cancel_safe(timeout=_CANCEL_SECONDS)
+
+    def release(self) -> None:
+        """See :class:`rowfall.engines.database.Transaction`."""
+        self._rollback()
+        if not self._connection.closed:
+            self._database.give_back(self._connection)
