@@ -24,19 +24,8 @@ if TYPE_CHECKING:
 _MAGIC = b"PAR1"
 _END = 8  # the length of the footer, and PAR1
 # Types of the compact protocol of Thrift.
-_STOP, _TRUE, _FALSE, _BYTE, _DOUBLE, _BINARY, _LIST, _SET, _MAP, _STRUCT = (
-    0,
-    1,
-    2,
-    3,
-    7,
-    8,
-    9,
-    10,
-    11,
-    12,
-)
-_I32 = 5
+_STOP, _TRUE, _FALSE, _BYTE, _I32, _DOUBLE = 0, 1, 2, 3, 5, 7
+_BINARY, _LIST, _SET, _MAP, _STRUCT = 8, 9, 10, 11, 12
 # Numbers of fields in FileMetaData and SchemaElement of parquet.thrift.
 _SCHEMA = 2
 _NAME, _CHILDREN, _CONVERTED, _FIELD_ID, _LOGICAL = 4, 5, 6, 9, 10
