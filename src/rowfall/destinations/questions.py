@@ -34,8 +34,8 @@ def answers(session: Session, where: str) -> str:
         f"Those of these files, which then count as loaded: {command_of(session, ADOPT)}",
         f"Loaded before, and {where} was lost or is an older copy: put it back.",
     ]
-    if not session.source.replayable:
-        del lines[2]  # it cannot be named
+    if not session.source.replayable or not session.destination.adopts(session.target):
+        del lines[2]  # nothing to name, or a topic
     return "\n".join(lines)
 
 
