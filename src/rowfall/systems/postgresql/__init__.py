@@ -1,7 +1,8 @@
 """PostgreSQL: as a source, and as a target whose rows come by COPY.
 
-client: connections, names as SQL, what errors mean. source, catalogue, rows, types: a table or
-query that is read. target: the address of a table and its DDL. database: the table that takes rows;
-transaction: an attempt there. binary: rows of COPY in binary.
+client: connections, names as SQL, what errors mean. types: those of PostgreSQL and ClickHouse, each
+as the other has them. catalogue: what tables and queries hold. rows: what COPY sends and takes.
+source: a table or query that is read. target: the address of a table and its DDL. database: the
+table that takes rows; transaction: an attempt there.
 Imports sources, targets, engines, core.
 """

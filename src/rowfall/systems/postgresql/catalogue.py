@@ -459,3 +459,14 @@ class _Table:
     def grows(self) -> bool:
         """True where rows that come later have higher keys."""
         return bool(self.keys) and not self.key and self.keys[0][2] and self.keys[0][1] in KEYS
+
+
+def described(connection: Connection[Any], text: str) -> list[tuple[str, str, int]]:
+    """Return name, type in pg_type and its modifier of each column of a query."""
+    cursor = connection.execute(f"SELECT * FROM ({text}\n) AS q LIMIT 0".encode())
+    types = dict(connection.execute("SELECT oid::int8, typname FROM pg_type").fetchall())
+    found = cursor.pgresult
+    return [
+        (str(column.name), str(types.get(column.type_code)), found.fmod(n) if found else -1)
+        for n, column in enumerate(cursor.description or ())
+    ]

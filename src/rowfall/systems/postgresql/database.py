@@ -34,7 +34,8 @@ from rowfall.engines.database import (
     Transactions,
     upkeep,
 )
-from rowfall.systems.postgresql import binary as binary_rows
+from rowfall.systems.postgresql import rows
+from rowfall.systems.postgresql.catalogue import described
 from rowfall.systems.postgresql.client import (
     HINTS,
     Cause,
@@ -44,6 +45,7 @@ from rowfall.systems.postgresql.client import (
     qualified,
 )
 from rowfall.systems.postgresql.transaction import PostgresTransaction, application_of
+from rowfall.systems.postgresql.types import binary_of, read_type, taken_type, takes_binary
 
 if TYPE_CHECKING:
     from psycopg import Connection, Error
@@ -53,38 +55,9 @@ _CONTEXT = regex(r'COPY [^,]+, line (\d+)(?:, column ([^:]+?))?(?:: "(.*)")?\Z',
 # Of one column; the values of several stand in a list.
 _KEY = regex(r"Key \(([^,()]+)\)=\((.*)\) ", re.S)
 
-_PLAIN = {
-    "bool": "Bool", "int2": "Int16", "int4": "Int32", "int8": "Int64", "oid": "UInt32",
-    "float4": "Float32", "float8": "Float64", "date": "Date32", "uuid": "UUID",
-}  # fmt: skip
-_MOST_DIGITS = 76
 _MOST_VALUE = 200
 _NO_TEXT = "22021"
 """Bytes that are no text. The server looks at whole lines then, and names no column."""
-
-
-def clickhouse_type(name: str, modifier: int, *, nullable: bool) -> str:
-    """Return the type as which values of a type in pg_type are read.
-
-    Text where only the server knows what is a value.
-    """
-    found = _PLAIN.get(name, "String")
-    if name in ("timestamp", "timestamptz"):
-        found = f"DateTime64({6 if modifier < 0 else modifier}, 'UTC')"
-    if name == "numeric" and modifier >= 0:
-        precision, scale = (modifier - 4) >> 16, (modifier - 4) & 0x7FF
-        if precision <= _MOST_DIGITS and scale <= precision:  # a negative one is above
-            found = f"Decimal({precision}, {scale})"
-    return f"Nullable({found})" if nullable else found
-
-
-def column_type(name: str, modifier: int, *, nullable: bool) -> str:
-    """Return the type of ClickHouse whose values a column of a type in pg_type takes."""
-    if name.startswith("_"):  # an array, of which any element may be NULL
-        # As wide as there is: the server says which element does not fit.
-        wide = {"int2": "int8", "int4": "int8", "float4": "float8"}.get(name[1:], name[1:])
-        return f"Array({clickhouse_type(wide, modifier, nullable=True)})"
-    return clickhouse_type(name, modifier, nullable=nullable)
 
 
 class PostgresDatabase(Transactions):
@@ -311,7 +284,7 @@ class PostgresDatabase(Transactions):
             return None
         there = self._columns()
         columns = tuple(
-            (name, column_type(type_, modifier, nullable=not filled), default)
+            (name, taken_type(type_, modifier, nullable=not filled), default)
             for name, type_, modifier, filled, default in there
         )
         binary = frozenset(name for name, type_, *_ in there if type_ in ("bytea", "_bytea"))
@@ -336,8 +309,8 @@ class PostgresDatabase(Transactions):
         listed = ", ".join(f"NULL::{type_} AS c{at}" for at, type_ in enumerate(declared))
         with self._asking() as connection:
             return [
-                column_type(type_, modifier, nullable=False)
-                for _, type_, modifier in _described(connection, f"SELECT {listed}")
+                taken_type(type_, modifier, nullable=False)
+                for _, type_, modifier in described(connection, f"SELECT {listed}")
             ]
 
     def table_id(self) -> str:
@@ -478,19 +451,14 @@ class PostgresDatabase(Transactions):
                 names = [(str(column.name), "Nullable(String)") for column in cursor.description]
                 return Result(names, iter([_lines(cursor.fetchall())]))
             columns = [
-                (name, clickhouse_type(type_, modifier, nullable=True))
-                for name, type_, modifier in _described(connection, text)
+                (name, read_type(type_, modifier, nullable=True))
+                for name, type_, modifier in described(connection, text)
             ]
         return Result(columns, self._copied(text))
 
     def _copied(self, text: str) -> Iterator[bytes]:
-        with (
-            self._asking() as connection,
-            connection.cursor() as cursor,
-            cursor.copy(f"COPY ({text}\n) TO STDOUT".encode()) as copy,
-        ):
-            for row in copy:
-                yield bytes(row)
+        with self._asking() as connection:
+            yield from rows.copy(connection, f"{text}\n", plain=False)
 
     # --- transactions -----------------------------------------------------------------------------
 
@@ -508,13 +476,13 @@ class PostgresDatabase(Transactions):
         if self._find() is None:
             return True  # as all types of new tables do, which rowfall-decode writes
         return all(
-            binary_rows.takes(type_, clickhouse_type(type_, modifier, nullable=False))
+            takes_binary(type_, read_type(type_, modifier, nullable=False))
             for _, type_, modifier, _, default in self._columns() if default != "MATERIALIZED"
         )  # fmt: skip
 
     def binary(self, columns: Sequence[Column]) -> Binary | None:
         """See :meth:`rowfall.engines.database.TakingBinary.binary`."""
-        return binary_rows.binary(columns, {name: kind for name, kind, *_ in self._columns()})
+        return binary_of(columns, {name: kind for name, kind, *_ in self._columns()})
 
     def give_back(self, connection: Connection[Any]) -> None:
         """Keep a connection for the next transaction."""
@@ -570,17 +538,6 @@ class PostgresDatabase(Transactions):
                 if connection is not None:
                     connection.close()
             self._idle.clear()
-
-
-def _described(connection: Connection[Any], text: str) -> list[tuple[str, str, int]]:
-    """Return name, type in pg_type and its modifier of each column of a query."""
-    cursor = connection.execute(f"SELECT * FROM ({text}\n) AS q LIMIT 0".encode())
-    types = dict(connection.execute("SELECT oid::int8, typname FROM pg_type").fetchall())
-    found = cursor.pgresult
-    return [
-        (str(column.name), str(types.get(column.type_code)), found.fmod(n) if found else -1)
-        for n, column in enumerate(cursor.description or ())
-    ]
 
 
 def _lines(rows: Sequence[Sequence[Any]]) -> bytes:

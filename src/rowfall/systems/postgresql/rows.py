@@ -34,6 +34,11 @@ _GSS = 120_000
 """The first version that encrypts by Kerberos."""
 
 
+# A signature, no flags, nothing more; https://www.postgresql.org/docs/current/sql-copy.html.
+_HEAD = b"PGCOPY\n\xff\r\n\0" + bytes(8)
+_END = b"\xff\xff"
+
+
 class BrokenRowsError(Exception):
     """The server's answer ended, or was none; the text says how."""
 
@@ -185,3 +190,10 @@ def _said(body: bytes) -> ServerSaidError:
     text = fields.get(b"M", "the server broke off")
     detail = fields.get(b"D")
     return ServerSaidError(fields.get(b"C", ""), f"{text} ({detail})" if detail else text)
+
+
+def framed(rows: Iterator[bytes]) -> Iterator[bytes]:
+    """Give rows with what COPY expects around them."""
+    yield _HEAD
+    yield from rows
+    yield _END

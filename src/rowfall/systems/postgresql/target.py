@@ -16,26 +16,15 @@ from rowfall.systems.postgresql.client import (
     identifier,
     qualified,
 )
+from rowfall.systems.postgresql.types import NESTED, SECOND_DIGITS, STRINGS, declared_type
 from rowfall.targets.transactional import TransactionalTable, column_lines
 
-_TYPES = {
-    "Bool": "boolean", "Int8": "smallint", "UInt8": "smallint", "Int16": "smallint",
-    "UInt16": "integer", "Int32": "integer", "UInt32": "bigint", "Int64": "bigint",
-    "UInt64": "numeric(20)", "Int128": "numeric(39)", "UInt128": "numeric(39)",
-    "Int256": "numeric(77)", "UInt256": "numeric(78)", "Float32": "real", "BFloat16": "real",
-    "Float64": "double precision", "Date": "date", "Date32": "date", "UUID": "uuid",
-    "IPv4": "inet", "IPv6": "inet", "JSON": "jsonb", "Map": "jsonb", "Tuple": "jsonb",
-}  # fmt: skip
-_NESTED = ("Array", "Map", "Tuple", "Nested", "Variant", "Dynamic")
-# Digits of a second that PostgreSQL keeps.
-_MOST_DIGITS = 6
 # Longer names are cut without an error.
 _LONGEST = 63
 _ELEMENT = (
     r"""if(isNull(e), 'NULL', concat('"', replaceAll(replaceAll(assumeNotNull({}), """
     r"""'\\', '\\\\'), '"', '\\"'), '"'))"""
 )
-_STRINGS = ("String", "FixedString")
 
 
 class PostgresTarget(TransactionalTable):
@@ -61,21 +50,7 @@ class PostgresTarget(TransactionalTable):
 
     def column_type(self, column: Column) -> str:
         """See :class:`rowfall.targets.transactional.TransactionalTable`."""
-        type_ = parse_type(column.type)
-        if type_.base in ("DateTime", "DateTime32", "DateTime64"):
-            zoned = "'" in type_.args
-            kind = "timestamptz" if zoned else "timestamp"
-            return f"{kind}({min(type_.digits, _MOST_DIGITS)})"
-        if type_.base == "Decimal":
-            return f"numeric({type_.args})"
-        if type_.base == "Array":
-            element = parse_type(type_.args)
-            if element.base in _NESTED:
-                return "jsonb"
-            return f"{self.column_type(Column('', element.full, binary=column.binary))}[]"
-        if column.binary and type_.base in _STRINGS:
-            return "bytea"
-        return _TYPES.get(type_.base, "text")
+        return declared_type(column)
 
     def written_type(self, column: Column) -> str:
         """See :class:`rowfall.targets.transactional.TransactionalTable`.
@@ -95,19 +70,19 @@ class PostgresTarget(TransactionalTable):
     def written(self, column: Column) -> str:
         """See :class:`rowfall.targets.transactional.TransactionalTable`."""
         type_, name = parse_type(column.type), sql.name(column.name)
-        if column.binary and type_.base in _STRINGS:
+        if column.binary and type_.base in STRINGS:
             return _hex(name)
         if type_.base == "FixedString":
             return f"toString({name})"  # cuts the zeros at its end; the server refuses others
-        if type_.base == "Array" and parse_type(type_.args).base not in _NESTED:
-            binary = column.binary and parse_type(type_.args).base in _STRINGS
+        if type_.base == "Array" and parse_type(type_.args).base not in NESTED:
+            binary = column.binary and parse_type(type_.args).base in STRINGS
             element = _ELEMENT.format(_hex("e") if binary else "toString(e)")
             return f"concat('{{', arrayStringConcat(arrayMap(e -> {element}, {name}), ','), '}}')"
         if type_.base in ("Array", "Map", "Tuple", "Nested"):
             return f"toJSONString({name})"
-        if type_.base == "DateTime64" and type_.digits > _MOST_DIGITS:
+        if type_.base == "DateTime64" and type_.digits > SECOND_DIGITS:
             zone = ", 'UTC'" if "'" in type_.args else ""
-            cut = f"toDateTime64({name}, {_MOST_DIGITS}{zone})"
+            cut = f"toDateTime64({name}, {SECOND_DIGITS}{zone})"
             text = f"{column.name}: PostgreSQL keeps six digits of a second"
             return (
                 f"tupleElement((toString({cut}), throwIf(ifNull({name} != {cut}, 0), "

@@ -20,8 +20,8 @@ from rowfall.engines.database import (
     UnknownEndError,
     replace_escape,
 )
-from rowfall.systems.postgresql import binary as binary_rows
 from rowfall.systems.postgresql.client import identifier
+from rowfall.systems.postgresql.rows import framed
 
 if TYPE_CHECKING:
     from psycopg import Connection
@@ -122,7 +122,7 @@ class PostgresTransaction:
         """See :meth:`rowfall.engines.database.WritingBinary.write_binary`."""
         try:
             with self._database.translated():
-                return self._copy(columns, " (FORMAT binary)", binary_rows.framed(rows))
+                return self._copy(columns, " (FORMAT binary)", framed(rows))
         except RefusedRowError as refused:
             raise NoBinaryError(refused.message) from None
 

@@ -1,4 +1,4 @@
-"""Types of PostgreSQL: what a column becomes in ClickHouse, and SQL of its text. Pure.
+"""Types of PostgreSQL and ClickHouse, each as the other has them, and SQL of texts. Pure.
 
 COPY writes what a reader of TSV takes but for booleans, arrays and ``bytea``: those a SELECT writes
 in its way (docs/guides/databases.md has the types). For rowfall-decode it writes numbers, times and
@@ -7,7 +7,12 @@ texts in binary, and of all else that text.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 from rowfall.core.dataclass import dataclass
+from rowfall.core.model import Column
+from rowfall.core.type_names import parse_type
+from rowfall.engines.database import Binary
 from rowfall.sources.databases import KeyKind
 
 
@@ -31,11 +36,11 @@ class PgType:
 
 
 _PLAIN = {
-    "bool": ("Bool", "{x}::int", 1.0), "int2": ("Int16", "{x}", 2.0), "int4": ("Int32", "{x}", 4.0),
-    "int8": ("Int64", "{x}", 8.0), "oid": ("UInt32", "{x}", 4.0),
-    "float4": ("Float32", "{x}", 4.0), "float8": ("Float64", "{x}", 8.0),
-    "date": ("Date32", "{x}", 4.0), "uuid": ("UUID", "{x}", 16.0),
+    "bool": ("Bool", 1.0), "int2": ("Int16", 2.0), "int4": ("Int32", 4.0), "int8": ("Int64", 8.0),
+    "oid": ("UInt32", 4.0), "float4": ("Float32", 4.0), "float8": ("Float64", 8.0),
+    "date": ("Date32", 4.0), "uuid": ("UUID", 16.0),
 }  # fmt: skip
+"""Types whose values are the same in both: as ClickHouse has them, and bytes of a value."""
 _TEXT = frozenset((
     "text", "varchar", "bpchar", "char", "name", "citext", "json", "jsonb", "xml", "inet", "cidr",
     "macaddr", "macaddr8", "time", "timetz", "interval", "bit", "varbit",
@@ -55,6 +60,34 @@ _TEXT_BYTES = 24.0
 _MOST_DIGITS = 76
 _MOST_DIMS = 2
 
+_DECLARED = {
+    "Bool": "boolean", "Int8": "smallint", "UInt8": "smallint", "Int16": "smallint",
+    "UInt16": "integer", "Int32": "integer", "UInt32": "bigint", "Int64": "bigint",
+    "UInt64": "numeric(20)", "Int128": "numeric(39)", "UInt128": "numeric(39)",
+    "Int256": "numeric(77)", "UInt256": "numeric(78)", "Float32": "real", "BFloat16": "real",
+    "Float64": "double precision", "Date": "date", "Date32": "date", "UUID": "uuid",
+    "IPv4": "inet", "IPv6": "inet", "JSON": "jsonb", "Map": "jsonb", "Tuple": "jsonb",
+}  # fmt: skip
+NESTED = ("Array", "Map", "Tuple", "Nested", "Variant", "Dynamic")
+STRINGS = ("String", "FixedString")
+# Digits of a second that PostgreSQL keeps.
+SECOND_DIGITS = 6
+BINARY = "PostgreSQL binary"
+"""The rows, as rowfall-decode calls them."""
+
+_INTEGERS = {"int2": 16, "int4": 32, "int8": 64}
+_TEXTS = frozenset({"String", "FixedString", "Enum8", "Enum16"})
+# Only what is the same value either way: 0.1 of a Float32 is 0.1 to a double as text, and
+# 0.10000000149 as a number; bytes of text are other bytes to bytea.
+_TAKES: Mapping[str, frozenset[str]] = {
+    "bool": frozenset({"Bool"}), "float4": frozenset({"Float32"}),
+    "float8": frozenset({"Float64"}), "date": frozenset({"Date", "Date32"}),
+    "timestamp": frozenset({"DateTime", "DateTime64"}),
+    "timestamptz": frozenset({"DateTime", "DateTime64"}), "uuid": frozenset({"UUID"}),
+    "inet": frozenset({"IPv4", "IPv6"}), "text": _TEXTS, "varchar": _TEXTS, "bpchar": _TEXTS,
+    "json": _TEXTS, "jsonb": _TEXTS,
+}  # fmt: skip
+
 
 def map_type(type_: PgType) -> tuple[str, str, float, str] | None:
     """Return type of ClickHouse, SQL of its text over ``{x}``, bytes in memory and a remark.
@@ -65,16 +98,17 @@ def map_type(type_: PgType) -> tuple[str, str, float, str] | None:
     if type_.element is not None:
         return _map_array(type_.element, type_.dims)
     if name in _PLAIN:
-        return *_PLAIN[name], ""
+        found, width = _PLAIN[name]
+        return found, "{x}::int" if name == "bool" else "{x}", width, ""
     if type_.kind == "e":
         return "LowCardinality(String)", "{x}", 2.0, "an enum"
     if name == "numeric":
         return _map_numeric(type_.modifier)
     if name in ("timestamp", "timestamptz"):
-        digits = 6 if type_.modifier < 0 else type_.modifier
+        found = _moment(type_.modifier)
         if name == "timestamp":
-            return f"DateTime64({digits}, 'UTC')", "{x}", 8.0, "shown as it was written"
-        return f"DateTime64({digits}, 'UTC')", "{x}::timestamp", 8.0, "the same moment, in UTC"
+            return found, "{x}", 8.0, "shown as it was written"
+        return found, "{x}::timestamp", 8.0, "the same moment, in UTC"
     if name == "bytea":
         return "String", "encode({x}, 'hex')", _TEXT_BYTES, "bytes"  # that have no other text
     if name in _SHOWN:
@@ -106,8 +140,7 @@ def in_binary(type_: PgType, select: str, name: str) -> tuple[str, str]:
 def _map_numeric(modifier: int) -> tuple[str, str, float, str]:
     if modifier < 0:
         return "String", "{x}", 16.0, "of any precision: as text; --type NAME='Decimal(38, 10)'"
-    precision, scale = (modifier - 4) >> 16, (modifier - 4) & 0x7FF
-    scale = scale - 0x800 if scale & 0x400 else scale  # negative since version 15
+    precision, scale = _digits(modifier)
     if scale < 0:
         precision, scale = precision - scale, 0
     precision = max(precision, scale)
@@ -170,3 +203,88 @@ KEYS = {
     "uuid": KeyKind.UUID,
 }  # fmt: skip
 """Types by which a table can be cut into ranges."""
+
+
+# --- columns that take rows -----------------------------------------------------------------------
+
+
+def read_type(name: str, modifier: int, *, nullable: bool) -> str:
+    """Return the type as which values of a type in pg_type are read.
+
+    Text where only the server knows what is a value.
+    """
+    found, _ = _PLAIN.get(name, ("String", 0.0))
+    if name in ("timestamp", "timestamptz"):
+        found = _moment(modifier)
+    if name == "numeric" and modifier >= 0:
+        precision, scale = _digits(modifier)
+        if precision <= _MOST_DIGITS and 0 <= scale <= precision:
+            found = f"Decimal({precision}, {scale})"
+    return f"Nullable({found})" if nullable else found
+
+
+def taken_type(name: str, modifier: int, *, nullable: bool) -> str:
+    """Return the type of ClickHouse whose values a column of a type in pg_type takes."""
+    if name.startswith("_"):  # an array, of which any element may be NULL
+        # As wide as there is: the server says which element does not fit.
+        wide = {"int2": "int8", "int4": "int8", "float4": "float8"}.get(name[1:], name[1:])
+        return f"Array({read_type(wide, modifier, nullable=True)})"
+    return read_type(name, modifier, nullable=nullable)
+
+
+def _moment(modifier: int) -> str:
+    return f"DateTime64({SECOND_DIGITS if modifier < 0 else modifier}, 'UTC')"
+
+
+def _digits(modifier: int) -> tuple[int, int]:
+    """Return precision and scale of a numeric; negative scales are there since version 15."""
+    precision, scale = (modifier - 4) >> 16, (modifier - 4) & 0x7FF
+    return precision, scale - 0x800 if scale & 0x400 else scale
+
+
+def declared_type(column: Column) -> str:
+    """Return the type of a column in a new table."""
+    type_ = parse_type(column.type)
+    if type_.base in ("DateTime", "DateTime32", "DateTime64"):
+        zoned = "'" in type_.args
+        kind = "timestamptz" if zoned else "timestamp"
+        return f"{kind}({min(type_.digits, SECOND_DIGITS)})"
+    if type_.base == "Decimal":
+        return f"numeric({type_.args})"
+    if type_.base == "Array":
+        element = parse_type(type_.args)
+        if element.base in NESTED:
+            return "jsonb"
+        return f"{declared_type(Column('', element.full, binary=column.binary))}[]"
+    if column.binary and type_.base in STRINGS:
+        return "bytea"
+    return _DECLARED.get(type_.base, "text")
+
+
+def takes_binary(name: str, column_type: str) -> bool:
+    """Tell whether a column of PostgreSQL takes values of a type in binary.
+
+    The same as ``Field::of`` of rowfall-decode.
+
+    Args:
+        name: of the column's type in pg_type.
+    """
+    type_ = parse_type(column_type)
+    signed = not type_.base.startswith("U")
+    if name in _INTEGERS:
+        return bool(type_.bits) and type_.bits + (0 if signed else 1) <= _INTEGERS[name]
+    if name == "numeric":
+        return bool(type_.bits) or type_.base == "Decimal"
+    return type_.base in _TAKES.get(name, ()) and type_.digits <= SECOND_DIGITS
+
+
+def binary_of(columns: Sequence[Column], names: Mapping[str, str]) -> Binary | None:
+    """Return how columns are sent; None where one of them can be sent as text only.
+
+    Args:
+        names: types of the table's columns in pg_type, by column.
+    """
+    kinds = tuple(names.get(column.name, "") for column in columns)
+    if not all(takes_binary(kind, c.type) for kind, c in zip(kinds, columns, strict=True)):
+        return None
+    return Binary(BINARY, names=kinds)
