@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from rowfall.core.errors import RowfallError
@@ -148,6 +149,9 @@ class _Parts(io.RawIOBase):
     """An object as a file, read by its ranges."""
 
     def __init__(self, source: Ranged, split: Split) -> None:
+        if split.part is not None and not split.of_text:
+            # Of a range of rows the whole file is opened, which has its footer at its end.
+            split = replace(split, size=split.part.size, start=None, stop=None, part=None)
         self._source, self._split, self._at = source, split, 0
 
     def readable(self) -> bool:

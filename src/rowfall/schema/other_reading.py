@@ -58,6 +58,8 @@ def read_by_pyarrow(source: Source, split: Split, encoding: Encoding) -> ArrowSt
         raise SourceError(f"{split.name} is not read by pyarrow: {error}") from error
     if not all(_is_plain(field.type) for field in schema):
         return None
+    if split.rows is not None and split.start is not None:
+        batches = _cut(batches, split.start, split.rows)
     rows = pa.RecordBatchReader.from_batches(schema, batches)
     # One stream, as the batches come one after the other; its NULL lists were asked about before.
     return arrow_rows(rows, "", Options(threads=1, null_lists="empty"))
@@ -73,6 +75,19 @@ def _opened(file: Any, format_: str) -> tuple[Any, Iterator[Any]]:
 
     stripes = orc.ORCFile(file)
     return stripes.schema, (stripes.read_stripe(n) for n in range(stripes.nstripes))
+
+
+def _cut(batches: Iterator[Any], start: int, count: int) -> Iterator[Any]:
+    """Give ``count`` rows from the row ``start`` on."""
+    for batch in batches:
+        skipped = min(start, batch.num_rows)
+        start -= skipped
+        taken = batch.slice(skipped, count)
+        count -= taken.num_rows
+        if taken.num_rows:
+            yield taken
+        if not count:
+            return
 
 
 def _is_plain(type_: Any) -> bool:
