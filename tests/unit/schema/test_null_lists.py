@@ -1,4 +1,4 @@
-"""NULL lists are found in a range of rows of a file, too, whose footer is at the end of the file."""
+"""NULL lists are found in a range of rows, too: the footer is at the end of the file."""
 
 from __future__ import annotations
 
@@ -30,6 +30,6 @@ def test_a_range_of_rows(tmp_path: Path, null: bool) -> None:
     split = replace(whole, size=(whole.size or 0) // 3, start=1000, stop=2000, part=part)
     columns = [Column("v", "Array(Int64)", source="v")]
     assert null_lists(source, split, PARQUET, columns) == (["v"] if null else [])
-    _, batches = _opened(as_file(source, split), "Parquet")  # type: ignore[arg-type]
+    _, batches = _opened(as_file(source, split), "Parquet")
     rows = pa.Table.from_batches(_cut(batches, 1000, 1000))
     assert rows.column("id").to_pylist() == list(range(1000, 2000))
