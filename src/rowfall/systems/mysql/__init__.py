@@ -1,9 +1,10 @@
 """MySQL, MariaDB and SingleStore: tables and queries that are read, tables that rows go into.
 
-``client.py`` has names, literals and the lines both sides speak of; ``source.py`` reads (its types
-in ``types.py``, rows as text in ``rows.py``, in binary in ``packets.py``). ``target.py`` has the
-address and DDL of a target, ``database.py`` what a load asks and does there, ``transaction.py``
-the rows of one attempt, which ``wire.py``, ``bulk.py`` and ``packed.py`` send; ``pull.py`` and
+``client.py`` has what both directions know of a server: connecting, sessions, errors by number,
+names and literals. ``source.py`` reads (its types in ``types.py``, rows as text in ``rows.py``).
+``target.py`` has the address and DDL of a target, ``database.py`` what a load asks and does there,
+``transaction.py`` the rows of one attempt, ``bulk.py`` and ``packed.py`` how they look on the way.
+``wire.py`` is the only file that uses what PyMySQL does not make public. ``pull.py`` and
 ``pipelines.py`` are pipelines of SingleStore.
 Imports sources, targets, engines, core.
 """

@@ -25,6 +25,7 @@ from rowfall.core.options import ERROR, REPLACE, SKIP, Options
 from rowfall.core.sqltext import SqlText
 from rowfall.core.units import parse_duration
 from rowfall.engines.base import ExistingTable
+from rowfall.engines.codes import NETWORK_ERROR
 from rowfall.engines.database import (
     ACCEPTED,
     RECORD,
@@ -35,12 +36,28 @@ from rowfall.engines.database import (
     upkeep,
 )
 from rowfall.systems.mysql import bulk, wire
-from rowfall.systems.mysql.client import TSV_LINES, name, quote
+from rowfall.systems.mysql.client import (
+    AGAIN_HINT,
+    FULL,
+    LOST,
+    NO_FILES,
+    PATIENCE_SECONDS,
+    READ_ONLY,
+    SYNTAX,
+    TOO_LARGE,
+    TSV_LINES,
+    Login,
+    connect,
+    driver,
+    name,
+    number_of,
+    quote,
+    said,
+    set_up,
+)
 from rowfall.systems.mysql.columns import BYTES, catalogue_column, declared_type, result_column, tsv
-from rowfall.systems.mysql.errors import LOST, NO_FILES, PASSING, explained, number_of
-from rowfall.systems.mysql.transaction import PATIENCE_SECONDS, MySQLTransaction
+from rowfall.systems.mysql.transaction import MySQLTransaction
 
-_CONNECT_SECONDS = 10
 _RETRY_SECONDS = 0.5
 # How long the end of a transaction is waited for that nobody answers for.
 _LOCK_SECONDS = 50
@@ -49,13 +66,9 @@ _MODE = "STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION,NO_AUTO_VALUE_ON_ZERO"
 # unique_checks stays: without, MariaDB sorts rows into an empty table at the end, for twice the
 # CPU, and locks all of it.
 _SESSION = {
-    "sql_mode": f"'{_MODE}'", "time_zone": "'+00:00'", "net_read_timeout": PATIENCE_SECONDS,
-    "net_write_timeout": PATIENCE_SECONDS, "max_error_count": 64, "sql_notes": 1,
+    "sql_mode": f"'{_MODE}'", "net_read_timeout": PATIENCE_SECONDS, "max_error_count": 64,
+    "sql_notes": 1,
 }  # fmt: skip
-# By what a server calls the longest time of a statement: MariaDB the first.
-_NO_LIMIT = ("max_statement_time", "max_execution_time")
-# Gaps between records stay free for the leases of others.
-_ISOLATION = "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED"
 # ``session`` ends with the load, for who looks for one that has died.
 _RECORDS = (
     "CREATE TABLE IF NOT EXISTS {at} (\n"
@@ -114,8 +127,10 @@ class MySQL(Transactions):
         self, host: str, port: int, user: str, password: Secret | None,
         settings: Mapping[str, str], database: str, table: str, options: Options,
     ) -> None:  # fmt: skip
-        self._host, self._port, self._user, self._password = host, port, user, password
-        self._given = settings
+        self._login = Login(
+            host, port, user, password, settings.get("database") or database,
+            settings.get("ssl_ca", ""),
+        )  # fmt: skip
         self._database, self._table = database, table
         self._options = options
         self.name, self.on_conflict = database, options.on_conflict
@@ -441,7 +456,7 @@ class MySQL(Transactions):
                 cursor.execute(f"SELECT {row_digest(names)} FROM {self.whole_name} LIMIT 1")
                 rows = cursor.fetchall()
             return json.dumps([rows[0][0], *names]) if rows else None
-        except (self.driver.err.MySQLError, OSError) as error:
+        except (driver().err.MySQLError, OSError) as error:
             raise self.explained(error, "read a row of the table") from None
         finally:
             self.leave(connection)
@@ -525,7 +540,7 @@ class MySQL(Transactions):
                 cursor.execute(f"SELECT session {where}")
                 for (session,) in cursor.fetchall():
                     cursor.execute(f"KILL CONNECTION {int(session)}")
-        except (self.driver.err.MySQLError, OSError):
+        except (driver().err.MySQLError, OSError):
             pass  # it has ended by itself, or the lock tells when it has
         finally:
             self.leave(connection)
@@ -541,7 +556,7 @@ class MySQL(Transactions):
             for tries in range(2):
                 try:
                     return self._take_locks(streams)
-                except (self.driver.err.MySQLError, OSError) as error:
+                except (driver().err.MySQLError, OSError) as error:
                     lost = number_of(error) in LOST or isinstance(error, OSError)
                     self._let_go()
                     if not lost or tries:
@@ -592,14 +607,14 @@ class MySQL(Transactions):
         try:
             with connection.cursor() as cursor:
                 if not write:
-                    with suppress(self.driver.err.MySQLError):  # SingleStore has no such thing
+                    with suppress(driver().err.MySQLError):  # SingleStore has no such thing
                         cursor.execute("START TRANSACTION READ ONLY")
                 cursor.execute(query)
                 if cursor.description is None:
                     return None
                 columns = [result_column(field) for field in wire.fields_of(cursor)]
                 return Result(columns, tsv(cursor.fetchall()))
-        except (self.driver.err.MySQLError, OSError) as error:
+        except (driver().err.MySQLError, OSError) as error:
             raise self.explained(error, "run the query") from None
         finally:
             self.leave(connection)
@@ -728,18 +743,6 @@ class MySQL(Transactions):
 
     # --- connections --------------------------------------------------------------------------
 
-    @property
-    def driver(self) -> Any:
-        """Return PyMySQL."""
-        try:
-            import pymysql
-        except ImportError:
-            raise UsageError(
-                "mysql:// needs PyMySQL, which is not installed",
-                hint="Install it: pip install 'rowfall[mysql]'.",
-            ) from None
-        return pymysql
-
     def take(self) -> Any:
         """Return a session: one that is idle, or a new one."""
         with self._guard:
@@ -768,27 +771,20 @@ class MySQL(Transactions):
 
     def _connect(self) -> Any:
         """Return a new session; a server that is away is asked again while patience lasts."""
-        driver, deadline = self.driver, time.monotonic() + self._patience
-        ca = self._given.get("ssl_ca")
-        signed = {"ssl_ca": ca, "ssl_verify_identity": True} if ca else {}
+        err, deadline = driver().err, time.monotonic() + self._patience
         connection: Any = None
         while connection is None:
             try:
-                connection = wire.connection_class(driver, packed=self._packed)(
-                    host=self._host, port=self._port, user=self._user or None,
-                    database=self._given.get("database") or self._database, charset="utf8mb4",
-                    password=self._password.reveal() if self._password else "",
-                    connect_timeout=_CONNECT_SECONDS, local_infile=True, autocommit=True, **signed,
-                )  # fmt: skip
-            # RuntimeError: a password of MySQL 8 without TLS needs another package, which it names.
-            except (driver.err.MySQLError, OSError, RuntimeError) as error:
+                connection = connect(self._login, sends=True, packed=self._packed)
+            except (err.MySQLError, OSError, RuntimeError) as error:
                 found = self.explained(error, "connect to it")
                 if not found.transient or time.monotonic() > deadline:
                     raise found from None
                 time.sleep(_RETRY_SECONDS)
         try:
-            self._set_up(connection)
-        except (driver.err.MySQLError, OSError) as error:
+            # Gaps between records stay free for the leases of others.
+            set_up(connection, _SESSION, "READ COMMITTED")
+        except (err.MySQLError, OSError) as error:
             self.end(connection)
             raise self.explained(error, "set up a session") from None
         return connection
@@ -797,7 +793,7 @@ class MySQL(Transactions):
 
     def same_machine(self) -> bool:
         """See :meth:`rowfall.engines.database.Packing.same_machine`."""
-        return is_loopback(self._host) and is_own_name(str(self.settings.get("hostname", "")))
+        return is_loopback(self._login.host) and is_own_name(str(self.settings.get("hostname", "")))
 
     def send_seconds(self, size: int) -> float:
         """See :meth:`rowfall.engines.database.Packing.send_seconds`."""
@@ -817,30 +813,13 @@ class MySQL(Transactions):
         for connection in idle:
             self.end(connection)
 
-    def _set_up(self, connection: Any) -> None:
-        """Set what a session needs for loads; what a server does not know does not matter there."""
-        other = "mariadb" not in connection.get_server_info().lower()
-        wanted = {**_SESSION, _NO_LIMIT[other]: 0}
-        texts = [f"{variable} = {value}" for variable, value in wanted.items()]
-        with connection.cursor() as cursor:
-            try:
-                cursor.execute(f"SET SESSION {', '.join(texts)}")
-            except self.driver.err.MySQLError as error:
-                if number_of(error) in PASSING:
-                    raise
-                for text in texts:
-                    with suppress(self.driver.err.MySQLError):
-                        cursor.execute(f"SET SESSION {text}")
-            with suppress(self.driver.err.NotSupportedError, self.driver.err.ProgrammingError):
-                cursor.execute(_ISOLATION)
-
     def ask(self, query: str) -> list[tuple[Any, ...]]:
         """Return the rows of a question; asked once more where an idle session has been lost."""
         return self._run(query)
 
     def dictionaries(self, query: str) -> list[dict[str, Any]]:
         """Return the rows of a question by the names of their columns."""
-        return self._run(query, self.driver.cursors.DictCursor)
+        return self._run(query, driver().cursors.DictCursor)
 
     def do(self, statement: str) -> None:
         """Run a statement that changes something."""
@@ -856,7 +835,7 @@ class MySQL(Transactions):
                     rows = list(cursor.fetchall())
                 clean = True
                 return rows
-            except (self.driver.err.MySQLError, OSError) as error:
+            except (driver().err.MySQLError, OSError) as error:
                 found = self.explained(error, "ask it")
                 lost = number_of(error) in LOST or isinstance(error, OSError)
                 if not lost or time.monotonic() > deadline:
@@ -891,7 +870,7 @@ class MySQL(Transactions):
     @property
     def text(self) -> str:
         """Return the server and the table, for people."""
-        return f"{self._database}.{self._table} at {self._host}:{self._port}"
+        return f"{self._database}.{self._table} at {self._login.host}:{self._login.port}"
 
     @property
     def target(self) -> str:
@@ -935,7 +914,27 @@ class MySQL(Transactions):
             return error
         if number_of(error) in NO_FILES:
             return self.no_files()
-        return explained(
-            error, what, at=self.text, user=self._user, database=self._database,
-            password=self._password,
-        )  # fmt: skip
+        login = self._login
+        found = said(error, *((login.password,) if login.password else ()))
+        text = found.sentence(f"{self.text}: cannot {what}")
+        if found.transient or not (found.number or found.failed_tls):
+            return EngineError(text, hint=AGAIN_HINT, transient=True, code=NETWORK_ERROR)
+        database = name(self._database)
+        hint = found.hint(
+            right="GRANT SELECT, INSERT, UPDATE, DELETE, CREATE ON "
+            f"{database}.* TO {quote(login.user)}@'%'.",
+            database=f"CREATE DATABASE {database}, or name another one; SHOW DATABASES lists them.",
+        )
+        return TargetError(text, hint=hint or _hint_of_writes(found.number))
+
+
+def _hint_of_writes(number: int) -> str | None:
+    if number in READ_ONLY:
+        return "The server takes no writes: name its primary in --to."
+    if number in FULL:
+        return "Free some space on the server, then run the same command again."
+    if number == TOO_LARGE:
+        return "Raise max_allowed_packet on the server."
+    if number in SYNTAX:
+        return "Check --order-by, --partition-by and the other options of the table."
+    return None

@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any
 from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import RowfallError
 from rowfall.core.sqltext import SqlText
-from rowfall.systems.mysql.client import name, quote
-from rowfall.systems.mysql.errors import number_of
+from rowfall.systems.mysql.client import name, number_of, quote
 
 if TYPE_CHECKING:
     from rowfall.systems.mysql.database import MySQL

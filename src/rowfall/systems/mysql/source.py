@@ -17,7 +17,7 @@ import itertools
 import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -28,7 +28,6 @@ from rowfall.core.listing import Listing, Split
 from rowfall.core.masked import redact
 from rowfall.core.model import Encoding, Kind
 from rowfall.core.nearest import did_you_mean
-from rowfall.core.netaddress import failed_tls
 from rowfall.core.options import Options
 from rowfall.sources.databases import (
     END,
@@ -44,24 +43,24 @@ from rowfall.sources.databases import (
 )
 from rowfall.sources.handover import Answer
 from rowfall.systems.mysql import rows, wire
-from rowfall.systems.mysql.client import name, quote
+from rowfall.systems.mysql.client import (
+    AGAIN_HINT,
+    LOCKED,
+    NO_TABLE,
+    PARAMETERS,
+    PASSWORD_VARIABLE,
+    PORT,
+    Login,
+    ServerError,
+    connect,
+    driver,
+    name,
+    quote,
+    said,
+    set_up,
+)
 from rowfall.systems.mysql.types import TSV, Declared, columns_of, marks_of, of_result
 
-_PORT = 3306
-_SETTINGS = ("ssl_ca",)
-_CONNECT_SECONDS = 10
-# The server closes a connection on which nobody reads for net_write_timeout, 60 s by itself; the
-# target may pause for longer while it merges.
-_PATIENCE_SECONDS = 3_600
-# What a server does not know of it (max_statement_time is MariaDB's) does not matter there.
-_SESSION = (
-    "SET SESSION sql_mode = ''",
-    "SET SESSION time_zone = '+00:00'",
-    f"SET SESSION net_write_timeout = {_PATIENCE_SECONDS}",
-    "SET SESSION max_statement_time = 0",
-    "SET SESSION max_execution_time = 0",
-    "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ",
-)
 _UTC = ("+00:00", "UTC", "Etc/UTC")
 _SNAPSHOT = "START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY"
 # Estimates of one table: some for each of 512 ranges.
@@ -77,16 +76,7 @@ _KINDS = {
     "datetime": KeyKind.MOMENT, "timestamp": KeyKind.MOMENT,
 }  # fmt: skip
 _ID_LENGTHS = {"binary": 16, "char": 36, "varchar": 36}
-# Errors by number. Access denied to a user, to a database; no database; no right to a table.
-_LOGIN, _NO_DATABASE, _NO_TABLE = (1045, 1698), (1049, 1044), (1146, 1051)
-_NO_RIGHT = (1142, 1143, 1370)
-_LOCKED, _TWO_NAMES = 1205, 1060
-# Too many connections, shutdown, killed, lost, timed out, deadlock, table changed: the next try may
-# not meet them.
-_PASSING = frozenset({
-    1028, 1040, 1053, 1152, 1158, 1159, 1160, 1161, 1203, 1205, 1213, 1290, 1317, 1412, 1927, 1969,
-    2002, 2003, 2006, 2013, 2055, 4031,
-})  # fmt: skip
+_TWO_NAMES = 1060
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +123,7 @@ class MySQL(Database):
     """One table, or the result of ``--query``."""
 
     def __init__(self, texts: Sequence[str], options: Options) -> None:
-        address = parse(texts, options, port=_PORT, variable="MYSQL_PWD", settings=_SETTINGS)
+        address = parse(texts, options, port=PORT, variable=PASSWORD_VARIABLE, settings=PARAMETERS)
         if address.schema:
             raise UsageError(
                 f"{address.text}: a table of MySQL has a database and no schema",
@@ -241,7 +231,7 @@ class MySQL(Database):
         try:
             self._ask(connection, f"SELECT 1 FROM {self._name} LIMIT 0")
         except self._driver().err.MySQLError as error:
-            if error.args[0] not in _NO_TABLE:
+            if error.args[0] not in NO_TABLE:
                 return self._explained(error)
         tables = [
             str(found)
@@ -335,7 +325,7 @@ class MySQL(Database):
                 connection, f"SELECT COUNT(*) FROM {self._name} WHERE {tail} LOCK IN SHARE MODE"
             )
         except self._driver().err.MySQLError as error:
-            why = "is still open" if error.args[0] == _LOCKED else "may be open"
+            why = "is still open" if error.args[0] == LOCKED else "may be open"
             return [
                 f"a transaction that has written into {self.address.table} {why}: rows that it "
                 f"commits later with a {key.name} up to {high} are not loaded, now or later"
@@ -449,7 +439,7 @@ class MySQL(Database):
             raise self._explained(error) from None
         except (OSError, rows.BrokenRowsError) as error:
             raise SourceError(
-                f"cannot read {self.text}: {error}", hint=_AGAIN, transient=True
+                f"cannot read {self.text}: {error}", hint=AGAIN_HINT, transient=True
             ) from None
         finally:
             self._give_back(reading.connection, good=reading.ended)
@@ -522,30 +512,22 @@ class MySQL(Database):
         Raises:
             SourceError: there is none to be had.
         """
-        driver, at = self._driver(), self.address
-        # Encrypted wherever the server can; with ssl_ca only to a server that this has signed.
-        signed = (
-            {"ssl_ca": at.settings["ssl_ca"], "ssl_verify_identity": True} if at.settings else {}
+        at, err = self.address, self._driver().err
+        login = Login(
+            at.host, at.port, at.user, at.password, at.database, at.settings.get("ssl_ca", "")
         )
 
-        def connect() -> Any:
+        def begin() -> tuple[Any, tuple[Any, ...]]:
             try:
-                return driver.connect(
-                    host=at.host, port=at.port, user=at.user or None, database=at.database,
-                    password=at.password.reveal() if at.password else "", charset="utf8mb4",
-                    connect_timeout=_CONNECT_SECONDS, autocommit=True, **signed,
-                )  # fmt: skip
-            # RuntimeError: a password of MySQL 8 without TLS needs another package, which it names.
-            except (driver.err.MySQLError, OSError, RuntimeError) as error:
+                connection = connect(login)
+                set_up(connection, {"sql_mode": "''"}, "REPEATABLE READ")
+                return connection, self._ask(
+                    connection, "SELECT @@SESSION.time_zone, @@SESSION.sql_mode, @@system_time_zone"
+                )[0]
+            except (err.MySQLError, OSError, RuntimeError) as error:
                 raise self._explained(error) from None
 
-        connection = self.patiently(connect, patience)
-        with connection.cursor() as cursor:
-            for statement in _SESSION:
-                with suppress(driver.err.MySQLError):
-                    cursor.execute(statement)
-            cursor.execute("SELECT @@SESSION.time_zone, @@SESSION.sql_mode, @@system_time_zone")
-            ((zone, mode, system),) = cursor.fetchall()
+        connection, (zone, mode, system) = self.patiently(begin, patience)
         zone = system if str(zone) == "SYSTEM" else zone  # SingleStore keeps its own
         if str(zone) not in _UTC or "NO_BACKSLASH_ESCAPES" in str(mode):
             connection.close()
@@ -558,14 +540,7 @@ class MySQL(Database):
         return connection
 
     def _driver(self) -> Any:
-        try:
-            import pymysql
-        except ImportError:
-            raise UsageError(
-                f"{self.address.scheme}:// needs PyMySQL, which is not installed",
-                hint="Install it: pip install 'rowfall[mysql]'.",
-            ) from None
-        return pymysql
+        return driver(self.address.scheme)
 
     def _ask(self, connection: Any, query: str) -> list[tuple[Any, ...]]:
         with connection.cursor() as cursor:
@@ -585,35 +560,19 @@ class MySQL(Database):
         """Return what a server or the driver said in our words."""
         at = self.address
         if isinstance(error, wire.ServerSaidError):
-            number, said = error.number, error.text
+            found = ServerError(error.number, redact(error.text, *self.secrets), lost=False)
         else:
-            number = error.args[0] if error.args and isinstance(error.args[0], int) else 0
-            said = str(error.args[1]) if len(error.args) > 1 else str(error)
-        text = f"cannot read {at.text}: {redact(said, *self.secrets)}"
-        text += f" (error {number})" if number else ""
-        hint: str | None = None
-        if number in _LOGIN:
-            hint = "Name the user in the address; the password is taken from MYSQL_PWD, too."
-        elif number in _NO_RIGHT:
-            what = name(at.table) if at.table else "*"
-            hint = f"GRANT SELECT ON {name(at.database)}.{what} TO {quote(at.user)}@'%'."
-        elif number in _NO_DATABASE:
-            hint = "See its databases with SHOW DATABASES; the user needs a right to one."
-        elif failed_tls(text):
-            hint = _TLS
-        elif number in _PASSING or isinstance(error, OSError):
-            hint = _AGAIN
-        elif self.query:
+            found = said(error, *self.secrets)
+        what = name(at.table) if at.table else "*"
+        hint = found.hint(
+            right=f"GRANT SELECT ON {name(at.database)}.{what} TO {quote(at.user)}@'%'.",
+            database="See its databases with SHOW DATABASES; the user needs a right to one.",
+        )
+        if hint is None and self.query:
             hint = "Try the query in the database's own client."
-        passing = number in _PASSING or isinstance(error, OSError)
-        return SourceError(text, hint=hint, transient=passing)
-
-
-_TLS = (
-    "Name the authority that signed the server's certificate with ?ssl_ca=FILE, and the host as "
-    "the certificate has it."
-)
-_AGAIN = "Check that the server runs and is reached from here, then run the same command again."
+        return SourceError(
+            found.sentence(f"cannot read {at.text}"), hint=hint, transient=found.transient
+        )
 
 
 def _key_of(column: Declared, *, grows: bool) -> Key | None:

@@ -19,7 +19,14 @@ from rowfall.core.patterns import regex
 from rowfall.core.s3_access import Access
 from rowfall.core.sqltext import SqlText
 from rowfall.core.type_names import Type, parse_type
-from rowfall.systems.mysql.client import TSV_LINES, name, quote
+from rowfall.systems.mysql.client import (
+    PARAMETERS,
+    PASSWORD_VARIABLE,
+    PORT,
+    TSV_LINES,
+    name,
+    quote,
+)
 from rowfall.targets.transactional import TransactionalTable, column_lines
 
 _INTEGERS = {8: "TINYINT", 16: "SMALLINT", 32: "INT", 64: "BIGINT"}
@@ -46,9 +53,9 @@ class MySQLTable(TransactionalTable):
     """A table of MySQL or of MariaDB."""
 
     scheme: ClassVar[str] = "mysql"
-    port: ClassVar[int] = 3306
-    password_variable: ClassVar[str] = "MYSQL_PWD"  # noqa: S105 - a name
-    settings: ClassVar[tuple[str, ...]] = ("ssl_ca",)
+    port: ClassVar[int] = PORT
+    password_variable: ClassVar[str] = PASSWORD_VARIABLE
+    settings: ClassVar[tuple[str, ...]] = PARAMETERS
     lines: str = "MySQL"
     takes: ClassVar[frozenset[str]] = frozenset({"engine", "order_by", "partition_by"})
 

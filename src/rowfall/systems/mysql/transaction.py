@@ -28,29 +28,28 @@ from rowfall.engines.database import (
     replace_escape,
 )
 from rowfall.systems.mysql import bulk, wire
-from rowfall.systems.mysql.client import quote
-from rowfall.systems.mysql.columns import unfit
-from rowfall.systems.mysql.errors import (
+from rowfall.systems.mysql.client import (
     DEADLOCK,
     DUPLICATE,
     LOCKED,
     LOST,
     PASSING,
+    PATIENCE_SECONDS,
     column_in,
+    driver,
     names_row,
     number_of,
+    quote,
     row_in,
     value_in,
 )
+from rowfall.systems.mysql.columns import unfit
 
 if TYPE_CHECKING:
     from rowfall.systems.mysql.database import MySQL
 
 # How long rows wait for locks of others, as servers do by themselves.
 _LOCK_SECONDS = 50
-PATIENCE_SECONDS = 3_600
-"""How long the server waits for rows that do not come; 30 s or 8 h by itself, as it waits for
-packets of LOAD DATA or for the next command."""
 # The engine's TSV has an escape more than LOAD DATA knows, which reads \f as the letter.
 _FORM_FEED = (b"\\f", b"\f")
 # Records of one INSERT: well below the smallest max_allowed_packet that servers come with.
@@ -89,7 +88,7 @@ class MySQLTransaction:
                 )
                 self._execute(f"INSERT INTO {database.records} ({_COLUMNS}) VALUES {values}")
             self._wait(_LOCK_SECONDS)
-        except (database.driver.err.MySQLError, OSError) as error:
+        except (driver().err.MySQLError, OSError) as error:
             self.release()
             number = number_of(error)
             if number in DUPLICATE:
@@ -145,7 +144,7 @@ class MySQLTransaction:
                 raise self._refused(self._warnings())
         except wire.NoFileWantedError:
             raise database.no_files() from None
-        except (database.driver.err.MySQLError, OSError) as error:
+        except (driver().err.MySQLError, OSError) as error:
             number, said = number_of(error), str(error.args[-1])
             if number not in PASSING and (number in DUPLICATE or names_row(said)):
                 raise self._refused([(number, said)]) from None
@@ -163,7 +162,7 @@ class MySQLTransaction:
                 self._connection, database.insert_statement(columns), binary.types, rows,
                 int(database.settings["max_allowed_packet"]),
             )  # fmt: skip
-        except (database.driver.err.MySQLError, OSError) as error:
+        except (driver().err.MySQLError, OSError) as error:
             if number_of(error) in PASSING or isinstance(error, OSError):
                 raise database.explained(error, "load rows") from None
             raise NoBinaryError(str(error.args[-1])) from None
@@ -210,7 +209,7 @@ class MySQLTransaction:
     def _savepoint(self, text: str) -> None:
         try:
             self._execute(text)
-        except (self._database.driver.err.MySQLError, OSError) as error:
+        except (driver().err.MySQLError, OSError) as error:
             raise self._database.explained(error, "set a savepoint") from None
 
     def finish(self, rows: int) -> int:
@@ -224,7 +223,7 @@ class MySQLTransaction:
                 f"UPDATE {database.records} SET attempt_rows = {rows}{self._identity()} "
                 f"WHERE attempt = {quote(self._attempt)}"
             )
-        except (database.driver.err.MySQLError, OSError) as error:
+        except (driver().err.MySQLError, OSError) as error:
             raise database.explained(error, f"write to {RECORD}") from None
         return self._gained
 
@@ -242,7 +241,7 @@ class MySQLTransaction:
                         self._gained = cursor.execute(text)
                     cursor.execute(f"DROP TEMPORARY TABLE {database.rows_name}")
                 return
-            except (database.driver.err.MySQLError, OSError) as error:
+            except (driver().err.MySQLError, OSError) as error:
                 number, said = number_of(error), str(error.args[-1])
                 tries += 1
                 if number in DUPLICATE and tries < _MERGES:
@@ -266,7 +265,7 @@ class MySQLTransaction:
         database, connection = self._database, self._connection
         try:
             connection.commit()
-        except (database.driver.err.MySQLError, OSError) as error:
+        except (driver().err.MySQLError, OSError) as error:
             found = database.explained(error, "commit")
             self.release()
             if number_of(error) in LOST or isinstance(error, OSError):

@@ -102,7 +102,7 @@ def connection_class(driver: Any, *, packed: bool) -> type[Any]:
             return context
 
         def _request_authentication(self) -> None:
-            self._logs_in = takes_parameters(str(self.server_version))
+            self._logs_in = self._local_infile and takes_parameters(str(self.server_version))
             packs = packed and self.server_capabilities & _COMPRESS
             self.client_flag |= _COMPRESS if packs else 0
             try:
