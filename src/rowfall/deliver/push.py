@@ -30,6 +30,7 @@ from rowfall.deliver.streams import (
     local_select,
     local_settings,
     odd_header,
+    padded,
     piece_size,
 )  # fmt: skip
 from rowfall.deliver.watch import WATCH_LANE, stored_bytes
@@ -177,7 +178,7 @@ class Pusher:
                 return
             every = piece_size(delivery.raw, self.streams)
             for split in delivery.raw:
-                if odd_header(split, encoding, schema.reads):
+                if odd_header(split, encoding, schema.reads) or padded(split, encoding):
                     left.append(split)  # the local engine reads it, or says what is wrong
                     continue
                 for piece in file_pieces(split, encoding, settings, every):

@@ -35,6 +35,7 @@ from rowfall.schema.projection import read_relation, select_typed
 from rowfall.schema.records import SCAN, Read, header_names, record_starts
 from rowfall.schema.strict_reading import reader_settings
 from rowfall.sources.base import Source
+from rowfall.sources.completeness import is_padded
 from rowfall.sources.first_bytes import unpack
 
 Values = Mapping[str, str | int | float]
@@ -349,6 +350,15 @@ def odd_header(split: Split, encoding: Encoding, columns: Sequence[Column]) -> b
     except SourceError:
         return True
     return not header_fits(head, encoding, columns)
+
+
+def padded(split: Split, encoding: Encoding) -> bool:
+    """Tell whether zeros follow a gzip file: a server takes them for a broken member."""
+    if packing(split, encoding) != "gzip":
+        return False
+    with opened(split.uri) as descriptor:
+        size = os.fstat(descriptor).st_size
+        return is_padded(lambda at, length: os.pread(descriptor, length, at), size, "gzip")
 
 
 def piece_settings(settings: Values, piece: StreamPiece) -> dict[str, str | int | float]:

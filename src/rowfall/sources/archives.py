@@ -574,10 +574,12 @@ def _unpacked(pieces: Iterable[bytes], packed: str, name: str) -> Iterator[bytes
     try:
         if packed == pipes.BZ2:
             yield from pipes.unpack_bz2(pieces)
+        elif packed == pipes.GZIP:
+            yield from pipes.unpack_gzip(pieces)
         elif packed == "zstd":
             yield from _of_zstd(pieces)
-        elif packed in _UNPACKERS:
-            yield from _by_members(pieces, _UNPACKERS[packed])
+        elif packed == "xz":
+            yield from _of_xz(pieces)
         else:
             raise pipes.BrokenStreamError(f"{packed} is not read there")
     except (pipes.BrokenStreamError, zlib.error, lzma.LZMAError, OSError) as error:
@@ -587,27 +589,20 @@ def _unpacked(pieces: Iterable[bytes], packed: str, name: str) -> Iterator[bytes
         ) from error
 
 
-_UNPACKERS: dict[str, Callable[[], Any]] = {
-    "gzip": lambda: zlib.decompressobj(wbits=31),
-    "xz": lzma.LZMADecompressor,
-}
-
-
-def _by_members(pieces: Iterable[bytes], unpacker: Callable[[], Any]) -> Iterator[bytes]:
+def _of_xz(pieces: Iterable[bytes]) -> Iterator[bytes]:
     """Unpack streams that follow one another, each with a checksum; zeros behind are padding."""
-    current, some = None, False
+    current: lzma.LZMADecompressor | None = None
+    some = False
     for piece in pieces:
         data = piece
-        while data or (current is not None and not getattr(current, "needs_input", True)):
+        while data or (current is not None and not current.needs_input):
             if current is None:
                 data = data.lstrip(b"\0") if some else data
                 if not data:
                     break
-                current, some = unpacker(), True
-            # 64 KiB of bz2 may hold a gigabyte.
+                current, some = lzma.LZMADecompressor(), True
             yield current.decompress(data, pipes.CHUNK)
-            # What zlib has not taken is to be given again; others keep it.
-            data = current.unused_data if current.eof else getattr(current, "unconsumed_tail", b"")
+            data = current.unused_data if current.eof else b""
             current = None if current.eof else current
     if current is not None or not some:
         raise pipes.BrokenStreamError("it ends in the middle")

@@ -19,6 +19,7 @@ from rowfall.core.options import Options
 Read = Callable[[int, int], bytes]
 """(offset, length) -> bytes; fewer only where the object ends."""
 
+LEAST_PADDING = 16  # more zeros than whole gzip ends with
 REMOTE_MOST = 64 << 20
 """Bytes. Larger zstd objects behind a network are not walked: block headers are at most 128 KiB
 apart, so walking means fetching the object once more. Uploads to S3 are atomic: cut objects come
@@ -74,6 +75,22 @@ def check_file(path: str, size: int, compression: str) -> str | None:
         return check(lambda at, length: os.pread(descriptor, length, at), size, compression)
     finally:
         os.close(descriptor)
+
+
+def is_padded(read: Read, size: int | None, compression: str) -> bool:
+    """Tell whether zeros follow the last member of a gzip file, as tapes and disks leave them.
+
+    gzip takes them for no data, the engine for a broken member. A whole member can end with nine:
+    of an empty one length and checksum are zero, and the byte before them.
+    """
+    if compression != "gzip" or size is None or size <= LEAST_PADDING:
+        return False
+    return ends_padded(read(size - LEAST_PADDING, LEAST_PADDING))
+
+
+def ends_padded(data: bytes) -> bool:
+    """Tell whether the end of gzip is padding."""
+    return data.endswith(bytes(LEAST_PADDING))
 
 
 def check_remote(read: Read, size: int | None, compression: str) -> str | None:

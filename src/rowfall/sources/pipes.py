@@ -27,10 +27,12 @@ import tempfile
 import threading
 import time
 import weakref
+import zlib
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import field, replace
 from functools import partial
-from typing import TypeGuard
+from itertools import chain
+from typing import Any, TypeGuard
 
 from rowfall.core import formats
 from rowfall.core.dataclass import dataclass
@@ -45,7 +47,7 @@ from rowfall.sources.from_clause import TableFunction
 Opener = Callable[[], Iterator[bytes]]
 """Gives an object's stored bytes in pieces."""
 
-BZ2 = "bz2"
+BZ2, GZIP = "bz2", "gzip"
 CHUNK = 1 << 20
 """Stored bytes read at a time."""
 
@@ -63,14 +65,18 @@ _CORES = threading.BoundedSemaphore(len(_AFFINITY(0)) if _AFFINITY else os.cpu_c
 
 
 class BrokenStreamError(Exception):
-    """The bytes are no whole bz2 stream; the text says why."""
+    """The bytes are no whole stream of bz2, or of ``packed``; the text says why."""
+
+    def __init__(self, text: str, packed: str = BZ2) -> None:
+        super().__init__(text)
+        self.packed = packed
 
 
 @dataclass(frozen=True, slots=True)
 class _NamedPipe:
-    """One pipe that the engine has not opened yet; ``packed`` in bz2, ``made`` in clock seconds.
+    """One pipe that the engine has not opened yet; ``made`` in clock seconds.
 
-    ``encoding``: of an object that is rewritten on its way.
+    ``packed``: it is unpacked here; ``encoding``: of an object that is rewritten on its way.
     """
 
     path: str
@@ -104,7 +110,9 @@ class Pipes:
         self, objects: Sequence[tuple[str, Opener]], encoding: Encoding | None, structure: str,
         *, packed: bool = True,
     ) -> TableFunction:  # fmt: skip
-        """Return ``file(...)`` over fresh pipes, one for each (URI, opener); ``packed`` in bz2.
+        """Return ``file(...)`` over fresh pipes, one for each (URI, opener).
+
+        ``packed``: in bz2 or gzip, which is unpacked here.
 
         With an empty structure over short ordinary files instead: the engine opens what it
         describes several times.
@@ -199,7 +207,7 @@ class Pipes:
         try:
             if foreign is not None:
                 head += rewriting.head(stored(opener), foreign, packing(uri, foreign), _SAMPLE)
-            pieces = unpack_bz2(opener()) if packed else opener()
+            pieces = unpack(opener()) if packed else opener()
             for piece in pieces if foreign is None else ():
                 head += piece
                 if len(head) >= _SAMPLE:
@@ -209,8 +217,10 @@ class Pipes:
             if not head:  # else there are rows for the schema; the load will find the break
                 if not packed and isinstance(error, SourceError):
                     raise
+                of_gzip = isinstance(error, BrokenStreamError) and error.packed == GZIP
                 raise SourceError(
-                    f"cannot read {uri}: {describe(error, uri)}", hint="Test it with bzip2 -t."
+                    f"cannot read {uri}: {describe(error, uri)}",
+                    hint=f"Test it with {'gzip' if of_gzip else 'bzip2'} -t.",
                 ) from error
         with self._wake:
             path = self._path(uri)
@@ -279,7 +289,7 @@ class Pipes:
                     child.end()
                     return
                 stream = pipe.open()
-                for piece in unpack_bz2(stream) if pipe.packed else stream:
+                for piece in unpack(stream) if pipe.packed else stream:
                     if not (write(file.fileno(), piece) if piece else _is_read(file.fileno())):
                         break  # a LIMIT is reached, or the statement failed: no error of ours
                 if isinstance(stream, Generator):
@@ -410,6 +420,53 @@ def check_bz2(encoding: Encoding, names: Iterable[str]) -> Encoding:
     return encoding
 
 
+def unpack(chunks: Iterable[bytes]) -> Iterator[bytes]:
+    """Give the content of gzip or bz2, as its first bytes say, in pieces of at most 1 MiB.
+
+    Raises:
+        BrokenStreamError: see :func:`unpack_bz2`.
+    """
+    stored = iter(chunks)
+    first = next(stored, b"")
+    whole = chain((first,), stored)
+    yield from unpack_gzip(whole) if first.startswith(b"\x1f\x8b") else unpack_bz2(whole)
+    if isinstance(stored, Generator):
+        stored.close()
+
+
+def unpack_gzip(chunks: Iterable[bytes]) -> Iterator[bytes]:
+    """Give the content of a gzip file of one or many members, in pieces of at most 1 MiB.
+
+    Raises:
+        BrokenStreamError: it is none, it is cut, or something else follows; zero bytes are padding.
+    """
+    current: Any = None
+    members = 0
+    for chunk in chunks:
+        data = chunk
+        while data:
+            if current is None:
+                data = data.lstrip(b"\0") if members else data
+                if not data:
+                    break
+                current = zlib.decompressobj(wbits=31)
+                members += 1
+            with _CORES:
+                try:
+                    piece = current.decompress(data, _PIECE)
+                except zlib.error as error:
+                    raise BrokenStreamError(str(error).lower(), GZIP) from error
+            data = current.unconsumed_tail
+            if current.eof:
+                data, current = current.unused_data, None
+            if piece:
+                yield piece
+    if current is not None:
+        raise BrokenStreamError("it ends in the middle", GZIP)
+    if not members:
+        raise BrokenStreamError("it is empty", GZIP)
+
+
 def unpack_bz2(chunks: Iterable[bytes]) -> Iterator[bytes]:
     """Give the content of a bz2 file of one or many streams, in pieces of at most 1 MiB.
 
@@ -469,7 +526,7 @@ def read_file(path: str) -> Iterator[bytes]:
 def describe(error: Exception, uri: str) -> str:
     """Return an error as a predicate that can follow the object's name."""
     if isinstance(error, BrokenStreamError):
-        return f"its bz2 stream is broken: {error}"
+        return f"its {error.packed} stream is broken: {error}"
     if isinstance(error, RowfallError):
         return f"reading it failed: {error.message.removeprefix(f'cannot read {uri}: ')}"
     cause = error.strerror if isinstance(error, OSError) else None

@@ -6,6 +6,7 @@ import contextlib
 import io
 import os
 import shutil
+import stat
 import sys
 import tempfile
 import threading
@@ -90,7 +91,7 @@ class StandardInput:
         weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
         listing = Listing()
         unknown = self._encoding.compression in ("zstd", "lz4") and not ended
-        if seekable or unknown or _read_twice(self._options):
+        if seekable or unknown or self._is_padded(ended) or _read_twice(self._options):
             self.spool()
             listing.add(self._spooled, uuid.uuid4().hex, os.path.getsize(self._spooled))
         else:
@@ -209,6 +210,21 @@ class StandardInput:
             )
         return encoding, found.seekable
 
+    def _is_padded(self, ended: bool) -> bool:
+        """Tell whether zeros follow its gzip: the copy is read without them, as any file is.
+
+        Where stdin is a pipe longer than the head, its end is not known yet: see :func:`_pump`.
+        """
+        packed = self._encoding.compression if self._encoding else "none"
+        if ended:
+            return packed == pipes.GZIP and completeness.ends_padded(self._head)
+        status = os.fstat(self._input)
+        if not stat.S_ISREG(status.st_mode):
+            return False
+        return completeness.is_padded(
+            lambda at, n: os.pread(self._input, n, at), status.st_size, packed
+        )
+
     def _write_sample(self, ended: bool) -> None:
         encoding = self._encoding
         packed = encoding.compression if encoding else "none"
@@ -300,6 +316,8 @@ def _pump(
                 rewriting.Rewriting(pieces, encoding, compression, pipe.fileno()).end()
                 return
             records = _records(encoding, most)
+            if compression == pipes.GZIP:
+                pieces = _without_padding(pieces)
             for piece in pipes.unpack_bz2(pieces) if compression == pipes.BZ2 else pieces:
                 if records and encoding and (place := records.pass_by(piece)) is not None:
                     broken[0] = too_long(_URI, place, most, encoding)
@@ -307,8 +325,28 @@ def _pump(
                 # The engine closes its end early when it fails; it reports why.
                 if not pipes.write(pipe.fileno(), piece):
                     return
+        except SourceError as error:
+            broken[0] = error
         except Exception as error:
             broken[0] = pipes.describe(error, _URI)
+
+
+def _without_padding(pieces: Iterator[bytes]) -> Iterator[bytes]:
+    """Give a gzip stream as it is.
+
+    Raises:
+        SourceError: zeros follow it, which the engine cannot read, nor can they be taken off:
+            how many of them belong to its checksum is seen by unpacking only.
+    """
+    end = b""
+    for piece in pieces:
+        end = (end + piece)[-completeness.LEAST_PADDING :]
+        yield piece
+    if completeness.ends_padded(end):
+        raise SourceError(
+            "zeros follow the gzip stream of stdin, as on tapes and disks",
+            hint="Unpack it before: gzip -dc FILE | rowfall load -",
+        )
 
 
 def _records(encoding: Encoding | None, most: int) -> Records | None:

@@ -90,7 +90,12 @@ impl<R: Read> Gzip<R> {
     }
 
     fn member_header(&mut self) -> io::Result<()> {
-        let Some(magic) = self.bits.byte()? else {
+        let mut found = self.bits.byte()?;
+        // Tapes and disks fill their last block with zeros: no data, as gzip itself says.
+        while found == Some(0) && !self.first {
+            found = self.bits.byte()?;
+        }
+        let Some(magic) = found else {
             if self.first {
                 return Err(truncated());
             }
