@@ -217,10 +217,10 @@ class Pipes:
             if not head:  # else there are rows for the schema; the load will find the break
                 if not packed and isinstance(error, SourceError):
                     raise
-                of_gzip = isinstance(error, BrokenStreamError) and error.packed == GZIP
+                gzip = isinstance(error, BrokenStreamError) and error.packed == GZIP
                 raise SourceError(
                     f"cannot read {uri}: {describe(error, uri)}",
-                    hint=f"Test it with {'gzip' if of_gzip else 'bzip2'} -t.",
+                    hint="Test it with gzip -t." if gzip else "Test it with bzip2 -t.",
                 ) from error
         with self._wake:
             path = self._path(uri)
