@@ -201,8 +201,8 @@ def landed_indexes(session: Session, facts: LoadFacts, known: Collection[str]) -
 
 def _warn_of_new_versions(session: Session, listing: Listing, landed: set[int]) -> None:
     """Warn of objects overwritten since they landed: they are other splits, added to the old."""
-    if session.ledger is None:
-        return
+    if session.ledger is None or not session.source.replayable:
+        return  # a stream is no version of another one
     known, key = session.ledger.landed_uris(session.target_key), session.target_key
     again = [
         s.name for i, s in enumerate(listing.splits(key)) if i not in landed and s.name in known

@@ -150,7 +150,10 @@ def _tell_of_other_sources(session: Session, load: LoadRun, plan: Plan) -> None:
     """Say that the table of the source's name holds the rows of another source already."""
     if not (session.derived and plan.schema.exists and session.target.table):
         return
-    others = load.ledger.other_sources(session.target_key, session.source.text, os.getcwd())
+    # What a stream holds is told by nothing: each is another source.
+    own = session.source.text if session.source.replayable else ""
+    others = load.ledger.other_sources(session.target_key, own, os.getcwd())
+    others = ["another stdin" if text == "-" else text for text in others]
     if others and len(plan.groups) and not session.options.replace:
         more = f" and {units.counted(len(others) - 1, 'other source')}" if others[1:] else ""
         session.emit(Note(
