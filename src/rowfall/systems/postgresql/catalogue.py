@@ -1,11 +1,11 @@
-"""The catalogue of PostgreSQL: what a table or query holds, and the ranges in which it is read."""
+"""The catalogue: what tables and queries hold, the ranges they are read in, and what takes rows."""
 
 from __future__ import annotations
 
 import itertools
 import time
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -306,19 +306,15 @@ class Catalogue:
 
     def _describe_query(self) -> Described:
         inner = f"({self._query}\n) AS q"
-        cursor = self._run(f"SELECT * FROM {inner} LIMIT 0")
-        described = cursor.description or ()
-        names = [str(column.name) for column in described]
+        columns_there = described(self._connection, inner)
+        names = [name for name, _, _ in columns_there]
         twice = sorted({name for name in names if names.count(name) > 1})
         if twice:
             raise UsageError(
                 f"--query gives the column {twice[0]} twice", hint="Name each with AS."
             )
-        result = cursor.pgresult
-        modifiers = [result.fmod(n) if result is not None else -1 for n in range(len(names))]
         columns = [
-            self._column(name, column.type_code, modifier, True, None)
-            for name, column, modifier in zip(names, described, modifiers, strict=True)
+            self._column(name, oid, modifier, True, None) for name, oid, modifier in columns_there
         ]
         self._check_types(columns, inner)
         found = tuple(column for column in columns if isinstance(column, SourceColumn))
@@ -326,7 +322,7 @@ class Catalogue:
         key: Key | None = None
         ranges: tuple[tuple[int, int], ...] = WHOLE
         if self._at.key:
-            codes = {str(c.name): int(c.type_code) for c in described}
+            codes = {name: oid for name, oid, _ in columns_there}
             oid = codes.get(self._at.key)
             type_ = self._type(oid, -1).name if oid else ""
             key = self._checked_key(self._at.key, type_, names, nullable=True)
@@ -461,12 +457,60 @@ class _Table:
         return bool(self.keys) and not self.key and self.keys[0][2] and self.keys[0][1] in KEYS
 
 
-def described(connection: Connection[Any], text: str) -> list[tuple[str, str, int]]:
-    """Return name, type in pg_type and its modifier of each column of a query."""
-    cursor = connection.execute(f"SELECT * FROM ({text}\n) AS q LIMIT 0".encode())
-    types = dict(connection.execute("SELECT oid::int8, typname FROM pg_type").fetchall())
+def described(connection: Connection[Any], relation: str) -> list[tuple[str, int, int]]:
+    """Return name, number of the type and its modifier of each column of a relation."""
+    cursor = connection.execute(f"SELECT * FROM {relation} LIMIT 0".encode())
     found = cursor.pgresult
     return [
-        (str(column.name), str(types.get(column.type_code)), found.fmod(n) if found else -1)
+        (str(column.name), int(column.type_code), found.fmod(n) if found else -1)
         for n, column in enumerate(cursor.description or ())
     ]
+
+
+def type_names(connection: Connection[Any]) -> dict[int, str]:
+    """Return the names of all types by their numbers."""
+    return dict(connection.execute("SELECT oid::int8, typname FROM pg_type").fetchall())
+
+
+# --- a table that takes rows ----------------------------------------------------------------------
+
+Ask = Callable[..., list[tuple[Any, ...]]]
+"""Takes a statement and its values, and returns all rows."""
+
+
+def taken_columns(ask: Ask, oid: int) -> list[tuple[str, str, int, bool, str]]:
+    """Return name, type in pg_type and its modifier, NOT NULL, and kind of default."""
+    return ask(
+        "SELECT a.attname, CASE WHEN t.typtype = 'd' THEN b.typname ELSE t.typname END, "
+        "CASE WHEN t.typtype = 'd' THEN t.typtypmod ELSE a.atttypmod END, "
+        "a.attnotnull OR t.typnotnull, CASE WHEN a.attgenerated <> '' OR a.attidentity = 'a' "
+        "THEN 'MATERIALIZED' WHEN a.atthasdef OR a.attidentity = 'd' THEN 'DEFAULT' "
+        "ELSE '' END FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid "
+        "LEFT JOIN pg_type b ON b.oid = t.typbasetype "
+        "WHERE a.attrelid = %s::oid AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum",
+        oid,
+    )  # fmt: skip
+
+
+def kept_up(ask: Ask, oid: int) -> tuple[int, int, int, int]:
+    """Return how many indexes, foreign keys, CHECKs and triggers a table has."""
+    ((indexes, keys, checks, triggers),) = ask(
+        "SELECT (SELECT count(*) FROM pg_index WHERE indrelid = %s::oid), "
+        "(SELECT count(*) FROM pg_constraint WHERE conrelid = %s::oid AND contype = 'f'), "
+        "(SELECT count(*) FROM pg_constraint WHERE conrelid = %s::oid AND contype = 'c'), "
+        "(SELECT count(*) FROM pg_trigger WHERE tgrelid = %s::oid AND NOT tgisinternal)",
+        *[oid] * 4,
+    )
+    return int(indexes), int(keys), int(checks), int(triggers)
+
+
+def unique_keys(connection: Connection[Any], oid: int) -> list[tuple[bool, list[str]]]:
+    """Return the columns of each unique index of all rows, the primary key first: (True, ...)."""
+    return connection.execute(
+        "SELECT i.indisprimary, array_agg(a.attname::text ORDER BY k.n) FROM pg_index i "
+        "CROSS JOIN unnest(i.indkey) WITH ORDINALITY AS k(attnum, n) JOIN pg_attribute a "
+        "ON a.attrelid = i.indrelid AND a.attnum = k.attnum WHERE i.indrelid = %s::oid "
+        "AND i.indisunique AND i.indpred IS NULL AND i.indexprs IS NULL "
+        "AND k.n <= i.indnkeyatts GROUP BY i.indexrelid, i.indisprimary ORDER BY 1 DESC",
+        [oid],
+    ).fetchall()

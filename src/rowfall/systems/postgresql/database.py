@@ -35,7 +35,13 @@ from rowfall.engines.database import (
     upkeep,
 )
 from rowfall.systems.postgresql import rows
-from rowfall.systems.postgresql.catalogue import described
+from rowfall.systems.postgresql.catalogue import (
+    described,
+    kept_up,
+    taken_columns,
+    type_names,
+    unique_keys,
+)
 from rowfall.systems.postgresql.client import (
     HINTS,
     Cause,
@@ -292,25 +298,16 @@ class PostgresDatabase(Transactions):
         return ExistingTable("", f"{self.kind}{unlogged}", "", columns, binary=binary)
 
     def _columns(self) -> list[tuple[str, str, int, bool, str]]:
-        """Return name, type in pg_type and its modifier, NOT NULL, and kind of default."""
-        return self._rows(
-            "SELECT a.attname, CASE WHEN t.typtype = 'd' THEN b.typname ELSE t.typname END, "
-            "CASE WHEN t.typtype = 'd' THEN t.typtypmod ELSE a.atttypmod END, "
-            "a.attnotnull OR t.typnotnull, CASE WHEN a.attgenerated <> '' OR a.attidentity = 'a' "
-            "THEN 'MATERIALIZED' WHEN a.atthasdef OR a.attidentity = 'd' THEN 'DEFAULT' "
-            "ELSE '' END FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid "
-            "LEFT JOIN pg_type b ON b.oid = t.typbasetype "
-            "WHERE a.attrelid = %s::oid AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum",
-            self._oid,
-        )  # fmt: skip
+        return taken_columns(self._rows, self._oid)
 
     def shown(self, declared: Sequence[str]) -> list[str]:
         """See :meth:`rowfall.engines.database.Database.shown`."""
         listed = ", ".join(f"NULL::{type_} AS c{at}" for at, type_ in enumerate(declared))
         with self._asking() as connection:
+            names = type_names(connection)
             return [
-                taken_type(type_, modifier, nullable=False)
-                for _, type_, modifier in described(connection, f"SELECT {listed}")
+                taken_type(names.get(oid, ""), modifier, nullable=False)
+                for _, oid, modifier in described(connection, f"(SELECT {listed}) AS q")
             ]
 
     def table_id(self) -> str:
@@ -322,14 +319,7 @@ class PostgresDatabase(Transactions):
         """See :meth:`rowfall.engines.database.Database.upkeep`."""
         if self._find() is None:
             return ""
-        ((indexes, keys, checks, triggers),) = self._rows(
-            "SELECT (SELECT count(*) FROM pg_index WHERE indrelid = %s::oid), "
-            "(SELECT count(*) FROM pg_constraint WHERE conrelid = %s::oid AND contype = 'f'), "
-            "(SELECT count(*) FROM pg_constraint WHERE conrelid = %s::oid AND contype = 'c'), "
-            "(SELECT count(*) FROM pg_trigger WHERE tgrelid = %s::oid AND NOT tgisinternal)",
-            *[self._oid] * 4,
-        )
-        return upkeep(int(indexes), int(keys), int(checks), int(triggers))
+        return upkeep(*kept_up(self._rows, self._oid))
 
     def promise(self) -> str:
         """See :class:`rowfall.engines.database.Database`."""
@@ -450,9 +440,10 @@ class PostgresDatabase(Transactions):
                     return None
                 names = [(str(column.name), "Nullable(String)") for column in cursor.description]
                 return Result(names, iter([_lines(cursor.fetchall())]))
+            names_of_types = type_names(connection)
             columns = [
-                (name, read_type(type_, modifier, nullable=True))
-                for name, type_, modifier in described(connection, text)
+                (name, read_type(names_of_types.get(oid, ""), modifier, nullable=True))
+                for name, oid, modifier in described(connection, f"({text}\n) AS q")
             ]
         return Result(columns, self._copied(text))
 
@@ -513,17 +504,10 @@ class PostgresDatabase(Transactions):
         Raises:
             UsageError: there is none, or there are several.
         """
-        rows = connection.execute(
-            "SELECT i.indisprimary, array_agg(a.attname::text ORDER BY k.n) FROM pg_index i "
-            "CROSS JOIN unnest(i.indkey) WITH ORDINALITY AS k(attnum, n) JOIN pg_attribute a "
-            "ON a.attrelid = i.indrelid AND a.attnum = k.attnum WHERE i.indrelid = %s::oid "
-            "AND i.indisunique AND i.indpred IS NULL AND i.indexprs IS NULL "
-            "AND k.n <= i.indnkeyatts GROUP BY i.indexrelid, i.indisprimary ORDER BY 1 DESC",
-            [self._oid],
-        ).fetchall()
-        if rows and (rows[0][0] or len(rows) == 1):
-            return tuple(rows[0][1])
-        what = "several unique indexes and no primary key" if rows else "no primary key"
+        keys = unique_keys(connection, self._oid)
+        if keys and (keys[0][0] or len(keys) == 1):
+            return tuple(keys[0][1])
+        what = "several unique indexes and no primary key" if keys else "no primary key"
         raise UsageError(
             f"--on-conflict replace needs the key that says which rows are the same, and "
             f"{self._schema}.{self._name} has {what}",
