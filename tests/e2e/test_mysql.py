@@ -402,11 +402,23 @@ _STORED = {
         ("a", "b", "c"), [("SYSTEM", "STRICT_ALL_TABLES", "UTC")]
     ),
     r"SELECT COLUMN_NAME, DATA_TYPE.*": Rows(
-        tuple("abcdefghij"),
+        tuple("abcdefghijk"),
         [
-            ("id", "bigint", "bigint(20)", "NO", "19", "0", None, None, None, "auto_increment"),
-            ("name", "varchar", "varchar(30)", "YES", None, None, None, "30", "utf8", ""),
-            ("at", "timestamp", "timestamp(6)", "YES", None, None, "6", None, None, ""),
+            (
+                "id",
+                "bigint",
+                "bigint(20)",
+                "NO",
+                "19",
+                "0",
+                None,
+                None,
+                None,
+                "auto_increment",
+                None,
+            ),
+            ("name", "varchar", "varchar(30)", "YES", None, None, None, "30", "utf8", "", None),
+            ("at", "timestamp", "timestamp(6)", "YES", None, None, "6", None, None, "", None),
         ],
     ),
     r"SELECT ENGINE, TABLE_ROWS, DATA_LENGTH FROM information_schema.TABLES.*": Rows(

@@ -1,7 +1,8 @@
 """MySQL, MariaDB and SingleStore: tables and queries that are read, tables that rows go into.
 
 ``client.py`` has what both directions know of a server: connecting, sessions, errors by number,
-names and literals. ``source.py`` reads (its types in ``types.py``, rows as text in ``rows.py``).
+names and literals; ``catalogue.py`` what the catalogue says of columns; ``types.py`` their types in
+both directions. ``source.py`` reads (rows as text in ``rows.py``).
 ``target.py`` has the address and DDL of a target, ``database.py`` what a load asks and does there,
 ``transaction.py`` the rows of one attempt, ``bulk.py`` and ``packed.py`` how they look on the way.
 ``wire.py`` is the only file that uses what PyMySQL does not make public. ``pull.py`` and

@@ -16,6 +16,7 @@ from rowfall.core.model import Column
 from rowfall.core.type_names import parse_type
 from rowfall.engines.database import Binary, NoBinaryError
 from rowfall.systems.mysql import wire
+from rowfall.systems.mysql.catalogue import Declared
 
 FORMAT = "MariaDB"
 """The rows, as rowfall-decode calls them."""
@@ -38,32 +39,32 @@ _INTEGER_KINDS = frozenset({"tinyint", "smallint", "mediumint", "int", "bigint"}
 _MOMENT_KINDS = frozenset({"datetime", "timestamp"})
 
 
-def binary(columns: Sequence[Column], known: Sequence[Sequence[Any]]) -> Binary | None:
+def binary(columns: Sequence[Column], known: Sequence[Declared]) -> Binary | None:
     """Return how columns are sent; None where text has another meaning than an INSERT gives it.
 
     Only what is the same value either way is sent in binary. A Float32 is 0.1 as text, which a
     DOUBLE holds exactly so, and is 0.10000000149 as a number.
 
     Args:
-        known: of the table, see :attr:`rowfall.systems.mysql.database.MySQL.columns`.
+        known: columns of the table.
     """
-    by_name = {str(row[0]): row for row in known}
+    by_name = {column.name: column for column in known}
     types, texts = [], []
     for number, column in enumerate(columns):
-        row = by_name.get(column.name)
-        if row is None or str(row[1]).lower() in ("bit", "year"):
+        there = by_name.get(column.name)
+        if there is None or there.kind in ("bit", "year"):
             return None
-        found = _type_of(column, row)
+        found = _type_of(column, there)
         types.append(found or _TEXT)
         if not found:
             texts.append(number)
     return Binary(FORMAT, tuple(texts), tuple(types))
 
 
-def _type_of(column: Column, row: Sequence[Any]) -> int:
+def _type_of(column: Column, there: Declared) -> int:
     """Return the type that a column is sent as; 0 for text."""
     type_ = parse_type(column.type)
-    kind, whole = str(row[1]).lower(), str(row[2]).lower()
+    kind, whole = there.kind, there.whole.lower()
     base = type_.base
     bits = base.removeprefix("U").removeprefix("Int")
     if bits in _INTEGERS and base.endswith(f"Int{bits}"):
@@ -78,7 +79,7 @@ def _type_of(column: Column, row: Sequence[Any]) -> int:
         "Date32": kind == "date",
         "DateTime": kind in _MOMENT_KINDS,
         # Text of more digits than the server keeps is never the same value.
-        "DateTime64": kind in _MOMENT_KINDS and type_.digits <= int(row[6] or 0),
+        "DateTime64": kind in _MOMENT_KINDS and type_.digits <= there.digits,
     }
     return _BINARY[base] if same.get(base) else 0
 

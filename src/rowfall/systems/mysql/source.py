@@ -43,6 +43,7 @@ from rowfall.sources.databases import (
 )
 from rowfall.sources.handover import Answer
 from rowfall.systems.mysql import rows, wire
+from rowfall.systems.mysql.catalogue import Declared, columns_query, declared, is_table
 from rowfall.systems.mysql.client import (
     AGAIN_HINT,
     LOCKED,
@@ -59,7 +60,7 @@ from rowfall.systems.mysql.client import (
     said,
     set_up,
 )
-from rowfall.systems.mysql.types import TSV, Declared, columns_of, marks_of, of_result
+from rowfall.systems.mysql.types import TSV, columns_of, marks_of, of_result
 
 _UTC = ("+00:00", "UTC", "Etc/UTC")
 _SNAPSHOT = "START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY"
@@ -173,23 +174,23 @@ class MySQL(Database):
                     f"--query gives two columns of one name: {error.args[1]}",
                     hint="Name each of them: SELECT a.id AS a_id, b.id AS b_id.",
                 ) from None
-            declared = of_result(wire.fields_of(cursor))
-        self._marks = marks_of(declared)
-        columns = columns_of(declared, "the query", query=self.query)
+            found = of_result(wire.fields_of(cursor))
+        self._marks = marks_of(found)
+        columns = columns_of(found, "the query", query=self.query)
         if self.address.key:
             raise UsageError("a query is read in one stream", hint="Leave out key=.")
         return Described("query", "", columns, 0, None, "no key of a query is known")
 
     def _table(self, connection: Any) -> Described:
         at = self.address
-        declared, extra = self._columns(connection)
-        if not declared:
+        found = declared(self._ask(connection, columns_query(at.database, at.table)))
+        if not found:
             raise self._missing(connection)
-        hidden = [column.name for column in declared if "INVISIBLE" in extra[column.name]]
-        declared = [column for column in declared if column.name not in hidden]
-        self._marks = marks_of(declared)
+        hidden = [column.name for column in found if "INVISIBLE" in column.extra]
+        found = [column for column in found if column.name not in hidden]
+        self._marks = marks_of(found)
         whole = f"{name(at.database)}.{name(at.table)}"
-        columns = columns_of(declared, whole, command=at.command)
+        columns = columns_of(found, whole, command=at.command)
         kind, rows, size = self._ask(
             connection,
             "SELECT ENGINE, TABLE_ROWS, DATA_LENGTH FROM information_schema.TABLES "
@@ -197,7 +198,7 @@ class MySQL(Database):
         )[0]
         # The catalogue hides columns that this user may not read; this says so.
         filled = bool(self._ask(connection, f"SELECT * FROM {self._name} LIMIT 1"))
-        key, why, order = self._choose_key(connection, declared, extra, kind)
+        key, why, order = self._choose_key(connection, found, kind)
         notes = [f"{', '.join(hidden)}: invisible, left out as by SELECT *"] if hidden else []
         rows = int(rows or 0)
         ranges: tuple[tuple[int, int], ...] = WHOLE if filled else ()
@@ -206,24 +207,6 @@ class MySQL(Database):
                 notes += self._settle_writers(connection, key)
             ranges = tuple(self._ranges(connection, key, rows, int(size or 0)))
         return Described(at.table, "", columns, rows, key, why, ranges, order, tuple(notes))
-
-    def _columns(self, connection: Any) -> tuple[list[Declared], dict[str, str]]:
-        """Return the columns of the table, and what the catalogue says besides of each."""
-        rows = self._ask(
-            connection,
-            "SELECT COLUMN_NAME, DATA_TYPE, COLUMN_TYPE, IS_NULLABLE, NUMERIC_PRECISION, "
-            "NUMERIC_SCALE, DATETIME_PRECISION, CHARACTER_MAXIMUM_LENGTH, CHARACTER_SET_NAME, "
-            f"EXTRA FROM information_schema.COLUMNS WHERE {self._is_table} "
-            "ORDER BY ORDINAL_POSITION",
-        )
-        declared = [
-            Declared(
-                str(column), str(kind).lower(), str(whole), null == "YES", int(precision or 0),
-                int(scale or 0), int(digits or 0), int(length or 0), str(charset or ""),
-            )
-            for column, kind, whole, null, precision, scale, digits, length, charset, _ in rows
-        ]  # fmt: skip
-        return declared, {str(row[0]): str(row[9] or "") for row in rows}
 
     def _missing(self, connection: Any) -> SourceError:
         """Return why the catalogue does not know the table."""
@@ -246,7 +229,7 @@ class MySQL(Database):
     # --- key ----------------------------------------------------------------------------------
 
     def _choose_key(
-        self, connection: Any, columns: Sequence[Declared], extra: dict[str, str], engine: str
+        self, connection: Any, columns: Sequence[Declared], engine: str
     ) -> tuple[Key | None, str, tuple[str, ...]]:
         """Return the key to cut by, or None and why; and the columns of the primary key."""
         rows = self._ask(
@@ -295,7 +278,7 @@ class MySQL(Database):
                 why = f"its key {column} is invisible"
                 continue
             alone = sum(row[0] == index for row in rows) == 1
-            key = _key_of(found, grows="auto_increment" in extra[found.name] and alone)
+            key = _key_of(found, grows="AUTO_INCREMENT" in found.extra and alone)
             if key is not None and part is None and kind == "BTREE" and engine == "InnoDB":
                 self._index = index
                 why = "each connection has a snapshot of its own, milliseconds apart"
@@ -553,8 +536,7 @@ class MySQL(Database):
 
     @property
     def _is_table(self) -> str:
-        at = self.address
-        return f"TABLE_SCHEMA = {quote(at.database)} AND TABLE_NAME = {quote(at.table)}"
+        return is_table(self.address.database, self.address.table)
 
     def _explained(self, error: Exception) -> SourceError:
         """Return what a server or the driver said in our words."""

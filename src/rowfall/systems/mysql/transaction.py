@@ -43,7 +43,7 @@ from rowfall.systems.mysql.client import (
     row_in,
     value_in,
 )
-from rowfall.systems.mysql.columns import unfit
+from rowfall.systems.mysql.types import unfit
 
 if TYPE_CHECKING:
     from rowfall.systems.mysql.database import MySQL

@@ -1,4 +1,4 @@
-"""Types of MySQL and MariaDB: what a column becomes in ClickHouse, and how the server writes it.
+"""Types of MySQL and MariaDB: what a column becomes in ClickHouse, and which text it takes.
 
 The server itself joins the fields of a row: one expression for each column gives its text, so that
 of each row one value comes back. Whatever a reader of the engine cannot take apart (zero dates,
@@ -9,7 +9,7 @@ meaning in TSV, for which it needs two to four times as much CPU for a text. Pur
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from rowfall.core.dataclass import dataclass
@@ -17,11 +17,10 @@ from rowfall.core.errors import SourceError
 from rowfall.core.patterns import regex
 from rowfall.core.sql import literal
 from rowfall.sources.databases import SourceColumn
+from rowfall.systems.mysql.catalogue import BLOBS, TEXTS, Declared
 from rowfall.systems.mysql.client import name, quote
 
 _INTEGERS = {"tinyint": 8, "smallint": 16, "mediumint": 32, "int": 32, "integer": 32, "bigint": 64}
-_TEXTS = frozenset({"char", "varchar", "tinytext", "text", "mediumtext", "longtext"})
-_BYTES = frozenset({"varbinary", "tinyblob", "blob", "mediumblob", "longblob"})
 _SHAPES = frozenset({
     "geometry", "point", "linestring", "polygon", "multipoint", "multilinestring", "multipolygon",
     "geometrycollection", "geomcollection", "geography", "geographypoint",
@@ -57,39 +56,6 @@ class Marks:
 TSV = Marks("_binary X'09'", "_binary X'5C4E'", b"\n", escaped=True)
 # One byte of them stands for one of TSV: NULL is a byte and the letter N.
 BYTES = Marks("_binary X'FF'", "_binary X'FE4E'", b"\xfd", escaped=False)
-
-
-@dataclass(frozen=True, slots=True)
-class Declared:
-    """A column as the catalogue describes it.
-
-    Attributes:
-        kind: ``DATA_TYPE`` in lower case, ``whole``: ``COLUMN_TYPE`` (``int(10) unsigned``).
-        precision, scale: of decimals; ``digits`` of a second.
-        length: in bytes, of BINARY.
-        charset: "" for what is no text.
-    """
-
-    name: str
-    kind: str
-    whole: str
-    nullable: bool
-    precision: int = 0
-    scale: int = 0
-    digits: int = 0
-    length: int = 0
-    charset: str = ""
-
-    @property
-    def bytes(self) -> bool:
-        """True where any byte may be in a value."""
-        text = self.kind in _TEXTS and self.charset == "binary"
-        return text or self.kind in _BYTES or self.kind == "binary"
-
-    @property
-    def unsigned(self) -> bool:
-        """True for a number that is never negative."""
-        return "unsigned" in self.whole or "zerofill" in self.whole
 
 
 def marks_of(columns: Iterable[Declared]) -> Marks:
@@ -176,7 +142,7 @@ def _width(column: Declared) -> float:
     """Return about how many bytes a value takes in memory."""
     if column.kind in _INTEGERS:
         return _INTEGERS[column.kind] / 8
-    if column.kind in _TEXTS or column.kind in _BYTES or column.kind in ("json", "set"):
+    if column.kind in TEXTS or column.kind in BLOBS or column.kind in ("json", "set"):
         return min(max(column.length, 16) / 2, 32.0) + 8
     return float(column.length or 8)
 
@@ -198,12 +164,12 @@ def _bare(column: Declared, marks: Marks) -> tuple[str, str, str] | None:
     if kind == "bit":
         bits = next((n for n in (8, 16, 32, 64) if column.precision <= n), 64)
         return f"UInt{bits}", f"{x} + 0", "a number"
-    if kind in _TEXTS or kind == "json":
+    if kind in TEXTS or kind == "json":
         why = "bytes" if column.bytes else "JSON text" if kind == "json" else "text"
         return "String", _text(column, marks), why
     if kind == "binary" and 0 < column.length <= _FIXED_MOST:
         return f"FixedString({column.length})", _text(column, marks), "bytes of one length"
-    if kind in _BYTES or kind == "binary":
+    if kind in BLOBS or kind == "binary":
         return "String", _text(column, marks), "bytes"
     if kind == "enum":
         return _enum(column, marks)
@@ -220,7 +186,7 @@ def _unfilled(column: Declared) -> str:
 def _enum(column: Declared, marks: Marks) -> tuple[str, str, str]:
     """Return an Enum with the members and numbers of the column's."""
     text = _text(column, marks)
-    members = [found.replace("''", "'") for found in _MEMBER.findall(column.whole)]
+    members = _members(column.whole)
     if not members:
         return "String", text, "its members are not known"
     if "" not in members:
@@ -229,9 +195,18 @@ def _enum(column: Declared, marks: Marks) -> tuple[str, str, str]:
         numbered = list(enumerate(members))
     else:
         numbered = list(enumerate(members, 1))
-    bits = 8 if len(members) <= 127 else 16
+    return _enum_type(numbered), text, f"{len(members)} members"
+
+
+def _members(whole: str) -> list[str]:
+    """Return the members of an ENUM as it is declared."""
+    return [found.replace("''", "'") for found in _MEMBER.findall(whole)]
+
+
+def _enum_type(numbered: Sequence[tuple[int, str]]) -> str:
+    bits = 8 if len(numbered) <= 127 else 16
     listed = ", ".join(f"{literal(member)} = {number}" for number, member in numbered)
-    return f"Enum{bits}({listed})", text, f"{len(members)} members"
+    return f"Enum{bits}({listed})"
 
 
 def _time(column: Declared) -> tuple[str, str, str] | None:
@@ -306,3 +281,112 @@ def _of_field(one: Any) -> Declared:
         one.name, kind, kind + signs, not flags & _NOT_NULL, max(1, precision),
         min(one.scale, _FLOATING), digits, length, "",
     )  # fmt: skip
+
+
+# --- columns that take rows -----------------------------------------------------------------------
+
+_DECLARED = regex(r"(\w+)(?:\(([^)]*)\))?")
+_NULL = regex(r" (NOT )?NULL\Z")
+_GENERATED = ("VIRTUAL", "STORED", "PERSISTENT", "GENERATED", "COMPUTED")
+
+
+def taken_column(column: Declared) -> tuple[str, str, str]:
+    """Return name, type of ClickHouse, and where its values come from if a load has none."""
+    found = _taken(column)
+    if column.nullable:
+        found = f"Nullable({found})"
+    # DEFAULT_GENERATED is a default of MySQL 8 that is an expression.
+    made = any(word in column.extra.replace("DEFAULT_GENERATED", "").split() for word in _GENERATED)
+    given = "AUTO_INCREMENT" in column.extra or "INVISIBLE" in column.extra
+    given = given or column.default not in (None, "NULL")
+    return column.name, found, "MATERIALIZED" if made else "DEFAULT" if given else ""
+
+
+def declared_type(declared: str) -> str:
+    """Return the type of ClickHouse for one that stands in a CREATE TABLE, but for NULL."""
+    whole = _NULL.sub("", declared)
+    found = _DECLARED.match(whole)
+    kind, sizes = (found[1].lower(), found[2]) if found else (whole.lower(), None)
+    kind = {"boolean": "tinyint", "json": "longtext"}.get(kind, kind)
+    numbers = [int(n) for n in sizes.split(",")] if sizes and kind != "enum" else [0]
+    number, scale = (*numbers, 0)[:2]
+    whole = whole if kind == "enum" else whole.lower()
+    return _taken(Declared("", kind, whole, False, number, scale, number, number))
+
+
+def _taken(column: Declared) -> str:
+    """Return the type of a column that holds no NULL: the engine refuses what it cannot hold."""
+    kind, length = column.kind, column.length
+    if kind in _INTEGERS:
+        return f"{'U' if 'unsigned' in column.whole else ''}Int{_INTEGERS[kind]}"
+    if kind in ("decimal", "numeric"):
+        return f"Decimal({column.precision}, {column.scale})"
+    if kind == "enum":
+        return _taken_enum(column.whole)
+    if kind == "binary" and 0 < length <= 255:
+        return f"FixedString({length})"
+    plain = {
+        "float": "Float32", "double": "Float64", "real": "Float64", "bit": "UInt64",
+        "date": "Date32", "datetime": f"DateTime64({column.digits}, 'UTC')",
+        # 1970 to 2038: what is beyond is refused by the server.
+        "timestamp": f"DateTime64({column.digits}, 'UTC')",
+        "year": "UInt16", "uuid": "UUID", "inet4": "IPv4", "inet6": "IPv6",
+    }  # fmt: skip
+    return plain.get(kind, "String")
+
+
+def _taken_enum(whole: str) -> str:
+    members = _members(whole)
+    if not members:
+        return "String"
+    return _enum_type(list(enumerate(members, 1)))
+
+
+def unfit(columns: Sequence[Declared], column: str) -> str:
+    """Return SQL of the engine that is true of values ``{}`` that a column does not hold.
+
+    "" where there is no saying; values that the engine itself refuses are not among them.
+    """
+    kind, length = next(((one.kind, one.length) for one in columns if one.name == column), ("", 0))
+    if kind in ("char", "varchar") and length:
+        return f"lengthUTF8(toString({{}})) > {length}"
+    if kind in ("binary", "varbinary", "tinytext", "text", "tinyblob", "blob") and length:
+        return f"length(toString({{}})) > {length}"
+    plain = {
+        "timestamp": "toUnixTimestamp64Micro(toDateTime64({}, 6, 'UTC')) "
+        "NOT BETWEEN 1 AND 2147483647999999",
+        # The greatest one is, as text, beyond what the server takes.
+        "float": "(NOT isFinite({}) OR abs({}) > 3.4028234e38)", "double": "NOT isFinite({})",
+        "year": "{} NOT BETWEEN 1901 AND 2155 AND {} != 0",
+        "json": "NOT isValidJSON(toString({}))",
+    }  # fmt: skip
+    return plain.get(kind, "")
+
+
+_SIGNED = {1: 8, 2: 16, 3: 32, 8: 64, 9: 32}
+
+
+def result_column(field: Any) -> tuple[str, str]:
+    """Return name and type of a column of a result, as PyMySQL describes it."""
+    if field.type_code in _SIGNED:
+        kind = f"{'U' if field.flags & _UNSIGNED else ''}Int{_SIGNED[field.type_code]}"
+    else:
+        kind = {4: "Float32", 5: "Float64"}.get(field.type_code, "String")
+    return str(field.name), kind if field.flags & _NOT_NULL else f"Nullable({kind})"
+
+
+_TSV_ESCAPES = str.maketrans({"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r", "\0": "\\0"})
+
+
+def tsv(rows: Iterable[Sequence[Any]]) -> Iterator[bytes]:
+    """Give rows of a small result as lines of TSV."""
+    for row in rows:
+        yield ("\t".join(map(_field, row)) + "\n").encode("utf-8", "surrogateescape")
+
+
+def _field(value: object) -> str:
+    if value is None:
+        return "\\N"
+    if isinstance(value, bytes):
+        value = value.decode("utf-8", "surrogateescape")
+    return str(value).translate(_TSV_ESCAPES)

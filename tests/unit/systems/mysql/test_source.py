@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 
 from rowfall.core.errors import SourceError
 from rowfall.sources.databases import END
+from rowfall.systems.mysql.catalogue import Declared
 from rowfall.systems.mysql.client import quote
 from rowfall.systems.mysql.rows import BrokenRowsError, lines
 from rowfall.systems.mysql.source import halve
-from rowfall.systems.mysql.types import BYTES, TSV, Declared, column_of, columns_of
+from rowfall.systems.mysql.types import BYTES, TSV, column_of, columns_of
 from rowfall.systems.mysql.wire import ServerSaidError, ends
 
 END_OF_ROWS = b"\x05\x00\x00\x09\xfe\x00\x00\x22\x00"
