@@ -84,6 +84,9 @@ _WORDS = (
     ("no pg_hba.conf entry", Cause.PASSWORD), ("does not exist", Cause.MISSING),
 )  # fmt: skip
 
+# Behind "Connection refused": what the hint asks, too.
+_QUESTION = " Is the server running on that host and accepting TCP/IP connections?"
+
 HINTS = {
     Cause.TLS: "Name the authority that signed the server's certificate with ?sslrootcert=FILE, "
     "and the host as the certificate has it.",
@@ -114,6 +117,7 @@ def understand(error: Any, password: Secret | None) -> Failure:
     text = redact(" ".join(str(error).split()), *([password] if password else []))
     for start in ("connection failed: ", "ERROR: ", "FATAL: "):
         text = text.removeprefix(start)
+    text = text.replace(_QUESTION, "")
     if code:
         cause = _CAUSES.get(code) or _CLASSES.get(code[:2], Cause.OTHER)
         return Failure(cause, code, text, code.startswith(_TRANSIENT))
