@@ -20,8 +20,16 @@ from rowfall.core.model import Plan
 from rowfall.core.sqltext import SqlText
 from rowfall.engines.database import Record
 from rowfall.systems.mysql.database import MySQL
-from rowfall.systems.mysql.pipelines import PipelineState, drop_pipeline, exists, run_pipeline
-from rowfall.systems.mysql.pull import create_pipeline, pipeline_name, pulls, refused
+from rowfall.systems.mysql.pipelines import (
+    PipelineState,
+    create_pipeline,
+    drop_pipeline,
+    exists,
+    pipeline_name,
+    pulls,
+    refused,
+    run_pipeline,
+)
 
 if TYPE_CHECKING:
     from rowfall.contracts.load import LoadRun

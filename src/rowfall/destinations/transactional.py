@@ -40,7 +40,7 @@ from rowfall.publish.transaction import (
 )
 from rowfall.schema.projection import read_relation
 from rowfall.sources.rewriting import PROGRAM
-from rowfall.systems.mysql import pull
+from rowfall.systems.mysql import pipelines
 from rowfall.targets.base import ServerAt, Target
 from rowfall.targets.transactional import TransactionalTable
 
@@ -225,8 +225,8 @@ class TransactionalDatabase(BaseDestination):
         self, session: Session, listed: ExistingTable | None, schema: Schema, *, thorough: bool
     ) -> TargetFacts:
         found = database_survey.ask(session, database_of(session), listed, thorough=thorough)
-        if session.options.pull and pull.pulls(session.target, session.options):
-            return replace(found, promise=pull.PROMISE)
+        if session.options.pull and pipelines.pulls(session.target, session.options):
+            return replace(found, promise=pipelines.PROMISE)
         return found
 
     def cut(
@@ -273,9 +273,11 @@ class TransactionalDatabase(BaseDestination):
     ) -> str:
         """Return the command that takes the rows, and the SELECT that gives them."""
         target, schema = table_of(facts.target), facts.schema
-        if options.pull and pull.pulls(target, options):
-            create = pull.create_pipeline(facts.source, target, options, facts.encoding, schema)
-            own = pull.pipeline_name(facts.source, target)
+        if options.pull and pipelines.pulls(target, options):
+            create = pipelines.create_pipeline(
+                facts.source, target, options, facts.encoding, schema
+            )
+            own = pipelines.pipeline_name(facts.source, target)
             return f"{create};\nSTART PIPELINE `{own}` FOREGROUND;\nDROP PIPELINE `{own}`"
         source = facts.source_for(transport)
         rows = sql.select(schema.columns, read_relation(source, splits, facts.encoding, schema))
