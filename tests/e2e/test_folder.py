@@ -160,3 +160,12 @@ def test_a_second_source_of_the_same_name_is_said(shell: Shell) -> None:
     assert "a/sales.csv already" in talk
     assert "--table NAME" in talk
     assert "holds rows of" not in shell.ok("load", "b/sales.csv").talk
+
+
+def test_two_pipes_are_two_sources(shell: Shell) -> None:
+    """Neither is a version of the other."""
+    assert "holds rows of" not in shell.ok("load", "-", stdin="a,b\n1,x\n").talk
+    talk = shell.ok("load", "-", stdin="a,b\n2,y\n").talk
+    assert "data is named after the source and holds rows of another stdin already" in talk
+    assert "earlier version" not in talk
+    assert shell.row("SELECT count(), sum(a) FROM data") == [2, 3]

@@ -8,6 +8,7 @@ of a column is the narrowest that is safe by what the sample showed.
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -522,6 +523,27 @@ def _given(wanted: Sequence[tuple[str, str]], sample: SourceSample) -> tuple[Col
     )
 
 
+def _flattened(
+    known: Mapping[str, ColumnFacts], extra: Sequence[str], missing: Sequence[str]
+) -> str:
+    """Return the ``--select`` that makes the arrays of Nested of lists of objects, or ""."""
+    parts = {name: [m for m in missing if m.startswith(f"{name}.")] for name in extra}
+    if not extra or sum(map(len, parts.values())) != len(missing) or not all(parts.values()):
+        return ""
+    selected = [f"* EXCEPT ({', '.join(str(sql.name(name)) for name in extra)})"]
+    for name, wanted in parts.items():
+        inner = re.sub(r"^Array\(|\)$", "", known[name].declared or "")
+        keys = [m.removeprefix(f"{name}.") for m in wanted]
+        has_all = all(re.search(rf"\W{re.escape(key)}\W", inner) for key in keys)
+        if not inner.startswith("Tuple(") or not has_all:
+            return ""
+        selected += [
+            f"{sql.name(name)}.{sql.name(key)} AS {sql.name(m)}"
+            for key, m in zip(keys, wanted, strict=True)
+        ]
+    return shlex.quote(", ".join(selected))
+
+
 def _match(
     rows: Sequence[Sequence[Any]], sample: SourceSample, given: Collection[str] = ()
 ) -> tuple[Column, ...]:
@@ -553,9 +575,19 @@ def _match(
         if missing or extra:
             parts.insert(0, _difference("the table", sample.example, missing, extra))
         hints = [_NAMES_HINT]
-        if extra:
+        flattened = _flattened(known, extra, missing)
+        used = [str(n) for n, _, k in rows if k == "EPHEMERAL" and n in known]
+        if flattened:
+            hints = [f"The table has {', '.join(extra)} as Nested: --select {flattened}"]
+            missing = []
+        elif extra:
             hints.append("--on-new-column add gives a table of ClickHouse what it lacks, ignore "
                          "leaves it out.")  # fmt: skip
+        elif used:
+            hints = [
+                f"What the table computes of {', '.join(used)}, which it does not store, is to be "
+                "selected: --select with '* EXCEPT (...), EXPRESSION AS COLUMN'."
+            ]
         elif computed:
             hints.append("--on-new-column ignore leaves out what the table computes by itself.")
         if missing:
