@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from rowfall.sources import rewriting
-from rowfall.sources.handover import Answer, Handover
+from rowfall.sources.handover import Answer, SocketPassing
 from rowfall.systems.postgresql import rows as postgresql_rows
 
 BEGIN = b"H\0\0\0\x09\1\0\1\0\1"
@@ -69,9 +69,9 @@ class Server:
 
 
 @pytest.fixture
-def handover() -> Iterator[Handover]:
+def handover() -> Iterator[SocketPassing]:
     owner = type("Owner", (), {})()
-    found = Handover(owner)
+    found = SocketPassing(owner)
     yield found
     found.close()
 
@@ -95,7 +95,7 @@ def start(path: str, folder: Path) -> subprocess.Popen[bytes]:
     return child
 
 
-def run(server: Server, handover: Handover, folder: Path) -> tuple[int, dict[str, Any]]:
+def run(server: Server, handover: SocketPassing, folder: Path) -> tuple[int, dict[str, Any]]:
     """How the program ends, and its last line."""
     (path,) = handover.offer([("rows", server.answer)])
     _, said = start(path, folder).communicate(timeout=60)
@@ -104,7 +104,7 @@ def run(server: Server, handover: Handover, folder: Path) -> tuple[int, dict[str
     return return_code.get("rows", -1), return_code
 
 
-def test_an_answer_is_read_from_its_connection(handover: Handover, tmp_path: Path) -> None:
+def test_an_answer_is_read_from_its_connection(handover: SocketPassing, tmp_path: Path) -> None:
     server = Server(BEGIN + TUPLES + END)
     for _ in range(2):
         assert run(server, handover, tmp_path)[0] == ROWS
@@ -122,7 +122,7 @@ def test_an_answer_is_read_from_its_connection(handover: Handover, tmp_path: Pat
     ],
 )
 def test_an_answer_that_breaks_off(
-    data: bytes, error: type[Exception], handover: Handover, tmp_path: Path
+    data: bytes, error: type[Exception], handover: SocketPassing, tmp_path: Path
 ) -> None:
     server = Server(data, stays=False)
     assert run(server, handover, tmp_path)[0] == -1
@@ -131,7 +131,7 @@ def test_an_answer_that_breaks_off(
 
 
 def test_a_reader_that_declines_has_left_a_connection_of_no_use(
-    handover: Handover, tmp_path: Path
+    handover: SocketPassing, tmp_path: Path
 ) -> None:
     rows = message(b"d", HEAD + row(-1)) + message(b"d", row(1)) * ROWS
     server = Server(BEGIN + rows + END)
@@ -141,7 +141,7 @@ def test_a_reader_that_declines_has_left_a_connection_of_no_use(
 
 
 def test_a_reader_that_is_killed_and_one_that_never_comes(
-    handover: Handover, tmp_path: Path
+    handover: SocketPassing, tmp_path: Path
 ) -> None:
     server = Server(BEGIN + TUPLES)  # and no end
     taken, left = handover.offer([("rows", server.answer), ("others", server.answer)])
@@ -161,7 +161,7 @@ def test_a_reader_that_is_killed_and_one_that_never_comes(
     assert len(server.answers) == 1
 
 
-def test_a_question_that_fails_is_told(handover: Handover, tmp_path: Path) -> None:
+def test_a_question_that_fails_is_told(handover: SocketPassing, tmp_path: Path) -> None:
     @contextlib.contextmanager
     def refused() -> Iterator[Answer]:
         raise postgresql_rows.ServerSaidError("42501", "permission denied")

@@ -14,7 +14,7 @@ from e2e.test_to_postgresql import WRITTEN, WRITTEN_TYPES
 from e2e.tools import Done, Shell, made
 from lab.mariadb import MariaDB
 from lab.proxy import Proxy
-from rowfall.systems.mysql.database import MySQL
+from rowfall.systems.mysql.database import MySQLDatabase
 
 pytestmark = pytest.mark.xdist_group("mysql")
 _ROWS = 5_000
@@ -299,7 +299,7 @@ def test_a_slow_network_gets_compressed_packets(
         db.shell.write("b.csv", "id,name\n" + lines(30_000, 40_000) + "1,double\n")
         done = db.shell.run("load", "b.csv", *args[1:], "--compress", "zlib")
         assert (done.code, db.loaded()[0][0]) == ((0, 40_000) if more else (1, 30_000)), done.err
-        monkeypatch.setattr(MySQL, "same_machine", lambda self: False)
+        monkeypatch.setattr(MySQLDatabase, "same_machine", lambda self: False)
         cable.throttle(2_000_000)
         db.shell.write("c.csv", "id,name\n" + lines(50_000, 60_000))
         plan = " ".join(db.shell.ok("plan", "-v", "c.csv", *args[1:]).out.split())

@@ -17,7 +17,7 @@ from lab.mariadb import MariaDB
 from rowfall.core.errors import SourceError
 from rowfall.core.options import Options
 from rowfall.sources import open_source
-from rowfall.systems.mysql.source import MySQL
+from rowfall.systems.mysql.source import MySQLSource
 
 pytestmark = pytest.mark.xdist_group("mysql")
 _ROWS = 60_000
@@ -80,7 +80,7 @@ def test_a_killed_connection_is_no_end_of_the_rows(mariadb: MariaDB) -> None:
     """In the middle of a range: what was read is not taken for all, and the next try reads all."""
     database = filled(mariadb)
     source = open_source([mariadb.uri(f"{database}/t?key=none")], Options())
-    assert isinstance(source, MySQL)
+    assert isinstance(source, MySQLSource)
     (split,) = source.listing().splits("t")
     for how in ("KILL CONNECTION", "KILL QUERY"):
         stream = source.stream(split)
@@ -111,7 +111,7 @@ def test_a_killed_connection_is_no_end_of_the_packets(mariadb: MariaDB) -> None:
     """rowfall-decode has gone at the error, and this process tells it; the next try reads all."""
     database = filled(mariadb)
     source = open_source([mariadb.uri(f"{database}/t?key=none")], Options())
-    assert isinstance(source, MySQL)
+    assert isinstance(source, MySQLSource)
     (split,) = source.listing().splits("t")
     for how in ("KILL CONNECTION", "KILL QUERY"):
         stream = source.packets(split)

@@ -27,7 +27,7 @@ from lab.process import wait_until
 from lab.proxy import Proxy
 from rowfall.core.masked import Secret
 from rowfall.core.options import Options
-from rowfall.systems.mysql.database import MySQL
+from rowfall.systems.mysql.database import MySQLDatabase
 
 pytestmark = pytest.mark.xdist_group("mysql")
 _FILES, _EACH = 3, 2_000
@@ -320,8 +320,8 @@ def test_a_deadlock_is_tried_again(here: Place) -> None:
     here.check()
 
 
-def opened(server: MariaDB, port: int, database: str) -> MySQL:
-    return MySQL(
+def opened(server: MariaDB, port: int, database: str) -> MySQLDatabase:
+    return MySQLDatabase(
         "127.0.0.1", port, server.user, Secret(server.password), {}, database, "t",
         Options(patience="10s"),
     )  # fmt: skip
@@ -331,7 +331,7 @@ def test_a_stream_belongs_to_one_process(here: Place) -> None:
     """Of two that load a topic into one table one stops; other tables are another matter."""
     port = here.proxy.port
     one, two = (opened(here.server, port, here.name) for _ in range(2))
-    other = MySQL(
+    other = MySQLDatabase(
         "127.0.0.1", port, here.server.user, Secret(here.server.password), {}, here.name, "u",
         Options(),
     )  # fmt: skip

@@ -297,7 +297,7 @@ class NodeCapacity:
 
 
 @dataclass(frozen=True, slots=True)
-class Projection:
+class ScaleProjection:
     """The projection of a load to one number of nodes.
 
     Attributes:
@@ -357,7 +357,7 @@ class ScaleReport:
     rates: Rates
     work: LoadWork
     node: NodeCapacity
-    projections: tuple[Projection, ...]
+    projections: tuple[ScaleProjection, ...]
     notes: tuple[str, ...]
     planning_cpu_seconds: float
     peak_memory: int

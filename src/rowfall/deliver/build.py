@@ -322,7 +322,7 @@ NATIVE = Encoding("Native", "none", Kind.TYPED)
 _OF_PARTS = ("input_format_parquet_max_block_size", "input_format_parquet_prefer_block_bytes")
 
 
-class HandOver(Build):
+class BuildFromEngine(Build):
     """Delivers what the engine reads: it writes Native blocks into a pipe, of which parts are made.
 
     The engine then neither sorts nor compresses a row. It halves the CPU of tables of numbers.

@@ -23,7 +23,7 @@ from rowfall.deliver.files import WriteFiles
 from rowfall.deliver.pull import Pull
 from rowfall.engines.base import Tick, on_all, started_within
 from rowfall.engines.codes import NETWORK_ERROR
-from rowfall.engines.database import Database, Layout, Packing
+from rowfall.engines.database import Database, FileLayout, SupportsCompression
 from rowfall.plan.decoder import read_encoding
 from rowfall.plan.transport import LZ4, ZLIB
 from rowfall.schema.headers import Headers
@@ -64,7 +64,7 @@ def open_sending(
     from rowfall.deliver.rows import Prefill, SendRows, WriteRows
 
     transport, encoding = plan.transport, facts.encoding
-    if isinstance(database, Packing):
+    if isinstance(database, SupportsCompression):
         database.pack(packed=transport.compression.value == ZLIB)
     busy = sum(1 for group in plan.groups if group.indexes)
     prefill = Prefill(min(plan.lanes, busy)) if session.options.prefill and busy else None
@@ -82,7 +82,7 @@ def open_sending(
 
 def open_writing(
     session: Session, facts: LoadFacts, plan: Plan, writer: Writer, target: FileTarget,
-    layout: Layout,
+    layout: FileLayout,
 ) -> Delivery:  # fmt: skip
     """Return the delivery into data files of a table.
 
@@ -135,9 +135,9 @@ def _open(session: Session, facts: LoadFacts, plan: Plan, writer: Writer) -> Del
         return DecodePush(facts.program, writer.engine, given, transport.streams, packed=packed)
     if not builds:
         return Decode(facts.program, writer.engine, given)
-    from rowfall.deliver.build import Build, HandOver
+    from rowfall.deliver.build import Build, BuildFromEngine
 
-    delivery = (HandOver if handed else Build)(facts.program, writer.engine, given)
+    delivery = (BuildFromEngine if handed else Build)(facts.program, writer.engine, given)
     if facts.table.views:
         from rowfall.deliver.feed import FeedViews
 

@@ -37,12 +37,12 @@ from rowfall.engines.base import Engine, Tick
 from rowfall.engines.database import (
     Binary,
     Database,
-    Marking,
     NoBinaryError,
     Socket,
-    TakingBinary,
+    SupportsSavepoints,
+    TakesBinary,
+    TakesText,
     WritingBinary,
-    WritingText,
 )
 from rowfall.plan import decoder
 from rowfall.targets.transactional import TransactionalTable
@@ -236,14 +236,14 @@ class WriteRows(Decode):
     def _socket(self, order: Order) -> Socket | None:
         """Return where the program itself sends the rows; None where they come through a pipe."""
         transaction = self._database.transaction(order.attempt)
-        return transaction.socket() if isinstance(transaction, WritingText) else None
+        return transaction.socket() if isinstance(transaction, TakesText) else None
 
     def _in_binary(self, columns: Sequence[Column]) -> Binary | None:
         """Return how rows are sent in binary; None for text.
 
         What the database refuses is sent once more, so that it can be told with its line.
         """
-        if not (self._input.source.replayable and isinstance(self._database, TakingBinary)):
+        if not (self._input.source.replayable and isinstance(self._database, TakesBinary)):
             return None
         return self._database.binary(columns)
 
@@ -260,7 +260,7 @@ class WriteRows(Decode):
             if binary is not None:
                 assert isinstance(transaction, WritingBinary)  # noqa: S101 - of a TakingBinary
                 taken = transaction.write_binary(columns, binary, rows)
-            elif not isinstance(transaction, WritingText):
+            elif not isinstance(transaction, TakesText):
                 taken = transaction.write(columns, rows)
             elif to is None:
                 taken = transaction.write_text(columns, rows)
@@ -317,7 +317,7 @@ class _Written:
         return self._file
 
     def number(self) -> int | None:
-        """See :meth:`rowfall.engines.database.Sent.number`."""
+        """See :meth:`rowfall.engines.database.ExternalWriter.number`."""
         return next(iter(self._end.read(1)), None)
 
     def __iter__(self) -> Iterator[bytes]:
@@ -402,7 +402,7 @@ class _Sending:
             body = self._body()
             if self._prefill is not None:
                 body = self._prefill.over(body)
-            if order.most_refused is None or not isinstance(transaction, Marking):
+            if order.most_refused is None or not isinstance(transaction, SupportsSavepoints):
                 self._taken = transaction.write(columns, body)
             else:
                 most = order.most_refused

@@ -12,7 +12,7 @@ from rowfall.core.model import Column, Encoding, Kind, Schema
 from rowfall.core.options import Options
 from rowfall.core.type_names import parse_type
 from rowfall.engines.base import ExistingTable
-from rowfall.engines.database import Database, Packing, TakingBinary
+from rowfall.engines.database import Database, SupportsCompression, TakesBinary
 from rowfall.plan import transport
 from rowfall.plan.reach import rate_of, source_reader
 from rowfall.schema import bytes_columns, footers
@@ -69,7 +69,7 @@ def ask(
 
 def _link(session: Session, database: Database) -> Link | None:
     """Return the network to a database whose protocol can be compressed; None for others."""
-    if not isinstance(database, Packing):
+    if not isinstance(database, SupportsCompression):
         return None
     if not transport.measures_link(session.options):
         return Link()
@@ -79,7 +79,7 @@ def _link(session: Session, database: Database) -> Link | None:
 
 def _takes_binary(session: Session, database: Database) -> bool:
     """Tell whether rows may be sent in binary: again as text where they are refused so."""
-    return isinstance(database, TakingBinary) and (
+    return isinstance(database, TakesBinary) and (
         session.source.replayable and database.takes_binary()
     )
 

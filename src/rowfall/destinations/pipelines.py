@@ -19,7 +19,7 @@ from rowfall.core.events import Note
 from rowfall.core.model import Plan
 from rowfall.core.sqltext import SqlText
 from rowfall.engines.database import Record
-from rowfall.systems.mysql.database import MySQL
+from rowfall.systems.mysql.database import MySQLDatabase
 from rowfall.systems.mysql.pipelines import (
     PipelineState,
     create_pipeline,
@@ -42,7 +42,7 @@ def run_pipelines(load: LoadRun, plan: Plan) -> Done | None:
     """
     session = load.session
     database = session.database
-    if not isinstance(database, MySQL) or not pulls(session.target, session.options):
+    if not isinstance(database, MySQLDatabase) or not pulls(session.target, session.options):
         return None
     started, engine_cpu = time.monotonic(), session.engine.cpu_seconds()
     here = session.cpu_seconds_here()
@@ -71,7 +71,7 @@ def run_pipelines(load: LoadRun, plan: Plan) -> Done | None:
     return Done((counts,), (), notes, problem, started, engine_cpu, here)
 
 
-def _run(session: Session, database: MySQL, name: str, create: SqlText) -> PipelineState:
+def _run(session: Session, database: MySQLDatabase, name: str, create: SqlText) -> PipelineState:
     told: set[int] = set()
 
     def see(state: PipelineState) -> None:
@@ -85,7 +85,7 @@ def _run(session: Session, database: MySQL, name: str, create: SqlText) -> Pipel
 
 
 def _record(
-    session: Session, load: LoadRun, plan: Plan, database: MySQL, state: PipelineState
+    session: Session, load: LoadRun, plan: Plan, database: MySQLDatabase, state: PipelineState
 ) -> Counts:
     """Record the files that a pipeline has loaded, beside the table and in the ledger."""
     attempt = f"{load.id}_pipeline{load.ledger.attempts(load.id) + 1}"

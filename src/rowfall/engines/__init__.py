@@ -24,7 +24,7 @@ REGISTRY = {"clickhouse": "server:Server"}
 
 DATABASES = {
     "postgresql": "systems.postgresql.database:PostgresDatabase",
-    **dict.fromkeys(("mysql", "mariadb", "singlestore"), "systems.mysql.database:MySQL"),
+    **dict.fromkeys(("mysql", "mariadb", "singlestore"), "systems.mysql.database:MySQLDatabase"),
     "kafka": "systems.kafka.database:KafkaDatabase",
     "iceberg": "systems.lakes.destination:IcebergTable",
 }

@@ -216,7 +216,7 @@ class WritingBinary(Protocol):
 
 
 @runtime_checkable
-class Marking(Protocol):
+class SupportsSavepoints(Protocol):
     """A transaction with savepoints."""
 
     def write(self, columns: Sequence[str], rows: Iterator[bytes]) -> int:
@@ -229,7 +229,7 @@ class Marking(Protocol):
         """Take back what was written since the savepoint."""
 
 
-class Sent(Protocol):
+class ExternalWriter(Protocol):
     """Rows that a program sends by itself, into a socket that it was given."""
 
     def number(self) -> int | None:
@@ -262,7 +262,7 @@ class Socket:
 
 
 @runtime_checkable
-class WritingText(Protocol):
+class TakesText(Protocol):
     """A transaction that takes rows from the program that writes them."""
 
     def write_text(self, columns: Sequence[str], rows: Iterator[bytes]) -> int:
@@ -271,7 +271,7 @@ class WritingText(Protocol):
     def socket(self) -> Socket | None:
         """Return where a program can send rows; None where they are encrypted or compressed."""
 
-    def write_sent(self, columns: Sequence[str], sent: Sent) -> int:
+    def write_sent(self, columns: Sequence[str], sent: ExternalWriter) -> int:
         """Take rows that a program sends into the socket; return as :meth:`Transaction.write` does.
 
         Raises:
@@ -392,7 +392,7 @@ class NewFile:
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class FileLayout:
     """How the rows of a table are written; SQL of the engine, "" for none.
 
     Attributes:
@@ -421,7 +421,7 @@ class FileTable(Database, Protocol):
     def mend(self) -> None:
         """Finish what the commit of a process that was killed has left: its table is there."""
 
-    def layout(self) -> Layout:
+    def layout(self) -> FileLayout:
         """Return how rows have to be written."""
 
     def of_bytes(self, columns: Sequence[Column]) -> frozenset[str]:
@@ -457,7 +457,7 @@ class FileTable(Database, Protocol):
 
 
 @runtime_checkable
-class Holding(Protocol):
+class SupportsStreamLocks(Protocol):
     """A database that keeps streams to one process: ranges of them may be cut anywhere."""
 
     def hold(self, streams: Sequence[str]) -> bool:
@@ -468,7 +468,7 @@ class Holding(Protocol):
 
 
 @runtime_checkable
-class TakingBinary(Protocol):
+class TakesBinary(Protocol):
     """A database that takes rows in binary, too; its transactions are :class:`WritingBinary`."""
 
     def takes_binary(self) -> bool:
@@ -479,7 +479,7 @@ class TakingBinary(Protocol):
 
 
 @runtime_checkable
-class Packing(Protocol):
+class SupportsCompression(Protocol):
     """A database whose protocol can be compressed."""
 
     def same_machine(self) -> bool:

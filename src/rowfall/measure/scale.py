@@ -24,8 +24,8 @@ from rowfall.core.results import (
     Limit,
     LoadWork,
     NodeCapacity,
-    Projection,
     Rates,
+    ScaleProjection,
     ScaleReport,
 )
 from rowfall.destinations.clickhouse.opening import connect
@@ -259,7 +259,7 @@ class _Slowest:
     attempts: int
 
 
-def project(work: LoadWork, node: NodeCapacity, nodes: int) -> Projection:
+def project(work: LoadWork, node: NodeCapacity, nodes: int) -> ScaleProjection:
     """Project the load to ``nodes`` equal nodes; a million files on 1,000 take 4 to 5 s."""
     total = math.fsum(work.sizes)
     rate = min(node.cores * node.core_rate, node.network, work.store / nodes)
@@ -272,7 +272,7 @@ def project(work: LoadWork, node: NodeCapacity, nodes: int) -> Projection:
     if work.whole:
         cores = array("d", [node.core_rate]) * (node.cores * nodes)
         best = max(best, lower_bound(array("d", sorted(work.sizes, reverse=True)), cores))
-    return Projection(
+    return ScaleProjection(
         nodes=nodes,
         seconds=wall,
         node_seconds=nodes * wall,

@@ -29,7 +29,7 @@ from rowfall.core.version import __version__
 from rowfall.engines.base import Engine, NoAnswerError
 from rowfall.engines.codes import ACCESS_DENIED
 from rowfall.sources import rewriting
-from rowfall.sources.base import Pullable, Reader, Source
+from rowfall.sources.base import Pullable, ReaderFeatures, Source
 
 # s3('{a,b}') asks for each key from here on; older servers leave out what is missing.
 EXACT = (25, 1)
@@ -130,7 +130,7 @@ class _Refusal:
 def _as_read_by_server(source: Pullable, version: str) -> Pullable:
     pulled = copy.copy(source)
     release = version_numbers(version)[:2]
-    pulled.reader = Reader(
+    pulled.reader = ReaderFeatures(
         bz2=True, exact=release >= EXACT, arrays=False, etags=release >= COMPARES_ETAGS,
     )  # fmt: skip
     return pulled

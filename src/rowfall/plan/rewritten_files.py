@@ -9,7 +9,7 @@ from rowfall.core import units
 from rowfall.core.errors import SourceError
 from rowfall.core.events import Note
 from rowfall.core.listing import MARK, split_id
-from rowfall.sources.base import File, Rewrite, Rewriting
+from rowfall.sources.base import File, Rewrite, RewritesFiles
 from rowfall.sources.rewrites import follow
 
 
@@ -23,7 +23,7 @@ def landed_in_other_files(session: Session, known: Collection[str]) -> set[str]:
         SourceError: files hold rows that have landed together with others, or instead of them.
     """
     source, listing, key = session.source, session.listing, session.target_key
-    if not isinstance(source, Rewriting) or session.options.force:
+    if not isinstance(source, RewritesFiles) or session.options.force:
         return set()
 
     def id_of(file: File) -> str:

@@ -21,9 +21,9 @@ from rowfall.core.patterns import regex
 from rowfall.engines.database import (
     BusyError,
     Database,
-    Holding,
     Record,
     RolledBackError,
+    SupportsStreamLocks,
     UnknownEndError,
 )
 from rowfall.ledger import Ledger
@@ -48,7 +48,7 @@ def hold_streams(database: Database, splits: Iterable[Split]) -> None:
         TargetError: another one has them.
     """
     streams = {split.whole: split.uri for split in splits if split.continued}
-    if streams and isinstance(database, Holding) and not database.hold(sorted(streams)):
+    if streams and isinstance(database, SupportsStreamLocks) and not database.hold(sorted(streams)):
         raise TargetError(
             f"another rowfall loads {next(iter(streams.values()))} into this table",
             hint="Run the same command again when it has ended.",

@@ -33,7 +33,7 @@ _Source = TypeVar("_Source")
 
 
 @dataclass(frozen=True, slots=True)
-class Reader:
+class ReaderFeatures:
     """Abilities of the engine that reads a relation; the defaults are the embedded engine's.
 
     Attributes:
@@ -51,7 +51,7 @@ class Reader:
     etags: bool = True
 
 
-EMBEDDED = Reader()
+EMBEDDED = ReaderFeatures()
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,7 @@ class Pullable(Protocol):
     A copy of the source with another ``reader`` writes FROM clauses for that server.
     """
 
-    reader: Reader
+    reader: ReaderFeatures
 
     def probe(self, split: Split) -> Probe:
         """Return what a server has to find under the name of this object.
@@ -395,7 +395,7 @@ class Rewrite:
 
 
 @runtime_checkable
-class Rewriting(Protocol):
+class RewritesFiles(Protocol):
     """A source that knows which of its files hold rows of files that were there before."""
 
     def rewrites(self) -> Sequence[Rewrite]:

@@ -1,7 +1,7 @@
 """Shared by sources that are databases: addresses, keys cut into ranges, columns.
 
-A dialect (:mod:`rowfall.systems.postgresql.source`) derives from :class:`Database`: it asks the
-catalogue and gives the bytes of a range. All else is here.
+A dialect (:mod:`rowfall.systems.postgresql.source`) derives from :class:`DatabaseSource`: it asks
+the catalogue and gives the bytes of a range. All else is here.
 
 **Numbers.** A split is a half-open range of numbers that stand for values of a key, in their
 order: integers and block numbers for themselves, points in time by microseconds, UUIDs by their
@@ -39,7 +39,7 @@ from rowfall.core.model import Column, Encoding, Kind, Schema
 from rowfall.core.nearest import did_you_mean
 from rowfall.core.options import Options
 from rowfall.core.units import parse_duration
-from rowfall.sources.handover import Answer, Handover
+from rowfall.sources.handover import Answer, SocketPassing
 from rowfall.sources.pipes import Streams
 
 END = (1 << 63) - 1
@@ -64,7 +64,7 @@ _UUID_BITS = 128 - 63
 
 
 @dataclass(frozen=True, slots=True)
-class Address:
+class DatabaseAddress:
     """A table of a database, or the database of ``--query``, as the user typed it.
 
     Attributes:
@@ -98,7 +98,7 @@ class Address:
 
 def parse(
     texts: Sequence[str], options: Options, *, port: int, variable: str, settings: Sequence[str]
-) -> Address:
+) -> DatabaseAddress:
     """Parse the one SOURCE argument of a database.
 
     Args:
@@ -154,14 +154,14 @@ def parse(
     if password is None and os.environ.get(variable):
         password = Secret(os.environ[variable])
     given = {name: value for name, value in parts.query.items() if name in settings}
-    return Address(
+    return DatabaseAddress(
         masked, scheme, parts.host or "localhost", parts.port or port, parts.user, password,
         database, schema, bare, parts.query.get("key", ""), given,
     )  # fmt: skip
 
 
 def no_table(
-    at: Address, wanted: str, tables: Sequence[str], more: Sequence[str] = ()
+    at: DatabaseAddress, wanted: str, tables: Sequence[str], more: Sequence[str] = ()
 ) -> SourceError:
     """Return the error for a table that is not there.
 
@@ -368,7 +368,7 @@ _Connection = TypeVar("_Connection")
 _TEXT_FACTOR = 1.2
 
 
-class Database(Streams, ABC):
+class DatabaseSource(Streams, ABC):
     """A table or query of a database: what is the same in all of them.
 
     Attributes:
@@ -380,9 +380,9 @@ class Database(Streams, ABC):
     replayable = True
     fds: tuple[int, ...] = ()
 
-    def __init__(self, address: Address, options: Options) -> None:
+    def __init__(self, address: DatabaseAddress, options: Options) -> None:
         super().__init__()
-        self._answers = Handover(self)
+        self._answers = SocketPassing(self)
         self.patience = parse_duration(options.patience)
         self.address = address
         self.text = address.text

@@ -18,7 +18,7 @@ from rowfall.core.options import Options
 from rowfall.core.sql import literal
 from rowfall.core.sqltext import SqlText
 from rowfall.sources import completeness, from_clause, globs, pipes
-from rowfall.sources.base import EMBEDDED, Probe, Reader
+from rowfall.sources.base import EMBEDDED, Probe, ReaderFeatures
 from rowfall.sources.from_clause import TableFunction
 from rowfall.sources.objects import ObjectSource, with_data
 
@@ -133,7 +133,7 @@ def relation(paths: Sequence[str], encoding: Encoding | None, structure: str) ->
 
 
 def _file_functions(
-    paths: Sequence[str], encoding: Encoding | None, structure: str, reader: Reader
+    paths: Sequence[str], encoding: Encoding | None, structure: str, reader: ReaderFeatures
 ) -> list[TableFunction]:
     """Return one function for all plain names, and one for each that the engine cannot quote."""
     tail = from_clause.last_arguments(encoding, structure)
@@ -146,7 +146,7 @@ def _file_functions(
     return functions
 
 
-def _names(paths: Sequence[str], reader: Reader) -> Iterator[tuple[str, str | None, int]]:
+def _names(paths: Sequence[str], reader: ReaderFeatures) -> Iterator[tuple[str, str | None, int]]:
     """Give first arguments of ``file()``, each with the path to narrow it to (or None) and how many
     files it names."""
     odd = {path: _is_odd(path, reader) for path in paths}
@@ -165,7 +165,7 @@ def _names(paths: Sequence[str], reader: Reader) -> Iterator[tuple[str, str | No
             yield literal(from_clause.wildcard(path).replace("::", "??")), path, 1
 
 
-def _is_odd(path: str, reader: Reader) -> bool:
+def _is_odd(path: str, reader: ReaderFeatures) -> bool:
     """Check for characters that the engine would not take letter by letter."""
     # 24.10 looks for an archive before "::", chDB 26.9 takes it for letters.
     return bool(_UNQUOTABLE & set(path)) or (not reader.arrays and "::" in path)

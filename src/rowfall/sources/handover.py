@@ -63,7 +63,7 @@ Opener = Callable[[], AbstractContextManager[Answer]]
 """Asks for the rows of a split."""
 
 
-class Handover:
+class SocketPassing:
     """The answers of one source, asked for when rowfall-decode comes for them.
 
     Args:

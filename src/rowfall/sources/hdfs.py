@@ -62,7 +62,7 @@ _SHAPE = "hdfs://user@host:8020/path/*.parquet?http=9870"
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class HdfsEntry:
     """A file or folder, as the name node describes it; ``version`` is ``size-mtime-id``."""
 
     path: str
@@ -259,7 +259,7 @@ def _pieces(node: NameNode, path: str, size: int) -> Iterator[bytes]:
 # --- globs and folders ---------------------------------------------------------------------------
 
 
-def _find(node: NameNode, pattern: str, *, everything: bool) -> Iterator[Entry]:
+def _find(node: NameNode, pattern: str, *, everything: bool) -> Iterator[HdfsEntry]:
     """Give the files that a path names: a file, a folder, or a glob, in this order.
 
     Args:
@@ -281,7 +281,7 @@ def _find(node: NameNode, pattern: str, *, everything: bool) -> Iterator[Entry]:
         )
 
 
-def _folder(node: NameNode, path: str, everything: bool) -> Iterator[Entry]:
+def _folder(node: NameNode, path: str, everything: bool) -> Iterator[HdfsEntry]:
     def nothing(others: int) -> SourceError:
         return SourceError(
             f"no data file in the folder {path} at {node.where}",
@@ -294,7 +294,7 @@ def _folder(node: NameNode, path: str, everything: bool) -> Iterator[Entry]:
     return with_data(_below(node, path), lambda entry: entry.path, everything, nothing)
 
 
-def _below(node: NameNode, folder: str) -> Iterator[Entry]:
+def _below(node: NameNode, folder: str) -> Iterator[HdfsEntry]:
     """Give files at any depth, but none that is hidden or begins with ``_``, as writers' own do."""
     for entry in node.list(folder):
         if entry.name[:1] in ("_", "."):
@@ -305,7 +305,7 @@ def _below(node: NameNode, folder: str) -> Iterator[Entry]:
             yield entry
 
 
-def _matches(node: NameNode, pattern: str) -> Iterator[Entry]:
+def _matches(node: NameNode, pattern: str) -> Iterator[HdfsEntry]:
     folders: set[str] = set()
     found = False
     for one in globs.expand_slashes(pattern):
@@ -324,7 +324,7 @@ def _matches(node: NameNode, pattern: str) -> Iterator[Entry]:
     raise SourceError(f"no file matches {pattern} at {node.where}", hint=hint)
 
 
-def _walk(node: NameNode, folder: str, segments: Sequence[str]) -> Iterator[Entry]:
+def _walk(node: NameNode, folder: str, segments: Sequence[str]) -> Iterator[HdfsEntry]:
     """Give what below ``folder`` matches one pattern a segment."""
     segment, rest = segments[0], segments[1:]
     if segment == "**":
@@ -396,7 +396,7 @@ class NameNode:
         listed = "&".join(f"{name}={uri.encode(str(value), '')}" for name, value in query.items())
         return f"{self.where}/webhdfs/v1{uri.encode(path)}?{listed}"
 
-    def status(self, path: str) -> Entry | None:
+    def status(self, path: str) -> HdfsEntry | None:
         """Return one file or folder, None where there is none.
 
         Raises:
@@ -405,7 +405,7 @@ class NameNode:
         found = self._ask(path, "GETFILESTATUS")
         return None if found is None else _entry(path, found["FileStatus"])
 
-    def list(self, folder: str) -> Iterator[Entry]:
+    def list(self, folder: str) -> Iterator[HdfsEntry]:
         """Give what is in a folder, by name; nothing of one that does not exist, or of a file.
 
         Raises:
@@ -578,10 +578,10 @@ def _block(located: dict[str, Any]) -> Block | None:
     )  # fmt: skip
 
 
-def _entry(path: str, status: dict[str, Any]) -> Entry:
+def _entry(path: str, status: dict[str, Any]) -> HdfsEntry:
     size, modified = status["length"], status["modificationTime"]
     version = f"{size}-{modified}-{status.get('fileId', 0)}"
-    return Entry(path, status["type"] == "DIRECTORY", size, version)
+    return HdfsEntry(path, status["type"] == "DIRECTORY", size, version)
 
 
 def _remote_exception(text: str) -> tuple[str, str] | None:

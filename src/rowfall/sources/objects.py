@@ -17,7 +17,7 @@ from rowfall.core.model import Encoding, Kind, Schema
 from rowfall.core.options import Options
 from rowfall.core.sqltext import SqlText
 from rowfall.sources import completeness, first_bytes, from_clause, pipes, rewriting
-from rowfall.sources.base import EMBEDDED, Reader
+from rowfall.sources.base import EMBEDDED, ReaderFeatures
 
 REQUESTS = 32  # at a time, each of one object
 HEADS = 8  # objects whose first bytes are looked at, as many as are sampled
@@ -44,7 +44,7 @@ class ObjectSource(ABC):
     replayable = True
     fds: tuple[int, ...] = ()
     made: Schema | None = None
-    reader: Reader = EMBEDDED
+    reader: ReaderFeatures = EMBEDDED
     pinned = True
     notes: tuple[str, ...] = ()
 

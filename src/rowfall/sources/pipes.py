@@ -41,7 +41,7 @@ from rowfall.core.listing import Split
 from rowfall.core.model import Encoding, Kind
 from rowfall.core.sqltext import SqlText
 from rowfall.sources import from_clause, rewriting
-from rowfall.sources.base import EMBEDDED, Reader
+from rowfall.sources.base import EMBEDDED, ReaderFeatures
 from rowfall.sources.from_clause import TableFunction
 
 Opener = Callable[[], Iterator[bytes]]
@@ -349,7 +349,7 @@ class Streams:
 
 
 def packed_in_bz2(
-    splits: Sequence[Split], encoding: Encoding | None, reader: Reader = EMBEDDED
+    splits: Sequence[Split], encoding: Encoding | None, reader: ReaderFeatures = EMBEDDED
 ) -> tuple[list[Split], list[Split]]:
     """Return the splits whose bz2 the engine cannot unpack, and the others."""
     if reader.bz2:
@@ -369,7 +369,7 @@ Part = Callable[[Split, int, int], bytes]
 
 
 def text_ranges(
-    splits: Sequence[Split], structure: str, reader: Reader, part: Part
+    splits: Sequence[Split], structure: str, reader: ReaderFeatures, part: Part
 ) -> tuple[list[tuple[str, Opener]], list[Split]]:
     """Return the ranges of text, each with what gives its bytes, and the other splits.
 

@@ -24,7 +24,7 @@ from rowfall.core.patterns import regex
 from rowfall.core.units import parse_duration
 from rowfall.systems.kafka.errors import (
     RIGHTS,
-    Meaning,
+    KafkaErrorMeaning,
     ReadingError,
     meaning,
     missing_client,
@@ -257,14 +257,14 @@ class Client:
                 found = self._answer("describe_topics", TopicCollection([topic]))
             except KafkaException as error:
                 answer = meaning(error.args[0].code())
-                if answer is Meaning.NO_TOPIC:
+                if answer is KafkaErrorMeaning.NO_TOPIC:
                     return None
                 what = f"cannot {self._direction.does} the topic {topic}"
-                if answer is Meaning.NO_RIGHT_TO_TOPIC:
+                if answer is KafkaErrorMeaning.NO_RIGHT_TO_TOPIC:
                     raise self._direction.error(
                         f"{what}: this user may not", hint=self._direction.needs
                     ) from None
-                if answer is Meaning.BAD_NAME:
+                if answer is KafkaErrorMeaning.BAD_NAME:
                     raise self._direction.error(
                         f"{what}: {error.args[0].str().lower()}",
                         hint="Names are letters, digits, '.', '_' and '-'.",
@@ -318,7 +318,7 @@ class Client:
             try:
                 self._answer("create_topics", [made])
             except KafkaException as error:
-                if meaning(error.args[0].code()) is not Meaning.EXISTS:
+                if meaning(error.args[0].code()) is not KafkaErrorMeaning.EXISTS:
                     raise
         until = time.monotonic() + ASK_SECONDS
         while self.describe(topic) is None:  # brokers hear of it a little later
@@ -402,16 +402,20 @@ class Client:
                 patience = min(self.patience, _TRY_SECONDS) if self._silent else self.patience
                 if time.monotonic() - heard > patience:
                     self._silent = True
-                    raise ReadingError(Meaning.AWAY, min(left), at, waited=patience)
+                    raise ReadingError(KafkaErrorMeaning.AWAY, min(left), at, waited=patience)
 
     def _is_end(self, event: Any, partition: int, at: int) -> bool:
         """Tell whether a partition has ended; raise what cannot be waited for."""
         error = event.error()
         answer = meaning(error.code())
-        if answer is Meaning.END:
+        if answer is KafkaErrorMeaning.END:
             return True
         self._said = self.redacted(error.str())
-        if answer in (Meaning.LOST, Meaning.NO_TOPIC, Meaning.NO_RIGHT_TO_TOPIC):
+        if answer in (
+            KafkaErrorMeaning.LOST,
+            KafkaErrorMeaning.NO_TOPIC,
+            KafkaErrorMeaning.NO_RIGHT_TO_TOPIC,
+        ):
             raise ReadingError(answer, partition, at, error=error)
         return False
 

@@ -36,8 +36,8 @@ from rowfall.systems.kafka.client import BEGINNING, Client, Direction, TopicFact
 from rowfall.systems.kafka.errors import ReadingError
 from rowfall.systems.kafka.producer import (
     AbortedError,
-    NoAnswerError,
     Producer,
+    ProducerTimeoutError,
     TooLarge,
     messages,
 )
@@ -370,7 +370,7 @@ class KafkaTransaction:
             return
         try:
             producer.commit()
-        except NoAnswerError as error:
+        except ProducerTimeoutError as error:
             self._open = False
             kafka.drop()
             raise UnknownEndError(error.message, transient=True, code=NETWORK_ERROR) from None

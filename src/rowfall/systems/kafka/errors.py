@@ -8,7 +8,7 @@ from typing import Any
 from rowfall.core.errors import UsageError
 
 
-class Meaning(Enum):
+class KafkaErrorMeaning(Enum):
     """What a code of an error means."""
 
     END = auto()  # a reader is at the end of a partition
@@ -28,39 +28,39 @@ class Meaning(Enum):
 
 
 CODES = {
-    "_PARTITION_EOF": (-191, Meaning.END),
-    "_AUTO_OFFSET_RESET": (-140, Meaning.LOST),
-    "OFFSET_OUT_OF_RANGE": (1, Meaning.LOST),
-    "UNKNOWN_TOPIC_OR_PART": (3, Meaning.NO_TOPIC),
-    "_UNKNOWN_PARTITION": (-190, Meaning.NO_TOPIC),
-    "TOPIC_EXCEPTION": (17, Meaning.BAD_NAME),
-    "TOPIC_ALREADY_EXISTS": (36, Meaning.EXISTS),
-    "TOPIC_AUTHORIZATION_FAILED": (29, Meaning.NO_RIGHT_TO_TOPIC),
-    "GROUP_AUTHORIZATION_FAILED": (30, Meaning.NO_RIGHT),
-    "CLUSTER_AUTHORIZATION_FAILED": (31, Meaning.NO_RIGHT),
-    "TRANSACTIONAL_ID_AUTHORIZATION_FAILED": (53, Meaning.NO_RIGHT),
-    "DELEGATION_TOKEN_AUTHORIZATION_FAILED": (65, Meaning.NO_RIGHT),
-    "_TIMED_OUT": (-185, Meaning.AWAY),
-    "_MSG_TIMED_OUT": (-192, Meaning.AWAY),
-    "REQUEST_TIMED_OUT": (7, Meaning.AWAY),
-    "_FENCED": (-144, Meaning.FENCED),
-    "INVALID_PRODUCER_EPOCH": (47, Meaning.FENCED),
-    "PRODUCER_FENCED": (90, Meaning.FENCED),
-    "_QUEUE_FULL": (-184, Meaning.FULL),
-    "MSG_SIZE_TOO_LARGE": (10, Meaning.TOO_LARGE),
-    "_PURGE_QUEUE": (-152, Meaning.PURGED),
-    "_PURGE_INFLIGHT": (-151, Meaning.PURGED),
-    "_FATAL": (-150, Meaning.FATAL),
+    "_PARTITION_EOF": (-191, KafkaErrorMeaning.END),
+    "_AUTO_OFFSET_RESET": (-140, KafkaErrorMeaning.LOST),
+    "OFFSET_OUT_OF_RANGE": (1, KafkaErrorMeaning.LOST),
+    "UNKNOWN_TOPIC_OR_PART": (3, KafkaErrorMeaning.NO_TOPIC),
+    "_UNKNOWN_PARTITION": (-190, KafkaErrorMeaning.NO_TOPIC),
+    "TOPIC_EXCEPTION": (17, KafkaErrorMeaning.BAD_NAME),
+    "TOPIC_ALREADY_EXISTS": (36, KafkaErrorMeaning.EXISTS),
+    "TOPIC_AUTHORIZATION_FAILED": (29, KafkaErrorMeaning.NO_RIGHT_TO_TOPIC),
+    "GROUP_AUTHORIZATION_FAILED": (30, KafkaErrorMeaning.NO_RIGHT),
+    "CLUSTER_AUTHORIZATION_FAILED": (31, KafkaErrorMeaning.NO_RIGHT),
+    "TRANSACTIONAL_ID_AUTHORIZATION_FAILED": (53, KafkaErrorMeaning.NO_RIGHT),
+    "DELEGATION_TOKEN_AUTHORIZATION_FAILED": (65, KafkaErrorMeaning.NO_RIGHT),
+    "_TIMED_OUT": (-185, KafkaErrorMeaning.AWAY),
+    "_MSG_TIMED_OUT": (-192, KafkaErrorMeaning.AWAY),
+    "REQUEST_TIMED_OUT": (7, KafkaErrorMeaning.AWAY),
+    "_FENCED": (-144, KafkaErrorMeaning.FENCED),
+    "INVALID_PRODUCER_EPOCH": (47, KafkaErrorMeaning.FENCED),
+    "PRODUCER_FENCED": (90, KafkaErrorMeaning.FENCED),
+    "_QUEUE_FULL": (-184, KafkaErrorMeaning.FULL),
+    "MSG_SIZE_TOO_LARGE": (10, KafkaErrorMeaning.TOO_LARGE),
+    "_PURGE_QUEUE": (-152, KafkaErrorMeaning.PURGED),
+    "_PURGE_INFLIGHT": (-151, KafkaErrorMeaning.PURGED),
+    "_FATAL": (-150, KafkaErrorMeaning.FATAL),
 }
 """Name in the Python client -> number in librdkafka (``rd_kafka_resp_err_t``), meaning."""
 
-RIGHTS = (Meaning.NO_RIGHT_TO_TOPIC, Meaning.NO_RIGHT)
+RIGHTS = (KafkaErrorMeaning.NO_RIGHT_TO_TOPIC, KafkaErrorMeaning.NO_RIGHT)
 _MEANINGS = dict(CODES.values())
 
 
-def meaning(code: int) -> Meaning:
+def meaning(code: int) -> KafkaErrorMeaning:
     """Return what a code means."""
-    return _MEANINGS.get(code, Meaning.OTHER)
+    return _MEANINGS.get(code, KafkaErrorMeaning.OTHER)
 
 
 class ReadingError(Exception):
@@ -72,7 +72,13 @@ class ReadingError(Exception):
     """
 
     def __init__(
-        self, answer: Meaning, partition: int, at: int, *, error: Any = None, waited: float = 0
+        self,
+        answer: KafkaErrorMeaning,
+        partition: int,
+        at: int,
+        *,
+        error: Any = None,
+        waited: float = 0,
     ) -> None:
         super().__init__(answer.name)
         self.answer, self.partition, self.at = answer, partition, at

@@ -19,7 +19,7 @@ from rowfall.systems.kafka.client import Client
 from rowfall.systems.kafka.errors import (
     CODES,
     RIGHTS,
-    Meaning,
+    KafkaErrorMeaning,
     meaning,
     missing_client,
     refused_property,
@@ -57,7 +57,7 @@ class AbortedError(TargetError):
     """The transaction cannot be committed any more."""
 
 
-class NoAnswerError(TargetError):
+class ProducerTimeoutError(TargetError):
     """Nobody has said how a commit has ended."""
 
 
@@ -230,7 +230,7 @@ class Producer:
         if code:
             self._lost += 1
             # The first one is the cause; those behind it are taken along.
-            if not self._error or meaning(self._error) is Meaning.PURGED:
+            if not self._error or meaning(self._error) is KafkaErrorMeaning.PURGED:
                 self._error = code
 
     # --- messages ---------------------------------------------------------------------------------
@@ -261,10 +261,10 @@ class Producer:
             bad = np.flatnonzero(array["err"][at:])
             code = int(array["err"][at + bad[0]])
             answer = meaning(code)
-            if answer is Meaning.TOO_LARGE:
+            if answer is KafkaErrorMeaning.TOO_LARGE:
                 row = at + int(bad[0])
                 return TooLarge(row, int(array["len"][row] + array["key_len"][row]))
-            if answer is not Meaning.FULL:
+            if answer is not KafkaErrorMeaning.FULL:
                 raise self._explained(code)
             at += int(bad[0])
             array["err"][at:] = 0
@@ -315,10 +315,10 @@ class Producer:
     def _explained(self, code: int, text: str = "") -> RowfallError:
         text = text or _call("err2str", code).decode()
         why = f" ({self.said})" if self.said else ""
-        if meaning(code) is Meaning.FATAL:
+        if meaning(code) is KafkaErrorMeaning.FATAL:
             code = self._fatal() or code
         answer = meaning(code)
-        if answer is Meaning.FENCED:
+        if answer is KafkaErrorMeaning.FENCED:
             return FencedError(
                 "another rowfall has begun to load into this topic, which ends this one",
                 hint="Run the same command again when it has ended: what it has loaded is skipped.",
@@ -329,7 +329,7 @@ class Producer:
                 hint="The user needs WRITE and DESCRIBE of the topic and of _rowfall_loaded, READ "
                 "of the latter; with --transactional also WRITE of the transactional id.",
             )
-        if answer is Meaning.AWAY:
+        if answer is KafkaErrorMeaning.AWAY:
             return TargetError(
                 f"cannot send: the brokers have been away for longer than "
                 f"{self._patience:.0f} s{why}",
@@ -385,13 +385,13 @@ class Producer:
             if again and time.monotonic() < until and not self.stopped:
                 continue
             fatal = self._fatal()
-            if Meaning.FENCED in (meaning(fatal), meaning(code)):
+            if KafkaErrorMeaning.FENCED in (meaning(fatal), meaning(code)):
                 raise self._explained(fatal or code)
             if aborts:
                 raise AbortedError(f"the transaction is rolled back: {self._redacted(text)}",
                                    transient=True)  # fmt: skip
             found = self._explained(fatal or code, text)
-            raise NoAnswerError(found.message, hint=found.hint) if commits else found
+            raise ProducerTimeoutError(found.message, hint=found.hint) if commits else found
 
     def close(self) -> None:
         """End it; what waits is dropped. Safe to call twice."""

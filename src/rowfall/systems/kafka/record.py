@@ -15,7 +15,7 @@ from typing import Any
 from rowfall.core.errors import TargetError
 from rowfall.engines.database import ACCEPTED, RECORD, Record
 from rowfall.systems.kafka.client import Client
-from rowfall.systems.kafka.errors import Meaning, ReadingError
+from rowfall.systems.kafka.errors import KafkaErrorMeaning, ReadingError
 
 # The newest message of each key, for ever.
 _KEPT = {"cleanup.policy": "compact", "retention.ms": "-1", "retention.bytes": "-1"}
@@ -93,7 +93,7 @@ class KafkaRecord:
                         self._learn((message.key() or b"").decode(), message.value())
                         self._read_to[message.partition()] = message.offset() + 1
             except ReadingError as error:
-                if error.answer is Meaning.NO_RIGHT_TO_TOPIC:
+                if error.answer is KafkaErrorMeaning.NO_RIGHT_TO_TOPIC:
                     raise TargetError(
                         f"cannot read the topic {RECORD}: this user may not",
                         hint="It needs READ of it: it says what is loaded.",

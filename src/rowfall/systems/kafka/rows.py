@@ -76,7 +76,7 @@ def keyed(pieces: Iterator[bytes]) -> Iterator[Batch]:
     """
     import numpy as np
 
-    reader = _Reader(pieces)
+    reader = _MessageReader(pieces)
     while reader.more():
         _, rows = reader.number(), reader.number()
         found: list[tuple[NDArray[np.uint8], NDArray[Any], NDArray[Any]]] = []
@@ -93,7 +93,7 @@ def keyed(pieces: Iterator[bytes]) -> Iterator[Batch]:
         yield data, starts, sizes, keys
 
 
-class _Reader:
+class _MessageReader:
     """Takes bytes off pieces of any length."""
 
     def __init__(self, pieces: Iterator[bytes]) -> None:

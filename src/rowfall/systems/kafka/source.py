@@ -31,7 +31,7 @@ from rowfall.sources.pipes import Streams, describe
 from rowfall.systems.kafka import protobuf
 from rowfall.systems.kafka.avro import AvroMessages
 from rowfall.systems.kafka.client import EARLIEST, LATEST, Client, Direction, parse, secrets_of
-from rowfall.systems.kafka.errors import Meaning, ReadingError
+from rowfall.systems.kafka.errors import KafkaErrorMeaning, ReadingError
 from rowfall.systems.kafka.messages import BrokenMessageError, Framing
 from rowfall.systems.kafka.protobuf import ProtobufMessages
 from rowfall.systems.kafka.schema_registry import PREFIX
@@ -395,13 +395,13 @@ class KafkaSource(Streams):
         try:
             yield from self._client.read(self._topic, {partition: start}, stop)
         except ReadingError as error:
-            if error.answer is Meaning.LOST:
+            if error.answer is KafkaErrorMeaning.LOST:
                 raise _LostError(self._topic, partition, error.at) from None
-            if error.answer is Meaning.NO_RIGHT_TO_TOPIC:
+            if error.answer is KafkaErrorMeaning.NO_RIGHT_TO_TOPIC:
                 raise SourceError(
                     f"cannot read the topic {self._topic}: this user may not", hint=_NEEDS
                 ) from None
-            if error.answer is Meaning.NO_TOPIC:
+            if error.answer is KafkaErrorMeaning.NO_TOPIC:
                 raise self._no_topic(error.error.str().lower()) from None
             raise SourceError(
                 f"cannot read {self._topic} partition {partition}: the brokers have been away for "

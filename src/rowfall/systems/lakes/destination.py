@@ -24,7 +24,7 @@ from rowfall.core.units import parse_duration
 from rowfall.engines.base import ExistingTable
 from rowfall.engines.database import (
     ACCEPTED,
-    Layout,
+    FileLayout,
     NewFile,
     Result,
     TakenError,
@@ -51,8 +51,8 @@ from rowfall.systems.lakes.layout import partition_spec, partition_sql, sort_ord
 from rowfall.systems.lakes.record import (
     FOLDER,
     PROPERTY,
+    LakeRecord,
     LoadRecord,
-    Record,
     read_record,
     record_file,
 )
@@ -261,11 +261,11 @@ class IcebergTable:
             return frozenset(column.name for column in columns if column.binary)
         return types.bytes_columns(table.schema())
 
-    def layout(self) -> Layout:
+    def layout(self) -> FileLayout:
         """See :class:`rowfall.engines.database.FileTable`."""
         return self._layout(self._there())
 
-    def _layout(self, table: Table) -> Layout:
+    def _layout(self, table: Table) -> FileLayout:
         metadata = table.metadata
         schema = metadata.schema()
         parts = [partition_sql(each, schema, self.name) for each in metadata.spec().fields]
@@ -277,7 +277,7 @@ class IcebergTable:
                 continue  # rows that are sorted by the column are sorted by most of its transforms
             keys.append(f"{name} {each.direction.value.upper()} "
                         f"{each.null_order.value.replace('-', ' ').upper()}")  # fmt: skip
-        return Layout(", ".join(keys), ", ".join(parts))
+        return FileLayout(", ".join(keys), ", ".join(parts))
 
     def written(self, attempt: str, staging: Path) -> list[NewFile]:
         """See :class:`rowfall.engines.database.FileTable`."""
@@ -330,7 +330,7 @@ class IcebergTable:
 
     # --- the record -------------------------------------------------------------------------------
 
-    def _record(self, table: Table) -> Record:
+    def _record(self, table: Table) -> LakeRecord:
         """Read what is loaded.
 
         Raises:
@@ -383,7 +383,7 @@ class IcebergTable:
         self.check(dry=True)
         gone = 0
 
-        def without(record: Record) -> tuple[dict[str, LoadRecord], str]:
+        def without(record: LakeRecord) -> tuple[dict[str, LoadRecord], str]:
             nonlocal gone
             gone = sum(len(one.ids) for name, one in record.loads() if name == load_id)
             return record.without(load_id), ""
@@ -407,7 +407,7 @@ class IcebergTable:
         """See :meth:`rowfall.engines.database.Database.accept`."""
         now = datetime.now(UTC).isoformat(timespec="seconds")
 
-        def accepted(record: Record) -> tuple[dict[str, LoadRecord], str]:
+        def accepted(record: LakeRecord) -> tuple[dict[str, LoadRecord], str]:
             return {**record.head, ACCEPTED: LoadRecord((), (ACCEPTED,), 0, now)}, record.before
 
         self._commit(accepted, (), replace=False, summary={})
@@ -427,7 +427,7 @@ class IcebergTable:
         rows = sum(one.rows for one in files)
         now = datetime.now(UTC).isoformat(timespec="seconds")
 
-        def with_ours(record: Record) -> tuple[dict[str, LoadRecord], str]:
+        def with_ours(record: LakeRecord) -> tuple[dict[str, LoadRecord], str]:
             if record.has(attempt):
                 raise _DoneError
             own = LoadRecord((attempt,), tuple(ids), rows, now)

@@ -68,7 +68,7 @@ class _In(InputFile):
         return io.BytesIO(self._store.read(self.location))
 
 
-class _Written(io.BytesIO):
+class _WrittenMetadata(io.BytesIO):
     """Bytes that are written as one file when they are closed."""
 
     def __init__(self, location: str, write: Callable[[str, bytes], None]) -> None:
@@ -97,14 +97,14 @@ class _Out(OutputFile):
         return _In(self.location, self._store)
 
     def create(self, overwrite: bool = False) -> Any:
-        return _Written(self.location, self._store.write)
+        return _WrittenMetadata(self.location, self._store.write)
 
 
 class _New(_Out):
     """A file that nobody else has made, or :class:`Taken`."""
 
     def create(self, overwrite: bool = False) -> Any:
-        return _Written(self.location, self._store.create)
+        return _WrittenMetadata(self.location, self._store.create)
 
 
 # --- the table ------------------------------------------------------------------------------------

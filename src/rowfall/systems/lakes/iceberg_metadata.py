@@ -43,7 +43,7 @@ class Field:
 
 
 @dataclass(frozen=True, slots=True)
-class Schema:
+class IcebergSchema:
     """The columns of one time."""
 
     id: int
@@ -77,7 +77,7 @@ class PartitionField:
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class TableMetadata:
     """What a metadata file says of a table.
 
     Attributes:
@@ -88,8 +88,8 @@ class Table:
     """
 
     version: int
-    schemas: tuple[Schema, ...]
-    schema: Schema
+    schemas: tuple[IcebergSchema, ...]
+    schema: IcebergSchema
     snapshots: Mapping[int, Snapshot]
     current: Snapshot | None
     specs: Mapping[int, tuple[PartitionField, ...]]
@@ -99,7 +99,7 @@ class Table:
 
 
 @dataclass(frozen=True, slots=True)
-class Manifest:
+class ManifestFile:
     """One manifest: a list of files."""
 
     path: str
@@ -110,7 +110,7 @@ class Manifest:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class ManifestEntry:
     """One file of a manifest.
 
     Attributes:
@@ -145,7 +145,7 @@ _MOST_METADATA = 256 << 20
 # --- the table -----------------------------------------------------------------------------------
 
 
-def parse_table(data: bytes) -> Table:
+def parse_table(data: bytes) -> TableMetadata:
     """Return what a metadata file says.
 
     Raises:
@@ -172,7 +172,7 @@ def parse_table(data: bytes) -> Table:
         for one in found.get("snapshot-log") or ()
     )
     mapping = (found.get("properties") or {}).get("schema.name-mapping.default")
-    return Table(
+    return TableMetadata(
         int(found["format-version"]),
         schemas,
         next(schema for schema in schemas if schema.id == current_schema),
@@ -185,8 +185,8 @@ def parse_table(data: bytes) -> Table:
     )
 
 
-def _schema(found: Mapping[str, Any]) -> Schema:
-    return Schema(int(found.get("schema-id") or 0), fields_of(found))
+def _schema(found: Mapping[str, Any]) -> IcebergSchema:
+    return IcebergSchema(int(found.get("schema-id") or 0), fields_of(found))
 
 
 def fields_of(struct: Mapping[str, Any]) -> tuple[Field, ...]:
@@ -229,16 +229,16 @@ def _collect_inside(type_: IcebergType, above: str, found: dict[int, str]) -> No
 # --- manifests -----------------------------------------------------------------------------------
 
 
-def manifests_of(data: bytes) -> Iterator[Manifest]:
+def manifests_of(data: bytes) -> Iterator[ManifestFile]:
     """Give the manifests that a list names."""
     for found in _records(data):
-        yield Manifest(
+        yield ManifestFile(
             found["manifest_path"], found.get("content") or DATA, found["partition_spec_id"],
             found.get("sequence_number") or 0, found.get("added_snapshot_id") or 0,
         )  # fmt: skip
 
 
-def entries_of(data: bytes, manifest: Manifest) -> Iterator[Entry]:
+def entries_of(data: bytes, manifest: ManifestFile) -> Iterator[ManifestEntry]:
     """Give the files of a manifest, deleted ones among them; what is unsaid is the manifest's."""
     for found in _records(data):
         file, number = found["data_file"], found.get("sequence_number")
@@ -246,7 +246,7 @@ def entries_of(data: bytes, manifest: Manifest) -> Iterator[Entry]:
         if number is None and (status == ADDED or not manifest.sequence_number):
             number = manifest.sequence_number
         counted = (*_pairs(file.get("value_counts")), *_pairs(file.get("column_sizes")))
-        yield Entry(
+        yield ManifestEntry(
             status,
             manifest.snapshot_id if snapshot_id is None else snapshot_id,
             number or 0,

@@ -32,7 +32,13 @@ from rowfall.systems.lakes.files import (
     plain_name,
     with_store,
 )
-from rowfall.systems.lakes.iceberg_metadata import Entry, Manifest, Schema, Snapshot, Table
+from rowfall.systems.lakes.iceberg_metadata import (
+    IcebergSchema,
+    ManifestEntry,
+    ManifestFile,
+    Snapshot,
+    TableMetadata,
+)
 from rowfall.systems.lakes.source import (
     PLAIN,
     DataFile,
@@ -87,7 +93,7 @@ class Iceberg(LakeSource):
         self._found, self._chain = found, chain
 
     def rewrites(self) -> list[Rewrite]:
-        """See :class:`rowfall.sources.base.Rewriting`."""
+        """See :class:`rowfall.sources.base.RewritesFiles`."""
         return _rewrites(self._found, self._chain, self._snapshot.files)
 
 
@@ -95,7 +101,7 @@ class Iceberg(LakeSource):
 class _Found:
     """A table that was found: its metadata, where it lies, and what reads it."""
 
-    table: Table
+    table: TableMetadata
     location: str
     store: LakeStore
 
@@ -173,7 +179,7 @@ def _of_catalogue(text: str, options: Options) -> _Found:
 _BROKEN = (ValueError, KeyError, IndexError, TypeError, AttributeError, EOFError, OSError)
 
 
-def _table(data: bytes, location: str) -> Table:
+def _table(data: bytes, location: str) -> TableMetadata:
     try:
         return metadata.parse_table(data)
     except (*_BROKEN, StopIteration) as error:
@@ -240,7 +246,7 @@ def _opened(found: _Found, text: str, options: Options) -> Iceberg:
     return Iceberg(text, found, snapshot, chain)
 
 
-def _snapshot(table: Table, asked: str | None, text: str) -> Snapshot | None:
+def _snapshot(table: TableMetadata, asked: str | None, text: str) -> Snapshot | None:
     """Return the snapshot that an option names: by id, tag, branch, or time.
 
     Raises:
@@ -272,7 +278,7 @@ def _time(milliseconds: int) -> str:
 
 
 def _data_files(
-    found: _Found, snapshot: Snapshot, schema: Schema, *, moved: str
+    found: _Found, snapshot: Snapshot, schema: IcebergSchema, *, moved: str
 ) -> tuple[list[DataFile], dict[str, int]]:
     """Return the live data files of a snapshot, and the snapshots that added them, by name.
 
@@ -336,7 +342,7 @@ def _check_file(found: _Found, name: str, format_: str) -> None:
         )
 
 
-def _ancestors(table: Table, snapshot: Snapshot) -> list[Snapshot]:
+def _ancestors(table: TableMetadata, snapshot: Snapshot) -> list[Snapshot]:
     """Return a snapshot and those that it was made from, the oldest first, as far as kept."""
     chain: list[Snapshot] = []
     one: Snapshot | None = snapshot
@@ -346,7 +352,7 @@ def _ancestors(table: Table, snapshot: Snapshot) -> list[Snapshot]:
     return chain[::-1]
 
 
-def _parent(table: Table, snapshot: Snapshot) -> Snapshot | None:
+def _parent(table: TableMetadata, snapshot: Snapshot) -> Snapshot | None:
     return table.snapshots.get(snapshot.parent) if snapshot.parent is not None else None
 
 
@@ -388,7 +394,7 @@ def _rewrites(found: _Found, chain: Sequence[Snapshot], live: Iterable[DataFile]
 
 
 def _rows_deleted(
-    found: _Found, snapshot: Snapshot, manifests: Iterable[Manifest]
+    found: _Found, snapshot: Snapshot, manifests: Iterable[ManifestFile]
 ) -> Iterator[Rewrite]:
     """Give what a snapshot did to files that stay, but lose rows."""
     parent = _parent(found.table, snapshot)
@@ -404,7 +410,7 @@ def _rows_deleted(
                           same_rows=False)  # fmt: skip
 
 
-def _deletes(found: _Found, manifests: Iterable[Manifest]) -> _Deletes:
+def _deletes(found: _Found, manifests: Iterable[ManifestFile]) -> _Deletes:
     return _Deletes(
         entry for manifest in manifests if manifest.content != metadata.DATA
         for entry in _entries(found, manifest)
@@ -417,7 +423,7 @@ def _older_deletes(found: _Found, snapshot: Snapshot) -> _Deletes:
     return _deletes(found, _manifests(found, parent) if parent is not None else ())
 
 
-def _manifests(found: _Found, snapshot: Snapshot) -> list[Manifest]:
+def _manifests(found: _Found, snapshot: Snapshot) -> list[ManifestFile]:
     if not snapshot.manifest_list:
         raise SourceError(
             f"snapshot {snapshot.id} of {found.location} has no list of manifests: it is of an "
@@ -432,7 +438,7 @@ def _manifests(found: _Found, snapshot: Snapshot) -> list[Manifest]:
         raise SourceError(f"cannot read {name}: {first_line(error)}") from error
 
 
-def _entries(found: _Found, manifest: Manifest, *, live: bool = True) -> list[Entry]:
+def _entries(found: _Found, manifest: ManifestFile, *, live: bool = True) -> list[ManifestEntry]:
     name = plain_name(manifest.path)
     data = found.store.read(name)
     try:
@@ -445,10 +451,10 @@ def _entries(found: _Found, manifest: Manifest, *, live: bool = True) -> list[En
 class _Deletes:
     """Delete files of a snapshot, by what they may delete rows of."""
 
-    def __init__(self, entries: Iterable[Entry]) -> None:
-        self._of_file: dict[str, list[Entry]] = defaultdict(list)
-        self._of_partition: dict[tuple[Any, ...], list[Entry]] = defaultdict(list)
-        self._everywhere: list[Entry] = []
+    def __init__(self, entries: Iterable[ManifestEntry]) -> None:
+        self._of_file: dict[str, list[ManifestEntry]] = defaultdict(list)
+        self._of_partition: dict[tuple[Any, ...], list[ManifestEntry]] = defaultdict(list)
+        self._everywhere: list[ManifestEntry] = []
         for entry in entries:
             target = _deleted_from(entry)
             if target is not None:
@@ -458,7 +464,7 @@ class _Deletes:
             else:
                 self._everywhere.append(entry)
 
-    def of(self, entry: Entry) -> str:
+    def of(self, entry: ManifestEntry) -> str:
         """Return the names of the delete files that may delete rows of a data file."""
         near = [
             *self._of_file.get(entry.path, ()),
@@ -473,7 +479,7 @@ class _Deletes:
                 found.append(f"{delete.path}@{delete.offset}")
         return "\n".join(sorted(found))
 
-    def vector_of(self, entry: Entry) -> str:
+    def vector_of(self, entry: ManifestEntry) -> str:
         """Return the file of the deletion vector of a data file; "" where it has none."""
         for delete in (*self._of_file.get(entry.path, ()), *self._everywhere):
             newer = entry.sequence_number <= delete.sequence_number
@@ -482,21 +488,21 @@ class _Deletes:
         return ""
 
 
-def _deleted_from(file: Entry) -> str | None:
+def _deleted_from(file: ManifestEntry) -> str | None:
     """Return the only data file that a file of deleted positions is about, if it says so."""
     low, high = file.lower.get(_DELETES_OF), file.upper.get(_DELETES_OF)
     bound = low.decode() if low and low == high else None
     return file.target or bound
 
 
-def _partition(file: Entry) -> tuple[Any, ...]:
+def _partition(file: ManifestEntry) -> tuple[Any, ...]:
     return (file.spec_id, *map(repr, file.partition))
 
 
 class _Constants:
     """Values of identity partitions, for files that leave them out (tables that were Hive's)."""
 
-    def __init__(self, table: Table, schema: Schema) -> None:
+    def __init__(self, table: TableMetadata, schema: IcebergSchema) -> None:
         columns = {f.id: f for f in schema.fields}
         self._fields = {
             number: [
@@ -507,7 +513,7 @@ class _Constants:
             for number, spec in table.specs.items()
         }
 
-    def layout(self, file: Entry) -> Layout:
+    def layout(self, file: ManifestEntry) -> Layout:
         fields = self._fields.get(file.spec_id, ())
         # Without counts nobody knows whether the column is in the file: its value is the same.
         missing = [field for field in fields if field[1] not in file.counted]
@@ -541,7 +547,7 @@ def _text(value: Any, type_: IcebergType) -> str | None:
 # --- columns -------------------------------------------------------------------------------------
 
 
-def _names_moved(table: Table, schema: Schema) -> str:
+def _names_moved(table: TableMetadata, schema: IcebergSchema) -> str:
     """Return why names do not tell the columns of every file; "" where they do.
 
     Files are written with the names of their time. Where a column of any schema has had another
@@ -567,7 +573,7 @@ def _names_moved(table: Table, schema: Schema) -> str:
     return mapped[0] if mapped else _nested_moved(table, schema)
 
 
-def _nested_moved(table: Table, schema: Schema) -> str:
+def _nested_moved(table: TableMetadata, schema: IcebergSchema) -> str:
     """Return the column whose fields inside are not those of every schema, or which has a default
     for files that lack it."""
     for each in schema.fields:

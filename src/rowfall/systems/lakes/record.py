@@ -46,7 +46,7 @@ class LoadRecord:
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class LakeRecord:
     """What is loaded, as a chain of files says.
 
     Attributes:
@@ -86,7 +86,7 @@ class Record:
         return kept
 
 
-def read_record(newest: str, read: Callable[[str], bytes]) -> Record:
+def read_record(newest: str, read: Callable[[str], bytes]) -> LakeRecord:
     """Return what a chain of files says.
 
     Args:
@@ -102,7 +102,7 @@ def read_record(newest: str, read: Callable[[str], bytes]) -> Record:
         })  # fmt: skip
         name = data["before"]
         before = before if len(parts) > 1 else name
-    return Record(newest, parts[0] if parts else {}, before, tuple(parts[1:]))
+    return LakeRecord(newest, parts[0] if parts else {}, before, tuple(parts[1:]))
 
 
 def record_file(loads: Mapping[str, LoadRecord], before: str) -> bytes:

@@ -34,7 +34,7 @@ from rowfall.sources.base import (
     HttpAddress,
     Probe,
     Ranged,
-    Reader,
+    ReaderFeatures,
     Rewrite,
 )
 from rowfall.sources.objects import REQUESTS
@@ -152,7 +152,7 @@ class LakeSource(ABC):
     replayable = True
     fds: tuple[int, ...] = ()
     made: Schema | None = None
-    reader: Reader
+    reader: ReaderFeatures
 
     def __init__(self, text: str, store: LakeStore, snapshot: LakeSnapshot) -> None:
         self.text = text
@@ -300,7 +300,7 @@ class LakeSource(ABC):
         return found
 
     def of_unknown_origin(self) -> frozenset[str]:
-        """See :class:`rowfall.sources.base.Rewriting`."""
+        """See :class:`rowfall.sources.base.RewritesFiles`."""
         return self._snapshot.unknown
 
     def changed(self, splits: Sequence[Split]) -> list[tuple[Split, str]]:

@@ -148,7 +148,7 @@ def _place(text: str) -> tuple[str, str, str]:
     return location, "", location
 
 
-def _stored(column: Column) -> types.Stored:
+def _stored(column: Column) -> types.StoredType:
     try:
         return types.stored(column.type, binary=column.binary)
     except ValueError as error:

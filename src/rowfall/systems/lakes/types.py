@@ -55,7 +55,7 @@ _FIELD = regex(r"(`(?:[^`\\]|\\.)*`|\w+)\s+(.+)", re.S)
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
+class StoredType:
     """A type of ClickHouse as a table of Iceberg has it.
 
     Attributes:
@@ -67,7 +67,7 @@ class Stored:
     required: bool
 
 
-def stored(type_: str, *, binary: bool = False) -> Stored:
+def stored(type_: str, *, binary: bool = False) -> StoredType:
     """Return the type of Iceberg that holds every value of one of ClickHouse.
 
     Args:
@@ -85,8 +85,8 @@ def stored(type_: str, *, binary: bool = False) -> Stored:
     return _optional(*found, nullable=known.nullable)
 
 
-def _optional(type_: IcebergType, written: str, *, nullable: bool) -> Stored:
-    return Stored(type_, f"Nullable({written})" if nullable else written, not nullable)
+def _optional(type_: IcebergType, written: str, *, nullable: bool) -> StoredType:
+    return StoredType(type_, f"Nullable({written})" if nullable else written, not nullable)
 
 
 def _sized(known: Type) -> tuple[str, str]:
@@ -106,18 +106,18 @@ def _sized(known: Type) -> tuple[str, str]:
     raise ValueError("Iceberg has no type that holds all its values")
 
 
-def _nested(known: Type, *, binary: bool) -> Stored:
+def _nested(known: Type, *, binary: bool) -> StoredType:
     parts = arguments(known.args)
     if known.base == "Array":
         one = stored(known.args, binary=binary)
         element = {"type": "list", "element-id": 0, "element": one.type,
                    "element-required": one.required}  # fmt: skip
-        return Stored(element, f"Array({one.written})", True)
+        return StoredType(element, f"Array({one.written})", True)
     if known.base == "Map":
         key, value = (stored(part, binary=binary) for part in parts)
         pair = {"type": "map", "key-id": 0, "key": key.type, "value-id": 0, "value": value.type,
                 "value-required": value.required}  # fmt: skip
-        return Stored(pair, f"Map({key.written}, {value.written})", True)
+        return StoredType(pair, f"Map({key.written}, {value.written})", True)
     if known.base == "Nested":
         return stored(f"Array(Tuple({known.args}))", binary=binary)
     fields, texts = [], []

@@ -105,13 +105,14 @@ def row_digest(columns: Sequence[str]) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Recorded:
+class RecordedSplit:
     """A line of the record: one split that is loaded.
 
     Attributes:
         whole: id of the file that it is a range of; "" for none.
-        made: when the table was made or altered that it is in, see :meth:`MySQL.made`; "" in
-            records of earlier versions. ``sample``: a row that the table held.
+        made: when the table was made or altered that it is in, see
+            :meth:`MySQLDatabase.made`; "" in records of earlier versions.
+        sample: a row that the table held.
     """
 
     split: str
@@ -121,7 +122,7 @@ class Recorded:
     sample: str | None
 
 
-class MySQL(Transactions):
+class MySQLDatabase(Transactions):
     """A database of a server, opened for one table."""
 
     def __init__(
@@ -394,7 +395,7 @@ class MySQL(Transactions):
             f"'rows of others', '', 0, UTC_TIMESTAMP(){values})"
         )
 
-    def recorded(self) -> list[Recorded]:
+    def recorded(self) -> list[RecordedSplit]:
         """Return each record of the table."""
         if not self.ask(self._catalogue(RECORD)):
             return []
@@ -403,7 +404,7 @@ class MySQL(Transactions):
             f"SELECT split, attempt, whole{more} FROM {self.records} WHERE {self._of_target}"
         )
         return [
-            Recorded(str(split), str(attempt), str(whole), *(known or ("", None)))
+            RecordedSplit(str(split), str(attempt), str(whole), *(known or ("", None)))
             for split, attempt, whole, *known in rows
         ]
 
@@ -414,7 +415,7 @@ class MySQL(Transactions):
         known = declared(self.ask(columns_query(self._database, RECORD)))
         return any(column.name == "sample" for column in known)
 
-    def _remove(self, records: Sequence[Recorded]) -> None:
+    def _remove(self, records: Sequence[RecordedSplit]) -> None:
         for one in records:
             self.do(
                 f"DELETE FROM {self.records} WHERE {self._of_target} AND split = "
@@ -457,7 +458,9 @@ class MySQL(Transactions):
         finally:
             self.leave(connection)
 
-    def _of_this_table(self, records: list[Recorded]) -> tuple[list[Recorded], list[Recorded]]:
+    def _of_this_table(
+        self, records: list[RecordedSplit]
+    ) -> tuple[list[RecordedSplit], list[RecordedSplit]]:
         """Return the records of the table that is there, and those of another one of its name.
 
         ALTER, OPTIMIZE and a restored dump change the time that the server has for a table; then
@@ -477,7 +480,7 @@ class MySQL(Transactions):
             )
         return records, []
 
-    def _holds(self, records: Sequence[Recorded], now: str) -> bool:
+    def _holds(self, records: Sequence[RecordedSplit], now: str) -> bool:
         """Tell whether the table holds the rows of records, by one of them and their number."""
         if now not in self._same:
             samples = list(dict.fromkeys(one.sample for one in records if one.sample))
@@ -493,7 +496,7 @@ class MySQL(Transactions):
             f"SELECT 1 FROM {self.whole_name} WHERE {row_digest(names)} = {quote(digest)} LIMIT 1"
         ))  # fmt: skip
 
-    def _gained(self, records: Sequence[Recorded]) -> int:
+    def _gained(self, records: Sequence[RecordedSplit]) -> int:
         """Return the rows that a table gained by the attempts of records."""
         attempts = {one.attempt for one in records}
         rows = self.ask(
@@ -542,7 +545,7 @@ class MySQL(Transactions):
             self.leave(connection)
 
     def hold(self, streams: Sequence[str]) -> bool:
-        """See :class:`rowfall.engines.database.Holding`.
+        """See :class:`rowfall.engines.database.SupportsStreamLocks`.
 
         SingleStore has no locks of sessions: two rowfalls that load one topic there double it.
         """
@@ -621,7 +624,7 @@ class MySQL(Transactions):
         return MySQLTransaction(self)
 
     def takes_binary(self) -> bool:
-        """See :meth:`rowfall.engines.database.TakingBinary.takes_binary`.
+        """See :meth:`rowfall.engines.database.TakesBinary.takes_binary`.
 
         Of InnoDB only, as other engines send statements on to other servers; and not where a log of
         statements is kept, which has no such ones. Duplicates are told from other warnings by LOAD
@@ -644,7 +647,7 @@ class MySQL(Transactions):
         )
 
     def binary(self, columns: Sequence[Column]) -> Binary | None:
-        """See :meth:`rowfall.engines.database.TakingBinary.binary`."""
+        """See :meth:`rowfall.engines.database.TakesBinary.binary`."""
         return bulk.binary(columns, self.columns) if self.takes_binary() else None
 
     def insert_statement(self, columns: Sequence[str]) -> str:
@@ -788,11 +791,11 @@ class MySQL(Transactions):
     # --- the network --------------------------------------------------------------------------
 
     def same_machine(self) -> bool:
-        """See :meth:`rowfall.engines.database.Packing.same_machine`."""
+        """See :meth:`rowfall.engines.database.SupportsCompression.same_machine`."""
         return is_loopback(self._login.host) and is_own_name(str(self.settings.get("hostname", "")))
 
     def send_seconds(self, size: int) -> float:
-        """See :meth:`rowfall.engines.database.Packing.send_seconds`."""
+        """See :meth:`rowfall.engines.database.SupportsCompression.send_seconds`."""
         most = max(1024, int(self.settings.get("max_allowed_packet", wire.PACKET)) // 2)
         # Random, so that nothing on the way makes it much shorter.
         text = base64.b64encode(os.urandom(min(size, most) * 3 // 4)).decode()
@@ -802,7 +805,7 @@ class MySQL(Transactions):
         return time.monotonic() - began
 
     def pack(self, *, packed: bool) -> None:
-        """See :meth:`rowfall.engines.database.Packing.pack`."""
+        """See :meth:`rowfall.engines.database.SupportsCompression.pack`."""
         with self._guard:
             self._packed = packed
             idle, self._idle = self._idle, []

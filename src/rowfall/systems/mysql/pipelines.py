@@ -24,7 +24,7 @@ from rowfall.systems.mysql.client import name, number_of, quote
 from rowfall.targets.base import Target
 
 if TYPE_CHECKING:
-    from rowfall.systems.mysql.database import MySQL
+    from rowfall.systems.mysql.database import MySQLDatabase
 
 # --- whether and by which one ---------------------------------------------------------------------
 
@@ -134,7 +134,7 @@ class PipelineState:
 
 
 def run_pipeline(
-    database: MySQL, pipeline: str, create: SqlText, see: Callable[[PipelineState], None]
+    database: MySQLDatabase, pipeline: str, create: SqlText, see: Callable[[PipelineState], None]
 ) -> PipelineState:
     """Create a pipeline where it is missing, run it in the foreground to its end, and look at it.
 
@@ -177,7 +177,7 @@ def run_pipeline(
 
 
 def _failed(
-    database: MySQL, pipeline: str, error: BaseException, state: PipelineState
+    database: MySQLDatabase, pipeline: str, error: BaseException, state: PipelineState
 ) -> RowfallError:
     """Return the error of a pipeline with what its view of errors says."""
     if not isinstance(error, Exception):
@@ -190,17 +190,17 @@ def _failed(
     return found
 
 
-def drop_pipeline(database: MySQL, pipeline: str) -> None:
+def drop_pipeline(database: MySQLDatabase, pipeline: str) -> None:
     """Drop a pipeline, which forgets what it has loaded."""
     database.do(f"DROP PIPELINE IF EXISTS {name(pipeline)}")
 
 
-def exists(database: MySQL, pipeline: str) -> bool:
+def exists(database: MySQLDatabase, pipeline: str) -> bool:
     """Tell whether a pipeline is there."""
     return bool(_view(database, "PIPELINES", pipeline))
 
 
-def look(database: MySQL, pipeline: str) -> PipelineState:
+def look(database: MySQLDatabase, pipeline: str) -> PipelineState:
     """Return what the views say of a pipeline."""
     files = {
         str(row["FILE_NAME"]): str(row["FILE_STATE"])
@@ -236,7 +236,7 @@ def _said(row: Mapping[str, Any]) -> str:
     return f"{where}: {text}" if where else text
 
 
-def _view(database: MySQL, view: str, pipeline: str) -> list[dict[str, Any]]:
+def _view(database: MySQLDatabase, view: str, pipeline: str) -> list[dict[str, Any]]:
     """Return the rows of a view by the names of their columns."""
     return database.dictionaries(
         f"SELECT * FROM information_schema.{view} WHERE DATABASE_NAME = "

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator
 
 from rowfall.systems.mysql.types import Marks
-from rowfall.systems.mysql.wire import Reader, ServerSaidError
+from rowfall.systems.mysql.wire import PacketError, PacketReader
 
 # Header, length of the value in one, three or four bytes, line. What is none takes all the rest: a
 # row that is not all there, NULL (0xfb), the end (0xfe), an error (0xff), and a row of 16 MiB and
@@ -29,11 +29,11 @@ _READ = 1 << 18
 """Bytes that are taken from the socket at a time, if they are there."""
 
 
-class BrokenRowsError(Exception):
+class BrokenPacketError(Exception):
     """The server's answer ended, or was none; the text says how."""
 
 
-def lines(reader: Reader, marks: Marks) -> Iterator[bytes]:
+def lines(reader: PacketReader, marks: Marks) -> Iterator[bytes]:
     """Give the rows that follow as TSV, some thousands in a piece, up to their end.
 
     Raises:
@@ -71,13 +71,13 @@ def _escaped(rows: bytes) -> bytes:
     return rows.translate(_TABLE)
 
 
-def _more(data: bytes, least: int, reader: Reader) -> bytes:
+def _more(data: bytes, least: int, reader: PacketReader) -> bytes:
     """Return ``data`` and what follows it, at least one byte more and so many in all."""
     pieces, have = [data], len(data)
     while have < least or len(pieces) == 1:
         got = reader.read1(_READ)
         if not got:
-            raise BrokenRowsError("the connection ended before the last row")
+            raise BrokenPacketError("the connection ended before the last row")
         pieces.append(got)
         have += len(got)
     return b"".join(pieces)
@@ -104,12 +104,12 @@ def _check_end(body: bytes) -> None:
         BrokenRowsError: it is anything else.
     """
     if body[:1] == b"\xff":
-        raise ServerSaidError.of(body)
+        raise PacketError.of(body)
     if body[:1] != b"\xfe" or len(body) > 8:
-        raise BrokenRowsError("the server sent something that is no row")
+        raise BrokenPacketError("the server sent something that is no row")
 
 
-def _long_value(data: bytes, reader: Reader) -> tuple[bytes, bytes]:
+def _long_value(data: bytes, reader: PacketReader) -> tuple[bytes, bytes]:
     """Return a value that takes several packets, and what was read behind it."""
     value = bytearray()
     size = _LONGEST
@@ -125,5 +125,5 @@ def _long_value(data: bytes, reader: Reader) -> tuple[bytes, bytes]:
     width = widths.get(value[0], 0)
     length = int.from_bytes(value[1 : 1 + width], "little") if width else value[0]
     if len(value) != 1 + width + length:
-        raise BrokenRowsError("the length of a row is not what its packets hold")
+        raise BrokenPacketError("the length of a row is not what its packets hold")
     return bytes(value[1 + width :]), data

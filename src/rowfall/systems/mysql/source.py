@@ -32,7 +32,7 @@ from rowfall.core.options import Options
 from rowfall.sources.databases import (
     END,
     WHOLE,
-    Database,
+    DatabaseSource,
     Described,
     Key,
     KeyKind,
@@ -113,14 +113,14 @@ def halve(
 
 
 @dataclass(slots=True)
-class _Reading:
+class _MySQLReading:
     """A connection that is read from; ``ended``: up to the last packet, so that it is good yet."""
 
     connection: Any
     ended: bool = False
 
 
-class MySQL(Database):
+class MySQLSource(DatabaseSource):
     """One table, or the result of ``--query``."""
 
     def __init__(self, texts: Sequence[str], options: Options) -> None:
@@ -368,7 +368,7 @@ class MySQL(Database):
             reading.ended = True
 
     def pipes(self, splits: Sequence[Split]) -> list[str]:
-        """See :class:`rowfall.sources.databases.Database`; what TLS encrypts is read here."""
+        """See :class:`rowfall.sources.databases.DatabaseSource`; what TLS encrypts is read here."""
         if self.stored() is None or not self._encrypted:
             return super().pipes(splits)
         return self._streams.open([(s.name, partial(self.packets, s)) for s in splits])
@@ -378,7 +378,7 @@ class MySQL(Database):
         """Ask for the rows of a range in binary, in the snapshot of one connection."""
         with self._reading() as reading:
             if wire.is_encrypted(reading.connection):
-                raise rows.BrokenRowsError("the server encrypts some connections only")
+                raise rows.BrokenPacketError("the server encrypts some connections only")
             number = self._prepared(reading.connection, split)
             answer = wire.execute(reading.connection, number)
             yield answer
@@ -404,23 +404,23 @@ class MySQL(Database):
         statement = self._statement(columns, self.condition(split), binary=True)
         number, count = wire.prepare(connection, statement)
         if count != len(columns):
-            raise rows.BrokenRowsError("the table has other columns now")
+            raise rows.BrokenPacketError("the table has other columns now")
         return number
 
     @contextmanager
-    def _reading(self) -> Iterator[_Reading]:
+    def _reading(self) -> Iterator[_MySQLReading]:
         """Lend a connection with a snapshot; what goes wrong becomes an error of ours.
 
         Raises:
             SourceError: transient where another try may help.
         """
-        reading = _Reading(self._take())
+        reading = _MySQLReading(self._take())
         err = self._driver().err
         try:
             yield reading
-        except (err.MySQLError, wire.ServerSaidError) as error:
+        except (err.MySQLError, wire.PacketError) as error:
             raise self._explained(error) from None
-        except (OSError, rows.BrokenRowsError) as error:
+        except (OSError, rows.BrokenPacketError) as error:
             raise SourceError(
                 f"cannot read {self.text}: {error}", hint=AGAIN_HINT, transient=True
             ) from None
@@ -541,7 +541,7 @@ class MySQL(Database):
     def _explained(self, error: Exception) -> SourceError:
         """Return what a server or the driver said in our words."""
         at = self.address
-        if isinstance(error, wire.ServerSaidError):
+        if isinstance(error, wire.PacketError):
             found = ServerError(error.number, redact(error.text, *self.secrets), lost=False)
         else:
             found = said(error, *self.secrets)

@@ -18,11 +18,11 @@ from rowfall.engines.database import (
     RECORD,
     Binary,
     BusyError,
+    ExternalWriter,
     NoBinaryError,
     Record,
     RefusedRowError,
     RolledBackError,
-    Sent,
     Socket,
     UnknownEndError,
     replace_escape,
@@ -46,7 +46,7 @@ from rowfall.systems.mysql.client import (
 from rowfall.systems.mysql.types import unfit
 
 if TYPE_CHECKING:
-    from rowfall.systems.mysql.database import MySQL
+    from rowfall.systems.mysql.database import MySQLDatabase
 
 # How long rows wait for locks of others, as servers do by themselves.
 _LOCK_SECONDS = 50
@@ -63,7 +63,7 @@ _COLUMNS = "target, split, attempt, load_id, name, whole, attempt_rows, session,
 class MySQLTransaction:
     """One transaction of a load, on a connection of its own."""
 
-    def __init__(self, database: MySQL) -> None:
+    def __init__(self, database: MySQLDatabase) -> None:
         self._database = database
         self._connection: Any = None
         self._attempt = ""
@@ -115,19 +115,19 @@ class MySQLTransaction:
         return self._write(columns, replace_escape(rows, *_FORM_FEED))
 
     def write_text(self, columns: Sequence[str], rows: Iterator[bytes]) -> int:
-        """See :meth:`rowfall.engines.database.WritingText.write_text`."""
+        """See :meth:`rowfall.engines.database.TakesText.write_text`."""
         return self._write(columns, rows)
 
     def socket(self) -> Socket | None:
-        """See :meth:`rowfall.engines.database.WritingText.socket`."""
+        """See :meth:`rowfall.engines.database.TakesText.socket`."""
         return wire.socket_of(self._connection, self._database.packet)
 
-    def write_sent(self, columns: Sequence[str], sent: Sent) -> int:
-        """See :meth:`rowfall.engines.database.WritingText.write_sent`."""
+    def write_sent(self, columns: Sequence[str], sent: ExternalWriter) -> int:
+        """See :meth:`rowfall.engines.database.TakesText.write_sent`."""
         return self._write(columns, iter(()), sent)
 
     def _write(
-        self, columns: Sequence[str], rows: Iterator[bytes], sent: Sent | None = None
+        self, columns: Sequence[str], rows: Iterator[bytes], sent: ExternalWriter | None = None
     ) -> int:
         database = self._database
         skips = database.on_conflict == SKIP

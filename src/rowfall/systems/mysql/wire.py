@@ -28,7 +28,7 @@ from typing import Any, Protocol, Self
 
 from rowfall.core.dataclass import dataclass
 from rowfall.core.patterns import regex
-from rowfall.engines.database import Sent, Socket
+from rowfall.engines.database import ExternalWriter, Socket
 from rowfall.sources.handover import Answer
 from rowfall.sources.relay import Gathered, SocketToPipe
 from rowfall.systems.mysql.packed import Packed
@@ -51,7 +51,7 @@ _MYSQL, _BULK, _ZEROS = 1, 1 << 2, slice(9, 32)
 _COMPRESS = 1 << 5
 
 
-class ServerSaidError(Exception):
+class PacketError(Exception):
     """The server ended the answer with an error: its number and text."""
 
     def __init__(self, number: int, text: str) -> None:
@@ -67,7 +67,7 @@ class ServerSaidError(Exception):
         return cls(number, text[6:] if text[:1] == "#" else text)
 
 
-class Reader(Protocol):
+class PacketReader(Protocol):
     """The buffered end of a connection."""
 
     def read1(self, size: int, /) -> bytes: ...
@@ -223,7 +223,11 @@ class Loaded:
 
 
 def load_data(
-    connection: Any, statement: str, rows: Iterator[bytes], packet: int, sent: Sent | None = None
+    connection: Any,
+    statement: str,
+    rows: Iterator[bytes],
+    packet: int,
+    sent: ExternalWriter | None = None,
 ) -> Loaded:
     """Run LOAD DATA LOCAL INFILE with rows from memory, or those that a program sends.
 
@@ -323,7 +327,7 @@ def _abandoned(connection: Any) -> OSError:
 # --- rows that are read --------------------------------------------------------------------------
 
 
-def begin_lines(connection: Any, query: str) -> Reader:
+def begin_lines(connection: Any, query: str) -> PacketReader:
     """Send a query of one column and return what its rows are read from.
 
     Raises:
@@ -334,7 +338,7 @@ def begin_lines(connection: Any, query: str) -> Reader:
     for _ in range(head.read_length_encoded_integer()):
         connection._read_packet()  # how the column is described
     connection._read_packet()
-    reader: Reader = connection._rfile
+    reader: PacketReader = connection._rfile
     return reader if isinstance(connection._sock, ssl.SSLSocket) else Gathered(reader.read1)
 
 
@@ -397,5 +401,5 @@ def ends(data: bytes) -> bool:
     for at in range(len(data) - _HEADER - 3):
         size = int.from_bytes(data[at : at + 3], "little")
         if at + _HEADER + size == len(data) and data[at + _HEADER] == 0xFF:
-            raise ServerSaidError.of(data[at + _HEADER :])
+            raise PacketError.of(data[at + _HEADER :])
     return False

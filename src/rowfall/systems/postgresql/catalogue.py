@@ -14,7 +14,7 @@ from rowfall.core.errors import SourceError, UsageError
 from rowfall.core.nearest import did_you_mean
 from rowfall.sources.databases import (
     WHOLE,
-    Address,
+    DatabaseAddress,
     Described,
     Key,
     KeyKind,
@@ -55,7 +55,7 @@ class Catalogue:
     """
 
     def __init__(
-        self, connection: Connection[Any], at: Address, query: str, *, empties: bool = False
+        self, connection: Connection[Any], at: DatabaseAddress, query: str, *, empties: bool = False
     ) -> None:
         self._connection, self._empties = connection, empties
         self._run = connection.execute

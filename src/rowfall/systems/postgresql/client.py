@@ -97,7 +97,7 @@ HINTS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
+class PostgresFailure:
     """An error of the driver, understood.
 
     Attributes:
@@ -111,7 +111,7 @@ class Failure:
     transient: bool
 
 
-def understand(error: Any, password: Secret | None) -> Failure:
+def understand(error: Any, password: Secret | None) -> PostgresFailure:
     """Return what an error of the driver, or of rows that are read without it, means."""
     code = error.sqlstate or ""
     text = redact(" ".join(str(error).split()), *([password] if password else []))
@@ -120,18 +120,18 @@ def understand(error: Any, password: Secret | None) -> Failure:
     text = text.replace(_QUESTION, "")
     if code:
         cause = _CAUSES.get(code) or _CLASSES.get(code[:2], Cause.OTHER)
-        return Failure(cause, code, text, code.startswith(_TRANSIENT))
+        return PostgresFailure(cause, code, text, code.startswith(_TRANSIENT))
     if failed_tls(text):
-        return Failure(Cause.TLS, "", text, transient=False)
+        return PostgresFailure(Cause.TLS, "", text, transient=False)
     for words, cause in _WORDS:
         if words in text:
-            return Failure(cause, "", text, transient=False)
+            return PostgresFailure(cause, "", text, transient=False)
     lost = isinstance(error, (driver().OperationalError, driver().InterfaceError))
-    return Failure(Cause.LOST if lost else Cause.OTHER, "", text, transient=lost)
+    return PostgresFailure(Cause.LOST if lost else Cause.OTHER, "", text, transient=lost)
 
 
 @dataclass(frozen=True, slots=True)
-class Server:
+class PostgresServer:
     """A database of a server, and who asks it.
 
     Attributes:
@@ -178,7 +178,7 @@ class Server:
                     raise
             time.sleep(_RETRY_SECONDS)
 
-    def understand(self, error: Any) -> Failure:
+    def understand(self, error: Any) -> PostgresFailure:
         """Return what an error of a connection means."""
         return understand(error, self.password)
 

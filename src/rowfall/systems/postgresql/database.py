@@ -45,7 +45,7 @@ from rowfall.systems.postgresql.catalogue import (
 from rowfall.systems.postgresql.client import (
     HINTS,
     Cause,
-    Server,
+    PostgresServer,
     driver,
     identifier,
     qualified,
@@ -74,7 +74,7 @@ class PostgresDatabase(Transactions):
         settings: Mapping[str, str], schema: str, table: str, options: Options,
     ) -> None:  # fmt: skip
         given = {name: value for name, value in settings.items() if name != "database"}
-        self._server = Server(host, port, user, password, settings["database"], given)
+        self._server = PostgresServer(host, port, user, password, settings["database"], given)
         self._schema, self._name = schema, table
         self._table = qualified(schema, table)
         self._options = options
@@ -397,7 +397,7 @@ class PostgresDatabase(Transactions):
         return found is not None
 
     def hold(self, streams: Sequence[str]) -> bool:
-        """See :class:`rowfall.engines.database.Holding`."""
+        """See :class:`rowfall.engines.database.SupportsStreamLocks`."""
         names = [name for name in streams if name not in self._held]
         with self._asking() as connection:
             if connection is not self._holder:
@@ -463,7 +463,7 @@ class PostgresDatabase(Transactions):
         )
 
     def takes_binary(self) -> bool:
-        """See :meth:`rowfall.engines.database.TakingBinary.takes_binary`."""
+        """See :meth:`rowfall.engines.database.TakesBinary.takes_binary`."""
         if self._find() is None:
             return True  # as all types of new tables do, which rowfall-decode writes
         return all(
@@ -472,7 +472,7 @@ class PostgresDatabase(Transactions):
         )  # fmt: skip
 
     def binary(self, columns: Sequence[Column]) -> Binary | None:
-        """See :meth:`rowfall.engines.database.TakingBinary.binary`."""
+        """See :meth:`rowfall.engines.database.TakesBinary.binary`."""
         return binary_of(columns, {name: kind for name, kind, *_ in self._columns()})
 
     def give_back(self, connection: Connection[Any]) -> None:

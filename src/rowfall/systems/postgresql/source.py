@@ -24,7 +24,7 @@ from rowfall.core.listing import Listing, Split
 from rowfall.core.model import Encoding, Kind
 from rowfall.core.options import Options
 from rowfall.sources.databases import (
-    Database,
+    DatabaseSource,
     Described,
     KeyKind,
     parse,
@@ -39,7 +39,7 @@ from rowfall.systems.postgresql.client import (
     PORT,
     SETTINGS,
     Cause,
-    Server,
+    PostgresServer,
     driver,
     identifier,
     qualified,
@@ -54,13 +54,13 @@ _SNAPSHOT_GONE = frozenset({"22023", "42704", "55000"})
 # --- the source -----------------------------------------------------------------------------------
 
 
-class PostgresSource(Database):
+class PostgresSource(DatabaseSource):
     """One table, view or query of a PostgreSQL database."""
 
     def __init__(self, texts: Sequence[str], options: Options) -> None:
         address = parse(texts, options, port=PORT, variable=PASSWORD_VARIABLE, settings=SETTINGS)
         super().__init__(replace(address, scheme="postgresql"), options)
-        self._server = Server(
+        self._server = PostgresServer(
             address.host, address.port, address.user, address.password, address.database,
             address.settings,
         )  # fmt: skip
@@ -68,7 +68,7 @@ class PostgresSource(Database):
         self._empties = options.null_lists is not None
         self._first: Connection[Any] | None = None
         self._snapshot = ""
-        self._idle: list[_Reader] = []
+        self._idle: list[_CopyReader] = []
         self._plain: bool | None = None
 
     def close(self) -> None:
@@ -181,14 +181,14 @@ class PostgresSource(Database):
         return f"SELECT {columns} FROM {source}" + (f" WHERE {where}" if where else "")
 
     @contextlib.contextmanager
-    def _reading(self, split: Split) -> Iterator[_Reading]:
+    def _reading(self, split: Split) -> Iterator[_PostgresReading]:
         """Lend a connection in the snapshot of the load.
 
         Raises:
             SourceError: it cannot be read; transient where the connection was lost.
         """
         with self._said(split.name):
-            reading = _Reading(self._reader())
+            reading = _PostgresReading(self._reader())
             try:
                 yield reading
             finally:
@@ -198,7 +198,7 @@ class PostgresSource(Database):
                 else:
                     reading.reader.connection.close()
 
-    def _reader(self) -> _Reader:
+    def _reader(self) -> _CopyReader:
         """Return a connection that reads in the snapshot of the load."""
         import psycopg
 
@@ -221,7 +221,7 @@ class PostgresSource(Database):
                     if self._snapshot == snapshot and self._first is not None:
                         self._first.close()
                 continue
-            return _Reader(snapshot, connection, rows.is_plain(connection))
+            return _CopyReader(snapshot, connection, rows.is_plain(connection))
         raise SourceError(
             f"{self.text}: the snapshot of the load ends again and again", transient=True
         )
@@ -309,7 +309,7 @@ class PostgresSource(Database):
 
 
 @dataclass(frozen=True, slots=True)
-class _Reader:
+class _CopyReader:
     """A connection that reads in a snapshot; ``plain``: its socket can be read."""
 
     snapshot: str
@@ -318,8 +318,8 @@ class _Reader:
 
 
 @dataclass(slots=True)
-class _Reading:
+class _PostgresReading:
     """A connection that is read from; ``ended``: up to the end of the answer."""
 
-    reader: _Reader
+    reader: _CopyReader
     ended: bool = False

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from confluent_kafka import KafkaError
 
-from rowfall.systems.kafka.errors import CODES, Meaning, meaning
+from rowfall.systems.kafka.errors import CODES, KafkaErrorMeaning, meaning
 
 
 @pytest.mark.parametrize("name", CODES)
@@ -21,8 +21,8 @@ def test_every_right_is_known() -> None:
     assert len(names) >= 5
     for name in names:
         answer = meaning(getattr(KafkaError, name))
-        assert answer in (Meaning.NO_RIGHT, Meaning.NO_RIGHT_TO_TOPIC), name
+        assert answer in (KafkaErrorMeaning.NO_RIGHT, KafkaErrorMeaning.NO_RIGHT_TO_TOPIC), name
 
 
 def test_what_nobody_knows() -> None:
-    assert meaning(9999) is Meaning.OTHER
+    assert meaning(9999) is KafkaErrorMeaning.OTHER

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rowfall.systems.lakes import record
-from rowfall.systems.lakes.record import LoadRecord, Record, read_record, record_file
+from rowfall.systems.lakes.record import LakeRecord, LoadRecord, read_record, record_file
 
 
 def own(name: str, *ids: str) -> LoadRecord:
@@ -19,7 +19,7 @@ class Chain:
         self.files: dict[str, bytes] = {}
         self.newest = ""
 
-    def read(self) -> Record:
+    def read(self) -> LakeRecord:
         return read_record(self.newest, self.files.__getitem__)
 
     def add(self, load: str, one: LoadRecord) -> None:
@@ -29,7 +29,7 @@ class Chain:
 
 
 def test_nothing_is_loaded_without_a_record() -> None:
-    assert read_record("", {}.__getitem__) == Record()
+    assert read_record("", {}.__getitem__) == LakeRecord()
 
 
 def test_a_full_file_is_left_behind_and_still_read(monkeypatch: pytest.MonkeyPatch) -> None:

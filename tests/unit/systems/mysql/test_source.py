@@ -14,10 +14,10 @@ from rowfall.core.errors import SourceError
 from rowfall.sources.databases import END
 from rowfall.systems.mysql.catalogue import Declared
 from rowfall.systems.mysql.client import quote
-from rowfall.systems.mysql.rows import BrokenRowsError, lines
+from rowfall.systems.mysql.rows import BrokenPacketError, lines
 from rowfall.systems.mysql.source import halve
 from rowfall.systems.mysql.types import BYTES, TSV, column_of, columns_of
-from rowfall.systems.mysql.wire import ServerSaidError, ends
+from rowfall.systems.mysql.wire import PacketError, ends
 
 END_OF_ROWS = b"\x05\x00\x00\x09\xfe\x00\x00\x22\x00"
 _LONGEST = (1 << 24) - 1
@@ -65,7 +65,7 @@ def test_the_last_packet_in_binary_tells_how_rows_end() -> None:
     assert not any(map(ends, (b"", b"\xff", END_OF_ROWS[:-1])))
     error = b"\xff\x25\x05#70100Query execution was interrupted"
     packed = len(error).to_bytes(3, "little") + b"\x09" + error
-    with pytest.raises(ServerSaidError, match=r"interrupted \(error 1317\)"):
+    with pytest.raises(PacketError, match=r"interrupted \(error 1317\)"):
         ends(b"\x00\x05" * 20 + packed)
 
 
@@ -87,7 +87,7 @@ def test_long_rows(size: int) -> None:
 @given(_VALUES, st.integers(1, 700), st.integers(0))
 def test_an_answer_that_ends_early_is_no_end(values: list[bytes], step: int, cut: int) -> None:
     data = b"".join(map(packets, values)) + END_OF_ROWS
-    with pytest.raises(BrokenRowsError):
+    with pytest.raises(BrokenPacketError):
         read(data[: cut % len(data)], step)
 
 
@@ -95,7 +95,7 @@ def test_an_error_behind_rows() -> None:
     said = b"\xff\x25\x05#70100Query execution was interrupted"
     data = packets(b"1\n") + len(said).to_bytes(3, "little") + b"\x02" + said
     got: list[bytes] = []
-    with pytest.raises(ServerSaidError, match="interrupted") as error:
+    with pytest.raises(PacketError, match="interrupted") as error:
         got.extend(lines(Slow(data, 100), TSV))
     assert got == [b"1\n"]
     assert error.value.number == 1317
@@ -119,7 +119,7 @@ def test_fields_between_bytes_become_tsv(rows: list[list[str | None]], step: int
 
 
 def test_null_is_no_line() -> None:
-    with pytest.raises(BrokenRowsError, match="no row"):
+    with pytest.raises(BrokenPacketError, match="no row"):
         read(packets(b"1\n") + b"\x01\x00\x00\x02\xfb" + END_OF_ROWS, 100)
 
 
