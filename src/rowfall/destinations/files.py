@@ -56,6 +56,9 @@ class PreparedExport(BasePrepared):
                     notes.add("info", said)
             except RowfallError as error:
                 problem = error
+        # An engine whose rowfall was killed ends a moment later, and may have begun a file since.
+        for attempt, staging in self._load.ledger.ended_in_vain(self._load.id).items():
+            _remove(attempt, staging)
         return Finished(tuple(notes.texts), problem=problem)
 
 
@@ -159,8 +162,13 @@ def _remove_unfinished(ledger: Ledger, running: Collection[str]) -> None:
         running: other loads of this process.
     """
     for attempt in ledger.open_attempts():
-        path = Path(attempt.staging)
-        own = path.name.endswith(attempt.id) or path.name.endswith(PIECE)
-        if own and attempt.load_id not in running:
-            with suppress(OSError):
-                path.unlink(missing_ok=True)
+        if attempt.load_id not in running:
+            _remove(attempt.id, attempt.staging)
+
+
+def _remove(attempt: str, staging: str) -> None:
+    """Remove what an attempt has begun to write, under a name of its own."""
+    path = Path(staging)
+    if path.name.endswith(attempt) or path.name.endswith(PIECE):
+        with suppress(OSError):
+            path.unlink(missing_ok=True)

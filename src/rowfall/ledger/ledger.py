@@ -646,6 +646,14 @@ class Ledger:
         rows = self._store.rows("SELECT count(*) FROM attempt WHERE staging = ?", staging)
         return int(str(rows[0][0]))
 
+    def ended_in_vain(self, load_id: str) -> dict[str, str]:
+        """Return what each attempt of a load had staged that has loaded nothing, by its id."""
+        rows = self._store.rows(
+            "SELECT id, staging FROM attempt WHERE load_id = ? AND state IN ('lost', 'failed')",
+            load_id,
+        )
+        return {str(attempt): str(staging) for attempt, staging in rows}
+
     def attempt_state(self, attempt_id: str) -> str:
         rows = self._store.rows("SELECT state FROM attempt WHERE id = ?", attempt_id)
         return str(rows[0][0]) if rows else ""
