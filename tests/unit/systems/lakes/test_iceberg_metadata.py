@@ -81,12 +81,12 @@ def test_deletes_and_what_entries_leave_to_their_manifest(tmp_path: Path) -> Non
     ]  # fmt: skip
 
 
-def _check_files(table: Any, theirs: Any, ours: metadata.Snapshot) -> list[metadata.Entry]:
+def _check_files(table: Any, theirs: Any, ours: metadata.Snapshot) -> list[metadata.ManifestEntry]:
     read = lambda name: Path(name.removeprefix("file://")).read_bytes()  # noqa: E731
     manifests = list(metadata.manifests_of(read(ours.manifest_list)))
     found = []
     for manifest, like in zip(manifests, theirs.manifests(table.io), strict=True):
-        assert manifest == metadata.Manifest(
+        assert manifest == metadata.ManifestFile(
             like.manifest_path, int(like.content), like.partition_spec_id,
             like.sequence_number or 0, like.added_snapshot_id,
         )  # fmt: skip
