@@ -1,4 +1,7 @@
-"""The command line. Here is what has to happen before anything else is imported."""
+"""The command line. Here is what has to happen before anything else is imported.
+
+Imports api, report, targets, engines, lab, core.
+"""
 
 from __future__ import annotations
 

@@ -1,0 +1,34 @@
+"""The docstring of each room names the rooms that its files import, and no others."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+SRC = Path(__file__).parents[2] / "src/rowfall"
+ROOMS = sorted(path.parent.name for path in SRC.glob("*/__init__.py"))
+NOTHING = "the standard library and nothing of rowfall"
+
+
+def imported(room: str) -> set[str]:
+    """Return the rooms that the files of a room import, also those for type checking."""
+    found = set()
+    for path in (SRC / room).rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ImportFrom) and node.module == "rowfall":
+                found |= {name.name for name in node.names}
+            elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("rowfall."):
+                found.add(str(node.module).split(".")[1])
+    return (found & {*ROOMS, "api"}) - {room}
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_a_room_imports_what_it_says(room: str) -> None:
+    text = ast.get_docstring(ast.parse((SRC / room / "__init__.py").read_text(encoding="utf-8")))
+    said = re.search(r"Imports ([^.]+)\.", (text or "").replace("\n", " "))
+    assert said is not None, f"{room}/__init__.py does not say what it imports"
+    names = set() if said[1] == NOTHING else set(re.split(r", +", said[1]))
+    assert names == imported(room)
