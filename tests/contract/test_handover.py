@@ -177,13 +177,13 @@ def test_a_reader_does_not_outlive_whoever_has_asked(tmp_path: Path) -> None:
     """It waits for a server that says nothing; the process that has asked is gone."""
     program = (
         "import contextlib, os, socket, sys, time\n"
-        "from rowfall.sources.handover import Answer, Handover\n"
+        "from rowfall.sources.handover import Answer, SocketPassing\n"
         "class Owner: pass\n"
         "owner, pair = Owner(), socket.socketpair()\n"
         "@contextlib.contextmanager\n"
         "def opener():\n"
         "    yield Answer(pair[0].fileno(), lambda data: False)\n"
-        "print(*Handover(owner).offer([('rows', opener)]), flush=True)\n"
+        "print(*SocketPassing(owner).offer([('rows', opener)]), flush=True)\n"
         "sys.stdin.read()\n"
         "os._exit(0)\n"
     )
