@@ -685,12 +685,12 @@ def progress(lake: Lake, to: str, source: str, *options: str) -> list[tuple[int,
         "def hear(e):\n"
         "    if isinstance(e, Progressed): print(e.bytes, e.rows)\n"
         "from rowfall.cli.load import load\n"
-        "from rowfall.cli.output import Output\n"
-        "Output.listener = lambda self, busy=None: Heard()\n"
+        "from rowfall.cli.output import CommandOutput\n"
+        "CommandOutput.listener = lambda self, busy=None: Heard()\n"
         "class Heard:\n"
         "    def __enter__(self): return hear\n"
         "    def __exit__(self, *_): pass\n"
-        "load.main(sys.argv[1:], obj=Output(), standalone_mode=False)\n"
+        "load.main(sys.argv[1:], obj=CommandOutput(), standalone_mode=False)\n"
     )
     path = lake.shell.write("progress.py", script)
     done = lake.shell.script(path, source, "--to", to, "--table", f"p{next(_numbers)}",
