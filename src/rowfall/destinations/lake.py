@@ -5,35 +5,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import replace
-from typing import Any
 
 from rowfall.contracts.delivery import Delivery
-from rowfall.contracts.destination import Opened, Opening, Query, Receiving
-from rowfall.contracts.facts import LoadFacts, Reach, TargetFacts
+from rowfall.contracts.destination import Query, Receiving
+from rowfall.contracts.facts import LoadFacts, Reach
 from rowfall.contracts.load import Done, Finished, LoadRun, Settled
 from rowfall.contracts.receiver import Notes
 from rowfall.contracts.session import Session, Writer
-from rowfall.core.errors import LedgerError, RowfallError, TargetError
+from rowfall.core.errors import RowfallError
 from rowfall.core.events import Listener
 from rowfall.core.listing import Split, without_salt
 from rowfall.core.model import WRITE, Choice, Encoding, Group, Plan, Schema, Transport
 from rowfall.core.options import Options
 from rowfall.core.results import Leftover, Verification
 from rowfall.deliver.route import open_writing
-from rowfall.destinations import database_survey
-from rowfall.destinations.base import BaseDestination, BasePrepared, ledger_of
+from rowfall.destinations.base import BasePrepared, ledger_of
+from rowfall.destinations.database import RecordedDatabase, open_database, resolve
 from rowfall.destinations.notes import add_splits, created, dropped
-from rowfall.destinations.options_check import DATABASE
-from rowfall.destinations.transactional import (
-    address_of,
-    contradiction,
-    forget,
-    only_loads,
-    open_database,
-    open_with_reader,
-    refusal,
-    resolve,
-)
 from rowfall.engines.base import ExistingTable
 from rowfall.engines.database import FileTable
 from rowfall.ledger import Ledger, target_key
@@ -103,55 +91,28 @@ class PreparedCommit(BasePrepared):
 
 def _open(target: Target) -> FileTable:
     """Open the table of a target, for what is done besides loads."""
-    table = open_database(address_of(target), target, Options())
+    table = open_database(target, Options())
     assert isinstance(table, FileTable)  # noqa: S101 - by its kind
     return table
 
 
-class LakeTable(BaseDestination):
+class LakeTable(RecordedDatabase):
     """A table whose data files are added, or replaced, by a commit of its metadata."""
 
     writes = "files"
     seen = "nothing until the end of the load, then all rows in one moment"
-    offers = frozenset({DATABASE})
-
-    def open(self, opening: Opening) -> Opened:
-        return open_with_reader(opening)
-
-    def refusal(self, session: Session) -> TargetError | None:
-        return refusal(table_of(session))
 
     def key(self, session: Session, load_id: str) -> str:
         return target_key(session.target_key, load_id)
-
-    def landed_ids(self, session: Session) -> set[str]:
-        return set(map(without_salt, table_of(session).landed()))
-
-    def contradiction(self, session: Session) -> LedgerError | None:
-        return contradiction(session, table_of(session))
-
-    def existing_table(self, session: Session, name: str) -> ExistingTable | None:
-        return table_of(session).existing_table()
-
-    def columns(self, session: Session, listed: ExistingTable | None) -> list[list[Any]] | None:
-        return database_survey.columns(session, table_of(session), listed)
-
-    def options_here(self, session: Session) -> Options:
-        return database_survey.options_here(session)
 
     def fit(
         self, session: Session, reached: Reach | None, encoding: Encoding | None, schema: Schema,
         listed: ExistingTable | None,
     ) -> Schema:  # fmt: skip
         """Check besides that texts are UTF-8, but where any bytes are taken."""
-        schema = database_survey.fit(session, reached, encoding, schema, listed)
+        schema = super().fit(session, reached, encoding, schema, listed)
         but = table_of(session).of_bytes(schema.columns)
         return replace(schema, columns=only_utf8(schema.columns, encoding, but))
-
-    def survey(
-        self, session: Session, listed: ExistingTable | None, schema: Schema, *, thorough: bool
-    ) -> TargetFacts:
-        return database_survey.ask(session, table_of(session), listed, thorough=thorough)
 
     def cut(
         self, facts: LoadFacts, options: Options, cores: int, todo: Sequence[int]
@@ -201,25 +162,6 @@ class LakeTable(BaseDestination):
                 if not dry:
                     drop_gathered(table, ledger, attempt, target_key(key, load_id), ids)
             return found
-
-    def forget(self, target: Target, load_id: str, options: Options) -> int:
-        return forget(target, load_id, options)
-
-    def forget_attempt(self, target: Target, attempt: str) -> int:
-        raise only_loads(target, attempt)
-
-    def join_loads(self, session: Session, ledger: Ledger, load_id: str, older: str) -> bool:
-        """Leave them: the table keeps a record of its own."""
-        return False
-
-    def adopts(self, target: Target) -> bool:
-        return True
-
-    def table_exists(self, session: Session) -> bool:
-        return table_of(session).existing_table() is not None
-
-    def accept(self, session: Session, ledger: Ledger, load_id: str) -> None:
-        table_of(session).accept()
 
     def record_adopted(
         self, session: Session, ledger: Ledger, attempt: str, splits: Sequence[Split]

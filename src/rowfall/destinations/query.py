@@ -22,7 +22,7 @@ from rowfall.core.patterns import regex
 from rowfall.core.sqltext import SqlText
 from rowfall.destinations import open_destination
 from rowfall.destinations.clickhouse.opening import connect
-from rowfall.destinations.transactional import open_database
+from rowfall.destinations.database import open_database
 from rowfall.engines.base import Engine
 from rowfall.engines.codes import UNKNOWN_TABLE
 from rowfall.engines.database import FileTable, Result
@@ -148,9 +148,9 @@ class _QueryRows(Streams):
         return super().relation(splits, encoding, sql.structure(self._result.columns))
 
 
-def query_database(target: Target, at: ServerAt, query: Query) -> None:
+def query_database(target: Target, query: Query) -> None:
     """Run a statement in another database; an engine here gives its rows the format."""
-    database = open_database(at, target, Options())
+    database = open_database(target, Options())
     out = os.dup(query.out_fd)
     try:
         found = database.result(query.text, write=query.write)

@@ -4,30 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 from rowfall.contracts.delivery import Delivery
-from rowfall.contracts.destination import Opened, Opening, Query, Receiving
-from rowfall.contracts.facts import LoadFacts, Reach, TargetFacts
+from rowfall.contracts.destination import Query, Receiving
+from rowfall.contracts.facts import LoadFacts, TargetFacts
 from rowfall.contracts.load import Done, LoadRun, Settled
 from rowfall.contracts.session import Session, Writer
 from rowfall.core import sql, units
-from rowfall.core.errors import LedgerError, TargetError, UsageError
-from rowfall.core.events import Listener, Note
-from rowfall.core.listing import Split, without_salt
-from rowfall.core.model import SEND, Choice, Encoding, Group, Plan, Schema, Transport
-from rowfall.core.options import ERROR, Options
+from rowfall.core.errors import LedgerError, UsageError
+from rowfall.core.events import Listener
+from rowfall.core.listing import Split
+from rowfall.core.model import SEND, Choice, Group, Plan, Schema, Transport
+from rowfall.core.options import Options
 from rowfall.core.results import Leftover, Verification
 from rowfall.deliver.route import open_sending
-from rowfall.destinations import database_survey, older_record
-from rowfall.destinations.base import BaseDestination, BasePrepared, ledger_of
+from rowfall.destinations import older_record
+from rowfall.destinations.base import BasePrepared, ledger_of
+from rowfall.destinations.database import RecordedDatabase, database_of, resolve, unrecorded
 from rowfall.destinations.notes import add_splits, created, dropped
 from rowfall.destinations.older_record import OlderRecord
 from rowfall.destinations.options_check import DATABASE, TOPIC, check_options
-from rowfall.destinations.questions import unrecorded_rows
-from rowfall.engines import database_class
 from rowfall.engines.base import ExistingTable
-from rowfall.engines.database import RECORD, Database, Record
+from rowfall.engines.database import Database, Record
 from rowfall.ledger import Ledger
 from rowfall.plan import attempts
 from rowfall.plan.transport import choose_text_writer, pack_by_link
@@ -41,17 +39,8 @@ from rowfall.publish.transaction import (
 from rowfall.schema.projection import read_relation
 from rowfall.sources.rewriting import PROGRAM
 from rowfall.systems.mysql import pipelines
-from rowfall.targets.base import ServerAt, Target
+from rowfall.targets.base import Target
 from rowfall.targets.transactional import TransactionalTable
-
-
-def open_database(at: ServerAt, target: Target, options: Options) -> Database:
-    """Return the database that holds the table of a target; nothing is connected yet."""
-    opened = database_class(at.kind)  # its driver takes time that others save
-    return opened(
-        at.host, at.port, at.user, at.password, at.options, target.database, target.table, options
-    )
-
 
 # Connections: one sends while the other commits; each loads the server, which others use, too.
 _LEAST, _MOST = 2, 8
@@ -59,92 +48,10 @@ _LEAST, _MOST = 2, 8
 _EACH, _LEAST_ATTEMPT = 4, 4e6
 
 
-def address_of(target: Target) -> ServerAt:
-    """Return the address of the database that a target is in."""
-    assert target.address is not None  # noqa: S101 - by its kind
-    return target.address
-
-
-def only_loads(target: Target, attempt: str) -> UsageError:
-    """Return the error of who would give up a single attempt."""
-    return UsageError(
-        f"{target.text} has no attempts that cannot become visible",
-        hint=f"rowfall forget {attempt.partition('_')[0]} forgets the whole load.",
-    )
-
-
-def forget(target: Target, load_id: str, options: Options) -> int:
-    """Take a load out of the record beside the table and out of the ledger."""
-    database = open_database(address_of(target), target, options)
-    ledger = Ledger(target.ledger_path)
-    try:
-        gone = database.forget(load_id)
-        if gone:
-            database.accept()  # whoever forgets says that its rows are not to be asked about
-        return max(gone, ledger.forget(load_id))
-    finally:
-        ledger.close()
-        database.close()
-
-
-def open_with_reader(opening: Opening) -> Opened:
-    """Open a database and, where the source allows it, the engine that reads here.
-
-    Raises:
-        TargetError: the database is out of reach, or refuses.
-    """
-    at = address_of(opening.target)
-    reader = opening.reader() if opening.reader is not None else None
-    database = open_database(at, opening.target, opening.options)
-    opening.stack.callback(database.close)
-    database.check(dry=opening.dry)
-    return Opened(database=database, reader=reader)
-
-
-def refusal(database: Database) -> TargetError | None:
-    """Return which right a load would lack; None where it has all."""
-    try:
-        database.check(dry=False)
-    except TargetError as error:
-        return error
-    return None
-
-
-def database_of(session: Session) -> Database:
-    """Return the database that the session has opened for its target."""
-    database = session.database
-    assert database is not None  # noqa: S101 - opened for targets of this kind
-    return database
-
-
 def table_of(target: Target) -> TransactionalTable:
     """Return the target as the table of a database that it is."""
     assert isinstance(target, TransactionalTable)  # noqa: S101 - by its kind
     return target
-
-
-def contradiction(session: Session, database: Database) -> LedgerError | None:
-    """Return the question what the rows of a table are of which no record tells; None for none."""
-    options = session.options
-    if options.replace or options.on_conflict != ERROR or not database.unrecorded():
-        return None
-    return unrecorded_rows(session, f"the record {RECORD}", "rows")
-
-
-def resolve(session: Session, database: Database) -> None:
-    """Stop at rows that no record tells of, or do what the user says about them.
-
-    Raises:
-        LedgerError: there are some, and nobody has said what they are.
-    """
-    found = contradiction(session, database)
-    if found is not None:
-        if not session.options.force_append:
-            raise found
-        database.accept()
-    elif session.options.loaded is not None:
-        said = f"--loaded {session.options.loaded} changes nothing: record and table agree"
-        session.emit(Note("info", said))
 
 
 class PreparedTransactions(BasePrepared):
@@ -172,59 +79,31 @@ class PreparedTransactions(BasePrepared):
         return TransactionReceiver(given, self._database, self._leases)
 
 
-class TransactionalDatabase(BaseDestination):
+class TransactionalDatabase(RecordedDatabase):
     """A table of a database that commits transactions."""
 
     writes = "database"
     takes_text = True
     seen = "all rows of a transaction in one moment, one after the other"
-    offers = frozenset({DATABASE})
 
     def check(self, target: Target, options: Options) -> None:
         # Rows are pushed in any case.
         takes = ("streams", "push", *table_of(target).takes)
         check_options(target, options, self.offers, takes)
 
-    def open(self, opening: Opening) -> Opened:
-        """Connect while the engine of this machine opens, 0.1 s either."""
-        return open_with_reader(opening)
-
-    def refusal(self, session: Session) -> TargetError | None:
-        return refusal(database_of(session))
-
-    def landed_ids(self, session: Session) -> set[str]:
-        return set(map(without_salt, database_of(session).landed()))
-
     def contradiction(self, session: Session) -> LedgerError | None:
-        database = database_of(session)
-        if (found := contradiction(session, database)) is not None:
-            return found
-        older = self.older_record(session, database)
-        return older.error if older is not None else None
+        found = super().contradiction(session)
+        older = None if found else self.older_record(session, database_of(session))
+        return older.error if older is not None else found
 
     def older_record(self, session: Session, database: Database) -> OlderRecord | None:
         """Return the question about a record that knows less than the ledger; None for none."""
         return older_record.find(session, database)
 
-    def existing_table(self, session: Session, name: str) -> ExistingTable | None:
-        return database_of(session).existing_table()
-
-    def columns(self, session: Session, listed: ExistingTable | None) -> list[list[Any]] | None:
-        return database_survey.columns(session, database_of(session), listed)
-
-    def options_here(self, session: Session) -> Options:
-        return database_survey.options_here(session)
-
-    def fit(
-        self, session: Session, reached: Reach | None, encoding: Encoding | None, schema: Schema,
-        listed: ExistingTable | None,
-    ) -> Schema:  # fmt: skip
-        return database_survey.fit(session, reached, encoding, schema, listed)
-
     def survey(
         self, session: Session, listed: ExistingTable | None, schema: Schema, *, thorough: bool
     ) -> TargetFacts:
-        found = database_survey.ask(session, database_of(session), listed, thorough=thorough)
+        found = super().survey(session, listed, schema, thorough=thorough)
         if session.options.pull and pipelines.pulls(session.target, session.options):
             return replace(found, promise=pipelines.PROMISE)
         return found
@@ -294,30 +173,11 @@ class TransactionalDatabase(BaseDestination):
     def query(self, target: Target, query: Query) -> None:
         from rowfall.destinations.query import query_database
 
-        query_database(target, address_of(target), query)
+        query_database(target, query)
 
     def clean(self, target: Target, *, dry: bool, emit: Listener) -> list[Leftover]:
         """Do nothing: what is not committed ends with its connection."""
         return []
-
-    def forget(self, target: Target, load_id: str, options: Options) -> int:
-        return forget(target, load_id, options)
-
-    def forget_attempt(self, target: Target, attempt: str) -> int:
-        raise only_loads(target, attempt)
-
-    def join_loads(self, session: Session, ledger: Ledger, load_id: str, older: str) -> bool:
-        """Leave them: the table keeps a record of its own."""
-        return False
-
-    def adopts(self, target: Target) -> bool:
-        return True
-
-    def table_exists(self, session: Session) -> bool:
-        return database_of(session).existing_table() is not None
-
-    def accept(self, session: Session, ledger: Ledger, load_id: str) -> None:
-        database_of(session).accept()
 
     def record_adopted(
         self, session: Session, ledger: Ledger, attempt: str, splits: Sequence[Split]
@@ -349,7 +209,7 @@ class TransactionalDatabase(BaseDestination):
         known, there = ledger.table_uuid(key), database.table_id()
         if known and known != there and (forgotten := ledger.set_table(key, there)):
             session.emit(dropped(session, forgotten))
-        asked = contradiction(session, database) is not None
+        asked = unrecorded(session, database) is not None
         older = None if asked else self.older_record(session, database)
         if older is not None:
             older_record.resolve(session, older)

@@ -1,0 +1,142 @@
+"""Destinations in a database that itself keeps the record of what is loaded into a table."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from typing import Any
+
+from rowfall.contracts.destination import Opened, Opening
+from rowfall.contracts.facts import Reach, TargetFacts
+from rowfall.contracts.session import Session
+from rowfall.core.errors import LedgerError, TargetError, UsageError
+from rowfall.core.events import Note
+from rowfall.core.listing import without_salt
+from rowfall.core.model import Encoding, Schema
+from rowfall.core.options import ERROR, Options
+from rowfall.destinations import database_survey
+from rowfall.destinations.base import BaseDestination
+from rowfall.destinations.options_check import DATABASE
+from rowfall.destinations.questions import unrecorded_rows
+from rowfall.engines import database_class
+from rowfall.engines.base import ExistingTable
+from rowfall.engines.database import RECORD, Database
+from rowfall.ledger import Ledger
+from rowfall.targets.base import Target
+
+
+def open_database(target: Target, options: Options) -> Database:
+    """Return the database that holds the table of a target; nothing is connected yet."""
+    at = target.address
+    assert at is not None  # noqa: S101 - by its kind
+    opened = database_class(at.kind)  # its driver takes time that others save
+    return opened(
+        at.host, at.port, at.user, at.password, at.options, target.database, target.table, options
+    )
+
+
+def database_of(session: Session) -> Database:
+    """Return the database that the session has opened for its target."""
+    database = session.database
+    assert database is not None  # noqa: S101 - opened for targets of this kind
+    return database
+
+
+def unrecorded(session: Session, database: Database) -> LedgerError | None:
+    """Return the question what the rows of a table are of which no record tells; None for none."""
+    options = session.options
+    if options.replace or options.on_conflict != ERROR or not database.unrecorded():
+        return None
+    return unrecorded_rows(session, f"the record {RECORD}", "rows")
+
+
+def resolve(session: Session, database: Database) -> None:
+    """Stop at rows that no record tells of, or do what the user says about them.
+
+    Raises:
+        LedgerError: there are some, and nobody has said what they are.
+    """
+    found = unrecorded(session, database)
+    if found is not None:
+        if not session.options.force_append:
+            raise found
+        database.accept()
+    elif session.options.loaded is not None:
+        said = f"--loaded {session.options.loaded} changes nothing: record and table agree"
+        session.emit(Note("info", said))
+
+
+class RecordedDatabase(BaseDestination):
+    """A table whose database knows what is loaded; the ledger only follows it."""
+
+    offers = frozenset({DATABASE})
+
+    def open(self, opening: Opening) -> Opened:
+        """Connect while the engine of this machine opens, 0.1 s either."""
+        reader = opening.reader() if opening.reader is not None else None
+        database = open_database(opening.target, opening.options)
+        opening.stack.callback(database.close)
+        database.check(dry=opening.dry)
+        return Opened(database=database, reader=reader)
+
+    def refusal(self, session: Session) -> TargetError | None:
+        try:
+            database_of(session).check(dry=False)
+        except TargetError as error:
+            return error
+        return None
+
+    def landed_ids(self, session: Session) -> set[str]:
+        return set(map(without_salt, database_of(session).landed()))
+
+    def contradiction(self, session: Session) -> LedgerError | None:
+        return unrecorded(session, database_of(session))
+
+    def existing_table(self, session: Session, name: str) -> ExistingTable | None:
+        return database_of(session).existing_table()
+
+    def columns(self, session: Session, listed: ExistingTable | None) -> list[list[Any]] | None:
+        return database_survey.columns(session, database_of(session), listed)
+
+    def options_here(self, session: Session) -> Options:
+        return database_survey.options_here(session)
+
+    def fit(
+        self, session: Session, reached: Reach | None, encoding: Encoding | None, schema: Schema,
+        listed: ExistingTable | None,
+    ) -> Schema:  # fmt: skip
+        return database_survey.fit(session, reached, encoding, schema, listed)
+
+    def survey(
+        self, session: Session, listed: ExistingTable | None, schema: Schema, *, thorough: bool
+    ) -> TargetFacts:
+        return database_survey.ask(session, database_of(session), listed, thorough=thorough)
+
+    def forget(self, target: Target, load_id: str, options: Options) -> int:
+        """Take a load out of the record beside the table and out of the ledger."""
+        with (
+            closing(open_database(target, options)) as database,
+            closing(Ledger(target.ledger_path)) as ledger,
+        ):
+            gone = database.forget(load_id)
+            if gone:
+                database.accept()  # whoever forgets says that its rows are not to be asked about
+            return max(gone, ledger.forget(load_id))
+
+    def forget_attempt(self, target: Target, attempt: str) -> int:
+        raise UsageError(
+            f"{target.text} has no attempts that cannot become visible",
+            hint=f"rowfall forget {attempt.partition('_')[0]} forgets the whole load.",
+        )
+
+    def join_loads(self, session: Session, ledger: Ledger, load_id: str, older: str) -> bool:
+        """Leave them: the table keeps a record of its own."""
+        return False
+
+    def adopts(self, target: Target) -> bool:
+        return True
+
+    def table_exists(self, session: Session) -> bool:
+        return database_of(session).existing_table() is not None
+
+    def accept(self, session: Session, ledger: Ledger, load_id: str) -> None:
+        database_of(session).accept()
