@@ -152,7 +152,7 @@ def load(
     options = from_keywords(LOAD, options, dict(keywords))
     opened = _sources(sources, batch_id)
     _prestart(opened, to)
-    from rowfall.core.interrupts import GO_ON, terminable
+    from rowfall.core.signals import GO_ON, terminable
     from rowfall.run.session import open_session
 
     with (
@@ -525,7 +525,7 @@ def scale(
         UsageError: an option is not a number, or the size of the source is not known.
             Otherwise as :func:`plan`.
     """
-    from rowfall.core.interrupts import terminable
+    from rowfall.core.signals import terminable
     from rowfall.measure.scale import project_source  # its imports take 20 ms that loads save
 
     options = from_keywords(SCALE, options, dict(keywords))

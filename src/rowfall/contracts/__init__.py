@@ -1,4 +1,4 @@
-"""What the rooms above agree on: the session, facts and state of a load, the protocol of targets.
+"""Contracts between rooms: session, facts and state of a load, the protocol of destinations.
 
 A destination is where the rows of a load go. Each kind of it is one class of
 :mod:`rowfall.destinations` behind :class:`rowfall.contracts.destination.Destination`; nothing else

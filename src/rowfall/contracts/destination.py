@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Receiving:
-    """What the receiver of one writer is made of, whatever the kind of its destination.
+    """Inputs of the receiver of one writer, whatever the kind of its destination.
 
     Attributes:
         revivals: of the engine, counted for all attempts together.
@@ -55,7 +55,7 @@ class Receiving:
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """What a destination needs to open what it has of its own.
+    """Inputs of :meth:`Destination.open`.
 
     Attributes:
         dry: nothing is written or made.
@@ -76,7 +76,7 @@ class Opening:
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """What a destination has opened.
+    """Result of :meth:`Destination.open`.
 
     Attributes:
         writers: engines of servers that store rows; () where the engine of this machine does.
@@ -115,7 +115,7 @@ class Query:
 
 
 class PreparedLoad(Protocol):
-    """What one run of a load has opened in its destination, until its end."""
+    """One run of a load in its destination, from its preparation to its end."""
 
     def leased(self) -> AbstractContextManager[None]:
         """Renew the leases of the load while the context is open."""

@@ -1,4 +1,4 @@
-"""Put off Ctrl-C and SIGTERM where they would leave something half done."""
+"""Ctrl-C and SIGTERM: treated alike, and put off where they would leave something half done."""
 
 from __future__ import annotations
 
@@ -6,6 +6,9 @@ import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from types import FrameType
+
+from rowfall.core.errors import Interrupted
 
 ends_with_load = False
 """True in the command, which ends after a load: a late signal must not change its exit code.
@@ -13,6 +16,9 @@ ends_with_load = False
 A program or a notebook that caught :class:`rowfall.core.errors.Interrupted` goes on, and its next
 Ctrl-C has to work.
 """
+
+GO_ON = "Run the same command again to go on."
+"""The hint of a load that was interrupted."""
 
 
 @contextmanager
@@ -39,3 +45,34 @@ def undisturbed() -> Iterator[None]:
             signal.signal(each, handler)
         for number in came:
             signal.raise_signal(number)
+
+
+@contextmanager
+def terminable(hint: str | None = None) -> Iterator[None]:
+    """Treat SIGTERM as Ctrl-C, so that a load in a stopped container can be resumed.
+
+    A second signal changes nothing: stopping takes two seconds at most and must not be cut short.
+
+    Raises:
+        Interrupted: one of them came, wherever the block was; with ``hint``.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    stopping = False
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        nonlocal stopping
+        if not stopping:
+            stopping = True
+            raise KeyboardInterrupt
+
+    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise Interrupted("interrupted", hint=hint) from None
+    finally:
+        for number, handler in before.items():
+            ignored = stopping and ends_with_load
+            signal.signal(number, signal.SIG_IGN if ignored else handler)

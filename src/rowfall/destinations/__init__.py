@@ -9,10 +9,10 @@ engines, core.
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import cast
 
 from rowfall.contracts.destination import Destination
+from rowfall.core.registry import find
 from rowfall.targets.base import Publish, Target
 
 __all__ = ["REGISTRY", "open_destination"]
@@ -31,5 +31,4 @@ REGISTRY = {
 
 def open_destination(target: Target) -> Destination:
     """Return the destination of a target's kind; its module is imported only now."""
-    module, _, name = REGISTRY[target.caps.publish].partition(":")
-    return cast("Destination", getattr(import_module(f"{__name__}.{module}"), name)())
+    return cast("Destination", find(REGISTRY[target.caps.publish], "destinations")())

@@ -1,4 +1,4 @@
-"""What destinations without tables of ClickHouse have in common."""
+"""Defaults of destinations, and of loads that are prepared there."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class BaseDestination:
     flushes = False
     makes_parts = False
     seen = ""
-    """What readers see while rows become visible."""
+    """Text of a plan: what readers see while rows become visible."""
     offers: ClassVar[frozenset[str]] = frozenset()
 
     def check(self, target: Target, options: Options) -> None:

@@ -1,4 +1,4 @@
-"""What loads into several kinds of destinations say and record."""
+"""Lines and ledger entries that loads into several kinds of destinations share."""
 
 from __future__ import annotations
 

@@ -13,12 +13,12 @@ from pathlib import Path
 from rowfall.contracts.destination import Query
 from rowfall.core import sql, uri
 from rowfall.core.errors import Interrupted, RowfallError, TargetError, UsageError
-from rowfall.core.interrupts import terminable
 from rowfall.core.listing import Split
 from rowfall.core.model import Encoding, Kind, Statement
 from rowfall.core.nearest import nearest
 from rowfall.core.options import Options
 from rowfall.core.patterns import regex
+from rowfall.core.signals import terminable
 from rowfall.core.sqltext import SqlText
 from rowfall.destinations import open_destination
 from rowfall.destinations.clickhouse.opening import connect

@@ -8,9 +8,7 @@ Imports core.
 
 from __future__ import annotations
 
-from importlib import import_module
-
-from rowfall.core.modules import module_of
+from rowfall.core.registry import find
 
 TYPE_CHECKING = False  # typing takes 4 ms, and the engine's process needs nothing of it
 if TYPE_CHECKING:
@@ -34,13 +32,11 @@ parameters of the URI, database or schema, table, and options."""
 
 def server_class(kind: str) -> Callable[..., Engine]:
     """Return the engine of one kind of server; only now is its module imported."""
-    module, _, name = REGISTRY[kind].partition(":")
-    found: Callable[..., Engine] = getattr(import_module(module_of(module, "engines")), name)
+    found: Callable[..., Engine] = find(REGISTRY[kind], "engines")
     return found
 
 
 def database_class(kind: str) -> Callable[..., Database]:
     """Return the class of one kind of database; only now is its module imported."""
-    module, _, name = DATABASES[kind].partition(":")
-    found: Callable[..., Database] = getattr(import_module(module_of(module, "engines")), name)
+    found: Callable[..., Database] = find(DATABASES[kind], "engines")
     return found

@@ -28,7 +28,10 @@ from rowfall.targets.base import SHADOW_SUFFIX, STAGING_PREFIX, Target
 
 
 class CommitReceiver(BaseReceiver):
-    """Gathers attempts; :func:`commit_gathered` makes them visible."""
+    """Gathers attempts; :func:`commit_gathered` makes them visible.
+
+    A store has no merges, and a file that has its place is on disk.
+    """
 
     def __init__(self, given: Receiving, table: FileTable) -> None:
         super().__init__(given)
@@ -37,12 +40,6 @@ class CommitReceiver(BaseReceiver):
 
     def hint(self, text: str) -> str:
         return hint_of_database(text)
-
-    def insert_into(self, staging: str) -> str:
-        return staging
-
-    def settings(self, staging: str) -> dict[str, int]:
-        return {}
 
     def stage(self, staging: str, lane: int) -> None:
         """Make the folder that the engine writes in."""
@@ -70,12 +67,6 @@ class CommitReceiver(BaseReceiver):
         self._files[delivered.attempt] = files
         return Counted(rows, len(files), sum(one.size for one in files), checked=True)
 
-    def wait_for_room(self, counted: Counted) -> None:
-        """Do nothing: a store has no merges."""
-
-    def sync(self, delivered: Delivered) -> None:
-        """Do nothing: a file that has its place is on disk."""
-
     def commit(self, delivered: Delivered, counted: Counted) -> bool:
         """Record the names of the files, so that they can be removed after a crash."""
         moves = [StagedPartition("", "", one.name, one.local, one.rows, 0, one.size)
@@ -86,9 +77,6 @@ class CommitReceiver(BaseReceiver):
     def publish(self, delivered: Delivered, counted: Counted) -> int:
         """Bring the files to their places. Returns their bytes."""
         return self._table.add(Path(delivered.staging), self._files.pop(delivered.attempt))
-
-    def record(self, delivered: Delivered) -> None:
-        self._given.load.ledger.attempt_published(delivered.attempt, self._given.load.key)
 
     def discard(self, staging: str) -> None:
         shutil.rmtree(staging, ignore_errors=True)

@@ -6,6 +6,7 @@ objects: what is written is published, and removed again where its attempt fails
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from rowfall.contracts.destination import Receiving
@@ -22,15 +23,6 @@ from rowfall.publish.receiver import BaseReceiver
 class NothingReceiver(BaseReceiver):
     """Counts rows of which nothing is kept."""
 
-    def insert_into(self, staging: str) -> str:
-        return staging
-
-    def settings(self, staging: str) -> dict[str, int]:
-        return {}
-
-    def stage(self, staging: str, lane: int) -> None:
-        """Do nothing: nothing is made."""
-
     def count(self, delivered: Delivered, *, checksum: bool) -> Counted:
         """Return the rows of the INSERT; there is nothing to compare them with."""
         outcome = delivered.outcome
@@ -38,22 +30,9 @@ class NothingReceiver(BaseReceiver):
             return Counted(outcome.rows_written, checked=True)
         return Counted(outcome.rows_written or outcome.rows_read, checked=True)
 
-    def wait_for_room(self, counted: Counted) -> None:
-        """Do nothing: there are no merges."""
-
-    def sync(self, delivered: Delivered) -> None:
-        """Do nothing: there is nothing on disk."""
-
-    def commit(self, delivered: Delivered, counted: Counted) -> bool:
-        self._given.load.ledger.attempt_loaded(delivered.attempt, counted.rows, ())
-        return True
-
     def publish(self, delivered: Delivered, counted: Counted) -> int:
         """Do nothing: nothing becomes visible."""
         return 0
-
-    def record(self, delivered: Delivered) -> None:
-        self._given.load.ledger.attempt_published(delivered.attempt, self._given.load.key)
 
     def discard(self, staging: str) -> None:
         """Do nothing: nothing was kept."""
@@ -73,7 +52,7 @@ class ObjectReceiver(NothingReceiver):
         self._export = export
         self._open: set[str] = set()  # what attempts write that have not ended
 
-    def settings(self, staging: str) -> dict[str, int]:
+    def settings(self, staging: str) -> Mapping[str, int]:
         # Whatever was there when the export began is its own to overwrite, and so is what an
         # earlier attempt has written; what has come since is somebody else's.
         load = self._given.load
@@ -140,7 +119,7 @@ class ObjectReceiver(NothingReceiver):
 class FileReceiver(ObjectReceiver):
     """Publishes attempts that are local files."""
 
-    def settings(self, staging: str) -> dict[str, int]:
+    def settings(self, staging: str) -> Mapping[str, int]:
         return {}
 
     def sync(self, delivered: Delivered) -> None:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from rowfall.contracts.destination import Receiving
-from rowfall.contracts.receiver import EndsAttempts
+from rowfall.contracts.receiver import Counted, Delivered, EndsAttempts
 from rowfall.ledger.leases import Leases, NoLeases
 
 
@@ -31,3 +31,26 @@ class BaseReceiver:
 
     def hint(self, text: str) -> str:
         return text
+
+    def insert_into(self, staging: str) -> str:
+        return staging
+
+    def settings(self, staging: str) -> Mapping[str, int]:
+        return {}
+
+    def stage(self, staging: str, lane: int) -> None:
+        """Do nothing: the INSERT makes what it writes into."""
+
+    def wait_for_room(self, counted: Counted) -> None:
+        """Do nothing: there are no merges."""
+
+    def sync(self, delivered: Delivered) -> None:
+        """Do nothing: what is stored is on disk, as far as that can be said from here."""
+
+    def commit(self, delivered: Delivered, counted: Counted) -> bool:
+        """Record in the ledger that the rows are going to be visible."""
+        self._given.load.ledger.attempt_loaded(delivered.attempt, counted.rows, ())
+        return True
+
+    def record(self, delivered: Delivered) -> None:
+        self._given.load.ledger.attempt_published(delivered.attempt, self._given.load.key)

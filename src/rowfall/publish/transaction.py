@@ -113,7 +113,11 @@ class TransactionLeases(NoLeases):
 
 
 class TransactionReceiver(BaseReceiver):
-    """Publishes attempts each of which is one transaction of a database."""
+    """Publishes attempts each of which is one transaction of a database.
+
+    The lease has begun the transaction, the database makes room by itself, and a commit is on disk
+    as far as the database's settings say so.
+    """
 
     def __init__(self, given: Receiving, database: Database, leases: Leases) -> None:
         super().__init__(given, leases)
@@ -122,15 +126,6 @@ class TransactionReceiver(BaseReceiver):
 
     def hint(self, text: str) -> str:
         return hint_of_database(text)
-
-    def insert_into(self, staging: str) -> str:
-        return staging
-
-    def settings(self, staging: str) -> dict[str, int]:
-        return {}
-
-    def stage(self, staging: str, lane: int) -> None:
-        """Do nothing: the lease has begun the transaction."""
 
     def count(self, delivered: Delivered, *, checksum: bool) -> Counted:
         """Return the rows that have arrived, and finish what is left before the commit.
@@ -144,17 +139,6 @@ class TransactionReceiver(BaseReceiver):
             text = f"{units.counted(rows - gained, 'row')} had the key of another one"
             self._given.notes.add("info", f"{text}: --on-conflict {wish}")
         return Counted(rows, checked=True)
-
-    def wait_for_room(self, counted: Counted) -> None:
-        """Do nothing: the database makes room by itself."""
-
-    def sync(self, delivered: Delivered) -> None:
-        """Do nothing: a commit is on disk, as far as the database's settings say so."""
-
-    def commit(self, delivered: Delivered, counted: Counted) -> bool:
-        """Record in the ledger that the transaction is going to be committed."""
-        self._given.load.ledger.attempt_loaded(delivered.attempt, counted.rows, ())
-        return True
 
     def publish(self, delivered: Delivered, counted: Counted) -> int:
         """Commit; where the answer is lost, ask how it has ended.
@@ -170,9 +154,6 @@ class TransactionReceiver(BaseReceiver):
                     f"{error.message}, which has taken the rows back", transient=True
                 ) from None
         return 0
-
-    def record(self, delivered: Delivered) -> None:
-        self._given.load.ledger.attempt_published(delivered.attempt, self._given.load.key)
 
     def discard(self, staging: str) -> None:
         """Roll back what is not committed, and give the connection back."""

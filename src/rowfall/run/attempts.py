@@ -43,12 +43,11 @@ from rowfall.core.errors import (
     UsageError,
 )
 from rowfall.core.events import AttemptPublished, AttemptStarted, Listener, SplitFailed
-from rowfall.core.interrupts import GO_ON
 from rowfall.core.listing import Split
 from rowfall.core.model import PUSH, Kind, Outcome, Plan, Schema, Setting
 from rowfall.core.options import FILTER
 from rowfall.core.results import Failure
-from rowfall.core.signals import undisturbed
+from rowfall.core.signals import GO_ON, undisturbed
 from rowfall.deliver.decode import DeclinedError
 from rowfall.deliver.route import sending_since
 from rowfall.deliver.watch import TotalProgress, Watch

@@ -12,15 +12,14 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Sequence
-from importlib import import_module
 from typing import TYPE_CHECKING, cast
 
 from rowfall.core import own_files, uri
 from rowfall.core.errors import UsageError
-from rowfall.core.modules import module_of
 from rowfall.core.nearest import did_you_mean
 from rowfall.core.options import Options
 from rowfall.core.patterns import regex
+from rowfall.core.registry import find
 
 if TYPE_CHECKING:
     from rowfall.sources.base import Source
@@ -73,8 +72,7 @@ def open_source(texts: Sequence[str], options: Options) -> Source:
             hint="Run one load after the other into the same table.",
         )
     check_options(texts, options)
-    module, _, name = next(iter(classes)).partition(":")
-    factory = getattr(import_module(module_of(module, "sources")), name)
+    factory = find(next(iter(classes)), "sources")
     if any(map(_ARCHIVE.search, texts)):
         from rowfall.sources.archives import open_archives  # others save its libraries
 

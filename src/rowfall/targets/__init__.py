@@ -6,13 +6,12 @@ Imports core.
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import cast
 
 from rowfall.core.errors import UsageError
 from rowfall.core.masked import Secret
-from rowfall.core.modules import module_of
 from rowfall.core.options import Options
+from rowfall.core.registry import find
 from rowfall.targets.base import Target
 from rowfall.targets.kinds import kind_of
 from rowfall.targets.table_names import default_table
@@ -56,6 +55,5 @@ def open_target(
         raise UsageError("--to is empty", hint="Leave it out to load into ./rowfall-data.")
     text = to or DEFAULT_FOLDER
     kind = "folder" if to is None else kind_of(text, options, tuple(REGISTRY))
-    module, _, name = REGISTRY[kind].partition(":")
-    factory = getattr(import_module(module_of(module, "targets")), name)
+    factory = find(REGISTRY[kind], "targets")
     return cast("Target", factory(text, table, options, password))
