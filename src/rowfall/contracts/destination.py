@@ -143,7 +143,7 @@ class Destination(Protocol):
     """One kind of place where rows go.
 
     Attributes:
-        writes: what its rows become: ``table``, ``database``, ``files`` or ``nothing``.
+        rows_become: word for the report: ``table``, ``database``, ``files`` or ``nothing``.
         replaces: a table of it can be loaded anew as a whole, with ``--replace``.
         follows: loads of a stream may come one after the other, and are remembered.
         continues: what has landed of a stream is not read again.
@@ -152,7 +152,7 @@ class Destination(Protocol):
         makes_parts: rows become parts, which are merged.
     """
 
-    writes: str
+    rows_become: str
     replaces: bool
     follows: bool
     continues: bool
@@ -180,7 +180,7 @@ class Destination(Protocol):
     def key(self, session: Session, load_id: str) -> str:
         """Return the ledger's key under which the attempts of a load are recorded."""
 
-    def knows_more(self, session: Session, load_id: str) -> bool:
+    def has_unknown_attempts(self, session: Session, load_id: str) -> bool:
         """Tell whether the target knows attempts of an unfinished load that its ledger does not."""
 
     def settle(self, load: LoadRun) -> Settled:
@@ -260,7 +260,7 @@ class Destination(Protocol):
     def stores_json(self, session: Session) -> bool:
         """Return whether new columns can have the type JSON."""
 
-    def fit(
+    def fit_schema(
         self, session: Session, reached: Reach | None, encoding: Encoding | None, schema: Schema,
         listed: ExistingTable | None,
     ) -> Schema:  # fmt: skip
@@ -319,7 +319,9 @@ class Destination(Protocol):
     def connections(self, facts: LoadFacts, options: Options) -> int | None:
         """Return over how many connections rows are sent; None where writers take them."""
 
-    def send(self, facts: LoadFacts, options: Options, transport: Transport) -> Transport:
+    def adapt_transport(
+        self, facts: LoadFacts, options: Options, transport: Transport
+    ) -> Transport:
         """Return how rows travel, where the target does not take them as tables do."""
 
     def visibility(self, facts: LoadFacts, transport: Transport, options: Options) -> str:

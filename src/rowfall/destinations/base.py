@@ -57,14 +57,14 @@ def ledger_of(session: Session, load_id: str) -> Ledger:
 class BaseDestination:
     """A destination whose ledger alone knows its loads, and where nothing is merged."""
 
-    writes = ""
+    rows_become = ""
     replaces = False
     follows = True
     continues = True
     takes_text = False
     flushes = False
     makes_parts = False
-    seen = ""
+    visible_when = ""
     """Text of a plan: what readers see while rows become visible."""
     offers: ClassVar[frozenset[str]] = frozenset()
 
@@ -80,7 +80,7 @@ class BaseDestination:
     def key(self, session: Session, load_id: str) -> str:
         return session.target_key
 
-    def knows_more(self, session: Session, load_id: str) -> bool:
+    def has_unknown_attempts(self, session: Session, load_id: str) -> bool:
         return False
 
     def settle_again(self, load: LoadRun, known: frozenset[str]) -> Settled | None:
@@ -161,7 +161,7 @@ class BaseDestination:
     def stores_json(self, session: Session) -> bool:
         return False
 
-    def fit(
+    def fit_schema(
         self, session: Session, reached: Reach | None, encoding: Encoding | None, schema: Schema,
         listed: ExistingTable | None,
     ) -> Schema:  # fmt: skip
@@ -202,11 +202,13 @@ class BaseDestination:
     def connections(self, facts: LoadFacts, options: Options) -> int | None:
         return None
 
-    def send(self, facts: LoadFacts, options: Options, transport: Transport) -> Transport:
+    def adapt_transport(
+        self, facts: LoadFacts, options: Options, transport: Transport
+    ) -> Transport:
         return transport
 
     def visibility(self, facts: LoadFacts, transport: Transport, options: Options) -> str:
-        return self.seen
+        return self.visible_when
 
     def ddl(self, facts: LoadFacts) -> str:
         """Return the target as it is going to be made, where it has a table."""

@@ -100,7 +100,7 @@ class RecordedDatabase(BaseDestination):
     def options_here(self, session: Session) -> Options:
         return database_survey.options_here(session)
 
-    def fit(
+    def fit_schema(
         self, session: Session, reached: Reach | None, encoding: Encoding | None, schema: Schema,
         listed: ExistingTable | None,
     ) -> Schema:  # fmt: skip

@@ -65,9 +65,9 @@ class PreparedExport(BasePrepared):
 class WrittenObjects(BaseDestination):
     """Objects of a store, which shows them only when they are complete."""
 
-    writes = "files"
+    rows_become = "files"
     continues = False
-    seen = "each object as soon as it is complete"
+    visible_when = "each object as soon as it is complete"
     offers = frozenset({FILES})
 
     receiver: type[ObjectReceiver] = ObjectReceiver
@@ -136,7 +136,7 @@ class WrittenFiles(WrittenObjects):
 
     receiver = FileReceiver
     flushes = True
-    seen = "each file as soon as it is complete"
+    visible_when = "each file as soon as it is complete"
 
 
 def _open_record(load: LoadRun, facts: LoadFacts) -> ExportRecord | None:

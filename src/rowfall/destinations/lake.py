@@ -99,18 +99,18 @@ def _open(target: Target) -> FileTable:
 class LakeTable(RecordedDatabase):
     """A table whose data files are added, or replaced, by a commit of its metadata."""
 
-    writes = "files"
-    seen = "nothing until the end of the load, then all rows in one moment"
+    rows_become = "files"
+    visible_when = "nothing until the end of the load, then all rows in one moment"
 
     def key(self, session: Session, load_id: str) -> str:
         return target_key(session.target_key, load_id)
 
-    def fit(
+    def fit_schema(
         self, session: Session, reached: Reach | None, encoding: Encoding | None, schema: Schema,
         listed: ExistingTable | None,
     ) -> Schema:  # fmt: skip
         """Check besides that texts are UTF-8, but where any bytes are taken."""
-        schema = super().fit(session, reached, encoding, schema, listed)
+        schema = super().fit_schema(session, reached, encoding, schema, listed)
         but = table_of(session).of_bytes(schema.columns)
         return replace(schema, columns=only_utf8(schema.columns, encoding, but))
 
@@ -124,7 +124,9 @@ class LakeTable(RecordedDatabase):
     def lanes(self, facts: LoadFacts, options: Options, cores: int, busy: int) -> int:
         return max(1, min(max(_LEAST_FILES, min(_MOST_FILES, cores // _CORES_EACH)), busy))
 
-    def send(self, facts: LoadFacts, options: Options, transport: Transport) -> Transport:
+    def adapt_transport(
+        self, facts: LoadFacts, options: Options, transport: Transport
+    ) -> Transport:
         return replace(transport, delivery=Choice(WRITE, "the table is made of Parquet files"))
 
     def verify(self, session: Session, load_id: str) -> Verification:

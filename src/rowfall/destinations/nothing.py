@@ -21,7 +21,7 @@ class PreparedNothing(BasePrepared):
 class Nothing(BaseDestination):
     """Counts rows; nothing is remembered of them."""
 
-    writes = "nothing"
+    rows_become = "nothing"
     follows = False
 
     def settle(self, load: LoadRun) -> Settled:

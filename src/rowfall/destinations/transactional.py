@@ -82,9 +82,9 @@ class PreparedTransactions(BasePrepared):
 class TransactionalDatabase(RecordedDatabase):
     """A table of a database that commits transactions."""
 
-    writes = "database"
+    rows_become = "database"
     takes_text = True
-    seen = "all rows of a transaction in one moment, one after the other"
+    visible_when = "all rows of a transaction in one moment, one after the other"
 
     def check(self, target: Target, options: Options) -> None:
         # Rows are pushed in any case.
@@ -133,7 +133,9 @@ class TransactionalDatabase(RecordedDatabase):
             return 1  # a topic has one open transaction, so that another rowfall can fence it
         return options.streams or max(_LEAST, min(_MOST, facts.cores_here))
 
-    def send(self, facts: LoadFacts, options: Options, transport: Transport) -> Transport:
+    def adapt_transport(
+        self, facts: LoadFacts, options: Options, transport: Transport
+    ) -> Transport:
         """Send rows as text, or in binary where rowfall-decode writes it."""
         parts = choose_text_writer(facts, table_of(facts.target), transport.parser)
         by = PROGRAM if parts.value == PROGRAM else "the engine"
@@ -248,7 +250,11 @@ class Topic(TransactionalDatabase):
         return None
 
     def visibility(self, facts: LoadFacts, transport: Transport, options: Options) -> str:
-        return self.seen if options.transactional else "each row as soon as its message is written"
+        return (
+            self.visible_when
+            if options.transactional
+            else "each row as soon as its message is written"
+        )
 
     def verify(self, session: Session, load_id: str) -> Verification:
         raise UsageError(

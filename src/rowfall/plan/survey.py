@@ -114,7 +114,7 @@ def survey(
         # The engine asks for the columns that are selected, and would refuse all others.
         encoding = replace(encoding, ignores=True)
     schema = replace(schema, keys=_keys(listed, schema))
-    schema = destination.fit(session, reached, encoding, schema, listed)
+    schema = destination.fit_schema(session, reached, encoding, schema, listed)
     if reached is not None and encoding is not None and encoding.dialect is not None:
         reached = _rewritten_here(session, encoding.dialect)
         transport.choose_delivery(reached, options)

@@ -107,7 +107,7 @@ def choose_transport(facts: LoadFacts, options: Options) -> Transport:
         delivery, parser, fallback, sort, parts, compression, sharding, sorted_by, streams,
         facts.ranges,
     )  # fmt: skip
-    return facts.destination.send(facts, options, chosen)
+    return facts.destination.adapt_transport(facts, options, chosen)
 
 
 # --- pull or push, and who parses ----------------------------------------------------------------

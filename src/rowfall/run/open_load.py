@@ -85,7 +85,7 @@ def _choose_load(
         )
     if old is not None and old.id in active:
         old = None
-    if old is not None and session.destination.knows_more(session, old.id):
+    if old is not None and session.destination.has_unknown_attempts(session, old.id):
         ledger.give_up(old.id)
         old = None
     if old is not None:

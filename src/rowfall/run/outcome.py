@@ -190,7 +190,7 @@ def _limit(
         streamed=isinstance(session.source, Streamed),
         text=encoding is not None and encoding.kind in (Kind.TEXT, Kind.JSON),
         packed=encoding is not None and encoding.compression != "none",
-        target=session.destination.writes,
+        target=session.destination.rows_become,
         objects=plan.facts.cores if encoding is None else most * plan.lanes,
         waited=waited, few=counts.rows < FEW_ROWS,
         partitioned=any(table.partitioned for table in facts.table.filled),

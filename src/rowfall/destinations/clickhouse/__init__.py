@@ -39,7 +39,7 @@ def _uuid(session: Session) -> str:
 class ClickHouseTables(BaseDestination):
     """Tables of the MergeTree family and those that take rows as they do."""
 
-    writes = "table"
+    rows_become = "table"
     replaces = True
     flushes = True
     makes_parts = True
@@ -70,7 +70,7 @@ class ClickHouseTables(BaseDestination):
         gathers = session.options.gathers or session.options.replace
         return target_key(session.target_key, load_id) if gathers else session.target_key
 
-    def knows_more(self, session: Session, load_id: str) -> bool:
+    def has_unknown_attempts(self, session: Session, load_id: str) -> bool:
         """Tell whether the journal knows attempts of an unfinished load that its ledger does not.
 
         Then the ledger was set back, or another machine goes on with a copy of it. The next attempt
@@ -160,7 +160,7 @@ class ClickHouseTables(BaseDestination):
 
         return survey.stores_json(session)
 
-    def fit(
+    def fit_schema(
         self, session: Session, reached: Reach | None, encoding: Encoding | None, schema: Schema,
         listed: ExistingTable | None,
     ) -> Schema:  # fmt: skip
