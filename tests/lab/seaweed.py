@@ -10,13 +10,18 @@ from pathlib import Path
 from typing import Any
 
 from lab.process import Service, ServiceError, free_ports
-from rowfall.lab.process import is_free
+from rowfall.lab.process import reserve
 
 
 def grpc_ports(count: int) -> list[int]:
     """Free ports of 127.0.0.1 whose gRPC ports, 10,000 higher, are free as well."""
-    # Both stay below 32768, like all ports of the lab.
-    return [port for port in free_ports(10 * count) if is_free(port + 10_000)][:count]
+    # Both stay below 32768, like all ports of the lab, and the higher one may be among those.
+    found: list[int] = []
+    while len(found) < count:
+        (port,) = free_ports(1)
+        if reserve(port + 10_000):
+            found.append(port)
+    return found
 
 
 class Seaweed(Service):

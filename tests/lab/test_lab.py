@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import ssl
+import subprocess
+import sys
 import urllib.error
 import urllib.request
 from http.client import HTTPResponse
@@ -16,7 +18,7 @@ from lab import clickhouse as clickhouse_lab
 from lab.clickhouse import LOW_MEMORY, Account, ClickHouse
 from lab.disk import MountError
 from lab.http import Web
-from lab.process import Service, ServiceError
+from lab.process import Service, ServiceError, free_ports
 from lab.seaweed import Seaweed, client, grpc_ports
 
 
@@ -274,6 +276,17 @@ class TestService:
         with pytest.raises(ServiceError, match=r"(?s)ended with code 3.*no such disk"), broken:
             pytest.fail("started")
         assert not broken.folder.exists()
+
+    def test_no_other_process_gets_a_port_that_was_given(self) -> None:
+        (port,) = free_ports(1)
+        program = (
+            f"from rowfall.lab.process import is_free, reserve; "
+            f"print(is_free({port}), reserve({port}))"
+        )
+        done = subprocess.run(
+            [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60
+        )
+        assert done.stdout.split() == ["True", "False"]
 
     def test_ports_leave_room_for_grpc(self) -> None:
         ports = grpc_ports(5)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import random
 import shutil
@@ -11,6 +12,7 @@ import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import cache
 from itertools import islice
 from pathlib import Path
 
@@ -22,6 +24,8 @@ VARIABLE = "ROWFALL_CLICKHOUSE"
 # Below 32768, where Linux starts to hand out ports for outgoing connections: nothing can take a
 # port of a service that is down for a moment.
 _PORTS = range(10_000, 22_000)
+# Given by this process: a lock does not keep its own holder out.
+_reserved: set[int] = set()
 _NOBODY, _NOGROUP = "nobody", "nogroup"
 # A server of the lab ends in 0.5 s; one that has to finish a merge may need some seconds more.
 _PATIENCE = 20.0
@@ -86,8 +90,38 @@ def clickhouse_version(binary: Path) -> str:
 
 
 def free_ports(count: int) -> list[int]:
-    """Return free ports of 127.0.0.1."""
-    return list(islice(filter(is_free, random.sample(_PORTS, len(_PORTS))), count))
+    """Return free ports of 127.0.0.1, which no other process of this user gets from here.
+
+    A server listens some seconds after its ports were chosen, and not while it is started anew.
+
+    Raises:
+        OSError: the file of reservations cannot be opened.
+    """
+    return list(islice(filter(reserve, random.sample(_PORTS, len(_PORTS))), count))
+
+
+def reserve(port: int) -> bool:
+    """Reserve a free port of 127.0.0.1 until this process ends; False where it is taken.
+
+    Raises:
+        OSError: the file of reservations cannot be opened.
+    """
+    if port in _reserved or not is_free(port):
+        return False
+    try:  # by a lock on the byte of that number
+        fcntl.lockf(_reservations(), fcntl.LOCK_EX | fcntl.LOCK_NB, 1, port)
+    except BlockingIOError:
+        return False
+    _reserved.add(port)
+    return True
+
+
+@cache
+def _reservations() -> int:
+    """Open the file whose bytes are locked; it is empty, and stays open: closing it unlocks all."""
+    # Not in TMPDIR, which may be another one for every process.
+    path = Path(f"/var/tmp/rowfall-ports-{os.geteuid()}")  # noqa: S108 - open_own follows no link
+    return disk.open_own(path, os.O_RDWR | os.O_CREAT)
 
 
 def is_free(port: int) -> bool:
