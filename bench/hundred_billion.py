@@ -131,7 +131,7 @@ class Bench:
         if "row_bytes" not in found:
             found["row_bytes"] = self._row_bytes()
         self.state.save()
-        left = self.rows - self.landed_rows()
+        left = self.rows - self.loaded_rows()
         need = int(found["row_bytes"] * left * HEADROOM)
         free = shutil.disk_usage(self.work).free
         print(
@@ -175,7 +175,7 @@ class Bench:
 
     # --- what has been loaded ---------------------------------------------------------------------
 
-    def landed(self) -> list[str]:
+    def loaded(self) -> list[str]:
         """Return the files that the ledger calls loaded."""
         ledger = self.data / "rowfall.ledger"
         if not ledger.exists():
@@ -184,8 +184,8 @@ class Bench:
             rows = open_.execute("SELECT DISTINCT uri FROM split WHERE state = 'landed'")
             return sorted(str(uri) for (uri,) in rows)
 
-    def landed_rows(self) -> int:
-        return int(len(self.landed()) * self.file_rows)
+    def loaded_rows(self) -> int:
+        return int(len(self.loaded()) * self.file_rows)
 
     def check(self, *, whole: bool) -> None:
         """Compare the table with the files that the ledger calls loaded.
@@ -195,7 +195,7 @@ class Bench:
         """
         if not self.data.exists():
             return
-        files = self.landed()
+        files = self.loaded()
         known = self.state.found["sums"]
         numbers = [int(Path(uri).name[len("vehicles_") :].split(".")[0]) for uri in files]
         expected = [sum(known[n % len(known)][at] for n in numbers) % 2**64 for at in range(5)]
@@ -219,8 +219,8 @@ class Bench:
 
     def slice(self, seconds: float, rows: int) -> None:
         """Load until the time or the rows of a slice are over, all is there, or a kill is due."""
-        begin, end = time.perf_counter(), self.landed_rows() + rows
-        while (at := self.landed_rows()) < min(self.rows, end):
+        begin, end = time.perf_counter(), self.loaded_rows() + rows
+        while (at := self.loaded_rows()) < min(self.rows, end):
             left = seconds - (time.perf_counter() - begin)
             if left <= 0:
                 return
@@ -247,11 +247,11 @@ class Bench:
                     break
                 now = time.perf_counter() - start
                 if not ended:
-                    landed = self.landed_rows()
-                    if kill_at is not None and landed >= kill_at:
+                    loaded = self.loaded_rows()
+                    if kill_at is not None and loaded >= kill_at:
                         process.kill()
                         ended = "kill -9"
-                    elif (now > seconds or landed >= end) and landed < self.rows:
+                    elif (now > seconds or loaded >= end) and loaded < self.rows:
                         process.send_signal(signal.SIGINT)
                         ended = "slice"
                         stop_by = now + STOP_SECONDS
@@ -263,7 +263,7 @@ class Bench:
                 _, _, usage = os.wait4(orphan, 0)
                 cpu += usage.ru_utime + usage.ru_stime
         wall = time.perf_counter() - start
-        after = self.landed_rows()
+        after = self.loaded_rows()
         if ended == "kill -9":
             found["kills"].append({"rows": after})
         found["slices"].append(
@@ -282,10 +282,10 @@ class Bench:
     def page(self) -> str:
         """Return the page of results, true for what has been run so far."""
         found, state = self.state.found, self.state
-        landed, wall, cpu = self.landed_rows(), state.total("wall"), state.total("cpu")
+        loaded, wall, cpu = self.loaded_rows(), state.total("wall"), state.total("cpu")
         copies = self.files // self.distinct_files
-        whole = landed == self.rows
-        checks = [one for one in found["checks"] if one["rows"] == landed]
+        whole = loaded == self.rows
+        checks = [one for one in found["checks"] if one["rows"] == loaded]
         lines = [
             f"# {_short(self.rows)} rows, {os.cpu_count()} cores, exactly once",
             "",
@@ -293,7 +293,7 @@ class Bench:
             f"files ({found['source_bytes'] / 1e9:.2f} GB), each file loaded under {copies:,} "
             "names; rows of `generate://trips` take 100 values, as those of the article do.",
             "",
-            f"Loaded so far: **{landed:,} of {self.rows:,} rows** ({landed / self.rows:.1%})"
+            f"Loaded so far: **{loaded:,} of {self.rows:,} rows** ({loaded / self.rows:.1%})"
             + ("." if whole else ": the figures below are those of this part."),
             "",
             f"Table: `MergeTree PARTITION BY {PARTITION_BY} ORDER BY {table('trips').order_by}`, "
@@ -382,7 +382,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         bench.prepare()
         if not given.check:
             bench.slice(parse_duration(given.slice), int(given.slice_rows))
-        if given.check or bench.landed_rows() == bench.rows:
+        if given.check or bench.loaded_rows() == bench.rows:
             bench.check(whole=True)
     except BenchError as error:
         print(f"bench: error: {error}", file=sys.stderr)
@@ -390,7 +390,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     # Only the whole of it is a result to keep; any other count is a rehearsal.
     page = RESULTS if bench.rows == TARGET else bench.work / RESULTS.name
     page.write_text(bench.page())
-    print(f"{bench.landed_rows():,} of {bench.rows:,} rows; see {page}")
+    print(f"{bench.loaded_rows():,} of {bench.rows:,} rows; see {page}")
     return 0
 
 

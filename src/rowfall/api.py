@@ -494,10 +494,10 @@ def verify(
 
     known = report(load_id, to=to)
     on_event(Note("info", f"load {_whose(known)}"))
-    landed = known.splits_landed + known.splits_skipped
-    if not landed and known.outcome in ("failed", "interrupted", "partial"):
+    loaded = known.splits_loaded + known.splits_skipped
+    if not loaded and known.outcome in ("failed", "interrupted", "partial"):
         raise UsageError(
-            f"load {known.load_id} has landed nothing: there is nothing to compare",
+            f"load {known.load_id} has loaded nothing: there is nothing to compare",
             hint=f"rowfall report {known.load_id[:8]} says why.",
         )
     request = history.request(known.load_id, _text(to))

@@ -59,7 +59,7 @@ def test_the_earliest_claim_holds(server: Server, journal: Journal) -> None:
     assert journal.lease("a_1", [split(1), split(2)]).whole
     claim = other.lease("b_1", [split(2), split(3)])
     assert claim.busy == {split(2).id}
-    assert not claim.landed
+    assert not claim.loaded
     other.release("b_1")
     assert other.lease("b_2", [split(3)]).whole
 
@@ -76,16 +76,16 @@ def test_a_released_claim_gives_its_splits_to_the_next_in_line(
     assert other.commit("b_1", 1, [])
 
 
-def test_landed_splits_are_known_to_everybody(server: Server, journal: Journal) -> None:
+def test_loaded_splits_are_known_to_everybody(server: Server, journal: Journal) -> None:
     journal.lease("a_1", [split(1), split(2)])
     assert journal.commit("a_1", 10, [MOVE])
-    journal.landed("a_1")
+    journal.loaded("a_1")
     other = another(server)
-    assert other.landed_ids() == {split(1).id, split(2).id}
+    assert other.loaded_ids() == {split(1).id, split(2).id}
     claim = other.lease("b_1", [split(2), split(3)])
-    assert claim.landed == {split(2).id}
+    assert claim.loaded == {split(2).id}
     assert not claim.busy
-    assert another(server, into=INTO.replace("1", "9")).landed_ids() == set()
+    assert another(server, into=INTO.replace("1", "9")).loaded_ids() == set()
 
 
 def test_an_expired_attempt_may_not_publish(server: Server, journal: Journal) -> None:
@@ -192,14 +192,14 @@ def test_a_lease_is_renewed(
 def test_forgotten_splits_may_be_loaded_again(server: Server, journal: Journal) -> None:
     journal.lease("a_1", [split(1)])
     journal.commit("a_1", 10, [])
-    journal.landed("a_1")
+    journal.loaded("a_1")
     assert another(server).forget("a") == 1
-    assert another(server).landed_ids() == set()
+    assert another(server).loaded_ids() == set()
     assert another(server).forgotten_ids() == {split(1).id}
     other = another(server)
     assert other.lease("b_1", [split(1)]).whole
     other.commit("b_1", 1, [])
-    other.landed("b_1")
+    other.loaded("b_1")
     assert other.forgotten_ids() == set()
 
 
@@ -233,7 +233,7 @@ def test_of_many_that_claim_at_once_one_gets_each_split(server: Server, journal:
 def test_forced_loads_have_names_of_their_own(server: Server, journal: Journal) -> None:
     journal.lease("a_1", [split(1)])
     journal.commit("a_1", 1, [])
-    journal.landed("a_1")
+    journal.loaded("a_1")
     forced = Journal(server, "default", INTO, "b", salt="b")
     assert forced.lease("b_1", [split(1)]).whole
     assert forced.commit("b_1", 1, [])
@@ -272,8 +272,8 @@ def test_an_attempt_that_is_taken_over_hears_of_it(server: Server, journal: Jour
     assert journal.ownership("a_1") is Ownership.OWN
     another(server).expire("a_1")
     assert journal.ownership("a_1") is Ownership.TAKEN
-    journal.landed("a_1")
-    assert journal.ownership("a_1") is Ownership.LANDED
+    journal.loaded("a_1")
+    assert journal.ownership("a_1") is Ownership.LOADED
 
 
 def test_what_other_loads_publish_meanwhile_is_known(server: Server, journal: Journal) -> None:
@@ -282,7 +282,7 @@ def test_what_other_loads_publish_meanwhile_is_known(server: Server, journal: Jo
     journal.lease("a_1", [split(1)])
     other.lease("b_1", [split(2)])
     assert other.commit("b_1", 7, [early])
-    other.landed("b_1")
+    other.loaded("b_1")
     assert journal.added("a_1", MOVE) == (7, 7)  # as if counted at once: nothing says otherwise
     journal.counting("a_1")
     assert journal.added("a_1", MOVE) == (0, 0)  # there when it was counted
@@ -291,7 +291,7 @@ def test_what_other_loads_publish_meanwhile_is_known(server: Server, journal: Jo
     other.counting("b_2")
     assert other.commit("b_2", 30, [late])
     assert journal.added("a_1", MOVE) == (0, 30)  # it may be visible, or a part of it
-    other.landed("b_2")
+    other.loaded("b_2")
     assert journal.added("a_1", MOVE) == (30, 30)
     # Before or after b_2 was counted.
     assert other.added("b_2", late) == (0, 10)
@@ -319,16 +319,16 @@ def test_a_file_and_its_ranges_are_never_held_together(server: Server, journal: 
     assert other.lease("b_3", [whole]).whole
     assert journal.lease("a_2", [first, second]).busy == {first.id, second.id}
     assert other.commit("b_3", 1, [])
-    other.landed("b_3")
-    assert journal.lease("a_3", [first]).landed == {first.id}
+    other.loaded("b_3")
+    assert journal.lease("a_3", [first]).loaded == {first.id}
 
 
-def test_what_has_landed_in_ranges_is_no_whole_file(server: Server, journal: Journal) -> None:
+def test_what_is_loaded_in_ranges_is_no_whole_file(server: Server, journal: Journal) -> None:
     whole, first, second = ranges(0, 1)
     assert journal.lease("a_1", [first]).whole
     assert journal.commit("a_1", 1, [])
-    journal.landed("a_1")
-    assert journal.landed_ids() == {first.id, first.mark}
+    journal.loaded("a_1")
+    assert journal.loaded_ids() == {first.id, first.mark}
     assert another(server).lease("b_1", [second]).whole
     with pytest.raises(LedgerError, match="cut a file into ranges"):
         another(server, "c").lease("c_1", [whole])
@@ -355,12 +355,12 @@ def test_ranges_of_a_stream_are_held_whatever_their_bounds(
     assert other.lease("b_2", stretch((200, 400))).whole
     assert other.lease("b_3", stretch((0, 200), uri="kafka://c/t/1")).whole
     journal.commit("a_1", 1, [MOVE])
-    journal.landed("a_1")
+    journal.loaded("a_1")
     same = stretch((100, 200))
-    assert other.lease("b_4", same).landed == {same[0].id}
+    assert other.lease("b_4", same).loaded == {same[0].id}
     with pytest.raises(LedgerError, match="some of the numbers that this one was going to load"):
         other.lease("b_5", stretch((199, 200)))
-    assert other.landed_ids() == {s.id for s in stretch((0, 100), (100, 200))}
+    assert other.loaded_ids() == {s.id for s in stretch((0, 100), (100, 200))}
 
 
 def test_a_forced_load_of_a_stream_holds_ranges_of_its_own(

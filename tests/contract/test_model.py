@@ -275,8 +275,8 @@ def test_the_journal_of_the_model_is_the_real_one(both: Both) -> None:
     assert one.commit("a_1", 10, [])
     other.expire("a_1")
     assert one.ownership("a_1").name == "TAKEN"
-    one.landed("a_1")
-    assert one.landed_ids() == {s.id for s in splits[:2]}
+    one.loaded("a_1")
+    assert one.loaded_ids() == {s.id for s in splits[:2]}
     other.forget("a")
     assert one.forgotten_ids() == {s.id for s in splits[:2]}
     assert {e.attempt for e in one.entries()} == {"a_1", "b_1"}

@@ -97,15 +97,15 @@ class Scene:
         run(self.server, f"ALTER TABLE {self.database}.t ATTACH PARTITION ALL FROM "
             f"{self.database}._rowfall_{load_id}_1")  # fmt: skip
 
-    def landed(self, load_id: str) -> None:
-        self.journal(load_id).landed(f"{load_id}_1")
+    def loaded(self, load_id: str) -> None:
+        self.journal(load_id).loaded(f"{load_id}_1")
         run(self.server, f"DROP TABLE {self.database}._rowfall_{load_id}_1 SYNC")
 
     def publish(self, load_id: str) -> None:
         """All at once, nothing lost."""
         self.commit(load_id)
         self.attach(load_id)
-        self.landed(load_id)
+        self.loaded(load_id)
 
     def overtaken(self, *, attached: bool) -> None:
         """``a`` is committed, and attached or not; then ``b`` is published."""
@@ -137,7 +137,7 @@ class Scene:
 
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("attached", [True, False])
-def test_another_attempt_has_landed_since_the_count(scene: Scene, attached: bool) -> None:
+def test_another_attempt_has_loaded_since_the_count(scene: Scene, attached: bool) -> None:
     scene.overtaken(attached=attached)
     scene.merge()
     scene.rescue()
@@ -146,7 +146,7 @@ def test_another_attempt_has_landed_since_the_count(scene: Scene, attached: bool
 
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("attached", [True, False])
-def test_another_attempt_has_landed_before_the_count(scene: Scene, attached: bool) -> None:
+def test_another_attempt_has_loaded_before_the_count(scene: Scene, attached: bool) -> None:
     """While this one was staged, which takes most of its time."""
     scene.stage("a")
     scene.stage("b")

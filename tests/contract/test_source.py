@@ -661,7 +661,7 @@ def test_files_of_a_snapshot_are_read_once_each(
 def test_a_table_of_postgresql(
     postgresql: PostgresqlServer, engine: Embedded, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Every row is in one range, in one snapshot; ranges that have landed are left out."""
+    """Every row is in one range, in one snapshot; ranges that are loaded are left out."""
     monkeypatch.setenv("PGPASSWORD", postgresql.password)
     table = f"contract_{os.getpid()}"
     postgresql.run(

@@ -48,7 +48,7 @@ def opened(uri: str) -> Any:
 
 
 def test_a_table_of_mariadb(mariadb: MariaDB, engine: Embedded) -> None:
-    """Every row is in one range, below zero too; ranges that have landed are left out."""
+    """Every row is in one range, below zero too; ranges that are loaded are left out."""
     name = f"contract_{os.getpid()}"
     mariadb.query(
         f"CREATE DATABASE {name}",

@@ -65,8 +65,8 @@ class Writer:
             run(self.scene.server, f"ALTER TABLE {pair.database}.{pair.table} ATTACH PARTITION ALL "
                 f"FROM {pair.database}.{pair.staging}")  # fmt: skip
 
-    def landed(self) -> None:
-        self.journal.landed(self.attempt)
+    def loaded(self) -> None:
+        self.journal.loaded(self.attempt)
         for pair in self.pairs:
             run(self.scene.server, f"DROP TABLE {pair.database}.{pair.staging} SYNC")
 
@@ -126,7 +126,7 @@ def test_views_of_two_tables_fill_one(scene: Scene, first: bool, attached: bool)
         one.commit()
         if one is b:
             b.attach()
-            b.landed()
+            b.loaded()
     if attached:
         a.attach()
     if not first or attached:
@@ -144,7 +144,7 @@ def test_bounds_come_from_all_journals(scene: Scene) -> None:
         one.commit()
         if one is not a:
             one.attach()
-            one.landed()
+            one.loaded()
     (entry,) = [e for e in a.journal.entries() if e.attempt == a.attempt]
     (move,) = [m for m in entry.moves if m.table == "u"]
     assert a.journal.added(a.attempt, move) == (ROWS, ROWS)

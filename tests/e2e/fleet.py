@@ -47,11 +47,11 @@ class Fleet:
             stderr=subprocess.DEVNULL,
         )  # fmt: skip
         node = self.first()[0]
-        landed = "SELECT countIf(event = 'landed') FROM {db}._rowfall_journal"
+        loaded = "SELECT countIf(event = 'landed') FROM {db}._rowfall_journal"
 
         def some() -> bool:
             there = self.ask(node, f"EXISTS {self.database}._rowfall_journal") == [[1]]
-            return there and self.ask(node, landed)[0][0] >= 2
+            return there and self.ask(node, loaded)[0][0] >= 2
 
         wait_until(some, 60, "nothing lands")
         process.kill()

@@ -86,7 +86,7 @@ def test_events_tell_the_load(data: str, tmp_path: Path) -> None:
     assert all(started[attempt] < published[attempt] for attempt in started)
     done = [e for e in heard if isinstance(e, AttemptPublished)]
     assert sum(e.rows for e in done) == report.rows == 6000
-    assert sum(e.splits for e in done) == report.splits_landed == 6
+    assert sum(e.splits for e in done) == report.splits_loaded == 6
     progress = [e for e in heard if isinstance(e, Progressed)]
     for before, after in itertools.pairwise(progress):
         assert before.seconds <= after.seconds
@@ -95,7 +95,7 @@ def test_events_tell_the_load(data: str, tmp_path: Path) -> None:
     assert ask("SELECT count(), uniqExact(id) FROM t", data) == [[6000, 6000]]
 
 
-def test_a_resumed_load_says_what_had_landed(data: str, tmp_path: Path) -> None:
+def test_a_resumed_load_says_what_had_loaded(data: str, tmp_path: Path) -> None:
     write_files(tmp_path / "in", 3, 10)
     (tmp_path / "in/f9.csv").write_text("id,name\nx,y\n")
     options = rowfall.Options(schema="id UInt32, name String")
@@ -116,7 +116,7 @@ def test_a_resumed_load_says_what_had_landed(data: str, tmp_path: Path) -> None:
     heard.clear()
     again = rowfall.load("in/*.csv", to=data, table="t", on_event=heard.append)
     assert isinstance(heard[0], LoadStarted)
-    assert (heard[0].resumed, again.splits_skipped, again.splits_landed) == (3, 3, 1)
+    assert (heard[0].resumed, again.splits_skipped, again.splits_loaded) == (3, 3, 1)
     assert again.load_id == report.load_id, "an unfinished load goes on"
 
 

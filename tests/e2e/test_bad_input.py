@@ -170,7 +170,7 @@ def test_a_file_that_is_corrected_lands_alone(shell: Shell) -> None:
     load_bad(shell, TEXT["text in a number"], "csv", GOOD, "--schema", COLUMNS)
     shell.write("in/bad.csv", FIRST)
     again = shell.ok("load", "in/*.csv", "--table", "t", "--json").document
-    assert (again["splits_landed"], again["splits_skipped"], again["rows"]) == (1, 2, 1)
+    assert (again["splits_loaded"], again["splits_skipped"], again["rows"]) == (1, 2, 1)
     assert shell.row("SELECT count(), sum(id) FROM t") == [5, 17]
 
 
@@ -794,7 +794,7 @@ def test_bad_rows_are_left_out_up_to_a_number(shell: Shell) -> None:
     assert shell.row("SELECT count(), sum(id) FROM t") == [2, 3]
     done = shell.ok("load", "in/*.csv", "--table", "t", "--rejects", "out.tsv",
                     "--max-errors", "4", "--json").document  # fmt: skip
-    assert (done["rows"], done["rows_rejected"], done["splits_landed"]) == (2, 4, 1)
+    assert (done["rows"], done["rows_rejected"], done["splits_loaded"]) == (2, 4, 1)
     assert shell.row("SELECT count(), sum(id) FROM t") == [4, 16]
     head, *rows = rejects(shell.folder / "out.tsv")
     assert head == ["object", "line", "column", "reason", "text"]

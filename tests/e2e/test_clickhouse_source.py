@@ -49,7 +49,7 @@ def test_partitions_are_loaded_with_their_types_and_new_parts_later(
     fill(there, 5000, 5000)
     done = shell.ok("load", address(there), "--json")
     assert done.document["rows"] == 10_000
-    assert done.document["splits_landed"] == 4
+    assert done.document["splits_loaded"] == 4
     assert "twice: computed there" in done.talk
     columns = "SELECT name, type FROM system.columns WHERE table = 't' AND database = {0} AND name"
     mine = shell.rows(columns.format("'default'") + " != 'twice'")

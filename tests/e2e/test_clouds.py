@@ -259,7 +259,7 @@ def test_one_large_object_loads_on_all_shards(fleet: Fleet, cloud: Cloud, key: s
     assert min(shares(report)) > rows * 0.2
     assert fleet.numbers("t") == [rows, rows]
     again = fleet.load(*args, env=cloud.env)
-    assert (again["splits_landed"], again["splits_skipped"]) == (0, planned["listing"]["splits"])
+    assert (again["splits_loaded"], again["splits_skipped"]) == (0, planned["listing"]["splits"])
     assert not fleet.left()
 
 
@@ -272,7 +272,7 @@ def test_a_killed_load_goes_on_with_the_ranges(fleet: Fleet, cloud: Cloud, key: 
     fleet.begin_and_kill(cloud.env, *args)
     fleet.load(*args, "--verify", env=cloud.env)
     assert fleet.numbers("t") == [rows, rows]
-    assert fleet.load(*args, env=cloud.env)["splits_landed"] == 0
+    assert fleet.load(*args, env=cloud.env)["splits_loaded"] == 0
     assert not fleet.left()
 
 

@@ -66,7 +66,7 @@ def test_every_shard_gets_its_share_in_its_local_table(fleet: Fleet) -> None:
     assert all(fleet.ask(node, queue) in ([[0]], [[None]]) for node in fleet.cluster.nodes)
     assert not fleet.left()
     again = fleet.load(source, "--table", "t")
-    assert (again["splits_landed"], again["splits_skipped"]) == (0, 8)
+    assert (again["splits_loaded"], again["splits_skipped"]) == (0, 8)
 
 
 def test_shards_pull_their_own_objects(fleet: Fleet, s3: Seaweed, bucket: str) -> None:

@@ -59,7 +59,7 @@ def test_a_load_through_one_node(fleet: Fleet, source: str) -> None:
     assert report["rows"] == FILES * ROWS
     check(fleet, "t")
     again = fleet.load(source, "--table", "t")
-    assert (again["splits_landed"], again["splits_skipped"]) == (0, FILES)
+    assert (again["splits_loaded"], again["splits_skipped"]) == (0, FILES)
     assert fleet.ok("verify", "last", "--json").document["ok"]
     assert "nothing to clean" in fleet.ok("clean", "--yes").talk
 

@@ -71,7 +71,7 @@ def test_plain_tables(fleet: Fleet, load: tuple[str, ...], key: str) -> None:
         wrong = "SELECT countIf(id % 2 != _shard_num - 1) FROM {db}.t"
         assert fleet.ask(fleet.cluster.nodes[0], wrong) == [[0]]
     again = fleet.load(*load)
-    assert (again["splits_landed"], again["splits_skipped"]) == (0, FILES)
+    assert (again["splits_loaded"], again["splits_skipped"]) == (0, FILES)
     assert fleet.ok("verify", "last", "--json").document["ok"]
     assert not fleet.left()
 

@@ -38,7 +38,7 @@ def test_one_parquet_file_loads_on_all_shards(
         reads_its_own_row_groups(fleet, report["load_id"])
     assert fleet.ok("verify", "last", "--json", env=s3.env).document["ok"]
     again = fleet.load(*args, env=s3.env)
-    assert (again["splits_landed"], again["splits_skipped"]) == (0, planned["listing"]["splits"])
+    assert (again["splits_loaded"], again["splits_skipped"]) == (0, planned["listing"]["splits"])
     assert not fleet.left()
 
 
@@ -81,22 +81,22 @@ def test_another_cluster_goes_on_with_the_ranges(fleet: Fleet, s3: Seaweed, buck
         "load", *args, "--table", "t_local", "--to", alone, "--json", env=s3.env
     ).document
     assert done["splits_skipped"] >= 2
-    assert done["splits_landed"] + done["splits_skipped"] == splits
+    assert done["splits_loaded"] + done["splits_skipped"] == splits
     assert fleet.numbers("t") == [ROWS, ROWS]
     again = fleet.load(*args, "--table", "t", env=s3.env)
-    assert again["splits_landed"] == 0
+    assert again["splits_loaded"] == 0
     assert fleet.numbers("t") == [ROWS, ROWS]
     assert not fleet.left()
 
 
 @pytest.mark.long
-def test_what_has_landed_whole_is_not_cut_later(fleet: Fleet, s3: Seaweed, bucket: str) -> None:
+def test_what_is_loaded_whole_is_not_cut_later(fleet: Fleet, s3: Seaweed, bucket: str) -> None:
     s3.put(bucket, "big.parquet", parquet())
     source = f"s3://{bucket}/big.parquet"
     fleet.load(source, "--table", "t", "--pull", "--max-errors", "1", env=s3.env)
     assert sorted(fleet.counts("t_local")) == [0, ROWS]
     again = fleet.load(source, "--table", "t", "--pull", env=s3.env)
-    assert (again["splits_landed"], again["splits_skipped"]) == (0, 1)
+    assert (again["splits_loaded"], again["splits_skipped"]) == (0, 1)
     assert fleet.numbers("t") == [ROWS, ROWS]
 
 
@@ -142,7 +142,7 @@ def test_one_text_file_is_decoded_by_all_shards(
     assert fleet.numbers("t") == [LINES, LINES]
     assert fleet.ok("verify", "last", "--json", env=s3.env).document["ok"]
     again = fleet.load(*args, env=s3.env)
-    assert (again["splits_landed"], again["splits_skipped"]) == (0, planned["listing"]["splits"])
+    assert (again["splits_loaded"], again["splits_skipped"]) == (0, planned["listing"]["splits"])
     assert not fleet.left()
 
 
@@ -195,7 +195,7 @@ def test_a_killed_load_goes_on_with_ranges_of_text(
     alone = fleet.to.partition("?")[0]
     fleet.shell.ok("load", *args, "--table", "t_local", "--to", alone, env=s3.env)
     assert fleet.numbers("t") == [LINES, LINES]
-    assert fleet.load(*args, "--table", "t", env=s3.env)["splits_landed"] == 0
+    assert fleet.load(*args, "--table", "t", env=s3.env)["splits_loaded"] == 0
     assert not fleet.left()
 
 

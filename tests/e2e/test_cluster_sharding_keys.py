@@ -114,7 +114,7 @@ def test_rows_are_where_clickhouse_puts_them(
         assert report["rows"] == FILES * ROWS
         assert [s["rows"] for s in report["shards"]] == fleet.counts(f"{way}_local")
         again = fleet.load(source, "--table", way, *SCHEMA, *PULL, env=s3.env)
-        assert (again["splits_landed"], again["splits_skipped"]) == (0, FILES)
+        assert (again["splits_loaded"], again["splits_skipped"]) == (0, FILES)
     check(fleet, key, WAYS)
 
 
@@ -228,7 +228,7 @@ def test_bad_rows_are_left_out_once(fleet: Fleet, s3: Seaweed, bucket: str) -> N
 
 
 def test_shards_that_are_added_get_what_comes_later(heavy: Fleet, s3: Seaweed, bucket: str) -> None:
-    """What has landed is not loaded again when the key means other shards than before."""
+    """What is loaded is not loaded again when the key means other shards than before."""
     source = objects(s3, bucket)
     to = heavy.to
     heavy.to = to.replace("cluster=heavy", "cluster=lab")
@@ -239,7 +239,7 @@ def test_shards_that_are_added_get_what_comes_later(heavy: Fleet, s3: Seaweed, b
              "ENGINE = Distributed(heavy, '{db}', t_local, id)")  # fmt: skip
     heavy.to = to
     report = heavy.load(source, "--table", "t", *SCHEMA, *PULL, env=s3.env)
-    assert (report["splits_landed"], report["splits_skipped"]) == (FILES - 3, 3)
+    assert (report["splits_loaded"], report["splits_skipped"]) == (FILES - 3, 3)
     assert heavy.numbers("t") == [FILES * ROWS, FILES * ROWS]
 
 

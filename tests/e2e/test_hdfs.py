@@ -79,7 +79,7 @@ def test_globs_are_loaded_once_and_again_as_another_user(
     for pattern in ("**/*.csv.gz", "day={1..3}/p?.csv.gz", "*/p{0,1,2}.csv.gz", ""):
         assert len(open_source([hdfs.at(f"{folder}/{pattern}")], Options()).listing()) == 3, pattern
     done = load(shell, hdfs.at(f"{folder}/"))
-    assert (done["outcome"], done["rows"], done["splits_landed"]) == ("done", 300, 3)
+    assert (done["outcome"], done["rows"], done["splits_loaded"]) == ("done", 300, 3)
     assert shell.row(SUMS) == sums(300)
     assert shell.rows("SELECT day, count() FROM t GROUP BY 1 ORDER BY 1") == [
         [1, 100], [2, 100], [3, 100]
@@ -88,7 +88,7 @@ def test_globs_are_loaded_once_and_again_as_another_user(
     user = hdfs.superuser
     nameless = f"{hdfs.uri}{folder}/day=*/*.csv.gz{hdfs.query}"
     again = shell.ok("load", nameless, "--table", "t", "--json", env={"HADOOP_USER_NAME": user})
-    assert (again.document["splits_landed"], again.document["splits_skipped"]) == (0, 3)
+    assert (again.document["splits_loaded"], again.document["splits_skipped"]) == (0, 3)
     hdfs.put(f"{folder}/day=3/p2.csv.gz", gzip.compress(rows(300, 310)))
     assert load(shell, hdfs.at(folder))["rows"] == 10
 
@@ -204,7 +204,7 @@ def test_a_server_pulls_by_itself(lake: Lake, hdfs: Hdfs, folder: str) -> None:
     assert (plan["delivery"], plan["placement"]) == ("pull", "server")
     assert lake.load(hdfs.at(f"{folder}/*.parquet"), "--table", "t", "--verify")["rows"] == 300
     assert lake.row(SUMS.replace("FROM ", "FROM {db}.")) == sums(300)
-    assert lake.load(hdfs.at(f"{folder}/*.parquet"), "--table", "t")["splits_landed"] == 0
+    assert lake.load(hdfs.at(f"{folder}/*.parquet"), "--table", "t")["splits_loaded"] == 0
     assert lake.load(hdfs.at(f"{folder}/*.csv"), "--table", "u")["rows"] == 300
     assert lake.load(hdfs.at(f"{folder}/*.csv"), "--table", "v", "--pull")["rows"] == 300
     assert lake.load(hdfs.at(f"{folder}/*.parquet"), "--table", "w", "--push")["rows"] == 300

@@ -48,7 +48,7 @@ def load(shell: Shell, source: str, *args: str) -> dict[str, Any]:
     return shell.ok("load", source, *table, "--json", *args).document
 
 
-def landed(shell: Shell) -> int:
+def loaded(shell: Shell) -> int:
     """Rows that are visible in the folder ``d``, which a running load keeps for itself."""
     ledger = shell.folder / "d/rowfall.ledger"
     if not ledger.exists():
@@ -66,12 +66,12 @@ def test_a_load_goes_on_behind_the_last_one(shell: Shell, kafka: Kafka) -> None:
     kafka.send(topic, lines(0, 1000), 0)
     kafka.send(topic, lines(1000, 1500), 1)
     first = load(shell, uri(kafka, topic), "--verify")
-    assert (first["rows"], first["splits_landed"], first["splits_skipped"]) == (1500, 2, 0)
+    assert (first["rows"], first["splits_loaded"], first["splits_skipped"]) == (1500, 2, 0)
     again = load(shell, uri(kafka, topic))
-    assert (again["rows"], again["splits_landed"], again["splits_skipped"]) == (0, 0, 2)
+    assert (again["rows"], again["splits_loaded"], again["splits_skipped"]) == (0, 0, 2)
     kafka.send(topic, lines(1500, 1600), 1)
     more = load(shell, uri(kafka, topic), "--verify")
-    assert (more["rows"], more["splits_landed"], more["splits_skipped"]) == (100, 1, 2)
+    assert (more["rows"], more["splits_loaded"], more["splits_skipped"]) == (100, 1, 2)
     assert shell.row("SELECT count(), uniqExact(c1), sum(c1) FROM t") == [1600, 1600, 1279200]
     plan = shell.ok("plan", uri(kafka, topic), "--table", "t").out
     assert "3 ranges" in plan or "nothing" in plan, plan
@@ -174,12 +174,12 @@ def test_aborted_transactions_bring_no_rows(shell: Shell, kafka: Kafka) -> None:
         producer.flush()
         (producer.commit_transaction if ends == "commit" else producer.abort_transaction)()
     assert load(shell, uri(kafka, topic), "--verify")["rows"] == 200
-    assert load(shell, uri(kafka, topic))["splits_landed"] == 0
+    assert load(shell, uri(kafka, topic))["splits_loaded"] == 0
     # One that is open is not there yet.
     producer.begin_transaction()
     producer.produce(topic, b"400,late")
     producer.flush()
-    assert load(shell, uri(kafka, topic))["splits_landed"] == 0
+    assert load(shell, uri(kafka, topic))["splits_loaded"] == 0
     producer.commit_transaction()
     assert load(shell, uri(kafka, topic))["rows"] == 1
     assert shell.row("SELECT count(), sum(c1) FROM t") == [201, 4950 + 24950 + 400]
@@ -209,7 +209,7 @@ def test_rows_are_far_behind_the_first_offset(shell: Shell, kafka: Kafka, begin:
     # What comes brings no row, and is loaded.
     begin(kafka, topic)
     assert load(shell, uri(kafka, topic))["rows"] == 0
-    assert load(shell, uri(kafka, topic))["splits_landed"] == 0
+    assert load(shell, uri(kafka, topic))["splits_loaded"] == 0
     typed = load(shell, uri(kafka, topic), "--table", "s", "--schema", "id Int64, name String")
     assert typed["rows"] == 100
 
@@ -259,7 +259,7 @@ def test_messages_that_retention_has_deleted_are_named(shell: Shell, kafka: Kafk
     assert shell.row("SELECT count(), max(c1), countIf(c1 >= 100 AND c1 < 250) FROM t") == [
         150, 299, 0,
     ]  # fmt: skip
-    assert load(shell, uri(kafka, topic), "--from", "earliest")["splits_landed"] == 0
+    assert load(shell, uri(kafka, topic), "--from", "earliest")["splits_loaded"] == 0
 
 
 def test_a_poison_message_is_named_and_passed_by(shell: Shell, kafka: Kafka) -> None:
@@ -365,9 +365,9 @@ def test_follow(shell: Shell, kafka: Kafka) -> None:
     command = ("load", uri(kafka, topic), "--table", "t", "--follow", "--to", "d")
     running = shell.cli.start(*command)
     kafka.send(topic, [b'{"a": 1}', b'{"a": 2}'], 0)
-    wait_until(lambda: landed(shell) == 2, 60, "the first batch")
+    wait_until(lambda: loaded(shell) == 2, 60, "the first batch")
     kafka.send(topic, [b'{"a": 3}'], 1)
-    wait_until(lambda: landed(shell) == 3, 60, "the second batch")
+    wait_until(lambda: loaded(shell) == 3, 60, "the second batch")
     running.send_signal(signal.SIGINT)
     _, said = running.communicate(timeout=30)
     # 130: it was still busy with the end of the batch.
@@ -419,14 +419,14 @@ def test_batches_cost_the_same_and_leave_a_small_ledger(
     with sqlite3.connect(shell.folder / "rowfall-data/rowfall.ledger") as db:
         ((loads,),) = db.execute("SELECT count(*) FROM load")
         ((attempts, rows),) = db.execute("SELECT count(*), sum(rows) FROM attempt")
-        ((landed, splits),) = db.execute(
+        ((loaded, splits),) = db.execute(
             "SELECT (SELECT count(*) FROM landed), (SELECT count(*) FROM split)"
         )
     # Of each partition one range of the older batches, and one of the last batch.
-    assert (loads, attempts, rows, landed, splits) == (2, 2, 60, 3, 2)
+    assert (loads, attempts, rows, loaded, splits) == (2, 2, 60, 3, 2)
     reports = json.loads(shell.ok("status", "--json").out)
     assert sorted(one["rows"] for one in reports["loads"]) == [10, 50]
-    assert load(shell, uri(kafka, topic))["splits_landed"] == 0
+    assert load(shell, uri(kafka, topic))["splits_loaded"] == 0
     assert shell.row("SELECT count(), uniqExact(c1) FROM t") == [60, 60]
     older = next(one["load_id"] for one in reports["loads"] if one["rows"] == 50)
     shell.ok("query", "--write", "DELETE FROM t WHERE c1 < 50")
@@ -470,7 +470,7 @@ def test_into_a_server(lake: Lake, kafka: Kafka) -> None:
     source = uri(kafka, topic)
     assert lake.load(source, "--table", "t", "--verify")["rows"] == 2000
     kafka.send(topic, lines(2000, 2100), 1)
-    # Another machine has no ledger of this load: the journal says what has landed.
+    # Another machine has no ledger of this load: the journal says what is loaded.
     home = {"ROWFALL_HOME": str(lake.shell.folder / "elsewhere")}
     assert lake.load(source, "--table", "t", env=home)["rows"] == 100
     assert lake.load(source, "--table", "t")["rows"] == 0

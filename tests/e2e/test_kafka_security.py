@@ -44,7 +44,7 @@ def test_plain_and_scram(shell: Shell, secure: Kafka, topic: str) -> None:
         assert secure.password not in done.out + done.err
     # By the same topic another address goes on behind the last one.
     more = shell.ok("load", f"kafka://{secure.servers}/{topic}", "--table", "plain", "--json")
-    assert more.document["splits_landed"] == 0
+    assert more.document["splits_loaded"] == 0
     for path in shell.folder.rglob("*"):
         assert not path.is_file() or secure.password.encode() not in path.read_bytes(), path
 

@@ -122,7 +122,7 @@ def test_http(shell: Shell, web: Web) -> None:
     shell.ok("load", urls[0], "--table", "one", "--verify")
     shell.ok("load", f"{web.endpoint}/{folder}/f{{1..3}}.csv.gz", "--table", "t", "--verify")
     again = shell.ok("load", *urls, "--table", "t", "--json").document
-    assert (again["splits_landed"], again["splits_skipped"]) == (0, 3)
+    assert (again["splits_loaded"], again["splits_skipped"]) == (0, 3)
     assert shell.row(COUNT) == [3, 6]
 
 
@@ -378,10 +378,10 @@ def test_schema_options(shell: Shell) -> None:
 def test_only_what_is_new_is_loaded(shell: Shell) -> None:
     ten_files(shell)
     first = shell.ok("load", "in/*.csv", "--table", "t", "--json").document
-    assert (first["splits"], first["splits_landed"], first["rows"]) == (10, 10, 10)
+    assert (first["splits"], first["splits_loaded"], first["rows"]) == (10, 10, 10)
     shell.write("in/f11.csv", rows(11, 12))
     more = shell.ok("load", "in/*.csv", "--table", "t", "--json").document
-    assert (more["splits_landed"], more["splits_skipped"], more["rows"]) == (1, 10, 1)
+    assert (more["splits_loaded"], more["splits_skipped"], more["rows"]) == (1, 10, 1)
     none = shell.ok("load", "in", "--table", "t")
     assert "nothing to load: all 11 files are loaded already" in none.talk
     assert shell.row(COUNT) == [11, 66]
@@ -399,10 +399,10 @@ def test_verify_last(shell: Shell) -> None:
     ten_files(shell)
     shell.ok("load", "in/*.csv", "--table", "t")
     document = shell.ok("verify", "last", "--json").document
-    assert document["rowfall_verification"] == 1
+    assert document["rowfall_verification"] == 2
     assert (document["ok"], document["source_rows"], document["target_rows"]) == (True, 10, 10)
     assert document["source_checksum"] == document["target_checksum"]
-    assert [(s["source_rows"], s["landed_rows"]) for s in document["splits"]] == [(1, 1)] * 10
+    assert [(s["source_rows"], s["loaded_rows"]) for s in document["splits"]] == [(1, 1)] * 10
     total = sum(int(s["source_checksum"], 16) for s in document["splits"])
     assert document["source_checksum"] == f"{total % 2**64:016x}"
     shell.ok("query", "ALTER TABLE t UPDATE name = 'changed' WHERE id = 3 "
@@ -410,8 +410,8 @@ def test_verify_last(shell: Shell) -> None:
     differ = shell.ends(7, "verify", "last")
     assert "differ" in differ.out.lower()
     document = shell.ends(7, "verify", "last", "--json").document
-    landed = {Path(s["split"]).name: s["landed_rows"] for s in document["splits"]}
-    assert (landed.pop("f3.csv"), set(landed.values())) == (0, {1})
+    loaded = {Path(s["split"]).name: s["loaded_rows"] for s in document["splits"]}
+    assert (loaded.pop("f3.csv"), set(loaded.values())) == (0, {1})
     assert document["foreign_rows"] == 1
 
 
@@ -421,18 +421,18 @@ def test_verify_says_which_files_are_short(shell: Shell) -> None:
     shell.write("in/c.csv", "id,x\n6,own\n")
     shell.ok("load", "in/*.csv", "--table", "t")
 
-    def landed() -> list[int | None]:
+    def loaded() -> list[int | None]:
         return [
-            s["landed_rows"] for s in shell.ends(7, "verify", "last", "--json").document["splits"]
+            s["loaded_rows"] for s in shell.ends(7, "verify", "last", "--json").document["splits"]
         ]
 
     shell.ok("query", "INSERT INTO t VALUES (4, 'own'), (4, 'own')", "--write")
-    assert landed() == [3, 5, 1]
+    assert loaded() == [3, 5, 1]
     shell.ok("query", "ALTER TABLE t DELETE WHERE id = 6 SETTINGS mutations_sync = 2", "--write")
-    assert landed() == [3, 5, 0]
+    assert loaded() == [3, 5, 0]
     assert "c.csv" in shell.ends(7, "verify", "last").out
     shell.ok("query", "INSERT INTO t VALUES (3, 'both')", "--write")
-    assert landed() == [None, None, 0], "the row is in two files"
+    assert loaded() == [None, None, 0], "the row is in two files"
 
 
 @pytest.mark.long
@@ -445,7 +445,7 @@ def test_verify_counts_where_rows_are_collapsed_or_mixed(shell: Shell) -> None:
     assert shell.row("SELECT count() FROM t") == [3]
     document = shell.ok("verify", "last", "--json").document
     assert (document["source_rows"], document["target_rows"]) == (5, 5)
-    assert [s["landed_rows"] for s in document["splits"]] == [3, 2]
+    assert [s["loaded_rows"] for s in document["splits"]] == [3, 2]
     assert "ReplacingMergeTree makes fewer rows of them" in document["scope"]
     assert document["target_checksum"] == ""
     # A file that has changed since is another source than the one that was loaded.
@@ -480,7 +480,7 @@ def test_plan_touches_nothing(shell: Shell) -> None:
     shell.ok("load", "in/f1.csv", "--table", "t")
     before = listing(shell.folder / "rowfall-data")
     document = shell.ok("plan", "in/*.csv", "--table", "t", "--json").document
-    assert document["landed"] == 1
+    assert document["loaded"] == 1
     assert listing(shell.folder / "rowfall-data") == before
     assert shell.rows("SELECT name, total_rows FROM system.tables WHERE database = 'default'") == [
         ["t", 1]
@@ -529,7 +529,7 @@ def test_documents_hold_what_is_documented(shell: Shell) -> None:
                         "id UInt8, name String").document  # fmt: skip
     assert set(report) == fields["rowfall_report"]
     assert set(report["failures"][0]) == fields["failures"]
-    assert (report["rowfall_report"], plan["rowfall_plan"]) == (1, 2)
+    assert (report["rowfall_report"], plan["rowfall_plan"]) == (2, 3)
     assert (report["outcome"], report["rows"], report["splits_failed"]) == ("partial", 10, 1)
     known = shell.ok("status", "--json").document
     assert set(known) == fields["rowfall_loads"]
@@ -699,7 +699,7 @@ def test_a_wrong_command_leaves_no_load_behind(shell: Shell) -> None:
     shell.write("bad.csv", "id,city\nx,Oslo\n")
     shell.ok("load", "a.csv", "--table", "t")
     shell.ends(1, "load", "bad.csv", "--table", "t")
-    assert "has landed nothing" in shell.ends(2, "verify", "last").talk
+    assert "has loaded nothing" in shell.ends(2, "verify", "last").talk
 
 
 def test_progress_moves_on_a_terminal(shell: Shell) -> None:

@@ -61,7 +61,7 @@ def test_a_table_is_loaded_once_in_ranges_and_grows(shell: Shell, tables: Tables
     tables.fill()
     done = shell.ok("load", tables.uri(), "--json")
     assert done.document["rows"] == _ROWS
-    assert done.document["splits_landed"] > 10
+    assert done.document["splits_loaded"] > 10
     assert "ranges of id (each connection has a snapshot of its own" in done.talk
     assert f"a later run loads the values above {_ROWS}" in done.talk
     look = "SELECT count(), sum(id), uniqExact(id), uniqExact(name) FROM t"
@@ -265,7 +265,7 @@ def test_keys_of_other_types(shell: Shell, tables: Tables, column: str, value: s
         "ANALYZE TABLE k",
     )
     done = shell.ok("load", tables.uri("k"), "--json")
-    assert done.document["splits_landed"] > 5
+    assert done.document["splits_loaded"] > 5
     assert shell.row("SELECT count(), sum(n), uniqExact(n) FROM k") == [
         _ROWS, _ROWS * (_ROWS + 1) // 2, _ROWS,
     ]  # fmt: skip

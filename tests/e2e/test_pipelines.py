@@ -125,7 +125,7 @@ def test_a_pipeline_is_made_run_recorded_and_dropped(
         assert "exactly once by the pipeline" in said
         assert not script.table
         done = shell.ok("load", *command(bucket, server, "--json"), env=s3.env)
-        assert (done.document["rows"], done.document["splits_landed"]) == (4, 2)
+        assert (done.document["rows"], done.document["splits_loaded"]) == (4, 2)
         notes = " ".join(done.document["notes"])
         assert "extract 1.2 s, network 0.75 s, transform 0.50 s" in notes
         sent = [text for text in server.asked if "PIPELINE" in text and "information" not in text]

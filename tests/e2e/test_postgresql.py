@@ -496,8 +496,8 @@ def test_a_half_loaded_table_without_a_key_that_was_changed(base: Base, crash: b
     """Its rows may have moved to a block that is loaded or not; a crash forgets who was updated."""
     without_key(base)
     base.ends(1, "h", "--attempt-bytes", "500kB")
-    ((landed,),) = [base.row("SELECT count() FROM h")]
-    assert 0 < landed < ROWS
+    ((loaded,),) = [base.row("SELECT count() FROM h")]
+    assert 0 < loaded < ROWS
     base.do("UPDATE {s}.h SET day = '2024-01-01' WHERE id = 49000")
     if crash:
         base.server.kill()
@@ -505,7 +505,7 @@ def test_a_half_loaded_table_without_a_key_that_was_changed(base: Base, crash: b
     said = base.ends(4, "h").talk
     assert "may have been updated or deleted" in said
     assert "--replace" in said
-    assert base.row("SELECT count() FROM h") == [landed]
+    assert base.row("SELECT count() FROM h") == [loaded]
     wrong = base.ends(2, "h", "--replace").talk
     base.shell.ok("forget", wrong.split()[-1], "--yes")
     assert base.load("h", "--replace")["rows"] == ROWS

@@ -54,7 +54,7 @@ def test_generated_rows_are_made_by_the_server(lake: Lake) -> None:
     assert f"rowfall query 'SELECT * FROM {lake.database}.trips LIMIT 5'" in done.talk
     assert lake.row("SELECT count(), uniqExact(vehicle_id) FROM {db}.trips") == [1_000_000, 10]
     again = lake.load("generate://trips?rows=1_000_000")
-    assert (again["splits_landed"], again["splits_skipped"]) == (0, 1)
+    assert (again["splits_loaded"], again["splits_skipped"]) == (0, 1)
     assert lake.tables() == {"trips", JOURNAL}
 
 
@@ -128,7 +128,7 @@ def test_http_is_pulled(lake: Lake, web: Web) -> None:
     plan = lake.ok("plan", *urls, "--table", "t", "--pull", "--json").document
     assert (plan["delivery"], plan["placement"], plan["streams"]) == ("pull", "server", 0)
     report = lake.load(*urls, "--table", "t", "--pull", "--verify")
-    assert (report["rows"], report["splits_landed"]) == (2000, 2)
+    assert (report["rows"], report["splits_loaded"]) == (2000, 2)
     pushed = lake.load(*urls, "--table", "u", "--push")
     assert pushed["rows"] == 2000
     assert lake.row("SELECT count(), (SELECT count() FROM {db}.u) FROM {db}.t") == [2000, 2000]
@@ -308,7 +308,7 @@ def test_table_engines(lake: Lake, engine: str) -> None:
                                                   "id", "amount", "sign"))  # fmt: skip
     report = lake.load("in/*.csv", "--table", "t")
     told, left = ENGINES[engine]
-    assert (report["rows"], report["splits_landed"]) == (told, 10)
+    assert (report["rows"], report["splits_loaded"]) == (told, 10)
     if "MergeTree" in engine and "Merge" in engine[:25]:
         final = " FINAL" if left == 10 else ""
         assert lake.row(f"SELECT count() FROM {{db}}.t{final}") == [left]
@@ -395,7 +395,7 @@ def test_atomic_shows_all_or_nothing(lake: Lake, tmp_path: Path) -> None:
     resumed = lake.shell.cli("resume", "--to", lake.to, "--json", cwd=elsewhere)
     assert resumed.returncode == 0, resumed.stderr
     report = json.loads(resumed.stdout)
-    assert (report["splits_landed"], report["splits_skipped"]) == (1, 2)
+    assert (report["splits_loaded"], report["splits_skipped"]) == (1, 2)
     assert lake.row("SELECT count(), sum(id) FROM {db}.t") == [3, 6]
     assert lake.tables() == {"t", JOURNAL}
     (known,) = lake.ok("status", "--json").document["loads"]
@@ -538,18 +538,18 @@ def test_forget_then_load_again(lake: Lake) -> None:
     forgotten = lake.ok("forget", "--yes", "last")
     assert "3 files will be loaded again; no row was deleted" in forgotten.talk
     assert lake.row("SELECT count() FROM {db}.t") == [3]
-    assert lake.load("in/*.csv", "--table", "t")["splits_landed"] == 3
+    assert lake.load("in/*.csv", "--table", "t")["splits_loaded"] == 3
     assert lake.row("SELECT count() FROM {db}.t") == [6]
     assert lake.load("in/*.csv", "--table", "t")["splits_skipped"] == 3
 
 
-def test_another_machine_skips_what_has_landed(lake: Lake) -> None:
+def test_another_machine_skips_what_is_loaded(lake: Lake) -> None:
     three_files(lake)
     lake.ok("load", "in/*.csv", "--table", "t")
     lake.shell.env["XDG_STATE_HOME"] = str(lake.shell.folder / "another")
     assert lake.ok("status").out == "no loads yet\n"
     again = lake.load("in/*.csv", "--table", "t")
-    assert (again["splits_landed"], again["splits_skipped"]) == (0, 3)
+    assert (again["splits_loaded"], again["splits_skipped"]) == (0, 3)
 
 
 def test_clean_shows_and_drops_what_a_killed_load_left(lake: Lake) -> None:
@@ -713,7 +713,7 @@ def test_plan_touches_nothing(lake: Lake) -> None:
     assert lake.tables() == set()
     assert not (lake.shell.cli.home / "state").exists()
     lake.ok("load", "in/f1.csv", "--table", "t")
-    assert lake.ok("plan", "in/*.csv", "--table", "t", "--json").document["landed"] == 1
+    assert lake.ok("plan", "in/*.csv", "--table", "t", "--json").document["loaded"] == 1
     assert lake.tables() == {"t", JOURNAL}
 
 

@@ -155,7 +155,7 @@ def test_a_server_of_another_version_is_asked_again(lake: Lake) -> None:
         to = lake.server.uri(lake.database, port=fake.port)
         second = lake.shell.ok("load", TEN, "--to", to, "--json").document
     assert (first["engine_version"], second["engine_version"]) == (version, "25.8.1.1")
-    assert (second["splits_landed"], second["splits_skipped"]) == (0, 1)
+    assert (second["splits_loaded"], second["splits_skipped"]) == (0, 1)
 
 
 # --- rights ---------------------------------------------------------------------------------------
@@ -279,7 +279,7 @@ def test_what_a_profile_allows(lake: Lake, case: str) -> None:
     else:
         assert lake.row("SELECT count(), uniqExact(a) FROM {db}.t") == [1000, 1000]
         again = lake.ok("load", "a.csv", "--table", "t", "--json", account=user).document
-        assert (again["splits_landed"], again["splits_skipped"]) == (0, 1)
+        assert (again["splits_loaded"], again["splits_skipped"]) == (0, 1)
 
 
 def test_a_table_that_collapses_rows_under_a_profile_that_fixes_it(lake: Lake) -> None:

@@ -71,7 +71,7 @@ def test_files_are_loaded_once(anywhere: Into) -> None:
     assert "exactly once: one commit" in plan
     assert "nothing until the end of the load" in plan
     report = into.load("in/*.csv", "--attempt-bytes", "1KB")
-    assert (report["rows"], report["splits_landed"]) == (3000, 3)
+    assert (report["rows"], report["splits_loaded"]) == (3000, 3)
     assert into.rows("count(), sum(id), uniqExact(name)") == [[3000, 4498500, 3000]]
     table = into.table()
     assert sorted(table.scan().to_arrow()["id"].to_pylist()) == list(range(3000))

@@ -51,7 +51,7 @@ def test_files_are_loaded_once(shell: Shell, kafka: Kafka, more: tuple[str, ...]
     assert ("exactly once" if more else "at least once") in plan
     assert not committed(kafka, topic, 2)
     report = shell.ends(0, "load", *to, "--json").document
-    assert (report["rows"], report["splits_landed"]) == (3000, 3)
+    assert (report["rows"], report["splits_loaded"]) == (3000, 3)
     found = [json.loads(value) for _, value in committed(kafka, topic, 2)]
     assert sorted(row["id"] for row in found) == list(range(3000))
     # Another machine knows nothing but what the topic of the record tells it.

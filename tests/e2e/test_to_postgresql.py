@@ -87,7 +87,7 @@ def test_files_are_loaded_once(into: Into) -> None:
     assert "committed in one transaction" in " ".join(plan.split())
     assert not into.ask("SELECT to_regclass('{s}.t')")[0][0]
     report = into.load("in/*.csv", "--table", "t")
-    assert (report["rows"], report["splits_landed"]) == (3000, 3)
+    assert (report["rows"], report["splits_loaded"]) == (3000, 3)
     assert into.ask("SELECT count(*), sum(id), min(name) FROM {s}.t") == [(3000, 4498500, "n0")]
     again = into.load("in/*.csv", "--table", "t")
     assert (again["rows"], again["splits_skipped"]) == (0, 3)

@@ -74,11 +74,11 @@ def test_publish_shows_every_row_once(
     staging = stage(engine, ledger, target, run)
     staged = publisher.staged([pair(staging)], 5.0)
     assert (staged.rows, staged.parts, len(staged.moves)) == (800, 8, 4)
-    ledger.attempt_loaded("load_1", staged.rows, staged.moves)
+    ledger.attempt_committed("load_1", staged.rows, staged.moves)
     publisher.publish("load_1", staged.moves)
     ledger.attempt_published("load_1", INTO)
     assert totals(run) == ALL
-    assert ledger.landed(INTO) == {SPLIT.id}
+    assert ledger.loaded(INTO) == {SPLIT.id}
     assert ledger.open_attempts() == []
 
 
@@ -101,7 +101,7 @@ def test_started_attempt_is_dropped_and_forgotten(
     assert totals(run) == (0, 0)
     assert run(f"EXISTS TABLE {staging}") == [["0"]]
     assert ledger.attempt_state("load_1") == "lost"
-    assert ledger.landed(INTO) == set()
+    assert ledger.loaded(INTO) == set()
 
 
 def test_loaded_attempt_is_attached_on_the_next_run(
@@ -109,10 +109,10 @@ def test_loaded_attempt_is_attached_on_the_next_run(
 ) -> None:
     staging = stage(engine, ledger, target, run)
     staged = publisher.staged([pair(staging)], 5.0)
-    ledger.attempt_loaded("load_1", staged.rows, staged.moves)
+    ledger.attempt_committed("load_1", staged.rows, staged.moves)
     end_open_attempts(engine, ledger, silent)
     assert totals(run) == ALL
-    assert ledger.landed(INTO) == {SPLIT.id}
+    assert ledger.loaded(INTO) == {SPLIT.id}
     assert run(f"EXISTS TABLE {staging}") == [["0"]]
 
 
@@ -148,7 +148,7 @@ def test_parts_in_both_tables_are_told_apart(
     run("INSERT INTO t SELECT number + 10000, 0 FROM numbers(7)")
     staging = stage(engine, ledger, target, run)
     staged = publisher.staged([pair(staging)], 5.0)
-    ledger.attempt_loaded("load_1", staged.rows, staged.moves)
+    ledger.attempt_committed("load_1", staged.rows, staged.moves)
     names = run(
         f"SELECT name FROM system.parts WHERE table = '{staging}' AND active AND rows > 0 "
         "ORDER BY partition_id, name"
@@ -173,12 +173,12 @@ def test_equal_rows_of_an_earlier_load_are_not_mistaken_for_this_one(
 ) -> None:
     first = stage(engine, ledger, target, run)
     staged = publisher.staged([pair(first)], 5.0)
-    ledger.attempt_loaded("load_1", staged.rows, staged.moves)
+    ledger.attempt_committed("load_1", staged.rows, staged.moves)
     publisher.publish("load_1", staged.moves)
     ledger.attempt_published("load_1", INTO)
     second = stage(engine, ledger, target, run, "load_2")
     again = publisher.staged([pair(second)], 5.0)
-    ledger.attempt_loaded("load_2", again.rows, again.moves)
+    ledger.attempt_committed("load_2", again.rows, again.moves)
     end_open_attempts(engine, ledger, silent)
     assert totals(run) == (2 * ALL[0], 2 * ALL[1])
 
@@ -199,7 +199,7 @@ def test_rows_that_were_united_with_others_are_not_taken_for_missing(
     run(f"INSERT INTO t SELECT {first} + number, number % 4 FROM numbers(800)")
     staging = stage(engine, ledger, target, run)
     staged = Publisher(engine, ledger).staged([pair(staging)], 5.0, [staging])
-    ledger.attempt_loaded("load_1", staged.rows, staged.moves)
+    ledger.attempt_committed("load_1", staged.rows, staged.moves)
     run(f"ALTER TABLE t ATTACH PARTITION ALL FROM {staging}")
     run("OPTIMIZE TABLE t FINAL")
     wait_until(
@@ -221,7 +221,7 @@ def test_foreign_change_that_hides_the_evidence_is_refused(
 ) -> None:
     staging = stage(engine, ledger, target, run)
     staged = publisher.staged([pair(staging)], 5.0)
-    ledger.attempt_loaded("load_1", staged.rows, staged.moves)
+    ledger.attempt_committed("load_1", staged.rows, staged.moves)
     run(f"ALTER TABLE t ATTACH PARTITION ID '0' FROM {staging}")
     run("INSERT INTO t SELECT number, 0 FROM numbers(13)")
     # Outdated parts are what tells; a table without them has only row counts, which disagree.
@@ -247,7 +247,7 @@ def test_dropped_target_loses_the_attempt_only(
 ) -> None:
     staging = stage(engine, ledger, target, run)
     staged = publisher.staged([pair(staging)], 5.0)
-    ledger.attempt_loaded("load_1", staged.rows, staged.moves)
+    ledger.attempt_committed("load_1", staged.rows, staged.moves)
     run("DROP TABLE t SYNC")
     end_open_attempts(engine, ledger, silent)
     assert ledger.attempt_state("load_1") == "lost"
@@ -261,7 +261,7 @@ def test_a_target_made_anew_gets_nothing_of_the_attempt(
     staging = stage(engine, ledger, target, run)
     ledger.set_table(INTO, table_uuid(engine, "default", "t"))
     staged = publisher.staged([pair(staging)], 5.0)
-    ledger.attempt_loaded("load_1", staged.rows, staged.moves)
+    ledger.attempt_committed("load_1", staged.rows, staged.moves)
     run("DROP TABLE t SYNC")
     for statement in target.create(SCHEMA):
         engine.run(Statement(statement))

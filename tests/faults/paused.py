@@ -26,9 +26,9 @@ def wait(folder: Path) -> None:
 
 
 def patch(moment: str, without: str, folder: Path) -> None:
-    loaded, check, seen = Ledger.attempt_loaded, Embedded.check_alone, []
+    loaded, check, seen = Ledger.attempt_committed, Embedded.check_alone, []
 
-    def attempt_loaded(*args: Any, **more: Any) -> None:
+    def attempt_committed(*args: Any, **more: Any) -> None:
         if not seen:
             seen.append(moment)
             if moment == "publish":
@@ -44,7 +44,7 @@ def patch(moment: str, without: str, folder: Path) -> None:
         if "lock" not in without.split(","):
             check(engine)
 
-    Ledger.attempt_loaded = attempt_loaded  # type: ignore[method-assign]
+    Ledger.attempt_committed = attempt_committed  # type: ignore[method-assign]
     Embedded.check_alone = check_alone  # type: ignore[method-assign]
     if "beside" in without.split(","):
         Ledger.running_beside = lambda *_: None  # type: ignore[method-assign]

@@ -101,7 +101,7 @@ def test_a_finished_load_loads_nothing_again(rowfall: Any, expected: tuple[str, 
     assert rowfall(*command).returncode == 0
     again = rowfall(*command, "--json")
     assert again.returncode == 0, again.stderr
-    assert '"splits_landed": 0' in again.stdout
+    assert '"splits_loaded": 0' in again.stdout
     check(rowfall, expected)
 
 

@@ -158,7 +158,7 @@ def test_what_is_recorded_survives_a_power_cut(
     cuts = Cuts(rowfall, power, source, folder, "plain")
     for image in (
         cuts.images[-1],
-        cuts.after("ledger: attempt_loaded", 1),
+        cuts.after("ledger: attempt_committed", 1),
         cuts.after("ledger: attempt_published", 1),
     ):
         cuts.survives(image)
@@ -348,7 +348,7 @@ def recorded(
     """What a load does, in its order: (INSERT, ATTACH, sync, loaded or published; attempt)."""
     seen: list[tuple[str, str]] = []
     run, sync = Embedded.run, core_disk.sync_file_system
-    loaded, published = Ledger.attempt_loaded, Ledger.attempt_published
+    loaded, published = Ledger.attempt_committed, Ledger.attempt_published
 
     def runs(self: Embedded, statement: Statement, **more: Any) -> Any:
         outcome = run(self, statement, **more)
@@ -371,7 +371,7 @@ def recorded(
 
     monkeypatch.setattr(Embedded, "run", runs)
     monkeypatch.setattr(core_disk, "sync_file_system", syncs)
-    monkeypatch.setattr(Ledger, "attempt_loaded", records("loaded", loaded))
+    monkeypatch.setattr(Ledger, "attempt_committed", records("loaded", loaded))
     monkeypatch.setattr(Ledger, "attempt_published", records("published", published))
     command = ("load", source / "*.csv", *OPTIONS, *KINDS["plain"], *options)
     done = rowfall.inside(*command, "--to", tmp_path / "recorded")

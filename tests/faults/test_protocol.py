@@ -194,7 +194,7 @@ class OneAfterTheOther(AttemptRunner):
 
 
 def _load(process: Process, ledger: Ledger) -> None:
-    """What a load does, as in rowfall.run: settle the past, then load what has not landed."""
+    """What a load does, as in rowfall.run: settle the past, then load what is not loaded."""
     engine: Any = process
     old = ledger.unfinished("print")
     load_id = process.name
@@ -207,7 +207,7 @@ def _load(process: Process, ledger: Ledger) -> None:
     recovery.end_all()
     follow_journal(ledger, claims, INTO)
     ledger.set_table(INTO, TARGET_UUID)
-    known = ledger.landed(INTO) | claims.landed_ids()
+    known = ledger.loaded(INTO) | claims.loaded_ids()
     claims.create()
     ledger.add_splits(load_id, SPLITS)
     runner = _runner(process, ledger, claims, recovery, load_id)

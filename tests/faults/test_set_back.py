@@ -231,10 +231,10 @@ def die(*_):
     os.kill(os.getpid(), signal.SIGKILL)
 
 if sys.argv.pop(1) == "attached":
-    Journal.landed = Ledger.attempt_published = die
+    Journal.loaded = Ledger.attempt_published = die
 else:
-    loaded = Ledger.attempt_loaded
-    Ledger.attempt_loaded = lambda *args, **more: (loaded(*args, **more), die())
+    loaded = Ledger.attempt_committed
+    Ledger.attempt_committed = lambda *args, **more: (loaded(*args, **more), die())
 sys.exit(main())
 """
 COPY = (

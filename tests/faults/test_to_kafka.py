@@ -94,7 +94,7 @@ def test_a_kill_in_the_middle(shell: Shell, kafka: Kafka, share: float) -> None:
     assert process.returncode == -signal.SIGKILL
     report = shell.ends(0, *command(kafka, topic, "--json")).document
     check(kafka, topic)
-    assert report["splits_skipped"] + report["splits_landed"] == FILES
+    assert report["splits_skipped"] + report["splits_loaded"] == FILES
     assert shell.ends(0, *command(kafka, topic, "--json")).document["rows"] == 0
 
 

@@ -266,7 +266,7 @@ def test_a_table_that_is_made_anew_during_a_load_gets_no_rows(postgresql: Postgr
             transaction.finish(1)
         database.ended("l_1")
         assert postgresql.ask(f"SELECT count(*) FROM {schema}.t") == [(0,)]
-        assert not database.landed()
+        assert not database.loaded()
     finally:
         database.close()
         postgresql.run(f"DROP SCHEMA {schema} CASCADE")
@@ -301,7 +301,7 @@ def test_ranges_of_a_file_and_the_file_exclude_each_other(postgresql: Postgresql
         one.ended("a")
         assert two.transaction("c").lease("c", "m", [whole]) == {"w"}
         two.ended("c")
-        assert two.landed() == {"r1", "~w"}
+        assert two.loaded() == {"r1", "~w"}
         assert one.hold(["s"])
         assert one.hold(["s"])
         assert not two.hold(["s"])

@@ -119,7 +119,7 @@ def test_nothing_is_left_of_a_zombie(
 
 
 @pytest.mark.parametrize("folder", [True, pytest.param(False, marks=pytest.mark.long)])
-def test_what_others_have_loaded_is_not_shown_again(
+def test_what_others_are_loaded_is_not_shown_again(
     rowfall: Cli, clickhouse: ClickHouse, database: str, folder: bool
 ) -> None:
     """One file of two was gathered, and another load has brought it into the table since."""

@@ -57,8 +57,8 @@ def _consequence(known: Report, load_id: str) -> str:
     """Return what the next load will do after this."""
     if "_" in load_id:
         return "the staged rows of this attempt are dropped, and its files are loaded again"
-    landed = units.counted(known.splits_landed, known.unit)
+    loaded = units.counted(known.splits_loaded, known.unit)
     return (
-        f"the next load of {known.source} loads {landed} again, and {units.exact(known.rows)} "
+        f"the next load of {known.source} loads {loaded} again, and {units.exact(known.rows)} "
         f"rows that are in {known.table or known.target} stay there: they would be there twice"
     )

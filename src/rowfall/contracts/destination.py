@@ -146,7 +146,7 @@ class Destination(Protocol):
         rows_become: word for the report: ``table``, ``database``, ``files`` or ``nothing``.
         replaces: a table of it can be loaded anew as a whole, with ``--replace``.
         follows: loads of a stream may come one after the other, and are remembered.
-        continues: what has landed of a stream is not read again.
+        continues: what is loaded of a stream is not read again.
         takes_text: rows that are read here go into it as text.
         flushes: what counts as loaded is on disk, unless ``--no-sync`` says otherwise.
         makes_parts: rows become parts, which are merged.
@@ -231,7 +231,7 @@ class Destination(Protocol):
 
     # --- questions before a load ------------------------------------------------------------------
 
-    def landed_ids(self, session: Session) -> set[str]:
+    def loaded_ids(self, session: Session) -> set[str]:
         """Return the ids of the splits that the target holds, as far as anybody has a record."""
 
     def contradiction(self, session: Session) -> LedgerError | None:
@@ -282,13 +282,13 @@ class Destination(Protocol):
     def sharding(self, session: Session, schema: Schema) -> ShardingFacts | None:
         """Ask which rows belong on which shard; None where any will do."""
 
-    def with_landed(
+    def with_loaded(
         self, session: Session, facts: LoadFacts, known: Collection[str], load_id: str
     ) -> LoadFacts:
         """Return the facts with what need not be loaded.
 
         Args:
-            known: ids of splits that have landed.
+            known: ids of splits that are loaded.
             load_id: of the load that asks; "" for a plan.
         """
 

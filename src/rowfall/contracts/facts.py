@@ -200,7 +200,7 @@ class ExportState:
         wanted: what all outputs are to hold together.
         done: numbers of the outputs that are there with all their rows.
         refusal: why nothing may be written; None where it may.
-        notes: what becomes of files that are there. ``landed``: indexes of the listing that they
+        notes: what becomes of files that are there. ``loaded``: indexes of the listing that they
             hold.
     """
 
@@ -214,7 +214,7 @@ class ExportState:
     done: frozenset[int]
     refusal: RowfallError | None = None
     notes: tuple[str, ...] = ()
-    landed: frozenset[int] = frozenset()
+    loaded: frozenset[int] = frozenset()
     recorded: Manifest | None = None
     wanted: frozenset[Range] = frozenset()
 
@@ -230,7 +230,7 @@ class LoadFacts:
 
     Attributes:
         listing: what there is to load; large files may be cut into ranges.
-        landed: indexes of the listing that are in the target already.
+        loaded: indexes of the listing that are in the target already.
         encoding: None for generators.
         writers: the engines that store rows, the first one first.
         reach: what servers can read of the source; None where the embedded engine stores the rows.
@@ -255,7 +255,7 @@ class LoadFacts:
     schema: Schema
     writers: tuple[WriterFacts, ...]
     table: TargetFacts = TargetFacts()
-    landed: frozenset[int] = frozenset()
+    loaded: frozenset[int] = frozenset()
     reach: Reach | None = None
     sharding: ShardingFacts | None = None
     ranges: tuple[str, ...] = ()
@@ -294,7 +294,7 @@ class LoadFacts:
     @property
     def todo(self) -> list[int]:
         """Return the indexes of the listing that have to be loaded."""
-        return [i for i in range(len(self.listing)) if i not in self.landed]
+        return [i for i in range(len(self.listing)) if i not in self.loaded]
 
     def source_for(self, transport: Transport) -> Source:
         """Return the source, which names its objects as the engine that reads them has to."""

@@ -65,9 +65,9 @@ class Counts:
     Attributes:
         rows, parts, written: published rows and parts, their bytes on disk; ``rejected`` bad rows.
         stored, raw: bytes of the source as stored and after decompression.
-        landed: splits of this run; ``elsewhere`` those that another process has loaded meanwhile.
+        loaded: splits of this run; ``elsewhere`` those that another process has loaded meanwhile.
         helper_seconds, writing_seconds, waited_seconds: see :class:`rowfall.core.model.Outcome`.
-        landed_ids: of splits, kept only where a checksum is wanted.
+        loaded_ids: of splits, kept only where a checksum is wanted.
         checksum: rows and sum of their hashes, None where it is not wanted.
         shares: of each published attempt, what each writer has got.
     """
@@ -78,7 +78,7 @@ class Counts:
     raw: int = 0
     written: int = 0
     parts: int = 0
-    landed: int = 0
+    loaded: int = 0
     elsewhere: int = 0
     attempts: int = 0
     retries: int = 0
@@ -88,7 +88,7 @@ class Counts:
     waited_seconds: float = 0.0
     failures: tuple[Failure, ...] = ()
     query_ids: tuple[str, ...] = ()
-    landed_ids: tuple[tuple[str, ...], ...] = ()
+    loaded_ids: tuple[tuple[str, ...], ...] = ()
     shares: tuple[tuple[Staged, ...], ...] = ()
     checksum: tuple[int, int] | None = None
 

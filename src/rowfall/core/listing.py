@@ -128,7 +128,7 @@ def split_id(
     Nothing about the run.
 
     Never batch size, thread count, pid or time: a later run with other settings must recognise
-    what has landed (DESIGN section 2).
+    what is loaded (DESIGN section 2).
     """
     text = "\0".join((uri, version, str(start), str(stop), target_key))
     text += f"\0{projection}" if projection else ""

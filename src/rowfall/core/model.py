@@ -667,7 +667,7 @@ class Plan:
         lanes: attempts that run at the same time on one writer.
         settings: for the INSERT of every attempt of the first writer.
         example: the SQL of one attempt, ready to paste (secrets masked).
-        landed: splits of the listing that are in the target already.
+        loaded: splits of the listing that are in the target already.
         writers: in the order of their numbers in ``groups``.
         first_rows: of the first file, as text and as they will be stored; () where nobody looked.
     """
@@ -690,7 +690,7 @@ class Plan:
     facts: Facts
     example: str
     writers: tuple[PlannedWriter, ...]
-    landed: int = 0
+    loaded: int = 0
     views: tuple[str, ...] = ()
     visibility: str = ""
     upsert: str = ""

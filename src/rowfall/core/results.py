@@ -33,7 +33,7 @@ class ShardReport:
 
     Attributes:
         shard: its number; ``node``: the replica that loaded, ``host:port``.
-        splits: landed there; ``bytes_source`` as stored, 0 when unknown.
+        splits: loaded there; ``bytes_source`` as stored, 0 when unknown.
         bytes_written: on disk, of the ``parts`` written.
         seconds: from its first statement to the end of its last.
         cpu_seconds, peak_memory (bytes): of the load's statements.
@@ -62,10 +62,10 @@ class Report:
 
     Attributes:
         outcome: ``done``, ``partial``, ``failed``, ``interrupted``, ``running`` or ``lost``.
-        splits_landed: by this run; ``splits_skipped`` had landed before it, or were landed by
+        splits_loaded: by this run; ``splits_skipped`` were loaded before it, or by
             another process meanwhile.
-        rows: rows that this run landed. ``rows_rejected`` went to the rejects file.
-        bytes_source: bytes of the landed splits as stored, 0 when unknown.
+        rows: rows that this run loaded. ``rows_rejected`` went to the rejects file.
+        bytes_source: bytes of the loaded splits as stored, 0 when unknown.
         bytes_raw: the same after decompression, as the engine counted them.
         bytes_written: bytes on disk of the parts written.
         seconds: wall seconds from the first statement to the last publish.
@@ -96,7 +96,7 @@ class Report:
     table: str
     started: str
     splits: int = 0
-    splits_landed: int = 0
+    splits_loaded: int = 0
     splits_skipped: int = 0
     splits_failed: int = 0
     rows: int = 0
@@ -136,14 +136,14 @@ class VerifiedSplit:
     Attributes:
         split: the object, with its range where it has one.
         source_checksum: as in :class:`Verification`, of this split alone.
-        landed_rows: its rows in the target; None where it is not known, because rows that are
+        loaded_rows: its rows in the target; None where it is not known, because rows that are
             missing (or there too often) are in other splits as well.
     """
 
     split: str
     source_rows: int
     source_checksum: str
-    landed_rows: int | None
+    loaded_rows: int | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -134,7 +134,7 @@ class BaseDestination:
     ) -> None:
         raise no_tables(session.target)
 
-    def landed_ids(self, session: Session) -> set[str]:
+    def loaded_ids(self, session: Session) -> set[str]:
         return set()
 
     def contradiction(self, session: Session) -> LedgerError | None:
@@ -177,12 +177,12 @@ class BaseDestination:
     def sharding(self, session: Session, schema: Schema) -> ShardingFacts | None:
         return None
 
-    def with_landed(
+    def with_loaded(
         self, session: Session, facts: LoadFacts, known: Collection[str], load_id: str
     ) -> LoadFacts:
-        from rowfall.plan.survey import landed_indexes
+        from rowfall.plan.survey import loaded_indexes
 
-        return replace(facts, landed=landed_indexes(session, facts, known))
+        return replace(facts, loaded=loaded_indexes(session, facts, known))
 
     def with_space(
         self, session: Session, facts: LoadFacts, rows: int | None, *, sample: bool

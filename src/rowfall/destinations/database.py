@@ -85,8 +85,8 @@ class RecordedDatabase(BaseDestination):
             return error
         return None
 
-    def landed_ids(self, session: Session) -> set[str]:
-        return set(map(without_salt, database_of(session).landed()))
+    def loaded_ids(self, session: Session) -> set[str]:
+        return set(map(without_salt, database_of(session).loaded()))
 
     def contradiction(self, session: Session) -> LedgerError | None:
         return unrecorded(session, database_of(session))

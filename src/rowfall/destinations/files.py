@@ -93,12 +93,12 @@ class WrittenObjects(BaseDestination):
         add_splits(load, plan)
         return PreparedExport(load, self.receiver, record)
 
-    def with_landed(
+    def with_loaded(
         self, session: Session, facts: LoadFacts, known: Collection[str], load_id: str
     ) -> LoadFacts:
         """Ask the manifest, which alone knows what the files hold."""
         state = exports.look(session, facts.listing, facts.schema, load_id)
-        return replace(facts, export=state, landed=state.landed)
+        return replace(facts, export=state, loaded=state.loaded)
 
     def cut(
         self, facts: LoadFacts, options: Options, cores: int, todo: Sequence[int]

@@ -28,7 +28,7 @@ from rowfall.ledger import Ledger, target_key
 from rowfall.ledger.leases import has_ended
 from rowfall.plan import attempts
 from rowfall.publish.commit import CommitReceiver, commit_gathered, drop_gathered, end_open_commits
-from rowfall.publish.transaction import hold_streams, landed_in
+from rowfall.publish.transaction import hold_streams, loaded_in
 from rowfall.schema.strict_reading import only_utf8
 from rowfall.targets.base import FileTarget, Target
 
@@ -80,7 +80,7 @@ class PreparedCommit(BasePrepared):
             what = f"nothing is replaced in {session.table_text}: some files failed"
             notes.add("warning", what)
             return
-        if replaces and plan.landed and not load.ledger.gathered(load.key):
+        if replaces and plan.loaded and not load.ledger.gathered(load.key):
             return  # a stopped run has brought it to its end, but for the report
         commit_gathered(
             self._table, load.ledger, load.id, session.target_key,
@@ -183,10 +183,10 @@ class LakeTable(RecordedDatabase):
             for attempt, ids in ledger.gathered(load.key).items():  # of the table that is gone
                 drop_gathered(table, ledger, attempt, load.key, ids)
         resolve(session, table)
-        landed = landed_in(table, load.id, force=session.options.force)
+        loaded = loaded_in(table, load.id, force=session.options.force)
         if session.options.replace:
-            landed = frozenset(map(without_salt, table.landed_by(load.id)))
-        return Settled(session, session.target.table, landed | ledger.landed(load.key))
+            loaded = frozenset(map(without_salt, table.loaded_by(load.id)))
+        return Settled(session, session.target.table, loaded | ledger.loaded(load.key))
 
     def prepare(
         self, load: LoadRun, settled: Settled, facts: LoadFacts, plan: Plan

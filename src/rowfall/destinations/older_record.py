@@ -33,10 +33,10 @@ def unconfirmed(session: Session, database: Database) -> frozenset[str]:
     ledger, key = session.ledger, session.target_key
     if ledger is None:
         return frozenset()
-    own = {i for i in ledger.landed(key) if not i.startswith(MARK)}
+    own = {i for i in ledger.loaded(key) if not i.startswith(MARK)}
     if not own or ledger.table_uuid(key) != database.table_id():
         return frozenset()
-    recorded = set(map(without_salt, database.landed()))
+    recorded = set(map(without_salt, database.loaded()))
     return frozenset(i for i in own if without_salt(i) not in recorded)
 
 
@@ -51,7 +51,7 @@ def find(session: Session, database: Database) -> OlderRecord | None:
     splits = list(session.listing.splits(key))
     found = ids & {split.id for split in splits}
     if ranges := ledger.ids_by_uri(ids - found):
-        recorded = set(map(without_salt, database.landed()))
+        recorded = set(map(without_salt, database.loaded()))
         for split in splits:
             if split.id not in recorded:
                 found |= ranges.get(split.uri, frozenset())
@@ -62,7 +62,7 @@ def find(session: Session, database: Database) -> OlderRecord | None:
         f"{session.table_text}, but the record {RECORD} beside the table does not know of them: "
         "the database was set back to an earlier state, the record was put back from an older "
         f"copy, or another machine has forgotten the load (the table holds {rows:,} rows, the "
-        f"loads in this ledger brought {ledger.landed_rows(key):,})"
+        f"loads in this ledger brought {ledger.loaded_rows(key):,})"
     )
     lines = [
         "Compare the numbers of rows.",

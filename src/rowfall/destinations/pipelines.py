@@ -50,8 +50,8 @@ def run_pipelines(load: LoadRun, plan: Plan) -> Done | None:
     problem: RowfallError | None = None
     state, counts = PipelineState(), Counts()
     try:
-        if plan.landed and not exists(database, name):
-            if plan.landed < len(plan.listing):
+        if plan.loaded and not exists(database, name):
+            if plan.loaded < len(plan.listing):
                 raise refused("some of the files are loaded already, and a pipeline would load "
                                "all of them")  # fmt: skip
         elif any(group.indexes for group in plan.groups):
@@ -94,15 +94,15 @@ def _record(
     ]  # fmt: skip
     load.ledger.attempt_started(attempt, load.id, "", session.target_key, splits)
     transaction = database.transaction(attempt)
-    landed = transaction.lease(attempt, load.id, [Record(s.id, s.name) for s in splits])
-    if not landed:
+    loaded = transaction.lease(attempt, load.id, [Record(s.id, s.name) for s in splits])
+    if not loaded:
         transaction.finish(state.rows)
         transaction.commit()
     database.ended(attempt)
-    load.ledger.attempt_loaded(attempt, state.rows, ())
+    load.ledger.attempt_committed(attempt, state.rows, ())
     load.ledger.attempt_published(attempt, load.key)
     return Counts(
-        rows=state.rows, stored=sum(s.size or 0 for s in splits), landed=len(splits), attempts=1
+        rows=state.rows, stored=sum(s.size or 0 for s in splits), loaded=len(splits), attempts=1
     )
 
 

@@ -34,7 +34,7 @@ from rowfall.publish.transaction import (
     TransactionReceiver,
     end_open_transactions,
     hold_streams,
-    landed_in,
+    loaded_in,
 )
 from rowfall.schema.projection import read_relation
 from rowfall.sources.rewriting import PROGRAM
@@ -219,8 +219,8 @@ class TransactionalDatabase(RecordedDatabase):
             resolve(session, database)
         if asked:  # and answered: what the ledger knows is no row of this table
             older_record.forget(session, older_record.unconfirmed(session, database))
-        landed = landed_in(database, load.id, force=session.options.force)
-        return Settled(session, session.target.table, landed)
+        loaded = loaded_in(database, load.id, force=session.options.force)
+        return Settled(session, session.target.table, loaded)
 
     def prepare(
         self, load: LoadRun, settled: Settled, facts: LoadFacts, plan: Plan

@@ -57,11 +57,11 @@ def verify_tables(session: Session, ledger: Ledger, load_id: str) -> Verificatio
     """Compare a table of ClickHouse with the source of a load, read again."""
     start = time.monotonic()
     facts = survey(session)
-    plan, landed = make_plan(facts, session.options), facts.landed
-    splits = _splits(session, plan, landed)
+    plan, loaded = make_plan(facts, session.options), facts.loaded
+    splits = _splits(session, plan, loaded)
     comparison = Comparison(session, facts, plan)
     source = comparison.source(splits)
-    obstacle = _obstacle(session, ledger, len(landed))
+    obstacle = _obstacle(session, ledger, len(loaded))
     if obstacle is not None:
         return _counted(session, ledger, load_id, splits, source, obstacle, start)
     return _compared(comparison, load_id, splits, source, start)
@@ -73,15 +73,15 @@ def _compared(
 ) -> Verification:  # fmt: skip
     """Compare all rows of the table with those of the source."""
     rows, total = comparison.target()
-    landed_rows: list[int | None] = [rows for rows, _ in source]
+    loaded_rows: list[int | None] = [rows for rows, _ in source]
     foreign, scope = 0, "the whole table"
     if (rows, total) != _sum(source):
         difference = comparison.difference(splits)
         foreign = difference.foreign
-        landed_rows = difference.landed([rows for rows, _ in source])
+        loaded_rows = difference.loaded([rows for rows, _ in source])
         if difference.share < 1:
             scope += f"; where it differs by looking at {difference.share:.0%} of the rows"
-    return _verdict(load_id, splits, source, (rows, total), landed_rows, foreign, scope, start)
+    return _verdict(load_id, splits, source, (rows, total), loaded_rows, foreign, scope, start)
 
 
 def verify_files(session: Session, ledger: Ledger, load_id: str, table: FileTable) -> Verification:
@@ -89,8 +89,8 @@ def verify_files(session: Session, ledger: Ledger, load_id: str, table: FileTabl
     start = time.monotonic()
     facts = survey(session)
     plan = make_plan(facts, session.options)
-    splits = _splits(session, plan, facts.landed)
-    others = len(table.landed()) - len(facts.landed)
+    splits = _splits(session, plan, facts.loaded)
+    others = len(table.loaded()) - len(facts.loaded)
     with closing(Embedded(None, work="/")) as engine:
         columns = ", ".join(
             f"CAST({sql.name(c.name)}, {quote(c.type)}) AS {sql.name(c.name)}"
@@ -140,13 +140,13 @@ def verify_export(session: Session, load_id: str) -> Verification:
     table = SqlText.of("(", union, ")") if 0 < len(there) <= MOST_READERS else None
     comparison = Comparison(session, facts, plan, table or SqlText.of(""), session.reader)
     source = comparison.source(splits)
-    landed: list[int | None] = [rows for rows, _ in source]
+    loaded: list[int | None] = [rows for rows, _ in source]
     foreign = 0
     if found != _sum(source):
-        landed = [None] * len(splits)
+        loaded = [None] * len(splits)
         if table is not None:
             difference = comparison.difference(splits)
-            foreign, landed = difference.foreign, difference.landed([rows for rows, _ in source])
+            foreign, loaded = difference.foreign, difference.loaded([rows for rows, _ in source])
     files = units.counted(len(recorded.outputs), "file")
     scope = f"{files} that the export has written"
     odd = [n for n, output in recorded.outputs.items() if counted[n][0] != output.rows]
@@ -157,7 +157,7 @@ def verify_export(session: Session, load_id: str) -> Verification:
             f"{recorded.outputs[first].rows:,} were written"
         )
         scope += f", and {len(odd) - 1:,} more differ" if len(odd) > 1 else ""
-    return _verdict(load_id, splits, source, found, landed, foreign, scope, start)
+    return _verdict(load_id, splits, source, found, loaded, foreign, scope, start)
 
 
 def _exported(session: Session, recorded: Manifest) -> list[Split]:
@@ -194,10 +194,10 @@ def verify_database(
     start = time.monotonic()
     facts = survey(session)
     plan = make_plan(facts, session.options)
-    splits = _splits(session, plan, facts.landed)
+    splits = _splits(session, plan, facts.loaded)
     source = Comparison(session, facts, plan).source(splits)
     count, rows = database.count(), sum(rows for rows, _ in source)
-    others = len(ledger.landed(session.target_key)) - len(facts.landed)
+    others = len(ledger.loaded(session.target_key)) - len(facts.loaded)
     why = f"they were committed, and the table holds {units.counted(count, 'row')}"
     found = _counted(session, ledger, load_id, splits, source, why, start)
     if others <= 0 and count < rows:
@@ -214,9 +214,9 @@ def _sum(parts: Sequence[tuple[int, int]]) -> tuple[int, int]:
     return sum(rows for rows, _ in parts), sum(total for _, total in parts) & MASK64
 
 
-def _obstacle(session: Session, ledger: Ledger, landed: int) -> str | None:
+def _obstacle(session: Session, ledger: Ledger, loaded: int) -> str | None:
     """Return why the table as it is now says nothing about this load; None where it does."""
-    others = len(ledger.landed(session.target_key)) - landed
+    others = len(ledger.loaded(session.target_key)) - loaded
     if others > 0:
         return f"the table also holds {others:,} files of other loads or older versions"
     found = staging.facts(
@@ -235,31 +235,31 @@ def _counted(
 ) -> Verification:  # fmt: skip
     """Compare the source with the ledger: the rows that each attempt had staged."""
     known = {split.id: n for n, split in enumerate(splits)}
-    landed: list[int | None] = [None] * len(splits)
+    loaded: list[int | None] = [None] * len(splits)
     ok, total = True, 0
-    for rows, ids in ledger.landed_attempts(session.target_key):
+    for rows, ids in ledger.loaded_attempts(session.target_key):
         own = [known[i] for i in ids if i in known]
         if len(own) < len(ids):
             continue  # of another load, or a version that is gone
         total += rows
         if rows == sum(source[n][0] for n in own):
             for n in own:
-                landed[n] = source[n][0]
+                loaded[n] = source[n][0]
         else:
             ok = False
             if len(own) == 1:
-                landed[own[0]] = rows
-    unknown = sum(rows is None for rows in landed) if ok else 0
+                loaded[own[0]] = rows
+    unknown = sum(rows is None for rows in loaded) if ok else 0
     scope = f"rows as they were counted before they became visible, because {obstacle}"
     if unknown:
         scope += f"; {unknown:,} files were loaded from another machine, which has their counts"
-        total += sum(source[n][0] for n, rows in enumerate(landed) if rows is None)
-    return _verdict(load_id, splits, source, (total, None), landed, 0, scope, start, ok=ok)
+        total += sum(source[n][0] for n, rows in enumerate(loaded) if rows is None)
+    return _verdict(load_id, splits, source, (total, None), loaded, 0, scope, start, ok=ok)
 
 
 def _verdict(
     load_id: str, splits: Sequence[Split], source: Sequence[tuple[int, int]],
-    target: tuple[int, int | None], landed: Sequence[int | None], foreign: int, scope: str,
+    target: tuple[int, int | None], loaded: Sequence[int | None], foreign: int, scope: str,
     start: float, *, ok: bool = True,
 ) -> Verification:  # fmt: skip
     rows, total = _sum(source)
@@ -274,27 +274,27 @@ def _verdict(
         time.monotonic() - start,
         tuple(
             VerifiedSplit(split.name, count, f"{own:016x}", there)
-            for split, (count, own), there in zip(splits, source, landed, strict=True)
+            for split, (count, own), there in zip(splits, source, loaded, strict=True)
         ),
         foreign,
     )
 
 
 def compare_staged(
-    session: Session, facts: LoadFacts, plan: Plan, staged: tuple[int, int], landed: set[str],
+    session: Session, facts: LoadFacts, plan: Plan, staged: tuple[int, int], loaded: set[str],
     load_id: str,
 ) -> Verification:  # fmt: skip
     """Compare what the attempts of this run held in staging with their source, read again.
 
     Args:
         staged: (rows, checksum) summed over the attempts before they were moved.
-        landed: ids of the splits they came from.
+        loaded: ids of the splits they came from.
 
     Raises:
         VerifyError: they differ.
     """
     start = time.monotonic()
-    splits = [split for split in plan.listing.splits(session.target_key) if split.id in landed]
+    splits = [split for split in plan.listing.splits(session.target_key) if split.id in loaded]
     source = Comparison(session, facts, plan).source(splits)
     rows = [rows for rows, _ in source]
     found = _verdict(load_id, splits, source, staged, rows, 0, "the rows of this run", start)
@@ -334,7 +334,7 @@ class Difference:
     foreign: int = 0
     share: float = 1.0
 
-    def landed(self, rows: Sequence[int]) -> list[int | None]:
+    def loaded(self, rows: Sequence[int]) -> list[int | None]:
         """Return the rows of each split in the target, None where that cannot be told."""
         if self.share < 1:
             whole: list[int | None] = [None] * len(rows)

@@ -331,7 +331,7 @@ class Database(Protocol):
             TargetError: it may not be made.
         """
 
-    def landed(self) -> set[str]:
+    def loaded(self) -> set[str]:
         """Return the ids of the splits that the table holds, by the record.
 
         Of ranges of files also the mark of the file, see :data:`rowfall.core.listing.MARK`.
@@ -439,7 +439,7 @@ class FileTable(Database, Protocol):
     def relation(self) -> SqlText:
         """Return the table as it is now as a relation that an engine here reads."""
 
-    def landed_by(self, load: str) -> set[str]:
+    def loaded_by(self, load: str) -> set[str]:
         """Return the ids of the splits that a load has committed."""
 
     def commit(

@@ -50,7 +50,7 @@ _EVENTS = {
     "commit": "committed",
     "expire": "expired",
     "release": "released",
-    "landed": "landed",
+    "landed": "loaded",  # on disk the word of the first version, which others may still run
     "forget": "forgotten",
 }
 
@@ -75,7 +75,7 @@ class JournalEntry:
     """One attempt as the journal knows it.
 
     Attributes:
-        claimed, counted, committed, expired, released, landed, forgotten: block number of the
+        claimed, counted, committed, expired, released, loaded, forgotten: block number of the
             first line of that kind, 0 where there is none. After ``counted`` the attempt asked
             what the target holds, to write it into its commit.
         nodes: those that it stages on, and on which it becomes visible; "" is the journal's own.
@@ -92,7 +92,7 @@ class JournalEntry:
     committed: int = 0
     expired: int = 0
     released: int = 0
-    landed: int = 0
+    loaded: int = 0
     forgotten: int = 0
     idle: float = 0.0
     rows: int = 0
@@ -117,12 +117,12 @@ class JournalEntry:
     @property
     def ended(self) -> bool:
         """True when the attempt holds nothing any more and never will."""
-        return not self.landed and bool(self.released or (self.expired and not self.binding))
+        return not self.loaded and bool(self.released or (self.expired and not self.binding))
 
     @property
     def over(self) -> bool:
         """True when nothing is to be done about the attempt any more."""
-        return bool(self.landed or self.ended or self.forgotten)
+        return bool(self.loaded or self.ended or self.forgotten)
 
     @property
     def dead(self) -> bool:
@@ -151,7 +151,7 @@ class FollowedExchange:
 
 @dataclass(frozen=True, slots=True)
 class Landings:
-    """Attempts that have landed in one table, or were to, under the same names.
+    """Attempts that are loaded into one table, or were to be, under the same names.
 
     Attributes:
         into: UUID of the table. ``tables``: (database, name) of those that got the rows; the
@@ -172,7 +172,7 @@ class Journal:
         database: where the target and its journal are.
         target_uuid: of the target table: a table of the same name made later starts anew.
         load_id: of the load that writes, "" to only read.
-        salt: added to the ids of a load that loads again what has landed (``--force``).
+        salt: added to the ids of a load that loads again what is loaded (``--force``).
         shard_of: of a cluster, the shard of each node.
     """
 
@@ -208,7 +208,7 @@ class Journal:
             "event LowCardinality(String), into UUID, owner String, attempt String, "
             "splits Array(String), rows UInt64, detail String) ENGINE = MergeTree "
             f"ORDER BY (into, attempt) SETTINGS enable_block_number_column = 1, {_DURABLE} "
-            "COMMENT 'rowfall: which files have landed here, and who is loading'"
+            "COMMENT 'rowfall: which files are loaded here, and who is loading'"
         )), lane=JOURNAL_LANE)  # fmt: skip
 
     # --- leases -------------------------------------------------------------------------------
@@ -243,7 +243,7 @@ class Journal:
         for split in splits:
             for id_ in (split.id, *split.overlapping):
                 wanted.setdefault(self._id(id_), []).append(self._id(split.id))
-        # Who claims ranges of a stream may have cut it at other places. What has landed before
+        # Who claims ranges of a stream may have cut it at other places. What is loaded before
         # the first of these cannot touch them.
         lows: dict[str, int] = {}
         for split in splits:
@@ -254,16 +254,16 @@ class Journal:
         mine = entries.pop(attempt, None)
         if mine is None:
             raise self._lost_line()
-        landed: set[str] = set()
+        loaded: set[str] = set()
         busy: set[str] = set()
         lost: dict[str, set[str]] = {}
         for other in entries.values():
             if other.forgotten or other.ended:
                 continue
             shared = _shared(other.splits, wanted, self._salt) if lows else wanted
-            if other.landed:
+            if other.loaded:
                 _no_ranges(other, shared, wanted)
-                landed |= {own for i in other.splits for own in shared.get(i, ())}
+                loaded |= {own for i in other.splits for own in shared.get(i, ())}
                 continue
             # Split by split: of two long claims, whose lines alternate, neither is the earlier.
             held = {
@@ -280,7 +280,7 @@ class Journal:
             return frozenset(i[: len(i) - strip] for i in ids)
 
         of_lost = {name: back(held) for name, held in lost.items()}
-        return Lease(back(landed), back(busy - landed), tuple(lost), of_lost)
+        return Lease(back(loaded), back(busy - loaded), tuple(lost), of_lost)
 
     def _lost_line(self) -> LedgerError:
         return LedgerError(
@@ -289,7 +289,7 @@ class Journal:
         )
 
     def counting(self, attempt: str) -> None:
-        """Record that what the target holds is counted next, with what has landed before.
+        """Record that what the target holds is counted next, with what is loaded before.
 
         Lines of other journals have an order of their own: the last one of each is recorded.
         """
@@ -318,7 +318,7 @@ class Journal:
             self._held.discard(attempt)
         return bound
 
-    def landed(self, attempt: str) -> None:
+    def loaded(self, attempt: str) -> None:
         """Record that all rows of a committed attempt are visible."""
         self._append("landed", attempt)
         self._held.discard(attempt)
@@ -350,15 +350,15 @@ class Journal:
                 if error.transient:
                     raise
                 continue  # not for this user to read: a sample of the rows has to do
-            found += [_unordered(e) for e in entries if e.binding and not 0 < e.landed <= seen]
+            found += [_unordered(e) for e in entries if e.binding and not 0 < e.loaded <= seen]
         return added(mine, found, move, node or mine.nodes[0], self._shard_of)
 
     def ownership(self, attempt: str) -> Ownership:
         """Return what others have done with an attempt."""
         entry = self._entries(attempts=[attempt]).get(attempt, JournalEntry(attempt, ""))
         return (
-            Ownership.LANDED
-            if entry.landed
+            Ownership.LOADED
+            if entry.loaded
             else Ownership.TAKEN
             if entry.expired
             else Ownership.OWN
@@ -377,7 +377,7 @@ class Journal:
         self._append("forget", attempt)
 
     def forget(self, load_id: str) -> int:
-        """Make what a load has landed count as not landed. Returns the number of attempts."""
+        """Make what a load has loaded count as not loaded. Returns the number of attempts."""
         found = [e.attempt for e in self.entries() if e.attempt.startswith(f"{load_id}_")]
         for attempt in found:
             self._append("forget", attempt)
@@ -386,7 +386,7 @@ class Journal:
     # --- a table that keeps its rows and has another UUID or name -----------------------------
 
     def carry_over(self, before: str) -> None:
-        """Write once more about this table what has landed in another one, whose rows it holds."""
+        """Write once more about this table what has loaded in another one, whose rows it holds."""
         into = f"into = toUUID({quote(before)})"
         self._run(
             f"INSERT INTO {self._name} (event, into, owner, attempt, splits, rows, detail) SELECT "
@@ -453,7 +453,7 @@ class Journal:
         ]
 
     def forget_names(self, names: Collection[tuple[str, str]] | None) -> None:
-        """Make what has landed in this table count as not landed.
+        """Make what is loaded into this table count as not loaded.
 
         Args:
             names: of attempts that went to a table of one of these names; None for all.
@@ -461,7 +461,7 @@ class Journal:
         wanted = None if names is None else set(names)
         for entry in self.entries():
             tables = {(m.database, m.table) for m in entry.moves}
-            if entry.landed and not entry.forgotten and (wanted is None or tables & wanted):
+            if entry.loaded and not entry.forgotten and (wanted is None or tables & wanted):
                 self._append("forget", entry.attempt)
 
     # --- reading ------------------------------------------------------------------------------
@@ -517,7 +517,7 @@ class Journal:
         """Record that the rows which the table holds are none of a load's: a line about it."""
         self._append("alive", "", detail=json.dumps({ACCEPTED: True}))
 
-    def landed_ids(self) -> set[str]:
+    def loaded_ids(self) -> set[str]:
         """Return the ids of the splits that are in the table."""
         ended = "event = 'landed' AND attempt NOT IN (SELECT attempt FROM {0} WHERE into = {1} "
         ended += "AND event = 'forget')"
@@ -530,11 +530,11 @@ class Journal:
         return {str(i) for (i,) in rows}
 
     def landings(self) -> list[Landings]:
-        """Return what has landed in every table that the journal tells of, and is not forgotten."""
+        """Return what is loaded into every table that the journal knows, and not forgotten."""
         return self._landings("countIf(event = 'landed') > 0")
 
     def stopped(self) -> list[Landings]:
-        """Return, of every table, what was committed, and of which no line says that it landed."""
+        """Return, of every table, what was committed, and of which no line says that it loaded."""
         # As Entry.binding and Entry.over say it.
         expired, committed = (
             f"minIf(_block_number, event = '{event}')" for event in ("expire", "commit")
@@ -575,11 +575,11 @@ class Journal:
             found.setdefault(str(attempt), []).extend(map(str, ids))
         return found
 
-    def forgotten_ids(self, landed: Collection[str] | None = None) -> set[str]:
-        """Return the ids of forgotten splits that have not landed again.
+    def forgotten_ids(self, loaded: Collection[str] | None = None) -> set[str]:
+        """Return the ids of forgotten splits that are not loaded again.
 
         Args:
-            landed: what :meth:`landed_ids` has returned.
+            loaded: what :meth:`loaded_ids` has returned.
         """
         into = f"toUUID({quote(self._target_uuid)})"
         rows = self._ask(
@@ -587,7 +587,7 @@ class Journal:
             f"event = 'claim' AND attempt IN (SELECT attempt FROM {self._name} WHERE "
             f"into = {into} AND event = 'forget')"
         )
-        return {str(i) for (i,) in rows} - set(self.landed_ids() if landed is None else landed)
+        return {str(i) for (i,) in rows} - set(self.loaded_ids() if loaded is None else loaded)
 
     def _other_journals(self) -> list[str]:
         """Return the other databases of the server that have a journal."""
@@ -806,7 +806,7 @@ def read_entries(rows: Iterable[Sequence[Any]]) -> dict[str, JournalEntry]:
             owner's last line; by block number.
     """
     found: dict[str, JournalEntry] = {}
-    # An owner may write expire and landed for another's attempt: the claim says whose it is.
+    # An owner may write expire and loaded for another's attempt: the claim says whose it is.
     idle: dict[str, float] = {}
     quit: set[str] = set()
     for event, attempt, who, block, count, detail, splits, seconds in rows:
@@ -842,7 +842,7 @@ def _unordered(entry: JournalEntry) -> JournalEntry:
 
     Its rows may have come after the count; that they did only their blocks can say.
     """
-    return replace(entry, committed=1, expired=0, landed=(1 << 63) * bool(entry.landed))
+    return replace(entry, committed=1, expired=0, loaded=(1 << 63) * bool(entry.loaded))
 
 
 def added(
@@ -871,9 +871,9 @@ def added(
             m for n in ([node] if own else near) for m in other.moves_on(n)
             if (m.database, m.table, m.partition_id) == partition
         ]  # fmt: skip
-        # What has landed on another replica is seen here a while later.
+        # What is loaded on another replica is seen here a while later.
         seen = mine.counted if own and mine.counted else mine.claimed
-        if not other.binding or 0 < other.landed < seen:
+        if not other.binding or 0 < other.loaded < seen:
             continue
         rows = sum(m.rows for m in moves)
         most += rows
@@ -881,6 +881,6 @@ def added(
         after = other.committed > mine.committed or all(
             m.highest_block >= move.highest_block for m in moves
         )
-        if own and other.landed and after:
+        if own and other.loaded and after:
             least += rows
     return least, most

@@ -100,13 +100,13 @@ class Lease:
     """The answer to an attempt that asked for splits.
 
     Attributes:
-        landed: ids that another process has loaded.
+        loaded: ids that another process has loaded.
         busy: ids that a living process holds.
         lost: attempts of dead processes that hold some of the others: expire them, ask again.
         of_lost: the ids that each of these holds.
     """
 
-    landed: frozenset[str] = frozenset()
+    loaded: frozenset[str] = frozenset()
     busy: frozenset[str] = frozenset()
     lost: tuple[str, ...] = ()
     of_lost: Mapping[str, frozenset[str]] = field(default_factory=dict)
@@ -114,7 +114,7 @@ class Lease:
     @property
     def whole(self) -> bool:
         """True where all splits were given; any other lease has to be released."""
-        return not (self.landed or self.busy or self.lost)
+        return not (self.loaded or self.busy or self.lost)
 
 
 class Ownership(Enum):
@@ -122,7 +122,7 @@ class Ownership(Enum):
 
     OWN = "nothing"
     TAKEN = "expired: another process has ended its lease"
-    LANDED = "published"
+    LOADED = "published"
 
 
 class Leases(Protocol):
@@ -131,7 +131,7 @@ class Leases(Protocol):
     def lease(self, attempt: str, splits: Sequence[Split], nodes: str = "") -> Lease: ...
     def counting(self, attempt: str) -> None: ...
     def commit(self, attempt: str, rows: int, moves: Sequence[StagedPartition]) -> bool: ...
-    def landed(self, attempt: str) -> None: ...
+    def loaded(self, attempt: str) -> None: ...
     def added(self, attempt: str, move: StagedPartition, node: str = "") -> tuple[int, int]: ...
     def release(self, attempt: str) -> None: ...
     def ownership(self, attempt: str) -> Ownership: ...
@@ -151,7 +151,7 @@ class NoLeases:
         """Return True: nobody can have expired the attempt."""
         return True
 
-    def landed(self, attempt: str) -> None:
+    def loaded(self, attempt: str) -> None:
         """Do nothing: the ledger is the only memory."""
 
     def release(self, attempt: str) -> None:

@@ -63,6 +63,11 @@ class Attempt:
         """True for one that publishes what other attempts have gathered in a shadow table."""
         return self.staging.endswith(SHADOW_SUFFIX)
 
+    @property
+    def committed(self) -> bool:
+        """True when all rows are staged and counted, so that they can only be published."""
+        return self.state == "loaded"  # on disk, since the first version
+
 
 @dataclass(frozen=True, slots=True)
 class LoadRow:
@@ -228,22 +233,22 @@ class Ledger:
         )  # fmt: skip
         return [(str(load_id), str(key), str(rest)) for load_id, key, rest in rows]
 
-    # --- what has landed ----------------------------------------------------------------------
+    # --- what is loaded ----------------------------------------------------------------------
 
-    def landed(self, key: str) -> set[str]:
+    def loaded(self, key: str) -> set[str]:
         """Return the ids of the splits that are in the target."""
         return {
             str(i) for (i,) in self._store.rows("SELECT id FROM landed WHERE into_table = ?", key)
         }
 
-    def landed_by(self, load_id: str) -> set[str]:
+    def loaded_by(self, load_id: str) -> set[str]:
         """Return the ids of the splits that this load has brought in itself."""
         rows = self._store.rows(
             "SELECT id FROM split WHERE load_id = ? AND state = 'landed'", load_id
         )
         return {str(i) for (i,) in rows}
 
-    def landed_uris(self, key: str) -> set[str]:
+    def loaded_uris(self, key: str) -> set[str]:
         """Return the objects (with their ranges) of which some version is in the target."""
         rows = self._store.rows(
             "SELECT DISTINCT s.uri FROM landed l JOIN split s "
@@ -288,8 +293,8 @@ class Ledger:
             )
             return forgotten
 
-    def landed_by_load(self, key: str, ids: Collection[str]) -> dict[str, tuple[int, list[str]]]:
-        """Return, of some landed splits, (rows, ids) by the load that has brought them.
+    def loaded_by_load(self, key: str, ids: Collection[str]) -> dict[str, tuple[int, list[str]]]:
+        """Return, of some loaded splits, (rows, ids) by the load that has brought them.
 
         The rows are those of whole attempts.
         """
@@ -318,7 +323,7 @@ class Ledger:
             )
 
     def ids_by_uri(self, ids: Collection[str]) -> dict[str, frozenset[str]]:
-        """Return the objects that some landed splits are of, or are ranges of, and their ids."""
+        """Return the objects that some loaded splits are of, or are ranges of, and their ids."""
         found: dict[str, set[str]] = {}
         for id_, uri in self._store.rows(
             "SELECT DISTINCT l.id, s.uri FROM landed l JOIN split s "
@@ -331,7 +336,7 @@ class Ledger:
         return {uri: frozenset(known) for uri, known in found.items()}
 
     def rename_splits(self, old: str, key: str, names: Mapping[str, str]) -> None:
-        """Record that what has landed by one key has landed by another.
+        """Record that what is loaded by one key is loaded by another.
 
         Args:
             names: ids by the old key, and by the new one.
@@ -372,7 +377,7 @@ class Ledger:
                 ((attempt_id, load_id, s.id) for s in splits),
             )
 
-    def attempt_loaded(
+    def attempt_committed(
         self, attempt_id: str, rows: int, moves: Sequence[StagedPartition], *, marks: str = "",
         once: bool = False,
     ) -> None:  # fmt: skip
@@ -426,7 +431,7 @@ class Ledger:
             )
 
     def attempt_published(self, attempt_id: str, key: str) -> None:
-        """Record that every row is visible: the attempt's splits have landed."""
+        """Record that every row is visible: the attempt's splits are loaded."""
         with self._store.change() as db:
             db.execute("UPDATE attempt SET state = 'published' WHERE id = ?", (attempt_id,))
             db.execute("UPDATE split SET state = 'landed' WHERE attempt_id = ?", (attempt_id,))
@@ -468,8 +473,8 @@ class Ledger:
         with self._store.change() as db:
             db.execute("INSERT OR REPLACE INTO data_mark VALUES (?, ?, ?)", (uuid, mark, mark))
 
-    def landed_elsewhere(self, load_id: str, ids: Iterable[str]) -> None:
-        """Record that another process has landed these splits of the load."""
+    def loaded_elsewhere(self, load_id: str, ids: Iterable[str]) -> None:
+        """Record that another process has loaded these splits of the load."""
         with self._store.change() as db:
             db.executemany(
                 "UPDATE split SET state = 'landed' WHERE load_id = ? AND id = ?",
@@ -517,7 +522,7 @@ class Ledger:
             db.execute("INSERT OR REPLACE INTO target_table VALUES (?, ?)", (key, uuid))
 
     def forget(self, load_id: str) -> int:
-        """Record that what this load landed counts as not landed; return the number of splits."""
+        """Record that what this load loaded counts as not loaded; return the number of splits."""
         with self._store.change() as db:
             gone = db.execute(
                 "DELETE FROM landed WHERE attempt_id IN (SELECT id FROM attempt WHERE load_id = ?)",
@@ -532,7 +537,7 @@ class Ledger:
             return gone
 
     def join_load(self, load_id: str, into: str, key: str, *, ranges: bool) -> bool:
-        """Record what a load has landed as landed by another one, and forget the load.
+        """Record what a load has loaded as loaded by another one, and forget the load.
 
         For the batches of a stream that is followed: one load for each would fill the ledger.
 
@@ -582,7 +587,7 @@ class Ledger:
             return True
 
     def give_up(self, load_id: str) -> None:
-        """Record that no command goes on with an unfinished load; what it landed stays landed."""
+        """Record that no command goes on with an unfinished load; what it loaded stays loaded."""
         with self._store.change() as db:
             db.execute("UPDATE load SET fingerprint = '' WHERE id = ?", (load_id,))
 
@@ -692,8 +697,8 @@ class Ledger:
         )
         return {str(id_): int(str(count)) for id_, count in rows}
 
-    def landed_rows(self, key: str) -> int:
-        """Return the rows of all published attempts whose splits count as landed."""
+    def loaded_rows(self, key: str) -> int:
+        """Return the rows of all published attempts whose splits count as loaded."""
         rows = self._store.rows(
             "SELECT coalesce(sum(rows), 0) FROM attempt WHERE state = 'published' AND id IN "
             "(SELECT attempt_id FROM landed WHERE into_table = ?)",
@@ -701,8 +706,8 @@ class Ledger:
         )
         return int(str(rows[0][0]))
 
-    def landed_attempts(self, key: str) -> list[tuple[int, list[str]]]:
-        """Return (rows, split ids) of the published attempts whose splits count as landed."""
+    def loaded_attempts(self, key: str) -> list[tuple[int, list[str]]]:
+        """Return (rows, split ids) of the published attempts whose splits count as loaded."""
         found: dict[str, tuple[int, list[str]]] = {}
         rows = self._store.rows(
             "SELECT l.id, a.id, a.rows FROM landed l JOIN attempt a ON a.id = l.attempt_id "
@@ -714,7 +719,7 @@ class Ledger:
         return list(found.values())
 
     def gathered(self, key: str) -> dict[str, list[str]]:
-        """Return the ids of the splits that have landed by a key, by their attempts."""
+        """Return the ids of the splits that are loaded by a key, by their attempts."""
         found: dict[str, list[str]] = {}
         rows = self._store.rows(
             "SELECT attempt_id, id FROM landed WHERE into_table = ? ORDER BY attempt_id, id", key
@@ -724,7 +729,7 @@ class Ledger:
         return found
 
     def attempts_gathered(self, key: str) -> list[tuple[str, str, list[str]]]:
-        """Return (load, attempt, ids of landed splits) of what was gathered beside a target.
+        """Return (load, attempt, ids of loaded splits) of what was gathered beside a target.
 
         Args:
             key: of the target; attempts of a forgotten load have no ids any more.
@@ -733,14 +738,14 @@ class Ledger:
             "SELECT a.load_id, a.id, a.into_table FROM attempt a WHERE a.state = 'published' "
             "ORDER BY a.rowid"
         )
-        landed: dict[str, dict[str, list[str]]] = {}
+        loaded: dict[str, dict[str, list[str]]] = {}
         found = []
         for load_id, attempt, into in rows:
             own = target_key(key, str(load_id))
             if into == own:
-                if own not in landed:
-                    landed[own] = self.gathered(own)
-                known = landed[own]
+                if own not in loaded:
+                    loaded[own] = self.gathered(own)
+                known = loaded[own]
                 found.append((str(load_id), str(attempt), known.get(str(attempt), [])))
         return found
 
@@ -749,7 +754,7 @@ class Ledger:
 
 
 def _join_ranges(db: sqlite3.Connection, key: str, attempt_id: str) -> None:
-    """Let one id stand for ranges of a stream that touch, among what an attempt has landed."""
+    """Let one id stand for ranges of a stream that touch, among what an attempt is loaded."""
     rows = db.execute(
         "SELECT id FROM landed WHERE into_table = ? AND attempt_id = ?", (key, attempt_id)
     )

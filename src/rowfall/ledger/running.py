@@ -26,7 +26,7 @@ def path_of(ledger: Path, load_id: str) -> Path:
 
 def read(ledger: Path, load_id: str) -> dict[str, float]:
     """Return what a load has said last: ``share`` (0 to 1), ``rows``, ``bytes``, ``splits``,
-    ``landed``, ``skipped``, ``seconds``; {} where it has said nothing yet."""
+    ``loaded``, ``skipped``, ``seconds``; {} where it has said nothing yet."""
     try:
         found = json.loads(path_of(ledger, load_id).read_text())
         return {str(name): float(value) for name, value in found.items() if value is not None}
@@ -52,7 +52,7 @@ class Running:
             case LoadStarted():
                 self._bytes, self._rows = event.total_bytes, event.total_rows
                 self._says = {
-                    "share": 0.0, "splits": event.splits, "skipped": event.resumed, "landed": 0,
+                    "share": 0.0, "splits": event.splits, "skipped": event.resumed, "loaded": 0,
                 }  # fmt: skip
                 self._write(self._says)
             case Progressed():
@@ -68,7 +68,7 @@ class Running:
                 if self._clock() - self._written >= EVERY_SECONDS:
                     self._write(self._says)
             case AttemptPublished():
-                self._says["landed"] = (self._says.get("landed") or 0) + event.splits
+                self._says["loaded"] = (self._says.get("loaded") or 0) + event.splits
             case LoadEnded():
                 self.remove()
             case _:

@@ -51,7 +51,8 @@ CREATE TABLE split (
 
 CREATE INDEX split_by_attempt ON split (attempt_id) WHERE attempt_id IS NOT NULL;
 
--- What has landed where, whichever load did it; the table's uuid tells a table from its successor.
+-- What is loaded where, whichever load did it ("landed" is the word of the first version, kept for
+-- ledgers that others still open; an attempt that is "loaded" is committed: staged and counted); the table's uuid tells a table from its successor.
 CREATE TABLE landed (
     into_table TEXT NOT NULL,
     id         TEXT NOT NULL,

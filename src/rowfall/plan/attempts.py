@@ -170,7 +170,7 @@ def cut_files(listing: Listing, files: int, todo: Sequence[int]) -> tuple[Group,
     wanted = set(todo)
     groups = []
     for start, stop in file_bounds(total, files):
-        # A file whose pieces have all landed keeps its (empty) group, so that n stays n.
+        # A file whose pieces are all loaded keeps its (empty) group, so that n stays n.
         missing = [i for i in range(start, stop) if i in wanted]
         groups.append(_group(listing, range(start, stop)) if missing else Group((), 0))
     return tuple(groups)

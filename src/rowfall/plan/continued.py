@@ -1,4 +1,4 @@
-"""Go on with streams behind what has landed of them: offsets of a topic, values of a key."""
+"""Go on with streams behind what is loaded of them: offsets of a topic, values of a key."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from rowfall.sources.base import Continued
 
 
 def continue_streams(session: Session, known: set[str]) -> tuple[Session, set[str]]:
-    """Return the session with the ranges that have landed and those that follow.
+    """Return the session with the ranges that are loaded and those that follow.
 
     Any other source is left as it is.
 
     Args:
-        known: ids of splits that have landed.
+        known: ids of splits that are loaded.
 
     Returns:
         The session, and the ids of what need not be loaded.
@@ -31,23 +31,23 @@ def continue_streams(session: Session, known: set[str]) -> tuple[Session, set[st
     if not session.destination.continues:
         return session, set()  # the target holds the whole listing
     ranges = ranges_by_stream(known)
-    landed: dict[str, Sequence[tuple[int, int]]] = {}
+    loaded: dict[str, Sequence[tuple[int, int]]] = {}
     versions = dict(streams(listing))
     for uri, version in versions.items():
         stream = split_id(uri, version, None, None, session.target_key, listing.projection)
         if stream in ranges:
-            landed[uri] = ranges[stream]
-    if not landed:
+            loaded[uri] = ranges[stream]
+    if not loaded:
         return session, known
     before = len(source.notes)
-    rest = source.listing_after({uri: joined(own) for uri, own in landed.items()})
+    rest = source.listing_after({uri: joined(own) for uri, own in loaded.items()})
     for note in source.notes[before:]:
         session.emit(Note("warning", note))
     # Nothing is left to read of those, where what is to be read has sizes.
     size = None if rest.total_size is None or not len(rest) else 0
     found = Listing(listing.projection, continued=True)
     found.label = listing.label
-    for uri, own in landed.items():
+    for uri, own in loaded.items():
         for start, stop in own:
             found.add(uri, versions[uri], size, start, stop)
     for split in rest.splits(""):
@@ -64,7 +64,7 @@ def _joined(ids: Iterable[str]) -> frozenset[tuple[str, int, int]]:
     )  # fmt: skip
 
 
-def landed_streams(listing: Listing, key: str) -> frozenset[str]:
+def loaded_streams(listing: Listing, key: str) -> frozenset[str]:
     """Return ids of all ranges of a listing, those that touch as one.
 
     Args:
@@ -82,7 +82,7 @@ def streams(listing: Listing) -> list[tuple[str, str]]:
 
 
 def names_now(session: Session, key: str, ids: Collection[str]) -> dict[str, str]:
-    """Return the ids by the session's target key, of ranges that have landed by another key."""
+    """Return the ids by the session's target key, of ranges that are loaded by another key."""
     listing, here = session.listing, session.target_key
     if not listing.continued:
         return {}

@@ -2,7 +2,7 @@
 
 Which files are cut may differ from run to run: it depends on the shards and on what is left to do.
 Where a file is cut never does: on a grid that only its size decides. Of a file that has been begun
-in ranges only ranges are loaded, and one that has landed as a whole is never cut; the journal keeps
+in ranges only ranges are loaded, and one that is loaded as a whole is never cut; the journal keeps
 two processes that decide otherwise at the same moment apart.
 """
 
@@ -41,7 +41,7 @@ Read = Callable[[Split, int, int], bytes]
 # Shards may end so much later than they would on average: DESIGN asks for no more.
 AIM = 0.03
 # Ranges are at least this long, and a file has at most so many: 1,024 ranges give 32 shards shares
-# that differ by 3 %. Neither may ever change: ranges that have landed would not be known again.
+# that differ by 3 %. Neither may ever change: ranges that are loaded would not be known again.
 LEAST, MOST = CUT_LEAST // 2, 1024
 
 
@@ -64,7 +64,7 @@ def cut(session: Session, facts: LoadFacts, parser: Choice, known: Collection[st
     Args:
         facts: with the whole listing.
         parser: who parses text.
-        known: ids that have landed, with the marks of files of which ranges have.
+        known: ids that are loaded, with the marks of files of which ranges have.
 
     Raises:
         UsageError: a file has been begun in ranges, and now cannot be cut.
@@ -111,7 +111,7 @@ def _kept_whole(facts: LoadFacts, count: int, reason: str) -> str:
 
 
 def _begun(facts: LoadFacts, known: Collection[str], key: str) -> set[int]:
-    """Return the files of which ranges have landed."""
+    """Return the files of which ranges are loaded."""
     if not known or not transport.cuts_files(facts):
         return set()
     listing = facts.listing

@@ -76,10 +76,10 @@ def look(session: Session, listing: Listing, schema: Schema, load_id: str = "") 
         anew=options.replace or options.force,
     )  # fmt: skip
     bounds = list(attempts.file_bounds(len(splits), files))
-    landed = {i for number in decided.done for i in range(*bounds[number])}
+    loaded = {i for number in decided.done for i in range(*bounds[number])}
     return ExportState(
         base, place, name, None if found is None else found[1], names, present, decided.manifest,
-        decided.done, decided.refusal, decided.notes, frozenset(landed), old, all_sources(wanted),
+        decided.done, decided.refusal, decided.notes, frozenset(loaded), old, all_sources(wanted),
     )  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""Find what has landed under another name of the same object: older names, other tokens, links.
+"""Find what is loaded under another name of the same object: older names, other tokens, links.
 
 The name of an object behind HTTP holds a digest of the secrets in its address
 (:func:`rowfall.core.uri.object_name`). Names of older ledgers hold none, and signatures in full, or
@@ -24,11 +24,11 @@ from rowfall.sources.files import LocalFiles
 _RANGE = regex(r"(.*)\[(\d+):(\d+)\]")
 
 
-def landed_under_other_names(session: Session, known: Collection[str]) -> set[str]:
-    """Return the ids of listed objects, and of ranges of them, that have landed by another name.
+def loaded_under_other_names(session: Session, known: Collection[str]) -> set[str]:
+    """Return the ids of listed objects, and of ranges of them, that are loaded by another name.
 
     Args:
-        known: ids that have landed.
+        known: ids that are loaded.
 
     Raises:
         LedgerError: a name of an older ledger may be that of several objects.
@@ -51,8 +51,8 @@ def landed_under_other_names(session: Session, known: Collection[str]) -> set[st
     found: dict[str, Split] = {}
     ids: set[str] = set()
 
-    def landed(split: Split, name: str, start: int | None, stop: int | None) -> set[str]:
-        """Return the ids of a split, or of a range of it, where that has landed by a name."""
+    def loaded(split: Split, name: str, start: int | None, stop: int | None) -> set[str]:
+        """Return the ids of a split, or of a range of it, where that is loaded by a name."""
         version, more = split.version, listing.projection
         if split_id(name, version, start, stop, key, more) not in known or name == split.uri:
             return set()
@@ -67,14 +67,14 @@ def landed_under_other_names(session: Session, known: Collection[str]) -> set[st
             ranges = names.get(uri.without_secrets(exact), ())
             spans = {(start, stop) for name, start, stop in ranges if name == exact}
             for start, stop in spans | {(None, None)}:
-                ids |= landed(split, exact, start, stop)
+                ids |= loaded(split, exact, start, stop)
         first = former(splits[0].uri)
         before = uri.without_secrets(first)
         by_name: dict[str, set[str]] = {}
         others = names.get(shared, []) if shared != before else []
         others = others + names.get(before, [(first.partition("#")[0], None, None)])
         for name, start, stop in others:
-            if name != first and (own := landed(splits[0], name, start, stop)):
+            if name != first and (own := loaded(splits[0], name, start, stop)):
                 by_name.setdefault(name, set()).update(own)
         if not by_name or all(s.id in known or s.id in ids for s in splits):
             continue
@@ -91,10 +91,10 @@ def landed_under_other_names(session: Session, known: Collection[str]) -> set[st
 
 
 def _names(session: Session) -> dict[str, list[tuple[str, int | None, int | None]]]:
-    """Return names and ranges of what has landed, by what :func:`uri.without_secrets` leaves."""
+    """Return names and ranges of what is loaded, by what :func:`uri.without_secrets` leaves."""
     names = defaultdict(list)
     if session.ledger is not None:
-        for text in session.ledger.landed_uris(session.target_key):
+        for text in session.ledger.loaded_uris(session.target_key):
             cut = _RANGE.fullmatch(text)
             name = cut[1] if cut else text
             start, stop = (int(cut[2]), int(cut[3])) if cut else (None, None)
@@ -117,7 +117,7 @@ def _warn_of_sizes(session: Session) -> None:
 
 
 def _by_other_paths(session: Session, known: Collection[str]) -> set[str]:
-    """Return the ids of local files that are listed twice, or have landed, by another path.
+    """Return the ids of local files that are listed twice, or are loaded, by another path.
 
     Only symbolic links are followed; with the same size and time they are the same rows.
     """
@@ -132,8 +132,8 @@ def _by_other_paths(session: Session, known: Collection[str]) -> set[str]:
 
     # By index: a million files must not be held as splits.
     links = {i: path for i in range(len(listing)) if (path := real(name := listing.uri(i))) != name}
-    landed = _landed_paths(session, real) if known else {}
-    wanted = {*links.values(), *landed}
+    loaded = _loaded_paths(session, real) if known else {}
+    wanted = {*links.values(), *loaded}
     if not wanted:
         return set()
     found: dict[str, str] = {}
@@ -145,7 +145,7 @@ def _by_other_paths(session: Session, known: Collection[str]) -> set[str]:
         if path not in wanted:
             continue
         split = listing.split(index, key)
-        others = [n for n in dict.fromkeys((path, *landed.get(path, ()))) if n != split.uri]
+        others = [n for n in dict.fromkeys((path, *loaded.get(path, ()))) if n != split.uri]
         twin = next(
             (n for n in others if split_id(n, split.version, None, None, key, more) in known), None
         ) or first.get(path)
@@ -161,11 +161,11 @@ def _by_other_paths(session: Session, known: Collection[str]) -> set[str]:
     return ids
 
 
-def _landed_paths(session: Session, real: Callable[[str], str]) -> dict[str, list[str]]:
+def _loaded_paths(session: Session, real: Callable[[str], str]) -> dict[str, list[str]]:
     """Return the paths that this ledger has loaded which are not those of the files themselves."""
     paths: dict[str, list[str]] = defaultdict(list)
     if session.ledger is not None:
-        for name in session.ledger.landed_uris(session.target_key):
+        for name in session.ledger.loaded_uris(session.target_key):
             path = real(name)
             if path != name:
                 paths[path].append(name)

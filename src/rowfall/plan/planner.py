@@ -89,7 +89,7 @@ def make_plan(facts: LoadFacts, options: Options) -> Plan:
         facts=facts.engine,
         example=_example(facts, options, transport, groups, first.settings),
         writers=_planned(facts, transport, work),
-        landed=len(facts.landed),
+        loaded=len(facts.loaded),
         views=facts.table.views,
         visibility=facts.destination.visibility(facts, transport, options),
         upkeep=facts.table.upkeep,

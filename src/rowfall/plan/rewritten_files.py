@@ -1,4 +1,4 @@
-"""Find what has landed as rows of other files: those that a table's compaction has replaced."""
+"""Find what is loaded as rows of other files: those that a table's compaction has replaced."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from rowfall.sources.base import File, Rewrite, RewritesFiles
 from rowfall.sources.rewrites import follow
 
 
-def landed_in_other_files(session: Session, known: Collection[str]) -> set[str]:
-    """Return the ids of listed files whose rows have landed out of files that were there before.
+def loaded_in_other_files(session: Session, known: Collection[str]) -> set[str]:
+    """Return the ids of listed files whose rows are loaded out of files that were there before.
 
     Args:
-        known: ids that have landed.
+        known: ids that are loaded.
 
     Raises:
-        SourceError: files hold rows that have landed together with others, or instead of them.
+        SourceError: files hold rows that are loaded together with others, or instead of them.
     """
     source, listing, key = session.source, session.listing, session.target_key
     if not isinstance(source, RewritesFiles) or session.options.force:
@@ -32,13 +32,13 @@ def landed_in_other_files(session: Session, known: Collection[str]) -> set[str]:
     live = {split.id: (split.uri, split.version) for split in listing.splits(key)}
     others = {i for i in known if i not in live and not i.startswith(MARK)}
     if not others:
-        return set()  # all that has landed is still there, so nothing was made of it
+        return set()  # all that is loaded is still there, so nothing was made of it
     rewrites = source.rewrites()
     files = {f for r in rewrites for f in (*r.removed, *r.added)}
-    landed = {file for file in files if id_of(file) in known}
-    landed |= {file for id_, file in live.items() if id_ in known}
-    found = follow(landed, rewrites)
-    new = [file for id_, file in live.items() if id_ not in known and file not in found.landed]
+    loaded = {file for file in files if id_of(file) in known}
+    loaded |= {file for id_, file in live.items() if id_ in known}
+    found = follow(loaded, rewrites)
+    new = [file for id_, file in live.items() if id_ not in known and file not in found.loaded]
     changed = next((found.changed[file] for file in new if file in found.changed), found.removed)
     if new and changed is not None:
         raise _changed(session, changed)
@@ -47,11 +47,11 @@ def landed_in_other_files(session: Session, known: Collection[str]) -> set[str]:
     if lost and not others <= explained:
         raise SourceError(
             f"{lost[0][0]} was added before the history of {session.source.text} begins, and files "
-            "that have landed are gone since: it may hold their rows",
+            "that are loaded are gone since: it may hold their rows",
             hint="Load the table as it is now into a new one with --table NAME, or in the place of "
             "this one with --replace.",
         )
-    moved = {id_ for id_, file in live.items() if id_ not in known and file in found.landed}
+    moved = {id_ for id_, file in live.items() if id_ not in known and file in found.loaded}
     if moved:
         session.emit(Note(
             "info",

@@ -45,10 +45,10 @@ from rowfall.engines.codes import BROKEN_OFF, DATA_CODES, MEMORY_LIMIT, TIMEOUT_
 from rowfall.engines.embedded import usable_cores
 from rowfall.plan import attempts, cutting, transport
 from rowfall.plan.continued import continue_streams
-from rowfall.plan.other_names import landed_under_other_names
+from rowfall.plan.other_names import loaded_under_other_names
 from rowfall.plan.planner import check_clauses, chosen_settings
 from rowfall.plan.reach import decoder_refused, network_rate, reach, source_reader
-from rowfall.plan.rewritten_files import landed_in_other_files
+from rowfall.plan.rewritten_files import loaded_in_other_files
 from rowfall.plan.settings import ENGINE_BASE, LEAST_MEMORY
 from rowfall.plan.statements import FLOAT_PROBE
 from rowfall.schema import data_errors, inference, long_records
@@ -84,7 +84,7 @@ def survey(
     """Ask everything that a plan depends on.
 
     Args:
-        known: ids of splits that have landed; None to ask ledger and journal.
+        known: ids of splits that are loaded; None to ask ledger and journal.
         table: on the first writer, the table whose columns the rows have to fit; "" for the
             target's own. ``--replace`` names the one that it fills in its place.
         thorough: ask also what only a forecast needs.
@@ -100,7 +100,7 @@ def survey(
     _check_settings(session)
     destination = session.destination
     session, known = continue_streams(
-        session, set(destination.landed_ids(session) if known is None else known)
+        session, set(destination.loaded_ids(session) if known is None else known)
     )
     reached = _ask_reach(session)
     transport.choose_delivery(reached, options)  # --pull is refused before anything is read
@@ -118,8 +118,8 @@ def survey(
     if reached is not None and encoding is not None and encoding.dialect is not None:
         reached = _rewritten_here(session, encoding.dialect)
         transport.choose_delivery(reached, options)
-    known = {*known, *landed_under_other_names(session, known)}
-    known |= landed_in_other_files(session, known)
+    known = {*known, *loaded_under_other_names(session, known)}
+    known |= loaded_in_other_files(session, known)
     facts = LoadFacts(
         source=session.source,
         target=session.target,
@@ -143,7 +143,7 @@ def survey(
     facts = replace(facts, unpinned=_ask_versions(facts, delivery, parser))
     cut = cutting.cut(session, facts, parser, known)
     facts = replace(facts, listing=cut.listing, ranges=cut.notes)
-    facts = destination.with_landed(session, facts, known, load_id)
+    facts = destination.with_loaded(session, facts, known, load_id)
     return destination.with_space(session, facts, attempts.rows(facts, facts.todo), sample=thorough)
 
 
@@ -181,31 +181,31 @@ def _ask_density(session: Session, encoding: Encoding | None) -> float | None:
     return rows_per_byte(source, list(some), encoding)
 
 
-# --- what has landed -----------------------------------------------------------------------------
+# --- what is loaded -----------------------------------------------------------------------------
 
 
-def landed_indexes(session: Session, facts: LoadFacts, known: Collection[str]) -> frozenset[int]:
+def loaded_indexes(session: Session, facts: LoadFacts, known: Collection[str]) -> frozenset[int]:
     """Return the indexes of the listing that are in the target already.
 
     Args:
-        known: ids of splits that have landed.
+        known: ids of splits that are loaded.
     """
     if not known:
         return frozenset()
     splits = facts.listing.splits(session.target_key)
-    landed = {i for i, split in enumerate(splits) if split.id in known}
-    if len(known) > len(landed) and not session.options.force:
-        _warn_of_new_versions(session, facts.listing, landed)
-    return frozenset(landed)
+    loaded = {i for i, split in enumerate(splits) if split.id in known}
+    if len(known) > len(loaded) and not session.options.force:
+        _warn_of_new_versions(session, facts.listing, loaded)
+    return frozenset(loaded)
 
 
-def _warn_of_new_versions(session: Session, listing: Listing, landed: set[int]) -> None:
-    """Warn of objects overwritten since they landed: they are other splits, added to the old."""
+def _warn_of_new_versions(session: Session, listing: Listing, loaded: set[int]) -> None:
+    """Warn of objects overwritten since they loaded: they are other splits, added to the old."""
     if session.ledger is None or not session.source.replayable:
         return  # a stream is no version of another one
-    known, key = session.ledger.landed_uris(session.target_key), session.target_key
+    known, key = session.ledger.loaded_uris(session.target_key), session.target_key
     again = [
-        s.name for i, s in enumerate(listing.splits(key)) if i not in landed and s.name in known
+        s.name for i, s in enumerate(listing.splits(key)) if i not in loaded and s.name in known
     ]
     if again:
         some = ", ".join(again[:3]) + (f" and {len(again) - 3:,} more" if len(again) > 3 else "")

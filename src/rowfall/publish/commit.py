@@ -71,7 +71,7 @@ class CommitReceiver(BaseReceiver):
         """Record the names of the files, so that they can be removed after a crash."""
         moves = [StagedPartition("", "", one.name, one.local, one.rows, 0, one.size)
                  for one in self._files[delivered.attempt]]  # fmt: skip
-        self._given.load.ledger.attempt_loaded(delivered.attempt, counted.rows, moves)
+        self._given.load.ledger.attempt_committed(delivered.attempt, counted.rows, moves)
         return True
 
     def publish(self, delivered: Delivered, counted: Counted) -> int:
@@ -117,7 +117,7 @@ def commit_gathered(
     ledger.attempt_started(attempt, load_id, staging, key, known)
     files = [file for name in gathered for file in _files_of(ledger, name)]
     rows = sum(file.rows for file in files)
-    ledger.attempt_loaded(attempt, rows, ())
+    ledger.attempt_committed(attempt, rows, ())
     try:
         database.commit(attempt, load_id, [f"{id_}{salt}" for id_ in ids], files, replace=replace)
     except TakenError as error:
@@ -155,7 +155,7 @@ def _give_up(
     hit = {name: ids for name, ids in gathered.items() if taken & set(ids)}
     for name, ids in hit.items():
         drop_gathered(table, ledger, name, target_key(key, load_id), ids)
-    ledger.landed_elsewhere(load_id, taken)
+    ledger.loaded_elsewhere(load_id, taken)
     text = f"{error.message}, so what was gathered of them is dropped"
     if len(hit) == len(gathered) and all(set(ids) <= taken for ids in hit.values()):
         notes.add("warning", text)
@@ -192,7 +192,7 @@ def end_open_commits(
         if attempt.load_id in running:
             continue
         if attempt.target_key == key:
-            recorded = Recorded.COMMITTED if attempt.state == "loaded" else Recorded.STARTED
+            recorded = Recorded.COMMITTED if attempt.committed else Recorded.STARTED
             there = database.settled(attempt.id)
             evidence = Evidence.ALL_PARTS if there else Evidence.ROLLED_BACK
             if after_crash(recorded, evidence) is Action.RECORD:

@@ -63,7 +63,7 @@ def fence(
 
     Raises:
         EngineError: another one has renamed some of them at the same moment (codes.GONE).
-        LedgerError: some of them are gone, and nobody has said that the attempt has landed.
+        LedgerError: some of them are gone, and nobody has said that the attempt is loaded.
     """
     rows = sum(m.rows for m in moves)
     names: dict[Pair, str] = {}

@@ -154,6 +154,6 @@ class FileReceiver(ObjectReceiver):
 def end_open_files(ledger: Ledger) -> None:
     """End the attempts of dead processes: another one writes their files as a whole."""
     for attempt in ledger.open_attempts():
-        recorded = Recorded.COMMITTED if attempt.state == "loaded" else Recorded.STARTED
+        recorded = Recorded.COMMITTED if attempt.committed else Recorded.STARTED
         if after_crash(recorded, Evidence.OVERWRITES) is Action.DISCARD:
             ledger.attempt_ended(attempt.id, "lost", "rowfall or its engine was stopped")

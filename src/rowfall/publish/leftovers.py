@@ -82,15 +82,15 @@ def _of_journal(tables: TargetTables, found: Mapping[str, tuple[str, str]]) -> N
             open_recovery(tables, other, own).end_all()
         elif not _is_there(tables, uuid):
             open_recovery(tables, other).table_gone()
-    landed = _files(journal.landed_ids())
+    loaded = _files(journal.loaded_ids())
     kept = {e.attempt.split("_")[0] for e in journal.entries() if e.binding and not e.over}
     for name, (uuid, comment) in found.items():
         load = _load_of(name)
         shadow = _SHADOW.match(name) and staging.gathers_for(comment) == table
         if not shadow or load not in dead or load in kept:
             continue
-        gathered = _files(open_journal(session, uuid).landed_ids())
-        if not gathered or gathered & landed:
+        gathered = _files(open_journal(session, uuid).loaded_ids())
+        if not gathered or gathered & loaded:
             _drop(tables, load)
     for load in (_beginnings(found) & dead) - kept:
         _drop(tables, load)
@@ -99,14 +99,14 @@ def _of_journal(tables: TargetTables, found: Mapping[str, tuple[str, str]]) -> N
 def _of_ledger(tables: TargetTables, found: Mapping[str, tuple[str, str]]) -> None:
     """Drop shadows in a data folder, which only this ledger knows."""
     session, ledger = tables.session, tables.ledger
-    landed = _files(ledger.landed(session.target_key))
+    loaded = _files(ledger.loaded(session.target_key))
     shadows = {_load_of(name) for name in found if _SHADOW.match(name)} | _beginnings(found)
     for row in ledger.loads("WHERE into_table = ?", session.target_key):
         if row.id not in shadows or (row.state == "running" and not leases.has_ended(row.owner)):
             continue
         key = target_key(session.target_key, row.id)
-        gathered = _files(ledger.landed(key))
-        if not gathered or gathered & landed:
+        gathered = _files(ledger.loaded(key))
+        if not gathered or gathered & loaded:
             _drop(tables, row.id)
             ledger.set_table(key, "")
 

@@ -49,7 +49,7 @@ class BaseReceiver:
 
     def commit(self, delivered: Delivered, counted: Counted) -> bool:
         """Record in the ledger that the rows are going to be visible."""
-        self._given.load.ledger.attempt_loaded(delivered.attempt, counted.rows, ())
+        self._given.load.ledger.attempt_committed(delivered.attempt, counted.rows, ())
         return True
 
     def record(self, delivered: Delivered) -> None:

@@ -91,7 +91,7 @@ def end_open_attempts(
             except AlteredTableError as error:
                 _keep(attempt.id, error, kept, emit)
             continue
-        dropped = attempt.state == "loaded"
+        dropped = attempt.committed
         if dropped or not attempt.gathers:
             _discard(engine, attempt.staging)
         why = "the target table was dropped" if dropped else "rowfall or its engine was stopped"
@@ -119,7 +119,7 @@ def _action(engine: Engine, ledger: Ledger, attempt: Attempt) -> Action:
     Raises:
         LedgerError: somebody else has dropped its staging tables.
     """
-    if attempt.state != "loaded":
+    if not attempt.committed:
         return after_crash(Recorded.STARTED)
     return after_crash(Recorded.COMMITTED, _evidence(engine, ledger, attempt))
 
@@ -222,7 +222,7 @@ def give_up_alone(engine: Engine, ledger: Ledger, attempt_id: str) -> None:
         UsageError: there is no such attempt.
         LedgerError: some of its rows are visible.
     """
-    found = [a for a in ledger.open_attempts() if a.id == attempt_id and a.state == "loaded"]
+    found = [a for a in ledger.open_attempts() if a.id == attempt_id and a.committed]
     if not found:
         raise _nothing_to_give_up(attempt_id)
     publisher, moves = Publisher(engine, ledger), ledger.moves(attempt_id)
@@ -275,7 +275,7 @@ def follow_journal(ledger: Ledger, journal: Journal, key: str) -> None:
     found = {e.attempt: e for e in journal.entries()}
     for attempt in mine:
         entry = found.get(attempt.id, JournalEntry(attempt.id, ""))
-        if entry.landed and not entry.forgotten:
+        if entry.loaded and not entry.forgotten:
             ledger.attempt_published(attempt.id, key)
         elif _recorded(entry) is not Recorded.COMMITTED:  # else it is kept, see Recovery
             ledger.attempt_ended(attempt.id, "lost", "rowfall or the server was stopped")
@@ -285,7 +285,7 @@ def _recorded(entry: JournalEntry) -> Recorded:
     """Return what the journal says about an attempt."""
     if not entry.claimed:
         return Recorded.NOTHING
-    if entry.landed:
+    if entry.loaded:
         return Recorded.PUBLISHED
     if entry.ended or entry.forgotten:
         return Recorded.ENDED
@@ -352,9 +352,9 @@ class NodeRecovery:
             staged = entry.attempt in there
             if self.node not in entry.nodes or not entry.dead:
                 continue
-            if entry.landed and staged:
+            if entry.loaded and staged:
                 self.discard(entry.attempt)
-            if entry.landed or not (staged or entry.binding):
+            if entry.loaded or not (staged or entry.binding):
                 continue
             self.kill(entry.attempt)
             # Killed before it could see that another table had taken the place of this one.
@@ -409,13 +409,13 @@ class NodeRecovery:
 
         Raises:
             EngineError: another one has renamed some of them at the same moment (codes.GONE).
-            LedgerError: some of them are gone, and nobody has said that the attempt has landed.
+            LedgerError: some of them are gone, and nobody has said that the attempt is loaded.
         """
         for name in self._views(entry.attempt):
             self._run(f"DROP TABLE IF EXISTS {sql.qualified(self._database, name)} SYNC")
         return fence(
             self.engine, entry.attempt, entry.moves_on(self.node),
-            lambda: _has_landed(self._journal, entry.attempt),
+            lambda: _has_loaded(self._journal, entry.attempt),
         )  # fmt: skip
 
     def _views(self, attempt: str) -> list[str]:
@@ -433,7 +433,7 @@ class NodeRecovery:
         _discard(self.engine, f"{STAGING_PREFIX}{attempt}")
 
     def discard_shown(self, attempt: str) -> None:
-        """Drop what is left of an attempt that has landed: of a gathered load, its shadow."""
+        """Drop what is left of an attempt that is loaded: of a gathered load, its shadow."""
         _discard(self.engine, staging_of(attempt))
 
     def _ask(self, text: str) -> list[list[Any]]:
@@ -503,7 +503,7 @@ class Recovery:
                 continue  # it has ended by itself in the meantime
             found = {node: self._on(node) for node in entry.nodes}
             there = [one for one in found.values() if one is not None]
-            publishes = entry.binding and not entry.landed
+            publishes = entry.binding and not entry.loaded
             if publishes:
                 # Before anything becomes visible: of an attempt on several nodes all of it can.
                 _check_there(entry, [node for node, one in found.items() if one is None])
@@ -570,12 +570,12 @@ class Recovery:
         tables gone and asks again.
         """
         deadline = time.monotonic() + MOST_WAIT
-        while not _has_landed(self._journal, entry.attempt):
+        while not _has_loaded(self._journal, entry.attempt):
             try:
                 fenced = [(node, node.fence(entry)) for node in nodes]
                 for node, moves in fenced:
                     node.publish(entry.attempt, moves)
-                self._journal.landed(entry.attempt)
+                self._journal.loaded(entry.attempt)
                 for node, moves in fenced:
                     node.drop(moves)
                 for node in nodes[:1]:
@@ -631,5 +631,5 @@ def _check_there(entry: JournalEntry, away: Sequence[str]) -> None:
             )
 
 
-def _has_landed(journal: Journal, attempt: str) -> bool:
-    return any(e.attempt == attempt and e.landed for e in journal.entries())
+def _has_loaded(journal: Journal, attempt: str) -> bool:
+    return any(e.attempt == attempt and e.loaded for e in journal.entries())

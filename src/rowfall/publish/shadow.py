@@ -123,13 +123,13 @@ class Shadow:
         at.writer.engine.check_alone()
         uuid = self._ledger.table_uuid(self._target_key) or ""
         marks = bool(staged.moves) and at.writer.engine.keeps_mark(uuid)
-        self._ledger.attempt_loaded(
+        self._ledger.attempt_committed(
             attempt, staged.rows, staged.moves, marks=uuid if marks else "",
         )  # fmt: skip
         moves = committed.attach(attempt, staged.moves, at)
         self._engine.sync()
         committed.check(attempt, moves, at)
-        leases.landed(attempt)
+        leases.loaded(attempt)
         self._ledger.attempt_published(attempt, self._target_key)
         self.drop()
         return staged

@@ -70,7 +70,7 @@ class CommittedParts:
                 if tries:
                     if engine.shared:  # the embedded engine forgets a statement when it dies
                         moves = fence(
-                            engine, attempt, moves, partial(self._landed, attempt), PUBLISH_LANE
+                            engine, attempt, moves, partial(self._loaded, attempt), PUBLISH_LANE
                         )
                     publisher.check_own(moves, at.own)
                     moves = publisher.settle(attempt, moves, self.leases, at.writer.node)
@@ -106,10 +106,10 @@ class CommittedParts:
         """
         if self.leases.ownership(attempt) is Ownership.TAKEN and self.recovery is not None:
             self.recovery.end([attempt])
-        return self._landed(attempt)
+        return self._loaded(attempt)
 
-    def _landed(self, attempt: str) -> bool:
-        return self.leases.ownership(attempt) is Ownership.LANDED
+    def _loaded(self, attempt: str) -> bool:
+        return self.leases.ownership(attempt) is Ownership.LOADED
 
 
 class TableReceiver(BaseReceiver):
@@ -388,7 +388,7 @@ class TableReceiver(BaseReceiver):
         ledger = self._given.load.ledger
         uuid = ledger.table_uuid(self._given.load.key) or ""
         marks = bool(own) and self._own.writer.engine.keeps_mark(uuid)
-        ledger.attempt_loaded(
+        ledger.attempt_committed(
             delivered.attempt, counted.rows, own, marks=uuid if marks else "",
             once=not self._given.load.overwrites,
         )  # fmt: skip
@@ -405,7 +405,7 @@ class TableReceiver(BaseReceiver):
     def record(self, delivered: Delivered) -> None:
         for at, moves in zip(self._writers, self._attached.pop(delivered.attempt), strict=True):
             self._committed.check(delivered.attempt, moves, at)
-        self.leases.landed(delivered.attempt)
+        self.leases.loaded(delivered.attempt)
         self._given.load.ledger.attempt_published(delivered.attempt, self._given.load.key)
 
 

@@ -1,6 +1,6 @@
 """The identity of the tables that a load makes rows visible in, one for each writer.
 
-A server knows tables by their names. What has landed is known for one table, so a load remembers
+A server knows tables by their names. What is loaded is known for one table, so a load remembers
 UUIDs and stops when a name has come to mean another table.
 """
 
@@ -88,7 +88,7 @@ class TargetTables:
     def check_together(self) -> None:
         """Check that either all shards have the tables of the last load, or none has.
 
-        What has landed is known for the whole table: a shard that has lost its own would be taken
+        What is loaded is known for the whole table: a shard that has lost its own would be taken
         for full, or the others would be filled twice.
 
         Raises:

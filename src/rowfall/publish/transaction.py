@@ -64,7 +64,7 @@ class TransactionLeases(NoLeases):
     """Leases that are rows of open transactions.
 
     Args:
-        salt: added to the ids of a load that loads again what has landed (``--force``).
+        salt: added to the ids of a load that loads again what is loaded (``--force``).
     """
 
     def __init__(self, database: Database, load_id: str, salt: str) -> None:
@@ -80,17 +80,17 @@ class TransactionLeases(NoLeases):
         hold_streams(self._database, splits)
         if not self._salt and any(split.continued for split in splits):
             # Others may have cut the stream at other places.
-            taken = overlap(list(ids), self._database.landed())
+            taken = overlap(list(ids), self._database.loaded())
             if taken:
-                return Lease(landed=frozenset(ids[i] for i in taken))
+                return Lease(loaded=frozenset(ids[i] for i in taken))
         try:
-            landed = self._begin(attempt, records)
+            loaded = self._begin(attempt, records)
         except BusyError:
             self.release(attempt)
             return Lease(busy=frozenset(ids.values()))
-        if landed:
+        if loaded:
             self.release(attempt)
-        return Lease(landed=frozenset(ids[i] for i in landed))
+        return Lease(loaded=frozenset(ids[i] for i in loaded))
 
     def _begin(self, attempt: str, records: Sequence[Record]) -> frozenset[str]:
         """Begin, again where the connection was lost: it may have waited since the last attempt."""
@@ -171,7 +171,7 @@ def end_open_transactions(
     for attempt in ledger.open_attempts():
         if attempt.target_key != key or attempt.load_id in running:
             continue
-        recorded = Recorded.COMMITTED if attempt.state == "loaded" else Recorded.STARTED
+        recorded = Recorded.COMMITTED if attempt.committed else Recorded.STARTED
         # One that was never to be committed may still hold its splits.
         there = database.settled(attempt.id)
         evidence = Evidence.ALL_PARTS if there else Evidence.ROLLED_BACK
@@ -183,13 +183,13 @@ def end_open_transactions(
             ledger.attempt_ended(attempt.id, "lost", "rowfall or the database was stopped")
 
 
-def landed_in(database: Database, load_id: str, *, force: bool) -> frozenset[str]:
+def loaded_in(database: Database, load_id: str, *, force: bool) -> frozenset[str]:
     """Return the ids of splits that the database has recorded as loaded.
 
     Args:
         force: only those that this load itself has loaded again.
     """
-    ids = database.landed()
+    ids = database.loaded()
     if force:
         return frozenset(f for i in ids if (f := without_salt(i)) != i and i == f + load_id)
     return frozenset(map(without_salt, ids))

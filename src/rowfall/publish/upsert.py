@@ -660,7 +660,7 @@ class _Old:
             if lease.whole:
                 break
             self._journal.release(attempt)
-            if lease.landed:
+            if lease.loaded:
                 return
             recovery.end(lease.lost)
             attempt = f"{self._load_id}_others{token}{chance.token_hex(2)}"
@@ -690,7 +690,7 @@ class _Old:
                 f"{units.counted(found.rows, 'row')} that others had inserted before the exchange "
                 "are carried over",
             ))  # fmt: skip
-            self._journal.landed(attempt)
+            self._journal.loaded(attempt)
         else:
             self._journal.release(attempt)
         self._engine.run(Statement(staging.drop(self._database, staged)))

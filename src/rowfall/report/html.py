@@ -31,8 +31,8 @@ def plan_html(plan: Plan) -> str:
     files = units.counted(len(listing), listing.unit)
     if listing.total_size is not None:
         files += f", {units.size(listing.total_size)}"
-    if plan.landed:
-        files += f"; {units.exact(plan.landed)} loaded already"
+    if plan.loaded:
+        files += f"; {units.exact(plan.loaded)} loaded already"
     rows = "not known" if forecast.rows is None else f"about {units.exact(forecast.rows)}"
     time = "not known" if forecast.seconds is None else units.forecast(forecast.seconds)
     parser = plan.transport.parser
@@ -68,7 +68,7 @@ def plan_html(plan: Plan) -> str:
 def report_html(report: Report) -> str:
     """Return the report of a load: outcome, numbers, phases, what limited it, what failed."""
     seconds = report.seconds
-    files = f"{units.exact(report.splits_landed)} of {units.counted(report.splits, report.unit)}"
+    files = f"{units.exact(report.splits_loaded)} of {units.counted(report.splits, report.unit)}"
     if report.splits_skipped:
         files += f", {units.exact(report.splits_skipped)} loaded before"
     if report.splits_failed:

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.text import Text
 
-REPORT_VERSION = LOADS_VERSION = VERIFICATION_VERSION = 1
+# 2: "splits_landed" and "landed_rows" became "splits_loaded" and "loaded_rows".
+REPORT_VERSION = LOADS_VERSION = VERIFICATION_VERSION = 2
 SHOWN_FAILURES = 20
 SHOWN_SHARDS = 20
 LEAST_NAME = 12  # of a table in the list of loads
@@ -69,7 +70,7 @@ def short_report_text(report: Report, *, color: bool = False, width: int = WIDTH
     title = f"load {report.load_id[:8]}  {report.outcome}"
     seconds = units.duration(report.total_seconds or report.seconds)
     when = "in" if report.outcome == "done" else "after"
-    text = f"{title} {when} {seconds}: {_landed(report)}"
+    text = f"{title} {when} {seconds}: {_loaded(report)}"
     text = wrap(text, first="", indent="  ", width=width, whole=_into(report))
     shown: RenderableType = text
     if color:
@@ -89,14 +90,14 @@ def short_report_text(report: Report, *, color: bool = False, width: int = WIDTH
     return render([*parts, *_next(report, width)], color=color, width=width)
 
 
-def _landed(report: Report) -> str:
+def _loaded(report: Report) -> str:
     """Return what a run has loaded, in one phrase."""
     told = [f"{units.exact(report.splits_skipped)} loaded before"] if report.splits_skipped else []
     if report.splits_failed:
         told.append(f"{units.exact(report.splits_failed)} failed")
     files = units.counted(report.splits, report.unit)
-    if report.splits_landed != report.splits:
-        files = f"{units.exact(report.splits_landed)} of {files}"
+    if report.splits_loaded != report.splits:
+        files = f"{units.exact(report.splits_loaded)} of {files}"
     files += f" ({', '.join(told)})" if told else ""
     return f"{units.counted(report.rows, 'row')} from {files} {_into(report)}"
 
@@ -156,8 +157,8 @@ def _title(load_id: str, word: str, style: str, more: str = "") -> Text:
 
 def _where(report: Report) -> list[tuple[str, str]]:
     total, before = units.exact(report.splits), units.exact(report.splits_skipped)
-    words = [f"{units.exact(report.splits_landed)} of {total} loaded"]
-    if report.splits_skipped and report.splits_landed:
+    words = [f"{units.exact(report.splits_loaded)} of {total} loaded"]
+    if report.splits_skipped and report.splits_loaded:
         words.append(f"{before} loaded before")
     elif report.splits_skipped:
         words = [f"{before} of {total} loaded before"]
@@ -342,7 +343,7 @@ def loads_text(reports: Sequence[Report]) -> str:
             r.load_id[:8],
             r.outcome if r.progress is None else f"running {_percent(r.progress)}",
             r.started[5:16].replace("T", " "),
-            f"{r.splits_landed + r.splits_skipped}/{r.splits}",
+            f"{r.splits_loaded + r.splits_skipped}/{r.splits}",
             units.count(r.rows),
             units.duration(r.seconds),
             units.count(r.rows / r.seconds) if r.seconds else "-",
@@ -404,7 +405,7 @@ def verification_text(
     if result.foreign_rows:
         count = units.exact(result.foreign_rows)
         parts += ["", Text(f"  {count} rows of the target are in no file of the source", "red")]
-    shown = [s for s in result.splits if verbose or s.landed_rows != s.source_rows]
+    shown = [s for s in result.splits if verbose or s.loaded_rows != s.source_rows]
     if shown and (verbose or not result.ok):
         parts += ["", _verified_splits(shown if verbose else shown[:SHOWN_DIFFERENT])]
         if not verbose and len(shown) > SHOWN_DIFFERENT:
@@ -418,7 +419,7 @@ def _verified_splits(splits: Sequence[VerifiedSplit]) -> RenderableType:
     rows = [
         (
             units.exact(one.source_rows),
-            "not clear" if one.landed_rows is None else units.exact(one.landed_rows),
+            "not clear" if one.loaded_rows is None else units.exact(one.loaded_rows),
             one.split.rpartition("/")[2] or one.split,
         )
         for one in splits

@@ -17,7 +17,8 @@ from rowfall.core.options import DISTRIBUTED, FILTER
 from rowfall.core.patterns import regex
 from rowfall.report.layout import WIDTH, facts, grid, merges_left, render, wrap, wrap_sql
 
-PLAN_VERSION = 2  # 2: "seats" and "seat" became "writers" and "writer"
+# 2: "seats" and "seat" became "writers" and "writer"; 3: "landed" became "loaded".
+PLAN_VERSION = 3
 DECODER = "rowfall-decode"
 _DELIVERIES = {
     "pull": "the engine that stores the rows reads the source itself",
@@ -74,7 +75,7 @@ def plan_document(plan: Plan, *, every_split: bool = False) -> dict[str, Any]:
             "memory": plan.facts.memory,
         },
         "example": plan.example,
-        "landed": plan.landed,
+        "loaded": plan.loaded,
         "why": "" if plan.placement == "embedded" else transport.delivery.reason,
         "streams": transport.streams,
         "decoder": DECODER if decodes else ENGINE,
@@ -180,8 +181,8 @@ def _source(plan: Plan, verbose: bool) -> RenderableType:
             ("from", plan.source),
             ("format", what),
             (f"{listing.unit}s", _split_summary(listing)),
-            ("skipped", f"{units.exact(plan.landed)}, which are loaded already"
-             if plan.landed else ""),
+            ("skipped", f"{units.exact(plan.loaded)}, which are loaded already"
+             if plan.loaded else ""),
             *(("ranges", note) for note in plan.transport.ranges),
             *(note for note in plan.schema.notes if note[0] == "read"),
             ("statements", _statements(plan) if verbose or not plan.groups else ""),

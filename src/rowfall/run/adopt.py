@@ -29,7 +29,7 @@ def adopt(session: Session, before: datetime | None, *, dry: bool) -> Adopted:
     newer: list[Split] = []
     if before is not None:
         splits, newer = _divided(session, splits, before)
-    known = {without_salt(i) for i in session.destination.landed_ids(session)}
+    known = {without_salt(i) for i in session.destination.loaded_ids(session)}
     new = [split for split in splits if split.id not in known]
     made = Adopted(
         "", session.source.text, session.target.text, session.table_text,
@@ -119,12 +119,12 @@ def _record(session: Session, ledger: Ledger, load_id: str, splits: Sequence[Spl
     ledger.add_splits(load_id, splits)
     ledger.attempt_started(attempt, load_id, "", key, splits)
     session.destination.record_adopted(session, ledger, attempt, splits)
-    ledger.attempt_loaded(attempt, 0, ())
+    ledger.attempt_committed(attempt, 0, ())
     ledger.attempt_published(attempt, key)
     now = datetime.now(UTC).isoformat(timespec="seconds")
     report = Report(
         load_id, ADOPTED, session.source.text, session.target.text, session.table_text, now,
-        splits=len(splits), splits_landed=len(splits), unit=session.listing.unit,
+        splits=len(splits), splits_loaded=len(splits), unit=session.listing.unit,
         rowfall_version=__version__,
     )  # fmt: skip
     ledger.end(load_id, "done", json.dumps(asdict(report)))

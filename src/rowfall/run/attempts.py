@@ -341,12 +341,12 @@ class AttemptRunner:
         if lease.lost and recovery is not None:
             recovery.end(lease.lost)
             work = self._without_kept(work, lease, recovery.kept)
-        landed = [s for s in work.splits if s.id in lease.landed]
-        if landed:
-            self._ledger.landed_elsewhere(self._load_id, (s.id for s in landed))
-            self._add(Counts(elsewhere=len(landed)))
+        loaded = [s for s in work.splits if s.id in lease.loaded]
+        if loaded:
+            self._ledger.loaded_elsewhere(self._load_id, (s.id for s in loaded))
+            self._add(Counts(elsewhere=len(loaded)))
         busy = [s for s in work.splits if s.id in lease.busy]
-        free = [s for s in work.splits if s.id not in lease.busy and s.id not in lease.landed]
+        free = [s for s in work.splits if s.id not in lease.busy and s.id not in lease.loaded]
         if busy:
             self.queue.hold(self._writer.number, replace(work, splits=busy))
         if free:
@@ -426,7 +426,7 @@ class AttemptRunner:
     ) -> None:
         """Keep the rows of an attempt as a piece of their output, which the last one completes."""
         outcome, work = delivered.outcome, attempt.work
-        self.queue.landed()
+        self.queue.loaded()
         self._add(Counts(
             rejected=rejected, raw=outcome.bytes_read, stored=attempt.stored,
             helper_seconds=outcome.helper_seconds, waited_seconds=outcome.waited_seconds,
@@ -467,7 +467,7 @@ class AttemptRunner:
             written: bytes of files. ``began``: when its rows were in staging.
         """
         splits, outcome = delivered.splits, delivered.outcome
-        self.queue.landed()
+        self.queue.loaded()
         self._add(Counts(
             rows=counted.rows,
             rejected=rejected,
@@ -475,12 +475,12 @@ class AttemptRunner:
             raw=0 if attempt.work.pieces else outcome.bytes_read,
             written=counted.bytes + written,
             parts=counted.parts,
-            landed=len(splits),
+            loaded=len(splits),
             publish_seconds=time.monotonic() - began,
             helper_seconds=outcome.helper_seconds,
             writing_seconds=outcome.writing_seconds,
             waited_seconds=outcome.waited_seconds,
-            landed_ids=(tuple(s.id for s in splits),) if self._verify else (),
+            loaded_ids=(tuple(s.id for s in splits),) if self._verify else (),
             shares=(counted.shares,) if len(counted.shares) > 1 else (),
             checksum=counted.checksum,
         ))  # fmt: skip

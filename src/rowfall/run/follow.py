@@ -1,7 +1,7 @@
 """Follow streams: load what comes into them, batch after batch, until somebody stops it.
 
 Each batch is a load of its own, as exact as any other; the engine and the connections stay open
-between them, and what has landed is known. The ledger keeps the last batches one by one; older ones
+between them, and what is loaded is known. The ledger keeps the last batches one by one; older ones
 become a single load, so it does not grow.
 """
 
@@ -31,7 +31,7 @@ AWAY_SECONDS = 2.0
 # Batches that ledger and ``rowfall status`` tell of one by one: the last minutes.
 KEPT = 100
 _SUMS = frozenset((
-    "splits_landed", "rows", "rows_rejected", "bytes_source", "bytes_raw", "bytes_written",
+    "splits_loaded", "rows", "rows_rejected", "bytes_source", "bytes_raw", "bytes_written",
     "seconds", "cpu_seconds", "cpu_seconds_here", "parts_written", "attempts", "retries",
 ))  # fmt: skip
 
@@ -144,10 +144,10 @@ def _added(total: Report, batch: Report) -> Report:
         f.name: getattr(total, f.name) + getattr(batch, f.name)
         for f in fields(Report) if f.name in _SUMS
     }  # fmt: skip
-    # What earlier batches have landed is no file that was skipped.
+    # What earlier batches are loaded is no file that was skipped.
     return replace(
         batch, **sums, splits_skipped=total.splits_skipped, started=total.started,
-        splits=total.splits_skipped + sums["splits_landed"] + batch.splits_failed,
+        splits=total.splits_skipped + sums["splits_loaded"] + batch.splits_failed,
     )  # fmt: skip
 
 

@@ -20,6 +20,9 @@ from rowfall.ledger.leases import has_ended
 from rowfall.targets import open_target
 from rowfall.targets.base import state_folder, state_ledger
 
+# Fields of a stored report that had another name in version 1 of the document.
+_RENAMED = {"splits_landed": "splits_loaded"}
+
 
 def reports(to: str | None, *, everywhere: bool = False) -> list[Report]:
     """Return the reports of all loads of a target, newest first.
@@ -88,7 +91,7 @@ def _running(path: Path, row: LoadRow) -> Report:
     return Report(
         row.id, "running", row.source, row.target, table, row.started,
         splits=int(says.get("splits", 0)),
-        splits_landed=int(says.get("landed", 0)),
+        splits_loaded=int(says.get("loaded", 0)),
         splits_skipped=int(says.get("skipped", 0)),
         rows=int(says.get("rows", 0)),
         bytes_source=int(says.get("bytes", 0)),
@@ -136,7 +139,7 @@ def record(ledger: Ledger, report: Report) -> None:
 
 
 def from_json(text: str) -> Report:
-    """Return a stored report; fields that a newer rowfall added are left out.
+    """Return a stored report of any version; fields that a newer rowfall added are left out.
 
     Raises:
         LedgerError: the text is not a report.
@@ -144,6 +147,7 @@ def from_json(text: str) -> Report:
     try:
         found: dict[str, Any] = json.loads(text)
         known = {f.name for f in dataclasses.fields(Report)}
+        found = {_RENAMED.get(k, k): v for k, v in found.items()}
         values = {k: v for k, v in found.items() if k in known}
         values["failures"] = tuple(Failure(**f) for f in values.get("failures", ()))
         values["notes"] = tuple(values.get("notes", ()))

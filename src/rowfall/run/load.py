@@ -15,7 +15,7 @@ from rowfall.core.events import LoadEnded, LoadStarted, Note
 from rowfall.core.load_command import load_command
 from rowfall.core.model import Plan
 from rowfall.core.results import Report
-from rowfall.plan.continued import landed_streams
+from rowfall.plan.continued import loaded_streams
 from rowfall.plan.planner import make_plan
 from rowfall.plan.survey import survey
 from rowfall.run.attempts import run_attempts
@@ -43,7 +43,7 @@ def run_next(session: Session, known: frozenset[str] | None) -> tuple[Report, fr
             tell.
 
     Returns:
-        The report, and ids of all that has landed of its streams.
+        The report, and ids of all that is loaded of its streams.
 
     Raises:
         RowfallError: as of :func:`run_load`.
@@ -60,7 +60,7 @@ def run_next(session: Session, known: frozenset[str] | None) -> tuple[Report, fr
             if finished.problem is not None:
                 raise finished.problem
             load.session.destination.verify_loaded(load, facts, plan, done)
-            return report, landed_streams(plan.listing, session.target_key)
+            return report, loaded_streams(plan.listing, session.target_key)
 
 
 def _plan(load: LoadRun, known: frozenset[str] | None) -> tuple[LoadRun, Settled, LoadFacts, Plan]:
@@ -109,7 +109,7 @@ def _announce(load: LoadRun, plan: Plan) -> None:
     sizes = [group.size for group in plan.groups]
     rows = [plan.listing.rows(i) for group in plan.groups for i in group.indexes]
     session.emit(LoadStarted(
-        load.id, plan.source, plan.target, session.table_text, len(plan.listing), plan.landed,
+        load.id, plan.source, plan.target, session.table_text, len(plan.listing), plan.loaded,
         None if None in sizes else sum(size or 0 for size in sizes),
         None if None in rows else sum(count or 0 for count in rows), plan.listing.unit,
         formats.describe(plan.encoding) if plan.encoding is not None else "",

@@ -31,7 +31,7 @@ def open_load(session: Session) -> Iterator[LoadRun]:
     ``rowfall status`` sees how far it is.
 
     Raises:
-        UsageError: it has landed something and was run with options that read otherwise.
+        UsageError: it has loaded something and was run with options that read otherwise.
     """
     ledger = session.ledger
     assert ledger is not None  # noqa: S101 - only dry sessions have none
@@ -67,7 +67,7 @@ def _choose_load(
         active: loads that this process runs now, which are not unfinished.
 
     Raises:
-        UsageError: it has landed something and was run with options that read otherwise.
+        UsageError: it has loaded something and was run with options that read otherwise.
     """
     # By absolute paths: rowfall resume knows the load again from any folder.
     sources = [os.path.abspath(s) if "://" not in s and s != "-" else s for s in session.sources]
@@ -113,7 +113,7 @@ def _choose_load(
 
 def _request_print(session: Session, sources: Sequence[str]) -> str:
     """Return what a re-run of the same request is known by."""
-    # A forced load is another one: it loads what the others have landed.
+    # A forced load is another one: it loads what the others are loaded.
     text = json.dumps([sorted(sources), session.target_key, session.options.force])
     return hexdigest(text.encode("utf-8", "surrogateescape"), 16)
 
@@ -125,7 +125,7 @@ _BINDING = ("format", "compression", "delimiter", "atomic", "replace", "upsert")
 
 
 def _same_options(old: LoadRow, given: Mapping[str, Any], ledger: Ledger) -> None:
-    if not ledger.landed_by(old.id):
+    if not ledger.loaded_by(old.id):
         return
     before = json.loads(old.request)["options"]
     differ = [

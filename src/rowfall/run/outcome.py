@@ -55,7 +55,7 @@ def make_report(
     seconds = time.monotonic() - done.started
     outcome = "done"
     if counts.failures:
-        outcome = "partial" if counts.landed or plan.landed else "failed"
+        outcome = "partial" if counts.loaded or plan.loaded else "failed"
     if problem is not None:
         outcome = "interrupted" if isinstance(problem, Interrupted) else "failed"
     alive = outcome != "interrupted"
@@ -88,8 +88,8 @@ def make_report(
         unit=plan.listing.unit,
         visibility=plan.visibility,
         splits=len(plan.listing),
-        splits_landed=counts.landed,
-        splits_skipped=plan.landed + counts.elsewhere,
+        splits_loaded=counts.loaded,
+        splits_skipped=plan.loaded + counts.elsewhere,
         splits_failed=len(counts.failures),
         rows=counts.rows,
         rows_rejected=counts.rejected,
@@ -303,7 +303,7 @@ def _shards(
         counts, writer = counted[at], session.writers[at]
         cpu, memory, requests, received, busy = _logged(writer, load_id, seconds)
         return ShardReport(
-            plan.writers[at].shard, writer.node, counts.rows, counts.landed, counts.stored,
+            plan.writers[at].shard, writer.node, counts.rows, counts.loaded, counts.stored,
             counts.written, counts.parts, round(busy, 3), round(cpu, 3), memory, requests, received,
         )  # fmt: skip
 

@@ -99,7 +99,7 @@ class WorkQueue:
         self._held: list[list[Work]] = [[] for _ in range(writers)]
         self._busy = 0
         self._serial = serial
-        self._landed = False
+        self._loaded = False
 
     def put(self, writer: int, work: Work) -> None:
         """Add work to the end of a line."""
@@ -174,15 +174,15 @@ class WorkQueue:
             self._serial += 1
             return self._serial
 
-    def landed(self) -> None:
+    def loaded(self) -> None:
         """Note that something has become visible: what waits is worth trying."""
         with self.changed:
-            self._landed = True
+            self._loaded = True
 
     def give_up(self) -> bool:
-        """Forget all that waits; return False when something has landed, so that there is hope."""
+        """Forget all that waits; return False when something is loaded, so that there is hope."""
         with self.changed:
-            if self._landed:
+            if self._loaded:
                 return False
             for line in (*self._lines, *self._held):
                 line.clear()

@@ -272,15 +272,15 @@ class Dated(Protocol):
 class Continued(Protocol):
     """A source of streams that grow: a split is a range of numbers (offsets, values of a key).
 
-    Its listings are ``Listing(continued=True)``. Ids of such splits tell their ranges, so what has
-    landed is known whichever way a later run cuts the rest.
+    Its listings are ``Listing(continued=True)``. Ids of such splits tell their ranges, so what is
+    loaded is known whichever way a later run cuts the rest.
     """
 
-    def listing_after(self, landed: Mapping[str, Sequence[tuple[int, int]]]) -> Listing:
-        """Return splits of what has not landed; none of them may overlap what has.
+    def listing_after(self, loaded: Mapping[str, Sequence[tuple[int, int]]]) -> Listing:
+        """Return splits of what is not loaded; none of them may overlap what has.
 
         Args:
-            landed: by URI of :meth:`Source.listing`, half-open ranges that are in the target: in
+            loaded: by URI of :meth:`Source.listing`, half-open ranges that are in the target: in
                 ascending order, without gaps between neighbours that touch. Only of streams of the
                 version that was listed.
 

@@ -103,14 +103,14 @@ class Tables(Streams):
             self._listing = self._describe_query() if self.query else self._describe_table()
         return self._listing
 
-    def listing_after(self, landed: Mapping[str, Sequence[tuple[int, int]]]) -> Listing:
-        """Return the blocks of each partition that have not landed.
+    def listing_after(self, loaded: Mapping[str, Sequence[tuple[int, int]]]) -> Listing:
+        """Return the blocks of each partition that are not loaded.
 
         Raises:
-            SourceError: the last blocks that have landed are gone, so new rows get their numbers.
+            SourceError: the last blocks that are loaded are gone, so new rows get their numbers.
         """
         found, rest = self.listing(), Listing(continued=True)
-        last = max((stop for own in landed.values() for _, stop in own), default=0)
+        last = max((stop for own in loaded.values() for _, stop in own), default=0)
         there = max((split.stop or 0 for split in found.splits("")), default=0)
         # In Keeper numbers only grow; else an engine that starts goes on behind the last part.
         if there < last and not self._numbers_grow:
@@ -124,7 +124,7 @@ class Tables(Streams):
             if split.start is None or split.stop is None:
                 rest.add(split.uri, split.version, split.size)
                 continue
-            for start, stop in without([(split.start, split.stop)], landed.get(split.uri, ())):
+            for start, stop in without([(split.start, split.stop)], loaded.get(split.uri, ())):
                 rest.add(split.uri, split.version, split.size, start, stop)
         return rest
 

@@ -276,10 +276,10 @@ def cut(values: Iterable[int | None], count: int, end: int) -> list[tuple[int, i
 
 
 def without(
-    ranges: Iterable[tuple[int, int]], landed: Iterable[tuple[int, int]]
+    ranges: Iterable[tuple[int, int]], loaded: Iterable[tuple[int, int]]
 ) -> list[tuple[int, int]]:
-    """Return what of ``ranges`` is in none of ``landed``."""
-    gone = sorted(landed)
+    """Return what of ``ranges`` is in none of ``loaded``."""
+    gone = sorted(loaded)
     left: list[tuple[int, int]] = []
     for start, stop in ranges:
         at = start
@@ -445,9 +445,9 @@ class DatabaseSource(Streams, ABC):
         """
         return self._listing_of(self.described.ranges)
 
-    def listing_after(self, landed: Mapping[str, Sequence[tuple[int, int]]]) -> Listing:
-        """Return what of the ranges has not landed."""
-        return self._listing_of(without(self.described.ranges, landed.get(self.uri, ())))
+    def listing_after(self, loaded: Mapping[str, Sequence[tuple[int, int]]]) -> Listing:
+        """Return what of the ranges is not loaded."""
+        return self._listing_of(without(self.described.ranges, loaded.get(self.uri, ())))
 
     def _listing_of(self, ranges: Sequence[tuple[int, int]]) -> Listing:
         found, name = self.described, self.uri

@@ -1,4 +1,4 @@
-"""What became of rows that have landed, in sources that make new files of their old ones. Pure."""
+"""What became of rows that are loaded, in sources that make new files of their old ones. Pure."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from rowfall.sources.base import File, Rewrite
 
 @dataclass(frozen=True, slots=True)
 class Followed:
-    """Files that have landed, and what a table's history has made of them.
+    """Files that are loaded, and what a table's history has made of them.
 
     Attributes:
-        landed: all files whose rows have landed, under this or an older name.
-        changed: files that hold rows of landed files and others, with the change that made them.
-        removed: the first change that only took landed rows away, None for none.
+        loaded: all files whose rows are loaded, under this or an older name.
+        changed: files that hold rows of loaded files and others, with the change that made them.
+        removed: the first change that only took loaded rows away, None for none.
     """
 
-    landed: frozenset[File]
+    loaded: frozenset[File]
     changed: Mapping[File, Rewrite]
     removed: Rewrite | None
 
 
-def follow(landed: Iterable[File], rewrites: Iterable[Rewrite]) -> Followed:
+def follow(loaded: Iterable[File], rewrites: Iterable[Rewrite]) -> Followed:
     """Follow the rows of files through what was done to a table since. Pure."""
-    done, changed = set(landed), dict[File, Rewrite]()
+    done, changed = set(loaded), dict[File, Rewrite]()
     gone: Rewrite | None = None
     for rewrite in rewrites:
         mixed = [file for file in rewrite.removed if file in changed]

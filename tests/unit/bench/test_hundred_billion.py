@@ -33,7 +33,7 @@ def test_the_page_says_how_much_has_been_loaded_so_far(tmp_path: Path) -> None:
     bench.state.found["slices"] = [
         {"before": 0, "after": 2 * 10**9, "wall": 1000.0, "cpu": 2000.0, "ended": "slice"}
     ]
-    bench.landed = lambda: [f"/x/vehicles_{n:04d}.csv.gz" for n in range(20)]  # type: ignore[method-assign]
+    bench.loaded = lambda: [f"/x/vehicles_{n:04d}.csv.gz" for n in range(20)]  # type: ignore[method-assign]
     page = bench.page()
     assert (
         "1,000,000,000 distinct rows in 10 csv.gz files (4.00 GB), each file loaded under 100"

@@ -330,7 +330,7 @@ def test_json_lines_on_stderr(api: Api, capsys: Captured) -> None:
         "load_started", "progressed", "note", "load_ended", "report",
     ]  # fmt: skip
     assert lines[2]["level"] == "warning"
-    assert lines[4]["report"]["rowfall_report"] == 1
+    assert lines[4]["report"]["rowfall_report"] == 2
     api.answers["load"] = errors.SourceError("gone")
     run(["load", "x.csv", "--log-format", "json"])
     (line,) = map(json.loads, capsys.readouterr().err.splitlines())
@@ -467,7 +467,7 @@ def test_status_and_report_are_data(api: Api, capsys: Captured) -> None:
         assert run(line) == Exit.DONE
         assert "load 3f2a9c1e  done" in capsys.readouterr().out
         assert run([*line, "--json"]) == Exit.DONE
-        assert json.loads(capsys.readouterr().out)["rowfall_report"] == 1
+        assert json.loads(capsys.readouterr().out)["rowfall_report"] == 2
     assert api.calls[0] == ("loads", (), {"to": "d"})
 
 

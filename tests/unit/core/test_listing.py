@@ -1,4 +1,4 @@
-"""Ids of splits: what later runs know what has landed by."""
+"""Ids of splits: what later runs know what is loaded by."""
 
 from __future__ import annotations
 

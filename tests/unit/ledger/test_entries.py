@@ -16,13 +16,13 @@ SHARDS = {"n1": 1, "n2": 1, "n3": 2}
 
 
 def other(
-    counted: int, committed: int, landed: int = 0, *, seen: int = -1, place: str = "n1",
+    counted: int, committed: int, loaded: int = 0, *, seen: int = -1, place: str = "n1",
     partition: str = "p", **lines: int,
 ) -> JournalEntry:  # fmt: skip
     """One of 5 rows. ``seen``: the highest block when it was counted."""
     moves = (StagedPartition("d", "t", "_rowfall_b_1", partition, 5, 0, seen),)
     return JournalEntry(
-        "b_1", "you", 1, counted, committed, landed=landed, moves=moves, nodes=(place,), **lines
+        "b_1", "you", 1, counted, committed, loaded=loaded, moves=moves, nodes=(place,), **lines
     )  # fmt: skip
 
 
@@ -36,11 +36,11 @@ def test_a_commit_without_its_claim_does_not_bind() -> None:
 @pytest.mark.parametrize(
     ("entry", "bounds"),
     [
-        pytest.param(other(12, 14, 16), (0, 0), id="landed before the count"),
-        pytest.param(other(12, 14, 25), (0, 5), id="landed around the count"),
-        pytest.param(other(12, 14, 25, seen=7), (5, 5), id="landed above the blocks counted"),
+        pytest.param(other(12, 14, 16), (0, 0), id="loaded before the count"),
+        pytest.param(other(12, 14, 25), (0, 5), id="loaded around the count"),
+        pytest.param(other(12, 14, 25, seen=7), (5, 5), id="loaded above the blocks counted"),
         pytest.param(other(12, 35, 40), (5, 5), id="committed later"),
-        pytest.param(other(12, 14), (0, 5), id="not known to have landed"),
+        pytest.param(other(12, 14), (0, 5), id="not known to are loaded"),
         pytest.param(other(12, 14, expired=13), (0, 0), id="expired before its commit"),
         pytest.param(other(12, 0), (0, 0), id="not committed"),
         pytest.param(other(12, 35, 40, partition="q"), (0, 0), id="another partition"),
@@ -63,7 +63,7 @@ def test_of_an_attempt_on_several_nodes_each_has_its_own_part() -> None:
         StagedPartition("d", "t", "_rowfall_b_1", "p", rows, 0, 7, node=place)
         for place, rows in (("n1", 5), ("n2", 6), ("n3", 7))
     )
-    spread = JournalEntry("b_1", "you", 1, 12, 35, landed=40, moves=moves, nodes=("n1", "n2", "n3"))
+    spread = JournalEntry("b_1", "you", 1, 12, 35, loaded=40, moves=moves, nodes=("n1", "n2", "n3"))
     for place, rows in (("n1", 5), ("n2", 6), ("n3", 7)):
         mine = replace(MINE, nodes=("n1", "n2", "n3"), moves=moves)
         assert added(mine, [spread], MOVE, place, SHARDS) == (rows, rows)

@@ -32,18 +32,18 @@ def test_into_key_keeps_dots_apart() -> None:
     assert target_key("a.b", "c") != target_key("a", "b.c")
 
 
-def test_published_splits_have_landed_and_survive_reopening(ledger: Ledger) -> None:
+def test_published_splits_are_loaded_and_survive_reopening(ledger: Ledger) -> None:
     ledger.add_splits("a", [split(1), split(2)])
     ledger.attempt_started("a_1", "a", "st", INTO, [split(1), split(2)])
-    assert ledger.landed(INTO) == set()
-    ledger.attempt_loaded("a_1", 30, [StagedPartition("d", "t", "st", "p", 30, 0, -1)])
-    assert ledger.landed(INTO) == set()
+    assert ledger.loaded(INTO) == set()
+    ledger.attempt_committed("a_1", 30, [StagedPartition("d", "t", "st", "p", 30, 0, -1)])
+    assert ledger.loaded(INTO) == set()
     ledger.attempt_published("a_1", INTO)
     ledger.close()
     again = Ledger(ledger.path)
-    assert again.landed(INTO) == {split(1).id, split(2).id}
-    assert again.landed(target_key("default", "other")) == set()
-    assert again.landed_rows(INTO) == 30
+    assert again.loaded(INTO) == {split(1).id, split(2).id}
+    assert again.loaded(target_key("default", "other")) == set()
+    assert again.loaded_rows(INTO) == 30
 
 
 def test_only_the_attempts_own_splits_land(ledger: Ledger) -> None:
@@ -51,15 +51,15 @@ def test_only_the_attempts_own_splits_land(ledger: Ledger) -> None:
     ledger.attempt_started("a_1", "a", "st", INTO, [split(1), split(2)])
     ledger.attempt_ended("a_1", "failed", "bad value")
     ledger.attempt_started("a_2", "a", "st2", INTO, [split(2)])
-    ledger.attempt_loaded("a_2", 1, [])
+    ledger.attempt_committed("a_2", 1, [])
     ledger.attempt_published("a_2", INTO)
-    assert ledger.landed(INTO) == {split(2).id}
+    assert ledger.loaded(INTO) == {split(2).id}
 
 
 def test_open_attempts_are_those_that_were_left(ledger: Ledger) -> None:
     for name in ("a_1", "a_2", "a_3"):
         ledger.attempt_started(name, "a", f"st_{name}", INTO, [])
-    ledger.attempt_loaded("a_2", 5, [])
+    ledger.attempt_committed("a_2", 5, [])
     ledger.attempt_ended("a_3", "lost", "gone")
     assert [(a.id, a.state) for a in ledger.open_attempts()] == [
         ("a_1", "started"),
@@ -80,12 +80,12 @@ def test_another_table_of_the_same_name_forgets_what_its_predecessor_held(ledger
     ledger.set_table(INTO, "uuid-1")
     ledger.add_splits("a", [split(1)])
     ledger.attempt_started("a_1", "a", "st", INTO, [split(1)])
-    ledger.attempt_loaded("a_1", 1, [])
+    ledger.attempt_committed("a_1", 1, [])
     ledger.attempt_published("a_1", INTO)
     assert ledger.set_table(INTO, "uuid-1") == 0
-    assert ledger.landed(INTO) == {split(1).id}
+    assert ledger.loaded(INTO) == {split(1).id}
     assert ledger.set_table(INTO, "uuid-2") == 1
-    assert ledger.landed(INTO) == set()
+    assert ledger.loaded(INTO) == set()
 
 
 def test_a_shadow_counts_for_nothing_once_the_target_has_its_rows(ledger: Ledger) -> None:
@@ -97,11 +97,11 @@ def test_a_shadow_counts_for_nothing_once_the_target_has_its_rows(ledger: Ledger
         ("a_1", "_rowfall_a_1", shadow), ("a_whole2", "_rowfall_a_whole", INTO),
     ):  # fmt: skip
         ledger.attempt_started(attempt, "a", staging, into, [split(1)])
-        ledger.attempt_loaded(attempt, 1, [])
+        ledger.attempt_committed(attempt, 1, [])
         assert ledger.table_uuid(shadow) == "uuid-1"
         ledger.attempt_published(attempt, into)
-        assert ledger.landed(into) == {split(1).id}
-    assert ledger.landed(shadow) == set()
+        assert ledger.loaded(into) == {split(1).id}
+    assert ledger.loaded(shadow) == set()
     assert ledger.table_uuid(shadow) == ""
 
 
@@ -117,7 +117,7 @@ def test_a_failed_change_leaves_nothing_behind(ledger: Ledger) -> None:
     ledger.attempt_started("a_1", "a", "st", INTO, [])
     with pytest.raises(LedgerError):
         # The second move violates the primary key: the first must go with it.
-        ledger.attempt_loaded("a_1", 2, [StagedPartition("d", "t", "st", "p", 1, 0, -1)] * 2)
+        ledger.attempt_committed("a_1", 2, [StagedPartition("d", "t", "st", "p", 1, 0, -1)] * 2)
     assert ledger.moves("a_1") == []
     assert ledger.attempt_state("a_1") == "started"
 
@@ -199,7 +199,7 @@ def test_what_was_committed_for_a_table_that_is_gone(ledger: Ledger) -> None:
         ledger.attempt_started(f"a_{number}", "a", f"st{number}", INTO, [split(number)])
     assert ledger.stopped(INTO) == {}
     for number, rows in ((1, 30), (3, 50)):
-        ledger.attempt_loaded(f"a_{number}", rows, [])
+        ledger.attempt_committed(f"a_{number}", rows, [])
     for number in (1, 2):
         ledger.attempt_ended(f"a_{number}", "lost", "the target table was dropped")
     ledger.attempt_ended("a_3", "failed", "given up by the user")
@@ -218,7 +218,7 @@ def test_what_later_versions_have_added_is_made_in_older_ledgers(ledger: Ledger)
         StagedPartition("d", "t", "st", "p", 1, 0, -1, staged_at=17),
         StagedPartition("d", "t", "st", "q", 1, 0, -1),
     ]
-    again.attempt_loaded("a_1", 2, moves)
+    again.attempt_committed("a_1", 2, moves)
     assert again.moves("a_1") == moves
 
 
@@ -231,14 +231,14 @@ def batch(ledger: Ledger, load_id: str, start: int, stop: int, state: str = "don
         ledger.begin(load_id, "print", "src", "tgt", INTO, "{}")
     ledger.add_splits(load_id, splits)
     ledger.attempt_started(f"{load_id}_1", load_id, "st", INTO, splits)
-    ledger.attempt_loaded(
+    ledger.attempt_committed(
         f"{load_id}_1", stop - start, [StagedPartition("d", "t", "st", "p", 1, 0, -1, staged_at=7)]
     )
     ledger.attempt_published(f"{load_id}_1", INTO)
     ledger.end(load_id, state, "{}")
 
 
-def test_loads_that_are_joined_leave_what_has_landed(ledger: Ledger) -> None:
+def test_loads_that_are_joined_leave_what_is_loaded(ledger: Ledger) -> None:
     for load_id, start in (("a", 0), ("b", 10), ("c", 30), ("d", 40)):
         batch(ledger, load_id, start, start + 10)
     before = ledger.published_attempts()
@@ -246,14 +246,14 @@ def test_loads_that_are_joined_leave_what_has_landed(ledger: Ledger) -> None:
     assert [row.id for row in ledger.loads()] == ["d", "c", "a"]
     # Whoever copies the folder meanwhile sees that nothing has become visible.
     assert ledger.published_attempts() == before
-    assert {i[32:] for i in ledger.landed(INTO)} == {"[0:20]", "[30:40]", "[40:50]"}
+    assert {i[32:] for i in ledger.loaded(INTO)} == {"[0:20]", "[30:40]", "[40:50]"}
     assert ledger.join_load("c", "a", INTO, ranges=True)
     assert ledger.join_load("d", "a", INTO, ranges=False)
-    assert {i[32:] for i in ledger.landed(INTO)} == {"[0:20]", "[30:40]", "[40:50]"}
-    assert ledger.landed_rows(INTO) == 40
+    assert {i[32:] for i in ledger.loaded(INTO)} == {"[0:20]", "[30:40]", "[40:50]"}
+    assert ledger.loaded_rows(INTO) == 40
     assert ledger.moves("b_1") == []
     assert ledger.forget("a") == 3
-    assert ledger.landed(INTO) == set()
+    assert ledger.loaded(INTO) == set()
 
 
 def test_loads_that_are_not_done_or_have_made_tables_are_not_joined(ledger: Ledger) -> None:
@@ -265,4 +265,4 @@ def test_loads_that_are_not_done_or_have_made_tables_are_not_joined(ledger: Ledg
     ledger.end("d", "done", "{}")
     for load_id, into in (("b", "a"), ("c", "a"), ("a", "d")):
         assert not ledger.join_load(load_id, into, INTO, ranges=True)
-    assert {i[32:] for i in ledger.landed(INTO)} == {"[0:10]", "[10:20]", "[20:30]"}
+    assert {i[32:] for i in ledger.loaded(INTO)} == {"[0:10]", "[10:20]", "[20:30]"}

@@ -1,4 +1,4 @@
-"""A stream goes on behind what has landed, wherever earlier runs have cut it."""
+"""A stream goes on behind what is loaded, wherever earlier runs have cut it."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ class Stream:
     def listing(self) -> Listing:
         return self.listing_after({})
 
-    def listing_after(self, landed: Mapping[str, Sequence[tuple[int, int]]]) -> Listing:
-        self.asked.append(landed)
+    def listing_after(self, loaded: Mapping[str, Sequence[tuple[int, int]]]) -> Listing:
+        self.asked.append(loaded)
         found = Listing(continued=True)
         for number, end in enumerate(self.ends):
-            gone = {n for a, b in landed.get(f"s/{number}", ()) for n in range(a, b)}
+            gone = {n for a, b in loaded.get(f"s/{number}", ()) for n in range(a, b)}
             at = 0
             while at < end:
                 stop = at
@@ -108,20 +108,20 @@ def test_runs_that_cut_otherwise_load_every_number_once(
     ends: list[tuple[int, int]], steps: list[int], lost: list[int]
 ) -> None:
     """Each run lands all of its splits but some, with another length of pieces."""
-    landed: set[str] = set()
+    loaded: set[str] = set()
     most = (max(a for a, _ in ends), max(b for _, b in ends))
     for end, step, skip in zip([*ends, most], [*steps, 3], [*lost, 99], strict=False):
-        now, known = continue_streams(session(Stream(end, step)), set(landed))
+        now, known = continue_streams(session(Stream(end, step)), set(loaded))
         new = [s.id for s in now.listing.splits("t") if s.id not in known]
-        assert not overlap(new, landed)
-        landed |= {id_ for n, id_ in enumerate(new) if n != skip}
-    found, known = continue_streams(session(Stream(most)), landed)
-    landed |= {s.id for s in found.listing.splits("t") if s.id not in known}
+        assert not overlap(new, loaded)
+        loaded |= {id_ for n, id_ in enumerate(new) if n != skip}
+    found, known = continue_streams(session(Stream(most)), loaded)
+    loaded |= {s.id for s in found.listing.splits("t") if s.id not in known}
     for number, count in enumerate(most):
         name = f"s/{number}"
         ranges = sorted(
             (s.start or 0, s.stop or 0)
-            for s in continue_streams(session(Stream(most)), landed)[0].listing.splits("t")
+            for s in continue_streams(session(Stream(most)), loaded)[0].listing.splits("t")
             if s.uri == name
         )
         assert sum(b - a for a, b in ranges) == count

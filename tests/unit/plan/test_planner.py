@@ -79,7 +79,7 @@ def plan_of(
     *,
     facts: Facts = FACTS,
     schema: Schema = SCHEMA,
-    landed: frozenset[int] = frozenset(),
+    loaded: frozenset[int] = frozenset(),
     export: Path | None = None,
 ) -> Plan:
     options = options or Options()
@@ -97,7 +97,7 @@ def plan_of(
         CSV_GZ,
         schema,
         (WriterFacts(facts),),
-        landed=landed,
+        loaded=loaded,
     )
     return make_plan(known, options)
 
@@ -106,13 +106,13 @@ def plan_of(
 @given(
     sizes=st.lists(st.integers(0, 5_000_000_000), min_size=1, max_size=300),
     attempt=st.sampled_from([None, "1", "10MB", "3GB"]),
-    landed=st.sets(st.integers(0, 299)),
+    loaded=st.sets(st.integers(0, 299)),
 )
-def test_groups_hold_every_split_that_has_not_landed_exactly_once(
-    sizes: list[int], attempt: str | None, landed: set[int]
+def test_groups_hold_every_split_that_is_not_loaded_exactly_once(
+    sizes: list[int], attempt: str | None, loaded: set[int]
 ) -> None:
-    done = frozenset(i for i in landed if i < len(sizes))
-    made = plan_of(sizes, Options(attempt_bytes=attempt), landed=done)
+    done = frozenset(i for i in loaded if i < len(sizes))
+    made = plan_of(sizes, Options(attempt_bytes=attempt), loaded=done)
     planned = [i for group in made.groups for i in group.indexes]
     assert sorted(planned) == [i for i in range(len(sizes)) if i not in done]
     assert all(group.indexes for group in made.groups)
@@ -161,7 +161,7 @@ class TestExport:
         assert sorted(i for g in made.groups for i in g.indexes) == list(range(pieces))
 
     def test_a_file_with_one_missing_piece_is_written_whole(self, tmp_path: Path) -> None:
-        made = plan_of([10] * 6, Options(files=3), landed=frozenset({0, 1, 2}), export=tmp_path)
+        made = plan_of([10] * 6, Options(files=3), loaded=frozenset({0, 1, 2}), export=tmp_path)
         assert [sorted(g.indexes) for g in made.groups] == [[], [2, 3], [4, 5]]
 
     def test_as_many_files_at_once_as_cores(self, tmp_path: Path) -> None:

@@ -155,7 +155,7 @@ def loads(draw: st.DrawFn) -> LoadFacts:
     scheme = draw(st.sampled_from(("/data/", "s3://b/", "https://h/")))
     source = Stored(sizes, scheme) if draw(st.booleans()) else Files(sizes)
     listing = draw(listings(sizes, source, encoding))
-    landed = draw(st.sets(st.integers(0, len(listing) - 1)))
+    loaded = draw(st.sets(st.integers(0, len(listing) - 1)))
     types = draw(st.lists(st.sampled_from(TYPES), min_size=1, max_size=8))
     schema = Schema(
         tuple(strict_column(f"c{n}", f"c{n}", t, encoding.kind) for n, t in enumerate(types)),
@@ -179,7 +179,7 @@ def loads(draw: st.DrawFn) -> LoadFacts:
     opened = open_target(target, "t", Options())
     return LoadFacts(
         source, opened, open_destination(opened), listing, encoding, schema, stored,
-        draw(tables(schema, target)), frozenset(landed), reach, sharding,
+        draw(tables(schema, target)), frozenset(loaded), reach, sharding,
         remote=not scheme.startswith("/"), cores_here=draw(st.integers(1, 64)),
         program=draw(st.sampled_from((None, "/usr/bin/rowfall-decode"))),
     )  # fmt: skip
@@ -244,7 +244,7 @@ def covers_everything_once(facts: LoadFacts, plan: Plan) -> None:
     indexes = [i for group in plan.groups for i in group.indexes]
     assert sorted(indexes) == facts.todo
     spans: dict[str, list[tuple[int, int]]] = {}
-    for index in (*indexes, *facts.landed):
+    for index in (*indexes, *facts.loaded):
         split = plan.listing.split(index, "")
         start, stop = split.start or 0, split.size or 0
         spans.setdefault(split.uri, []).append((start, split.stop or stop))

@@ -20,7 +20,7 @@ def test_what_attempts_in_vain_have_begun(tmp_path: Path) -> None:
         if state == "lost":
             ledger.attempt_ended(f"a_{number}", "lost", "killed")
         else:
-            ledger.attempt_loaded(f"a_{number}", 1, ())
+            ledger.attempt_committed(f"a_{number}", 1, ())
             ledger.attempt_published(f"a_{number}", "key")
         Path(staging).touch()
     for attempt, staging in ledger.ended_in_vain("a").items():

@@ -55,7 +55,7 @@ def test_a_committed_attempt_without_tables_is_written_again(tmp_path: Path) -> 
     for number, loaded in enumerate((True, False)):
         ledger.attempt_started(f"a_{number}", "a", "x", "key", ())
         if loaded:
-            ledger.attempt_loaded(f"a_{number}", 3, ())
+            ledger.attempt_committed(f"a_{number}", 3, ())
     end_open_files(ledger)
     assert [ledger.attempt_state(f"a_{number}") for number in (0, 1)] == ["lost", "lost"]
     ledger.close()

@@ -16,7 +16,7 @@ from rowfall.report import html, notebook
 
 REPORT = Report(
     "3f2a9c1e77aa", "partial", "in/*.csv", "data", "default.trips", "2026-11-21T09:14:05Z",
-    splits=3, splits_landed=2, splits_failed=1, rows=50_000, bytes_source=2_000_000, seconds=2.0,
+    splits=3, splits_loaded=2, splits_failed=1, rows=50_000, bytes_source=2_000_000, seconds=2.0,
     phases={"read": 0.7, "insert": 0.3}, limited_by="The engine's cores.", settings={"a": 1},
     failures=(Failure("in/<b>.csv", "line 3: 'x' is no UInt8", "Correct <it>."),),
 )  # fmt: skip

@@ -33,7 +33,7 @@ DONE = Report(
     table="default.trips",
     started="2026-11-21T09:14:05Z",
     splits=100,
-    splits_landed=100,
+    splits_loaded=100,
     rows=100_000_000,
     bytes_source=4_200_000_000,
     bytes_raw=12_600_000_000,
@@ -55,7 +55,7 @@ PARTIAL = replace(
     load_id="77aa4b103f2a9c1e",
     outcome="partial",
     target="./other data",
-    splits_landed=57,
+    splits_loaded=57,
     splits_skipped=40,
     splits_failed=3,
     rows_rejected=12,
@@ -133,6 +133,12 @@ def test_report_says_what_merges_have_left_to_do() -> None:
     assert line in report_text(replace(DONE, merges=left)).split("\n")
     assert "280 parts into 56: 450 MB, about 2 s" in report_html(replace(DONE, merges=left))
     assert from_json(json.dumps(asdict(replace(DONE, merges=left)))).merges == left
+
+
+def test_a_stored_report_of_the_first_version_is_read() -> None:
+    stored = asdict(DONE)
+    stored["splits_landed"] = stored.pop("splits_loaded")
+    assert from_json(json.dumps(stored)) == DONE
     assert "merges" not in report_text(DONE)
     short = MergeWork(4, 1, 1_000, 0.0)
     assert "merges" not in report_text(replace(DONE, merges=short))
@@ -150,7 +156,7 @@ def test_short_report_of_a_finished_load_has_at_most_five_lines() -> None:
         "  limit  the CPU: 7.8 of 8 cores were busy",
         "  look at it: rowfall query 'SELECT * FROM default.trips LIMIT 5'",
     ]
-    few = replace(DONE, rows=3, splits=1, splits_landed=1, seconds=0.1, total_seconds=0.6)
+    few = replace(DONE, rows=3, splits=1, splits_loaded=1, seconds=0.1, total_seconds=0.6)
     assert short_report_text(few).split("\n") == [
         "load 3f2a9c1e  done in 0.60 s: 3 rows from 1 file into default.trips",
         "  look at it: rowfall query 'SELECT * FROM default.trips LIMIT 5'",
@@ -230,7 +236,7 @@ def test_query_command_quotes_for_sql_and_shell() -> None:
 
 def test_report_json_is_the_report_field_by_field() -> None:
     document = json.loads(json.dumps(report_document(PARTIAL)))
-    assert document.pop("rowfall_report") == 1
+    assert document.pop("rowfall_report") == 2
     assert document == json.loads(json.dumps(asdict(PARTIAL)))
 
 
@@ -247,7 +253,7 @@ def test_loads_as_table_and_json() -> None:
     assert line.endswith(name[-10:])
     assert "…" in line
     document = json.loads(json.dumps(loads_document([DONE, PARTIAL])))
-    assert document["rowfall_loads"] == 1
+    assert document["rowfall_loads"] == 2
     assert [r["load_id"] for r in document["loads"]] == [DONE.load_id, PARTIAL.load_id]
 
 
@@ -267,7 +273,7 @@ def test_verification_that_agrees() -> None:
     assert "part_" not in text
     assert "part_1.csv" in verification_text(EQUAL, verbose=True)
     document = verification_document(EQUAL)
-    assert document == {"rowfall_verification": 1, **asdict(EQUAL)}
+    assert document == {"rowfall_verification": 2, **asdict(EQUAL)}
 
 
 def test_verification_names_the_splits_that_differ() -> None:

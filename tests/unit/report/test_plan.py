@@ -199,7 +199,7 @@ def test_plan_fits_eighty_columns() -> None:
 
 def test_plan_json_has_the_fields_of_the_plan() -> None:
     document = json.loads(json.dumps(plan_document(a_plan())))
-    assert document.pop("rowfall_plan") == 2
+    assert document.pop("rowfall_plan") == 3
     transport = {
         "delivery", "why", "streams", "decoder", "why_decoder", "sorted_by", "why_unbuilt",
         "compress", "why_compress", "spread", "why_spread", "cutting",

@@ -118,10 +118,10 @@ def test_the_first_fatal_error_counts() -> None:
     assert queue.fatal is first
 
 
-def test_hope_is_given_up_only_before_anything_has_landed() -> None:
+def test_hope_is_given_up_only_before_anything_has_loaded() -> None:
     queue = WorkQueue(2)
     queue.put(1, work(0, 1))
-    queue.landed()
+    queue.loaded()
     assert not queue.give_up()
     assert ids(queue.take(0)) == ["0.0"]
     hopeless = WorkQueue(2)

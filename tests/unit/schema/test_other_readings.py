@@ -67,11 +67,11 @@ def test_an_integer_lands_as_it_is_or_not_at_all(
 
     low, high = RANGES[type_]
     value = int(digits)
-    landed = read(chdb_engine, write, digits, column(type_, encoding), encoding)
+    loaded = read(chdb_engine, write, digits, column(type_, encoding), encoding)
     fits = low <= value <= high and value != 0
-    assert landed in ((str(value), None) if fits else (None,))
+    assert loaded in ((str(value), None) if fits else (None,))
     if fits and digits.lstrip("+-").isdigit() and digits[0] not in "+-" and digits[0] != "0":
-        assert landed == str(value)
+        assert loaded == str(value)
 
 
 @pytest.mark.parametrize("text", ['""', "", "0", "x", "1.5", "\\N", "nan", "1e3", " ", "--1"])

@@ -43,16 +43,16 @@ PAIRS = st.lists(st.tuples(st.integers(0, 60), st.integers(1, 20)).map(lambda p:
 
 
 @given(PAIRS, PAIRS)
-def test_what_has_landed_is_left_out(
-    ranges: list[tuple[int, int]], landed: list[tuple[int, int]]
+def test_what_is_loaded_is_left_out(
+    ranges: list[tuple[int, int]], loaded: list[tuple[int, int]]
 ) -> None:
     ranges = [r for n, r in enumerate(ranges) if all(r[0] >= b for _, b in ranges[:n])]
-    left = without(ranges, landed)
+    left = without(ranges, loaded)
 
     def numbers(some: list[tuple[int, int]]) -> list[int]:
         return [n for start, stop in some for n in range(start, stop)]
 
-    gone = set(numbers(landed))
+    gone = set(numbers(loaded))
     assert numbers(left) == [n for n in numbers(ranges) if n not in gone]
 
 

@@ -1,4 +1,4 @@
-"""What became of files that have landed."""
+"""What became of files that are loaded."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ def step(removed: str, added: str, *, same: bool = True) -> Rewrite:
     return Rewrite(f"{removed} to {added}", "before", files[0], files[1], same)
 
 
-def landed(files: str, *steps: Rewrite) -> str:
-    return "".join(sorted(name for name, _ in follow(((c, "") for c in files), steps).landed))
+def loaded(files: str, *steps: Rewrite) -> str:
+    return "".join(sorted(name for name, _ in follow(((c, "") for c in files), steps).loaded))
 
 
-def test_files_made_of_landed_files_have_landed() -> None:
-    assert landed("abc", step("ab", "x"), step("xc", "y")) == "abcxy"
-    assert landed("c", step("ab", "x")) == "c"  # none of them: they are loaded as they are now
+def test_files_made_of_loaded_files_are_loaded() -> None:
+    assert loaded("abc", step("ab", "x"), step("xc", "y")) == "abcxy"
+    assert loaded("c", step("ab", "x")) == "c"  # none of them: they are loaded as they are now
 
 
-def test_files_made_of_landed_and_other_files_are_told_with_the_first_cause() -> None:
+def test_files_made_of_loaded_and_other_files_are_told_with_the_first_cause() -> None:
     steps = [step("ab", "x"), step("xc", "y")]
     found = follow([("a", ""), ("c", "")], steps)
     assert found.changed == {("x", ""): steps[0], ("y", ""): steps[0]}
@@ -55,7 +55,7 @@ def test_rows_of_a_table_that_is_compacted_at_random_land_once(data: st.DataObje
         removed = tuple((name, "") for name in sorted(taken))
         steps.append(Rewrite(made, "", removed, ((made, ""),), same_rows=True))
     found = follow(((name, "") for name in done), steps)
-    rest = {name for name in live if (name, "") not in found.landed}
+    rest = {name for name in live if (name, "") not in found.loaded}
     if any((name, "") in found.changed for name in rest):
         assert any(rows[name] & loaded for name in rest)  # refused for a reason only
         return

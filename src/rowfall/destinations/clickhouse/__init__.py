@@ -113,17 +113,17 @@ class ClickHouseTables(BaseDestination):
     def verify_loaded(self, load: LoadRun, facts: LoadFacts, plan: Plan, done: Done) -> None:
         """Compare what was staged, whose checksum each attempt has added up."""
         counts = done.total
-        if counts.checksum is None or not counts.landed:
+        if counts.checksum is None or not counts.loaded:
             return
         from rowfall.destinations.verify import compare_staged  # only few loads need it
 
-        loaded = {split_id for ids in counts.landed_ids for split_id in ids}
+        loaded = {split_id for ids in counts.loaded_ids for split_id in ids}
         compare_staged(load.session, facts, plan, counts.checksum, loaded, load.id)
 
-    def landed_ids(self, session: Session) -> set[str]:
+    def loaded_ids(self, session: Session) -> set[str]:
         from rowfall.destinations.clickhouse.loaded_state import remembered
 
-        return remembered(session).landed
+        return remembered(session).loaded
 
     def contradiction(self, session: Session) -> LedgerError | None:
         from rowfall.destinations.clickhouse.loaded_state import find_contradiction

@@ -138,14 +138,14 @@ def _loads(opened: _Opened, journals: Sequence[tuple[str, str, str]]) -> _Loads:
         for entry in Journal(opened.engine, database, uuid).entries():
             load_id = entry.attempt.split("_")[0]
             known.add(load_id)
-            if entry.landed or entry.ended or entry.forgotten:
+            if entry.loaded or entry.ended or entry.forgotten:
                 continue
             if not entry.dead:
                 alive.add(load_id)
             elif entry.binding:
                 committed.add(entry.attempt)
     if not opened.journal:
-        committed |= {a.id for a in opened.ledger.open_attempts() if a.state == "loaded"}
+        committed |= {a.id for a in opened.ledger.open_attempts() if a.committed}
     return _Loads(frozenset(alive), frozenset(known), frozenset(committed))
 
 

@@ -121,7 +121,7 @@ class _Doubts:
             return
         if answer == NONE:
             self._journal.forget_names(None)
-        gone = self._found.ids if answer != NONE else self._ledger.landed(self._key)
+        gone = self._found.ids if answer != NONE else self._ledger.loaded(self._key)
         self._ledger.forget_splits(self._key, gone)
         self._say_again(len(gone))
 
@@ -131,7 +131,7 @@ class _Doubts:
         if answer != NONE:
             self._carry_over(answer)
         if answer == ALL and self._journaled:
-            known = remembered(self._session).landed | self._before.forgotten_ids()
+            known = remembered(self._session).loaded | self._before.forgotten_ids()
             self._tell_journal(found.ids - known)
         if answer == ALL or (answer != NONE and not self._journaled):
             self._ledger.set_table(self._key, found.uuid, keep=True)
@@ -171,7 +171,7 @@ class _Doubts:
         if self._journaled:
             self._journal.create()
             for attempt in stopped:
-                self._before.landed(attempt)
+                self._before.loaded(attempt)
             self._journal.carry_over(found.before)
         for attempt in stopped:
             if ledger.attempt_state(attempt):
@@ -179,7 +179,7 @@ class _Doubts:
 
     def _tell_journal(self, ids: frozenset[str]) -> None:
         """Write lines of the journal anew from what the ledger knows."""
-        for load_id, (rows, splits) in self._ledger.landed_by_load(self._key, ids).items():
+        for load_id, (rows, splits) in self._ledger.loaded_by_load(self._key, ids).items():
             self._journal.keep(load_id, splits, rows)
 
     def _under_new_name(self, answer: str) -> None:

@@ -81,13 +81,13 @@ def _show_gathered(prepared: PreparedTables, shadow: Shadow, plan: Plan, notes: 
         LedgerError: another process has loaded some of it meanwhile.
     """
     load, session = prepared.load, prepared.settled.session
-    gathered = load.ledger.landed(load.key)
+    gathered = load.ledger.loaded(load.key)
     if not gathered:
         shadow.drop()  # a stopped run had made everything visible
         return
     splits = [s for s in plan.listing.splits(session.target_key) if s.id in gathered]
     attempt, lease = _lease_gathered(prepared, shadow, splits)
-    if lease.landed:
+    if lease.loaded:
         _give_up_gathered(load, shadow, splits, lease, notes)
         return
     (at,) = prepared.writers
@@ -126,7 +126,7 @@ def _lease_gathered(
             return attempt, lease
         prepared.whole.release(attempt)
         ledger.attempt_ended(attempt, "lost", "other processes hold some of its files")
-        if lease.landed:
+        if lease.loaded:
             return attempt, lease
         if lease.lost and recovery is not None:
             recovery.end(lease.lost)
@@ -153,12 +153,12 @@ def _give_up_gathered(
     """
     shadow.drop()
     load.ledger.set_table(load.key, "")
-    load.ledger.landed_elsewhere(load.id, lease.landed)
+    load.ledger.loaded_elsewhere(load.id, lease.loaded)
     text = (
-        f"{units.counted(len(lease.landed), 'file')} of this load were loaded into "
+        f"{units.counted(len(lease.loaded), 'file')} of this load were loaded into "
         f"{load.session.table_text} by another rowfall meanwhile, so what was gathered is dropped"
     )
-    if len(lease.landed) == len(splits):
+    if len(lease.loaded) == len(splits):
         notes.add("warning", text)
         return
     raise LedgerError(

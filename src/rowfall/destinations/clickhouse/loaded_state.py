@@ -69,12 +69,12 @@ class LoadedState:
     forgotten: frozenset[str] = frozenset()
 
     @property
-    def landed(self) -> set[str]:
+    def loaded(self) -> set[str]:
         """Return the ids of what need not be loaded again."""
         if not self.uuid:
             return set()
         own = self.ledger if self.known in (None, self.uuid) else frozenset()
-        # The journal knows what other machines have landed and forgotten, too.
+        # The journal knows what other machines have loaded and forgotten, too.
         return set((own | (self.journal or frozenset())) - self.forgotten)
 
     @property
@@ -91,7 +91,7 @@ def remembered(session: Session) -> LoadedState:
     ledger, key = session.ledger, session.target_key
     database, table = session.first_target.database, session.first_target.table
     # The ledger first: what is loaded meanwhile comes into the journal before it.
-    own = frozenset(ledger.landed(key)) if ledger is not None else frozenset()
+    own = frozenset(ledger.loaded(key)) if ledger is not None else frozenset()
     known = ledger.table_uuid(key) if ledger is not None else None
     uuid = table_uuid(session.engine, database, table) if table else ""
     if not session.target.caps.journal:
@@ -99,11 +99,11 @@ def remembered(session: Session) -> LoadedState:
     journal = Journal(session.engine, database, uuid)
     if not uuid or not journal.there():
         return LoadedState(uuid, known, own, None)
-    landed = journal.landed_ids()
-    forgotten = journal.forgotten_ids(landed)
+    loaded = journal.loaded_ids()
+    forgotten = journal.forgotten_ids(loaded)
     if known and known != uuid and known in journal.predecessors():
         known = uuid  # a load with --upsert has exchanged it
-    return LoadedState(uuid, known, own, frozenset(landed), frozenset(forgotten))
+    return LoadedState(uuid, known, own, frozenset(loaded), frozenset(forgotten))
 
 
 class LedgerConflict(Enum):
@@ -215,8 +215,8 @@ def _other_table(
     before = memory.known
     if not before or before == memory.uuid:
         return None
-    landed = memory.ledger or any(one.into == before for one in landings)
-    if not landed and not _stopped(session, before):
+    loaded = memory.ledger or any(one.into == before for one in landings)
+    if not loaded and not _stopped(session, before):
         return None  # nothing was loaded into the old one
     rows = _rows(session)
     # Loads of others into the new table account for its rows.
@@ -228,7 +228,7 @@ def _other_table(
 
 
 def _stopped(session: Session, before: str) -> dict[str, int]:
-    """Return what was committed for a table, and of which nobody says that it landed, with rows.
+    """Return what was committed for a table, and of which nobody says that it is loaded, with rows.
 
     It may have become visible before the load was stopped, and then whoever has copied the table
     has copied it, too.
@@ -414,26 +414,26 @@ def _other_keys(
 
 def _overlap(session: Session, memory: LoadedState, into: str, key: str) -> frozenset[str]:
     """Return the ids, by another key, of what this load would load once more."""
-    landed = session.ledger.landed(key) if session.ledger is not None else set()
+    loaded = session.ledger.loaded(key) if session.ledger is not None else set()
     journal = _journal(session, into)
     # A load that was killed before it made the journal may have written down the table.
     if journal is not None:
-        old = journal.landed_ids()
+        old = journal.loaded_ids()
         if old:
-            landed |= old - journal.forgotten_ids(old)
+            loaded |= old - journal.forgotten_ids(old)
         if into != memory.uuid:
             for ids in journal.splits_of(_stopped(session, into)).values():
-                landed |= set(ids)
-    if not landed:
+                loaded |= set(ids)
+    if not loaded:
         return frozenset()
-    now, here = memory.landed, session.target_key
+    now, here = memory.loaded, session.target_key
     if session.listing.continued:
-        names = names_now(session, key, landed)
+        names = names_now(session, key, loaded)
         return frozenset(old for old, new in names.items() if new not in now)
     pairs = zip(session.listing.splits(key), session.listing.splits(here), strict=True)
     return frozenset(
         id_ for old_split, split in pairs for id_ in (old_split.id, f"~{old_split.id}")
-        if id_ in landed and split.id not in now
+        if id_ in loaded and split.id not in now
     )  # fmt: skip
 
 
@@ -477,7 +477,7 @@ def _question(
 def _numbers(session: Session, rows: int, journal: int) -> str:
     """Say how many rows there are, and how many were loaded, for those who have to decide."""
     key = session.target_key
-    ledger = session.ledger.landed_rows(key) if session.ledger is not None else 0
+    ledger = session.ledger.loaded_rows(key) if session.ledger is not None else 0
     own = f", the loads in this ledger brought {ledger:,}" if ledger else ""
     beside = f", those in the journal {journal:,}" if session.target.caps.journal else ""
     return f" (the table holds {rows:,} rows{own}{beside})"

@@ -45,11 +45,11 @@ def is_own_and_empty(
     first = next(iter(nodes.values()))
     key, uuid = target_key(database, table), table_uuid(first, database, table)
     # One of the same name that somebody else has made has another uuid.
-    if not uuid or uuid not in {made for *_, made in made_tables(ledger)} or ledger.landed(key):
+    if not uuid or uuid not in {made for *_, made in made_tables(ledger)} or ledger.loaded(key):
         return False
     if ledger.others_load(load_id, key):
         return False  # one that has just begun has written nothing into the journal yet
-    if any(a.target_key == key and a.state == "loaded" for a in ledger.open_attempts()):
+    if any(a.target_key == key and a.committed for a in ledger.open_attempts()):
         return False  # what it has staged must be published
     if first.shared and _loaded_by_others(Journal(first, database, uuid)):
         return False
@@ -65,7 +65,7 @@ def is_own_and_empty(
 
 def _loaded_by_others(journal: Journal) -> bool:
     return journal.there() and any(
-        e.landed or e.binding or not (e.ended or e.dead) for e in journal.entries()
+        e.loaded or e.binding or not (e.ended or e.dead) for e in journal.entries()
     )
 
 

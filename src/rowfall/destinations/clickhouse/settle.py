@@ -71,10 +71,10 @@ def settle(load: LoadRun) -> Settled:
     TargetTables(session, ledger).check_together()
     table, replaced = session.first_target.table, False
     if session.options.replace and shadow is not None:
-        replaced = shadow.swapped() and _all_landed(session, ledger)
+        replaced = shadow.swapped() and _all_loaded(session, ledger)
         if not replaced:
             table = shadow.name
-    elif not ledger.landed(load.key):
+    elif not ledger.loaded(load.key):
         session = _without_own_empty_table(session, ledger, load.id)
     settle_table = partial(_settle_table, session, load, answer=answer)
     replaced_target = settle_table(session.target_key, session.first_target.table)
@@ -131,20 +131,20 @@ def settle_again(load: LoadRun, known: frozenset[str]) -> Settled | None:
     return Settled(session, table, known)
 
 
-def _all_landed(session: Session, ledger: Ledger) -> bool:
-    landed = ledger.landed(session.target_key)
-    return all(s.id in landed for s in session.listing.splits(session.target_key))
+def _all_loaded(session: Session, ledger: Ledger) -> bool:
+    loaded = ledger.loaded(session.target_key)
+    return all(s.id in loaded for s in session.listing.splits(session.target_key))
 
 
 def _known(session: Session, load: LoadRun, *, replaced: bool) -> frozenset[str]:
     """Return the ids of splits that need not be loaded again."""
     ledger = load.ledger
     if session.options.force:
-        return frozenset(ledger.landed_by(load.id))
-    gathered = ledger.landed(session.target_key if replaced else load.key)
+        return frozenset(ledger.loaded_by(load.id))
+    gathered = ledger.loaded(session.target_key if replaced else load.key)
     if session.options.replace:
         return frozenset(gathered)
-    return frozenset(session.destination.landed_ids(session) | gathered)
+    return frozenset(session.destination.loaded_ids(session) | gathered)
 
 
 def _settle_table(
@@ -216,8 +216,8 @@ def _drop_superseded(session: Session, load: LoadRun, shadow: Shadow) -> None:
     """Drop a shadow that may never become visible: others have loaded some of its files."""
     if not session.options.gathers or session.options.force:
         return
-    gathered = load.ledger.landed(load.key)
-    if gathered and (taken := overlap(gathered, session.destination.landed_ids(session))):
+    gathered = load.ledger.loaded(load.key)
+    if gathered and (taken := overlap(gathered, session.destination.loaded_ids(session))):
         shadow.drop()
         session.emit(Note(
             "warning",
@@ -233,12 +233,12 @@ def _drop_shadow_that_was_set_back(
     """Drop a shadow of which the ledger knows more than its journal: nobody has seen its rows."""
     if not session.target.caps.journal:
         return
-    gathered = ledger.landed(load.key)
+    gathered = ledger.loaded(load.key)
     uuid = ledger.table_uuid(load.key)
     if not gathered or not uuid:
         return
     journal = open_journal(session, uuid, load.id)
-    known = set(map(without_salt, journal.landed_ids())) if journal.there() else set()
+    known = set(map(without_salt, journal.loaded_ids())) if journal.there() else set()
     if not gathered <= known:
         shadow.drop()
         ledger.set_table(load.key, "")

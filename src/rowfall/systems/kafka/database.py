@@ -152,7 +152,7 @@ class KafkaDatabase(Transactions):
 
     # --- the record -------------------------------------------------------------------------------
 
-    def landed(self) -> set[str]:
+    def loaded(self) -> set[str]:
         """See :class:`rowfall.engines.database.Database`."""
         if not self.record.topic_id:
             return set()
@@ -173,7 +173,7 @@ class KafkaDatabase(Transactions):
     def forget(self, load_id: str) -> int:
         """See :class:`rowfall.engines.database.Database`."""
         self.check(dry=True)
-        self.landed()
+        self.loaded()
         gone = [split for split, found in self.record.splits.items() if found["load"] == load_id]
         if gone:
             self._send(self.record.forgotten(gone))

@@ -1,6 +1,6 @@
 """Topics of Kafka: ``kafka://host:port[,host:port]/topic``. A split is a range of offsets.
 
-The offsets that have landed are kept with the rows (ledger, journal), never in a consumer group:
+The offsets that are loaded are kept with the rows (ledger, journal), never in a consumer group:
 partitions are assigned, not subscribed to, so no other consumer takes one away. Transactions that
 were aborted are not read.
 
@@ -114,11 +114,11 @@ class KafkaSource(Streams):
         """
         return self._list({})
 
-    def listing_after(self, landed: Mapping[str, Sequence[tuple[int, int]]]) -> Listing:
+    def listing_after(self, loaded: Mapping[str, Sequence[tuple[int, int]]]) -> Listing:
         """See :class:`rowfall.sources.base.Continued`."""
-        return self._list(landed)
+        return self._list(loaded)
 
-    def _list(self, landed: Mapping[str, Sequence[tuple[int, int]]]) -> Listing:
+    def _list(self, loaded: Mapping[str, Sequence[tuple[int, int]]]) -> Listing:
         version, partitions = self._identity()
         first, last = self._offsets(partitions, EARLIEST), self._offsets(partitions, LATEST)
         self._first, self._rows = first, {}
@@ -127,7 +127,7 @@ class KafkaSource(Streams):
         todo: list[tuple[int, int, int]] = []
         lost: list[str] = []
         for p in partitions:
-            own = landed.get(self._uri(p), ())
+            own = loaded.get(self._uri(p), ())
             low = since.get(p, own[0][0] if own else first[p])
             high = min(last[p], until.get(p, last[p]))
             for start, stop in missing(low, high, own):
@@ -153,7 +153,7 @@ class KafkaSource(Streams):
         for p, start, stop in todo:
             for at in range(start, stop, step):
                 listing.add(self._uri(p), version, None, at, min(stop, at + step))
-        for p in partitions if not todo and not landed else ():
+        for p in partitions if not todo and not loaded else ():
             listing.add(self._uri(p), version, None, first[p], first[p])
         return listing
 
@@ -254,7 +254,7 @@ class KafkaSource(Streams):
         empty: list[Split] = []
         # A file of Avro cannot be cut like text, at 4 MiB.
         size = SAMPLED if self._typed is None else SAMPLED // 10
-        # What has landed comes first in a listing, and may be gone.
+        # What is loaded comes first in a listing, and may be gone.
         for split in reversed(list(listing.splits(""))):
             if len(chosen) == most:
                 break
@@ -477,9 +477,9 @@ class _Bound:
         return bound
 
 
-def missing(low: int, high: int, landed: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:
-    """Yield the ranges between two offsets that have not landed; ``landed`` in ascending order."""
-    for start, stop in landed:
+def missing(low: int, high: int, loaded: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    """Yield the ranges between two offsets that are not loaded; ``loaded`` in ascending order."""
+    for start, stop in loaded:
         if low < min(start, high):
             yield low, min(start, high)
         low = max(low, stop)

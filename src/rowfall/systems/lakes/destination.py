@@ -358,12 +358,12 @@ class IcebergTable:
             store.check_creates(name, data)
         return name
 
-    def landed(self) -> set[str]:
+    def loaded(self) -> set[str]:
         """See :class:`rowfall.engines.database.Database`."""
         table = self._table()
         return self._record(table).ids() if table is not None else set()
 
-    def landed_by(self, load: str) -> set[str]:
+    def loaded_by(self, load: str) -> set[str]:
         """See :class:`rowfall.engines.database.FileTable`."""
         table = self._table()
         if table is None:
@@ -388,7 +388,7 @@ class IcebergTable:
             gone = sum(len(one.ids) for name, one in record.loads() if name == load_id)
             return record.without(load_id), ""
 
-        if self._table() is not None and self.landed_by(load_id):
+        if self._table() is not None and self.loaded_by(load_id):
             self._commit(without, (), replace=False, summary={})
         return gone
 

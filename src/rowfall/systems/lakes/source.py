@@ -1,7 +1,7 @@
 """Lake tables: what Iceberg and Delta share. Their metadata names the files, the engine reads them.
 
 A snapshot of a table is a list of data files. Each is a split of its own, known by its path, size
-and number of rows, and not by the snapshot: the same file in a later snapshot has landed already.
+and number of rows, and not by the snapshot: the same file in a later snapshot is loaded already.
 A file of which rows were deleted is known by its deletes as well, and read by the engine's own
 reader of such tables, pinned to the snapshot. All others are read by their names as Parquet.
 """
@@ -345,7 +345,7 @@ def added_since(
             hint=f"Load up to {changed.before} with --snapshot, and from {changed.name} on with "
             "--since; or the whole table with --replace.",
         )
-    return [file for file in files if file.key not in found.landed]
+    return [file for file in files if file.key not in found.loaded]
 
 
 def only_one(texts: Sequence[str]) -> str:

@@ -329,7 +329,7 @@ class MySQLDatabase(Transactions):
         """Return the name of the table.
 
         Every number that a server has for a table changes when it is optimized or altered: what
-        tells it from another one of its name is in the record, see :meth:`landed`.
+        tells it from another one of its name is in the record, see :meth:`loaded`.
         """
         return f"{self._database}.{self._table}" if self.existing_table() else ""
 
@@ -350,13 +350,13 @@ class MySQLDatabase(Transactions):
                 if not self._knows_tables():  # no other load has done it meanwhile
                     raise
         self._columns = None
-        # The records first, as in landed(): of a table that was empty when they were read none of
+        # The records first, as in loaded(): of a table that was empty when they were read none of
         # them is true; what another load commits behind that is not among them.
         found = self.recorded()
         if found:
             self._remove(found if self._emptied() else self._of_this_table(found)[1])
 
-    def landed(self) -> set[str]:
+    def loaded(self) -> set[str]:
         """Return the ids of the splits that the table holds, by the record.
 
         Of a table without rows nothing of it is true any more. The records are read first: rows

@@ -130,7 +130,7 @@ class MySQLSource(DatabaseSource):
                 f"{address.text}: a table of MySQL has a database and no schema",
                 hint="Write DATABASE/TABLE; a dot in the name of a table as ?table=NAME&schema=.",
             )
-        # The three schemes name one table: what has landed by one has landed by the others.
+        # The three schemes name one table: what is loaded by one is loaded by the others.
         super().__init__(replace(address, scheme="mysql"), options)
         self._threads = threading.Lock()
         self._idle: list[Any] = []

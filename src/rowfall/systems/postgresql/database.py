@@ -349,7 +349,7 @@ class PostgresDatabase(Transactions):
                 "PRIMARY KEY (table_id, split))".encode()
             )
 
-    def landed(self) -> set[str]:
+    def loaded(self) -> set[str]:
         """See :class:`rowfall.engines.database.Database`."""
         if self._find() is None or not self._recorded():
             return set()

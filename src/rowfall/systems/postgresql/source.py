@@ -91,25 +91,25 @@ class PostgresSource(DatabaseSource):
             self._begin(connection)
             return replace(catalogue.describe(), notes=notes)
 
-    # --- what has landed --------------------------------------------------------------------------
+    # --- what is loaded --------------------------------------------------------------------------
 
-    def listing_after(self, landed: Mapping[str, Sequence[tuple[int, int]]]) -> Listing:
-        """Return what of the ranges has not landed.
+    def listing_after(self, loaded: Mapping[str, Sequence[tuple[int, int]]]) -> Listing:
+        """Return what of the ranges is not loaded.
 
         Raises:
-            SourceError: rows of a table without a key may have moved since some of them landed.
+            SourceError: rows of a table without a key may have moved since some of them loaded.
         """
         found = self.described
-        key, there = found.key, landed.get(self.uri, ())
+        key, there = found.key, loaded.get(self.uri, ())
         if key is None or key.kind is not KeyKind.BLOCK or not there:
-            return super().listing_after(landed)
+            return super().listing_after(loaded)
         lows = {start >> 32 << 32 for start, _ in there}
         for low in lows:
             if not without([(low, low + BLOCKS)], there):
                 return Listing(continued=True)  # all of it, before it was changed
         if lows != {key.low}:
             raise self._moved()
-        return super().listing_after(landed)
+        return super().listing_after(loaded)
 
     def _moved(self) -> SourceError:
         return SourceError(

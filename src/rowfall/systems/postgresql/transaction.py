@@ -66,10 +66,10 @@ class PostgresTransaction:
             do("BEGIN")
             do("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", [attempt])
             do(f"SET LOCAL lock_timeout = '{LEASE_SECONDS}s'".encode())
-            landed = self._landed_otherwise(wanted)
-            if landed:
+            loaded = self._loaded_otherwise(wanted)
+            if loaded:
                 self._rollback()
-                return landed
+                return loaded
             given = do(
                 f"INSERT INTO {self._database.record} (table_id, split, attempt, load, name, "
                 "whole) SELECT %s, s, %s, %s, n, w FROM unnest(%s::text[], %s::text[], "
@@ -86,13 +86,13 @@ class PostgresTransaction:
             translated = self._database.translate(error)
             self._rollback()
             raise translated from None
-        landed = frozenset(r.id for r in wanted) - {str(split) for (split,) in given}
-        if landed:
+        loaded = frozenset(r.id for r in wanted) - {str(split) for (split,) in given}
+        if loaded:
             self._rollback()
-        return landed
+        return loaded
 
-    def _landed_otherwise(self, wanted: Sequence[Record]) -> frozenset[str]:
-        """Return what has landed as ranges of it, or with the file that it is a range of.
+    def _loaded_otherwise(self, wanted: Sequence[Record]) -> frozenset[str]:
+        """Return what is loaded as ranges of it, or with the file that it is a range of.
 
         Ranges of a file share a lock that keeps out whoever loads it as a whole.
         """

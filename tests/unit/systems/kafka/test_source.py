@@ -82,18 +82,16 @@ def test_every_message_ends_its_own_rows(values: list[bytes]) -> None:
     low=st.integers(0, 100), length=st.integers(0, 100),
     cuts=st.lists(st.integers(0, 220), max_size=8, unique=True),
 )  # fmt: skip
-def test_what_is_missing_and_what_has_landed_are_all(
-    low: int, length: int, cuts: list[int]
-) -> None:
+def test_what_is_missing_and_what_is_loaded_are_all(low: int, length: int, cuts: list[int]) -> None:
     edges = sorted(cuts)[: len(cuts) // 2 * 2]
-    landed = list(zip(edges[::2], edges[1::2], strict=True))
+    loaded = list(zip(edges[::2], edges[1::2], strict=True))
     high = low + length
-    found = list(missing(low, high, landed))
+    found = list(missing(low, high, loaded))
     assert all(a < b for a, b in found)
     assert all(before[1] < after[0] for before, after in pairwise(found))
     numbers = {n for a, b in found for n in range(a, b)}
-    assert numbers == set(range(low, high)) - {n for a, b in landed for n in range(a, b)}
-    assert joined(landed) == landed or len(joined(landed)) < len(landed)
+    assert numbers == set(range(low, high)) - {n for a, b in loaded for n in range(a, b)}
+    assert joined(loaded) == loaded or len(joined(loaded)) < len(loaded)
 
 
 @pytest.mark.parametrize("messages", [0, 1, LEAST, 10 * LEAST, 10**7, 10**10])
