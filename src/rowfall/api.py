@@ -548,10 +548,10 @@ def _sources(
         UsageError: a batch id of what is no rows in memory.
     """
     if not isinstance(sources, str | PathLike | list | tuple):
-        from rowfall.sources import arrow
+        from rowfall.stores import frames
 
-        if arrow.is_arrow(sources):
-            return partial(arrow.arrow_rows, sources, batch_id or "")
+        if frames.is_arrow(sources):
+            return partial(frames.arrow_rows, sources, batch_id or "")
     if batch_id is not None:
         raise UsageError(
             "batch_id= names rows in memory; files and tables are known by their own names",

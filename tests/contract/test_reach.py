@@ -34,8 +34,8 @@ from rowfall.plan.reach import BUDGET_SECONDS, reach
 from rowfall.plan.transport import choose_delivery
 from rowfall.sources import open_source
 from rowfall.sources.base import Probe, Source
-from rowfall.sources.files import LocalFiles
-from rowfall.sources.s3 import S3
+from rowfall.stores.files import LocalFiles
+from rowfall.stores.s3 import S3
 
 TOKEN = "a-session-token-0123456789"
 PASSWORD = "a-password-of-the-web-9876"

@@ -32,8 +32,9 @@ from rowfall.core.listing import Split
 from rowfall.core.masked import Secret
 from rowfall.core.options import Options
 from rowfall.deliver.ranges import LEAST
-from rowfall.sources import az, open_source, rewriting
+from rowfall.sources import open_source, rewriting
 from rowfall.sources.base import Addressed
+from rowfall.stores import az
 
 _numbers = itertools.count()
 ROWS = 20_000

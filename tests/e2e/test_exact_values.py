@@ -17,7 +17,7 @@ import rowfall
 from e2e.lake import Lake
 from e2e.tools import Shell
 from lab.clickhouse import ClickHouse
-from rowfall.sources.files import LocalFiles
+from rowfall.stores.files import LocalFiles
 
 DAYS = [date(1960, 1, 1), date(1970, 1, 2), date(2024, 2, 29), date(2299, 12, 31), None]
 

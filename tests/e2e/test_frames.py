@@ -23,7 +23,7 @@ from e2e.fleet import Fleet
 from e2e.lake import Lake
 from lab.clickhouse import ClickHouse
 from rowfall.core.errors import RowfallError, UsageError
-from rowfall.sources import arrow
+from rowfall.stores.frames import arrow_rows
 
 ROWS = 300_000
 
@@ -239,9 +239,7 @@ def test_rows_of_a_reader_are_not_held(to: Path) -> None:
             yield pa.record_batch({"id": range(10_000 * n, 10_000 * n + 10_000)})
 
     schema = pa.schema([("id", pa.int64())])
-    rows = arrow.arrow_rows(
-        pa.RecordBatchReader.from_batches(schema, batches()), "", rowfall.Options()
-    )
+    rows = arrow_rows(pa.RecordBatchReader.from_batches(schema, batches()), "", rowfall.Options())
     assert read <= 3
     del rows
     reader = pa.RecordBatchReader.from_batches(schema, batches())

@@ -13,8 +13,8 @@ from lab.google import Google
 from lab.hdfs import Hdfs
 from lab.scripted import Asked, Reply, Scripted
 from lab.seaweed import Seaweed
-from rowfall.sources import hdfs as webhdfs
-from rowfall.sources import http, object_stores
+from rowfall.stores import hdfs as webhdfs
+from rowfall.stores import http, object_stores
 
 BUSY = Fault(status=429, headers={"Content-Type": "text/plain"}, body=b"slow down")
 # Longer than the client waits for an answer, see `hasty`.

@@ -13,7 +13,8 @@ def find(entry: str, room: str) -> Any:
     """Import the module of an entry, and return its class or function.
 
     Args:
-        entry: ``file:Name`` in the room of the registry, or ``systems.folder.file:Name``.
+        entry: ``file:Name`` in the room of the registry, ``stores.file:Name`` or
+            ``systems.folder.file:Name``.
     """
     module, _, name = entry.partition(":")
     full = f"rowfall.{module}" if "." in module else f"rowfall.{room}.{module}"

@@ -35,8 +35,8 @@ from rowfall.schema.projection import read_relation, select_typed
 from rowfall.schema.records import SCAN, Read, header_names, record_starts
 from rowfall.schema.strict_reading import reader_settings
 from rowfall.sources.base import Source
-from rowfall.sources.completeness import is_padded
-from rowfall.sources.first_bytes import unpack
+from rowfall.stores.completeness import is_padded
+from rowfall.stores.first_bytes import unpack
 
 Values = Mapping[str, str | int | float]
 """Settings of a statement."""

@@ -3,8 +3,8 @@
 ``clickhouse`` stages rows in tables beside the target and attaches them; ``transactional`` commits
 them in a database together with the record of their files; ``lake`` gathers data files for one
 commit; ``files`` writes files and objects; ``nothing`` drops the rows.
-Imports deliver, publish, plan, contracts, cluster, ledger, schema, systems, sources, targets,
-engines, core.
+Imports deliver, publish, plan, contracts, cluster, ledger, schema, systems, stores, sources,
+targets, engines, core.
 """
 
 from __future__ import annotations

@@ -36,8 +36,8 @@ from rowfall.schema.headers import Headers
 from rowfall.schema.other_reading import read_by_pyarrow, why_not_read_again
 from rowfall.schema.projection import read_relation
 from rowfall.schema.whole_rows import last_name, with_loose_blanks, with_open_end
-from rowfall.sources.arrow import ArrowStreams
 from rowfall.sources.base import Source
+from rowfall.stores.frames import ArrowStreams
 from rowfall.targets import staging
 from rowfall.targets.export import reading
 

@@ -25,7 +25,7 @@ from rowfall.core.digest import hexdigest
 from rowfall.core.errors import LedgerError, RowfallError, TargetError
 from rowfall.core.listing import Listing, Split, joined
 from rowfall.core.options import Options
-from rowfall.core.s3_stores import open_store
+from rowfall.stores.s3_clients import open_store
 
 VERSION = 1
 WRITING, WHOLE = "writing", "whole"

@@ -19,7 +19,7 @@ from rowfall.core.events import Note
 from rowfall.core.listing import MARK, Split, split_id
 from rowfall.core.patterns import regex
 from rowfall.sources.base import Renamed
-from rowfall.sources.files import LocalFiles
+from rowfall.stores.files import LocalFiles
 
 _RANGE = regex(r"(.*)\[(\d+):(\d+)\]")
 
@@ -38,7 +38,7 @@ def loaded_under_other_names(session: Session, known: Collection[str]) -> set[st
         return _by_other_paths(session, known)
     if not len(listing) or uri.scheme_of(listing.uri(0)) not in ("http", "https"):
         return set()
-    from rowfall.sources.http import has_validator  # 15 ms that others save
+    from rowfall.stores.http import has_validator  # 15 ms that others save
 
     _warn_of_sizes(session)
     if not known:
@@ -104,7 +104,7 @@ def _names(session: Session) -> dict[str, list[tuple[str, int | None, int | None
 
 def _warn_of_sizes(session: Session) -> None:
     """Warn of objects that their server tells nothing about but a size."""
-    from rowfall.sources.http import has_validator
+    from rowfall.stores.http import has_validator
 
     count = sum(not has_validator(s.version) for s in session.listing.splits(""))
     if count:

@@ -16,7 +16,7 @@ from rowfall.core.results import Adopted, Report
 from rowfall.core.version import __version__
 from rowfall.ledger import Ledger
 from rowfall.sources.base import Dated
-from rowfall.sources.objects import REQUESTS
+from rowfall.stores.objects import REQUESTS
 
 ADOPTED = "adopted"
 """Outcome in the report of what was adopted."""

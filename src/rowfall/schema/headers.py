@@ -20,7 +20,7 @@ from rowfall.schema.records import column_names, header_names, lines_relation
 from rowfall.schema.text_format import RunSelect
 from rowfall.schema.whole_rows import by_position
 from rowfall.sources.base import Ranged, Source
-from rowfall.sources.first_bytes import packing, unpack
+from rowfall.stores.first_bytes import packing, unpack
 
 BYTES, MOST_BYTES, LINES = 1 << 16, 16 << 20, 16
 """Bytes of a file that hold nearly every header (9,000 names take 80 KB), bytes that hold any; and

@@ -22,7 +22,7 @@ from rowfall.core.long_records import PIECE, Place, Records, too_long
 from rowfall.core.model import Encoding, Kind
 from rowfall.sources.base import Source
 from rowfall.sources.from_clause import path_of
-from rowfall.sources.objects import ObjectSource
+from rowfall.stores.objects import ObjectSource
 
 # Behind that an error without a place is given: Python unpacks 5 to 20 GB of such files until then.
 _MOST_SECONDS = 30.0
@@ -81,7 +81,7 @@ def unpacked(pieces: Iterable[bytes], packed: str) -> Iterator[bytes]:
     elif packed in _BY_PYARROW:
         import pyarrow
 
-        from rowfall.sources.archives import Pieces
+        from rowfall.stores.archives import Pieces
 
         file = pyarrow.PythonFile(Pieces(pieces), "r")
         with pyarrow.CompressedInputStream(file, _BY_PYARROW[packed]) as stream:

@@ -16,8 +16,8 @@ from rowfall.core.options import Options
 from rowfall.core.type_names import parse_type
 from rowfall.schema import nested_reading
 from rowfall.schema.null_lists import as_file
-from rowfall.sources.arrow import ArrowStreams, arrow_rows
 from rowfall.sources.base import Ranged, Source
+from rowfall.stores.frames import ArrowStreams, arrow_rows
 
 _FORMATS = frozenset({"Parquet", "ORC"})
 # Types that a stream of Arrow has as such, so that both readings mean the same.

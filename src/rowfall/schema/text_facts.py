@@ -18,7 +18,7 @@ from rowfall.core.listing import Split
 from rowfall.core.model import Encoding, Kind
 from rowfall.sources import pipes, rewriting
 from rowfall.sources.base import Source
-from rowfall.sources.files import LocalFiles
+from rowfall.stores.files import LocalFiles
 
 FACTS = frozenset({
     "nulls", "blanks", "marks", "padded", "breaks", "swallowed", "bytes_each", "integers", "low",

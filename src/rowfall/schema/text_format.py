@@ -36,7 +36,7 @@ from rowfall.schema import marked_values
 from rowfall.schema.records import APART, lines_relation
 from rowfall.sources import rewriting
 from rowfall.sources.base import Once, Ranged, Source
-from rowfall.sources.first_bytes import unpack
+from rowfall.stores.first_bytes import unpack
 
 RunSelect = Callable[[SqlText, Mapping[str, str | int | float]], list[list[Any]]]
 

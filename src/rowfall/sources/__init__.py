@@ -1,9 +1,10 @@
-"""Sources of rows: which splits there are, and the FROM clause that reads them. One file a scheme.
+"""Sources of rows: which splits there are, and the FROM clause that reads them.
 
 A new source is one file with the methods of :class:`rowfall.sources.base.Source` and one line in
-:data:`REGISTRY`. Shared by several: objects (what can be read again), object_stores, from_clause,
-pipes, completeness, globs, rewrites; archives, whose members are files of any scheme. Those of
-systems lie in rowfall.systems. Sources write nothing. Imports core.
+:data:`REGISTRY`. Here lies what all of them share (base, from_clause, pipes, rewriting, rewrites),
+what databases share (databases, handover, relay), and the rows that the engine makes (generate,
+recipes) or has (clickhouse, data_folder). What gives files lies in rowfall.stores, systems in
+rowfall.systems. Sources write nothing. Imports core.
 Modules load when their scheme is used.
 """
 
@@ -25,15 +26,15 @@ if TYPE_CHECKING:
     from rowfall.sources.base import Source
 
 REGISTRY = {
-    "file": "files:LocalFiles",
-    "stdin": "stdin:StandardInput",
-    "s3": "s3:S3",
-    "gs": "gs:open_gs",
-    "az": "az:Az",
-    "http": "http:Http",
-    "https": "http:Http",
-    "hdfs": "hdfs:Hdfs",
-    "arrow": "arrow:open_arrow",
+    "file": "stores.files:LocalFiles",
+    "stdin": "stores.stdin:StandardInput",
+    "s3": "stores.s3:S3",
+    "gs": "stores.gs:open_gs",
+    "az": "stores.az:Az",
+    "http": "stores.http:Http",
+    "https": "stores.http:Http",
+    "hdfs": "stores.hdfs:Hdfs",
+    "arrow": "stores.frames:open_arrow",
     "generate": "generate:Generate",
     "kafka": "systems.kafka.source:KafkaSource",
     "iceberg": "systems.lakes.iceberg_source:open_iceberg",
@@ -46,10 +47,11 @@ REGISTRY = {
     "postgresql": "systems.postgresql.source:PostgresSource",
     "postgres": "systems.postgresql.source:PostgresSource",
 }
-"""Scheme -> module in this package, or ``systems.folder.file``, and class, which takes (texts,
-options)."""
+"""Scheme -> module in this package, ``stores.file`` or ``systems.folder.file``, and class, which
+takes (texts, options)."""
 
 _TABLES = "data_folder:DataFolder"
+_ARCHIVES = "stores.archives:open_archives"
 # Those that nobody writes as scheme://.
 _UNWRITTEN = frozenset({"file", "stdin", "arrow"})
 
@@ -73,12 +75,10 @@ def open_source(texts: Sequence[str], options: Options) -> Source:
         )
     check_options(texts, options)
     factory = find(next(iter(classes)), "sources")
-    if any(map(_ARCHIVE.search, texts)):
-        from rowfall.sources.archives import open_archives  # others save its libraries
-
-        archives = open_archives(texts, options, factory)
+    if any(map(_ARCHIVE.search, texts)):  # others save its libraries
+        archives = find(_ARCHIVES, "sources")(texts, options, factory)
         if archives is not None:
-            return archives
+            return cast("Source", archives)
     return cast("Source", factory(texts, options))
 
 

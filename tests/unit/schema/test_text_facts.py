@@ -16,7 +16,7 @@ from rowfall.core.model import Encoding, Kind
 from rowfall.core.options import Options
 from rowfall.schema import sampling
 from rowfall.schema.sampling import ColumnFacts, WantedFacts
-from rowfall.sources.files import LocalFiles
+from rowfall.stores.files import LocalFiles
 from unit.memory import Chdb, ChdbError
 
 TYPES = ("Int64", "Nullable(UInt8)", "String", "Nullable(String)", "DateTime", "Date", "Float64",

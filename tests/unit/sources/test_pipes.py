@@ -20,9 +20,8 @@ from hypothesis import strategies as st
 from rowfall.core.errors import SourceError, UsageError
 from rowfall.core.listing import Split
 from rowfall.core.model import Encoding, Kind
-from rowfall.sources import http, pipes
+from rowfall.sources import pipes
 from rowfall.sources.base import Streamed
-from rowfall.sources.patience import Patience
 from rowfall.sources.pipes import (
     BrokenStreamError,
     Pipes,
@@ -31,6 +30,8 @@ from rowfall.sources.pipes import (
     packed_in_bz2,
     unpack_bz2,
 )  # fmt: skip
+from rowfall.stores import http
+from rowfall.stores.patience import Patience
 
 CSV = Encoding("CSV", "bz2", Kind.TEXT)
 TEXT = b"".join(b"%d,abc\n" % n for n in range(50_000))

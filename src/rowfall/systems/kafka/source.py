@@ -26,8 +26,9 @@ from rowfall.core.model import Encoding, Schema
 from rowfall.core.options import Options
 from rowfall.core.sqltext import SqlText
 from rowfall.core.units import duration
-from rowfall.sources import first_bytes, rewriting
+from rowfall.sources import rewriting
 from rowfall.sources.pipes import Streams, describe
+from rowfall.stores import first_bytes
 from rowfall.systems.kafka import protobuf
 from rowfall.systems.kafka.avro import AvroMessages
 from rowfall.systems.kafka.client import EARLIEST, LATEST, Client, Direction, parse, secrets_of

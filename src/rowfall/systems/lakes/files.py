@@ -24,15 +24,15 @@ from rowfall.core.listing import Split
 from rowfall.core.masked import Secret
 from rowfall.core.options import Options
 from rowfall.core.patterns import regex
-from rowfall.core.s3_stores import open_store as open_bucket
 from rowfall.core.sqltext import SqlText, quote
+from rowfall.stores.s3_clients import open_store as open_bucket
 
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO
 
-    from rowfall.sources.files import LocalFiles
-    from rowfall.sources.object_stores import StoreSource
-    from rowfall.sources.s3 import S3
+    from rowfall.stores.files import LocalFiles
+    from rowfall.stores.object_stores import StoreSource
+    from rowfall.stores.s3 import S3
 
 # --- names and addresses -------------------------------------------------------------------------
 
@@ -172,7 +172,7 @@ _EXPIRED = (
 def is_s3(store: LocalFiles | StoreSource) -> TypeGuard[S3]:
     if not store.remote:
         return False  # the import takes 10 ms that tables here save
-    from rowfall.sources.s3 import S3
+    from rowfall.stores.s3 import S3
 
     return isinstance(store, S3)
 

@@ -37,8 +37,8 @@ from rowfall.sources.base import (
     ReaderFeatures,
     Rewrite,
 )
-from rowfall.sources.objects import REQUESTS
 from rowfall.sources.rewrites import follow
+from rowfall.stores.objects import REQUESTS
 from rowfall.systems.lakes.files import LakeStore, engine_table, is_s3
 from rowfall.systems.lakes.types import UNREADABLE
 

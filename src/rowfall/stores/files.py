@@ -17,10 +17,11 @@ from rowfall.core.model import Encoding
 from rowfall.core.options import Options
 from rowfall.core.sql import literal
 from rowfall.core.sqltext import SqlText
-from rowfall.sources import completeness, from_clause, globs, pipes
+from rowfall.sources import from_clause, pipes
 from rowfall.sources.base import EMBEDDED, Probe, ReaderFeatures
 from rowfall.sources.from_clause import TableFunction
-from rowfall.sources.objects import ObjectSource, with_data
+from rowfall.stores import completeness, globs
+from rowfall.stores.objects import ObjectSource, with_data
 
 # The engine has no way to quote these in a file name (commas and "::" are plain letters there).
 _UNQUOTABLE = frozenset("*?{}")

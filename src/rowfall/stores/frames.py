@@ -33,7 +33,8 @@ from rowfall.core.model import Encoding, Kind, Schema
 from rowfall.core.options import Options
 from rowfall.core.patterns import regex
 from rowfall.core.sqltext import SqlText
-from rowfall.sources import files, from_clause, pipes
+from rowfall.sources import from_clause, pipes
+from rowfall.stores import files
 
 if TYPE_CHECKING:
     import pyarrow as pa

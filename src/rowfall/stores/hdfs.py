@@ -32,11 +32,12 @@ from rowfall.core.options import Options
 from rowfall.core.patterns import regex
 from rowfall.core.sql import literal
 from rowfall.core.sqltext import SqlText
-from rowfall.sources import completeness, first_bytes, from_clause, globs, pipes
+from rowfall.sources import from_clause, pipes
 from rowfall.sources.base import EMBEDDED, Block, HttpAddress, Probe, any_version
 from rowfall.sources.from_clause import TableFunction
-from rowfall.sources.objects import REQUESTS, ObjectSource, with_data
-from rowfall.sources.patience import Patience
+from rowfall.stores import completeness, first_bytes, globs
+from rowfall.stores.objects import REQUESTS, ObjectSource, with_data
+from rowfall.stores.patience import Patience
 
 RPC_PORT, HTTP_PORT = 8020, 9870
 """Ports of a name node where nothing else is configured (Hadoop 3)."""

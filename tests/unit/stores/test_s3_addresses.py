@@ -13,8 +13,8 @@ from botocore.credentials import Credentials
 from rowfall.core.masked import Secret
 from rowfall.core.s3_access import Access, Keys, base_url
 from rowfall.core.uri import encode
-from rowfall.sources.object_stores import SIGNED
-from rowfall.sources.s3 import S3Bucket
+from rowfall.stores.object_stores import SIGNED
+from rowfall.stores.s3 import S3Bucket
 
 TOKENS = [None, "FwoGZXIvYXdzE+/=token"]
 KEYS = ["a.csv.gz", "dir/a b+c.csv", "é/日本😀.csv", "a~b-c_d.e", "x%41&y=z?#.csv", "'q'(1)!*.csv",

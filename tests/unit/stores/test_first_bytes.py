@@ -13,8 +13,8 @@ import pytest
 from rowfall.core import formats
 from rowfall.core.errors import DataError, SourceError, UsageError
 from rowfall.core.options import Options
-from rowfall.sources import first_bytes
-from rowfall.sources.first_bytes import Examined
+from rowfall.stores import first_bytes
+from rowfall.stores.first_bytes import Examined
 
 CSV = b"id,name\n1,a\n"
 PARQUET = b"PAR1\x15\x04\x15\x00"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rowfall.core.errors import UsageError
-from rowfall.sources.unnamed import format_of
+from rowfall.stores.unnamed import format_of
 
 
 @pytest.mark.parametrize(

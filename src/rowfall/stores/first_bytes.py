@@ -23,7 +23,7 @@ from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import DataError, SourceError, UsageError
 from rowfall.core.model import Dialect, Encoding, Kind
 from rowfall.core.options import Options
-from rowfall.sources.unnamed import format_of
+from rowfall.stores.unnamed import format_of
 
 HEAD = 64 << 10
 """Bytes of each object that are looked at: one small request, and hundreds of lines."""

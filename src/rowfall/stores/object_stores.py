@@ -21,16 +21,17 @@ from rowfall.core.masked import Secret, redact
 from rowfall.core.model import Encoding
 from rowfall.core.options import Options
 from rowfall.core.patterns import regex
-from rowfall.sources import completeness, from_clause, globs, pipes
+from rowfall.sources import from_clause, pipes
 from rowfall.sources.base import HttpAddress, Probe, any_version
-from rowfall.sources.objects import (
+from rowfall.stores import completeness, globs
+from rowfall.stores.objects import (
     READS_PARTS,
     ObjectSource,
     changed_while_read,
     largest,
     with_data,
 )
-from rowfall.sources.patience import Patience
+from rowfall.stores.patience import Patience
 
 _CHUNK = 1000  # keys per answer: S3 gives no more
 _CODE = regex(r"<Code>(\w+)</Code>")

@@ -14,13 +14,12 @@ from rowfall.core.model import Encoding
 from rowfall.core.options import Options
 from rowfall.core.patterns import regex
 from rowfall.core.s3_access import Access, Keys, base_url, resolve, signature
-from rowfall.core.s3_stores import open_store
 from rowfall.core.sql import literal
 from rowfall.core.sqltext import SqlText
 from rowfall.sources import from_clause
 from rowfall.sources.base import HttpAddress, Probe, any_version
 from rowfall.sources.from_clause import TableFunction
-from rowfall.sources.object_stores import (
+from rowfall.stores.object_stores import (
     PATIENCE,
     SIGNED,
     Bucket,
@@ -29,7 +28,8 @@ from rowfall.sources.object_stores import (
     StoreSource,
     version_of,
 )  # fmt: skip
-from rowfall.sources.objects import largest
+from rowfall.stores.objects import largest
+from rowfall.stores.s3_clients import open_store
 
 _GLOB = frozenset("*?{}")  # no way to quote them for the engine
 _IN_BRACES = frozenset(",^")  # letters outside braces only; 24.10 takes ^ for a regular expression

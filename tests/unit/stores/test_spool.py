@@ -7,7 +7,7 @@ import io
 import pytest
 
 from rowfall.core.errors import SourceError
-from rowfall.sources import spool
+from rowfall.stores import spool
 
 
 def test_a_copy_is_whole_and_said() -> None:

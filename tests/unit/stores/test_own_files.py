@@ -9,7 +9,7 @@ import pytest
 from rowfall.core.errors import SourceError
 from rowfall.core.options import Options
 from rowfall.core.own_files import is_own_path
-from rowfall.sources.files import LeftOut, LocalFiles, find
+from rowfall.stores.files import LeftOut, LocalFiles, find
 
 
 @pytest.fixture

@@ -21,8 +21,8 @@ from rowfall.core.options import Options
 from rowfall.core.s3_access import Access, Keys
 from rowfall.sources import from_clause
 from rowfall.sources.base import HttpAddress
-from rowfall.sources.object_stores import PATIENCE, SIGNED, Bucket, UrlStoreSource
-from rowfall.sources.s3 import S3, S3Bucket
+from rowfall.stores.object_stores import PATIENCE, SIGNED, Bucket, UrlStoreSource
+from rowfall.stores.s3 import S3, S3Bucket
 
 _HOW_TO_NAME = (
     "Write gs://bucket/key; keys come from GOOGLE_APPLICATION_CREDENTIALS or GS_ACCESS_KEY_ID."

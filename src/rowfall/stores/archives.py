@@ -37,10 +37,11 @@ from rowfall.core.model import Encoding, Kind
 from rowfall.core.options import Options
 from rowfall.core.patterns import regex
 from rowfall.core.sqltext import SqlText
-from rowfall.sources import from_clause, globs, pipes, spool
+from rowfall.sources import from_clause, pipes
 from rowfall.sources.base import Renamed, Source
-from rowfall.sources.objects import ObjectSource, by_compression
 from rowfall.sources.pipes import Opener
+from rowfall.stores import globs, spool
+from rowfall.stores.objects import ObjectSource, by_compression
 
 if TYPE_CHECKING:
     from zipfile import ZipInfo
@@ -445,7 +446,7 @@ def _of_zip(source: ObjectSource, archive: Split, content: _Content) -> list[_Me
 def _of_tar(source: ObjectSource, archive: Split, content: _Content) -> list[_Member]:
     import tarfile
 
-    from rowfall.sources.tar_headers import BoundedHeader
+    from rowfall.stores.tar_headers import BoundedHeader
 
     found = []
     try:

@@ -19,7 +19,7 @@ from rowfall.core.masked import Secret
 from rowfall.core.options import Options
 from rowfall.sources import from_clause
 from rowfall.sources.base import HttpAddress
-from rowfall.sources.object_stores import PATIENCE, SIGNED, Bucket, UrlStoreSource
+from rowfall.stores.object_stores import PATIENCE, SIGNED, Bucket, UrlStoreSource
 
 
 class Az(UrlStoreSource):

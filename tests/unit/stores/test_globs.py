@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rowfall.core.errors import UsageError
-from rowfall.sources import from_clause, globs
+from rowfall.sources import from_clause
+from rowfall.stores import globs
 
 
 @pytest.mark.parametrize(

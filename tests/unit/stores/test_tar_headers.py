@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from rowfall.sources.tar_headers import MOST_BYTES, BoundedHeader
+from rowfall.stores.tar_headers import MOST_BYTES, BoundedHeader
 
 ROWS = b"a,b\n1,2\n"
 

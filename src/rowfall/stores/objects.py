@@ -16,8 +16,9 @@ from rowfall.core.listing import Listing, Split
 from rowfall.core.model import Encoding, Kind, Schema
 from rowfall.core.options import Options
 from rowfall.core.sqltext import SqlText
-from rowfall.sources import completeness, first_bytes, from_clause, pipes, rewriting
+from rowfall.sources import from_clause, pipes, rewriting
 from rowfall.sources.base import EMBEDDED, ReaderFeatures
+from rowfall.stores import completeness, first_bytes
 
 REQUESTS = 32  # at a time, each of one object
 HEADS = 8  # objects whose first bytes are looked at, as many as are sampled

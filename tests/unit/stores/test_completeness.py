@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from rowfall.sources import completeness
-from rowfall.sources.completeness import check, check_file, check_remote
+from rowfall.stores import completeness
+from rowfall.stores.completeness import check, check_file, check_remote
 
 BLOCKS = (b"1,a\n2,b\n", b"3,c\n")
 SKIPPED = (0x184D2A53).to_bytes(4, "little") + (5).to_bytes(4, "little") + b"hello"

@@ -23,16 +23,17 @@ from rowfall.core.listing import Listing, Split
 from rowfall.core.masked import Secret
 from rowfall.core.model import Encoding, Kind
 from rowfall.core.options import Options
-from rowfall.sources import completeness, from_clause, globs, pipes
+from rowfall.sources import from_clause, pipes
 from rowfall.sources.base import HttpAddress, Probe, any_version
-from rowfall.sources.objects import (
+from rowfall.stores import completeness, globs
+from rowfall.stores.objects import (
     READS_PARTS,
     REQUESTS,
     ObjectSource,
     changed_while_read,
     largest,
 )
-from rowfall.sources.patience import Patience
+from rowfall.stores.patience import Patience
 
 _TIMEOUT = 9.0  # seconds
 # Too many requests, a server that is busy, or a gateway whose server is: it asks to be asked again,
