@@ -122,7 +122,7 @@ def buckets(s3: Seaweed, monkeypatch: pytest.MonkeyPatch) -> tuple[S3, Listing, 
 def test_the_server_reads_it(store: Store, asked: Server) -> None:
     for name in ("a.csv", "sub/b.csv", "sub/c.csv"):
         store.put(name, bytes(range(256)) * 40)
-    store.options = Options(encoding="binary")  # without it bytes that are no text are refused
+    store.options = Options(encoding="binary")  # without it bytes that are not text are refused
     how = decide(asked, store.open("a.csv"))
     assert how.pull
     assert how.reason.startswith("the server can read ")

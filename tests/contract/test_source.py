@@ -98,7 +98,7 @@ def test_reads_every_object_once(store: Store, engine: Embedded) -> None:
 def test_parts_of_an_object(store: Store) -> None:
     body = bytes(range(256)) * 20
     store.put("a.csv", body)
-    store.options = Options(encoding="binary")  # without it bytes that are no text are refused
+    store.options = Options(encoding="binary")  # without it bytes that are not text are refused
     source, listing, _ = store.open("a.csv")
     (split,) = listing.splits("t")
     assert isinstance(source, Ranged)

@@ -177,7 +177,7 @@ WRONG: dict[str, tuple[str, Callable[[], bytes], str]] = {
     "duplicate": (".zip", lambda: twice("a.csv"), "holds a.csv 2 times"),
     "lzma": (".zip", lambda: zipped(TWO, zipfile.ZIP_LZMA), "method 14 (lzma)"),
     "parquet": (".zip", lambda: zipped({"a.parquet": b"PAR1 PAR1"}), "Parquet inside an archive"),
-    "no archive": (".tar", lambda: rows(0), "no tar archive"),
+    "no archive": (".tar", lambda: rows(0), "not a tar archive"),
     "empty": (".zip", lambda: zipped({}), "no data file in the archive"),
 }
 

@@ -183,7 +183,7 @@ def test_five_bad_files_and_no_good_one_stop_the_load(shell: Shell) -> None:
     assert shell.row("SELECT count() FROM t") == [0]
 
 
-# --- bytes that are no text -----------------------------------------------------------------------
+# --- bytes that are not text --------------------------------------------------------------------
 
 
 @pytest.mark.sampled(1)
@@ -326,7 +326,7 @@ def test_a_broken_archive_alone(shell: Shell) -> None:
     path = shell.write("in/a.csv.gz", b"\x1f\x8b\x08" + gzip.compress(GOOD[0].encode())[:20])
     done = shell.ends(4, "load", "in/a.csv.gz", "--table", "t")
     assert f"{path} is not a whole gzip file" in done.talk
-    assert "hint: It was cut off, or is no gzip" in done.talk
+    assert "hint: It was cut off, or is not gzip" in done.talk
 
 
 # --- JSON -----------------------------------------------------------------------------------------

@@ -77,7 +77,7 @@ def test_a_link_in_the_data_folder_is_not_followed(shell: Shell, precious: Path,
 def test_a_pipe_for_a_lock_is_refused(shell: Shell, precious: Path) -> None:
     (shell.folder / "rowfall-data").mkdir()
     os.mkfifo(shell.folder / "rowfall-data" / LOCK_NAME)
-    assert "no ordinary file" in shell.ends(5, *LOAD).talk
+    assert "not an ordinary file" in shell.ends(5, *LOAD).talk
 
 
 def test_a_link_for_the_rejects_is_followed_where_the_user_names_it(

@@ -271,8 +271,8 @@ def test_text_is_not_rewritten_without_the_program(
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        (("--encoding", "latin1x"), "no character encoding"),
-        (("--decimal", "x"), "no mark"),
+        (("--encoding", "latin1x"), "not a character encoding"),
+        (("--decimal", "x"), "not a mark"),
         (("--decimal", ",", "--thousands", ","), "contradict"),
         (("--dates", "ydm"), "no order"),
         (("--encoding", "binary", "--null", "NA"), "--encoding binary"),

@@ -65,7 +65,7 @@ def _tar(name: str, text: str) -> bytes:
 _STATUS = "rowfall status --all lists all loads."
 _SETTINGS = "rowfall query 'SELECT name, description FROM system.settings'"
 _LINES = "--format LineAsString loads each line as it is. Of a table name the format: --format CSV."
-_CUT = "It was cut off, or is no {0}: test it with {0} -t."
+_CUT = "It was cut off, or is not {0}: test it with {0} -t."
 _TRUNCATED = {"gzip": "gz", "xz": "xz"}
 # Those of others, which a machine may lack.
 PROGRAMS = {"unzip", "tar", "iconv", "gzip", "bzip2", "bunzip2", "xz", "zstd", "lz4", "sqlite3"}

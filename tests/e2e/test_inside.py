@@ -196,7 +196,7 @@ def test_a_program_that_is_silent_for_a_while(
 
 
 def test_what_cannot_be_installed(lake: Lake, scripts: Path) -> None:
-    assert "is no server" in lake.shell.ends(2, "install-decoder", "--to", "folder").talk
+    assert "is not a server" in lake.shell.ends(2, "install-decoder", "--to", "folder").talk
     done = lake.ends(5, "install-decoder", "--folder", "/nowhere/at/all")
     assert "/nowhere/at/all of clickhouse://" in done.talk
     assert f"Copy {program()} there" in done.talk.replace("\n", " ").replace("  ", " ")

@@ -86,7 +86,7 @@ def test_with_a_schema_registry(shell: Shell, kafka: Kafka, registry: Registry) 
     assert done.document["rows"] == 201
     found = "count(), sum(id), countIf(paid), sum(sizes[1]), any(length(name)) > 0, max(kind)"
     assert shell.row(f"SELECT {found} FROM t") == [201, 20100, 1, 19900, 1, "SALE"]
-    # Another message of the same schema, and what is no message of the registry.
+    # Another message of the same schema, and what is not a message of the registry.
     kafka.send(topic, [framed(new, b"\0", block(1, b"other"))])
     failed = shell.ends(1, "load", source, "--format", "Protobuf", "--table", "t")
     assert "offset 200: it is message 0 of its schema, and the load is of message 1" in failed.talk
@@ -108,7 +108,7 @@ def test_with_a_file(shell: Shell, kafka: Kafka) -> None:
     )
     assert shell.rows("SELECT id, name FROM t ORDER BY id") == [[1, "a"], [2, "b"], [3, ""]]
     gone = (*given[:-1], "format_schema=none.proto:Order")
-    assert "no file and message" in shell.ends(2, "load", uri(kafka, topic), *gone).talk
+    assert "not a file and message" in shell.ends(2, "load", uri(kafka, topic), *gone).talk
 
 
 def test_what_a_schema_imports(shell: Shell, kafka: Kafka, registry: Registry) -> None:

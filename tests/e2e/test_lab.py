@@ -278,7 +278,7 @@ def test_ctrl_c_twice(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_server_is_up_before_the_kernel_shows_its_command_line(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is empty while the program is read from a slow disk: that is no server that has ended."""
+    """It is empty while the program is read from a slow disk: such a server has not ended."""
     (node,) = Lab.make(bench.folder, 1, 1).nodes
     program = bench.folder / "clickhouse"
     program.write_text("#!/bin/sh\nexec sleep 60\n")

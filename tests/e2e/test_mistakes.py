@@ -17,7 +17,7 @@ def cities(shell: Shell) -> Shell:
     ("options", "said"),
     [
         ("--to localhost", "looks like a server"),
-        ("--to out.xlsx", "no kind of file"),
+        ("--to out.xlsx", "not a kind of file"),
         ("--table=", "names no table"),
         ("--memory 100TB", "of this machine"),
         ("--files 3", "--files is for files to write"),

@@ -14,7 +14,7 @@ UNKNOWN = '{"error":"spec","message":"the spec: unknown field `record_bytes`, ex
 
 
 def older(shell: Shell, monkeypatch: pytest.MonkeyPatch, script: str) -> None:
-    """Put a program in the place of the real one, which is $REAL in the script."""
+    """Put a program in place of the real one, which is $REAL in the script."""
     path = shell.folder / "older" / "rowfall-decode"
     path.parent.mkdir()
     path.write_text(f"#!/bin/sh\nREAL={rewriting.program()}\n{script}\n")

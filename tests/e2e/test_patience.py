@@ -27,7 +27,7 @@ FAULTS = {
 
 @pytest.fixture(autouse=True)
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One second in the place of nine, and no tries of the client's own."""
+    """One second in place of nine, and no tries of the client's own."""
     options = {**object_stores.PATIENCE["client_options"], "timeout": "1s"}
     tries = {**object_stores.PATIENCE["retry_config"], "max_retries": 0}
     monkeypatch.setitem(object_stores.PATIENCE, "client_options", options)

@@ -385,7 +385,7 @@ def test_atomic_shows_all_or_nothing(lake: Lake, tmp_path: Path) -> None:
     failed = lake.ends(1, *command, "--atomic")
     assert f"nothing is visible in {lake.database}.t: some files failed" in failed.talk
     assert lake.row("SELECT count() FROM {db}.t") == [0]
-    # Half a load in each way is no load.
+    # Half a load in each way is not a load.
     other = lake.ends(2, *command)
     assert "was run with other options: --atomic was given, now it is not" in other.talk
     assert "rowfall forget" in other.talk

@@ -557,7 +557,7 @@ def test_bytes_go_into_columns_of_bytes(into: Into) -> None:
 
 
 def test_what_is_no_text_is_found(into: Into) -> None:
-    """The server names neither column nor value of bytes that are no text."""
+    """The server names neither column nor value of bytes that are not text."""
     select = "SELECT number AS id, 'x' AS a, if(number = 7, 'a\\0b', 'c') AS b FROM numbers(9)"
     into.shell.write("one.csv", "n\n1\n")
     into.shell.ok("load", "one.csv", "--to", "data")

@@ -38,7 +38,7 @@ class Ledger:
         return self._db.execute(sql, *values)
 
     def deserialize(self, data: bytes) -> None:
-        """Put other rows in the place of what is there."""
+        """Put other rows in place of what is there."""
         self._db.deserialize(data)
         # SQLite 3.40 does not see that the tables that it has compiled statements for are gone.
         self._db.execute("PRAGMA foreign_keys=ON")

@@ -106,7 +106,7 @@ def _(world: World, process: Process | None, server: Server, text: str) -> None:
 
 @fault("EXCHANGE with a copy", people=True, between=True, weight=1)
 def _(world: World, process: Process | None, server: Server, text: str) -> None:
-    """Somebody copies the rows into a new table, and puts it in the place of the old one."""
+    """Somebody copies the rows into a new table, and puts it in place of the old one."""
     table = _target(world)
     if table is None or len(world.sources) > 1:
         return  # see above
@@ -138,7 +138,7 @@ def _publishing(server: Server) -> bool:
 
 @fault("BACKUP and RESTORE", people=True, between=True, weight=3)
 def _(world: World, process: Process | None, server: Server, text: str) -> None:
-    """First a backup of the database; the next time it is put in the place of what is there."""
+    """First a backup of the database; the next time it is put in place of what is there."""
     if world.backup is None:
         world.note("SOMEBODY: BACKUP")
         world.backup = {at: table.copy() for at, table in server.tables.items()}

@@ -84,7 +84,7 @@ KINDS = ("atomic", "replace", "replicas", "shards")
 ALONE = ("memory is older", "memory is newer", "memory of others", "lock")
 """Searches for which it is a data folder."""
 SERVERS = ("views", "power of a server", "replicas", "shards")
-"""Searches for which the target is no data folder."""
+"""Searches for which the target is not a data folder."""
 REPLACED = (("o0", "a", 0), ("o1", "b", 0))
 """Rows of a table that is replaced."""
 

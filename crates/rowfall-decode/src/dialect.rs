@@ -15,7 +15,7 @@ pub struct Dialect {
     pub quote: String,
     /// In front of a quote inside quotes; one character. The quote itself where it is doubled.
     pub escape: String,
-    /// What lines begin with that are no data; nothing for none.
+    /// What lines begin with that are not data; nothing for none.
     pub comment: String,
     /// Lines before the header or the first record.
     pub skip_lines: u64,

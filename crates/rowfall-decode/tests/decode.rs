@@ -185,7 +185,7 @@ proptest! {
         let data = lines.concat();
         let [torn, whole] = [chunk, 256 << 10].map(|chunk| {
             let more = json!({"chunk_bytes": chunk, "breaks": true});
-            let said = native(&data, "CSV", &COLUMNS, more).expect_err("a value is no number");
+            let said = native(&data, "CSV", &COLUMNS, more).expect_err("a value is not a number");
             (said["line"].clone(), said["offset"].clone(), said["message"].clone())
         });
         prop_assert_eq!(torn, whole);
@@ -381,7 +381,7 @@ fn errors_name_the_first_bad_value() {
     for chunk in [1, 5, 1 << 16] {
         let mut more = more.clone();
         more["chunk_bytes"] = json!(chunk);
-        let wrong = native(data, "CSVWithNames", &COLUMNS, more).expect_err("x5 is no number");
+        let wrong = native(data, "CSVWithNames", &COLUMNS, more).expect_err("x5 is not a number");
         assert_eq!(wrong["line"], 6);
         assert_eq!(wrong["offset"], 34);
         assert_eq!(wrong["column"], "m");
@@ -394,7 +394,7 @@ fn errors_name_the_first_bad_value() {
 fn errors_are_the_same_where_rows_are_sorted() {
     let data = b"5,a,2\n4,b,3\n3,c,x\n2,d,y\n1,e,5\n";
     for by in [json!([0]), json!([2]), json!(null)] {
-        let wrong = wide_native(data, json!({"sort_by": by})).expect_err("x is no number");
+        let wrong = wide_native(data, json!({"sort_by": by})).expect_err("x is not a number");
         assert_eq!((&wrong["line"], &wrong["value"]), (&json!(3), &json!("x")));
     }
 }

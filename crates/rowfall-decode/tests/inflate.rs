@@ -205,7 +205,7 @@ proptest! {
         }
     }
 
-    /// The text of another member stands before it in memory, and is no text to refer to.
+    /// The text of another member stands before it in memory, and is not text to refer to.
     #[test]
     fn no_match_goes_back_to_another_member(
         first in symbols(),

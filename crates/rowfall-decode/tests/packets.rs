@@ -487,10 +487,10 @@ fn a_copy_that_breaks_off_is_an_error() {
     let more = [&whole[..], &message(b'Z', b"T")].concat();
     assert_eq!(said(&more), "there is more behind the end of the rows");
     assert_eq!(said(b"d\0\0\0\x03"), "a message without a length");
-    assert_eq!(said(b"N\x7f\0\0\0"), "the server sent something that is no row");
+    assert_eq!(said(b"N\x7f\0\0\0"), "the server sent something that is not a row");
     assert!(copy_native(&none, 256).is_ok());
     let lines = message(b'd', b"1\tx\t1.5\t2000-01-01\n");
-    assert_eq!(said(&lines), "the server sent something that is no row");
+    assert_eq!(said(&lines), "the server sent something that is not a row");
     let other = native(&whole, "PostgreSQL", &COPIED, types(&["int4", "text", "float8", "point"]));
     assert_eq!(other.expect_err("a point")["message"], "columns of other types");
 }

@@ -177,7 +177,7 @@ def target_of(to: str | None) -> tuple[str | None, Profile | None]:
 
 
 def _apply_profile(ctx: click.Context) -> None:
-    """Put what a profile says in the place of what the command line leaves out.
+    """Put what a profile says in place of what the command line leaves out.
 
     Raises:
         UsageError: it says something that no command takes.
@@ -195,7 +195,7 @@ def _apply_profile(ctx: click.Context) -> None:
         name = key.replace("-", "_")
         if name not in known:
             raise UsageError(
-                f"profile {profile.name} of {profile.path} sets {key}, which is no option",
+                f"profile {profile.name} of {profile.path} sets {key}, which is not an option",
                 hint=f"{did_you_mean(name, known)}Options: rowfall help load.",
             )
         param = params.get(name)
@@ -209,7 +209,7 @@ def _of_profile(ctx: click.Context, param: click.Parameter, value: Any, profile:
     flag = isinstance(param, click.Option) and param.is_flag
     if flag != isinstance(value, bool) or param.multiple != isinstance(value, list):
         raise UsageError(
-            f"profile {profile.name} of {profile.path}: {value!r} is no value for {param.name}"
+            f"profile {profile.name} of {profile.path}: {value!r} is not a value for {param.name}"
         )
     return param.type_cast_value(ctx, value if flag else list(map(str, value))
                                  if isinstance(value, list) else str(value))  # fmt: skip

@@ -5,7 +5,7 @@ node alone where the cluster has no Keeper to hand statements around. All of the
 so they may be repeated.
 
 ON CLUSTER puts a statement into a queue in Keeper, from which every node takes it when it can. A
-time-out is no failure: the statement stays in the queue, so the queue is asked.
+time-out is not a failure: the statement stays in the queue, so the queue is asked.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 ``clusterAllReplicas`` takes every replica for a shard of its own: ``_shard_num`` counts the
 different addresses of ``system.clusters``, shard by shard, so it tells nodes apart that have the
 same host name. What a node is asked stands inside ``view()``: outside of it the entry node puts its
-own values in the place of ``getSetting()``, and subqueries are its own anywhere (24.10). What the
+own values in place of ``getSetting()``, and subqueries are its own anywhere (24.10). What the
 user's profile sets on the entry node is sent along and hides what it sets on the others.
 """
 

@@ -31,7 +31,7 @@ class WriterFacts:
     Attributes:
         engine: version, cores, memory and settings.
         kind: ``embedded`` or ``server``.
-        shard: that it is a replica of; 0 where the target is no cluster.
+        shard: that it is a replica of; 0 where the target is not a cluster.
         node: ``host:port``; "" where there is only one writer.
         rows_refused: why rows that are read here cannot be sent to it; None where they can.
         no_decoder: why it cannot run rowfall-decode itself; None where it can.

@@ -52,7 +52,7 @@ def find(name: str) -> str:
     near = difflib.get_close_matches(plain, known, 1)
     guess = f"Did you mean {near[0]}? " if near else ""
     raise UsageError(
-        f"{name!r} is no character encoding that can be read",
+        f"{name!r} is not a character encoding that can be read",
         hint=f"{guess}Others are converted first: iconv -f {name} -t utf-8 FILE | rowfall load -",
     )
 
@@ -112,5 +112,5 @@ def codec(charset: str) -> str:
 
 
 def names_binary(encoding: str | None) -> bool:
-    """Tell whether an answer of ``--encoding`` means bytes that are no text."""
+    """Tell whether an answer of ``--encoding`` means bytes that are not text."""
     return encoding is not None and find(encoding) == BINARY

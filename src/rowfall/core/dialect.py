@@ -1,4 +1,4 @@
-"""Finds out how text is written: delimiter, quotes, header, lines that are no data. Pure.
+"""Finds out how text is written: delimiter, quotes, header, lines that are not data. Pure.
 
 Every delimiter that occurs is tried on the first bytes of several files. The best one gives the
 same number of fields in most records; where two do, the one whose columns are numbers and times

@@ -80,7 +80,7 @@ def open_own(path: Path, flags: int) -> int:
     would take what is written.
 
     Raises:
-        OSError: it is no ordinary file, or cannot be opened.
+        OSError: it is not an ordinary file, or cannot be opened.
     """
     try:
         # Without O_NONBLOCK a pipe would be waited at.
@@ -91,7 +91,7 @@ def open_own(path: Path, flags: int) -> int:
         raise
     if not stat.S_ISREG(os.fstat(opened).st_mode):
         os.close(opened)
-        raise OSError(errno.EINVAL, f"{path.name} is no ordinary file", str(path))
+        raise OSError(errno.EINVAL, f"{path.name} is not an ordinary file", str(path))
     return opened
 
 

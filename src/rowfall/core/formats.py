@@ -213,7 +213,9 @@ def _marks(dialect: Dialect, options: Options) -> Dialect:
     thousands = options.thousands or ""
     for flag, mark in (("--decimal", decimal), ("--thousands", thousands or "'")):
         if len(mark) != 1 or mark.isalnum() or mark in '+-"\r\n':
-            raise UsageError(f"{flag} {mark!r} is no mark in numbers", hint="Give one character.")
+            raise UsageError(
+                f"{flag} {mark!r} is not a mark in numbers", hint="Give one character."
+            )
     if decimal == thousands or not decimal.isascii():
         raise UsageError(
             f"--decimal {decimal} and --thousands {thousands} contradict each other",

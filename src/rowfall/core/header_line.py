@@ -2,8 +2,8 @@
 
 Each field of the first record is compared with the values below it. A word above numbers, or a date
 above numbers, is a name; a number above numbers may be one (a year, a code), so it needs a reason:
-it is no value of its column, or the fields beside it are names. In doubt the answer is unsure, and
-whoever asked says so.
+it is not a value of its column, or the fields beside it are names. In doubt the answer is unsure,
+and the caller says so.
 """
 
 from __future__ import annotations

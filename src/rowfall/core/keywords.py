@@ -28,8 +28,8 @@ class ReadKeywords(TypedDict, total=False):
     """The first line of text files names the columns. Default: found by a sample."""
 
     columns: str | None
-    """Names of the columns of text files, in their order; with --header yes in the place of those
-    in the header. Default: those of the header, or c1, c2, ...
+    """Names of the columns of text files, in their order; with --header yes in place of those in
+    the header. Default: those of the header, or c1, c2, ...
     """
 
     quote: str | None
@@ -41,7 +41,7 @@ class ReadKeywords(TypedDict, total=False):
     """
 
     comment: str | None
-    """What lines of text files begin with that are no data. Default: found by a sample."""
+    """What lines of text files begin with that are not data. Default: found by a sample."""
 
     skip_lines: int | None
     """Lines of text files to leave out before the header or the first row. Default: found by a
@@ -70,7 +70,7 @@ class ReadKeywords(TypedDict, total=False):
 
     encoding: str | None
     """Character encoding of text: utf-8, windows-1252 (latin-1), utf-16, shift_jis, ...; binary
-    takes strings that are no text. Default: utf-8, or what a byte order mark says.
+    takes strings that are not text. Default: utf-8, or what a byte order mark says.
     """
 
     null: str | None

@@ -37,7 +37,7 @@ class Dialect:
         delimiter: between fields, one or more characters.
         quote: around fields, one character; "" where quotes mean nothing.
         escape: before a quote inside quotes; the quote itself where it is doubled.
-        comment: what lines begin with that are no data; "" for none.
+        comment: what lines begin with that are not data; "" for none.
         skip_lines: before the header or the first row.
         nulls: unquoted fields that mean NULL, beside the empty one.
         decimal, thousands: marks in numbers; "" for no mark between thousands.
@@ -577,7 +577,7 @@ class PlannedWriter:
     """The work of one engine that stores rows of a load.
 
     Attributes:
-        shard: its number; 0 where the target is no cluster.
+        shard: its number; 0 where the target is not a cluster.
         node: the replica that loads, ``host:port``; "" where there is only one writer.
         version, cores, memory: of its engine; ``memory`` is what a load may use, in bytes.
         splits: how many it is given, in ``attempts``; ``bytes`` as stored, None when not known.

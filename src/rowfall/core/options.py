@@ -124,7 +124,7 @@ class Options:
         None,
         "--columns",
         "NAME,...",
-        "Names of the columns of text files, in their order; with --header yes in the place of "
+        "Names of the columns of text files, in their order; with --header yes in place of "
         "those in the header. Default: those of the header, or c1, c2, ...",
         "Source",
         _READS,
@@ -150,7 +150,7 @@ class Options:
         None,
         "--comment",
         "TEXT",
-        "What lines of text files begin with that are no data. Default: found by a sample.",
+        "What lines of text files begin with that are not data. Default: found by a sample.",
         "Source",
         _READS,
     )
@@ -204,7 +204,7 @@ class Options:
         "--encoding",
         "NAME",
         "Character encoding of text: utf-8, windows-1252 (latin-1), utf-16, shift_jis, ...; binary "
-        "takes strings that are no text. Default: utf-8, or what a byte order mark says.",
+        "takes strings that are not text. Default: utf-8, or what a byte order mark says.",
         "Source",
         _READS,
     )

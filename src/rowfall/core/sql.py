@@ -248,7 +248,7 @@ def tokens(text: str) -> list[str]:
 
 
 def identifier(word: str) -> str | None:
-    """Return the name that a token stands for; None for what is no name."""
+    """Return the name that a token stands for; None for what is not a name."""
     if word[:1] in ("`", '"'):
         inner = word[1:-1].replace(word[0] * 2, word[0])
         return re.sub(r"\\(.)", r"\1", inner, flags=re.DOTALL)

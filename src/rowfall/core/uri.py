@@ -122,7 +122,7 @@ def parse(text: str) -> Uri:
     """Parse a URI into its parts.
 
     Raises:
-        UsageError: empty text, a port that is no number, a malformed host.
+        UsageError: empty text, a port that is not a number, a malformed host.
     """
     if not text:
         raise UsageError("the empty text is not a path or URI")
@@ -322,7 +322,7 @@ def origin(url: str) -> tuple[str, str, int | None]:
     try:
         parts = urlsplit(url)
         scheme, port = parts.scheme.lower(), parts.port
-    except ValueError:  # a port that is no number
+    except ValueError:  # a port that is not a number
         return "", url, None
     default = {"http": 80, "https": 443}.get(scheme)
     # Readers of URLs differ in what is the host where a user is in it, so that is none asked for.

@@ -72,7 +72,7 @@ MOST_RECORD = 256 << 20
 """Bytes of a record that the program reads; each of its threads may hold one. A load that allows
 longer ones has the engine read what the program declines."""
 _WANTED = {
-    "an object": "it is no object",
+    "an object": "it is not an object",
     "a key": "a brace without a key behind it",
     "a colon": "a key without a colon behind it",
     "the end of the line": "more stands behind the object",
@@ -641,7 +641,7 @@ def release(child: DecoderProcess, pipes: Sequence[str], done: threading.Event) 
 
 def let_go(pipe: str) -> None:
     """Open and close both ends of a pipe, so that nobody waits for either of them to be opened."""
-    with suppress(OSError):  # it is no pipe, or it is gone
+    with suppress(OSError):  # it is not a pipe, or it is gone
         os.close(os.open(pipe, os.O_RDWR | os.O_NONBLOCK))
 
 

@@ -217,7 +217,7 @@ class TransactionalDatabase(RecordedDatabase):
             older_record.resolve(session, older)
         else:
             resolve(session, database)
-        if asked:  # and answered: what the ledger knows is no row of this table
+        if asked:  # and answered: what the ledger knows is not a row of this table
             older_record.forget(session, older_record.unconfirmed(session, database))
         loaded = loaded_in(database, load.id, force=session.options.force)
         return Settled(session, session.target.table, loaded)

@@ -68,7 +68,7 @@ class NoAnswerError(EngineError):
 
 
 def read_rows(data: bytes) -> list[list[Any]]:
-    """Return the rows of JSONCompactEachRow; bytes that are no text become surrogates."""
+    """Return the rows of JSONCompactEachRow; bytes that are not text become surrogates."""
     # strict: the engine writes control characters of broken text as they are.
     lines = data.decode("utf-8", "surrogateescape").split("\n")
     return [json.loads(line, strict=False) for line in lines if line]

@@ -51,7 +51,7 @@ class RefusedRowError(DataError):
     Attributes:
         condition: SQL of the engine over a value of the column, ``{}``, that is true of what is
             refused; "" to look for the value itself.
-        no_text: a string is refused that is no text, and nobody says of which column.
+        no_text: a string is refused that is not text, and nobody says of which column.
         row: number of the row in the source, from 1, where it is known.
         sent_row: the number in one call of :meth:`Transaction.write`, whose rows may be those of
             several files in any order.

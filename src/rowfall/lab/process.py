@@ -49,7 +49,7 @@ def find_clickhouse(given: str | None = None) -> Path | None:
     Nothing is ever downloaded.
 
     Raises:
-        LabUsageError: what was named is no program.
+        LabUsageError: what was named is not a program.
     """
     for origin, named in (("--clickhouse ", given), (f"{VARIABLE}=", os.environ.get(VARIABLE))):
         if named:

@@ -929,7 +929,7 @@ def _check_own(folder: Path) -> None:
 
 
 def _refuse_link(path: Path) -> None:
-    """Check that no other user has put a link in the place of a file of ours.
+    """Check that no other user has put a link in place of a file of ours.
 
     Raises:
         LedgerError: one has.

@@ -180,7 +180,7 @@ def _known(sizes: Iterable[float | None]) -> array[float]:
 
 def _checked(size: float) -> float:
     if not 0 <= size < math.inf:
-        raise ValueError(f"{size!r} is no size")
+        raise ValueError(f"{size!r} is not a size")
     return size
 
 

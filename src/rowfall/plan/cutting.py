@@ -175,7 +175,7 @@ def _text_file_ranges(
 
 
 def _with(listing: Listing, cuts: dict[int, list[Split]]) -> Listing:
-    """Return the listing with ranges in the place of some files."""
+    """Return the listing with ranges in place of some files."""
     if not cuts:
         return listing
     found = Listing(listing.projection)
@@ -295,7 +295,7 @@ def footer_question(source: Source, split: Split, columns: Sequence[Column]) -> 
     """Return the question for the footer of one file, see :func:`read_footer`."""
     names = ", ".join(literal(c.source or c.name) for c in columns)
     return SqlText.of(
-        # Statistics of texts are no text: any bytes.
+        # Statistics of texts are not text: any bytes.
         f"WITH arrayFilter(c -> c.path IN ({names}) AND c.physical_type IN ('INT32', 'INT64'), "
         "columns) AS numbers SELECT arrayMap(c -> (c.path, c.physical_type, c.logical_type, "
         "c.max_definition_level), numbers), arrayMap(g -> (g.num_rows, g.total_compressed_size, "

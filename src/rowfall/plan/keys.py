@@ -127,7 +127,7 @@ class PartitionKey:
 
 @dataclass(frozen=True, slots=True)
 class Expression:
-    """An element of a sorting key that is no column.
+    """An element of a sorting key that is not a column.
 
     Attributes:
         text: as the engine has it.

@@ -48,7 +48,7 @@ def loaded_in_other_files(session: Session, known: Collection[str]) -> set[str]:
         raise SourceError(
             f"{lost[0][0]} was added before the history of {session.source.text} begins, and files "
             "that are loaded are gone since: it may hold their rows",
-            hint="Load the table as it is now into a new one with --table NAME, or in the place of "
+            hint="Load the table as it is now into a new one with --table NAME, or in place of "
             "this one with --replace.",
         )
     moved = {id_ for id_, file in live.items() if id_ not in known and file in found.loaded}

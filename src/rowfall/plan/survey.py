@@ -202,7 +202,7 @@ def loaded_indexes(session: Session, facts: LoadFacts, known: Collection[str]) -
 def _warn_of_new_versions(session: Session, listing: Listing, loaded: set[int]) -> None:
     """Warn of objects overwritten since they loaded: they are other splits, added to the old."""
     if session.ledger is None or not session.source.replayable:
-        return  # a stream is no version of another one
+        return  # a stream is not a version of another one
     known, key = session.ledger.loaded_uris(session.target_key), session.target_key
     again = [
         s.name for i, s in enumerate(listing.splits(key)) if i not in loaded and s.name in known

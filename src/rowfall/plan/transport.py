@@ -556,7 +556,7 @@ def _not_built(facts: LoadFacts, options: Options, parser: Choice) -> str | None
         return "the engine selects the columns"
     if facts.table.views and facts.table.computed:
         # The setting by which views get the values that are in staging holds for what they fill,
-        # too: a value of theirs would then be in the place of a computed one.
+        # too: a value of theirs would then be in place of a computed one.
         for table in facts.table.filled[1:]:
             if table.computed:
                 return f"views fill the MATERIALIZED column {table.computed[0]} of {table.name}"

@@ -89,7 +89,7 @@ def check_upsert(facts: LoadFacts, options: Options) -> None:
         bare = columns[one].removeprefix("Nullable(").removeprefix("LowCardinality(").rstrip(")")
         if bare in _FLOATS:
             raise UsageError(
-                f"--upsert {options.upsert}: {one} is a {bare}, and a rounded number is no key",
+                f"--upsert {options.upsert}: {one} is a {bare}, and a rounded number is not a key",
                 hint=f"Name other columns, or load it as text: --type '{one} String'.",
             )
     (own, *_) = facts.table.filled

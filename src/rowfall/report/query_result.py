@@ -28,7 +28,7 @@ class QueryResult:
         self._table: Any = None
 
     def __del__(self) -> None:
-        self._file.close()  # a result that nobody read is no mistake
+        self._file.close()  # a result that nobody read is not a mistake
 
     def arrow(self) -> pyarrow.Table:
         """Return all rows as a ``pyarrow.Table``.
@@ -86,7 +86,7 @@ class QueryResult:
 
 
 def _values(column: Any) -> list[Any]:
-    """Return the Python values of a column; strings that are no text are bytes."""
+    """Return the Python values of a column; strings that are not text are bytes."""
     try:
         return list(column.to_pylist())
     except UnicodeDecodeError:

@@ -144,7 +144,7 @@ def _added(total: Report, batch: Report) -> Report:
         f.name: getattr(total, f.name) + getattr(batch, f.name)
         for f in fields(Report) if f.name in _SUMS
     }  # fmt: skip
-    # What earlier batches are loaded is no file that was skipped.
+    # What earlier batches are loaded is not a file that was skipped.
     return replace(
         batch, **sums, splits_skipped=total.splits_skipped, started=total.started,
         splits=total.splits_skipped + sums["splits_loaded"] + batch.splits_failed,

@@ -120,7 +120,7 @@ def _request_print(session: Session, sources: Sequence[str]) -> str:
 
 # Said once, about what was found then: no part of what is resumed.
 _ANSWERS = ("force", "force_append", "verify", "loaded")
-# What decides how bytes become rows, or where they gather: half a load in each way is no load.
+# What decides how bytes become rows, or where they gather: half a load in each way is not a load.
 _BINDING = ("format", "compression", "delimiter", "atomic", "replace", "upsert")
 
 

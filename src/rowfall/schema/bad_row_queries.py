@@ -103,7 +103,7 @@ class LenientReader:
     Attributes:
         source: as the engine that runs the queries has to name it.
         schema: with all integers of text read as text.
-        opened: names of splits that end in a delimiter: their last field is no empty string.
+        opened: names of splits that end in a delimiter: their last field is not an empty string.
     """
 
     source: Source

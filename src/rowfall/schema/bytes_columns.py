@@ -55,7 +55,7 @@ def as_in_table(schema: Schema, names: Collection[str]) -> Schema:
 
 
 def question(columns: Sequence[Column], relation: SqlText, *, zeros: bool) -> SqlText:
-    """Return the question which of some columns hold what is no text in the first rows.
+    """Return the question which of some columns hold what is not a text in the first rows.
 
     Args:
         zeros: texts of the target may have zero bytes.
@@ -73,7 +73,7 @@ def question(columns: Sequence[Column], relation: SqlText, *, zeros: bool) -> Sq
 
 
 def no_text(type_: str, x: str, *, zeros: bool = False) -> str:
-    """Return SQL that is 1 where a string, or one in an array, is no text of a database.
+    """Return SQL that is 1 where a string, or one in an array, is not text of a database.
 
     Texts are UTF-8; ``zeros``: with zero bytes, which PostgreSQL does not take. Those at the end of
     a FixedString are no part of it.

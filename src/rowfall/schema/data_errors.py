@@ -34,11 +34,11 @@ _AT_ROW = regex(r"\(at row (\d+)\)")
 _FIELD = regex(r"Unknown field found [\w ]+:? '?([^':]+)")
 
 CONTAINERS = {
-    354: ("is not a whole gzip file", "It was cut off, or is no gzip: test it with gzip -t."),
-    561: ("is not a whole zstd file", "It was cut off, or is no zstd: test it with zstd -t."),
-    554: ("is not a whole xz file", "It was cut off, or is no xz: test it with xz -t."),
-    618: ("is not a whole lz4 file", "It was cut off, or is no lz4: test it with lz4 -t."),
-    594: ("is not a whole bzip2 file", "It was cut off, or is no bzip2: test it with bzip2 -t."),
+    354: ("is not a whole gzip file", "It was cut off, or is not gzip: test it with gzip -t."),
+    561: ("is not a whole zstd file", "It was cut off, or is not zstd: test it with zstd -t."),
+    554: ("is not a whole xz file", "It was cut off, or is not xz: test it with xz -t."),
+    618: ("is not a whole lz4 file", "It was cut off, or is not lz4: test it with lz4 -t."),
+    594: ("is not a whole bzip2 file", "It was cut off, or is not bzip2: test it with bzip2 -t."),
 }
 # What the engine says where an object has other keys, or a value of another type, than the column.
 _NESTED = regex(r"tuple element|elements in named tuple|while reading the value of (nested )?key")
@@ -173,7 +173,7 @@ def column_of(bad: BadRow, columns: Sequence[Column], width: int = 0) -> Column:
 def broken_json(
     split: Split, line: int | None, text: str, where: str = "", *, others: bool
 ) -> DataError:
-    """Return the error for a line that is no row of JSON.
+    """Return the error for a line that is not a row of JSON.
 
     Args:
         text: of the line.
@@ -334,7 +334,7 @@ def without_null_mark(value: str | None, target: Type) -> str | None:
 
 
 def is_foreign(value: str | None) -> bool:
-    """Tell whether a value holds bytes that are no text, which became surrogates."""
+    """Tell whether a value holds bytes that are not text, which became surrogates."""
     return any("\udc80" <= letter <= "\udcff" for letter in value or "")
 
 

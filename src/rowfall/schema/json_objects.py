@@ -112,7 +112,7 @@ def is_object(text: str) -> bool:
 
 
 def find_fault(text: str) -> str | None:
-    """Return why a text is no row, as what follows the name of a line; None where it is one."""
+    """Return why a text is not a row, as what follows the name of a line; None where it is one."""
     try:
         found = json.loads(
             text, object_pairs_hook=_Pairs, parse_constant=_refuse_constant, strict=False

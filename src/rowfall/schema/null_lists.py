@@ -122,7 +122,7 @@ def _with_nulls(group: Any, names: Sequence[str]) -> list[str]:
 
 
 def _has_null(array: pa.Array) -> bool:
-    """Tell whether a list or a map of an array is NULL; what a NULL struct hides is no value."""
+    """Tell whether a list or a map of an array is NULL; what a NULL struct hides is not a value."""
     import pyarrow as pa
 
     if isinstance(array, pa.ExtensionArray):

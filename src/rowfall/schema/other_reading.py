@@ -35,7 +35,7 @@ def why_not_read_again(source: Source, encoding: Encoding | None, schema: Schema
     for column in schema.reads:
         for leaf in nested_reading.leaves(column.read_type or column.type):
             if not (leaf.bits in (8, 16, 32, 64) or leaf.base in _SAME):
-                return f"{leaf.full} of {column.name} is no type of Arrow"
+                return f"{leaf.full} of {column.name} is not a type of Arrow"
         if parse_type(column.read_type or column.type).full.startswith("Nullable(Tuple"):
             return f"{column.name} is a tuple that may be NULL"
     return None

@@ -43,7 +43,7 @@ _BOM = BOM.encode()
 
 # Read at a time: larger is no faster.
 SCAN = 1 << 20
-# A run of quotes or backslashes that is longer than this is no text that anybody understands.
+# A run of quotes or backslashes that is longer than this is not text that anybody understands.
 LONGEST_RUN = 1 << 20
 # Lines of CSV that are examined: a quote that opens a field is in the first, where there is any.
 TRIES = 64

@@ -381,7 +381,7 @@ _REPEATED = (
 
 
 def _kinds(found: ColumnFacts) -> tuple[int, ...]:
-    """Return how many values are of each kind that is no text."""
+    """Return how many values are of each kind that is not text."""
     return (
         found.integers, found.floats, found.days, found.moments, found.booleans, found.uuids,
     )  # fmt: skip

@@ -626,7 +626,7 @@ def with_days(column: Column, stored: str, days: str, times: TimeRange) -> Colum
         seconds = f"toUInt64(toUInt32({x}))"
         turn = f"bitAnd(intDiv({seconds}, 128) * {_OF_675}, {_DAYS - 1})"
         number = f"toInt32(if({turn} < {_DAYS // 2}, toInt64({turn}), toInt64({turn}) - {_DAYS}))"
-        # What a NULL hides is no number, so it must not stand for one.
+        # What a NULL hides is not a number, so it must not stand for one.
         within = f"if({number} < {first}, {first}, if({number} > {last}, {last}, {number}))"
         wrong = f"ifNull({seconds} % 128 != 0 OR {number} != {within}, 0)"
         return f"addDays(toDate32('1970-01-01'), {within})", wrong
@@ -987,7 +987,7 @@ _TSV = (
     ("input_format_tsv_enum_as_number", 0, "enums are names"),
 )
 _JSON = (
-    ("input_format_json_read_bools_as_numbers", 0, "true is no number"),
+    ("input_format_json_read_bools_as_numbers", 0, "true is not a number"),
     ("input_format_json_read_numbers_as_strings", 1, "numbers are read as they are written"),
     ("input_format_json_read_bools_as_strings", 1, "the same for true and false"),
     ("input_format_json_read_objects_as_strings", 1, "objects in a String stay as written"),
@@ -996,7 +996,7 @@ _JSON = (
     ("input_format_json_ignore_unknown_keys_in_named_tuple", 0, "nothing is left out"),
     ("input_format_json_defaults_for_missing_elements_in_named_tuple", 0, "nor filled in"),
     ("input_format_json_ignore_unnecessary_fields", 0, "every field is parsed"),
-    ("input_format_json_empty_as_default", 0, "an empty string is no missing value"),
+    ("input_format_json_empty_as_default", 0, "an empty string is not a missing value"),
     ("input_format_json_named_tuples_as_objects", 1, "named elements are found by their keys"),
     ("input_format_json_map_as_array_of_tuples", 0, "maps are objects"),
     ("input_format_json_compact_allow_variable_number_of_columns", 0, "a short row is an error"),
@@ -1054,7 +1054,7 @@ def reader_settings(encoding: Encoding, columns: Sequence[Column] = ()) -> tuple
     if encoding.kind is Kind.TEXT:
         csv, alone = encoding.is_csv, len(columns) == 1
         rows += _CSV if csv else _TSV
-        why = "an empty line is a row of one column" if alone else "an empty last line is no row"
+        why = "an empty line is a row of one column" if alone else "an empty last line is not a row"
         name = f"input_format_{'csv' if csv else 'tsv'}_skip_trailing_empty_lines"
         rows.append((name, int(not alone), why))
         if csv:

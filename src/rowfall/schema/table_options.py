@@ -115,7 +115,7 @@ def _check_brackets(flag: str, text: str | None) -> None:
 
 
 def _key(text: str | None) -> str:
-    """Return a sorting key in parentheses if it needs them: ``a, b`` is no tuple to the engine."""
+    """Return a sorting key, in parentheses where it needs them: ``a, b`` alone is not a tuple."""
     if text and "," in text and not text.strip().startswith(("(", "tuple(")):
         return f"({text})"
     return text or ""

@@ -37,7 +37,7 @@ def taken_types(
         value: as it stands in the source, None for NULL.
         settings: of the reader.
     """
-    if len(value or "") > WHOLE:  # what was cut is no value
+    if len(value or "") > WHOLE:  # what was cut is not a value
         return tuple(t for t in types if parse_type(t).base == "String")
     return tuple(
         type_

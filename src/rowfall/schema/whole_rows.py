@@ -110,7 +110,7 @@ def first_as_written(
 ) -> Mapping[str, int]:  # fmt: skip
     """Return the settings without which the first field would lose the blanks in front of it.
 
-    {} where it is no string, or loses none.
+    {} where it is not a string, or loses none.
 
     Args:
         names: see :func:`read_structure`.
@@ -240,7 +240,7 @@ def guarded(
             values[0] = _guarded(values[0], " OR ".join(wrong), "another number of fields")
     for number, column in enumerate(schema.reads):
         target = parse_type(column.type)
-        # Whatever is no string and empty there fits no type.
+        # Whatever is not a string and empty there fits no type.
         if ends and column.source == last and target.text and target.nullable:
             values[number] = _guarded(
                 values[number], f"ifNull({sources[number]} = '', 0)", LAST_EMPTY

@@ -9,7 +9,7 @@ with ``isinstance``:
 * :class:`Continued`: its splits are ranges of numbers, and a later load goes on behind them;
 * :class:`Streamed`: only this process can read it (a database, a queue), and does so as bytes;
 * :class:`Stored`: rowfall-decode gets its rows in another encoding than an engine (a lake table);
-* :class:`Queried`: it takes a query in the place of a table.
+* :class:`Queried`: it takes a query in place of a table.
 
 A source that is read once says ``replayable = False``; a queue makes its splits of offsets, which
 can be read again.

@@ -74,7 +74,7 @@ class DataFolder(Tables):
             )
         if not names:
             raise SourceError(
-                f"{self.text} is a data folder of rowfall without a table: its files are no data",
+                f"{self.text} is a data folder of rowfall without a table: its files are not data",
                 hint=f"Load something into it first: rowfall load FILE --to "
                 f"{shlex.quote(self.text)}",
             )

@@ -391,7 +391,7 @@ def _range(split: Split, part: Part) -> Iterator[bytes]:
     """
     start, stop = split.start or 0, split.stop or 0
     if split.part is None:
-        raise ValueError("a whole file is no range")
+        raise ValueError("a whole file is not a range")
     file = replace(split, size=split.part.size)
     if split.part.head:
         yield part(file, 0, split.part.head)

@@ -64,7 +64,7 @@ _SHOWN = 3
 def split_name(text: str) -> tuple[str, str] | None:
     """Return an archive and the pattern of its members ("": all data files); None for no archive.
 
-    A file that exists exactly as typed is no member.
+    A file that exists exactly as typed is not a member.
     """
     at = text.find(MARK)
     while at >= 0:
@@ -135,7 +135,7 @@ class _Member:
         source, archive: where it comes from.
         at: offset of its first byte; of a zip file of the header in front of it.
         info: of a zip file.
-        link: it is no file, but a link, a device or a sparse file.
+        link: it is not a file, but a link, a device or a sparse file.
     """
 
     name: str
@@ -410,7 +410,7 @@ def _directory(source: ObjectSource, archive: Split, copies: _Copies) -> list[_M
         copies: gets those that had to be made.
 
     Raises:
-        SourceError: it is no archive, damaged, or cannot be read.
+        SourceError: it is not an archive, damaged, or cannot be read.
     """
     content = _Content(archive.size or 0, partial(source.part, archive))
     head = content.read(0, _BLOCK)
@@ -460,10 +460,10 @@ def _of_tar(source: ObjectSource, archive: Split, content: _Content) -> list[_Me
             end = opened.offset
     except (tarfile.TarError, EOFError, ValueError, OSError) as error:
         raise SourceError(
-            f"cannot read {archive.uri}: it is no tar archive, or a damaged one ({error})",
+            f"cannot read {archive.uri}: it is not a tar archive, or a damaged one ({error})",
             hint="Fetch it again, or name it as what it is.",
         ) from error
-    # The library takes whatever is no header for the end.
+    # The library takes whatever is not a header for the end.
     for at in range(end, max(content.size, end + 1), _PIECE):
         rest = content.read(at, min(_PIECE, max(content.size - at, 0)))
         if rest.strip(b"\0") or (at == end and len(rest) < _BLOCK):

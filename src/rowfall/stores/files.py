@@ -198,7 +198,7 @@ def find(path: str, *, everything: bool = False, left: LeftOut | None = None) ->
     """Give the absolute paths of the files that ``path`` names; not sorted, may repeat.
 
     Args:
-        path: file, folder or glob; a file that exists exactly as typed is no glob.
+        path: file, folder or glob; a file that exists exactly as typed is not a glob.
         everything: take all files of a folder instead of those with a known extension.
         left: gets what is rowfall's own and is not taken for data.
 
@@ -241,7 +241,7 @@ def _below(path: str, left: LeftOut, *, top: bool = False) -> Iterator[str]:
     if left(entries, path):
         if top:
             raise SourceError(
-                f"{path} is a data folder of rowfall: its files are no data, its tables are",
+                f"{path} is a data folder of rowfall: its files are not data, its tables are",
             )
         return
     for entry in entries:

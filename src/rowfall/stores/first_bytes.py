@@ -3,7 +3,7 @@
 An extension is a promise of whoever wrote the name. gzip called ``.csv`` was loaded as one row of
 rubbish, Latin-1 as replacement characters, both with exit code 0. So the beginnings of a few
 objects are read before anything is created: what can be told for sure is read as what it is, and
-what is no table is refused with what would help.
+what is not a table is refused with what would help.
 """
 
 from __future__ import annotations
@@ -433,5 +433,5 @@ _LINE = 120  # bytes of the line that is shown: it may be cut within a character
 
 
 def _shown(text: bytes) -> str:
-    """Return bytes for a message, those that are no text as escapes."""
+    """Return bytes for a message, those that are not text as escapes."""
     return '"' + text.decode("utf-8", "backslashreplace").strip("\r") + '"'

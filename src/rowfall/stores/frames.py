@@ -488,7 +488,7 @@ def _check_nested(array: pa.Array, name: str) -> None:
     if not pa.types.is_nested(array.type):
         return
     if pa.types.is_struct(array.type):
-        inner = array.drop_null().flatten()  # what a NULL struct hides is no value
+        inner = array.drop_null().flatten()  # what a NULL struct hides is not a value
     elif array.null_count:
         raise SourceError(
             f"the column {name!r} holds a NULL of the type {array.type}, and arrays, maps and "

@@ -95,7 +95,7 @@ def _choices(body: str) -> Iterator[str]:
     bounds = _RANGE.match(body)
     if bounds is None:
         items = _split(body)
-        # "{a}" is no choice, but the braces are gone as in the engine's own patterns.
+        # "{a}" is not a choice, but the braces are gone as in the engine's own patterns.
         yield from items
         return
     low, high, width = _bounds(bounds)

@@ -343,7 +343,7 @@ def _without_padding(pieces: Iterator[bytes]) -> Iterator[bytes]:
 
 
 def _records(encoding: Encoding | None, most: int) -> Records | None:
-    """Return what follows records; None where they are no text, or packed for the engine."""
+    """Return what follows records; None where they are not text, or packed for the engine."""
     text = encoding is not None and encoding.kind in (Kind.TEXT, Kind.JSON)
     if encoding is None or not text or encoding.compression not in ("none", pipes.BZ2):
         return None

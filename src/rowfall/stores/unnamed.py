@@ -39,12 +39,12 @@ def format_of(name: str, text: bytes, *, whole: bool) -> str:
         text: its unpacked beginning; ``whole`` where it is all of it.
 
     Raises:
-        UsageError: it is no table, as far as its first bytes show.
+        UsageError: it is not a table, as far as its first bytes show.
     """
     wide = charsets.guess(text).startswith("utf-16")
     if not wide and sum(byte in _CONTROL for byte in text[:4096]) * 50 > len(text[:4096]):
         raise UsageError(
-            f"{name} does not end with the extension of a known format, and its bytes are no text",
+            f"{name} does not end with the extension of a known format, and its bytes are not text",
             hint="Name its format with --format, or convert it first.",
         )
     plain = charsets.decode(text, charsets.guess(text)).removeprefix(charsets.BOM)

@@ -74,7 +74,7 @@ def _kind_of_path(text: str, options: Options) -> str:
             hint="Write them to a file, as --to out.csv; rowfall query prints rows.",
         )
     if text in _NOWHERE:
-        raise UsageError(f"--to {text} is no target", hint="To only read, write --to null:.")
+        raise UsageError(f"--to {text} is not a target", hint="To only read, write --to null:.")
     if _FILE.search(path):
         return "file"
     if os.path.isdir(path):
@@ -94,7 +94,7 @@ def _kind_of_path(text: str, options: Options) -> str:
         )
     if _OTHER_FILE.search(path):
         raise UsageError(
-            f"--to {text} is no kind of file that rowfall writes, and would be a folder",
+            f"--to {text} is not a kind of file that rowfall writes, and would be a folder",
             hint="Files to write end in .csv, .tsv, .json, .parquet, .orc, .arrow, .avro or "
             f".native, also packed as in .csv.gz; of others --to-format names the format. "
             f"A folder of that name: --to {shlex.quote(f'{text}/')}",

@@ -41,7 +41,7 @@ _SYSTEM = frozenset((
     "dev",
 ))  # fmt: skip
 _LONGEST = 60
-# What they name has a name already, which is no file's.
+# What they name has a name already, which is not a file's.
 _NAMED = frozenset((
     "kafka", "mysql", "mariadb", "singlestore", "postgresql", "postgres", "clickhouse",
     "clickhouses",

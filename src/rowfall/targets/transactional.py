@@ -86,7 +86,7 @@ class TransactionalTable:
             if getattr(options, name) and name not in self.takes:
                 raise UsageError(
                     f"--{name.replace('_', '-')} is not for tables of {self.scheme}://",
-                    hint="--on-conflict replace puts rows in the place of those with their key."
+                    hint="--on-conflict replace puts rows in place of those with their key."
                     if name == "upsert"
                     else "Make the table as you want it before the load, or leave it out.",
                 )

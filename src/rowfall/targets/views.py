@@ -39,7 +39,7 @@ _HINT = (
     "Drop or detach the view while loading and fill its table afterwards, or load with --direct, "
     "where a crash may lose or repeat rows."
 )
-# Words before an asterisk that is no multiplication; ``count(*)`` is no matter.
+# Words before an asterisk that is not a multiplication; ``count(*)`` is no matter.
 _TAKES_ALL = frozenset(("SELECT", "DISTINCT", ",", ".", "("))
 # Left out of a query tree: constants may be of the moment (now(), today()), and aliases of tables
 # mean nothing once all names are resolved.
@@ -97,7 +97,7 @@ class Views:
         return {
             # A view that fails must fail the attempt: its rows would be missing for ever.
             "materialized_views_ignore_errors": 0,
-            # Staging holds the rows of one attempt only: an equal block is no repetition.
+            # Staging holds the rows of one attempt only: an equal block is not a repetition.
             "deduplicate_blocks_in_dependent_materialized_views": 0,
             # Three views on 8 million rows: 2.5 s one after another, 1.7 s side by side (24.10).
             "parallel_view_processing": 1,

@@ -39,7 +39,7 @@ def test_a_link_is_not_followed(tmp_path: Path) -> None:
 
 def test_nothing_but_an_ordinary_file_is_opened(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(OSError, match="pipe is no ordinary file"):
+    with pytest.raises(OSError, match="pipe is not an ordinary file"):
         disk.open_own(tmp_path / "pipe", os.O_RDWR | os.O_CREAT)
     with pytest.raises(OSError, match="No such device"):  # nobody reads it
         disk.open_own(tmp_path / "pipe", WRITE)

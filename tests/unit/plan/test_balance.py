@@ -156,7 +156,7 @@ def test_speeds_that_are_none(speeds: list[float]) -> None:
 
 @pytest.mark.parametrize("size", [-1, math.nan, math.inf])
 def test_sizes_that_are_none(size: float) -> None:
-    with pytest.raises(ValueError, match="is no size"):
+    with pytest.raises(ValueError, match="is not a size"):
         assign([1.0, size], [1.0])
 
 

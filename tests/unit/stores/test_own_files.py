@@ -1,4 +1,4 @@
-"""What rowfall makes for itself is no data: ledgers, data folders, manifests, rejected rows."""
+"""What rowfall makes for itself is not data: ledgers, data folders, manifests, rejected rows."""
 
 from __future__ import annotations
 

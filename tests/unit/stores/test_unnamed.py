@@ -42,7 +42,7 @@ def test_tables(text: str, format_: str) -> None:
         ("[core]\na = 1\n", "settings"),
         ("The quick fox jumped over, and so on.\nThen it went home, alone.\n", "sentences"),
         ("This is a letter to somebody far away\nwho does not answer it at all\n", "no delimiter"),
-        ("a\x00b\x02\x03\x04\n" * 9, "no text"),
+        ("a\x00b\x02\x03\x04\n" * 9, "not text"),
     ],
 )  # fmt: skip
 def test_what_is_no_table_is_refused(text: str, why: str) -> None:

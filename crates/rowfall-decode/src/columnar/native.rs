@@ -178,7 +178,7 @@ impl<R: Read> Stream<R> {
     }
 }
 
-/// The length before a string and the bytes that it takes itself; None where that is no number that
+/// The length before a string and the bytes that it takes itself; None where that is not a number that
 /// an engine writes, or where more bytes are needed.
 #[inline(always)]
 fn varint_in(bytes: &[u8]) -> Option<(usize, usize)> {

@@ -165,7 +165,7 @@ pub fn open(path: &str) -> io::Result<File> {
     Ok(file)
 }
 
-/// A larger pipe means fewer switches between its two ends. No harm if it is no pipe.
+/// A larger pipe means fewer switches between its two ends. No harm if it is not a pipe.
 fn enlarge_pipe(file: &File) {
     #[cfg(all(target_os = "linux", not(miri)))]
     {

@@ -37,7 +37,7 @@ pub struct ResultSet {
 }
 
 impl ResultSet {
-    /// Take a packet that is no row.
+    /// Take a packet that is not a row.
     fn special(&mut self, body: &[u8]) -> Result<(), Broken> {
         match body.first() {
             Some(0xff) => return Err(said(body)),
@@ -49,7 +49,7 @@ impl ResultSet {
                 self.ended = true;
                 return Ok(());
             }
-            _ if self.in_rows => return Err(Broken::Odd("a packet that is no row")),
+            _ if self.in_rows => return Err(Broken::Odd("a packet that is not a row")),
             _ => {}
         }
         let Some(count) = self.count else {

@@ -9,7 +9,7 @@ use crate::packets::{Answer, Broken, LocatedRows, Wire};
 
 /// What a message is, and its length (4 bytes, which it counts itself).
 const HEADER: usize = 5;
-/// Bytes of a message that is no row at most: of an error with its context.
+/// Bytes of a message that is not a row at most: of an error with its context.
 const MOST_BYTES: usize = 1 << 20;
 const SIGNATURE: &[u8] = b"PGCOPY\n\xff\r\n\0";
 /// Flags of 4 bytes, of which the upper 16 bits change how the rows are read; bytes of an extension.
@@ -51,7 +51,7 @@ impl Copy {
     /// Take data: the signature before the first row, a row, or what stands behind the last one.
     fn data(&mut self, text: &[u8], (mut start, end): (usize, usize)) -> Result<(), Broken> {
         if !self.begun {
-            let odd = Broken::Odd("the server sent something that is no row");
+            let odd = Broken::Odd("the server sent something that is not a row");
             let Some(head) = text[start..end].get(..FIXED) else { return Err(odd) };
             let number = |at: usize| u32::from_be_bytes(head[at..at + 4].try_into().expect("4"));
             let (flags, more) = (number(SIGNATURE.len()), number(SIGNATURE.len() + 4) as usize);
@@ -87,7 +87,7 @@ impl Answer for Copy {
             let kind = head[0];
             let size = size.checked_sub(4).ok_or(Broken::Odd("a message without a length"))?;
             if kind != b'd' && (size > MOST_BYTES || !b"HcCZNSAE".contains(&kind)) {
-                return Err(Broken::Odd("the server sent something that is no row"));
+                return Err(Broken::Odd("the server sent something that is not a row"));
             }
             let (from, to) = (at + HEADER, at + HEADER + size);
             if to > end {

@@ -450,7 +450,7 @@ struct Days {
 }
 
 impl Days {
-    /// The days of the four bytes at `start`; None for what is no date of Date32.
+    /// The days of the four bytes at `start`; None for what is not a date of Date32.
     #[inline(always)]
     fn parse(&mut self, text: &[u8], start: usize) -> Option<i32> {
         let bytes = load8(text, start) as u32;

@@ -18,7 +18,7 @@ pub const ZEROS: u64 = 0x3030_3030_3030_3030;
 /// The value of eight bytes of 0 to 9, the first one the most significant.
 #[inline(always)]
 pub fn join_8_digits(v: u64) -> u64 {
-    // Wrapping: what is no number is multiplied before it is found out.
+    // Wrapping: what is not a number is multiplied before it is found out.
     let v = v.wrapping_mul(10).wrapping_add(v >> 8) & 0x00ff_00ff_00ff_00ff;
     let v = v.wrapping_mul(100).wrapping_add(v >> 16) & 0x0000_ffff_0000_ffff;
     v.wrapping_mul(10_000).wrapping_add(v >> 32) & 0xffff_ffff

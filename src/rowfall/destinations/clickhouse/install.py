@@ -44,12 +44,12 @@ def install(target: Target, folder: str = "") -> Installed:
         folder: the server's ``user_scripts_path``, "" to ask the server.
 
     Raises:
-        UsageError: the target is no server, or the program is not installed here.
+        UsageError: the target is not a server, or the program is not installed here.
         TargetError: the folder is out of reach, or the server cannot run the program.
     """
     if target.server is None:
         raise UsageError(
-            f"{target.text} is no server", hint="Give one with --to clickhouse://host:8123."
+            f"{target.text} is not a server", hint="Give one with --to clickhouse://host:8123."
         )
     program = rewriting.program()
     if program is None:

@@ -240,7 +240,7 @@ def _ask_key_types(
     except EngineError as error:
         if error.transient:
             raise
-        return ()  # it uses a column that the load does not fill, or is no key at all
+        return ()  # it uses a column that the load does not fill, or is not a key at all
 
 
 def _check_changes(session: Session, schema: Schema) -> None:

@@ -53,7 +53,7 @@ class AvroMessages:
         """Return the messages as a block of a file.
 
         Raises:
-            BrokenMessageError: one is no message of a registry, or has columns that others lack.
+            BrokenMessageError: one is not a message of a registry, or has columns that others lack.
             SourceError: the registry does not know a schema.
         """
         values = []

@@ -22,7 +22,7 @@ _FORMATS = ("CSV", "TSV", "JSONEachRow")
 
 
 class BrokenMessageError(ValueError):
-    """A message is no whole row."""
+    """A message is not a whole row."""
 
     def __init__(self, offset: int, text: str, value: bytes) -> None:
         super().__init__(text)
@@ -77,7 +77,7 @@ class Framing:
             bare: without what is added.
 
         Raises:
-            BrokenMessageError: one is no whole row.
+            BrokenMessageError: one is not a whole row.
         """
         if self._added and not bare:
             return b"".join(self._annotated(m) for m in messages if m.value())
@@ -155,7 +155,7 @@ def read_annotations(options: Options) -> dict[str, str]:
 
 
 def check_not_added(added: Sequence[str], kind: str) -> None:
-    """Check that nothing is to be written behind the rows of messages that are no text.
+    """Check that nothing is to be written behind the rows of messages that are not text.
 
     Raises:
         UsageError: it is.

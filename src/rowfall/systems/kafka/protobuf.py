@@ -96,8 +96,8 @@ class ProtobufMessages:
         """Return the messages, each behind its length.
 
         Raises:
-            BrokenMessageError: one is no message of the registry, of another kind than the others,
-                or of a newer schema.
+            BrokenMessageError: one is not a message of the registry, of another kind than the
+                others, or of a newer schema.
         """
         out = []
         for message in messages:
@@ -220,7 +220,7 @@ def _checked(file: str) -> str:
     path, _, name = file.rpartition(":")
     if not path or not name or not Path(path).is_file():
         raise UsageError(
-            f"{SETTING}={file} is no file and message",
+            f"{SETTING}={file} is not a file and message",
             hint="Write --set format_schema=orders.proto:Order",
         )
     return f"{Path(path).resolve()}:{name}"

@@ -351,7 +351,7 @@ class KafkaSource(Streams):
 
         Raises:
             SourceError: some are gone, or the brokers do not answer.
-            DataError: a message is no whole row; it names partition and offset.
+            DataError: a message is not a whole row; it names partition and offset.
         """
         text = self._framing.text if self._typed is None else self._typed.text
         with self._named(_partition(split)):
@@ -469,7 +469,7 @@ class _Bound:
                 moment = datetime.fromisoformat(text)
             except ValueError:
                 raise UsageError(
-                    f"{flag} {text} is no offset and no time",
+                    f"{flag} {text} is neither an offset nor a time",
                     hint=f"Write {', '.join(words)}, an offset, PARTITION:OFFSET,..., or a time "
                     "like 2026-01-31T12:00:00Z.",
                 ) from None

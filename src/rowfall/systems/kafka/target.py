@@ -58,7 +58,7 @@ class KafkaTopic(TransactionalTable):
     """Rows go to one topic.
 
     Raises:
-        UsageError: no topic, a format that is no text, or an option of tables.
+        UsageError: no topic, a format that is not text, or an option of tables.
     """
 
     scheme: ClassVar[str] = "kafka"

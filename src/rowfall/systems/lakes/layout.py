@@ -34,7 +34,7 @@ def _field_of(word: str, schema: Schema, flag: str) -> Any:
     names = [each.name for each in schema.fields]
     if name not in names:
         raise UsageError(
-            f"{flag} {word} is no column of the table",
+            f"{flag} {word} is not a column of the table",
             hint=f"{did_you_mean(name or word, names)}Columns: {', '.join(names[:20])}.",
         )
     return schema.find_field(name)

@@ -20,7 +20,7 @@ class Declared:
         kind: ``DATA_TYPE`` in lower case, ``whole``: ``COLUMN_TYPE`` (``int(10) unsigned``).
         precision, scale: of decimals; ``digits`` of a second.
         length: in bytes, of BINARY.
-        charset: "" for what is no text.
+        charset: "" for what is not text.
         extra: ``EXTRA`` in upper case; ``default``: None for none.
     """
 

@@ -668,7 +668,7 @@ class MySQLDatabase(Transactions):
         numbers = {column: f"@number_{at}" for at, column in enumerate(columns)
                    if kinds.get(column) in ("bit", "year")}  # fmt: skip
         charsets = {column.charset for column in self.columns if column.charset}
-        # 6 % less CPU on the server, where nothing is to be converted; bytes are no text of a UUID.
+        # 6 % less CPU on the server, where nothing is converted; bytes are not text of a UUID.
         plain = charsets <= _UTF8 and not _IDS & set(kinds.values())
         charset = "binary" if plain else "utf8mb4"
         listed = ", ".join(numbers.get(column) or name(column) for column in columns)
@@ -686,7 +686,7 @@ class MySQLDatabase(Transactions):
         )
 
     def _check_whole_rows(self, columns: Sequence[str]) -> None:
-        """Check that a row in the place of another one resets none of its columns.
+        """Check that a row in place of another one resets none of its columns.
 
         Raises:
             UsageError: the files lack some.

@@ -65,7 +65,7 @@ class Packed:
         """Return so many bytes; fewer at the end of the connection.
 
         Raises:
-            OSError: the connection is lost, or what comes is no frame.
+            OSError: the connection is lost, or what comes is not a frame.
         """
         self.flush()
         while len(self._got) < count:

@@ -45,7 +45,7 @@ def lines(reader: PacketReader, marks: Marks) -> Iterator[bytes]:
     while True:
         found = row.findall(data)
         if found and not found[-1]:
-            found.pop()  # what is no row
+            found.pop()  # what is not a row
         if found:
             yield written(b"".join(found))
             data = data[_length(found) :]
@@ -97,7 +97,7 @@ def _length(found: list[bytes]) -> int:
 
 
 def _check_end(body: bytes) -> None:
-    """Check that a whole packet which is no row is the end of the rows.
+    """Check that a whole packet which is not a row is the end of the rows.
 
     Raises:
         ServerSaidError: it is an error.
@@ -106,7 +106,7 @@ def _check_end(body: bytes) -> None:
     if body[:1] == b"\xff":
         raise PacketError.of(body)
     if body[:1] != b"\xfe" or len(body) > 8:
-        raise BrokenPacketError("the server sent something that is no row")
+        raise BrokenPacketError("the server sent something that is not a row")
 
 
 def _long_value(data: bytes, reader: PacketReader) -> tuple[bytes, bytes]:

@@ -283,7 +283,7 @@ class MySQLSource(DatabaseSource):
                 self._index = index
                 why = "each connection has a snapshot of its own, milliseconds apart"
                 return key, why, order
-            why = f"its key {column} {found.whole} is no integer, time or UUID"
+            why = f"its key {column} {found.whole} is not an integer, time or UUID"
             why = why if key is None else f"the engine {engine} estimates no ranges of {column}"
         if wanted:
             raise SourceError(

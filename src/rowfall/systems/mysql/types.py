@@ -109,8 +109,8 @@ def column_of(column: Declared, marks: Marks) -> SourceColumn | None:
         return None
     type_, text, reason = bare
     if column.kind in ("date", "datetime", "timestamp"):
-        # A day or a month of 0 is no date of ClickHouse, whose readers make 1970 of it. Where there
-        # is no NULL, the text goes on as it is, and reading it strictly raises.
+        # A day or a month of 0 is not a date of ClickHouse, whose readers make 1970 of it. Where
+        # there is no NULL, the text goes on as it is, and reading it strictly raises.
         reason += f"; zero dates are {'NULL' if column.nullable else 'refused'}"
     if column.nullable:
         x = name(column.name)
@@ -190,7 +190,7 @@ def _enum(column: Declared, marks: Marks) -> tuple[str, str, str]:
     if not members:
         return "String", text, "its members are not known"
     if "" not in members:
-        # What the server wrote for a value that was no member.
+        # What the server wrote for a value that was not a member.
         members = ["", *members]
         numbered = list(enumerate(members))
     else:

@@ -63,7 +63,7 @@ _KEY = regex(r"Key \(([^,()]+)\)=\((.*)\) ", re.S)
 
 _MOST_VALUE = 200
 _NO_TEXT = "22021"
-"""Bytes that are no text. The server looks at whole lines then, and names no column."""
+"""Bytes that are not text. The server looks at whole lines then, and names no column."""
 
 
 class PostgresDatabase(Transactions):

@@ -148,7 +148,7 @@ def rows(read: Callable[[int], bytes]) -> Iterator[bytes]:
     while True:
         found = _ROW.findall(data)
         if found and not found[-1]:
-            found.pop()  # what is no row
+            found.pop()  # what is not a row
         if found:
             piece = b"".join(found)
             data = data[len(piece) + _HEADER * len(found) :]
@@ -168,7 +168,7 @@ def rows(read: Callable[[int], bytes]) -> Iterator[bytes]:
                 raise BrokenRowsError(f"the server sent {sent:,} rows, of which {given:,} came")
             return
         if kind not in b"HcCNSA":  # the others tell of the answer, or of something else
-            raise BrokenRowsError("the server sent something that is no row")
+            raise BrokenRowsError("the server sent something that is not a row")
         data = data[size:]
 
 

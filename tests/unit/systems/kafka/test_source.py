@@ -135,9 +135,9 @@ def test_bounds() -> None:
         source._since.time
     )
     assert opened("kafka://a/t", start_at="17")._since.every == 17
-    with pytest.raises(UsageError, match="no offset and no time"):
+    with pytest.raises(UsageError, match="neither an offset nor a time"):
         opened("kafka://a/t", start_at="yesterday")
-    with pytest.raises(UsageError, match="--until committed is no offset"):
+    with pytest.raises(UsageError, match="--until committed is neither an offset"):
         opened("kafka://a/t", until="committed")
     with pytest.raises(UsageError, match="needs the group"):
         opened("kafka://a/t", start_at="committed")

@@ -119,7 +119,7 @@ def test_fields_between_bytes_become_tsv(rows: list[list[str | None]], step: int
 
 
 def test_null_is_no_line() -> None:
-    with pytest.raises(BrokenPacketError, match="no row"):
+    with pytest.raises(BrokenPacketError, match="not a row"):
         read(packets(b"1\n") + b"\x01\x00\x00\x02\xfb" + END_OF_ROWS, 100)
 
 

@@ -14,7 +14,7 @@ const DOUBTFUL: &[u8] = b" (decimal mark?)";
 
 /// Append a number as `1234.56`; anything else as it is.
 ///
-/// A text that is no number by these marks and one by the usual ones, like `1.5` where commas are
+/// A text that is not a number by these marks and one by the usual ones, like `1.5` where commas are
 /// before decimals, is marked, so that whoever reads numbers refuses it.
 pub fn number(text: &[u8], marks: &Marks, out: &mut Vec<u8>) {
     let bare = text.trim_ascii();

@@ -54,7 +54,7 @@ fn element(column: &Column, rows: usize, above: f32) -> (Value, Vec<bool>) {
     (kind, all)
 }
 
-/// For each value of a column that is no tuple whether it is the default.
+/// For each value of a column that is not a tuple whether it is the default.
 fn defaults(column: &Column, rows: usize) -> Vec<bool> {
     if column.data_type.nullable {
         return column.nulls.iter().map(|null| *null == 1).collect();

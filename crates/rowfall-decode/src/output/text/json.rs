@@ -92,7 +92,7 @@ impl Output {
                     out.extend_from_slice(b"null");
                     continue;
                 }
-                // JSON has no number for infinities, and for what is no number: they are texts.
+                // JSON has no number for infinities, and for what is not a number: they are texts.
                 let float = matches!(cell.kind, Kind::Float32 | Kind::Float64);
                 if float && out.last().is_some_and(u8::is_ascii_alphabetic) {
                     out.insert(before, b'"');

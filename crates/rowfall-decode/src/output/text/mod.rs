@@ -235,7 +235,7 @@ impl Kind {
     }
 }
 
-/// True for formats that write true as 1: the word is no number there.
+/// True for formats that write true as 1: the word is not a number there.
 fn is_mysql(format: OutputFormat) -> bool {
     matches!(format, OutputFormat::MySql | OutputFormat::MariaDb)
 }
