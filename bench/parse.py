@@ -27,8 +27,8 @@ from bench.data import FILES, make, scaled, table
 from bench.decoder_spec import spec
 from bench.measure import BenchError, median, run
 from bench.table import markdown
+from rowfall.decoder import installed
 from rowfall.engines.embedded import usable_cores
-from rowfall.sources import rewriting
 
 HERE = Path(__file__).resolve().parent
 DEFAULT_DATA = Path.home() / ".cache/rowfall-bench"
@@ -125,7 +125,7 @@ def measure(
     made = table(name)
     job = {
         "files": paths, "columns": made.columns, "null": "\\N" if name == "taxi" else "",
-        "program": rewriting.program(), "spec": spec(name, paths, ["/dev/null"] * usable_cores()),
+        "program": installed.program(), "spec": spec(name, paths, ["/dev/null"] * usable_cores()),
     }  # fmt: skip
     sides = [Side(reader) for reader in (*PARSERS, *FLOORS[suffix])]
     for number in range(rounds):

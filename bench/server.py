@@ -25,7 +25,7 @@ from bench.data import BUCKET, ROWFALL, Case, report
 from bench.measure import BenchError, Result, Sample, agree, fastest, median, ratio, run
 from lab.clickhouse import ClickHouse, binary
 from rowfall.core.sql import literal, settings_clause
-from rowfall.sources.rewriting import PROGRAM
+from rowfall.decoder.installed import PROGRAM
 
 HERE = Path(__file__).resolve().parent
 CASES = {

@@ -20,10 +20,10 @@ import pytest
 
 from contract.engines import run
 from rowfall.core import sql
+from rowfall.decoder import installed
 from rowfall.engines.embedded import Embedded
 from rowfall.plan import statements, table_definition
 from rowfall.plan.keys import sorting_elements
-from rowfall.sources import rewriting
 
 SEED = int(os.environ.get("ROWFALL_SEED", "1"))
 NULL, QUOTE = "\\N", '"'
@@ -207,7 +207,7 @@ class Parts:
             **spec,
         }
         done = subprocess.run(
-            [os.environ.get("ROWFALL_DECODE") or str(rewriting.program()), "run", "--spec", "-"],
+            [os.environ.get("ROWFALL_DECODE") or str(installed.program()), "run", "--spec", "-"],
             input=json.dumps(document).encode(), capture_output=True, check=False,
         )  # fmt: skip
         assert done.returncode == 0, done.stderr.decode()

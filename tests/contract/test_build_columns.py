@@ -21,7 +21,7 @@ import pyarrow.parquet as pq  # type: ignore[import-untyped]
 import pytest
 
 from contract.test_build import ROWS, SEED, TYPES, Parts, compared, parts, pool, table_of
-from rowfall.sources import rewriting
+from rowfall.decoder import installed
 from rowfall.systems.lakes import parquet_files
 
 __all__ = ["parts"]
@@ -265,7 +265,7 @@ _SPLIT = {pa.float32(), pa.float64(), pa.int32(), pa.int64(), pa.binary(5)}
 
 def taken(program_spec: Mapping[str, Any]) -> tuple[int, dict[str, Any]]:
     done = subprocess.run(
-        [os.environ.get("ROWFALL_DECODE") or str(rewriting.program()), "run", "--spec", "-"],
+        [os.environ.get("ROWFALL_DECODE") or str(installed.program()), "run", "--spec", "-"],
         input=json.dumps(program_spec).encode(), capture_output=True, check=False,
     )  # fmt: skip
     return done.returncode, json.loads(done.stderr.splitlines()[-1])

@@ -26,10 +26,10 @@ from contract.test_build_partitions import NUMBERS, same_files, same_parts, sche
 from rowfall.core import sql
 from rowfall.core.errors import EngineError
 from rowfall.core.model import Column
+from rowfall.decoder import installed
+from rowfall.decoder.process import DecoderProcess
 from rowfall.deliver.build import compute_keys, partitions
-from rowfall.deliver.decode import DecoderProcess
 from rowfall.plan import keys, table_definition
-from rowfall.sources import rewriting
 
 __all__ = ["parts"]
 ROWS = 12_500  # of two granules, in compact parts, too
@@ -101,7 +101,7 @@ def build(
         asked.append(int(parts.sql(rows)))
         return told
 
-    child = DecoderProcess(str(rewriting.program()), document, answers)
+    child = DecoderProcess(str(installed.program()), document, answers)
     assert child.wait(60)
     code, last = child.end()
     if not code:

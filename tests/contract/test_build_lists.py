@@ -23,7 +23,7 @@ from contract.test_build import SEED, TYPES, Parts, compared_file, parts
 from contract.test_build_columns import DECLINED, SAME, WRITERS, taken
 from contract.test_build_nested import SHAPES, nested
 from rowfall.core.errors import EngineError
-from rowfall.sources import rewriting
+from rowfall.decoder import installed
 from rowfall.systems.lakes import parquet_files
 
 __all__ = ["parts"]
@@ -501,7 +501,7 @@ def test_damaged_lists(format: str, parts: Parts, tmp_path: Path) -> None:
             "outputs": [str(tmp_path / "blocks")], "memory_bytes": 1 << 30,
         }  # fmt: skip
         done = subprocess.run(
-            [os.environ.get("ROWFALL_DECODE") or str(rewriting.program()), "run", "--spec", "-"],
+            [os.environ.get("ROWFALL_DECODE") or str(installed.program()), "run", "--spec", "-"],
             input=json.dumps(spec).encode(), capture_output=True, check=False,
         )  # fmt: skip
         # Where lengths lie it may also be ended by the library that reads them.

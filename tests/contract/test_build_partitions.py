@@ -31,10 +31,10 @@ from contract.test_build import (
     unpacked,
 )  # fmt: skip
 from rowfall.core.model import Column, Schema
+from rowfall.decoder import installed
+from rowfall.decoder.process import DecoderProcess
 from rowfall.deliver.build import partitions
-from rowfall.deliver.decode import DecoderProcess
 from rowfall.plan import keys, table_definition
-from rowfall.sources import rewriting
 
 __all__ = ["parts"]
 ROWS = 6_000
@@ -84,7 +84,7 @@ def build(
         assert question == "partitions"
         return partitions(found, parts._engine, schema(columns), about, 7)
 
-    child = DecoderProcess(str(rewriting.program()), document, answers)
+    child = DecoderProcess(str(installed.program()), document, answers)
     assert child.wait(60)
     code, last = child.end()
     if code:

@@ -19,8 +19,9 @@ from lab.process import ServiceError
 from rowfall.core import sql
 from rowfall.core.options import Options
 from rowfall.core.sqltext import quote
-from rowfall.plan import decoder
-from rowfall.sources import open_source, rewriting
+from rowfall.decoder import installed
+from rowfall.plan import decoding
+from rowfall.sources import open_source
 from rowfall.sources.recipes import MADE_COLUMNS, RANDOM, random
 from unit.memory import Chdb
 
@@ -39,7 +40,7 @@ SCRIPTS = ROOT / "crates/rowfall-decode/tests"
 )
 def test_what_it_accepts_the_engine_reads_the_same(script: str, options: list[str]) -> None:
     """A small seed; the scripts alone take any number of them."""
-    program = rewriting.program()
+    program = installed.program()
     assert program, "make test builds it: make decoder"
     ran = subprocess.run(
         [sys.executable, SCRIPTS / script, "--first", "1", "--seeds", "1", *options],
@@ -68,7 +69,7 @@ def compressed(rows: int, tmp_path: Path) -> bytes:
         "output_compression": "lz4", "sort_by": [1], "outputs": ["-"],
     }  # fmt: skip
     return subprocess.run(
-        [str(rewriting.program()), "run", "--spec", "-"],
+        [str(installed.program()), "run", "--spec", "-"],
         input=json.dumps(spec).encode(), capture_output=True, check=True,
     ).stdout  # fmt: skip
 
@@ -153,11 +154,11 @@ def _make(
         "columns": [{"name": n, "type": t} for n, t in MADE_COLUMNS.items()],
         "block_rows": block_rows,
     }  # fmt: skip
-    command = [str(rewriting.program()), "run", "--spec", "-"]
+    command = [str(installed.program()), "run", "--spec", "-"]
     subprocess.run(command, input=json.dumps(spec).encode(), capture_output=True, check=True)
 
 
-@pytest.mark.parametrize("zone", sorted(decoder.ZONES))
+@pytest.mark.parametrize("zone", sorted(decoding.ZONES))
 @pytest.mark.sampled(3)
 def test_local_times_are_the_engines(zone: str, engine: Chdb, tmp_path: Path) -> None:
     """Around every change of the clocks and on every day: the engine's time, or declined."""
@@ -199,7 +200,7 @@ def _decoded(zone: str, moments: set[int], folder: Path) -> dict[str, object] | 
         "outputs": [str(folder / "native")],
     }  # fmt: skip
     done = subprocess.run(
-        [os.environ.get("ROWFALL_DECODE") or str(rewriting.program()), "run", "--spec", "-"],
+        [os.environ.get("ROWFALL_DECODE") or str(installed.program()), "run", "--spec", "-"],
         input=json.dumps(spec).encode(), capture_output=True, check=False,
     )  # fmt: skip
     return None if done.returncode == 0 else json.loads(done.stderr.splitlines()[-1])
@@ -220,7 +221,7 @@ def test_it_says_what_it_has_read_of_blocks_that_are_not_written(
                     {"name": "b", "position": 1, "type": "String"}],
         "outputs": [str(tmp_path / "out")],
     }  # fmt: skip
-    program = os.environ.get("ROWFALL_DECODE") or str(rewriting.program())
+    program = os.environ.get("ROWFALL_DECODE") or str(installed.program())
     with subprocess.Popen(
         [program, "run", "--spec", "-"], stdin=subprocess.PIPE, stderr=subprocess.PIPE
     ) as process:

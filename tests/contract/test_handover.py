@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from rowfall.sources import rewriting
+from rowfall.decoder import installed
 from rowfall.sources.handover import Answer, SocketPassing
 from rowfall.systems.postgresql import rows as postgresql_rows
 
@@ -85,7 +85,7 @@ def start(path: str, folder: Path) -> subprocess.Popen[bytes]:
         "outputs": [str(folder / "out")],
     }  # fmt: skip
     child = subprocess.Popen(
-        [str(rewriting.program()), "run", "--spec", "-"], stdin=subprocess.PIPE,
+        [str(installed.program()), "run", "--spec", "-"], stdin=subprocess.PIPE,
         stderr=subprocess.PIPE,
     )  # fmt: skip
     assert child.stdin is not None

@@ -6,7 +6,7 @@ import json
 import subprocess
 
 from lab.scripted import Asked, Reply, Scripted
-from rowfall.sources import rewriting
+from rowfall.decoder import installed
 
 
 def _file(asked: Asked) -> Reply:
@@ -15,7 +15,7 @@ def _file(asked: Asked) -> Reply:
 
 def test_the_decoder_keeps_headers_from_other_origins() -> None:
     """Another port of the same host got Authorization, another host got all other headers."""
-    program = rewriting.program()
+    program = installed.program()
     assert program is not None
     with Scripted(_file) as other, Scripted(_file) as home:
 

@@ -19,9 +19,9 @@ import pytest
 
 from e2e.tools import Shell, decoder_of
 from lab.http import Web
+from rowfall.decoder import installed
 from rowfall.deliver.decode import PIPES
 from rowfall.run.limits import SHORT_SECONDS
-from rowfall.sources import rewriting
 
 ROWS = 300_000
 # Tests of so many rows stay on one worker, which makes their files once: 2 s.
@@ -35,7 +35,7 @@ PARTS = (
 
 @pytest.fixture(autouse=True)
 def _installed() -> None:
-    assert rewriting.program(), "make test builds it: make decoder"
+    assert installed.program(), "make test builds it: make decoder"
 
 
 @functools.cache

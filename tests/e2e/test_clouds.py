@@ -31,8 +31,9 @@ from lab.seaweed import Seaweed
 from rowfall.core.listing import Split
 from rowfall.core.masked import Secret
 from rowfall.core.options import Options
+from rowfall.decoder import installed
 from rowfall.deliver.ranges import LEAST
-from rowfall.sources import open_source, rewriting
+from rowfall.sources import open_source
 from rowfall.sources.base import Addressed
 from rowfall.stores import az
 
@@ -193,7 +194,7 @@ def test_mistakes(shell: Shell, cloud: Cloud) -> None:
 @pytest.mark.sampled(1)
 def test_into_a_server(lake: Lake, cloud: Cloud) -> None:
     plan = lake.ok("plan", cloud.source, "--table", "t", "--json", env=cloud.env).document
-    assert plan["decoder"] == rewriting.PROGRAM
+    assert plan["decoder"] == installed.PROGRAM
     report = lake.load(cloud.source, "--table", "t", "--verify", env=cloud.env)
     assert report["rows"] == 2 * ROWS
     assert lake.row(COUNT.replace("FROM t", "FROM {db}.t")) == EXACT

@@ -26,17 +26,17 @@ from e2e.tools import Shell, decoder_of
 from lab.faulty import Fault, Faulty, Request, first, internal_error, slow_down
 from lab.http import SilentServer, Web
 from lab.seaweed import Seaweed
+from rowfall.decoder import installed
 from rowfall.deliver.decode import PIPES
 from rowfall.deliver.ranges import LEAST, cut_files
-from rowfall.plan import decoder
-from rowfall.sources import rewriting
+from rowfall.plan import decoding
 
 CHECK = "SELECT count(), sum(cityHash64(*)), uniqExact(id) FROM t"
 
 
 @pytest.fixture(autouse=True)
 def _installed() -> None:
-    assert rewriting.program(), "make test builds it: make decoder"
+    assert installed.program(), "make test builds it: make decoder"
 
 
 def plan(shell: Shell, *args: str) -> tuple[str, str]:
@@ -156,13 +156,13 @@ def test_one_packed_file_is_read_by_several_threads(
     """Pieces end outside quotes; the first bad line is told by its number in the file."""
     monkeypatch.setattr("rowfall.deliver.decode.SHARED_LEAST", 1 << 16)
     monkeypatch.setattr("rowfall.deliver.decode._SHARED_LEAST_BZ2", 1 << 14)
-    make, threads = decoder.spec, list[int]()
+    make, threads = decoding.spec, list[int]()
 
     def spec(*args: Any) -> dict[str, Any]:
         threads.append(len(args[4]))
         return make(*args)
 
-    monkeypatch.setattr(decoder, "spec", spec)
+    monkeypatch.setattr(decoding, "spec", spec)
     lines = [f'{n},"n\n{"x" * (n % 40)}""",{n % 90}.5' for n in range(60_000)]
 
     def write(name: str) -> None:
@@ -371,7 +371,7 @@ def test_a_decoder_whose_rowfall_was_killed_ends(tmp_path: Path) -> None:
     column = {"name": "a", "type": "UInt8", "position": 0}
     spec = {"version": 1, "inputs": [{"path": str(data)}], "format": "CSV", "columns": [column],
             "outputs": [str(pipe)]}  # fmt: skip
-    command = [rewriting.program() or "", "run", "--spec", "held"]
+    command = [installed.program() or "", "run", "--spec", "held"]
     with subprocess.Popen(command, stdin=subprocess.PIPE) as process:
         assert process.stdin is not None
         process.stdin.write(json.dumps(spec).encode() + b"\n")

@@ -259,9 +259,9 @@ def test_a_header_in_another_order_is_read_by_its_names(shell: Shell) -> None:
 def test_text_is_not_rewritten_without_the_program(
     shell: Shell, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    from rowfall.sources import rewriting
+    from rowfall.decoder import installed
 
-    monkeypatch.setattr(rewriting, "program", lambda: None)
+    monkeypatch.setattr(installed, "program", lambda: None)
     shell.write("t.csv", PLAIN.encode("latin-1"))
     done = shell.ends(2, "load", "t.csv", "--encoding", "latin-1")
     assert "rewritten by rowfall-decode, which is not installed" in done.talk

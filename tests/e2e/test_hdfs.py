@@ -33,8 +33,9 @@ from lab.process import free_ports, wait_until
 from rowfall.core.masked import Secret
 from rowfall.core.model import Column, Encoding, Kind, Schema
 from rowfall.core.options import Options
-from rowfall.plan import decoder
-from rowfall.sources import open_source, rewriting
+from rowfall.decoder import installed
+from rowfall.plan import decoding
+from rowfall.sources import open_source
 from rowfall.sources.base import Addressed
 
 _numbers = itertools.count()
@@ -130,9 +131,9 @@ def test_blocks_come_from_the_data_nodes(shell: Shell, hdfs: Hdfs, folder: str) 
     away = replace(address, url=Secret(f"http://127.0.0.1:{nobody}/"))
     columns = (Column("id", "Int64", shape=""), Column("name", "String", shape=""))
     encoding = Encoding("CSVWithNames", "none", Kind.TEXT, names=("id", "name"))
-    spec = decoder.spec([split], encoding, Schema(columns), {}, ["-"], (), [away])
+    spec = decoding.spec([split], encoding, Schema(columns), {}, ["-"], (), [away])
     done = subprocess.run(
-        [rewriting.program() or "", "run", "--spec", "-"],
+        [installed.program() or "", "run", "--spec", "-"],
         input=json.dumps(spec, default=Secret.reveal).encode(), capture_output=True, check=True,
     )  # fmt: skip
     assert json.loads(done.stderr.splitlines()[-1])["rows"] == 300_000

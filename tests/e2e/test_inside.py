@@ -12,8 +12,8 @@ from e2e.lake import RIGHTS, SYSTEM, Lake
 from lab.clickhouse import ClickHouse
 from lab.seaweed import Seaweed
 from rowfall import __version__
+from rowfall.decoder import installed
 from rowfall.deliver.ranges import LEAST
-from rowfall.sources import rewriting
 
 ROWS = 40_000
 EXACT = [ROWS, ROWS * (ROWS + 1) // 2, ROWS]
@@ -48,14 +48,14 @@ def source(s3: Seaweed, bucket: str) -> str:
 
 
 def program() -> str:
-    found = rewriting.program()
+    found = installed.program()
     assert found, "make test builds it: make decoder"
     return found
 
 
 def instead(scripts: Path, text: str) -> None:
     """A shell script in place of the program; ``$real`` is the program."""
-    path = scripts / rewriting.PROGRAM
+    path = scripts / installed.PROGRAM
     real = scripts / "real"
     real.write_bytes(Path(program()).read_bytes())
     path.write_text(f'#!/bin/sh\nreal={real}\n[ "$1" = --version ] && exec $real --version\n{text}')
@@ -140,7 +140,7 @@ def test_no_log_holds_a_key_or_a_signature(
 
 @pytest.mark.long
 def test_another_version_is_not_used(lake: Lake, scripts: Path, s3: Seaweed, source: str) -> None:
-    path = scripts / rewriting.PROGRAM
+    path = scripts / installed.PROGRAM
     path.write_text("#!/bin/sh\necho rowfall-decode 0.0.9\n")
     path.chmod(0o755)
     made = lake.ok("plan", source, "--table", "t", "--pull", "--json", env=s3.env).document

@@ -9,7 +9,7 @@ import pytest
 
 from e2e.events import write_archive
 from e2e.tools import Shell
-from rowfall.sources import rewriting
+from rowfall.decoder import installed
 
 MODES = ("auto", "always", "never")
 # What is taken by default is "always" for all of these.
@@ -18,7 +18,7 @@ EACH_MODE = ["never", "always", pytest.param("auto", marks=pytest.mark.long)]
 
 @pytest.fixture(autouse=True)
 def _installed() -> None:
-    assert rewriting.program(), "make test builds it: make decoder"
+    assert installed.program(), "make test builds it: make decoder"
 
 
 def types(shell: Shell, to: str, table: str = "t") -> dict[str, str]:

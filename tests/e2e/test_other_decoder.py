@@ -8,7 +8,7 @@ import pytest
 
 from e2e.tools import Shell
 from rowfall.core.version import __version__
-from rowfall.sources import rewriting
+from rowfall.decoder import installed
 
 UNKNOWN = '{"error":"spec","message":"the spec: unknown field `record_bytes`, expected one of"}'
 
@@ -17,9 +17,9 @@ def older(shell: Shell, monkeypatch: pytest.MonkeyPatch, script: str) -> None:
     """Put a program in place of the real one, which is $REAL in the script."""
     path = shell.folder / "older" / "rowfall-decode"
     path.parent.mkdir()
-    path.write_text(f"#!/bin/sh\nREAL={rewriting.program()}\n{script}\n")
+    path.write_text(f"#!/bin/sh\nREAL={installed.program()}\n{script}\n")
     path.chmod(0o755)
-    monkeypatch.setattr(rewriting, "program", lambda: str(path))
+    monkeypatch.setattr(installed, "program", lambda: str(path))
 
 
 def said(shell: Shell, talk: str, what: str) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from rowfall.core import environment
-from rowfall.deliver.decode import DecoderProcess
+from rowfall.decoder.process import DecoderProcess
 from rowfall.engines.embedded import Embedded
 
 SECRETS = ("ROWFALL_PASSWORD", "CLICKHOUSE_PASSWORD", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN",

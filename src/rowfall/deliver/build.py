@@ -21,8 +21,9 @@ from rowfall.core.listing import Split
 from rowfall.core.model import Column, Encoding, Kind, Outcome, Schema, Statement
 from rowfall.core.sqltext import SqlText, quote
 from rowfall.core.type_names import parse_type
+from rowfall.decoder import installed
+from rowfall.decoder.process import Answers
 from rowfall.deliver.decode import (
-    Answers,
     DeclinedError,
     Decode,
     DecoderRun,
@@ -32,13 +33,12 @@ from rowfall.deliver.decode import (
 from rowfall.deliver.streams import into_file
 from rowfall.engines.base import Engine, Tick
 from rowfall.engines.codes import MEMORY_LIMIT, QUERY_WAS_CANCELLED
-from rowfall.plan import attempts, decoder, keys, statements, table_definition
+from rowfall.plan import attempts, decoding, keys, statements, table_definition
 from rowfall.plan.keys import PartitionKey, SortingKey
 from rowfall.plan.table_definition import Definition
-from rowfall.sources import rewriting
 
 # As often as the decoder reports its progress.
-_BUILD_POLL_SECONDS = decoder.PROGRESS_MS / 1e3
+_BUILD_POLL_SECONDS = decoding.PROGRESS_MS / 1e3
 _UNLIMITED = 4 << 30
 # Rows are only held by blocks: one that fits into the cache is sorted faster, and each partition of
 # it should have some of them.
@@ -339,7 +339,7 @@ class BuildFromEngine(Build):
         columns = order.schema.columns
         sent = Schema(tuple(Column(c.name, c.type, source=c.name) for c in columns))
         outputs = [str(folder / str(n)) for n in range(self._pipes(order))]
-        asked = decoder.spec(
+        asked = decoding.spec(
             [Split("", pipe, "", None)], NATIVE, sent, order.settings, outputs, self._input.sort_by
         )
         run = self._begin(order, outputs, lane)
@@ -369,7 +369,7 @@ class BuildFromEngine(Build):
             done.set()
         report = self.result_of(child, order)
         if not report:
-            raise EngineError(f"{rewriting.PROGRAM} did not end by itself", transient=True)
+            raise EngineError(f"{installed.PROGRAM} did not end by itself", transient=True)
         spent = float(report["cpu_seconds"])
         return replace(
             made,

@@ -11,17 +11,16 @@ import os
 import select
 import shutil
 import signal
-import subprocess
 import tempfile
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import Any, cast
 
 from rowfall.contracts.delivery import Delivery, Order
-from rowfall.core import environment, sql
+from rowfall.core import sql
 from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import EngineError, RowfallError, TargetError
 from rowfall.core.listing import Split
@@ -29,22 +28,21 @@ from rowfall.core.long_records import Place, too_long
 from rowfall.core.masked import Secret
 from rowfall.core.model import Encoding, Outcome, Statement
 from rowfall.core.sqltext import SqlText
+from rowfall.decoder import installed
+from rowfall.decoder.installed import Exit
+from rowfall.decoder.process import Answers, DecoderProcess
 from rowfall.deliver.pull import QUIET_SECONDS
 from rowfall.deliver.ranges import LEAST, Ranges, cut_files, join_ranges, length
 from rowfall.engines.base import SOURCE_BYTES, Engine, Tick
 from rowfall.engines.codes import CHILD_FAILED, CHILD_GONE, DATA_CODES
-from rowfall.plan import balance, decoder
+from rowfall.plan import balance, decoding
 from rowfall.plan.statements import block_structure, insert_decoded_blocks, select_blocks
 from rowfall.schema.headers import Headers
-from rowfall.sources import pipes, rewriting
+from rowfall.sources import pipes
 from rowfall.sources.base import Addressed, HttpAddress, Ranged, Source, Streamed
 from rowfall.targets.base import Target
 
-# How the program ends: it declined, it could not read, or nobody took what it wrote any more.
-DECLINED, BROKEN, LEFT = 3, 4, 5
 PIPES = "rowfall.pipes"
-CONNECTION = "output_connection"
-"""Names the part of the spec about the socket that the program is started with and writes into."""
 # Stored bytes of a file from which on several threads read it, as of ranges of plain text: of less,
 # each thread would leave a part of little.
 SHARED_LEAST = LEAST
@@ -55,8 +53,6 @@ POLL_SECONDS = 0.1
 # A pipe holds 64 KiB unless it is asked for more; reads give what is there.
 CHUNK = 1 << 20
 _LANES = 1000  # of the streams to a server, clear of all others
-# The decoder writes its last line when its pipes are closed; it has nothing else to do then.
-END_SECONDS = 30.0
 # The program gives up a store that is silent for shorter than this, and says why; 10 s, the
 # server's default, is less than a retry takes.
 SILENCE_MS = 600_000
@@ -79,10 +75,6 @@ _WANTED = {
 }
 
 
-# Answers the question of a program, by its name and what it is about.
-Answers = Callable[[str, Mapping[str, Any]], Mapping[str, Any]]
-
-
 class DeclinedError(RowfallError):
     """The decoder met something that only the engine's reader may judge.
 
@@ -103,7 +95,7 @@ class DecoderInput:
         source: gives the addresses of what are no files.
         encoding: of what the program reads; ``read``: of what the engine would read, None where it
             makes the rows.
-        sort_by: see :func:`rowfall.plan.decoder.spec`.
+        sort_by: see :func:`rowfall.plan.decoding.spec`.
         fallback: the delivery of orders that the decoder does not take.
         headers: of the files; all of them the same where columns are found by position.
         most: bytes of a record of text, 0 where nothing is said.
@@ -140,7 +132,7 @@ class DecoderInput:
             DeclinedError: the headers of files whose ranges are read differ.
         """
         cut = None
-        if decoder.copies(self.encoding):
+        if decoding.copies(self.encoding):
             return Ranges(tuple(order.splits), self.encoding)
         if order.splits[0].part is not None:
             found = join_ranges(
@@ -239,11 +231,11 @@ class Decode:
         pipes = self._pipes(order)
         # Fewer files than cores: threads of their own unpack them for all others.
         few = len(found.splits) < pipes
-        if not decoder.copies(input_.encoding) and not (few and is_shared(found)):
+        if not decoding.copies(input_.encoding) and not (few and is_shared(found)):
             pipes = min(pipes, len(found.splits))
         outputs = [str(folder / str(n)) for n in range(pipes)]
         found = input_.piped(found)
-        asked = decoder.spec(
+        asked = decoding.spec(
             found.splits, found.encoding, order.schema, order.settings, outputs, input_.sort_by,
             input_.addresses(found.splits), found.names,
         )  # fmt: skip
@@ -256,7 +248,7 @@ class Decode:
         done = threading.Event()
         threading.Thread(target=release, args=(child, outputs, done), daemon=True).start()
         seen: Mapping[str, int] = {}
-        makes = decoder.makes(input_.encoding)
+        makes = decoding.makes(input_.encoding)
 
         def tick(progress: Mapping[str, int]) -> None:
             nonlocal seen
@@ -281,7 +273,7 @@ class Decode:
             done.set()
         report = self.result_of(child, order)
         if not report:
-            raise EngineError(f"{rewriting.PROGRAM} did not end by itself", transient=True)
+            raise EngineError(f"{installed.PROGRAM} did not end by itself", transient=True)
         # More is no fault: each view on the table reads the rows again. Staging is counted later.
         if outcome.rows_read < report["rows"]:
             raise EngineError(
@@ -347,7 +339,7 @@ class Decode:
             report = {}
         if code == 0 and "rows" in report:
             return report
-        if code in (DECLINED, BROKEN):
+        if code in (Exit.DECLINED, Exit.BROKEN):
             named = str(report.get("uri", ""))
             # The decoder knows a stream by its pipe, and by that its split has its id only.
             ids = {s.id for s in child.inputs if s.uri == named}
@@ -364,19 +356,19 @@ class Decode:
             if what in _WANTED:
                 what = f"line {report.get('line')}: {_WANTED[what]}"
             raise DeclinedError(f"{name}: {what}", split)
-        if code == LEFT or (code == -9 and child.killed):
+        if code == Exit.READER_LEFT or (code == -9 and child.killed):
             return {}  # the engine's own error is the cause
         if code == -signal.SIGABRT:
-            raise DeclinedError(f"{rewriting.PROGRAM} gave up: {last[:300] or 'aborted'}", None)
+            raise DeclinedError(f"{installed.PROGRAM} gave up: {last[:300] or 'aborted'}", None)
         if code < 0:
             raise EngineError(
-                f"{rewriting.PROGRAM} was killed by signal {-code}",
+                f"{installed.PROGRAM} was killed by signal {-code}",
                 hint="Signal 9 often means that the machine ran out of memory; lower --memory.",
                 transient=True,
             )
-        if word := rewriting.unknown_word(last):
-            raise rewriting.outdated(f"the word {word!r} of a spec")
-        raise DeclinedError(f"{rewriting.PROGRAM} ended with {code}: {last[:300]}", None)
+        if word := installed.unknown_word(last):
+            raise installed.outdated(f"the word {word!r} of a spec")
+        raise DeclinedError(f"{installed.PROGRAM} ended with {code}: {last[:300]}", None)
 
     def kill(self, attempt: str) -> None:
         run = self._running.get(attempt)
@@ -471,138 +463,6 @@ def chunks(pipe: str, quiet: float) -> Iterator[bytes]:
                 return
 
 
-class DecoderProcess:
-    """The running program. Its spec, which may hold signed addresses, goes through stdin only.
-
-    stdin stays open: its end tells the program that rowfall has been killed.
-
-    Attributes:
-        killed: by this process.
-        filled: set when it holds what it was to hold before it sends, or has ended.
-        on_progress: called when the program has said how far it is.
-        inputs: what it reads; of a stream with the path of its pipe.
-    """
-
-    def __init__(
-        self, program: str, spec: Mapping[str, Any], answers: Answers | None = None
-    ) -> None:
-        self._answers = answers
-        self.inputs: Sequence[Split] = ()
-        self.on_progress: Callable[[], None] | None = None
-        to = spec.get(CONNECTION)
-        self._process = subprocess.Popen(
-            [program, "run", "--spec", "held"],
-            pass_fds=() if to is None else (to["descriptor"],),
-            stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
-            env=environment.of_child(),
-        )  # fmt: skip
-        self._stdin = cast("IO[bytes]", self._process.stdin)
-        self._written = self._read = (0, 0)
-        self._last = b""
-        self.killed = False
-        self.filled = threading.Event()
-        # No answer goes out before the spec.
-        self._sending = threading.Lock()
-        self._listener = threading.Thread(
-            target=self._hear, args=(cast("IO[bytes]", self._process.stderr),), daemon=True
-        )
-        self._listener.start()
-        self._send(spec)
-
-    def _send(self, document: Mapping[str, Any]) -> None:
-        # A program that is dead already is judged by its end.
-        with suppress(BrokenPipeError, ValueError), self._sending:
-            self._stdin.write(json.dumps(document, default=Secret.reveal).encode() + b"\n")
-            self._stdin.flush()
-
-    def _answer(self, question: str, about: Mapping[str, Any]) -> None:
-        try:
-            if self._answers is None:
-                raise EngineError(f"nobody knows {question}")
-            answer = self._answers(question, about)
-        except (RowfallError, OSError) as error:
-            answer = {"error": str(error)}
-        self._send(answer)
-
-    def _hear(self, pipe: IO[bytes]) -> None:
-        try:
-            self._listen(pipe)
-        finally:
-            self.filled.set()
-
-    def _listen(self, pipe: IO[bytes]) -> None:
-        with pipe:
-            for line in pipe:
-                try:
-                    report = json.loads(line)
-                    if "question" in report:
-                        self._answer(report["question"], report["about"])
-                        continue
-                    if "held_bytes" in report:
-                        self.filled.set()
-                        continue
-                    self._written = (report["written_rows"], report["written_bytes"])
-                    # Older programs count what they have written only.
-                    rows, stored = self._written
-                    self._read = (
-                        int(report.get("decoded_rows", rows)), int(report.get("read_bytes", stored))
-                    )  # fmt: skip
-                except (ValueError, KeyError, TypeError):
-                    self._last = line
-                    continue
-                if (heard := self.on_progress) is not None:
-                    # An engine that just died is no reason to leave the pipe: it would fill up.
-                    with suppress(RowfallError, ValueError, OSError):
-                        heard()
-
-    def stored(self, rows: int | None) -> int:
-        """Return the bytes of the objects that were read, less those on their way to the engine.
-
-        Args:
-            rows: that the engine has got; None where there is no such way. Megabytes of what has
-                gone into the pipes may be between here and a server.
-        """
-        written, stored = self._written
-        on_the_way = 0
-        if rows is not None and rows < written:
-            on_the_way = stored - stored * rows // written
-        return max(self._read[1] - on_the_way, 0)
-
-    @property
-    def rows(self) -> int:
-        """Return the rows that the program has decoded so far."""
-        return self._read[0]
-
-    def wait(self, seconds: float | None = None) -> bool:
-        """Wait at most so many seconds; return True when the program has ended."""
-        # It closes stderr by ending. Waiting for a process with a timeout only looks every 50 ms.
-        self._listener.join(seconds)
-        if self._listener.is_alive():
-            return False
-        self._process.wait()
-        return True
-
-    @property
-    def failed(self) -> bool:
-        """True where the program has ended, and not well."""
-        return bool(self._process.poll())
-
-    def kill(self) -> None:
-        if self._process.poll() is None:
-            self.killed = True
-            self._process.kill()
-
-    def end(self) -> tuple[int, str]:
-        """Return exit status and last line of a program that has nothing more to do."""
-        if not self.wait(END_SECONDS):
-            self.kill()
-        code = self._process.wait()
-        with suppress(BrokenPipeError):
-            self._stdin.close()
-        self._listener.join()
-        return code, self._last.decode(errors="replace").strip()
-
-
 def _make_anew(folder: Path) -> None:
     """Make the folder of the pipes. Nobody else uses it: what is there, a killed run has left.
 
@@ -626,7 +486,7 @@ def is_shared(found: Ranges) -> bool:
     """Tell whether several threads are worth it for each file: each leaves a part."""
     sizes = [length(s) if s.size is not None or s.stop is not None else None for s in found.splits]
     least = _SHARED_LEAST_BZ2 if found.encoding.compression == pipes.BZ2 else SHARED_LEAST
-    return found.encoding.format in decoder.CUT and (
+    return found.encoding.format in decoding.CUT and (
         None in sizes or max(filter(None, sizes), default=0) >= least
     )
 
@@ -686,13 +546,13 @@ class DecodeInside:
             # What it made and is not whole is its fault, not that of the objects.
             if not _is_of_program(error):
                 raise
-            raise DeclinedError(f"{rewriting.PROGRAM}: {error.message}", None) from None
+            raise DeclinedError(f"{installed.PROGRAM}: {error.message}", None) from None
 
     def kill(self, attempt: str) -> None:
         self._server.kill(attempt)
 
     def _spec(self, order: Order, own: Ranges) -> dict[str, object]:
-        asked = decoder.spec(
+        asked = decoding.spec(
             own.splits, own.encoding, order.schema, order.settings, ["-"], self._input.sort_by,
             self._input.addresses(own.splits), own.names,
         )  # fmt: skip
@@ -703,7 +563,7 @@ class DecodeInside:
     def _statement(self, order: Order, tables: Sequence[str]) -> SqlText:
         schema = order.schema
         columns = schema.columns
-        program = sql.literal(f"{rewriting.PROGRAM} run --spec handed")
+        program = sql.literal(f"{installed.PROGRAM} run --spec handed")
         rows = select_blocks(schema, [
             f"executable({program}, 'Native', {block_structure(schema.reads)}, "
             f"(SELECT text FROM {sql.name(table)}), {_LIMITS})"

@@ -24,7 +24,7 @@ from rowfall.deliver.pull import Pull
 from rowfall.engines.base import Tick, on_all, started_within
 from rowfall.engines.codes import NETWORK_ERROR
 from rowfall.engines.database import Database, FileLayout, SupportsCompression
-from rowfall.plan.decoder import read_encoding
+from rowfall.plan.decoding import read_encoding
 from rowfall.plan.transport import LZ4, ZLIB
 from rowfall.schema.headers import Headers
 from rowfall.targets.table import Table

@@ -22,13 +22,12 @@ from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import EngineError, RowfallError
 from rowfall.core.model import Column, Outcome, Refused
 from rowfall.core.sqltext import SqlText
+from rowfall.decoder.process import CONNECTION, DecoderProcess
 from rowfall.deliver.decode import (
     CHUNK,
-    CONNECTION,
     DeclinedError,
     Decode,
     DecoderInput,
-    DecoderProcess,
     DecoderRun,
 )
 from rowfall.deliver.refused import write_good
@@ -44,7 +43,7 @@ from rowfall.engines.database import (
     TakesText,
     WritingBinary,
 )
-from rowfall.plan import decoder
+from rowfall.plan import decoding
 from rowfall.targets.transactional import TransactionalTable
 
 # Bytes of each connection that ``--prefill`` has ready, and how long it waits for those of others:
@@ -186,7 +185,7 @@ class WriteRows(Decode):
         super().__init__(program, engine, input_)
         self._target, self._database, self.prefill = target, database, prefill
         # What is declined has to be known before rows are sent that nobody takes back.
-        checks = not (target.takes_back or decoder.makes(input_.encoding))
+        checks = not (target.takes_back or decoding.makes(input_.encoding))
         self._check = _CheckRows(program, engine, input_) if checks else None
 
     def insert(self, order: Order, lane: int, on_tick: Tick) -> Outcome:

@@ -4,7 +4,7 @@
 them in a database together with the record of their files; ``lake`` gathers data files for one
 commit; ``files`` writes files and objects; ``nothing`` drops the rows.
 Imports deliver, publish, plan, contracts, cluster, ledger, schema, systems, stores, sources,
-targets, engines, core.
+targets, engines, decoder, core.
 """
 
 from __future__ import annotations

@@ -17,6 +17,7 @@ from rowfall.core.listing import Split
 from rowfall.core.model import SEND, Choice, Group, Plan, Schema, Transport
 from rowfall.core.options import Options
 from rowfall.core.results import Leftover, Verification
+from rowfall.decoder.installed import PROGRAM
 from rowfall.deliver.route import open_sending
 from rowfall.destinations import older_record
 from rowfall.destinations.base import BasePrepared, ledger_of
@@ -37,7 +38,6 @@ from rowfall.publish.transaction import (
     loaded_in,
 )
 from rowfall.schema.projection import read_relation
-from rowfall.sources.rewriting import PROGRAM
 from rowfall.systems.mysql import pipelines
 from rowfall.targets.base import Target
 from rowfall.targets.transactional import TransactionalTable

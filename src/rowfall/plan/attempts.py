@@ -17,7 +17,7 @@ from rowfall.core.model import BUILD, Encoding, Facts, Forecast, Group, Kind, Me
 from rowfall.core.options import Options
 from rowfall.core.units import parse_size
 from rowfall.plan import balance
-from rowfall.plan.decoder import flat_types, zone
+from rowfall.plan.decoding import flat_types, zone
 from rowfall.plan.settings import ENGINE_BASE, Shape, block, insert_threads
 from rowfall.schema.text_format import UNSURE
 

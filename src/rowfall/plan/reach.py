@@ -26,9 +26,9 @@ from rowfall.core.model import Encoding, Kind, Statement, version_numbers
 from rowfall.core.patterns import regex
 from rowfall.core.sqltext import SqlText, quote
 from rowfall.core.version import __version__
+from rowfall.decoder import installed
 from rowfall.engines.base import Engine, NoAnswerError
 from rowfall.engines.codes import ACCESS_DENIED
-from rowfall.sources import rewriting
 from rowfall.sources.base import Pullable, ReaderFeatures, Source
 
 # s3('{a,b}') asks for each key from here on; older servers leave out what is missing.
@@ -312,11 +312,11 @@ PROGRAM_MS = 5_000
 def decoder_refused(server: Engine) -> str | None:
     """Return why a server cannot run this version of rowfall-decode, as half a sentence."""
     try:
-        said = _program_version(server, rewriting.PROGRAM)
+        said = _program_version(server, installed.PROGRAM)
     except RowfallError:
-        return f"the server has no {rewriting.PROGRAM}"
-    if said != f"{rewriting.PROGRAM} {__version__}":
-        return f"the server has {said or rewriting.PROGRAM}, and this is {__version__}"
+        return f"the server has no {installed.PROGRAM}"
+    if said != f"{installed.PROGRAM} {__version__}":
+        return f"the server has {said or installed.PROGRAM}, and this is {__version__}"
     return None
 
 

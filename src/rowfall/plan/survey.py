@@ -40,6 +40,7 @@ from rowfall.core.model import (
 from rowfall.core.patterns import regex
 from rowfall.core.sqltext import SqlText
 from rowfall.core.time_range import WIDE, TimeRange, time_range
+from rowfall.decoder import installed, rewriting
 from rowfall.engines.base import ExistingTable
 from rowfall.engines.codes import BROKEN_OFF, DATA_CODES, MEMORY_LIMIT, TIMEOUT_EXCEEDED
 from rowfall.engines.embedded import usable_cores
@@ -54,7 +55,7 @@ from rowfall.plan.statements import FLOAT_PROBE
 from rowfall.schema import data_errors, inference, long_records
 from rowfall.schema.density import FILES, rows_per_byte
 from rowfall.schema.strict_reading import with_whole_tuples, within
-from rowfall.sources import pipes, rewriting
+from rowfall.sources import pipes
 from rowfall.sources.base import (
     Addressed,
     Pinned,
@@ -133,7 +134,7 @@ def survey(
         sharding=destination.sharding(session, schema),
         remote=session.remote,
         cores_here=usable_cores(),
-        program=rewriting.program(),
+        program=installed.program(),
         rows_per_byte=_ask_density(session, encoding),
     )
     facts = _ask_decoders(session, facts)

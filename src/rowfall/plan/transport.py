@@ -34,14 +34,14 @@ from rowfall.core.options import DISTRIBUTED, FILTER, Options
 from rowfall.core.patterns import regex
 from rowfall.core.sqltext import SqlText
 from rowfall.core.type_names import parse_type
+from rowfall.decoder import rewriting
+from rowfall.decoder.installed import PROGRAM
 from rowfall.engines.base import ExistingTable
-from rowfall.plan import attempts, decoder, keys, table_definition
+from rowfall.plan import attempts, decoding, keys, table_definition
 from rowfall.plan.statements import insert_raw, is_json
 from rowfall.schema import strict_reading
 from rowfall.schema.united_headers import lacks_columns
-from rowfall.sources import rewriting
 from rowfall.sources.base import Addressed, Source, Streamed
-from rowfall.sources.rewriting import PROGRAM
 from rowfall.targets.transactional import TransactionalTable
 
 LZ4, ZLIB, NONE = "lz4", "zlib", "none"
@@ -140,12 +140,12 @@ def _reading(facts: LoadFacts, options: Options) -> tuple[Choice, Choice]:
     if wish == "never":
         return delivery, Choice(ENGINE, "--decoder never")
     why = unparsed(facts)
-    encoding = decoder.read_encoding(facts.source, facts.encoding)
-    if why is None and encoding is not None and decoder.makes(encoding):
+    encoding = decoding.read_encoding(facts.source, facts.encoding)
+    if why is None and encoding is not None and decoding.makes(encoding):
         why = _not_made(facts, options)
         if why is None:
             return delivery, Choice(HERE, "it makes these rows for less CPU than the engine")
-    elif why is None and encoding is not None and decoder.copies(encoding):
+    elif why is None and encoding is not None and decoding.copies(encoding):
         why = _not_copied(facts, options)
         if why is None:
             return delivery, Choice(HERE, "it copies columns into parts, for less CPU")
@@ -186,10 +186,10 @@ def choose_delivery(reach: Reach | None, options: Options) -> Choice:
 
 def unparsed(facts: LoadFacts) -> str | None:
     """Return why rowfall-decode cannot parse the rows, wherever it runs; None if it can."""
-    encoding = decoder.read_encoding(facts.source, facts.encoding)
-    if encoding is not None and decoder.makes(encoding) and facts.reach and facts.reach.pull:
+    encoding = decoding.read_encoding(facts.source, facts.encoding)
+    if encoding is not None and decoding.makes(encoding) and facts.reach and facts.reach.pull:
         return facts.reach.reason
-    return decoder.refusal(
+    return decoding.refusal(
         facts.listing, encoding, facts.schema, facts.common_engine,
         streamed=isinstance(facts.source, Streamed),
     )  # fmt: skip
@@ -410,7 +410,7 @@ def _choose_sorting(
     """Decide which columns rowfall-decode sorts blocks by, before they are sent.
 
     ``auto`` sorts wherever it can: that took less CPU in all that was measured
-    (:func:`rowfall.plan.decoder.sort_columns`).
+    (:func:`rowfall.plan.decoding.sort_columns`).
 
     Raises:
         UsageError: ``--presort on``, and it cannot.
@@ -425,7 +425,7 @@ def _choose_sorting(
         why = "rows go into no table"
     else:
         key = sorting_key(facts.schema, facts.table.existing)
-        found = decoder.sort_columns(key, facts.schema)
+        found = decoding.sort_columns(key, facts.schema)
         if facts.schema.projection is not None:
             found = ()
         why = f"the table's key is ({key}), not just flat columns of the load" if key else ""
@@ -478,7 +478,7 @@ def _choose_parts(facts: LoadFacts, options: Options, parser: Choice) -> Choice:
     if parser.value == ENGINE and wish == "auto" and why is None:
         # CPU seconds, handed over and not: 20 M trips of three numbers 0.6 and 1.2, 1 M taxi rows
         # of 51 columns, 20 of them strings, 2.4 and 1.8.
-        texts = [c.name for c in facts.schema.columns if decoder.holds_text(c)]
+        texts = [c.name for c in facts.schema.columns if decoding.holds_text(c)]
         why = f"strings ({texts[0]}) would be copied once more" if texts else None
     if why is not None:
         return Choice(ENGINE, why)
@@ -516,9 +516,9 @@ def reads_ahead(source: Source, encoding: Encoding | None) -> bool:
     more than rowfall-decode to write them. Over a network it would cost as much as the load. Rows
     that are made are never declined half-way.
     """
-    read = decoder.read_encoding(source, encoding)
+    read = decoding.read_encoding(source, encoding)
     local = not (source.remote or isinstance(source, Streamed)) and source.replayable
-    return local or (read is not None and decoder.makes(read))
+    return local or (read is not None and decoding.makes(read))
 
 
 def _too_few(facts: LoadFacts, options: Options) -> str | None:
@@ -563,7 +563,7 @@ def _not_built(facts: LoadFacts, options: Options, parser: Choice) -> str | None
     for column in schema.columns:
         if not column.name.isprintable():
             return f"the definition of the table has {column.name!r} in another form"
-        if not decoder.stores(column, facts.common_engine) or is_json(column):
+        if not decoding.stores(column, facts.common_engine) or is_json(column):
             return f"only the engine writes {column.type} (column {column.name})"
         if parse_type(column.type).nested and "." in column.name:
             return f"columns of a Nested share sizes ({column.name})"

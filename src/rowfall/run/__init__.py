@@ -2,5 +2,5 @@
 
 What is shown of it belongs to report, and questions to plan.
 Imports destinations, deliver, publish, plan, contracts, ledger, schema, stores, sources, targets,
-engines, core.
+engines, decoder, core.
 """

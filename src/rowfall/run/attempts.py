@@ -48,6 +48,7 @@ from rowfall.core.model import PUSH, Kind, Outcome, Plan, Schema, Setting
 from rowfall.core.options import FILTER
 from rowfall.core.results import Failure
 from rowfall.core.signals import GO_ON, undisturbed
+from rowfall.decoder import rewriting
 from rowfall.deliver.decode import DeclinedError
 from rowfall.deliver.route import sending_since
 from rowfall.deliver.watch import TotalProgress, Watch
@@ -67,7 +68,6 @@ from rowfall.run.pieces import select as select_pieces
 from rowfall.run.work_queue import OutputPiece, Work, WorkQueue
 from rowfall.schema import long_records, strict_reading
 from rowfall.schema.bad_rows import BadRows, TooManyBadRowsError
-from rowfall.sources import rewriting
 from rowfall.sources.base import Streamed
 
 # Ctrl-C must be answered within two seconds: one for a polite KILL, then the engine is left.

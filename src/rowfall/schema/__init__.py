@@ -3,5 +3,5 @@
 sampling and inference decide columns and layout; strict_reading says how each column is read;
 bad_rows finds, explains and leaves out what a strict reader refuses. How rows travel and where they
 are stored is not decided here.
-Imports stores, sources, engines, core.
+Imports stores, sources, engines, decoder, core.
 """

@@ -27,6 +27,7 @@ from rowfall.core.model import Encoding, Kind
 from rowfall.core.sqltext import SqlText, quote
 from rowfall.core.time_range import WIDE, TimeRange
 from rowfall.core.type_names import Type, parse_type
+from rowfall.decoder import installed
 from rowfall.schema import data_errors, footers, json_objects, nested_reading
 from rowfall.schema.bad_row_queries import WHOLE
 from rowfall.schema.data_errors import same_object
@@ -44,7 +45,6 @@ from rowfall.schema.strict_reading import (
 from rowfall.schema.text_facts import FACTS, text_facts
 from rowfall.schema.text_format import OTHERWISE, UNSURE, check_width, find_text_format
 from rowfall.schema.united_headers import unite
-from rowfall.sources import rewriting
 from rowfall.sources.base import Source
 
 
@@ -861,7 +861,7 @@ def _measure_here(
         for number in members:
             told = found.columns[number]
             if missing := [name for name in facts if name not in told]:
-                raise rewriting.outdated(f"the fact {missing[0]!r} about a column")
+                raise installed.outdated(f"the fact {missing[0]!r} about a column")
             if "infinite" in facts and told["infinite"]:
                 return ()  # which of them are numbers is the engine's to say
             given[number] |= _typed({name: told[name] for name in facts})

@@ -16,7 +16,8 @@ from typing import Any, NamedTuple
 from rowfall.core import environment
 from rowfall.core.listing import Split
 from rowfall.core.model import Encoding, Kind
-from rowfall.sources import pipes, rewriting
+from rowfall.decoder import installed
+from rowfall.sources import pipes
 from rowfall.sources.base import Source
 from rowfall.stores.files import LocalFiles
 
@@ -45,7 +46,7 @@ def text_facts(
         rows: of each file at most.
         more: lines from elsewhere in the files, without a header.
     """
-    program = rewriting.program()
+    program = installed.program()
     packed = {pipes.packing(split.uri, encoding) for split in splits}
     plain = encoding.kind is Kind.TEXT and encoding.dialect is None
     here = isinstance(source, LocalFiles) and all(split.start is None for split in splits)
@@ -75,8 +76,8 @@ def text_facts(
         capture_output=True, env=environment.of_child(), check=False,
     )  # fmt: skip
     if done.returncode:
-        if word := rewriting.unknown_word(done.stderr.decode(errors="replace")):
-            raise rewriting.outdated(f"the word {word!r} of a spec")
+        if word := installed.unknown_word(done.stderr.decode(errors="replace")):
+            raise installed.outdated(f"the word {word!r} of a spec")
         return None
     found = json.loads(done.stdout)
     if not found["rows"]:

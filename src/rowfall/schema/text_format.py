@@ -31,10 +31,10 @@ from rowfall.core.options import Options
 from rowfall.core.patterns import regex
 from rowfall.core.sqltext import SqlText
 from rowfall.core.value_kinds import NULL_WORDS, kind, kind_of
+from rowfall.decoder import rewriting
 from rowfall.engines.base import on_all
 from rowfall.schema import marked_values
 from rowfall.schema.records import APART, lines_relation
-from rowfall.sources import rewriting
 from rowfall.sources.base import Once, Ranged, Source
 from rowfall.stores.first_bytes import unpack
 

@@ -4,7 +4,7 @@ A new source is one file with the methods of :class:`rowfall.sources.base.Source
 :data:`REGISTRY`. Here lies what all of them share (base, from_clause, pipes, rewriting, rewrites),
 what databases share (databases, handover, relay), and the rows that the engine makes (generate,
 recipes) or has (clickhouse, data_folder). What gives files lies in rowfall.stores, systems in
-rowfall.systems. Sources write nothing. Imports core.
+rowfall.systems. Sources write nothing. Imports decoder, core.
 Modules load when their scheme is used.
 """
 

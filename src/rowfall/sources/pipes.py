@@ -40,7 +40,8 @@ from rowfall.core.errors import RowfallError, SourceError, UsageError
 from rowfall.core.listing import Split
 from rowfall.core.model import Encoding, Kind
 from rowfall.core.sqltext import SqlText
-from rowfall.sources import from_clause, rewriting
+from rowfall.decoder import rewriting
+from rowfall.sources import from_clause
 from rowfall.sources.base import EMBEDDED, ReaderFeatures
 from rowfall.sources.from_clause import TableFunction
 

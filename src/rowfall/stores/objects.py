@@ -16,7 +16,8 @@ from rowfall.core.listing import Listing, Split
 from rowfall.core.model import Encoding, Kind, Schema
 from rowfall.core.options import Options
 from rowfall.core.sqltext import SqlText
-from rowfall.sources import from_clause, pipes, rewriting
+from rowfall.decoder import rewriting
+from rowfall.sources import from_clause, pipes
 from rowfall.sources.base import EMBEDDED, ReaderFeatures
 from rowfall.stores import completeness, first_bytes
 

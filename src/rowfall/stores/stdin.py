@@ -24,7 +24,8 @@ from rowfall.core.model import Encoding, Kind, Schema
 from rowfall.core.options import Options
 from rowfall.core.sql import literal
 from rowfall.core.sqltext import SqlText
-from rowfall.sources import from_clause, pipes, rewriting
+from rowfall.decoder import rewriting
+from rowfall.sources import from_clause, pipes
 from rowfall.stores import completeness, files, first_bytes, spool
 
 HEAD = 4 << 20

@@ -2,5 +2,5 @@
 
 A folder imports core and what sources, targets and engines have for all systems, and no other
 folder here. The registries of these rooms name its modules.
-Imports stores, sources, targets, engines, core.
+Imports stores, sources, targets, engines, decoder, core.
 """

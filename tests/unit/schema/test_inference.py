@@ -15,8 +15,8 @@ from rowfall.core.dialect import Asked
 from rowfall.core.errors import SourceError, TargetError, UsageError
 from rowfall.core.model import Column, Dialect, Encoding, Kind, Schema
 from rowfall.core.options import Options
+from rowfall.decoder import installed
 from rowfall.schema import inference, projection, sampling, text_format
-from rowfall.sources import rewriting
 from unit.memory import CSV, JSON, TSV, Chdb, Files
 
 Write = Callable[[str, str | bytes], Path]
@@ -241,7 +241,7 @@ def test_names_that_are_given_take_the_place_of_a_header(chdb_engine: Chdb, writ
 def test_what_no_reader_takes_is_rewritten(
     chdb_engine: Chdb, write: Write, monkeypatch: pytest.MonkeyPatch, data: bytes, dialect: Dialect
 ) -> None:
-    monkeypatch.setattr(rewriting, "program", lambda: "rowfall-decode")
+    monkeypatch.setattr(installed, "program", lambda: "rowfall-decode")
     source = Files(write("x.csv", data))
     splits = source.sample(source.listing(), 1)
     found = text_format.find_text_format(source, splits, CSV, chdb_engine.ask, Asked())

@@ -13,10 +13,10 @@ from rowfall.core.errors import TargetError, UsageError
 from rowfall.core.events import silent
 from rowfall.core.options import Options
 from rowfall.core.patterns import regex
+from rowfall.decoder import installed
 from rowfall.destinations.clickhouse.opening import connect, shards_of
 from rowfall.engines.base import Engine
 from rowfall.plan.reach import decoder_refused, program_refused
-from rowfall.sources import rewriting
 from rowfall.targets.base import Target
 
 _FOLDER = regex(r"inside user scripts folder (.+?)/?\. \(|inside user scripts folder (.+?)/?\.?$")
@@ -51,10 +51,10 @@ def install(target: Target, folder: str = "") -> Installed:
         raise UsageError(
             f"{target.text} is not a server", hint="Give one with --to clickhouse://host:8123."
         )
-    program = rewriting.program()
+    program = installed.program()
     if program is None:
         raise UsageError(
-            f"{rewriting.PROGRAM} is not installed here",
+            f"{installed.PROGRAM} is not installed here",
             hint="Build it from crates/rowfall-decode: make decoder.",
         )
     with ExitStack() as stack:
@@ -76,7 +76,7 @@ def install(target: Target, folder: str = "") -> Installed:
 def _install(server: Engine, host: str, text: str, folder: str, program: str) -> Installed:
     """Install the program in one server, which errors call ``text``; see :func:`install`."""
     folder = folder or _folder(server, text)
-    path = Path(folder) / rewriting.PROGRAM
+    path = Path(folder) / installed.PROGRAM
     if decoder_refused(server) is None:
         return Installed(str(path), changed=False)
     if not server.same_machine() or not os.access(folder, os.W_OK):

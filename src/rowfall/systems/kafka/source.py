@@ -26,7 +26,7 @@ from rowfall.core.model import Encoding, Schema
 from rowfall.core.options import Options
 from rowfall.core.sqltext import SqlText
 from rowfall.core.units import duration
-from rowfall.sources import rewriting
+from rowfall.decoder import rewriting
 from rowfall.sources.pipes import Streams, describe
 from rowfall.stores import first_bytes
 from rowfall.systems.kafka import protobuf

@@ -13,7 +13,7 @@ import pytest
 from rowfall.core.listing import Listing, Split
 from rowfall.core.model import Column, Encoding, Facts, Kind, Projection, Schema
 from rowfall.deliver.decode import chunks
-from rowfall.plan.decoder import flat_types, refusal, sort_columns, spec, stores
+from rowfall.plan.decoding import flat_types, refusal, sort_columns, spec, stores
 from rowfall.plan.statements import plain_type
 from rowfall.schema.strict_reading import TextTraits, strict_column
 

@@ -11,52 +11,20 @@ from __future__ import annotations
 import io
 import json
 import os
-import shutil
 import subprocess
-import sys
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict
-from pathlib import Path
 from typing import IO, Any
 
 from rowfall.core.errors import SourceError, UsageError
 from rowfall.core.model import Dialect, Encoding
 from rowfall.core.patterns import regex
-from rowfall.core.version import __version__
+from rowfall.decoder import installed
+from rowfall.decoder.installed import PROGRAM, Exit
 
-PROGRAM = "rowfall-decode"
-_LEFT = 5  # its exit status where nobody took what it wrote any more
 _PIECE = 1 << 20
-
-
-def program() -> str | None:
-    """Return the path of the program: beside this Python, or on PATH; None where it is not."""
-    beside = Path(sys.executable).with_name(PROGRAM)
-    return str(beside) if beside.is_file() else shutil.which(PROGRAM)
-
-
-def outdated(what: str) -> UsageError:
-    """Return the error of a program that is not the one which belongs to this rowfall.
-
-    Args:
-        what: that it does not know.
-    """
-    return UsageError(
-        f"{PROGRAM} at {program()} is of another version than rowfall {__version__}: it does not "
-        f"know {what}",
-        hint=f"Install the one that belongs to it: pip install --upgrade {PROGRAM}=={__version__}",
-    )
-
-
-_UNKNOWN = regex(r"unknown (?:field|variant) `(\w+)`")
-
-
-def unknown_word(said: str) -> str:
-    """Return the word of a spec that the program does not know; "" where it knows all of them."""
-    found = _UNKNOWN.search(said)
-    return found[1] if found else ""
 
 
 def check(encoding: Encoding) -> Encoding:
@@ -65,7 +33,7 @@ def check(encoding: Encoding) -> Encoding:
     Raises:
         UsageError: rowfall-decode is not installed.
     """
-    if encoding.dialect is not None and program() is None:
+    if encoding.dialect is not None and installed.program() is None:
         raise _missing(encoding.dialect)
     return encoding
 
@@ -117,7 +85,7 @@ class Rewriting:
         sink: int = subprocess.PIPE, lines: Sequence[int] = (),
     ) -> None:  # fmt: skip
         path = pieces if isinstance(pieces, str) else "-"
-        command = program()
+        command = installed.program()
         if command is None:
             raise _missing(encoding.dialect or Dialect())
         self._failed: list[Exception] = []
@@ -178,10 +146,10 @@ class Rewriting:
             self._feeder.join()
         if self._failed:
             raise self._failed[0]
-        if code in (0, _LEFT):
+        if code in (Exit.OK, Exit.READER_LEFT):
             return
-        if word := unknown_word(said):
-            raise outdated(f"the word {word!r} of a spec")
+        if word := installed.unknown_word(said):
+            raise installed.outdated(f"the word {word!r} of a spec")
         message = _message(said) or f"{PROGRAM} ended with {code}"
         raise SourceError(message, hint=hint(message))
 

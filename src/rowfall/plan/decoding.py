@@ -19,14 +19,14 @@ from rowfall.core.listing import Listing, Split
 from rowfall.core.model import Column, Encoding, Facts, Kind, Schema
 from rowfall.core.patterns import regex
 from rowfall.core.type_names import Type, parse_type
+from rowfall.decoder import rewriting
+from rowfall.decoder.installed import PROGRAM
 from rowfall.plan.statements import sent_type
 from rowfall.schema import strict_reading
 from rowfall.schema.strict_reading import strict_column
 from rowfall.schema.united_headers import lacks_columns
-from rowfall.sources import rewriting
 from rowfall.sources.base import Block, HttpAddress, Source, Stored
 from rowfall.sources.recipes import MADE_COLUMNS, RANDOM
-from rowfall.sources.rewriting import PROGRAM
 
 _SCHEMES = frozenset({uri.FILE, "s3", "gs", "az", "http", "https", "hdfs"})
 CUT = frozenset({"CSV", "CSVWithNames", "TSV", "TSVWithNames", "JSONEachRow"})

@@ -1,0 +1,57 @@
+"""Finds rowfall-decode, and says how it ends."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from enum import IntEnum
+from pathlib import Path
+
+from rowfall.core.errors import UsageError
+from rowfall.core.patterns import regex
+from rowfall.core.version import __version__
+
+PROGRAM = "rowfall-decode"
+
+
+class Exit(IntEnum):
+    """Exit statuses of the program (crates/rowfall-decode/src/error.rs).
+
+    ``REFUSED``: the document cannot be followed. ``DECLINED``: only the engine may judge what it
+    has read. ``BROKEN``: it could not read or write. ``READER_LEFT``: nobody took what it wrote any
+    more.
+    """
+
+    OK = 0
+    REFUSED = 2
+    DECLINED = 3
+    BROKEN = 4
+    READER_LEFT = 5
+
+
+def program() -> str | None:
+    """Return the path of the program: beside this Python, or on PATH; None where it is not."""
+    beside = Path(sys.executable).with_name(PROGRAM)
+    return str(beside) if beside.is_file() else shutil.which(PROGRAM)
+
+
+def outdated(what: str) -> UsageError:
+    """Return the error of a program that is not the one which belongs to this rowfall.
+
+    Args:
+        what: that it does not know.
+    """
+    return UsageError(
+        f"{PROGRAM} at {program()} is of another version than rowfall {__version__}: it does not "
+        f"know {what}",
+        hint=f"Install the one that belongs to it: pip install --upgrade {PROGRAM}=={__version__}",
+    )
+
+
+_UNKNOWN = regex(r"unknown (?:field|variant) `(\w+)`")
+
+
+def unknown_word(said: str) -> str:
+    """Return the word of a document that the program does not know; "" where it knows them all."""
+    found = _UNKNOWN.search(said)
+    return found[1] if found else ""

@@ -1,0 +1,155 @@
+"""Runs rowfall-decode for one attempt: its document, its questions, its progress, its end."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import IO, Any, cast
+
+from rowfall.core import environment
+from rowfall.core.errors import EngineError, RowfallError
+from rowfall.core.listing import Split
+from rowfall.core.masked import Secret
+
+CONNECTION = "output_connection"
+"""Names the part of the spec about the socket that the program is started with and writes into."""
+# The program writes its last line when its pipes are closed; it has nothing else to do then.
+END_SECONDS = 30.0
+
+# Answers the question of a program, by its name and what it is about.
+Answers = Callable[[str, Mapping[str, Any]], Mapping[str, Any]]
+
+
+class DecoderProcess:
+    """The running program. Its spec, which may hold signed addresses, goes through stdin only.
+
+    stdin stays open: its end tells the program that rowfall has been killed.
+
+    Attributes:
+        killed: by this process.
+        filled: set when it holds what it was to hold before it sends, or has ended.
+        on_progress: called when the program has said how far it is.
+        inputs: what it reads; of a stream with the path of its pipe.
+    """
+
+    def __init__(
+        self, program: str, spec: Mapping[str, Any], answers: Answers | None = None
+    ) -> None:
+        self._answers = answers
+        self.inputs: Sequence[Split] = ()
+        self.on_progress: Callable[[], None] | None = None
+        to = spec.get(CONNECTION)
+        self._process = subprocess.Popen(
+            [program, "run", "--spec", "held"],
+            pass_fds=() if to is None else (to["descriptor"],),
+            stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+            env=environment.of_child(),
+        )  # fmt: skip
+        self._stdin = cast("IO[bytes]", self._process.stdin)
+        self._written = self._read = (0, 0)
+        self._last = b""
+        self.killed = False
+        self.filled = threading.Event()
+        # No answer goes out before the spec.
+        self._sending = threading.Lock()
+        self._listener = threading.Thread(
+            target=self._hear, args=(cast("IO[bytes]", self._process.stderr),), daemon=True
+        )
+        self._listener.start()
+        self._send(spec)
+
+    def _send(self, document: Mapping[str, Any]) -> None:
+        # A program that is dead already is judged by its end.
+        with suppress(BrokenPipeError, ValueError), self._sending:
+            self._stdin.write(json.dumps(document, default=Secret.reveal).encode() + b"\n")
+            self._stdin.flush()
+
+    def _answer(self, question: str, about: Mapping[str, Any]) -> None:
+        try:
+            if self._answers is None:
+                raise EngineError(f"nobody knows {question}")
+            answer = self._answers(question, about)
+        except (RowfallError, OSError) as error:
+            answer = {"error": str(error)}
+        self._send(answer)
+
+    def _hear(self, pipe: IO[bytes]) -> None:
+        try:
+            self._listen(pipe)
+        finally:
+            self.filled.set()
+
+    def _listen(self, pipe: IO[bytes]) -> None:
+        with pipe:
+            for line in pipe:
+                try:
+                    report = json.loads(line)
+                    if "question" in report:
+                        self._answer(report["question"], report["about"])
+                        continue
+                    if "held_bytes" in report:
+                        self.filled.set()
+                        continue
+                    self._written = (report["written_rows"], report["written_bytes"])
+                    # Older programs count what they have written only.
+                    rows, stored = self._written
+                    self._read = (
+                        int(report.get("decoded_rows", rows)), int(report.get("read_bytes", stored))
+                    )  # fmt: skip
+                except (ValueError, KeyError, TypeError):
+                    self._last = line
+                    continue
+                if (heard := self.on_progress) is not None:
+                    # An engine that just died is no reason to leave the pipe: it would fill up.
+                    with suppress(RowfallError, ValueError, OSError):
+                        heard()
+
+    def stored(self, rows: int | None) -> int:
+        """Return the bytes of the objects that were read, less those on their way to the engine.
+
+        Args:
+            rows: that the engine has got; None where there is no such way. Megabytes of what has
+                gone into the pipes may be between here and a server.
+        """
+        written, stored = self._written
+        on_the_way = 0
+        if rows is not None and rows < written:
+            on_the_way = stored - stored * rows // written
+        return max(self._read[1] - on_the_way, 0)
+
+    @property
+    def rows(self) -> int:
+        """Return the rows that the program has decoded so far."""
+        return self._read[0]
+
+    def wait(self, seconds: float | None = None) -> bool:
+        """Wait at most so many seconds; return True when the program has ended."""
+        # It closes stderr by ending. Waiting for a process with a timeout only looks every 50 ms.
+        self._listener.join(seconds)
+        if self._listener.is_alive():
+            return False
+        self._process.wait()
+        return True
+
+    @property
+    def failed(self) -> bool:
+        """True where the program has ended, and not well."""
+        return bool(self._process.poll())
+
+    def kill(self) -> None:
+        if self._process.poll() is None:
+            self.killed = True
+            self._process.kill()
+
+    def end(self) -> tuple[int, str]:
+        """Return exit status and last line of a program that has nothing more to do."""
+        if not self.wait(END_SECONDS):
+            self.kill()
+        code = self._process.wait()
+        with suppress(BrokenPipeError):
+            self._stdin.close()
+        self._listener.join()
+        return code, self._last.decode(errors="replace").strip()
