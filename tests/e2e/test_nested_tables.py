@@ -8,6 +8,12 @@ import shlex
 import pytest
 
 from e2e.tools import Shell
+from lab.clickhouse import ClickHouse
+
+
+@pytest.fixture
+def server(clickhouse: ClickHouse) -> ClickHouse:
+    return clickhouse
 
 
 def make(shell: Shell, columns: str) -> None:
@@ -36,11 +42,68 @@ def test_nested_columns_of_lists_of_objects(shell: Shell, first: str, second: st
     ]
 
 
-def test_columns_that_only_serve_others(shell: Shell) -> None:
-    make(shell, "id Int64, e Int64 EPHEMERAL, f Int64 DEFAULT e * 2")
-    shell.write("a.csv", "id,e\n1,5\n2,6\n")
-    told = shell.ends(5, "load", "a.csv", "--table", "t").talk
-    assert "What the table computes of e, which it does not store, is to be selected" in told
-    select = "* EXCEPT (e), e * 2 AS f"
-    shell.ok("load", "a.csv", "--table", "t", "--select", select)
-    assert shell.rows("SELECT id, f FROM t ORDER BY id") == [[1, 10], [2, 12]]
+EPHEMERAL = (
+    "id Int64, e Int64 EPHEMERAL, f Int64 DEFAULT e * 2, g String DEFAULT concat('<', e, '>')"
+)
+FILLED = {
+    "ephemeral": (
+        EPHEMERAL, "id,e\n1,5\n2,6\n", "SELECT id, f, g", [[1, 10, "<5>"], [2, 12, "<6>"]],
+    ),
+    "ephemeral, of odd names": (
+        "id Int64, `select` Int64 EPHEMERAL, `a b` Int64 DEFAULT `select` + 1",
+        "id,select\n1,5\n2,6\n", "SELECT id, `a b`", [[1, 6], [2, 7]],
+    ),
+    "ephemeral, needed by none": (
+        "id Int64, e Int64 EPHEMERAL", "id,e\n1,5\n2,6\n", "SELECT id", [[1], [2]],
+    ),
+    "a state of sum": (
+        "id Int64, s AggregateFunction(sum, Int64)", "id,s\n1,20240101\n2,6\n",
+        "SELECT id, sumMerge(s)", [[1, 20240101], [2, 6]],
+    ),
+    "states of text and of parameters": (
+        "id Int64, `u s` AggregateFunction(uniqExact, String), q "
+        "AggregateFunction(quantiles(0.5, 0.9), UInt16)", "id,u s,q\n1,007,5\n2,x,7\n",
+        "SELECT id, uniqExactMerge(`u s`), quantilesMerge(0.5, 0.9)(q)",
+        [[1, 1, [5, 5]], [2, 1, [7, 7]]],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("place", ["embedded", "server"])
+@pytest.mark.parametrize("name", FILLED)
+@pytest.mark.sampled(5)
+def test_columns_that_are_filled_by_what_is_selected(
+    shell: Shell, request: pytest.FixtureRequest, place: str, name: str
+) -> None:
+    columns, text, select, rows = FILLED[name]
+    lake = request.getfixturevalue("lake") if place == "server" else None
+    to = () if lake is None else ("--to", lake.to)
+    table = f"t ({columns}) ENGINE = MergeTree ORDER BY id"
+    if lake is None:
+        make(shell, columns)
+    else:
+        lake.do(f"CREATE TABLE {{db}}.{table}")
+    shell.write("a.csv", text)
+    told = shell.ends(5, "load", "a.csv", "--table", "t", *to).talk
+    options = told[told.index(" --", told.index("hint:")) :]
+    shell.ok("load", "a.csv", "--table", "t", *to, *shlex.split(options))
+    # What its states do is not for JSON: the groups are those of the rows.
+    query = f"{select} FROM {'t' if lake is None else '{db}.t'} GROUP BY ALL ORDER BY id"
+    assert (shell.rows(query) if lake is None else lake.rows(query)) == rows
+
+
+def test_states_of_which_a_value_makes_none(shell: Shell) -> None:
+    """They have no hint that would fail; a state itself is taken."""
+    for number, state in enumerate(("count", "argMax, Int64, Int64")):
+        shell.write("a.csv", "id,s\n1,5\n")
+        schema = f"id Int64, s AggregateFunction({state})"
+        told = shell.ends(5, "load", "a.csv", "--table", f"t{number}", "--schema", schema).talk
+        assert "files hold values: s AggregateFunction" in told
+        assert "--select" not in told
+    made = "initializeAggregation('sumState', number::Int64) AS s"
+    query = f"SELECT 1::Int64 AS id, {made} FROM numbers(3)"
+    native = shell.ok("query", query, "--format", "RowBinaryWithNamesAndTypes").out
+    shell.write("s.bin", native.encode("utf-8", "surrogateescape"))
+    make(shell, "id Int64, s AggregateFunction(sum, Int64)")
+    shell.ok("load", "s.bin", "--format", "RowBinaryWithNamesAndTypes", "--table", "t")
+    assert shell.row("SELECT sumMerge(s) FROM t") == [3]

@@ -54,6 +54,7 @@ _TWICE = regex(r"Cannot add column (\S+): column with this name already exists")
 _READ_STAGE = regex(r"read stage: ColumnData: column: ([^:\s]+)")
 _FETCH = "Fetch the file again, or see how it was written."
 _PLAIN = regex(r"[A-Za-z_]\w*", re.ASCII)
+_EXPANDED = regex(r'["$`\\!]')
 _CORRECT = "Correct the file."
 _AS_LINES = "Correct the file; --table NAME --format LineAsString loads its lines as text."
 _OUT = "Correct the file, or leave bad rows out with --max-errors N."
@@ -209,7 +210,7 @@ def _with_key(schema: Schema, keys: str) -> str:
     if len(columns) > MOST_COLUMNS or len(keys) > SHOWN:
         return f"{hint}, or name all columns with --schema in a new table."
     columns += [(key, "Nullable(String)") for key in keys.split(", ")]
-    listed = ", ".join(f"{_named(name)} {type_}" for name, type_ in columns)
+    listed = ", ".join(f"{plain_name(name)} {type_}" for name, type_ in columns)
     return f"{hint}, or load all into a new table with --table NAME --schema {shlex.quote(listed)}."
 
 
@@ -320,12 +321,20 @@ def _remedy(types: Mapping[str, str], schema: Schema) -> str:
 
 def type_options(columns: Sequence[tuple[str, str]]) -> str:
     """Return ``--type`` options for a shell, of (name, type)."""
-    pairs = ((_named(name), type_) for name, type_ in columns)
-    return " ".join(f"--type {shlex.quote(f'{name} {type_}')}" for name, type_ in pairs)
+    pairs = ((plain_name(name), type_) for name, type_ in columns)
+    return " ".join(f"--type {shell_word(f'{name} {type_}')}" for name, type_ in pairs)
 
 
-def _named(name: str) -> str:
+def plain_name(name: str) -> str:
+    """Return a name as it is where it needs no quotes, which words of SQL do all the same."""
     return name if _PLAIN.fullmatch(name) else sql.name(name)
+
+
+def shell_word(text: str) -> str:
+    """Return a text in quotes for a shell; one with quotes itself stays readable if it can."""
+    if "'" in text and not _EXPANDED.search(text):
+        return f'"{text}"'
+    return shlex.quote(text)
 
 
 def without_null_mark(value: str | None, target: Type) -> str | None:

@@ -45,8 +45,10 @@ from rowfall.schema.nested_nulls import (
 )
 from rowfall.schema.projection import folder_keys, read_relation
 from rowfall.schema.sampling import ColumnFacts, RunSelect, SourceSample, WantedFacts
+from rowfall.schema.state_columns import check_states, tried_select
 from rowfall.schema.strict_reading import strict_column, with_days
 from rowfall.schema.table_changes import (
+    Defaults,
     Fitted,
     TableQuestions,
     asked_types,
@@ -171,7 +173,10 @@ def schema_for(
     if not own.select and (existing is not None or asked.columns):
         only = _names_of(existing, asked)
     shaped = shape(sample, listing, own, only)
-    columns, made = _made_of(shaped, listing, asked, own, existing, ask, widen=options.widen)
+    columns, made = _made_of(
+        shaped, listing, asked, own, existing, ask, widen=options.widen,
+        defaults=None if table is None else table.defaults,
+    )  # fmt: skip
     widens = options.widen and table is not None and bool(sample.splits)
     if widens and table is not None and existing is not None and not own.select:
         read = Schema(columns, projection=made)
@@ -260,11 +265,12 @@ def _passing_by(sample: SourceSample, asked: TableOptions) -> SourceSample:
 def _made_of(
     shaped: Shaped, listing: Listing, asked: TableOptions, own: ColumnOptions,
     existing: Sequence[Sequence[Any]] | None, ask: RunSelect, *, widen: bool = False,
+    defaults: Defaults | None = None,
 ) -> tuple[tuple[Column, ...], Projection | None]:  # fmt: skip
     """Return the columns of the table, and what they are made of where they are not those read."""
     if own.select or own.where or shaped.computed:
         return _projected(shaped, listing, asked, own, existing, ask, widen=widen)
-    return _columns_of(shaped.sample, asked, existing), None
+    return _columns_of(shaped.sample, asked, existing, ask, defaults), None
 
 
 def _inferred(found: ColumnFacts, sample: SourceSample, asked: TableOptions) -> str:
@@ -290,12 +296,16 @@ def _with_format_settings(ask: RunSelect, options: Options) -> RunSelect:
 
 
 def _columns_of(
-    sample: SourceSample, asked: TableOptions, existing: Sequence[Sequence[Any]] | None
-) -> tuple[Column, ...]:
+    sample: SourceSample, asked: TableOptions, existing: Sequence[Sequence[Any]] | None,
+    ask: RunSelect, defaults: Defaults | None = None,
+) -> tuple[Column, ...]:  # fmt: skip
     """Return the columns of the table: those that it has, those asked for, or by the sample."""
     if existing is not None:
-        return _match(existing, sample, asked.types)
-    return _given(asked.columns, sample) if asked.columns else _chosen(sample, asked)
+        columns = _match(existing, sample, asked.types, ask, defaults)
+    else:
+        columns = _given(asked.columns, sample) if asked.columns else _chosen(sample, asked)
+    check_states(columns, sample.columns, sample.encoding, ask)
+    return columns
 
 
 def _names_of(existing: Sequence[Sequence[Any]] | None, asked: TableOptions) -> frozenset[str]:
@@ -325,7 +335,7 @@ def _projected(
         inner = replace(inner, columns=tuple(c for c in inner.columns if c[0] not in names))
     fixed |= {n: t for n, t in inner.types.items() if n in names}
     inner = replace(inner, types={n: t for n, t in inner.types.items() if n not in names})
-    reads = list(_columns_of(shaped.sample, inner, table))
+    reads = list(_columns_of(shaped.sample, inner, table, ask))
     for found in shaped.constants:
         type_, reason = constant_type(found, listing)
         reads.append(constant_column(found, fixed.get(found.name, type_), reason))
@@ -364,7 +374,7 @@ def _projected(
         )
     if widen and existing:
         _check_fit(found_types, types)
-    return _columns_of(selection, replace(asked, types={}), existing), made
+    return _columns_of(selection, replace(asked, types={}), existing, ask), made
 
 
 def _check_fit(found: Sequence[tuple[str, str]], table: Mapping[str, str]) -> None:
@@ -545,12 +555,14 @@ def _flattened(
 
 
 def _match(
-    rows: Sequence[Sequence[Any]], sample: SourceSample, given: Collection[str] = ()
-) -> tuple[Column, ...]:
+    rows: Sequence[Sequence[Any]], sample: SourceSample, given: Collection[str], ask: RunSelect,
+    defaults: Defaults | None,
+) -> tuple[Column, ...]:  # fmt: skip
     """Return the columns of the existing table: by name where there are names, else by position.
 
     Args:
         given: names of columns whose type the user has given, too.
+        defaults: gives what the table computes by itself.
     """
     takes = [(str(n), str(t), str(k)) for n, t, k in rows if k in ("", "DEFAULT")]
     if not sample.encoding.has_names:
@@ -583,11 +595,8 @@ def _match(
         elif extra:
             hints.append("--on-new-column add gives a table of ClickHouse what it lacks, ignore "
                          "leaves it out.")  # fmt: skip
-        elif used:
-            hints = [
-                f"What the table computes of {', '.join(used)}, which it does not store, is to be "
-                "selected: --select with '* EXCEPT (...), EXPRESSION AS COLUMN'."
-            ]
+        elif used and not missing:
+            hints = [_computed_hint(rows, used, known, defaults() if defaults else {}, ask)]
         elif computed:
             hints.append("--on-new-column ignore leaves out what the table computes by itself.")
         if missing:
@@ -598,6 +607,38 @@ def _match(
         for n, t, _ in takes
         if n in known
     )
+
+
+def _computed_hint(
+    rows: Sequence[Sequence[Any]], used: Sequence[str], known: Collection[str],
+    defaults: Mapping[str, str], ask: RunSelect,
+) -> str:  # fmt: skip
+    """Return the hint for values that a table computes others of and does not store.
+
+    Args:
+        used: names of such columns that the source has.
+        defaults: expressions of the columns that have one.
+    """
+    types = {str(name): str(type_) for name, type_, _ in rows}
+    kinds = {str(name): str(kind) for name, _, kind in rows}
+    served = {
+        name: expression for name, expression in defaults.items()
+        if name not in known and {sql.identifier(word) for word in sql.tokens(expression)} & {*used}
+    }  # fmt: skip
+    if not served:
+        return f"No column of the table needs it: {' '.join(f'--skip {n}' for n in used)}"
+    computed = [name for name in served if kinds[name] != "DEFAULT"]
+    read = [(name, types.get(name, "String")) for name in known]
+    select = None if computed else tried_select(
+        used, lambda named: [f"{served[name]} AS {named(name)}" for name in served], read, {}, ask,
+    )  # fmt: skip
+    if select is None:
+        return (
+            "Load the rows into a table of their own with --table NAME, and let INSERT SELECT "
+            f"compute {', '.join(computed or served)} of them."
+        )
+    typed = type_options([(name, types[name]) for name in used])
+    return f"Select what the table computes of it: {typed} {select}"
 
 
 def _of_columns(types: Sequence[str], sample: SourceSample) -> list[ColumnFacts] | None:

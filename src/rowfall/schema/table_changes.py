@@ -32,13 +32,15 @@ from rowfall.sources.base import Source
 
 Rows = Sequence[Sequence[Any]]
 """(name, type, default_kind) of the columns of a table."""
+Defaults = Callable[[], Mapping[str, str]]
+"""Gives the expressions of the columns of a table that have one."""
 FILLED = ("", "DEFAULT")
 """Kinds of columns that an INSERT may name."""
 
 
 @dataclass(frozen=True, slots=True)
 class TableQuestions:
-    """Questions to a table before its columns change.
+    """Questions to a table before its columns change, or are filled in another way.
 
     Attributes:
         keys: gives the columns of its keys, whose types the engine does not change.
@@ -47,6 +49,7 @@ class TableQuestions:
 
     keys: Callable[[], frozenset[str]]
     keeps: Callable[[str, str], bool]
+    defaults: Defaults
 
 
 @dataclass(frozen=True, slots=True)

@@ -222,7 +222,16 @@ def questions(session: Session) -> TableQuestions | None:
                 return False
         return True
 
-    return TableQuestions(keys, keeps)
+    def defaults() -> dict[str, str]:
+        target = session.first_target
+        rows = session.engine.ask(
+            "SELECT name, default_expression FROM system.columns "
+            f"WHERE {sql.table_is(target.database, target.table)} AND default_expression != '' "
+            "AND default_kind != 'EPHEMERAL' ORDER BY position"
+        )
+        return {str(name): str(expression) for name, expression in rows}
+
+    return TableQuestions(keys, keeps, defaults)
 
 
 def _ask_key_types(
