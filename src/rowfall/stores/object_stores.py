@@ -148,7 +148,7 @@ class Bucket(ABC):
             return None
         except Exception as error:
             raise self._source_error(error, f"read {self.uri}/{key}") from error
-        return _object(meta, key)
+        return stored_object(meta, key)
 
     def read(self, key: str, start: int, length: int, version: str = "") -> bytes:
         """Return ``length`` bytes of an object, fewer where it ends.
@@ -199,7 +199,7 @@ class Bucket(ABC):
         try:
             try:
                 got = self._store().get(key, options=wanted)
-                return bytes(got.bytes()), _object(got.meta, key).version
+                return bytes(got.bytes()), stored_object(got.meta, key).version
             except ValueError:  # as in head
                 return self._get_any_key(key, start, length, etag)
         except PreconditionError:
@@ -232,7 +232,7 @@ class Bucket(ABC):
             for meta in chunk:
                 key = meta["path"]
                 if key.startswith(prefix):
-                    yield _object(meta, key)
+                    yield stored_object(meta, key)
             # Keys come in order: behind the prefix nothing can match any more.
             if chunk and start and chunk[-1]["path"] > prefix + "\U0010ffff":
                 return
@@ -316,7 +316,8 @@ def _network(text: str) -> tuple[str, bool]:
     return text.partition("\n")[0][-160:], True
 
 
-def _object(meta: Any, key: str) -> StoredObject:
+def stored_object(meta: Any, key: str) -> StoredObject:
+    """Return an object as the stores describe it."""
     version = version_of(meta["e_tag"], meta["size"], meta["last_modified"])
     return StoredObject(key, meta["size"], version, meta["last_modified"].timestamp())
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from typing import Any, ClassVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from rowfall.core import uri
 from rowfall.core.errors import RowfallError
@@ -23,13 +23,15 @@ from rowfall.stores.object_stores import (
     PATIENCE,
     SIGNED,
     Bucket,
-    PreconditionFailed,
     StoredObject,
     StoreSource,
-    version_of,
+    stored_object,
 )  # fmt: skip
 from rowfall.stores.objects import largest
 from rowfall.stores.s3_clients import open_store
+
+if TYPE_CHECKING:
+    from rowfall.core.s3_client import ClientStore
 
 _GLOB = frozenset("*?{}")  # no way to quote them for the engine
 _IN_BRACES = frozenset(",^")  # letters outside braces only; 24.10 takes ^ for a regular expression
@@ -182,7 +184,7 @@ class S3Bucket(Bucket):
     def __init__(self, name: str, access: Access, scheme: str = "s3") -> None:
         super().__init__(name, scheme, access.where)
         self._access = access
-        self._client: Any = None
+        self._client: ClientStore | None = None
         self._by_keys: tuple[Keys | None, Any] | None = None
 
     def address(self, key: str) -> Secret:
@@ -196,16 +198,13 @@ class S3Bucket(Bucket):
             return Secret(base_url(self._access, self.name) + uri.encode(key))
         import obstore
 
-        store = self._store()
+        store, seconds = self._store(), int(SIGNED.total_seconds())
         if keys.token:
-            return Secret(store.address(key, int(SIGNED.total_seconds())))
+            return Secret(store.address(key, seconds))
         try:
             return Secret(obstore.sign(store, "GET", key, SIGNED))
         except TypeError:  # how it says that it takes no such key
-            parameters = {"Bucket": self.name, "Key": key}
-            seconds = int(SIGNED.total_seconds())
-            url = self._botocore().generate_presigned_url("get_object", parameters, seconds)
-            return Secret(url)
+            return Secret(self._any_key().address(key, seconds))
 
     def _store(self) -> Any:
         """Return a store with the keys that are valid now: a store does not renew its own.
@@ -221,65 +220,25 @@ class S3Bucket(Bucket):
     def _open(self) -> Any:
         return open_store(self.name, self._access, self._access.keys(), PATIENCE)
 
-    def _botocore(self) -> Any:
-        if self._client is None:
-            import botocore
-            import botocore.session
-            from botocore.config import Config
+    def _any_key(self) -> ClientStore:
+        from rowfall.core.s3_client import ClientStore
 
-            keys = self._access.keys()
-            signing = "s3v4" if keys else botocore.UNSIGNED
-            # As base_url writes addresses; "auto" would sign for the endpoint of all regions.
-            style = "path" if self._access.endpoint or "." in self.name else "virtual"
-            self._client = botocore.session.Session().create_client(
-                "s3",
-                region_name=self._access.region,
-                endpoint_url=self._access.endpoint,
-                aws_access_key_id=keys.key_id if keys else None,
-                aws_secret_access_key=keys.secret.reveal() if keys else None,
-                aws_session_token=keys.token.reveal() if keys and keys.token else None,
-                config=Config(
-                    connect_timeout=3,
-                    read_timeout=9,
-                    retries={"total_max_attempts": 3},
-                    signature_version=signing,
-                    s3={"addressing_style": style},
-                ),
-            )
+        if self._client is None:
+            self._client = ClientStore(self._access, self._access.keys(), self.name)
         return self._client
 
     def _list_any_key(self, prefix: str) -> Iterator[StoredObject]:
-        pages = self._botocore().get_paginator("list_objects_v2")
-        for page in pages.paginate(Bucket=self.name, Prefix=prefix):
-            for item in page.get("Contents", ()):
-                version = version_of(item.get("ETag"), item["Size"], item["LastModified"])
-                yield StoredObject(item["Key"], item["Size"], version)
+        for page in self._any_key().with_prefix(prefix):
+            for item in page:
+                yield stored_object(item, item["path"])
 
     def _head_any_key(self, key: str) -> StoredObject | None:
-        from botocore.exceptions import ClientError
-
-        try:
-            item = self._botocore().head_object(Bucket=self.name, Key=key)
-        except ClientError as error:
-            if error.response["ResponseMetadata"]["HTTPStatusCode"] == 404:
-                return None
-            raise
-        size = item["ContentLength"]
-        return StoredObject(key, size, version_of(item.get("ETag"), size, item["LastModified"]))
+        return stored_object(self._any_key().head(key), key)
 
     def _get_any_key(self, key: str, start: int, length: int, etag: str) -> tuple[bytes, str]:
-        from botocore.exceptions import ClientError
-
-        span = f"bytes={start}-{start + length - 1}"
-        wanted = {"IfMatch": etag} if etag else {}
-        try:
-            got = self._botocore().get_object(Bucket=self.name, Key=key, Range=span, **wanted)
-        except ClientError as error:
-            if error.response["ResponseMetadata"]["HTTPStatusCode"] == 412:
-                raise PreconditionFailed from None
-            raise
-        size = int(got["ContentRange"].rpartition("/")[2])
-        return bytes(got["Body"].read()), version_of(got.get("ETag"), size, got["LastModified"])
+        wanted: dict[str, Any] = {"range": (start, start + length)}
+        got = self._any_key().get(key, wanted | ({"if_match": etag} if etag else {}))
+        return got.bytes(), stored_object(got.meta, key).version
 
     def _secrets(self) -> tuple[Secret | None, ...]:
         with suppress(RowfallError):
