@@ -34,6 +34,7 @@ from rowfall.contracts.receiver import Notes, Revivals
 from rowfall.contracts.session import Writer
 from rowfall.core import retry
 from rowfall.core.errors import EngineError, LedgerError
+from rowfall.core.events import silent
 from rowfall.core.listing import Split
 from rowfall.core.model import Outcome, Pair, Statement
 from rowfall.core.options import Options
@@ -257,7 +258,7 @@ def _runner(
     queue = WorkQueue(1, ledger.attempts(load_id))
     notes = Notes(lambda event: None)
     session: Any = nothing(source=source, options=Options())
-    load = LoadRun(session, load_id, "", ledger, INTO, "", new=True)
+    load = LoadRun(session, load_id, silent, "", ledger, INTO, "", new=True)
     given = Receiving(load, plan, writer, notes, Revivals(notes), queue.stopped)
     writers = (TableWriter(writer, tables, own, None, {}),)
     receiver = TableReceiver(given, claims, recovery, writers, 0, together=False)

@@ -122,8 +122,6 @@ def _load(world: World, process: Process, session: Session) -> None:
     with open_load(session) as load:
         destination = session.destination
         settled = destination.settle(load)
-        load = replace(load, session=settled.session)
-        session = settled.session
         exists = bool(session.engine.ask(
             f"SELECT 1 FROM system.tables WHERE database = 'd' AND name = '{settled.table}'"
         ))  # fmt: skip

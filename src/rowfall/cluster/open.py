@@ -51,13 +51,13 @@ AT_ONCE = 16
 MOST_PAUSE_SECONDS = 5.0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class OpenCluster:
     """A cluster with connections to the nodes of a load.
 
     Attributes:
         entry: the server that was named; DDL ON CLUSTER goes through it.
-        tables: what there is of the target table on the nodes.
+        tables: what there is of the target table on the nodes, by the last :meth:`look_again`.
         writers: the nodes that load, one a shard; all replicas where they are ``unreplicated``.
         connect: connects to any node.
         altering: see :func:`rowfall.cluster.tables.find_tables`.
@@ -90,13 +90,18 @@ class OpenCluster:
         near = [w.engine for w in self.writers if w.engine.rows_refused is None]
         return min(near, key=lambda engine: engine.facts.release, default=self.entry)
 
-    def missing(self, schema: Schema, options: Options) -> tuple[Ddl, ...]:
-        """Return the statements that make what the nodes lack of ``tables``.
+    def missing(
+        self, schema: Schema, options: Options, tables: ClusterTables | None = None
+    ) -> tuple[Ddl, ...]:  # fmt: skip
+        """Return the statements that make what the nodes lack.
+
+        Args:
+            tables: what they have; by default ``self.tables``.
 
         Raises:
             TargetError: it cannot be made; see :func:`rowfall.cluster.ddl.create_statements`.
         """
-        tables = self.tables
+        tables = tables or self.tables
         return create_statements(
             tables, self.cluster, None if tables.exists else schema,
             sharding_key=options.shard_key or "", replicated=options.replicated,
@@ -158,6 +163,10 @@ class OpenCluster:
         return find_tables(
             self.entry.ask, self.cluster, tables.database, tables.table, altering=self.altering
         )
+
+    def look_again(self) -> None:
+        """Ask for the tables anew: a load has dropped some."""
+        self.tables = self.find_tables()
 
     def columns(self, tables: ClusterTables) -> dict[tuple[str, str], dict[Node, dict[str, str]]]:
         """Return the columns of tables on each node, see :func:`column_types`."""

@@ -8,13 +8,13 @@ and compared. Nothing outside :mod:`rowfall.destinations` asks which kind one is
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from typing import TYPE_CHECKING, Any, Protocol
 
 from rowfall.core.dataclass import dataclass
 from rowfall.core.events import Listener
-from rowfall.core.listing import Split
+from rowfall.core.listing import Listing, Split
 from rowfall.core.model import Encoding, Group, MergeWork, Plan, Schema, Transport
 from rowfall.core.options import Options
 from rowfall.core.results import Leftover, Verification
@@ -25,7 +25,15 @@ from rowfall.targets.base import Target
 if TYPE_CHECKING:
     from rowfall.cluster.open import OpenCluster
     from rowfall.contracts.delivery import Delivery
-    from rowfall.contracts.facts import LoadFacts, Reach, ShardingFacts, TargetFacts
+    from rowfall.contracts.facts import (
+        ExportState,
+        FirstFacts,
+        LoadFacts,
+        Reach,
+        ShardingFacts,
+        Space,
+        TargetFacts,
+    )
     from rowfall.contracts.load import Done, Finished, LoadRun, Settled
     from rowfall.contracts.receiver import Notes, Receiver, Revivals
     from rowfall.contracts.session import Session, Writer
@@ -261,8 +269,8 @@ class Destination(Protocol):
         """Return whether new columns can have the type JSON."""
 
     def fit_schema(
-        self, session: Session, reached: Reach | None, encoding: Encoding | None, schema: Schema,
-        listed: ExistingTable | None,
+        self, session: Session, listing: Listing, reached: Reach | None,
+        encoding: Encoding | None, schema: Schema, listed: ExistingTable | None,
     ) -> Schema:  # fmt: skip
         """Return the schema of the source as the target takes it.
 
@@ -282,20 +290,19 @@ class Destination(Protocol):
     def sharding(self, session: Session, schema: Schema) -> ShardingFacts | None:
         """Ask which rows belong on which shard; None where any will do."""
 
-    def with_loaded(
-        self, session: Session, facts: LoadFacts, known: Collection[str], load_id: str
-    ) -> LoadFacts:
-        """Return the facts with what need not be loaded.
+    def export(
+        self, session: Session, listing: Listing, schema: Schema, load_id: str
+    ) -> ExportState | None:
+        """Ask what is there of the files to write; None where rows go into none.
 
         Args:
-            known: ids of splits that are loaded.
             load_id: of the load that asks; "" for a plan.
         """
 
-    def with_space(
-        self, session: Session, facts: LoadFacts, rows: int | None, *, sample: bool
-    ) -> LoadFacts:
-        """Return the facts with what is free, and what a row takes on disk.
+    def space(
+        self, session: Session, facts: FirstFacts, rows: int | None, *, sample: bool
+    ) -> Space | None:
+        """Ask what is free, and what a row takes on disk; None where nobody can know.
 
         Args:
             rows: about how many there are to load.
@@ -316,7 +323,7 @@ class Destination(Protocol):
     def lanes(self, facts: LoadFacts, options: Options, cores: int, busy: int) -> int:
         """Return how many attempts run at once on one writer, at most ``busy``."""
 
-    def connections(self, facts: LoadFacts, options: Options) -> int | None:
+    def connections(self, facts: FirstFacts, options: Options) -> int | None:
         """Return over how many connections rows are sent; None where writers take them."""
 
     def adapt_transport(

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING
 
 from rowfall.cluster.sharding_keys import ShardingKey
 from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import RowfallError
-from rowfall.core.listing import Listing
+from rowfall.core.listing import Listing, Split
 from rowfall.core.model import PUSH, Encoding, Facts, Schema, Transport
 from rowfall.engines.base import ExistingTable
 from rowfall.sources.base import Source
@@ -225,26 +225,20 @@ class ExportState:
 
 
 @dataclass(frozen=True, slots=True)
-class LoadFacts:
-    """Everything that a plan is made from, besides the options.
+class FirstFacts:
+    """What is asked first: with it the survey knows which further questions matter.
 
     Attributes:
-        listing: what there is to load; large files may be cut into ranges.
-        loaded: indexes of the listing that are in the target already.
+        listing: what there is to load, whole files.
         encoding: None for generators.
         writers: the engines that store rows, the first one first.
         reach: what servers can read of the source; None where the embedded engine stores the rows.
         sharding: None where any row may be stored by any writer.
-        ranges: which large files are cut, and why others are not.
-        unpinned: why an engine may read objects in another version than the one listed, or "".
         remote: the source is read over the network.
         cores_here: usable CPU cores of this machine.
         program: path of rowfall-decode on this machine, None where it is not installed.
         rows_per_byte: rows in a stored byte, by a sample; None where only the types of columns
             give an idea of it.
-        export: state of the files to write; None where the target is none.
-        stored_row_bytes: of a row on disk, by the rows that are there or a sample; None where
-            nobody looked, because they fit in any case.
     """
 
     source: Source
@@ -255,17 +249,12 @@ class LoadFacts:
     schema: Schema
     writers: tuple[WriterFacts, ...]
     table: TargetFacts = TargetFacts()
-    loaded: frozenset[int] = frozenset()
     reach: Reach | None = None
     sharding: ShardingFacts | None = None
-    ranges: tuple[str, ...] = ()
-    unpinned: str = ""
     remote: bool = False
     cores_here: int = 1
     program: str | None = None
     rows_per_byte: float | None = None
-    stored_row_bytes: float | None = None
-    export: ExportState | None = None
 
     @property
     def engine(self) -> Facts:
@@ -291,10 +280,72 @@ class LoadFacts:
         refusals = (f"{w.node} {w.rows_refused}".strip() for w in self.writers if w.rows_refused)
         return next(refusals, None)
 
+
+@dataclass(frozen=True, slots=True)
+class Ranges:
+    """Ranges that large files can be loaded in, for those where that may be wanted.
+
+    Attributes:
+        begun: indexes of the files of which ranges are loaded.
+        found: of each file that was looked at its ranges, or why it has none.
+        wanted: indexes of other files that would keep some writer or connection busy for longer
+            than the rest.
+    """
+
+    begun: frozenset[int] = frozenset()
+    wanted: frozenset[int] = frozenset()
+    found: Mapping[int, tuple[Split, ...] | str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Space:
+    """Room on the disks of the target.
+
+    Attributes:
+        free: bytes for each writer; None where that is not known.
+        row_bytes: of a row on disk, by the rows that are there or a sample; None where nobody
+            looked, because they fit in any case.
+    """
+
+    free: tuple[int | None, ...]
+    row_bytes: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LoadFacts(FirstFacts):
+    """Everything that a plan is made from, besides the options.
+
+    Attributes:
+        known: ids of splits that are loaded, as far as anybody has a record; ``key`` is the
+            target's, by which they are made.
+        loaded: indexes of the listing that need not be loaded.
+        cuts: what is known of ranges of large files.
+        unpinned: why an engine here may read objects in another version than the one listed, or "";
+            ``unpinned_there`` the same of servers that read the source.
+        export: state of the files to write; None where the target is none.
+        stored_row_bytes: see :class:`Space`.
+    """
+
+    loaded: frozenset[int] = frozenset()
+    known: frozenset[str] = frozenset()
+    key: str = ""
+    cuts: Ranges = field(default_factory=Ranges)
+    unpinned: str = ""
+    unpinned_there: str = ""
+    stored_row_bytes: float | None = None
+    export: ExportState | None = None
+
     @property
     def todo(self) -> list[int]:
         """Return the indexes of the listing that have to be loaded."""
         return [i for i in range(len(self.listing)) if i not in self.loaded]
+
+    def loaded_of(self, listing: Listing) -> frozenset[int]:
+        """Return which splits of a listing are loaded; one is this listing with ranges in it."""
+        if listing is self.listing or not self.known:
+            return self.loaded
+        splits = enumerate(listing.splits(self.key))
+        return frozenset(i for i, split in splits if split.id in self.known)
 
     def source_for(self, transport: Transport) -> Source:
         """Return the source, which names its objects as the engine that reads them has to."""

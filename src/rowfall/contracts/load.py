@@ -8,6 +8,7 @@ from rowfall.contracts.receiver import Staged
 from rowfall.contracts.session import Session
 from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import RowfallError
+from rowfall.core.events import Listener
 from rowfall.core.model import Setting
 from rowfall.core.results import Failure
 from rowfall.ledger import Ledger
@@ -18,6 +19,8 @@ class LoadRun:
     """One run of one load.
 
     Attributes:
+        emit: hears what the session's listener does; the file beside the ledger is written, too,
+            that says how far the load is.
         begun: UTC, ISO 8601.
         key: the ledger's key of the target, or of what this load gathers in until its end.
         salt: see :class:`rowfall.ledger.journal.Journal`.
@@ -27,6 +30,7 @@ class LoadRun:
 
     session: Session
     id: str
+    emit: Listener
     begun: str
     ledger: Ledger
     key: str
@@ -45,14 +49,12 @@ class Settled:
     """Starting point of a run, after earlier ones were brought to an end.
 
     Attributes:
-        session: with the cluster as it is now.
         table: that rows gather in on the first writer: the target's own, or the one that
             ``--replace`` fills in its place.
         known: ids of splits that need not be loaded again.
         replaced: a stopped run has brought ``--replace`` to its end, but for the report.
     """
 
-    session: Session
     table: str
     known: frozenset[str]
     replaced: bool = False

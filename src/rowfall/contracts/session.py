@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from rowfall.cluster.writer import Writer
@@ -28,7 +29,7 @@ __all__ = ["Session", "Writer"]
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """One request with everything that was opened for it.
+    """One load with everything that was opened for it; nothing of it is replaced meanwhile.
 
     Attributes:
         destination: the moments of a load into a target of this kind.
@@ -104,6 +105,10 @@ class Session:
     def remote(self) -> bool:
         """True where the source is read over the network."""
         return self.source.remote
+
+    def for_batch(self, listing: Listing, declared: Encoding | None) -> Session:
+        """Return the session of the next load of a stream, over the same connections."""
+        return replace(self, listing=listing, declared=declared)
 
     def cpu_seconds_here(self) -> float:
         """Return the CPU seconds used so far by this process and the engine that reads here."""

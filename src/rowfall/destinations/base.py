@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from rowfall.contracts.destination import Opened, Opening, Query
 from rowfall.core.errors import LedgerError, RowfallError, TargetError, UsageError, VerifyError
 from rowfall.core.events import Listener
-from rowfall.core.listing import Split
+from rowfall.core.listing import Listing, Split
 from rowfall.core.model import Encoding, Group, MergeWork, Plan, Schema, Transport
 from rowfall.core.options import Options
 from rowfall.core.results import Leftover, Verification
@@ -21,7 +20,15 @@ from rowfall.targets.base import Target
 # Imported where it is used: an embedded engine opens meanwhile, 50 ms.
 if TYPE_CHECKING:
     from rowfall.contracts.delivery import Delivery
-    from rowfall.contracts.facts import LoadFacts, Reach, ShardingFacts, TargetFacts
+    from rowfall.contracts.facts import (
+        ExportState,
+        FirstFacts,
+        LoadFacts,
+        Reach,
+        ShardingFacts,
+        Space,
+        TargetFacts,
+    )
     from rowfall.contracts.load import Done, Finished, LoadRun, Settled
     from rowfall.contracts.session import Session, Writer
     from rowfall.ledger import Ledger
@@ -162,8 +169,8 @@ class BaseDestination:
         return False
 
     def fit_schema(
-        self, session: Session, reached: Reach | None, encoding: Encoding | None, schema: Schema,
-        listed: ExistingTable | None,
+        self, session: Session, listing: Listing, reached: Reach | None,
+        encoding: Encoding | None, schema: Schema, listed: ExistingTable | None,
     ) -> Schema:  # fmt: skip
         return schema
 
@@ -177,17 +184,15 @@ class BaseDestination:
     def sharding(self, session: Session, schema: Schema) -> ShardingFacts | None:
         return None
 
-    def with_loaded(
-        self, session: Session, facts: LoadFacts, known: Collection[str], load_id: str
-    ) -> LoadFacts:
-        from rowfall.plan.survey import loaded_indexes
+    def export(
+        self, session: Session, listing: Listing, schema: Schema, load_id: str
+    ) -> ExportState | None:
+        return None
 
-        return replace(facts, loaded=loaded_indexes(session, facts, known))
-
-    def with_space(
-        self, session: Session, facts: LoadFacts, rows: int | None, *, sample: bool
-    ) -> LoadFacts:
-        return facts
+    def space(
+        self, session: Session, facts: FirstFacts, rows: int | None, *, sample: bool
+    ) -> Space | None:
+        return None
 
     def cut(
         self, facts: LoadFacts, options: Options, cores: int, todo: Sequence[int]
@@ -199,7 +204,7 @@ class BaseDestination:
     def lanes(self, facts: LoadFacts, options: Options, cores: int, busy: int) -> int:
         return 1
 
-    def connections(self, facts: LoadFacts, options: Options) -> int | None:
+    def connections(self, facts: FirstFacts, options: Options) -> int | None:
         return None
 
     def adapt_transport(

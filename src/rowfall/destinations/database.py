@@ -10,7 +10,7 @@ from rowfall.contracts.facts import Reach, TargetFacts
 from rowfall.contracts.session import Session
 from rowfall.core.errors import LedgerError, TargetError, UsageError
 from rowfall.core.events import Note
-from rowfall.core.listing import without_salt
+from rowfall.core.listing import Listing, without_salt
 from rowfall.core.model import Encoding, Schema
 from rowfall.core.options import ERROR, Options
 from rowfall.destinations import database_survey
@@ -101,10 +101,10 @@ class RecordedDatabase(BaseDestination):
         return database_survey.options_here(session)
 
     def fit_schema(
-        self, session: Session, reached: Reach | None, encoding: Encoding | None, schema: Schema,
-        listed: ExistingTable | None,
+        self, session: Session, listing: Listing, reached: Reach | None,
+        encoding: Encoding | None, schema: Schema, listed: ExistingTable | None,
     ) -> Schema:  # fmt: skip
-        return database_survey.fit(session, reached, encoding, schema, listed)
+        return database_survey.fit(session, listing, reached, encoding, schema, listed)
 
     def survey(
         self, session: Session, listed: ExistingTable | None, schema: Schema, *, thorough: bool

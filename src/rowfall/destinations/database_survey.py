@@ -8,6 +8,7 @@ from typing import Any
 from rowfall.contracts.facts import Link, Reach, TargetFacts
 from rowfall.contracts.session import Session
 from rowfall.core import charsets
+from rowfall.core.listing import Listing
 from rowfall.core.model import Column, Encoding, Kind, Schema
 from rowfall.core.options import Options
 from rowfall.core.type_names import parse_type
@@ -38,14 +39,14 @@ def options_here(session: Session) -> Options:
 
 
 def fit(
-    session: Session, reached: Reach | None, encoding: Encoding | None, schema: Schema,
-    listed: ExistingTable | None,
+    session: Session, listing: Listing, reached: Reach | None, encoding: Encoding | None,
+    schema: Schema, listed: ExistingTable | None,
 ) -> Schema:  # fmt: skip
     """Return the schema as the database takes it: nothing sorts the rows, and bytes are marked."""
     notes = tuple(note for note in schema.notes if note[0] != "ORDER BY")
     schema = replace(schema, order_by="tuple()", notes=notes)
     if isinstance(session.target, Declaring):
-        schema = _with_bytes(session, reached, encoding, schema, listed)
+        schema = _with_bytes(session, listing, reached, encoding, schema, listed)
     return schema
 
 
@@ -85,8 +86,8 @@ def _takes_binary(session: Session, database: Database) -> bool:
 
 
 def _with_bytes(
-    session: Session, reached: Reach | None, encoding: Encoding | None, schema: Schema,
-    listed: ExistingTable | None,
+    session: Session, listing: Listing, reached: Reach | None, encoding: Encoding | None,
+    schema: Schema, listed: ExistingTable | None,
 ) -> Schema:  # fmt: skip
     """Return the schema with marks at columns whose strings are bytes, for a database.
 
@@ -101,7 +102,7 @@ def _with_bytes(
     if listed is not None:
         typed = session.source.made is not None or encoding is None or encoding.kind is Kind.TYPED
         return bytes_columns.as_in_table(schema, listed.binary) if typed else schema
-    names = _bytes_of_source(session, reached, encoding, schema)
+    names = _bytes_of_source(session, listing, reached, encoding, schema)
     if names and (options.type or options.schema or options.schema_file):
         asked = read_table_options(options, session.engine.ask)
         schema = bytes_columns.with_bytes(schema, names)
@@ -111,7 +112,11 @@ def _with_bytes(
 
 
 def _bytes_of_source(
-    session: Session, reached: Reach | None, encoding: Encoding | None, schema: Schema
+    session: Session,
+    listing: Listing,
+    reached: Reach | None,
+    encoding: Encoding | None,
+    schema: Schema,
 ) -> frozenset[str]:
     """Ask for the names of columns whose strings are bytes."""
     engine, source = source_reader(session, reached)
@@ -119,7 +124,7 @@ def _bytes_of_source(
         return source.bytes_columns()
     if encoding is None or encoding.kind is not Kind.TYPED:
         return frozenset()
-    splits = list(source.sample(session.listing, FILES))
+    splits = list(source.sample(listing, FILES))
     if encoding.format == "Parquet":
         found = engine.ask(footers.question(source, splits, encoding), {})
         return bytes_columns.of_footers(footer.columns for footer in footers.read_answer(found))

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 
 from rowfall.contracts.destination import Receiving
-from rowfall.contracts.facts import LoadFacts
+from rowfall.contracts.facts import ExportState, LoadFacts
 from rowfall.contracts.load import Done, Finished, LoadRun, Settled
 from rowfall.contracts.receiver import Notes
 from rowfall.contracts.session import Session
 from rowfall.core.errors import RowfallError, UsageError
 from rowfall.core.events import Note
-from rowfall.core.model import Group, Plan, Statement
+from rowfall.core.listing import Listing
+from rowfall.core.model import Group, Plan, Schema, Statement
 from rowfall.core.options import Options
 from rowfall.core.results import Verification
 from rowfall.destinations.base import BaseDestination, BasePrepared
@@ -76,7 +76,7 @@ class WrittenObjects(BaseDestination):
         """End what dead exports have begun; the manifest says what need not be written again."""
         _remove_unfinished(load.ledger, load.others)
         end_open_files(load.ledger)
-        return Settled(load.session, "", frozenset())
+        return Settled("", frozenset())
 
     def prepare(
         self, load: LoadRun, settled: Settled, facts: LoadFacts, plan: Plan
@@ -93,12 +93,11 @@ class WrittenObjects(BaseDestination):
         add_splits(load, plan)
         return PreparedExport(load, self.receiver, record)
 
-    def with_loaded(
-        self, session: Session, facts: LoadFacts, known: Collection[str], load_id: str
-    ) -> LoadFacts:
+    def export(
+        self, session: Session, listing: Listing, schema: Schema, load_id: str
+    ) -> ExportState:
         """Ask the manifest, which alone knows what the files hold."""
-        state = exports.look(session, facts.listing, facts.schema, load_id)
-        return replace(facts, export=state, loaded=state.loaded)
+        return exports.look(session, listing, schema, load_id)
 
     def cut(
         self, facts: LoadFacts, options: Options, cores: int, todo: Sequence[int]

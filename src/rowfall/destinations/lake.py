@@ -14,7 +14,7 @@ from rowfall.contracts.receiver import Notes
 from rowfall.contracts.session import Session, Writer
 from rowfall.core.errors import RowfallError
 from rowfall.core.events import Listener
-from rowfall.core.listing import Split, without_salt
+from rowfall.core.listing import Listing, Split, without_salt
 from rowfall.core.model import WRITE, Choice, Encoding, Group, Plan, Schema, Transport
 from rowfall.core.options import Options
 from rowfall.core.results import Leftover, Verification
@@ -106,11 +106,11 @@ class LakeTable(RecordedDatabase):
         return target_key(session.target_key, load_id)
 
     def fit_schema(
-        self, session: Session, reached: Reach | None, encoding: Encoding | None, schema: Schema,
-        listed: ExistingTable | None,
+        self, session: Session, listing: Listing, reached: Reach | None,
+        encoding: Encoding | None, schema: Schema, listed: ExistingTable | None,
     ) -> Schema:  # fmt: skip
         """Check besides that texts are UTF-8, but where any bytes are taken."""
-        schema = super().fit_schema(session, reached, encoding, schema, listed)
+        schema = super().fit_schema(session, listing, reached, encoding, schema, listed)
         but = table_of(session).of_bytes(schema.columns)
         return replace(schema, columns=only_utf8(schema.columns, encoding, but))
 
@@ -186,12 +186,12 @@ class LakeTable(RecordedDatabase):
         loaded = loaded_in(table, load.id, force=session.options.force)
         if session.options.replace:
             loaded = frozenset(map(without_salt, table.loaded_by(load.id)))
-        return Settled(session, session.target.table, loaded | ledger.loaded(load.key))
+        return Settled(session.target.table, loaded | ledger.loaded(load.key))
 
     def prepare(
         self, load: LoadRun, settled: Settled, facts: LoadFacts, plan: Plan
     ) -> PreparedCommit:
-        """Make the table where it is missing; the commit says what others have loaded."""
+        """Make the table where it is missing; the commit says what others are loaded."""
         session, table = load.session, table_of(load.session)
         statements = () if plan.schema.exists else session.target.create(plan.schema)
         if statements:

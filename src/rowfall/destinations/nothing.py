@@ -26,7 +26,7 @@ class Nothing(BaseDestination):
 
     def settle(self, load: LoadRun) -> Settled:
         end_open_files(load.ledger)
-        return Settled(load.session, "", frozenset())
+        return Settled("", frozenset())
 
     def prepare(
         self, load: LoadRun, settled: Settled, facts: LoadFacts, plan: Plan

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from rowfall.contracts.delivery import Delivery
 from rowfall.contracts.destination import Query, Receiving
-from rowfall.contracts.facts import LoadFacts, TargetFacts
+from rowfall.contracts.facts import FirstFacts, LoadFacts, TargetFacts
 from rowfall.contracts.load import Done, LoadRun, Settled
 from rowfall.contracts.session import Session, Writer
 from rowfall.core import sql, units
@@ -123,7 +123,7 @@ class TransactionalDatabase(RecordedDatabase):
         """Run an attempt on each connection: it is one transaction there."""
         return max(1, min(self.connections(facts, options), busy))
 
-    def connections(self, facts: LoadFacts, options: Options) -> int:
+    def connections(self, facts: FirstFacts, options: Options) -> int:
         """Return over how many connections rows are sent, if there is enough to send.
 
         Each is a process or thread of the server that parses text and writes rows: the cores there
@@ -220,7 +220,7 @@ class TransactionalDatabase(RecordedDatabase):
         if asked:  # and answered: what the ledger knows is not a row of this table
             older_record.forget(session, older_record.unconfirmed(session, database))
         loaded = loaded_in(database, load.id, force=session.options.force)
-        return Settled(session, session.target.table, loaded)
+        return Settled(session.target.table, loaded)
 
     def prepare(
         self, load: LoadRun, settled: Settled, facts: LoadFacts, plan: Plan

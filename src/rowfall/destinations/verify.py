@@ -57,7 +57,8 @@ def verify_tables(session: Session, ledger: Ledger, load_id: str) -> Verificatio
     """Compare a table of ClickHouse with the source of a load, read again."""
     start = time.monotonic()
     facts = survey(session)
-    plan, loaded = make_plan(facts, session.options), facts.loaded
+    plan = make_plan(facts, session.options)
+    loaded = facts.loaded_of(plan.listing)
     splits = _splits(session, plan, loaded)
     comparison = Comparison(session, facts, plan)
     source = comparison.source(splits)
@@ -89,8 +90,9 @@ def verify_files(session: Session, ledger: Ledger, load_id: str, table: FileTabl
     start = time.monotonic()
     facts = survey(session)
     plan = make_plan(facts, session.options)
-    splits = _splits(session, plan, facts.loaded)
-    others = len(table.loaded()) - len(facts.loaded)
+    loaded = facts.loaded_of(plan.listing)
+    splits = _splits(session, plan, loaded)
+    others = len(table.loaded()) - len(loaded)
     with closing(Embedded(None, work="/")) as engine:
         columns = ", ".join(
             f"CAST({sql.name(c.name)}, {quote(c.type)}) AS {sql.name(c.name)}"
@@ -194,10 +196,11 @@ def verify_database(
     start = time.monotonic()
     facts = survey(session)
     plan = make_plan(facts, session.options)
-    splits = _splits(session, plan, facts.loaded)
+    loaded = facts.loaded_of(plan.listing)
+    splits = _splits(session, plan, loaded)
     source = Comparison(session, facts, plan).source(splits)
     count, rows = database.count(), sum(rows for rows, _ in source)
-    others = len(ledger.loaded(session.target_key)) - len(facts.loaded)
+    others = len(ledger.loaded(session.target_key)) - len(loaded)
     why = f"they were committed, and the table holds {units.counted(count, 'row')}"
     found = _counted(session, ledger, load_id, splits, source, why, start)
     if others <= 0 and count < rows:

@@ -10,10 +10,21 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 
-from rowfall.contracts.facts import LoadFacts
+from rowfall.contracts.facts import FirstFacts, LoadFacts
 from rowfall.core.errors import UsageError
 from rowfall.core.listing import Listing
-from rowfall.core.model import BUILD, Encoding, Facts, Forecast, Group, Kind, MergeWork, Transport
+from rowfall.core.model import (
+    BUILD,
+    ENGINE,
+    PUSH,
+    Encoding,
+    Facts,
+    Forecast,
+    Group,
+    Kind,
+    MergeWork,
+    Transport,
+)
 from rowfall.core.options import Options
 from rowfall.core.units import parse_size
 from rowfall.plan import balance
@@ -77,7 +88,7 @@ def weight(listing: Listing, index: int, row_bytes: float) -> float:
     return float(listing.size(index) or 0)
 
 
-def rows(facts: LoadFacts, todo: Sequence[int]) -> int | None:
+def rows(facts: FirstFacts, todo: Sequence[int]) -> int | None:
     """Return about how many rows some splits hold, None when nothing tells."""
     listing, encoding, schema = facts.listing, facts.encoding, facts.schema
     made = [listing.rows(i) for i in todo]
@@ -222,7 +233,12 @@ def expect(
         into = max(1, shape.partitions)
         merges = MergeWork.of(parts, into, size, size // into, engine.cores)
     return Forecast(
-        count, seconds, min(memory, engine.memory), parts, _advice(facts, parts), merges=merges
+        count,
+        seconds,
+        min(memory, engine.memory),
+        parts,
+        _advice(facts, transport, parts),
+        merges=merges,
     )
 
 
@@ -240,13 +256,13 @@ def side_by_side(forecasts: Sequence[Forecast]) -> Forecast:
     )
 
 
-def _advice(facts: LoadFacts, parts: int) -> tuple[str, ...]:
+def _advice(facts: LoadFacts, transport: Transport, parts: int) -> tuple[str, ...]:
     advice = [text for subject, text in facts.schema.notes if subject == UNSURE]
     advice += _about_zones(facts)
-    if facts.unpinned:
-        advice.append(
-            f"{facts.unpinned}: one that changes meanwhile, and changes back, is not noticed."
-        )
+    there = facts.reach is not None and transport.delivery.value != PUSH
+    unpinned = facts.unpinned_there if there else facts.unpinned
+    if unpinned and transport.parser.value == ENGINE:
+        advice.append(f"{unpinned}: one that changes meanwhile, and changes back, is not noticed.")
     partitions = facts.schema.partitions
     if partitions > 100:
         existing = facts.table.existing

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import replace
 
 from rowfall.contracts.session import Session
 from rowfall.core.events import Note
@@ -11,25 +10,25 @@ from rowfall.core.listing import Listing, continued_id, joined, ranges_by_stream
 from rowfall.sources.base import Continued
 
 
-def continue_streams(session: Session, known: set[str]) -> tuple[Session, set[str]]:
-    """Return the session with the ranges that are loaded and those that follow.
+def continue_streams(session: Session, known: set[str]) -> tuple[Listing, set[str]]:
+    """Return the listing with the ranges that are loaded and those that follow.
 
-    Any other source is left as it is.
+    That of any other source is left as it is.
 
     Args:
         known: ids of splits that are loaded.
 
     Returns:
-        The session, and the ids of what need not be loaded.
+        The listing, and the ids of what need not be loaded.
 
     Raises:
         SourceError: some of what follows is gone.
     """
     source, listing = session.source, session.listing
     if not isinstance(source, Continued) or not listing.continued:
-        return session, known
+        return listing, known
     if not session.destination.continues:
-        return session, set()  # the target holds the whole listing
+        return listing, set()  # the target holds the whole listing
     ranges = ranges_by_stream(known)
     loaded: dict[str, Sequence[tuple[int, int]]] = {}
     versions = dict(streams(listing))
@@ -38,7 +37,7 @@ def continue_streams(session: Session, known: set[str]) -> tuple[Session, set[st
         if stream in ranges:
             loaded[uri] = ranges[stream]
     if not loaded:
-        return session, known
+        return listing, known
     before = len(source.notes)
     rest = source.listing_after({uri: joined(own) for uri, own in loaded.items()})
     for note in source.notes[before:]:
@@ -52,7 +51,7 @@ def continue_streams(session: Session, known: set[str]) -> tuple[Session, set[st
             found.add(uri, versions[uri], size, start, stop)
     for split in rest.splits(""):
         found.add(split.uri, split.version, split.size, split.start, split.stop)
-    return replace(session, listing=found), known
+    return found, known
 
 
 def _joined(ids: Iterable[str]) -> frozenset[tuple[str, int, int]]:

@@ -8,12 +8,12 @@ two processes that decide otherwise at the same moment apart.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import accumulate, pairwise
 from typing import Any
 
-from rowfall.contracts.facts import LoadFacts
+from rowfall.contracts.facts import FirstFacts, LoadFacts, Ranges
 from rowfall.contracts.session import Session
 from rowfall.core import units
 from rowfall.core.dataclass import dataclass
@@ -27,7 +27,7 @@ from rowfall.core.sqltext import SqlText
 from rowfall.core.type_names import parse_type
 from rowfall.plan import balance, transport
 from rowfall.plan.reach import source_reader
-from rowfall.plan.transport import ranges_refused
+from rowfall.plan.transport import decoder_may_parse, ranges_refused, ranges_refused_by
 from rowfall.schema import strict_reading
 from rowfall.schema.records import find_record, header_line, header_names
 from rowfall.sources.base import Ranged, Source
@@ -58,35 +58,55 @@ def step(size: int) -> int:
     return max(LEAST, 1 << (-(-size // MOST) - 1).bit_length())
 
 
-def cut(session: Session, facts: LoadFacts, parser: Choice, known: Collection[str]) -> Cutting:
+def ask_ranges(session: Session, facts: FirstFacts, known: Collection[str]) -> Ranges:
+    """Ask for the ranges of what has been begun in ranges, and of what may keep shards waiting.
+
+    Args:
+        known: ids that are loaded, with the marks of files of which ranges have.
+
+    Raises:
+        SourceError: a file that has been begun in ranges cannot be read.
+    """
+    key, options = session.target_key, session.options
+    begun, wanted = _begun(facts, known, key), _wanted(facts, options, known, key)
+    if not begun and not wanted:
+        return Ranges()
+    found: dict[int, tuple[Split, ...] | str] = {}
+    # A thousand places of a file are looked at: not where only an engine could read its text.
+    typed = facts.encoding is not None and facts.encoding.format == "Parquet"
+    if ranges_refused(facts, options) is None and (typed or decoder_may_parse(facts, options)):
+        for index in sorted(begun | wanted):
+            try:
+                ranges = _file_ranges(session, facts, facts.listing.split(index, key))
+            except SourceError as error:
+                if index in begun or not error.transient:
+                    raise
+                ranges = error.message  # whoever loads it has the patience
+            found[index] = ranges if isinstance(ranges, str) else tuple(ranges)
+    return Ranges(frozenset(begun), frozenset(wanted - begun), found)
+
+
+def cut(facts: LoadFacts, options: Options, parser: Choice) -> Cutting:
     """Cut what has been begun in ranges, and what would keep shards waiting for each other.
 
     Args:
-        facts: with the whole listing.
         parser: who parses text.
-        known: ids that are loaded, with the marks of files of which ranges have.
 
     Raises:
         UsageError: a file has been begun in ranges, and now cannot be cut.
     """
-    key = session.target_key
-    begun, wanted = _begun(facts, known, key), _wanted(facts, session.options, known, key)
-    if not begun and not wanted:
+    known = facts.cuts
+    if not known.begun and not known.wanted:
         return Cutting(facts.listing)
-    why = ranges_refused(facts, session.options, parser)
-    cuts: dict[int, list[Split]] = {}
+    why = ranges_refused(facts, options) or ranges_refused_by(parser, facts)
+    cuts: dict[int, Sequence[Split]] = {}
     reasons: dict[str, int] = {}
-    for index in sorted(begun | wanted):
-        try:
-            found = why or _file_ranges(session, facts, facts.listing.split(index, key))
-        except SourceError as error:
-            if index in begun or not error.transient:
-                raise
-            found = error.message  # whoever loads it has the patience
+    for index in sorted(known.begun | known.wanted):
+        found = why or known.found[index]
         if not isinstance(found, str):
             cuts[index] = found
             continue
-        if index in begun:
+        if index in known.begun:
             raise UsageError(
                 f"{facts.listing.uri(index)} was loaded in part by ranges and cannot be cut now: "
                 f"{found}",
@@ -101,16 +121,16 @@ def cut(session: Session, facts: LoadFacts, parser: Choice, known: Collection[st
     return Cutting(_with(facts.listing, cuts), tuple(notes))
 
 
-def _workers(facts: LoadFacts) -> str:
+def _workers(facts: FirstFacts) -> str:
     return "connections" if facts.destination.takes_text else "shards"
 
 
-def _kept_whole(facts: LoadFacts, count: int, reason: str) -> str:
+def _kept_whole(facts: FirstFacts, count: int, reason: str) -> str:
     files = units.counted(count, "file")
     return f"{files} kept whole, so some {_workers(facts)} may be done before others: {reason}"
 
 
-def _begun(facts: LoadFacts, known: Collection[str], key: str) -> set[int]:
+def _begun(facts: FirstFacts, known: Collection[str], key: str) -> set[int]:
     """Return the files of which ranges are loaded."""
     if not known or not transport.cuts_files(facts):
         return set()
@@ -123,7 +143,7 @@ def _begun(facts: LoadFacts, known: Collection[str], key: str) -> set[int]:
 
 
 def _wanted(
-    facts: LoadFacts, options: Options, known: Collection[str], key: str
+    facts: FirstFacts, options: Options, known: Collection[str], key: str
 ) -> set[int]:  # fmt: skip
     """Return the files that would make some writer or connection work longer than the others."""
     speeds = [float(writer.engine.cores) for writer in facts.writers]
@@ -140,7 +160,7 @@ def _wanted(
     return {i for i, size in todo.items() if size >= max(CUT_LEAST, AIM * share)}
 
 
-def _file_ranges(session: Session, facts: LoadFacts, split: Split) -> list[Split] | str:
+def _file_ranges(session: Session, facts: FirstFacts, split: Split) -> list[Split] | str:
     """Return the ranges of one file, or why there are none."""
     encoding, columns = facts.encoding, facts.schema.reads
     if facts.schema.filters:
@@ -174,13 +194,13 @@ def _text_file_ranges(
     return text_ranges(split, encoding, head, width, every, source.part)
 
 
-def _with(listing: Listing, cuts: dict[int, list[Split]]) -> Listing:
-    """Return the listing with ranges in place of some files."""
+def _with(listing: Listing, cuts: Mapping[int, Sequence[Split]]) -> Listing:
+    """Return the listing with ranges in the place of some files."""
     if not cuts:
         return listing
     found = Listing(listing.projection)
     for index, split in enumerate(listing.splits("")):
-        for one in cuts.get(index, [split]):
+        for one in cuts.get(index, (split,)):
             found.add(one.uri, one.version, one.size, one.start, one.stop, one.part)
     return found
 

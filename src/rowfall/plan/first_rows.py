@@ -34,7 +34,7 @@ def first_rows(
     connected = isinstance(source, Streamed) and not isinstance(source, Ranged)
     if group is None or connected or not (plan.schema.columns and source.replayable):
         return ()
-    (split,) = facts.listing.splits("", group.indexes[:1])
+    (split,) = plan.listing.splits("", group.indexes[:1])
     if split.of_text:
         split = replace(split, start=None, stop=None, part=None)
     known = session.reader.facts.settings

@@ -16,7 +16,7 @@ from rowfall.contracts.session import Session
 from rowfall.core import units, uri
 from rowfall.core.errors import LedgerError
 from rowfall.core.events import Note
-from rowfall.core.listing import MARK, Split, split_id
+from rowfall.core.listing import MARK, Listing, Split, split_id
 from rowfall.core.patterns import regex
 from rowfall.sources.base import Renamed
 from rowfall.stores.files import LocalFiles
@@ -24,7 +24,9 @@ from rowfall.stores.files import LocalFiles
 _RANGE = regex(r"(.*)\[(\d+):(\d+)\]")
 
 
-def loaded_under_other_names(session: Session, known: Collection[str]) -> set[str]:
+def loaded_under_other_names(
+    session: Session, listing: Listing, known: Collection[str]
+) -> set[str]:  # fmt: skip
     """Return the ids of listed objects, and of ranges of them, that are loaded by another name.
 
     Args:
@@ -33,14 +35,14 @@ def loaded_under_other_names(session: Session, known: Collection[str]) -> set[st
     Raises:
         LedgerError: a name of an older ledger may be that of several objects.
     """
-    listing, key = session.listing, session.target_key
+    key = session.target_key
     if isinstance(session.source, LocalFiles):
-        return _by_other_paths(session, known)
+        return _by_other_paths(session, listing, known)
     if not len(listing) or uri.scheme_of(listing.uri(0)) not in ("http", "https"):
         return set()
     from rowfall.stores.http import has_validator  # 15 ms that others save
 
-    _warn_of_sizes(session)
+    _warn_of_sizes(session, listing)
     if not known:
         return set()
     listed: dict[tuple[str, str], list[Split]] = defaultdict(list)
@@ -102,11 +104,11 @@ def _names(session: Session) -> dict[str, list[tuple[str, int | None, int | None
     return names
 
 
-def _warn_of_sizes(session: Session) -> None:
+def _warn_of_sizes(session: Session, listing: Listing) -> None:
     """Warn of objects that their server tells nothing about but a size."""
     from rowfall.stores.http import has_validator
 
-    count = sum(not has_validator(s.version) for s in session.listing.splits(""))
+    count = sum(not has_validator(s.version) for s in listing.splits(""))
     if count:
         session.emit(Note(
             "warning",
@@ -116,12 +118,12 @@ def _warn_of_sizes(session: Session) -> None:
         ))  # fmt: skip
 
 
-def _by_other_paths(session: Session, known: Collection[str]) -> set[str]:
+def _by_other_paths(session: Session, listing: Listing, known: Collection[str]) -> set[str]:
     """Return the ids of local files that are listed twice, or are loaded, by another path.
 
     Only symbolic links are followed; with the same size and time they are the same rows.
     """
-    listing, key = session.listing, session.target_key
+    key = session.target_key
     more = listing.projection
     folder = lru_cache(maxsize=None)(os.path.realpath)  # one question for each folder
 

@@ -10,7 +10,7 @@ from rowfall.contracts.facts import LoadFacts
 from rowfall.core import sql
 from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import UsageError
-from rowfall.core.listing import Split
+from rowfall.core.listing import Listing, Split
 from rowfall.core.model import (
     BUILD,
     ENGINE,
@@ -25,10 +25,10 @@ from rowfall.core.model import (
 )
 from rowfall.core.options import DISTRIBUTED, FILTER, Options
 from rowfall.core.patterns import regex
-from rowfall.plan import attempts, balance, statements, upserts
+from rowfall.plan import attempts, balance, cutting, statements, upserts
 from rowfall.plan.settings import ENGINE_BASE, Shape, compute_settings, not_allowed
 from rowfall.plan.space import with_space
-from rowfall.plan.transport import choose_transport, sent_as
+from rowfall.plan.transport import choose_reading, choose_transport, sent_as
 from rowfall.plan.visibility import check_atomic
 from rowfall.schema import strict_reading
 from rowfall.sources.base import Once
@@ -46,7 +46,9 @@ _QUOTED = regex(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|`(?:[^`\\]|\\.)*`""", re
 
 
 def make_plan(facts: LoadFacts, options: Options) -> Plan:
-    """Decide how rows travel, cut attempts, compute settings and forecast, write the example SQL.
+    """Decide how rows travel, which files are cut, attempts, settings and forecast.
+
+    Nothing is asked or opened here: the same facts and options give the same plan.
 
     Raises:
         UsageError: options that contradict each other, the source or the target.
@@ -55,7 +57,10 @@ def make_plan(facts: LoadFacts, options: Options) -> Plan:
     """
     check_atomic(facts, options)
     upserts.check_upsert(facts, options)
-    transport = choose_transport(facts, options)
+    reading = choose_reading(facts, options)
+    cut = cutting.cut(facts, options, reading[1])
+    facts = _with_ranges(facts, cut.listing)
+    transport = choose_transport(facts, options, reading, cut.notes)
     _check_profiles(facts, transport)
     facts = replace(facts, schema=_schema_as_read(facts, options))
     todo = facts.todo
@@ -95,6 +100,13 @@ def make_plan(facts: LoadFacts, options: Options) -> Plan:
         upkeep=facts.table.upkeep,
         upsert=upserts.said(facts, options, attempts.rows(facts, facts.todo)),
     )
+
+
+def _with_ranges(facts: LoadFacts, listing: Listing) -> LoadFacts:
+    """Return what the rest of a plan is made from: the ranges that it loads, in place of files."""
+    if listing is facts.listing:
+        return facts
+    return replace(facts, listing=listing, loaded=facts.loaded_of(listing))
 
 
 def _check_profiles(facts: LoadFacts, transport: Transport) -> None:

@@ -8,12 +8,14 @@ from rowfall.contracts.session import Session
 from rowfall.core import units
 from rowfall.core.errors import SourceError
 from rowfall.core.events import Note
-from rowfall.core.listing import MARK, split_id
+from rowfall.core.listing import MARK, Listing, split_id
 from rowfall.sources.base import File, Rewrite, RewritesFiles
 from rowfall.sources.rewrites import follow
 
 
-def loaded_in_other_files(session: Session, known: Collection[str]) -> set[str]:
+def loaded_in_other_files(
+    session: Session, listing: Listing, known: Collection[str]
+) -> set[str]:  # fmt: skip
     """Return the ids of listed files whose rows are loaded out of files that were there before.
 
     Args:
@@ -22,7 +24,7 @@ def loaded_in_other_files(session: Session, known: Collection[str]) -> set[str]:
     Raises:
         SourceError: files hold rows that are loaded together with others, or instead of them.
     """
-    source, listing, key = session.source, session.listing, session.target_key
+    source, key = session.source, session.target_key
     if not isinstance(source, RewritesFiles) or session.options.force:
         return set()
 

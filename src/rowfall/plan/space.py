@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from rowfall.contracts.facts import LoadFacts, Reach
+from rowfall.contracts.facts import FirstFacts, LoadFacts, Space
 from rowfall.contracts.session import Session, Writer
 from rowfall.core import sql, units
 from rowfall.core.errors import RowfallError
@@ -47,25 +47,20 @@ _SURELY = 1.2
 PEAK_FOLDER, PEAK_SERVER = 1.1, 1.8
 
 
-def ask_space(session: Session, facts: LoadFacts, rows: int | None, *, sample: bool) -> LoadFacts:
-    """Return the facts with what is free for each writer, and what a row takes on disk.
+def ask_space(session: Session, facts: FirstFacts, rows: int | None, *, sample: bool) -> Space:
+    """Ask what is free for each writer, and what a row takes on disk.
 
     Args:
         rows: about how many there are to load.
         sample: look at the data in any case, not only where they may not fit.
     """
-    free = [_free(session, writer) for writer in session.writers]
-    facts = replace(facts, writers=tuple(
-        replace(known, disk_free=bytes_) for known, bytes_ in zip(facts.writers, free, strict=True)
-    ))  # fmt: skip
+    free = tuple(_free(session, writer) for writer in session.writers)
     least = min((f for f in free if f is not None), default=None)
     if rows is None or least is None or session.options.no_space_check:
-        return facts
+        return Space(free)
     if not sample and rows * facts.schema.row_bytes * _SURELY < least:
-        return facts
-    per_row = _of_table(session) or _of_sample(session, facts.reach, facts.encoding, facts.schema,
-                                               rows)  # fmt: skip
-    return replace(facts, stored_row_bytes=per_row)
+        return Space(free)
+    return Space(free, _of_table(session) or _of_sample(session, facts, rows))
 
 
 # --- what is free --------------------------------------------------------------------------------
@@ -121,15 +116,14 @@ def _of_table(session: Session) -> float | None:
     return float(stored) / float(rows) if rows >= KNOWN_ROWS else None
 
 
-def _of_sample(
-    session: Session, reached: Reach | None, encoding: Encoding | None, schema: Schema, rows: int
-) -> float | None:
+def _of_sample(session: Session, facts: FirstFacts, rows: int) -> float | None:
     """Return the bytes on disk of a row by a sample, sorted by the key and packed."""
-    engine, source = source_reader(session, reached)
+    encoding, schema = facts.encoding, facts.schema
+    engine, source = source_reader(session, facts.reach)
     source = any_version(source)
     most = int(max(1_000, min(_SAMPLE_ROWS, _SAMPLE_BYTES / schema.row_bytes)))
     try:
-        splits = list(source.sample(session.listing, _SAMPLE_FILES))[:_SAMPLE_FILES]
+        splits = list(source.sample(facts.listing, _SAMPLE_FILES))[:_SAMPLE_FILES]
         taken = _packed(engine, [
             SqlText.of("SELECT ", sql.projection(schema.columns), " FROM ",
                        read_relation(source, [split], encoding, schema),

@@ -1,6 +1,7 @@
 """The survey: every question that is asked before a load. Its answers are what a plan is made of.
 
-It also chooses between pull and push where later questions depend on it; nothing is written.
+Nothing is decided here, and nothing written. Some questions cost requests: they are asked where
+:func:`rowfall.plan.planner.make_plan` may need the answer.
 """
 
 from __future__ import annotations
@@ -11,8 +12,10 @@ from dataclasses import replace
 from typing import Any
 
 from rowfall.contracts.facts import (
+    FirstFacts,
     LoadFacts,
     Reach,
+    Space,
     WriterFacts,
 )
 from rowfall.contracts.session import Session, Writer
@@ -28,15 +31,13 @@ from rowfall.core.errors import (
 from rowfall.core.events import Note
 from rowfall.core.listing import Listing, Split
 from rowfall.core.model import (
-    ENGINE,
-    PUSH,
-    Choice,
     Dialect,
     Encoding,
     Kind,
     Schema,
     Statement,
 )
+from rowfall.core.options import Options
 from rowfall.core.patterns import regex
 from rowfall.core.sqltext import SqlText
 from rowfall.core.time_range import WIDE, TimeRange, time_range
@@ -100,14 +101,14 @@ def survey(
     check_clauses(options)
     _check_settings(session)
     destination = session.destination
-    session, known = continue_streams(
+    listing, known = continue_streams(
         session, set(destination.loaded_ids(session) if known is None else known)
     )
-    reached = _ask_reach(session)
-    transport.choose_delivery(reached, options)  # --pull is refused before anything is read
+    reached = _ask_reach(session, listing)
+    transport.check_pull(reached, options)  # before anything is read
     listed = destination.existing_table(session, table or session.first_target.table)
     encoding, schema = _ask_schema(
-        session, reached, destination.columns(session, listed),
+        session, listing, reached, destination.columns(session, listed),
         destination.stored_key(session, listed),
     )  # fmt: skip
     schema = _checked(session, encoding, schema)
@@ -115,17 +116,17 @@ def survey(
         # The engine asks for the columns that are selected, and would refuse all others.
         encoding = replace(encoding, ignores=True)
     schema = replace(schema, keys=_keys(listed, schema))
-    schema = destination.fit_schema(session, reached, encoding, schema, listed)
+    schema = destination.fit_schema(session, listing, reached, encoding, schema, listed)
     if reached is not None and encoding is not None and encoding.dialect is not None:
         reached = _rewritten_here(session, encoding.dialect)
-        transport.choose_delivery(reached, options)
-    known = {*known, *loaded_under_other_names(session, known)}
-    known |= loaded_in_other_files(session, known)
-    facts = LoadFacts(
+        transport.check_pull(reached, options)
+    known = {*known, *loaded_under_other_names(session, listing, known)}
+    known |= loaded_in_other_files(session, listing, known)
+    first = FirstFacts(
         source=session.source,
         target=session.target,
         destination=destination,
-        listing=session.listing,
+        listing=listing,
         encoding=encoding,
         schema=schema,
         writers=_ask_writers(session, encoding),
@@ -135,17 +136,39 @@ def survey(
         remote=session.remote,
         cores_here=usable_cores(),
         program=installed.program(),
-        rows_per_byte=_ask_density(session, encoding),
+        rows_per_byte=_ask_density(session, listing, encoding),
     )
-    facts = _ask_decoders(session, facts)
-    delivery, parser = transport.choose_reading(facts, options)
-    if delivery.value == PUSH:
-        facts = _ask_links(session, facts)
-    facts = replace(facts, unpinned=_ask_versions(facts, delivery, parser))
-    cut = cutting.cut(session, facts, parser, known)
-    facts = replace(facts, listing=cut.listing, ranges=cut.notes)
-    facts = destination.with_loaded(session, facts, known, load_id)
-    return destination.with_space(session, facts, attempts.rows(facts, facts.todo), sample=thorough)
+    first = replace(first, writers=_ask_decoders(session, first))
+    unpinned, there = _ask_versions(first, options)
+    cuts = cutting.ask_ranges(session, first, known)
+    export = destination.export(session, listing, schema, load_id)
+    loaded = loaded_indexes(session, listing, known) if export is None else export.loaded
+    todo = [i for i in range(len(listing)) if i not in loaded]
+    space = destination.space(session, first, attempts.rows(first, todo), sample=thorough)
+    return LoadFacts(
+        source=first.source,
+        target=first.target,
+        destination=destination,
+        listing=listing,
+        encoding=encoding,
+        schema=schema,
+        writers=_with_room(_ask_links(session, first), space),
+        table=first.table,
+        reach=reached,
+        sharding=first.sharding,
+        remote=first.remote,
+        cores_here=first.cores_here,
+        program=first.program,
+        rows_per_byte=first.rows_per_byte,
+        loaded=loaded,
+        known=frozenset(known),
+        key=session.target_key,
+        cuts=cuts,
+        unpinned=unpinned,
+        unpinned_there=there,
+        stored_row_bytes=None if space is None else space.row_bytes,
+        export=export,
+    )
 
 
 def _checked(session: Session, encoding: Encoding | None, schema: Schema) -> Schema:
@@ -169,7 +192,7 @@ def _times(session: Session) -> TimeRange:
     return time_range(oldest) if oldest else WIDE
 
 
-def _ask_density(session: Session, encoding: Encoding | None) -> float | None:
+def _ask_density(session: Session, listing: Listing, encoding: Encoding | None) -> float | None:
     """Return the rows in a stored byte of local text.
 
     Elsewhere up to 16 requests would make every load wait for the forecast of a plan.
@@ -177,15 +200,17 @@ def _ask_density(session: Session, encoding: Encoding | None) -> float | None:
     source = session.source
     if encoding is None or session.remote or not isinstance(source, Ranged):
         return None
-    count = len(session.listing)
-    some = session.listing.splits(session.target_key, range(0, count, max(1, -(-count // FILES))))
+    count = len(listing)
+    some = listing.splits(session.target_key, range(0, count, max(1, -(-count // FILES))))
     return rows_per_byte(source, list(some), encoding)
 
 
 # --- what is loaded -----------------------------------------------------------------------------
 
 
-def loaded_indexes(session: Session, facts: LoadFacts, known: Collection[str]) -> frozenset[int]:
+def loaded_indexes(
+    session: Session, listing: Listing, known: Collection[str]
+) -> frozenset[int]:  # fmt: skip
     """Return the indexes of the listing that are in the target already.
 
     Args:
@@ -193,10 +218,10 @@ def loaded_indexes(session: Session, facts: LoadFacts, known: Collection[str]) -
     """
     if not known:
         return frozenset()
-    splits = facts.listing.splits(session.target_key)
+    splits = listing.splits(session.target_key)
     loaded = {i for i, split in enumerate(splits) if split.id in known}
     if len(known) > len(loaded) and not session.options.force:
-        _warn_of_new_versions(session, facts.listing, loaded)
+        _warn_of_new_versions(session, listing, loaded)
     return frozenset(loaded)
 
 
@@ -222,13 +247,22 @@ def _warn_of_new_versions(session: Session, listing: Listing, loaded: set[int]) 
         )
 
 
-def _ask_versions(facts: LoadFacts, delivery: Choice, parser: Choice) -> str:
-    """Return why an engine may read objects in another version than the one listed, or ""."""
-    pulled = facts.reach is not None and delivery.value != PUSH
-    source = facts.reach.source if facts.reach and pulled else facts.source
-    if parser.value != ENGINE or not isinstance(source, Pinned):
-        return ""
-    return source.unpinned(facts.listing, facts.encoding) or ""
+def _ask_versions(facts: FirstFacts, options: Options) -> tuple[str, str]:
+    """Return why an engine here may read objects in another version than the one listed, or "";
+    and the same of servers that read them.
+    """
+    if not transport.engine_may_parse(facts, options):
+        return "", ""
+
+    def of(source: Source) -> str:
+        if not isinstance(source, Pinned):
+            return ""
+        return source.unpinned(facts.listing, facts.encoding) or ""
+
+    pulled = facts.reach is not None and facts.reach.pull and not options.push
+    there = of(facts.reach.source) if facts.reach is not None and pulled else ""
+    pushed = facts.reach is None or transport.may_push(facts, options)
+    return of(facts.source) if pushed else "", there
 
 
 # --- engines -------------------------------------------------------------------------------------
@@ -254,7 +288,7 @@ def _check_settings(session: Session) -> None:
         ) from None
 
 
-def _ask_reach(session: Session) -> Reach | None:
+def _ask_reach(session: Session, listing: Listing) -> Reach | None:
     """Ask what servers can read of the source; None where the embedded engine stores the rows."""
     if session.engine.kind == "embedded":
         return None
@@ -266,7 +300,7 @@ def _ask_reach(session: Session) -> Reach | None:
     # FROM clauses that the oldest node understands in full are safe on all of them.
     oldest = min((w.engine.facts for w in session.writers), key=lambda facts: facts.release)
     return reach(
-        session.source_engine, session.source, session.listing, session.declared,
+        session.source_engine, session.source, listing, session.declared,
         oldest=oldest.version,
     )  # fmt: skip
 
@@ -301,13 +335,13 @@ def _reads_exactly(writer: Writer) -> bool:
         return False
 
 
-def _ask_decoders(session: Session, facts: LoadFacts) -> LoadFacts:
+def _ask_decoders(session: Session, facts: FirstFacts) -> tuple[WriterFacts, ...]:
     """Ask where rowfall-decode can run, as far as that matters: a server has to start it."""
     options, reached = session.options, facts.reach
     if options.decoder == "never" or reached is None or not reached.pull:
-        return facts
+        return facts.writers
     if transport.unparsed(facts) is not None:
-        return facts
+        return facts.writers
     writers = list(facts.writers)
     if isinstance(reached.source, Addressed):
         for number, writer in enumerate(session.writers):
@@ -316,33 +350,46 @@ def _ask_decoders(session: Session, facts: LoadFacts) -> LoadFacts:
             if why is not None:
                 break
         else:
-            return replace(facts, writers=tuple(writers))
+            return tuple(writers)
     if facts.program is not None:
         writers[0] = replace(writers[0], near=session.engine.same_machine())
-    return replace(facts, writers=tuple(writers))
+    return tuple(writers)
 
 
-def _ask_links(session: Session, facts: LoadFacts) -> LoadFacts:
-    """Measure the network to servers that rows are pushed to, where compression depends on it."""
-    if not transport.measures_link(session.options):
-        return facts
+def _ask_links(session: Session, facts: FirstFacts) -> tuple[WriterFacts, ...]:
+    """Measure the network to servers that rows may be pushed to, if compression depends on it."""
+    if facts.rows_refused or not transport.measures_link(session.options):
+        return facts.writers
+    if not transport.may_push(facts, session.options):
+        return facts.writers
     near = [writer.engine.same_machine() for writer in session.writers]
     rates = [
         None if here else network_rate(writer.engine)
         for writer, here in zip(session.writers, near, strict=True)
     ]
-    writers = tuple(
+    return tuple(
         replace(known, near=here, rate=rate)
         for known, here, rate in zip(facts.writers, near, rates, strict=True)
     )
-    return replace(facts, writers=writers)
+
+
+def _with_room(writers: tuple[WriterFacts, ...], space: Space | None) -> tuple[WriterFacts, ...]:
+    """Return the writers with what is free on their disks."""
+    if space is None:
+        return writers
+    free = zip(writers, space.free, strict=True)
+    return tuple(replace(writer, disk_free=bytes_) for writer, bytes_ in free)
 
 
 # --- the data ------------------------------------------------------------------------------------
 
 
 def _ask_schema(
-    session: Session, reached: Reach | None, existing: Sequence[Sequence[Any]] | None, stored: str
+    session: Session,
+    listing: Listing,
+    reached: Reach | None,
+    existing: Sequence[Sequence[Any]] | None,
+    stored: str,
 ) -> tuple[Encoding | None, Schema]:
     """Return encoding and columns: of the existing table, of the generator, or of the data."""
     destination = session.destination
@@ -356,7 +403,6 @@ def _ask_schema(
     def asks(text: SqlText, settings: Mapping[str, str | int | float]) -> list[list[Any]]:
         return engine.ask(text, {**limits, **settings})
 
-    listing = session.listing
     while True:
         try:
             if limits and (long := _begins_long(source, listing, session.declared, most)):

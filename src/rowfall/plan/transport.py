@@ -12,7 +12,7 @@ import re
 from collections.abc import Sequence
 
 from rowfall.cluster.sharding_keys import ShardingKey
-from rowfall.contracts.facts import Link, LoadFacts, Reach, ShardingFacts
+from rowfall.contracts.facts import FirstFacts, Link, LoadFacts, Reach, ShardingFacts
 from rowfall.core import formats, sql, units
 from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import TargetError, UsageError
@@ -50,15 +50,21 @@ ANY = "any"
 """The value of :attr:`rowfall.core.model.Transport.sharding` without a key."""
 
 
-def choose_transport(facts: LoadFacts, options: Options) -> Transport:
+def choose_transport(
+    facts: LoadFacts, options: Options, reading: tuple[Choice, Choice], ranges: Sequence[str] = ()
+) -> Transport:
     """Decide how the rows of a load travel.
+
+    Args:
+        reading: by :func:`choose_reading`.
+        ranges: which large files are cut, and why others are not.
 
     Raises:
         UsageError: an option asks for what cannot be done.
         TargetError: rows have to be sent from here to a server that takes none.
     """
     todo = facts.todo
-    delivery, parser = choose_reading(facts, options)
+    delivery, parser = reading
     parts = _choose_parts(facts, options, parser)
     built = parts.value == PROGRAM
     if built:
@@ -105,7 +111,7 @@ def choose_transport(facts: LoadFacts, options: Options) -> Transport:
         )
     chosen = Transport(
         delivery, parser, fallback, sort, parts, compression, sharding, sorted_by, streams,
-        facts.ranges,
+        tuple(ranges),
     )  # fmt: skip
     return facts.destination.adapt_transport(facts, options, chosen)
 
@@ -179,12 +185,51 @@ def choose_delivery(reach: Reach | None, options: Options) -> Choice:
         return Choice(PULL, "the engine that stores the rows is on this machine")
     if options.push:
         return Choice(PUSH, "as asked for with --push")
-    if options.pull and not reach.pull:
-        raise TargetError(f"the server cannot pull: {reach.reason}", hint=reach.hint)
+    check_pull(reach, options)
     return Choice(PULL if reach.pull else PUSH, reach.reason)
 
 
-def unparsed(facts: LoadFacts) -> str | None:
+def check_pull(reach: Reach | None, options: Options) -> None:
+    """Check that the server can read the source, where ``--pull`` asks for it.
+
+    Raises:
+        TargetError: it cannot.
+    """
+    if reach is not None and options.pull and not reach.pull:
+        raise TargetError(f"the server cannot pull: {reach.reason}", hint=reach.hint)
+
+
+def may_push(facts: FirstFacts, options: Options) -> bool:
+    """Return whether rows may be sent to servers, so that the network to them matters."""
+    reach = facts.reach
+    if reach is None:
+        return False
+    return options.push or not reach.pull or _nearer(facts, options) is not None
+
+
+def engine_may_parse(facts: FirstFacts, options: Options) -> bool:
+    """Return whether an engine may read the source for its rows; False where another surely does.
+
+    What servers pull, they may read by themselves; columns are copied where that pays.
+    """
+    reach, encoding = facts.reach, decoding.read_encoding(facts.source, facts.encoding)
+    if options.decoder == "never" or facts.program is None or unparsed(facts) is not None:
+        return True
+    copied = encoding is not None and (decoding.makes(encoding) or decoding.copies(encoding))
+    return copied or (reach is not None and reach.pull)
+
+
+def decoder_may_parse(facts: FirstFacts, options: Options) -> bool:
+    """Return whether rowfall-decode may read the source, here or inside the servers."""
+    reach = facts.reach
+    if options.decoder == "never" or unparsed(facts) is not None:
+        return False
+    if reach is None or not reach.pull or options.push:
+        return facts.program is not None
+    return _not_inside(facts, reach) is None or _nearer(facts, options) is not None
+
+
+def unparsed(facts: FirstFacts) -> str | None:
     """Return why rowfall-decode cannot parse the rows, wherever it runs; None if it can."""
     encoding = decoding.read_encoding(facts.source, facts.encoding)
     if encoding is not None and decoding.makes(encoding) and facts.reach and facts.reach.pull:
@@ -225,7 +270,7 @@ def _not_copied(facts: LoadFacts, options: Options) -> str | None:
     return why or _too_few(facts, options)
 
 
-def _not_inside(facts: LoadFacts, reach: Reach) -> str | None:
+def _not_inside(facts: FirstFacts, reach: Reach) -> str | None:
     """Return why the decoder cannot run inside the servers that read the source."""
     if not isinstance(reach.source, Addressed):
         return "the server reads its own files"
@@ -235,7 +280,7 @@ def _not_inside(facts: LoadFacts, reach: Reach) -> str | None:
     return None
 
 
-def _nearer(facts: LoadFacts, options: Options) -> str | None:
+def _nearer(facts: FirstFacts, options: Options) -> str | None:
     """Return why rows are read and parsed here instead of pulled; None where they are not."""
     if options.pull or facts.program is None:
         return None
@@ -841,13 +886,13 @@ def _no_distributed(sharding: ShardingFacts) -> str | None:
 # --- ranges of large files -----------------------------------------------------------------------
 
 
-def cuts_files(facts: LoadFacts) -> bool:
+def cuts_files(facts: FirstFacts) -> bool:
     """Tell whether ranges of files are splits: of one embedded engine the pipes share a file."""
     return facts.placement != "embedded" or facts.destination.takes_text
 
 
-def ranges_refused(facts: LoadFacts, options: Options, parser: Choice) -> str | None:
-    """Return why no file can be cut; None where it depends on the file."""
+def ranges_refused(facts: FirstFacts, options: Options) -> str | None:
+    """Return why no file can be cut, whoever parses; None where it depends on the file."""
     encoding, views = facts.encoding, facts.table.views
     if facts.sharding is not None:
         return "every file holds rows of all shards, by the sharding key"
@@ -867,10 +912,10 @@ def ranges_refused(facts: LoadFacts, options: Options, parser: Choice) -> str | 
         return (
             f"what rowfall-decode declines of a range is sent from here, and {facts.rows_refused}"
         )
-    return _not_cut(encoding, facts.schema, parser)
+    return _not_cut(encoding, facts.schema)
 
 
-def _not_cut(encoding: Encoding, schema: Schema, parser: Choice) -> str | None:
+def _not_cut(encoding: Encoding, schema: Schema) -> str | None:
     """Return why no text file can be cut."""
     if encoding.dialect is not None:
         return f"{rewriting.describe(encoding.dialect)} is rewritten from its beginning"
@@ -881,8 +926,13 @@ def _not_cut(encoding: Encoding, schema: Schema, parser: Choice) -> str | None:
         )
     if encoding.kind not in (Kind.TEXT, Kind.JSON):
         return f"{encoding.format} is read from its beginning to its end"
-    if parser.value == ENGINE:
-        return f"only rowfall-decode reads ranges of text, and {parser.reason}"
     if encoding.is_csv and strict_reading.holds_line_breaks(schema.columns):
         return "its fields hold line breaks, so no place shows that a record ends there"
+    return None
+
+
+def ranges_refused_by(parser: Choice, facts: FirstFacts) -> str | None:
+    """Return why ranges of text cannot be read by whoever parses; None where they can."""
+    if parser.value == ENGINE and facts.encoding is not None and facts.encoding.format != "Parquet":
+        return f"only rowfall-decode reads ranges of text, and {parser.reason}"
     return None

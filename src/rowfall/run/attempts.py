@@ -104,7 +104,7 @@ def run_attempts(load: LoadRun, facts: LoadFacts, plan: Plan, prepared: Prepared
     notes = Notes(session.emit)
     pulled = facts.source_for(plan.transport)
     bad_rows = BadRows(session.source, plan, session.reader, session.options, pulled)
-    progress = TotalProgress(session.emit)
+    progress = TotalProgress(load.emit)
     # What all shards read at the same time, one runner carries out.
     writers = session.writers
     if plan.transport.sharding.value == FILTER:

@@ -80,8 +80,7 @@ def follow(session: Session) -> Report:
             listing = _wait(session, seen)
             if listing is None:
                 return total or _nothing(session)
-            encoding = session.source.encoding(listing)
-            batch = replace(session, listing=listing, declared=encoding)
+            batch = session.for_batch(listing, session.source.encoding(listing))
             report, known = run_next(batch, known)
         except (SourceError, LedgerError) as error:
             if not error.transient or (away and time.monotonic() - away > patience):

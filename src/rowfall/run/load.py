@@ -49,21 +49,21 @@ def run_next(session: Session, known: frozenset[str] | None) -> tuple[Report, fr
         RowfallError: as of :func:`run_load`.
     """
     with open_load(session) as load:
-        load, settled, facts, plan = _plan(load, known)
+        settled, facts, plan = _plan(load, known)
         prepared = _prepare(load, settled, facts, plan)
         with prepared.leased():
             done = _run(load, facts, plan, prepared)
             finished = prepared.finish(plan, done)
             report = make_report(load, facts, plan, done, finished)
             record(load.ledger, report)
-            load.session.emit(LoadEnded(load.id, report.outcome))
+            load.emit(LoadEnded(load.id, report.outcome))
             if finished.problem is not None:
                 raise finished.problem
             load.session.destination.verify_loaded(load, facts, plan, done)
             return report, loaded_streams(plan.listing, session.target_key)
 
 
-def _plan(load: LoadRun, known: frozenset[str] | None) -> tuple[LoadRun, Settled, LoadFacts, Plan]:
+def _plan(load: LoadRun, known: frozenset[str] | None) -> tuple[Settled, LoadFacts, Plan]:
     """Settle earlier runs, survey and plan.
 
     Raises:
@@ -73,7 +73,6 @@ def _plan(load: LoadRun, known: frozenset[str] | None) -> tuple[LoadRun, Settled
     try:
         again = destination.settle_again(load, known) if known else None
         settled = again or destination.settle(load)
-        load = replace(load, session=settled.session)
         facts = survey(load.session, settled.known, settled.table, load_id=load.id)
         plan = make_plan(facts, options)
         refusal = no_space(plan, options)
@@ -85,7 +84,7 @@ def _plan(load: LoadRun, known: frozenset[str] | None) -> tuple[LoadRun, Settled
     if facts.export is not None and facts.export.refusal is not None:
         load.ledger.never_began(load.id)
         raise facts.export.refusal
-    return load, settled, facts, plan
+    return settled, facts, plan
 
 
 def _prepare(load: LoadRun, settled: Settled, facts: LoadFacts, plan: Plan) -> PreparedLoad:
@@ -108,7 +107,7 @@ def _announce(load: LoadRun, plan: Plan) -> None:
     session = load.session
     sizes = [group.size for group in plan.groups]
     rows = [plan.listing.rows(i) for group in plan.groups for i in group.indexes]
-    session.emit(LoadStarted(
+    load.emit(LoadStarted(
         load.id, plan.source, plan.target, session.table_text, len(plan.listing), plan.loaded,
         None if None in sizes else sum(size or 0 for size in sizes),
         None if None in rows else sum(count or 0 for count in rows), plan.listing.unit,

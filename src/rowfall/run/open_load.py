@@ -6,7 +6,6 @@ import json
 import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -48,8 +47,7 @@ def open_load(session: Session) -> Iterator[LoadRun]:
     _ACTIVE.add(load_id)
     try:
         key = session.destination.key(session, load_id)
-        heard = replace(session, emit=emit)
-        yield LoadRun(heard, load_id, begun, ledger, key, salt, new, others)
+        yield LoadRun(session, load_id, emit, begun, ledger, key, salt, new, others)
     except RowfallError:
         ledger.stopped_running(load_id)
         raise

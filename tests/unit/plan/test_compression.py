@@ -7,16 +7,20 @@ import pytest
 from rowfall.contracts.facts import Link, LoadFacts, Reach, TargetFacts, WriterFacts
 from rowfall.core.errors import UsageError
 from rowfall.core.listing import Listing
-from rowfall.core.model import Choice, Column, Encoding, Facts, Kind, Schema
+from rowfall.core.model import Choice, Column, Encoding, Facts, Kind, Schema, Transport
 from rowfall.core.options import Options
 from rowfall.destinations import open_destination
 from rowfall.destinations.clickhouse import ClickHouseTables
-from rowfall.plan.transport import choose_transport
+from rowfall.plan.transport import choose_reading, choose_transport
 from rowfall.targets import open_target
 from unit.plan.test_planner import CSV_GZ, Files
 
 FACTS = Facts("26.9.2.1", 8, 8 << 30)
 PARQUET = Encoding("Parquet", "none", Kind.TYPED)
+
+
+def _transport(facts: LoadFacts, options: Options) -> Transport:
+    return choose_transport(facts, options, choose_reading(facts, options))
 
 
 def choose(
@@ -32,7 +36,7 @@ def choose(
         tuple(WriterFacts(FACTS, "server", near=near, rate=rate) for rate in rates),
         reach=Reach(False, "it cannot", source), cores_here=cores,
     )  # fmt: skip
-    return choose_transport(facts, Options(compress=wish, streams=8)).compression
+    return _transport(facts, Options(compress=wish, streams=8)).compression
 
 
 @pytest.mark.parametrize(
@@ -85,7 +89,7 @@ def test_the_protocol_of_mysql(link: Link, wish: str, found: tuple[str, str]) ->
         Schema((Column("a", "UInt32"),)), (WriterFacts(FACTS, "embedded"),),
         TargetFacts("t", link=link), cores_here=2,
     )  # fmt: skip
-    chosen = choose_transport(facts, Options(compress=wish)).compression
+    chosen = _transport(facts, Options(compress=wish)).compression
     assert (chosen.value, chosen.reason[: len(found[1])]) == found
 
 
@@ -110,6 +114,6 @@ def test_there_may_be_no_blocks() -> None:
         reach=Reach(False, "it cannot", big),
     )  # fmt: skip
     for wish in ("auto", "none"):
-        assert choose_transport(facts, Options(compress=wish)).compression == Choice("", as_is)
+        assert _transport(facts, Options(compress=wish)).compression == Choice("", as_is)
     with pytest.raises(UsageError, match=f"no blocks to compress: {as_is}"):
-        choose_transport(facts, Options(compress="lz4"))
+        _transport(facts, Options(compress="lz4"))

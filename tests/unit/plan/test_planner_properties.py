@@ -179,7 +179,7 @@ def loads(draw: st.DrawFn) -> LoadFacts:
     opened = open_target(target, "t", Options())
     return LoadFacts(
         source, opened, open_destination(opened), listing, encoding, schema, stored,
-        draw(tables(schema, target)), frozenset(loaded), reach, sharding,
+        draw(tables(schema, target)), reach, sharding, loaded=frozenset(loaded),
         remote=not scheme.startswith("/"), cores_here=draw(st.integers(1, 64)),
         program=draw(st.sampled_from((None, "/usr/bin/rowfall-decode"))),
     )  # fmt: skip

@@ -32,7 +32,7 @@ def given(tmp_path: Path, **more: Any) -> Receiving:
     engine: Any = SimpleNamespace(ask=lambda text, lane=0: [[more.pop("failed", 0)]])
     session: Any = SimpleNamespace(options=Options(replace=more.get("overwrite", False)))
     plan: Any = SimpleNamespace(encoding=None, schema=Schema((Column("a", "Int64"),)))
-    load = LoadRun(session, "a", "", ledger, "key", "", new=True)
+    load = LoadRun(session, "a", silent, "", ledger, "key", "", new=True)
     writer = Writer(0, "", engine, target)
     return Receiving(load, plan, writer, notes, Revivals(notes), threading.Event())
 

@@ -10,7 +10,7 @@ from rowfall.contracts.destination import Opened, Opening, Query
 from rowfall.core import sql, units
 from rowfall.core.errors import LedgerError, RowfallError, TargetError
 from rowfall.core.events import Listener, Note
-from rowfall.core.listing import Split
+from rowfall.core.listing import Listing, Split
 from rowfall.core.model import Encoding, MergeWork, Plan, Schema, Transport
 from rowfall.core.options import Options
 from rowfall.core.results import Leftover, Verification
@@ -22,7 +22,14 @@ from rowfall.targets.base import Target
 
 # What follows is imported where it is used: an embedded engine opens meanwhile, 50 ms.
 if TYPE_CHECKING:
-    from rowfall.contracts.facts import LoadFacts, Reach, ShardingFacts, TargetFacts
+    from rowfall.contracts.facts import (
+        FirstFacts,
+        LoadFacts,
+        Reach,
+        ShardingFacts,
+        Space,
+        TargetFacts,
+    )
     from rowfall.contracts.load import Done, LoadRun, Settled
     from rowfall.contracts.session import Session
     from rowfall.destinations.clickhouse.prepare import PreparedTables
@@ -161,8 +168,8 @@ class ClickHouseTables(BaseDestination):
         return survey.stores_json(session)
 
     def fit_schema(
-        self, session: Session, reached: Reach | None, encoding: Encoding | None, schema: Schema,
-        listed: ExistingTable | None,
+        self, session: Session, listing: Listing, reached: Reach | None,
+        encoding: Encoding | None, schema: Schema, listed: ExistingTable | None,
     ) -> Schema:  # fmt: skip
         from rowfall.destinations.clickhouse import survey
 
@@ -180,9 +187,9 @@ class ClickHouseTables(BaseDestination):
 
         return survey.ask_sharding(session, schema)
 
-    def with_space(
-        self, session: Session, facts: LoadFacts, rows: int | None, *, sample: bool
-    ) -> LoadFacts:
+    def space(
+        self, session: Session, facts: FirstFacts, rows: int | None, *, sample: bool
+    ) -> Space:
         from rowfall.plan.space import ask_space
 
         return ask_space(session, facts, rows, sample=sample)

@@ -42,7 +42,7 @@ def finish(prepared: PreparedTables, plan: Plan, done: Done) -> Finished:
     """Make a gathered load visible, and wait for what ``--wait`` names."""
     if done.problem is not None:
         return Finished(problem=done.problem)
-    session, shadow = prepared.settled.session, prepared.shadow
+    session, shadow = prepared.load.session, prepared.shadow
     notes = Notes(session.emit)
     waited = problem = None
     try:
@@ -64,7 +64,7 @@ def finish(prepared: PreparedTables, plan: Plan, done: Done) -> Finished:
 
 def _end_dead_loads(prepared: PreparedTables) -> None:
     """End what dead loads have left beside the target; where that fails, the next load does it."""
-    session = prepared.settled.session
+    session = prepared.load.session
     if session.options.replace:
         return
     try:
@@ -80,7 +80,7 @@ def _show_gathered(prepared: PreparedTables, shadow: Shadow, plan: Plan, notes: 
     Raises:
         LedgerError: another process has loaded some of it meanwhile.
     """
-    load, session = prepared.load, prepared.settled.session
+    load, session = prepared.load, prepared.load.session
     gathered = load.ledger.loaded(load.key)
     if not gathered:
         shadow.drop()  # a stopped run had made everything visible
@@ -115,7 +115,7 @@ def _lease_gathered(
     Raises:
         AlteredTableError: some of it is staged by a dead process, and cannot become visible.
     """
-    load, session = prepared.load, prepared.settled.session
+    load, session = prepared.load, prepared.load.session
     ledger, recovery, told = load.ledger, prepared.whole_recovery, False
     while True:
         attempt = f"{load.id}_whole{ledger.attempts(load.id) + 1}"

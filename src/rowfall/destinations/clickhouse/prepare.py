@@ -69,7 +69,7 @@ class PreparedTables:
     def delivery(self, facts: LoadFacts, plan: Plan, writer: Writer) -> Delivery:
         from rowfall.deliver.route import open_delivery  # 5 ms, used when tables are made
 
-        return open_delivery(self.settled.session, facts, plan, writer)
+        return open_delivery(self.load.session, facts, plan, writer)
 
     @contextmanager
     def leased(self) -> Iterator[None]:
@@ -113,7 +113,7 @@ def prepare(load: LoadRun, settled: Settled, facts: LoadFacts, plan: Plan) -> Pr
         TargetError: the table cannot be staged.
         RowfallError: it may not be made here.
     """
-    session, ledger = settled.session, load.ledger
+    session, ledger = load.session, load.ledger
     _create(settled, load, plan)
     tables = TargetTables(session, ledger)
     if not session.options.replace:
@@ -134,7 +134,7 @@ def prepare(load: LoadRun, settled: Settled, facts: LoadFacts, plan: Plan) -> Pr
 
 def _create(settled: Settled, load: LoadRun, plan: Plan) -> None:
     """Make the target where it is missing, on all shards of a cluster."""
-    session, ledger = settled.session, load.ledger
+    session, ledger = load.session, load.ledger
     target = session.target
     if session.shards is not None:
         _create_on_cluster(session, session.shards, load, plan)
@@ -172,7 +172,7 @@ def _hint_of_table(cause: str) -> str:
 
 def _create_on_cluster(session: Session, shards: OpenCluster, load: LoadRun, plan: Plan) -> None:
     # As it is now: planning took its time, and others load too.
-    missing = replace(shards, tables=shards.find_tables()).missing(plan.schema, session.options)
+    missing = shards.missing(plan.schema, session.options, shards.find_tables())
     if not missing:
         return
     if not plan.schema.exists:
@@ -233,7 +233,7 @@ def _staging_tables(settled: Settled, tables: TargetTables, writer: Writer) -> S
 def _settled_shadow(load: LoadRun, settled: Settled) -> Shadow | None:
     """Return the shadow by the name that it has: settling renames one that was to be exchanged."""
     shadow = open_shadow(load)
-    if shadow is not None and settled.session.options.replace and not settled.replaced:
+    if shadow is not None and load.session.options.replace and not settled.replaced:
         shadow.name = settled.table
     return shadow
 
@@ -255,7 +255,7 @@ def _announce(load: LoadRun, tables: TargetTables) -> Leases:
 def _open_leases(prepared: PreparedTables) -> PreparedTables:
     """Record which table the rows gather in, and open the journals of a shared target."""
     load, settled, tables = prepared.load, prepared.settled, prepared.tables
-    session, shadow = settled.session, prepared.shadow
+    session, shadow = load.session, prepared.shadow
     database = session.first_target.database
     uuid = tables.first or table_uuid(session.engine, database, session.first_target.table)
     if shadow is not None and not settled.replaced:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from functools import partial
 
 from rowfall.contracts.load import LoadRun, Settled
@@ -75,7 +74,7 @@ def settle(load: LoadRun) -> Settled:
         if not replaced:
             table = shadow.name
     elif not ledger.loaded(load.key):
-        session = _without_own_empty_table(session, ledger, load.id)
+        _drop_own_empty_table(session, ledger, load.id)
     settle_table = partial(_settle_table, session, load, answer=answer)
     replaced_target = settle_table(session.target_key, session.first_target.table)
     if shadow is not None:
@@ -86,7 +85,7 @@ def settle(load: LoadRun) -> Settled:
         _drop_superseded(session, load, shadow)
         settle_table(load.key, shadow.name)
         _drop_shadow_that_was_set_back(session, ledger, load, shadow)
-    return Settled(session, table, _known(session, load, replaced=replaced), replaced)
+    return Settled(table, _known(session, load, replaced=replaced), replaced)
 
 
 def _settle_folder(load: LoadRun, answer: LoadedAnswer) -> None:
@@ -128,7 +127,7 @@ def settle_again(load: LoadRun, known: frozenset[str]) -> Settled | None:
     if not uuid or uuid != load.ledger.table_uuid(load.key) or load.ledger.open_attempts():
         return None
     TargetTables(session, load.ledger).check_together()
-    return Settled(session, table, known)
+    return Settled(table, known)
 
 
 def _all_loaded(session: Session, ledger: Ledger) -> bool:
@@ -213,7 +212,7 @@ def _refuse_kept(session: Session, ledger: Ledger, kept: Mapping[str, AlteredTab
 
 
 def _drop_superseded(session: Session, load: LoadRun, shadow: Shadow) -> None:
-    """Drop a shadow that may never become visible: others have loaded some of its files."""
+    """Drop a shadow that may never become visible: others are loaded some of its files."""
     if not session.options.gathers or session.options.force:
         return
     gathered = load.ledger.loaded(load.key)
@@ -244,22 +243,21 @@ def _drop_shadow_that_was_set_back(
         ledger.set_table(load.key, "")
 
 
-def _without_own_empty_table(session: Session, ledger: Ledger, load_id: str) -> Session:
-    """Drop a table that a failed load has made and left empty; return the session without it."""
+def _drop_own_empty_table(session: Session, ledger: Ledger, load_id: str) -> None:
+    """Drop a table that a failed load has made and left empty."""
     database, table = session.first_target.database, session.first_target.table
     shards = session.shards
     nodes: dict[str, Engine] = {"": session.engine}
     if shards is not None:
         if len(shards.cluster.up) < len(shards.cluster.nodes):
-            return session  # a node that is away would keep its own
+            return  # a node that is away would keep its own
         # First the one that keeps the journal.
         order = sorted(shards.cluster.nodes, key=lambda n: n.address != shards.writers[0].node)
         nodes = {node.address: shards.connect(node) for node in order}
     if not is_own_and_empty(nodes, ledger, database, table, load_id=load_id):
-        return session
+        return
     uuid = table_uuid(session.engine, database, table)
     for node, *name in drop_order(nodes, ledger, database, table, uuid):
         nodes[node].run(Statement(staging.drop(*name, if_empty=True)))
-    if shards is None:
-        return session
-    return replace(session, shards=replace(shards, tables=shards.find_tables()))
+    if shards is not None:
+        shards.look_again()
