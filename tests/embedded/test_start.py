@@ -13,6 +13,7 @@ import pytest
 
 from rowfall.core.errors import EngineError
 from rowfall.core.model import Statement
+from rowfall.core.sql import tables_called
 from rowfall.core.sqltext import SqlText
 from rowfall.engines import prestart
 from rowfall.engines._chdb_child import STATUS
@@ -191,7 +192,7 @@ def test_a_child_that_waits_in_another_folder_is_not_taken(
 
 def test_a_new_folder_has_no_tables_until_one_is_made(tmp_path: Path) -> None:
     make = Statement(SqlText.of("CREATE TABLE t (a UInt8) ENGINE = MergeTree ORDER BY a"))
-    list_all = "SELECT DISTINCT name FROM system.tables WHERE startsWith(name, 't')"
+    list_all = tables_called("t")
     engine = Embedded(tmp_path, memory=1 << 30)
     try:
         assert table_uuid(engine, "default", "t") == ""

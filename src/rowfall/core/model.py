@@ -335,12 +335,15 @@ class Statement:
         settings: name -> value; the engine appends or sets them.
         query_id: known before the statement is sent, written to the ledger first.
         format: output format for SELECT, None for statements without rows.
+        alters: what the names of tables begin with that it may make, alter or drop; "" for any
+            table, None for no table.
     """
 
     sql: SqlText
     settings: Mapping[str, str | int | float] = field(default_factory=dict)
     query_id: str = ""
     format: str | None = None
+    alters: str | None = ""
 
 
 @dataclass(frozen=True, slots=True)

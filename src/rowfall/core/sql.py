@@ -15,6 +15,7 @@ from rowfall.core.patterns import regex
 from rowfall.core.sqltext import SqlText, quote, quoted_list
 
 _SETTING_NAME = regex(r"[a-z][a-z0-9_]*\Z")
+_OF_SYSTEM = frozenset(("system", "information_schema", "INFORMATION_SCHEMA"))
 CHANGED = "rowfall: the object changed while it was read"
 """Text of the error that a condition of a source raises in the engine: another version was met."""
 
@@ -35,21 +36,48 @@ def qualified(database: str, table: str) -> str:
     return f"{name(database)}.{name(table)}"
 
 
-def about_tables(databases: Iterable[str], tables: Iterable[str]) -> str:
+class AboutTables(str):
+    """A question about definitions of tables: its answer holds until a statement alters them.
+
+    Attributes:
+        names: of the tables that it is about; None where it asks for names.
+        users: it is about no tables of the system, which are there in every folder.
+    """
+
+    names: frozenset[str] | None
+    users: bool
+
+    @classmethod
+    def of(cls, text: str, names: frozenset[str] | None, *, users: bool = True) -> AboutTables:
+        question = cls(text)
+        question.names, question.users = names, users
+        return question
+
+
+def tables_called(prefix: str) -> AboutTables:
+    """Return the question for the names of all tables that begin with ``prefix``."""
+    return AboutTables.of(
+        f"SELECT DISTINCT name FROM system.tables WHERE startsWith(name, {quote(prefix)})", None
+    )
+
+
+def about_tables(databases: Iterable[str], tables: Iterable[str]) -> AboutTables:
     """Return the question how tables and views are defined, of whatever engine they are.
 
     One row for each: database, name, uuid, engine, engine with all that follows, storage policy,
     whether it has a partition key, definition, databases and names of views that read from it,
     SELECT of a view, and folder of its parts.
     """
+    names, there = frozenset(tables), frozenset(databases)
     # Each condition by itself: the server then opens these tables only, not all that it has.
-    return (
+    return AboutTables.of(
         "SELECT database, name, toString(uuid), engine, engine_full, storage_policy, "
         "partition_key != '', create_table_query, dependencies_database, dependencies_table, "
         "as_select, arrayElement(data_paths, 1) FROM system.tables WHERE "
-        f"database IN ({quoted_list(sorted(set(databases)))}) AND "
-        f"name IN ({quoted_list(sorted(set(tables)))})"
-    )
+        f"database IN ({quoted_list(sorted(there))}) AND "
+        f"name IN ({quoted_list(sorted(names))})",
+        names, users=not there & _OF_SYSTEM,
+    )  # fmt: skip
 
 
 def table_is(database: str, table: str) -> str:

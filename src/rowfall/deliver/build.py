@@ -200,7 +200,7 @@ class Build(Decode):
             ):
                 statement = Statement(
                     SqlText.of(f"ALTER TABLE {at} {commands}"), {"mutations_sync": 1},
-                    query_id=order.attempt,
+                    query_id=order.attempt, alters=order.staging,
                 )  # fmt: skip
                 cpu += self._engine.run(statement, lane=lane).cpu_seconds
         except EngineError as error:
@@ -230,8 +230,8 @@ class Build(Decode):
             staging = sql.qualified(self._input.target.database, order.staging)
             statement = Statement(
                 SqlText.of(f"ALTER TABLE {staging} ATTACH PARTITION ALL"),
-                query_id=order.attempt,
-            )
+                query_id=order.attempt, alters=None,
+            )  # fmt: skip
             cpu = self._engine.run(statement, lane=run.lane).cpu_seconds
             if run.table is not None:
                 cpu += self._complete(run, run.table)
@@ -300,7 +300,7 @@ def compute_keys(
     query = SqlText.of(f"SELECT {values} FROM ({_handed_rows(schema, about)})")
     # One thread keeps the rows in their order, and a column may be called like an expression.
     settings = {"max_threads": 1, "prefer_column_name_to_alias": 1}
-    statement = Statement(into_file(query, about["into"]), settings)
+    statement = Statement(into_file(query, about["into"]), settings, alters=None)
     engine.run(statement, lane=lane)
     return {}
 
@@ -356,8 +356,9 @@ class BuildFromEngine(Build):
             query = SqlText.of(f"SELECT {', '.join(map(sql.name, names))} FROM (", query, ")")
         try:
             statement = Statement(
-                into_file(query, pipe), self._engine.facts.known(settings), query_id=order.attempt
-            )
+                into_file(query, pipe), self._engine.facts.known(settings), query_id=order.attempt,
+                alters=None,
+            )  # fmt: skip
             made = self._engine.run(statement, lane=lane, on_tick=on_tick)
             let_go(pipe)  # of no rows the engine might not have opened it
             built = self._insert_blocks(run, _silent)

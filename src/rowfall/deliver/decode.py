@@ -321,7 +321,7 @@ class Decode:
         structure = block_structure(schema.reads)
         rows = select_blocks(schema, [f"file([{files}], 'Native', {structure})"])
         text = sql.insert(self._input.target.into(order.staging, schema), schema.columns, rows)
-        statement = Statement(text, order.settings, query_id=order.attempt)
+        statement = Statement(text, order.settings, query_id=order.attempt, alters=None)
         return self._engine.run(statement, lane=run.lane, on_tick=tick)
 
     def result_of(self, child: DecoderProcess, order: Order) -> dict[str, Any]:
@@ -418,7 +418,7 @@ class DecodePush(Decode):
                 tick({k: sum(p.get(k, 0) for p in seen) for k in progress})
 
             return self._server.run(
-                Statement(text, settings, query_id=f"{order.attempt}_{number}"),
+                Statement(text, settings, query_id=f"{order.attempt}_{number}", alters=None),
                 lane=_LANES + number, on_tick=own, body=chunks(outputs[number], QUIET_SECONDS),
             )  # fmt: skip
 
@@ -538,8 +538,8 @@ class DecodeInside:
         statement = Statement(
             self._statement(order, list(texts)),
             self._server.facts.known(order.settings),
-            query_id=order.attempt,
-        )
+            query_id=order.attempt, alters=None,
+        )  # fmt: skip
         try:
             return self._server.run(statement, lane=lane, on_tick=tick, texts=texts)
         except RowfallError as error:

@@ -56,8 +56,8 @@ class FeedViews:
         statement = Statement(
             SqlText.of(f"INSERT INTO {fed} ({self._columns}) SELECT {self._columns} FROM {staged}"),
             {**self._engine.facts.known(order.settings), **self._settings},
-            query_id=order.attempt,
-        )
+            query_id=order.attempt, alters=None,
+        )  # fmt: skip
         views = self._engine.run(statement, lane=lane)
         # Each view reads again what comes into its source: as of an INSERT that fires them.
         return replace(

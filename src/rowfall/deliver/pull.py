@@ -41,7 +41,7 @@ class Pull:
                 order.staging, order.only, self._headers,
             )  # fmt: skip
         settings = self._engine.facts.known(order.settings)
-        statement = Statement(text, settings, query_id=order.attempt)
+        statement = Statement(text, settings, query_id=order.attempt, alters=None)
         return self._engine.run(statement, lane=lane, on_tick=on_tick)
 
     def kill(self, attempt: str) -> None:

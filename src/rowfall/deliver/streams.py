@@ -212,7 +212,7 @@ class BlockStream(Stream):
     def _make(self) -> None:
         query = into_file(self._query, self._path, self._packed)
         try:
-            statement = Statement(query, self._settings, self._query_id)
+            statement = Statement(query, self._settings, self._query_id, alters=None)
             self._made = self._engine.run(statement, lane=self._lane)
         except BaseException as error:
             self._made = error

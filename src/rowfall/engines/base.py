@@ -282,7 +282,7 @@ class Asking:
         """See :meth:`Engine.ask`."""
         known = self.facts.known(settings) if settings else {}
         known = {**known, "output_format_json_quote_64bit_integers": 0}
-        statement = Statement(SqlText.of(sql), known, format=ROWS_FORMAT)
+        statement = Statement(SqlText.of(sql), known, format=ROWS_FORMAT, alters=None)
         return read_rows(self.run(statement, lane=lane).data)
 
     def existing_table(self: Engine, database: str, table: str) -> ExistingTable | None:

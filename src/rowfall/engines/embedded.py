@@ -32,12 +32,10 @@ from rowfall.core.errors import (
 )
 from rowfall.core.masked import Secret, redact
 from rowfall.core.model import Facts, Outcome, Statement
-from rowfall.core.patterns import regex
-from rowfall.core.sql import settings_clause
+from rowfall.core.sql import AboutTables, settings_clause
 from rowfall.core.sqltext import SqlText, quote
 from rowfall.engines.base import (
     POLL_SECONDS,
-    ROWS_FORMAT,
     Asking,
     Body,
     ExistingTable,
@@ -63,29 +61,6 @@ _SMALL = {"compile_expressions": 0, "compile_aggregate_expressions": 0}
 # Tables of the system are read by one thread in any case; others only start and end: 25 % of the
 # CPU time of such a question, and a load asks 20.
 _CATALOGUE = {**_SMALL, "max_threads": 1}
-
-_DEFINITIONS = regex(r"FROM system\.(?:databases|tables|columns)\b")
-# What changes without a statement that alters a table: rows, sizes, times.
-_CHANGES_BY_ITSELF = regex(
-    r"\b(?:total_|lifetime_|metadata_modification|loading_|data_\w+_bytes|marks_)|now|rand"
-)
-# Statements after which all tables are defined as before.
-_NAME = r"(?:`(?:[^`\\]|\\.)*`|\w+)"
-_LEAVES_DEFINITIONS = regex(
-    r"\s*(?:(?:SELECT|WITH|INSERT|SYSTEM FLUSH|DESCRIBE|EXPLAIN|KILL)\s|"
-    rf"ALTER TABLE {_NAME}(?:\.{_NAME})? ATTACH PARTITION ALL(?: FROM |$))"
-)
-# Statements that make or drop a table of rowfall's own, which leave all others as they are; and
-# questions about tables by their names that are none of these.
-_ALTERS_OWN_TABLE = regex(rf"(?:CREATE|DROP) TABLE (?:IF (?:NOT )?EXISTS )?{_NAME}\.`_rowfall_\w+`")
-_ASKS_ABOUT_OTHERS = regex(r"(?!.*(?:_rowfall_|startsWith)).* AND name (?:= |IN \()'", re.DOTALL)
-
-# Questions for tables by their names, which a new folder does not have: rows, and no sums of them.
-_ASKS_FOR_TABLES = regex(
-    r"SELECT (?!.*\b(?:count|sum|min|max|any|uniq|group|union|from .*\bfrom|information_schema)\w*)"
-    r"(?!.*'system').* FROM system\.tables WHERE .*\bname\b",
-    re.DOTALL | re.IGNORECASE,
-)
 
 LOCK_NAME = "rowfall.lock"
 STATUS_NAME = "status"
@@ -172,15 +147,15 @@ class Embedded(Asking):
         self._opening = threading.RLock()  # guards the process and the two that follow
         self._version = self._timezone = ""
         # Answers about the tables of the folder. They hold until a statement of this engine alters
-        # a table, as nobody else has the folder open; a load asks half of them twice or more.
-        self._answered: dict[tuple[str, str | None], bytes] = {}
+        # these, as nobody else has the folder open; a load asks half of them twice or more.
+        self._answered: dict[AboutTables, list[list[Any]]] = {}
         self._altered = self._altering = 0  # statements that may have altered, and those running
         if not idle:
             self._start()
 
     def _start(self) -> Child:
         """Start a child that opens the folder."""
-        self._forget(0)
+        self._forget(0, "")
         child = self._process = take(self._fds)
         # Each process has its own: its listener may notice the end long after the next one began.
         pending = self._pending = {0: queue.SimpleQueue()}
@@ -240,7 +215,11 @@ class Embedded(Asking):
         self.opened()
         if not hasattr(self, "_settings"):
             rows = self.run(
-                Statement(SqlText.of("SELECT name FROM system.settings"), format="TabSeparatedRaw")
+                Statement(
+                    SqlText.of("SELECT name FROM system.settings"),
+                    format="TabSeparatedRaw",
+                    alters=None,
+                )
             ).data
             self._settings = frozenset(rows.decode().split())
         return Facts(self._version, self.cores, self._memory, self._settings, self._timezone)
@@ -262,52 +241,52 @@ class Embedded(Asking):
         settings, sql = statement.settings, statement.sql.reveal()
         if statement.format and out_fd is None:
             settings = {**(_CATALOGUE if _of_catalogue(sql) else _SMALL), **settings}
-            if not self._work and _of_definitions(sql):
-                return self._remembered(statement, sql, {**_CATALOGUE, **statement.settings}, lane)
-        if _LEAVES_DEFINITIONS.match(sql):
+        if statement.alters is None:
             return self._sent(statement, sql, settings, lane, on_tick, out_fd)
-        with self._alters(others=_ALTERS_OWN_TABLE.match(sql) is None):
+        with self._alters(statement.alters):
             return self._sent(statement, sql, settings, lane, on_tick, out_fd)
 
-    def _remembered(
-        self, statement: Statement, sql: str, settings: Settings, lane: int
-    ) -> Outcome:  # fmt: skip
-        """Return the answer to a question about tables, which may have been given before."""
-        question = (sql, statement.format)
-        if self._new and statement.format == ROWS_FORMAT and _ASKS_FOR_TABLES.match(sql):
-            return Outcome()  # no rows
+    def ask(
+        self, sql: str | SqlText, settings: Settings | None = None, *, lane: int = 0
+    ) -> list[list[Any]]:
+        """See :class:`rowfall.engines.base.Engine`; what is known of tables is not asked again."""
+        # Files of the folder to work in are tables, too, and come and go.
+        if not isinstance(sql, AboutTables) or settings or self._work:
+            return super().ask(sql, settings, lane=lane)
+        if self._new and sql.users:
+            return []  # a new folder has none
         with self._guard:
-            known, altered = self._answered.get(question), self._altered
-        if known is not None:
-            return Outcome(data=known)
-        outcome = self._sent(statement, sql, settings, lane)
-        with self._guard:
-            if altered == self._altered and not self._altering:
-                self._answered[question] = outcome.data
-        return outcome
+            known, altered = self._answered.get(sql), self._altered
+        if known is None:
+            known = super().ask(sql, lane=lane)
+            with self._guard:
+                if altered == self._altered and not self._altering:
+                    self._answered[sql] = known
+        return [list(row) for row in known]
 
     @contextlib.contextmanager
-    def _alters(self, *, others: bool) -> Iterator[None]:
+    def _alters(self, beginning: str) -> Iterator[None]:
         """Forget what is known of tables now, and again when the statement has ended.
 
         Args:
-            others: than rowfall's own may be altered.
+            beginning: of the names of those that it may alter.
         """
         self._new = False
-        self._forget(1, others=others)
+        self._forget(1, beginning)
         try:
             yield
         finally:
-            self._forget(-1, others=others)
+            self._forget(-1, beginning)
 
-    def _forget(self, running: int, *, others: bool = True) -> None:
+    def _forget(self, running: int, beginning: str) -> None:
+        def concerns(question: AboutTables) -> bool:
+            names = question.names
+            return names is None or any(name.startswith(beginning) for name in names)
+
         with self._guard:
             self._altered += 1
             self._altering += running
-            self._answered = {
-                question: answer for question, answer in self._answered.items()
-                if not others and _ASKS_ABOUT_OTHERS.match(question[0])
-            }  # fmt: skip
+            self._answered = {q: rows for q, rows in self._answered.items() if not concerns(q)}
 
     def _sent(
         self, statement: Statement, sql: str, settings: Settings, lane: int,
@@ -428,7 +407,8 @@ class Embedded(Asking):
                         "KILL QUERY WHERE position(query, "
                         + quote(f"/* {query_id} */")
                         + ") = 1 SYNC"
-                    )
+                    ),
+                    alters=None,
                 ),
                 lane=CONTROL_LANE,
             )
@@ -590,16 +570,6 @@ def _of_catalogue(sql: str) -> bool:
     """Tell whether a statement reads from tables of the system only."""
     reads = sql.count("FROM ")
     return reads > 0 and reads == sql.count("FROM system.") + sql.count("FROM (SELECT")
-
-
-def _of_definitions(sql: str) -> bool:
-    """Tell whether a statement asks how databases, tables and columns are defined, no more."""
-    reads = sql.count("FROM ")
-    return (
-        reads > 0
-        and reads == len(_DEFINITIONS.findall(sql)) + sql.count("FROM (SELECT")
-        and _CHANGES_BY_ITSELF.search(sql) is None
-    )
 
 
 def _end(child: Child) -> None:

@@ -44,7 +44,7 @@ def first_rows(
         outcome = session.reader.run(Statement(
             SqlText.of(query, f" LIMIT {ROWS}"),
             {name: value for name, value in settings.items() if not known or name in known},
-            format="JSONCompactStringsEachRow",
+            format="JSONCompactStringsEachRow", alters=None,
         ))  # fmt: skip
     except RowfallError:
         return ()

@@ -158,7 +158,7 @@ def _packed(
         ((rows,),) = engine.ask(counted, known)
         if not rows:
             return None
-        data = engine.run(Statement(text, known, format="Native")).data
+        data = engine.run(Statement(text, known, format="Native", alters=None)).data
         packed = min(len(zlib.compress(data, 1)) * _LZ4, len(data))
         found.append((packed / rows, int(rows), len(data) / rows))
     return found[0][0], *found[1]

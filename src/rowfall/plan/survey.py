@@ -279,7 +279,7 @@ def _check_settings(session: Session) -> None:
     if not known:
         return
     try:
-        session.engine.run(Statement(SqlText.of("SELECT 1"), known))
+        session.engine.run(Statement(SqlText.of("SELECT 1"), known, alters=None))
     except RowfallError as error:
         cause = error.message.removeprefix(f"Code: {error.code}. DB::Exception: ")
         raise UsageError(
@@ -328,7 +328,9 @@ def _ask_writers(session: Session, encoding: Encoding | None) -> tuple[WriterFac
 
 def _reads_exactly(writer: Writer) -> bool:
     """Ask whether the engine takes floats of text exactly: 24.10, for one, does not."""
-    probe = Statement(SqlText.of(FLOAT_PROBE), {"precise_float_parsing": 1}, format="TSV")
+    probe = Statement(
+        SqlText.of(FLOAT_PROBE), {"precise_float_parsing": 1}, format="TSV", alters=None
+    )
     try:
         return writer.engine.run(probe).data == b"1\n"
     except RowfallError:  # a right is missing that a load needs, too

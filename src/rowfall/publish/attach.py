@@ -431,4 +431,6 @@ class Publisher:
         return self.engine.ask(text, lane=self.lane)
 
     def _run(self, text: str, query_id: str = "") -> None:
-        self.engine.run(Statement(SqlText.of(text), query_id=query_id), lane=self.lane)
+        # Parts come and go, tables stay as they are.
+        statement = Statement(SqlText.of(text), query_id=query_id, alters=None)
+        self.engine.run(statement, lane=self.lane)

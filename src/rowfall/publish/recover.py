@@ -50,9 +50,7 @@ def staging_of(attempt: str) -> str:
 
 def staged_attempts(engine: Engine) -> set[str]:
     """Return the attempts that staging tables are named after."""
-    rows = engine.ask(
-        f"SELECT DISTINCT name FROM system.tables WHERE startsWith(name, '{STAGING_PREFIX}')",
-    )
+    rows = engine.ask(sql.tables_called(STAGING_PREFIX))
     names = (str(name).removeprefix(STAGING_PREFIX).split("_") for (name,) in rows)
     return {"_".join(parts[:2]) for parts in names}
 

@@ -163,7 +163,8 @@ class TableReceiver(BaseReceiver):
         def one(number: int) -> None:
             at = self._writers[number]
             for statement in tables[number].stage(staging):
-                at.writer.engine.run(Statement(statement, at.settings), lane=lane)
+                made = Statement(statement, at.settings, alters=_altered(at, staging))
+                at.writer.engine.run(made, lane=lane)
 
         for at in filter(self._fires_views, self._writers):
             # For two seconds at most: then this start is not taken for one that comes later.
@@ -424,7 +425,15 @@ def _drop(at: TableWriter, staged: str) -> None:
         # In a folder nobody gives it another name, and no profile forbids what a large one needs.
         statements = (staging.drop(tables.facts.database, staged, size=staging.LARGE),)
     for statement in statements:
-        engine.run(Statement(statement), lane=PUBLISH_LANE)
+        engine.run(Statement(statement, alters=_altered(at, staged)), lane=PUBLISH_LANE)
+
+
+def _altered(at: TableWriter, staged: str) -> str:
+    """Return what the names of tables begin with that change with the staging of an attempt.
+
+    Views make other tables, too, tables that something reads from.
+    """
+    return "" if at.staging.views else staged
 
 
 def _by_staging(pairs: Sequence[Pair], moves: Sequence[StagedPartition]) -> dict[str, int]:

@@ -229,7 +229,9 @@ def _engine_phases(engine: Engine, query_ids: Sequence[str]) -> dict[str, float]
             where = "WHERE event_date >= yesterday() AND query_id IN ("
             where += quoted_list(query_ids) + ") "
         else:
-            engine.run(Statement(SqlText.of("SYSTEM FLUSH LOGS processors_profile_log")))
+            engine.run(
+                Statement(SqlText.of("SYSTEM FLUSH LOGS processors_profile_log"), alters=None)
+            )
         rows = engine.ask(
             f"SELECT name, sum(elapsed_us) FROM system.processors_profile_log {where}GROUP BY name",
         )
@@ -260,7 +262,7 @@ def server_costs(
     """
     with suppress(RowfallError):
         # Otherwise lines reach the log up to 7.5 s later; ordinary users may not.
-        engine.run(Statement(SqlText.of("SYSTEM FLUSH LOGS")))
+        engine.run(Statement(SqlText.of("SYSTEM FLUSH LOGS"), alters=None))
     try:
         ((statements, micros, memory),) = engine.ask(
             "SELECT uniqExact(extract(query_id, '^[^_]+_[0-9]+')), "
@@ -339,7 +341,7 @@ def _logged(writer: Writer, load_id: str, since: float) -> tuple[float, int, int
     """
     with suppress(RowfallError):
         # Otherwise lines reach the log up to 7.5 s later; ordinary users may not.
-        writer.engine.run(Statement(SqlText.of("SYSTEM FLUSH LOGS")))
+        writer.engine.run(Statement(SqlText.of("SYSTEM FLUSH LOGS"), alters=None))
     requests = " + ".join(f"ProfileEvents[{quote(event)}]" for event in _REQUESTS)
     rows: list[list[Any]] = []
     with suppress(RowfallError):
