@@ -114,6 +114,21 @@ def test_trips_are_the_trips_of_the_tests(shell: Shell) -> None:
     ) == [1, 10, [1, 5, 10, 25, 50, 75, 100, 125, 150, 175], 0]
 
 
+@pytest.mark.parametrize("name", ["a.csv", "a.csv.gz", "a.jsonl"])
+def test_the_beginning_of_a_file_is_asked_for_once(shell: Shell, web: Web, name: str) -> None:
+    """Format, compression, text, header, density and ranges are all told by the same bytes."""
+    text = "".join(f'{{"id":{n},"name":"a"}}\n' for n in range(5000))
+    if "csv" in name:
+        text = "id,name\n" + "".join(f"{n},a\n" for n in range(20_000))
+    data = text.encode()
+    web.put(name, gzip.compress(data) if name.endswith(".gz") else data)
+    web.requests.clear()
+    shell.ok("plan", web.url(name))
+    beginnings = [span for _, _, span in web.requests if span.startswith("bytes=0-")]
+    # The engine asks with one byte whether the server gives ranges.
+    assert len([span for span in beginnings if span != "bytes=0-0"]) == 1
+
+
 @pytest.mark.long
 def test_http(shell: Shell, web: Web) -> None:
     folder = shell.folder.parent.name

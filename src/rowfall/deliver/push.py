@@ -38,10 +38,11 @@ from rowfall.engines.base import SOURCE_BYTES, Engine, Tick
 from rowfall.engines.codes import QUERY_WAS_CANCELLED
 from rowfall.engines.embedded import Embedded
 from rowfall.plan import statements
-from rowfall.plan.transport import SentAs, packing, sent_as
+from rowfall.plan.transport import SentAs, sent_as
 from rowfall.schema.headers import Headers
 from rowfall.schema.whole_rows import raw_settings
 from rowfall.sources.base import Source
+from rowfall.sources.compression import compression_of
 
 # Every stream ticks twice a second; the local engine is asked once for all of them.
 ASK_SECONDS = 0.4
@@ -178,11 +179,13 @@ class Pusher:
                 return
             every = piece_size(delivery.raw, self.streams)
             for split in delivery.raw:
-                if odd_header(split, encoding, schema.reads) or padded(split, encoding):
+                odd = odd_header(source, split, encoding, schema.reads)
+                if odd or padded(source, split, encoding):
                     left.append(split)  # the local engine reads it, or says what is wrong
                     continue
+                packed = compression_of(split.uri, encoding)
                 for piece in file_pieces(split, encoding, settings, every):
-                    yield FileStream(run, split.uri, piece, packing(split, encoding), insert)
+                    yield FileStream(run, split.uri, piece, packed, insert)
         if not left:
             return
         engine, columns = self._engine(), schema.columns

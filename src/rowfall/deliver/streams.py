@@ -17,6 +17,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Protocol
 
 from rowfall.core import sql
@@ -29,14 +30,14 @@ from rowfall.deliver.pull import QUIET_SECONDS
 from rowfall.engines.base import Engine, Tick
 from rowfall.engines.embedded import Embedded
 from rowfall.plan.statements import sent_column, sent_type
-from rowfall.plan.transport import packing
 from rowfall.schema.headers import Headers
 from rowfall.schema.projection import read_relation, select_typed
 from rowfall.schema.records import SCAN, Read, header_names, record_starts
 from rowfall.schema.strict_reading import reader_settings
-from rowfall.sources.base import Source
+from rowfall.sources.base import Ranged, Source
+from rowfall.sources.compression import compression_of
 from rowfall.stores.completeness import is_padded
-from rowfall.stores.first_bytes import unpack
+from rowfall.stores.first_bytes import beginning
 
 Values = Mapping[str, str | int | float]
 """Settings of a statement."""
@@ -328,7 +329,7 @@ def file_pieces(
 ) -> Iterator[StreamPiece]:
     """Give the pieces of a file; only plain ones can be cut. ``every`` 0: one piece."""
     size = split.size or 0
-    if not every or packing(split, encoding) != "none":
+    if not every or compression_of(split.uri, encoding) != "none":
         yield StreamPiece(0, size)
         return
     with opened(split.uri) as descriptor:
@@ -339,26 +340,18 @@ def file_pieces(
         yield from pieces(read, size, encoding, settings, every)
 
 
-def odd_header(split: Split, encoding: Encoding, columns: Sequence[Column]) -> bool:
+def odd_header(source: Source, split: Split, encoding: Encoding, columns: Sequence[Column]) -> bool:
     """Tell whether a file's header lacks a column, or cannot be read here."""
     if not encoding.has_header:
         return False
-    with opened(split.uri) as descriptor:
-        head = os.pread(descriptor, HEADER, 0)
-    try:
-        head = unpack(head, packing(split, encoding))
-    except SourceError:
-        return True
-    return not header_fits(head, encoding, columns)
+    head = beginning(source, split, encoding, HEADER)
+    return head is None or not header_fits(head.text, encoding, columns)
 
 
-def padded(split: Split, encoding: Encoding) -> bool:
+def padded(source: Source, split: Split, encoding: Encoding) -> bool:
     """Tell whether zeros follow a gzip file: a server takes them for a broken member."""
-    if packing(split, encoding) != "gzip":
-        return False
-    with opened(split.uri) as descriptor:
-        size = os.fstat(descriptor).st_size
-        return is_padded(lambda at, length: os.pread(descriptor, length, at), size, "gzip")
+    packed = compression_of(split.uri, encoding)
+    return isinstance(source, Ranged) and is_padded(partial(source.part, split), split.size, packed)
 
 
 def piece_settings(settings: Values, piece: StreamPiece) -> dict[str, str | int | float]:

@@ -56,7 +56,6 @@ from rowfall.plan.statements import FLOAT_PROBE
 from rowfall.schema import data_errors, inference, long_records
 from rowfall.schema.density import FILES, rows_per_byte
 from rowfall.schema.strict_reading import with_whole_tuples, within
-from rowfall.sources import pipes
 from rowfall.sources.base import (
     Addressed,
     Pinned,
@@ -64,6 +63,7 @@ from rowfall.sources.base import (
     Source,
     any_version,
 )
+from rowfall.sources.compression import compression_of
 
 # Partition keys that make no partitions.
 UNPARTITIONED = ("", "tuple()")
@@ -478,7 +478,7 @@ def _begins_long(
 
 
 def _may_be_long(source: Source, split: Split, encoding: Encoding, most: int) -> bool:
-    packed = pipes.packing(split.uri, encoding)
+    packed = compression_of(split.uri, encoding)
     if packed == "none" and split.size is not None and split.size <= most:
         return False
     # Of what is far away the engine's own limits have to do: each look is a request.

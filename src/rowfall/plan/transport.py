@@ -42,6 +42,7 @@ from rowfall.plan.statements import insert_raw, is_json
 from rowfall.schema import strict_reading
 from rowfall.schema.united_headers import lacks_columns
 from rowfall.sources.base import Addressed, Source, Streamed
+from rowfall.sources.compression import compression_of
 from rowfall.targets.transactional import TransactionalTable
 
 LZ4, ZLIB, NONE = "lz4", "zlib", "none"
@@ -405,16 +406,9 @@ def is_local(split: Split) -> bool:
     return os.path.isabs(split.uri) and split.start is None and "::" not in split.uri
 
 
-def packing(split: Split, encoding: Encoding) -> str:
-    """Return the compression of one file, ``none`` for none."""
-    if encoding.compression == formats.AUTO:
-        return formats.by_name(split.uri)[1]
-    return encoding.compression
-
-
 def _not_raw(split: Split, encoding: Encoding) -> str | None:
     """Return why the server should not get the file as it is."""
-    packed = packing(split, encoding)
+    packed = compression_of(split.uri, encoding)
     if encoding.kind is Kind.TYPED and packed != "none":
         return f"{encoding.format} inside {packed}"
     size = split.size or 0

@@ -28,6 +28,7 @@ from rowfall.schema.bad_row_queries import (
 from rowfall.schema.records import APART
 from rowfall.schema.strict_reading import CANONICAL, SIGN, TAG
 from rowfall.schema.whole_rows import LAST_EMPTY
+from rowfall.sources.compression import compression_of
 
 _URI = regex(r"\(in file/uri (.+?)\)(?:[:.,\s]|$)")
 _AT_ROW = regex(r"\(at row (\d+)\)")
@@ -183,7 +184,7 @@ def broken_json(
     """
     fault = json_objects.find_fault(text) or "is not a JSON object"
     hint = _OUT if others else _AS_LINES
-    name, packed = split.uri, formats.by_name(split.uri)[1]
+    name, packed = split.uri, compression_of(split.uri, formats.AUTO)
     if json_objects.find_fault(json_objects.with_nulls(text)) is None and "://" not in name:
         command = f"sed -E {shlex.quote(json_objects.NULLS)} {shlex.quote(name)}"
         if packed == "none":

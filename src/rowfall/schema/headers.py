@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from rowfall.core.charsets import BOM
 from rowfall.core.dataclass import dataclass
-from rowfall.core.errors import DataError, SourceError
+from rowfall.core.errors import DataError
 from rowfall.core.listing import Split
 from rowfall.core.model import Encoding, Schema
 from rowfall.core.sqltext import SqlText
@@ -19,15 +19,14 @@ from rowfall.schema.data_errors import header_error
 from rowfall.schema.records import column_names, header_names, lines_relation
 from rowfall.schema.text_format import RunSelect
 from rowfall.schema.whole_rows import by_position
-from rowfall.sources.base import Ranged, Source
-from rowfall.stores.first_bytes import packing, unpack
+from rowfall.sources.base import Source
+from rowfall.stores.first_bytes import beginning
 
 BYTES, MOST_BYTES, LINES = 1 << 16, 16 << 20, 16
 """Bytes of a file that hold nearly every header (9,000 names take 80 KB), bytes that hold any; and
 lines of a file that only the engine unpacks."""
 REQUESTS, SELECTS = 32, 50
 """Reads at a time: 30 ms each in a store far away. Files of one statement: each opens a reader."""
-_HERE = frozenset({"none", "gzip", "bz2", "xz"})
 _QUICK = {"max_threads": 4, "max_block_size": LINES, "input_format_parallel_parsing": 0}
 
 Group = tuple[tuple[str, ...], list[Split]]
@@ -104,18 +103,15 @@ class Headers:
 
     def _head(self, split: Split, encoding: Encoding) -> bytes | None:
         """Return the first bytes of a file as text; None where only the engine can tell them."""
-        source, packed = self.source, packing(split.uri, encoding)
-        if encoding.dialect or packed not in _HERE or not isinstance(source, Ranged):
+        if encoding.dialect:
             return None
         length = BYTES
         while True:
-            data = source.part(split, 0, min(length, split.size or length))
-            try:
-                text = unpack(data, packed)
-            except SourceError:
-                return None  # who reads all of it says what is wrong
-            if b"\n" in text or len(data) < length or length >= MOST_BYTES:
-                return text
+            found = beginning(self.source, split, encoding, length)
+            if found is None:
+                return None
+            if b"\n" in found.text or found.stored < length or length >= MOST_BYTES:
+                return found.text
             length *= 16
 
     def _asked(self, files: Sequence[Split], encoding: Encoding) -> list[bytes]:

@@ -15,13 +15,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any
 
-from rowfall.core import formats
 from rowfall.core.errors import RecordTooLongError, RowfallError
 from rowfall.core.listing import Split
 from rowfall.core.long_records import PIECE, Place, Records, too_long
 from rowfall.core.model import Encoding, Kind
 from rowfall.sources.base import Source
-from rowfall.sources.from_clause import path_of
+from rowfall.sources.compression import compression_of
+from rowfall.stores.heads import AHEAD
 from rowfall.stores.objects import ObjectSource
 
 # Behind that an error without a place is given: Python unpacks 5 to 20 GB of such files until then.
@@ -45,9 +45,7 @@ def find(
         return None
     until = time.monotonic() + _MOST_SECONDS
     for split in {s.uri: s for s in splits}.values():
-        packed = encoding.compression
-        if packed == formats.AUTO:
-            packed = formats.by_name(path_of(split.uri))[1]
+        packed = compression_of(split.uri, encoding)
         with suppress(RowfallError, OSError, zlib.error, lzma.LZMAError, EOFError, ValueError):
             place = in_pieces(unpacked(source.pieces(split), packed), encoding, most, until)
             if place is not None:
@@ -59,9 +57,12 @@ def may_begin(source: Source, split: Split, packed: str) -> bool:
     """Tell whether the first :data:`PIECE` of a text end inside of a very long line."""
     if not isinstance(source, ObjectSource):
         return False
-    head = bytearray()
+    head, size = bytearray(), split.size
     with suppress(RowfallError, OSError, zlib.error, lzma.LZMAError, EOFError, ValueError):
-        for piece in unpacked(source.pieces(split), packed):
+        # All of a small file has been read already.
+        small = size is not None and size <= AHEAD
+        stored = [source.part(split, 0, size or 0)] if small else source.pieces(split)
+        for piece in unpacked(stored, packed):
             head += piece[:PIECE]
             if len(head) >= PIECE:
                 return head.rfind(b"\n", 0, PIECE) < PIECE // 2

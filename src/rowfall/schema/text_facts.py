@@ -17,8 +17,8 @@ from rowfall.core import environment
 from rowfall.core.listing import Split
 from rowfall.core.model import Encoding, Kind
 from rowfall.decoder import installed
-from rowfall.sources import pipes
 from rowfall.sources.base import Source
+from rowfall.sources.compression import compression_of
 from rowfall.stores.files import LocalFiles
 
 FACTS = frozenset({
@@ -47,7 +47,7 @@ def text_facts(
         more: lines from elsewhere in the files, without a header.
     """
     program = installed.program()
-    packed = {pipes.packing(split.uri, encoding) for split in splits}
+    packed = {compression_of(split.uri, encoding) for split in splits}
     plain = encoding.kind is Kind.TEXT and encoding.dialect is None
     here = isinstance(source, LocalFiles) and all(split.start is None for split in splits)
     if program is None or not plain or not here or len(packed) != 1:

@@ -35,8 +35,8 @@ from rowfall.decoder import rewriting
 from rowfall.engines.base import on_all
 from rowfall.schema import marked_values
 from rowfall.schema.records import APART, lines_relation
-from rowfall.sources.base import Once, Ranged, Source
-from rowfall.stores.first_bytes import unpack
+from rowfall.sources.base import Once, Source
+from rowfall.stores.first_bytes import beginning
 
 RunSelect = Callable[[SqlText, Mapping[str, str | int | float]], list[list[Any]]]
 
@@ -59,7 +59,6 @@ LINES = 256
 # Rows, from all over the sample, in which numbers and dates with other marks are looked for: nine
 # of ten have to have them. All 29,000 rows of narrow files took 0.2 s of each load.
 _FOR_HINTS = 1000
-_HERE = frozenset({"none", "gzip", "bz2", "xz"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -558,19 +557,17 @@ def _read(
     encoding = replace(encoding, dialect=None)  # as they are written
 
     def here(split: Split) -> TextSample | None:
-        packed = encoding.compression
-        if packed == formats.AUTO:
-            packed = formats.by_name(split.uri)[1]
-        if packed not in _HERE or not isinstance(source, Ranged) or split.start is not None:
+        if split.start is not None:
             return None
         with suppress(RowfallError, OSError):  # who reads all of it says why
-            data = source.part(split, 0, each)
+            found = beginning(source, split, encoding, each)
             # Where nothing can be unpacked, the engine says whether it is damaged or empty.
-            if data and (text := unpack(data, packed)):
-                whole = len(data) >= (split.size or 0) and len(text) <= each
+            if found is not None and found.text:
+                text = found.text
+                whole = found.stored >= (split.size or 0) and len(text) <= each
                 if not whole and _lines_in(text[:each]) < _LEAST_LINES:
-                    more = unpack(source.part(split, 0, LONG_SAMPLE), packed, LONG_SAMPLE)
-                    text = _first_lines(more) or text
+                    more = beginning(source, split, encoding, LONG_SAMPLE)
+                    text = (_first_lines(more.text) if more else b"") or text
                     return TextSample(split.uri, text, whole=False)
                 return TextSample(split.uri, text[:each], whole)
         return None

@@ -20,7 +20,6 @@ from base64 import b64encode
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from rowfall.core import formats
 from rowfall.core.dataclass import dataclass
 from rowfall.core.listing import Listing, Split
 from rowfall.core.masked import Secret
@@ -29,6 +28,7 @@ from rowfall.core.patterns import regex
 from rowfall.core.sql import CHANGED, literal, name
 from rowfall.core.sqltext import SqlText
 from rowfall.sources.base import Probe
+from rowfall.sources.compression import compression_of
 
 _WILD = str.maketrans("*{}", "???")
 ONE = Encoding("One", "none", Kind.TYPED)
@@ -40,8 +40,6 @@ PARQUET = "Parquet"
 _FIXED = 256
 _MANY = 8  # beyond it, what the paths have in common is written once
 _REDIRECTS = 10
-_PATH_PARAMETERS = regex(r"(?:;[^/;=]+=[^/;]*)+\Z")  # a.csv;jsessionid=1
-_HTTP_PORT = regex(r"\?http=\d+\Z")
 _FIRST = regex(r"`(?:[^`\\]|\\.)*`")
 _RANGE = ".."  # the engine takes it for {1..9} wherever it stands inside braces
 _EXPANDED = 1000  # names in braces that the engine accepts by default
@@ -324,15 +322,6 @@ def _one_of(value: str, wanted: Iterable[str]) -> str:
 # --- web servers, and stores whose objects have an address ---------------------------------------
 
 
-def path_of(uri: str) -> str:
-    """Return the part of a URI that ends with the extension: without its query."""
-    if uri.startswith("hdfs://"):  # any other "?" is a wildcard
-        return _HTTP_PORT.sub("", uri)
-    if not uri.startswith(("http://", "https://")):
-        return uri
-    return _PATH_PARAMETERS.sub("", uri.partition("?")[0])
-
-
 @dataclass(frozen=True, slots=True)
 class UrlObject:
     """One object as an engine is asked to read it from a web server.
@@ -425,9 +414,9 @@ def _readable_together(
     alone: list[tuple[list[str], Encoding | None]] = []
     for each in names:
         own = encoding
-        if encoding is not None and encoding.compression == formats.AUTO:
+        if encoding is not None:
             # With braces, url() goes by the end of the whole pattern, not of each name.
-            own = replace(encoding, compression=formats.by_name(path_of(each))[1])
+            own = replace(encoding, compression=compression_of(each, encoding))
         if _RANGE in each:
             alone.append(([each], own))
         else:

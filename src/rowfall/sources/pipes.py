@@ -43,6 +43,7 @@ from rowfall.core.sqltext import SqlText
 from rowfall.decoder import rewriting
 from rowfall.sources import from_clause
 from rowfall.sources.base import EMBEDDED, ReaderFeatures
+from rowfall.sources.compression import compression_of
 from rowfall.sources.from_clause import TableFunction
 
 Opener = Callable[[], Iterator[bytes]]
@@ -207,7 +208,8 @@ class Pipes:
         head = bytearray()
         try:
             if foreign is not None:
-                head += rewriting.head(stored(opener), foreign, packing(uri, foreign), _SAMPLE)
+                packing = compression_of(uri, foreign)
+                head += rewriting.head(stored(opener), foreign, packing, _SAMPLE)
             pieces = unpack(opener()) if packed else opener()
             for piece in pieces if foreign is None else ():
                 head += piece
@@ -283,7 +285,7 @@ class Pipes:
         with os.fdopen(sink, "wb", buffering=0) as file:
             try:
                 if pipe.encoding is not None:
-                    packed = packing(pipe.uri, pipe.encoding)
+                    packed = compression_of(pipe.uri, pipe.encoding)
                     child = rewriting.Rewriting(
                         stored(pipe.open), pipe.encoding, packed, file.fileno()
                     )
@@ -356,12 +358,7 @@ def packed_in_bz2(
     if reader.bz2:
         return [], list(splits)
     packed = encoding.compression if encoding else "none"
-    if packed == formats.AUTO:
-        piped = [
-            split for split in splits if formats.by_name(from_clause.path_of(split.uri))[1] == BZ2
-        ]
-    else:
-        piped = list(splits) if packed == BZ2 else []
+    piped = [split for split in splits if compression_of(split.uri, packed) == BZ2]
     kept = {split.uri for split in piped}
     return piped, [split for split in splits if split.uri not in kept]
 
@@ -411,8 +408,7 @@ def check_bz2(encoding: Encoding, names: Iterable[str]) -> Encoding:
     """
     packed = encoding.compression
     if encoding.kind is Kind.TYPED and (
-        packed == BZ2
-        or (packed == formats.AUTO and any(formats.by_name(name)[1] == BZ2 for name in names))
+        packed == BZ2 or any(compression_of(name, packed) == BZ2 for name in names)
     ):
         raise UsageError(
             f"{encoding.format} packed with bz2 cannot be read",
@@ -508,13 +504,6 @@ def stored(opener: Opener) -> Iterator[bytes] | str:
 
 def _is_file(opener: Opener) -> TypeGuard[partial[Iterator[bytes]]]:
     return isinstance(opener, partial) and opener.func is read_file
-
-
-def packing(uri: str, encoding: Encoding) -> str:
-    """Return the compression of one object."""
-    if encoding.compression == formats.AUTO:
-        return formats.by_name(from_clause.path_of(uri))[1]
-    return encoding.compression
 
 
 def read_file(path: str) -> Iterator[bytes]:

@@ -39,8 +39,10 @@ from rowfall.core.patterns import regex
 from rowfall.core.sqltext import SqlText
 from rowfall.sources import from_clause, pipes
 from rowfall.sources.base import Renamed, Source
+from rowfall.sources.compression import path_of
 from rowfall.sources.pipes import Opener
 from rowfall.stores import globs, spool
+from rowfall.stores.first_bytes import Head
 from rowfall.stores.objects import ObjectSource, by_compression
 
 if TYPE_CHECKING:
@@ -69,12 +71,12 @@ def split_name(text: str) -> tuple[str, str] | None:
     at = text.find(MARK)
     while at >= 0:
         archive = text[:at].rstrip()
-        if _NAME.search(from_clause.path_of(archive)):
+        if _NAME.search(path_of(archive)):
             local = uri.scheme_of(text) == uri.FILE
             exists = local and os.path.lexists(uri.file_path(text))
             return None if exists else (archive, text[at + len(MARK) :].lstrip())
         at = text.find(MARK, at + 1)
-    return (text, "") if _NAME.search(from_clause.path_of(text)) else None
+    return (text, "") if _NAME.search(path_of(text)) else None
 
 
 def open_archives(
@@ -231,7 +233,7 @@ class Archives(ObjectSource):
         return self._options.format is not None or _NAME.search(name) is not None
 
     def _path(self, name: str) -> str:
-        return from_clause.path_of(name)
+        return path_of(name)
 
     def encoding(self, listing: Listing) -> Encoding:
         found = super().encoding(listing)
@@ -279,8 +281,8 @@ class Archives(ObjectSource):
         self._pipes.close()
         self._copies.close()
 
-    def part(self, split: Split, start: int, length: int) -> bytes:
-        """See :class:`rowfall.sources.base.Ranged`: members are read from their beginning only."""
+    def _part(self, split: Split, start: int, length: int) -> bytes:
+        """Read a part; members are read from their beginning only."""
         found = bytearray()
         if start == 0:
             for piece in self.stream(split):
@@ -348,7 +350,7 @@ def unpack_command(archive: str) -> str:
     import shlex
 
     name = "ARCHIVE" if "://" in archive else shlex.quote(archive)
-    zipped = from_clause.path_of(archive).lower().endswith(".zip")
+    zipped = path_of(archive).lower().endswith(".zip")
     return f"unzip {name} -d FOLDER" if zipped else f"mkdir FOLDER; tar xf {name} -C FOLDER"
 
 
@@ -419,7 +421,7 @@ def _directory(source: ObjectSource, archive: Split, copies: _Copies) -> list[_M
         head = content.read(0, _BLOCK)
     if head.startswith(_ZIP):
         return _of_zip(source, archive, content)
-    packed = formats.sniff(head)[1]
+    packed = Head(archive.uri, head).packed
     if packed != "none":
         pieces = source.pieces(archive) if content.size == archive.size else _all(content)
         content = _copy(_unpacked(pieces, packed, archive.uri), archive.uri, copies)

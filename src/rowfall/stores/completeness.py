@@ -13,9 +13,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 
-from rowfall.core import formats
-from rowfall.core.options import Options
-
 Read = Callable[[int, int], bytes]
 """(offset, length) -> bytes; fewer only where the object ends."""
 
@@ -30,13 +27,6 @@ _MAGIC = {"zstd": 0xFD2FB528, "lz4": 0x184D2204}
 _SKIPPABLE = 0x184D2A50  # and the 15 numbers after it, in both formats
 _ID_BYTES = (0, 1, 2, 4)  # of a zstd dictionary number, by two bits of the frame header
 _RLE = 1  # zstd's block of one repeated byte
-
-
-def compression_of(name: str, options: Options) -> str:
-    """Return the compression of one object as the engine was asked to read it."""
-    if options.compression:
-        return formats.find_compression(options.compression)
-    return formats.by_name(name)[1]
 
 
 def check(read: Read, size: int, compression: str) -> str | None:

@@ -59,7 +59,7 @@ class LocalFiles(ObjectSource):
         answers = ((split, self._problem(split)) for split in splits)  # nothing to wait for
         return [(split, text) for split, text in answers if text]
 
-    def part(self, split: Split, start: int, length: int) -> bytes:
+    def _part(self, split: Split, start: int, length: int) -> bytes:
         try:
             with open(split.uri, "rb", buffering=0) as file:
                 return os.pread(file.fileno(), length, start)
@@ -88,10 +88,9 @@ class LocalFiles(ObjectSource):
         """Ask for size, time and first bytes: another machine may have a file of that name."""
         try:
             status = os.stat(split.uri)
-            with open(split.uri, "rb", buffering=0) as file:
-                head = file.read(from_clause.HEAD)
         except OSError as error:
             raise SourceError(f"cannot read {split.uri}: {_cause(error)}") from error
+        head = self.part(split, 0, from_clause.HEAD)
         (function,) = self._functions([split], *from_clause.head_columns(len(head)))
         columns = "toString(_size), toString(toUnixTimestamp(_time)), " + from_clause.head_text(
             len(head)

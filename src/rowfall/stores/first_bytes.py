@@ -1,4 +1,4 @@
-"""Compares the first bytes of objects with what their names and the options promise. Pure.
+"""Tells what objects are by their first bytes, and compares that with names and options. Pure.
 
 An extension is a promise of whoever wrote the name. gzip called ``.csv`` was loaded as one row of
 rubbish, Latin-1 as replacement characters, both with exit code 0. So the beginnings of a few
@@ -16,17 +16,19 @@ import zlib
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from rowfall.core import charsets, formats
 from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import DataError, SourceError, UsageError
+from rowfall.core.listing import Split
 from rowfall.core.model import Dialect, Encoding, Kind
 from rowfall.core.options import Options
+from rowfall.sources.base import Ranged
+from rowfall.sources.compression import compression_of
+from rowfall.stores.heads import HEAD
 from rowfall.stores.unnamed import format_of
 
-HEAD = 64 << 10
-"""Bytes of each object that are looked at: one small request, and hundreds of lines."""
 UNPACKED = 1 << 20
 """Bytes of them after unpacking, about."""
 _STEP = 1 << 14  # unpacked at a time
@@ -63,11 +65,55 @@ class _Decompressor(Protocol):
     def decompress(self, data: bytes, most: int, /) -> bytes: ...
 
 
+UNPACKED_HERE = frozenset({"none", "gzip", "bz2", "xz"})
+"""Compressions that :func:`unpack` knows."""
+
 _DECOMPRESSORS: dict[str, Callable[[], _Decompressor]] = {
     "gzip": lambda: zlib.decompressobj(wbits=31),
     "bz2": bz2.BZ2Decompressor,
     "xz": lzma.LZMADecompressor,
 }
+
+
+class Head:
+    """The first bytes of one object, and what they say; nothing of them is unpacked twice.
+
+    Attributes:
+        name: of the object, for messages; its extension says what is expected of it.
+        data: as they are stored.
+        format: that has their signature, None for none.
+        packed: what they are packed with, by their signature; ``none`` for nothing.
+    """
+
+    __slots__ = ("_texts", "data", "format", "name", "packed")
+
+    def __init__(self, name: str, data: bytes) -> None:
+        self.name, self.data = name, data
+        self.format, self.packed = formats.sniff(data)
+        self._texts: dict[str, bytes] = {}
+
+    def compression(self, declared: str) -> str:
+        """Return the compression that they have, where ``declared`` is what the name says."""
+        # The first bytes of a packed file that was cut behind them are no row.
+        return declared if formats.is_cut(self.data, declared) else self.packed
+
+    def text(self, compression: str | None = None) -> bytes:
+        """Return what they unpack to; b"" where they cannot be unpacked here.
+
+        Args:
+            compression: None for the one that they have.
+        """
+        packed = self.packed if compression is None else compression
+        if packed not in self._texts:
+            self._texts[packed] = b""
+            with suppress(SourceError):  # damaged: reading all of it will say so
+                self._texts[packed] = unpack(self.data, packed)
+        return self._texts[packed]
+
+    @property
+    def is_whole(self) -> bool:
+        """Tell whether the object ends here, and all of it was unpacked."""
+        return len(self.data) < HEAD and len(self.text()) < UNPACKED
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,23 +128,30 @@ class Examined:
     notes: tuple[str, ...] = ()
 
 
-def examine(heads: Mapping[str, bytes], declared: Encoding, options: Options) -> Examined:
+class Beginning(NamedTuple):
+    """The beginning of a text: unpacked, and how many stored bytes that took."""
+
+    text: bytes
+    stored: int
+
+
+def examine(heads: Sequence[Head], declared: Encoding, options: Options) -> Examined:
     """Return how objects are to be read, by their first bytes.
 
     Args:
-        heads: the first stored bytes of some objects, by their names.
         declared: by names and options.
 
     Raises:
         SourceError: they hold no rows that can be read, or not as the options say.
         DataError: their text is not UTF-8, and nothing says what it is.
     """
-    heads = {name: head for name, head in heads.items() if head}
+    heads = [head for head in heads if head.data]
     if not heads:
         return Examined(declared)
-    _refuse_no_tables(heads, options)
+    _refuse_no_tables({head.name: head.data for head in heads}, options)
     encoding, notes = _compression(heads, declared, options)
-    texts = _beginnings(heads, encoding)
+    unpacked = {head.name: head.text(compression_of(head.name, encoding)) for head in heads}
+    texts = {name: text for name, text in unpacked.items() if text}
     if not texts:
         return Examined(encoding, notes)
     _refuse_no_tables(texts, options)
@@ -112,7 +165,7 @@ def examine(heads: Mapping[str, bytes], declared: Encoding, options: Options) ->
 
 
 def with_format(
-    heads: Mapping[str, bytes], names: Sequence[str], options: Options
+    heads: Sequence[Head], names: Sequence[str], options: Options
 ) -> tuple[Options, tuple[str, ...]]:
     """Return the options with a format where no name has an extension that says one, and notes.
 
@@ -121,8 +174,9 @@ def with_format(
     """
     if options.format or any(map(formats.is_data, names)):
         return options, ()
-    _refuse_no_tables(heads, options)
-    texts = _beginnings(heads, None)
+    _refuse_no_tables({head.name: head.data for head in heads}, options)
+    filled = {head.name: head for head in heads if head.text()}
+    texts = {name: head.text() for name, head in filled.items()}
     _refuse_no_tables(texts, options)
     if not texts:
         raise UsageError(
@@ -130,9 +184,8 @@ def with_format(
             hint="Name it with --format, e.g. --format CSV.",
         )
     found = {
-        name: formats.sniff(text)[0]
-        or format_of(name, text, whole=len(heads[name]) < HEAD and len(text) < UNPACKED)
-        for name, text in texts.items()
+        name: formats.sniff(texts[name])[0] or format_of(name, texts[name], whole=head.is_whole)
+        for name, head in filled.items()
     }
     first, only = next(iter(found.items()))
     odd = next((name for name, kind in found.items() if kind != only), None)
@@ -145,11 +198,25 @@ def with_format(
     return replace(options, format=only), (note,)
 
 
-def packing(name: str, encoding: Encoding) -> str:
-    """Return the compression of one object."""
-    if encoding.compression != formats.AUTO:
-        return encoding.compression
-    return formats.by_name(name.partition("?")[0])[1]
+def beginning(source: object, split: Split, encoding: Encoding, length: int) -> Beginning | None:
+    """Return the beginning of a text, unpacked; None where it cannot be unpacked here.
+
+    Whoever reads all of it says what is wrong with it.
+
+    Args:
+        split: a whole object.
+        length: stored bytes, fewer where the object ends.
+
+    Raises:
+        SourceError: it cannot be read.
+    """
+    packed = compression_of(split.uri, encoding)
+    if packed not in UNPACKED_HERE or not isinstance(source, Ranged):
+        return None
+    data = source.part(split, 0, min(length, split.size or length))
+    with suppress(SourceError):
+        return Beginning(unpack(data, packed, max(length, UNPACKED)), len(data))
+    return None
 
 
 def unpack(head: bytes, compression: str, most: int = UNPACKED) -> bytes:
@@ -181,22 +248,7 @@ def unpack(head: bytes, compression: str, most: int = UNPACKED) -> bytes:
     return bytes(out)
 
 
-def _beginnings(heads: Mapping[str, bytes], encoding: Encoding | None) -> dict[str, bytes]:
-    """Return the unpacked beginnings of objects; without those that cannot be unpacked here.
-
-    Args:
-        encoding: None where the first bytes have to show what they are packed with.
-    """
-    texts = {}
-    for name, head in heads.items():
-        packed = formats.sniff(head)[1] if encoding is None else packing(name, encoding)
-        with suppress(SourceError):  # damaged: reading all of it will say so
-            if text := unpack(head, packed):
-                texts[name] = text
-    return texts
-
-
-def _some(names: Mapping[str, bytes]) -> str:
+def _some(names: Mapping[str, object]) -> str:
     """Return the first name, and how many there are besides."""
     first, *others = names
     return f"{first} and {len(others)} more of the files looked at" if others else first
@@ -275,7 +327,7 @@ def _is_json(name: str, head: bytes) -> bool:
 def _refuse_packed(texts: Mapping[str, bytes], encoding: Encoding) -> None:
     """Raise SourceError for the first object that is packed twice."""
     for name, text in texts.items():
-        outer, inner = packing(name, encoding), formats.sniff(text)[1]
+        outer, inner = compression_of(name, encoding), formats.sniff(text)[1]
         if "none" not in (outer, inner):
             command = f"{_PROGRAMS[outer]} -dc FILE | rowfall load -"
             raise SourceError(
@@ -297,18 +349,19 @@ def _with_name(hint: str, name: str) -> str:
 
 
 def _compression(
-    heads: Mapping[str, bytes], declared: Encoding, options: Options
+    heads: Sequence[Head], declared: Encoding, options: Options
 ) -> tuple[Encoding, tuple[str, ...]]:
     """Return the encoding with the compression that the objects really have.
 
     Raises:
         SourceError: they differ, or ``--compression`` says something else.
     """
-    found = {name: _sniff(head, packing(name, declared)) for name, head in heads.items()}
-    odd = {name: head for name, head in heads.items() if found[name] != packing(name, declared)}
+    named = {head.name: compression_of(head.name, declared) for head in heads}
+    found = {head.name: head.compression(named[head.name]) for head in heads}
+    odd = {name: kind for name, kind in found.items() if kind != named[name]}
     if not odd:
         return declared, ()
-    kinds = {found[name] for name in heads}
+    kinds = set(found.values())
     first = next(iter(odd))
     is_ = "not packed" if found[first] == "none" else found[first]
     if options.compression and "none" not in kinds:
@@ -317,7 +370,7 @@ def _compression(
             hint="Leave out --compression: what the first bytes say is used.",
         )
     if len(kinds) == 1 and not options.compression:
-        was = packing(first, declared)
+        was = named[first]
         said = "its name says nothing of that" if was == "none" else f"not {was}, as its name says"
         return replace(declared, compression=found[first]), (f"{_some(odd)} is {is_}: {said}",)
     if found[first] == "none":
@@ -326,12 +379,6 @@ def _compression(
         f"{_some(odd)} is {is_}, and other files are not",
         hint="Give packed files the extension of what they are packed with, or load them alone.",
     )
-
-
-def _sniff(head: bytes, declared: str) -> str:
-    """Return the compression that the first bytes of an object say."""
-    # The first bytes of a packed file that was cut behind them are no row.
-    return declared if formats.is_cut(head, declared) else formats.sniff(head)[1]
 
 
 # --- format --------------------------------------------------------------------------------------

@@ -35,7 +35,7 @@ from rowfall.core.sqltext import SqlText
 from rowfall.sources import from_clause, pipes
 from rowfall.sources.base import EMBEDDED, Block, HttpAddress, Probe, any_version
 from rowfall.sources.from_clause import TableFunction
-from rowfall.stores import completeness, first_bytes, globs
+from rowfall.stores import completeness, globs
 from rowfall.stores.objects import REQUESTS, ObjectSource, with_data
 from rowfall.stores.patience import Patience
 
@@ -48,9 +48,6 @@ _TIMEOUT = 9.0
 _PIECE = 16 << 20
 # Two questions about blocks cost as much as one request over WebHDFS: smaller files are one.
 _LEAST_IN_BLOCKS = 1 << 20
-# First bytes that are kept: format, columns and ranges are told by them, one after the other, and a
-# request costs name node and data node 30 ms of CPU.
-_MOST_HEADS = 64
 _WITHOUT = "AAAAAA"  # a token of four empty fields; others are given to whom Kerberos knows
 # "?" is a wildcard, too, so only this is taken for a query.
 _PLACE = regex(
@@ -85,7 +82,6 @@ class Hdfs(ObjectSource):
     def __init__(self, texts: Sequence[str], options: Options) -> None:
         super().__init__(" ".join(texts), options)
         self._nodes: dict[str, NameNode] = {}
-        self._known_heads: dict[tuple[str, str], bytes] = {}
         self._patterns = [self._node_and_path(text) for text in texts]
 
     def _node_and_path(self, text: str) -> tuple[NameNode, str]:
@@ -141,20 +137,11 @@ class Hdfs(ObjectSource):
         found.sort()
         yield from found
 
-    def part(self, split: Split, start: int, length: int) -> bytes:
+    def _part(self, split: Split, start: int, length: int) -> bytes:
         node, path = self._at(split.uri)
         # Behind the end of a file nothing can be asked for.
         length = min(length, (split.size or 0) - start)
-        if length <= 0:
-            return b""
-        if start + length > first_bytes.HEAD:
-            return node.read(path, start, length)
-        known, file = self._known_heads, (split.uri, split.version)
-        if file not in known:
-            if len(known) >= _MOST_HEADS:
-                known.clear()
-            known[file] = node.read(path, 0, min(first_bytes.HEAD, split.size or 0))
-        return known[file][start : start + length]
+        return node.read(path, start, length) if length > 0 else b""
 
     def _opener(self, split: Split) -> pipes.Opener:
         return partial(_pieces, *self._at(split.uri), split.size or 0)

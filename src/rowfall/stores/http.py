@@ -25,6 +25,7 @@ from rowfall.core.model import Encoding, Kind
 from rowfall.core.options import Options
 from rowfall.sources import from_clause, pipes
 from rowfall.sources.base import HttpAddress, Probe, any_version
+from rowfall.sources.compression import path_of
 from rowfall.stores import completeness, globs
 from rowfall.stores.objects import (
     READS_PARTS,
@@ -221,9 +222,7 @@ class Http(ObjectSource):
     def probe(self, split: Split) -> Probe:
         """Ask for size and first bytes: in another network an address may be another server's."""
         length = min(from_clause.HEAD, split.size or 1)
-        head = b""
-        with contextlib.suppress(_NoRangesError):
-            head = self._read(split, 0, length)
+        head = self.part(split, 0, length)
         (function,) = any_version(self)._functions([split], *from_clause.head_columns(length))
         return from_clause.url_probe(function, split.size, head)
 
@@ -231,7 +230,7 @@ class Http(ObjectSource):
         headers = {"Authorization": self._signature} if self._signature else {}
         return [HttpAddress(Secret(self._url(s)), headers) for s in splits]
 
-    def part(self, split: Split, start: int, length: int) -> bytes:
+    def _part(self, split: Split, start: int, length: int) -> bytes:
         try:
             return self._read(split, start, length)
         except _NoRangesError:
@@ -284,7 +283,7 @@ class Http(ObjectSource):
 
     def _path(self, name: str) -> str:
         """Return the path of a URL as people write it."""
-        return unquote(urlsplit(from_clause.path_of(name)).path)
+        return unquote(urlsplit(path_of(name)).path)
 
     def _facts(self, url: str) -> _Facts:
         """Return size and version by HEAD, or by reading one byte where HEAD is not allowed."""

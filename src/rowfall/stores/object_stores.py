@@ -365,7 +365,7 @@ class StoreSource(ObjectSource):
         for index in sorted(range(len(names)), key=names.__getitem__):
             yield names[index], versions[index], sizes[index]
 
-    def part(self, split: Split, start: int, length: int) -> bytes:
+    def _part(self, split: Split, start: int, length: int) -> bytes:
         bucket, key = self._bucket_and_key(split.uri)
         # There is no range of no bytes.
         length = min(length, (split.size or 0) - start)

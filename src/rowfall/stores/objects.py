@@ -19,7 +19,10 @@ from rowfall.core.sqltext import SqlText
 from rowfall.decoder import rewriting
 from rowfall.sources import from_clause, pipes
 from rowfall.sources.base import EMBEDDED, ReaderFeatures
+from rowfall.sources.compression import compression_of
 from rowfall.stores import completeness, first_bytes
+from rowfall.stores.first_bytes import Head
+from rowfall.stores.heads import AHEAD, HEAD, Heads
 
 REQUESTS = 32  # at a time, each of one object
 HEADS = 8  # objects whose first bytes are looked at, as many as are sampled
@@ -56,6 +59,7 @@ class ObjectSource(ABC):
         self._own = OwnPaths()
         self._packed = ""  # what the objects are packed with, where their names say otherwise
         self._some_padded = False  # zeros follow the gzip of a short object
+        self._beginnings = Heads(self._part)
         self._pipes = pipes.Pipes(self)
 
     @abstractmethod
@@ -67,8 +71,8 @@ class ObjectSource(ABC):
         """
 
     @abstractmethod
-    def part(self, split: Split, start: int, length: int) -> bytes:
-        """See :class:`rowfall.sources.base.Ranged`."""
+    def _part(self, split: Split, start: int, length: int) -> bytes:
+        """Read a part from the store, see :meth:`part`."""
 
     @abstractmethod
     def _functions(
@@ -91,6 +95,10 @@ class ObjectSource(ABC):
     def _path(self, name: str) -> str:
         """Return the part of an object's name that ends with the extension."""
         return name
+
+    def part(self, split: Split, start: int, length: int) -> bytes:
+        """See :class:`rowfall.sources.base.Ranged`; the beginning of an object is read once."""
+        return self._beginnings.part(split, start, length)
 
     def listing(self) -> Listing:
         listing = Listing()
@@ -117,9 +125,9 @@ class ObjectSource(ABC):
         heads = self._heads(listing)
         options, said = first_bytes.with_format(heads, names, self._options)
         self._some_padded = any(
-            len(head) < first_bytes.HEAD and completeness.ends_padded(head)
-            for head in heads.values()
-            if head.startswith(b"\x1f\x8b")
+            len(head.data) < HEAD and completeness.ends_padded(head.data)
+            for head in heads
+            if head.packed == pipes.GZIP
         )
         declared = pipes.check_bz2(formats.detect(names, options), names)
         found = first_bytes.examine(heads, declared, options)
@@ -140,39 +148,41 @@ class ObjectSource(ABC):
     def lines_in(self, split: Split, encoding: Encoding, lines: Sequence[int]) -> list[int]:
         """See :class:`rowfall.sources.base.Rewritten`."""
         pieces = pipes.stored(self._opener(split))
-        packed = pipes.packing(split.uri, encoding)
+        packed = compression_of(split.uri, encoding)
         return rewriting.locate(pieces, encoding, packed, lines)
 
-    def _heads(self, listing: Listing) -> dict[str, bytes]:
+    def _heads(self, listing: Listing) -> list[Head]:
         """Return the first stored bytes of some objects; nothing of what cannot be read.
 
         Reading those will say why, and the others may land all the same.
         """
 
-        def head(split: Split) -> bytes:
-            most = min(first_bytes.HEAD, split.size or first_bytes.HEAD)
+        def head(split: Split) -> Head:
+            name, found = self._path(split.uri), b""
+            of_types = formats.by_name(name)[0]
+            most = HEAD if of_types and of_types.kind is Kind.TYPED else ahead
             with suppress(RowfallError):
-                found = self.part(split, 0, most)
+                found = self.part(split, 0, min(most, split.size or most))[:HEAD]
                 if not found and self.remote:
                     # A server that gives whole objects only may give a login page as well.
                     with closing(cast("Any", self.pieces(split))) as pieces:
-                        found = next(pieces, b"")[:most]
-                return found
-            return b""
+                        found = next(pieces, b"")[: min(HEAD, split.size or HEAD)]
+            return Head(name, found)
 
         splits = from_clause.evenly(listing, HEADS)
+        ahead = max(HEAD, AHEAD // max(1, len(splits)))  # inference asks for as much
         if self.remote:
             from concurrent.futures import ThreadPoolExecutor  # 4 ms that files here save
 
             with ThreadPoolExecutor(HEADS) as pool:
-                found = list(pool.map(head, splits))
-        else:
-            found = list(map(head, splits))
-        return {self._path(split.uri): data for split, data in zip(splits, found, strict=True)}
+                return list(pool.map(head, splits))
+        return list(map(head, splits))
 
     def _packing(self, name: str) -> str:
         """Return the compression of one object as the engine was asked to read it."""
-        return self._packed or completeness.compression_of(self._path(name), self._options)
+        asked = self._options.compression
+        declared = self._packed or (formats.find_compression(asked) if asked else formats.AUTO)
+        return compression_of(self._path(name), declared)
 
     def sample(self, listing: Listing, most: int) -> Sequence[Split]:
         return from_clause.evenly(listing, most)
@@ -214,7 +224,7 @@ class ObjectSource(ABC):
         """
         if encoding is None or encoding.kind is Kind.TYPED:
             return False
-        if pipes.packing(split.uri, encoding) != pipes.GZIP:
+        if compression_of(split.uri, encoding) != pipes.GZIP:
             return False
         with suppress(SourceError):  # whoever reads it says what is wrong with it
             return completeness.is_padded(partial(self.part, split), split.size, pipes.GZIP)
@@ -288,9 +298,7 @@ def by_compression(
     for split in splits:
         if encoding is None:
             raise ValueError("a source of bytes needs an encoding")
-        packed = encoding.compression
-        if packed == formats.AUTO:
-            packed = formats.by_name(from_clause.path_of(split.uri))[1]
+        packed = compression_of(split.uri, encoding)
         found.setdefault(replace(encoding, compression=packed), []).append(split)
     return found
 

@@ -175,7 +175,8 @@ class StandardInput:
 
     def _detect(self) -> tuple[Encoding, bool]:
         """Return the encoding (options, else first bytes), and whether a whole file is needed."""
-        by_magic, packed = formats.sniff(self._head)
+        head = first_bytes.Head("stdin", self._head)
+        by_magic, packed = head.format, head.packed
         if self._options.compression:
             packed = formats.find_compression(self._options.compression)
         if self._options.format:
@@ -193,7 +194,7 @@ class StandardInput:
         encoding = formats.with_dialect(
             Encoding(found.name, packed, found.kind, delimiter), self._options
         )
-        examined = first_bytes.examine({"stdin": self._head}, encoding, self._options)
+        examined = first_bytes.examine([head], encoding, self._options)
         self.notes = examined.notes
         encoding = rewriting.check(pipes.check_bz2(examined.encoding, ()))
         if encoding.dialect is not None and packed in ("zstd", "lz4"):

@@ -14,14 +14,16 @@ from rowfall.core import formats
 from rowfall.core.errors import DataError, SourceError, UsageError
 from rowfall.core.options import Options
 from rowfall.stores import first_bytes
-from rowfall.stores.first_bytes import Examined
+from rowfall.stores.first_bytes import Examined, Head
 
 CSV = b"id,name\n1,a\n"
 PARQUET = b"PAR1\x15\x04\x15\x00"
 
 
 def _examine(heads: dict[str, bytes], options: Options = Options()) -> Examined:  # noqa: B008
-    return first_bytes.examine(heads, formats.detect(list(heads), options), options)
+    return first_bytes.examine(
+        [Head(*head) for head in heads.items()], formats.detect(list(heads), options), options
+    )
 
 
 def _zip(*names: str) -> bytes:
@@ -137,9 +139,9 @@ def test_options_that_contradict_the_bytes_are_refused() -> None:
 
 def test_a_name_without_extension_is_told_by_its_bytes() -> None:
     for data, name in ((PARQUET, "Parquet"), (b'{"a":1}\n', "JSONEachRow"), (b"a,b\n1,2\n", "CSV")):
-        found, said = first_bytes.with_format({"part-0": data}, ["part-0"], Options())
+        found, said = first_bytes.with_format([Head("part-0", data)], ["part-0"], Options())
         assert found.format == name
         assert said == (f"part-0 is read as {name}, as its first bytes look like it",)
-    heads = {"a": b'{"a":1}\n', "b": b"a,b\n1,2\n"}
+    heads = [Head("a", b'{"a":1}\n'), Head("b", b"a,b\n1,2\n")]
     with pytest.raises(UsageError, match="no name says the format"):
         first_bytes.with_format(heads, ["a", "b"], Options())

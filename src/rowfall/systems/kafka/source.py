@@ -29,6 +29,7 @@ from rowfall.core.units import duration
 from rowfall.decoder import rewriting
 from rowfall.sources.pipes import Streams, describe
 from rowfall.stores import first_bytes
+from rowfall.stores.heads import HEAD
 from rowfall.systems.kafka import protobuf
 from rowfall.systems.kafka.avro import AvroMessages
 from rowfall.systems.kafka.client import EARLIEST, LATEST, Client, Direction, parse, secrets_of
@@ -213,14 +214,14 @@ class KafkaSource(Streams):
         for split in self.sample(listing, 1):
             for messages in self._messages(*_range(split)):
                 head += self._framing.text(messages, bare=True)
-                if len(head) >= first_bytes.HEAD:
+                if len(head) >= HEAD:
                     break
         if head[:1] == b"\0" and not self._options.format:
             raise self._of_registry(head)
         encoding = self._framing.encoding(head)
         if not head:
             return encoding
-        found = first_bytes.examine({self.text: head}, encoding, self._options)
+        found = first_bytes.examine([first_bytes.Head(self.text, head)], encoding, self._options)
         self.notes = found.notes
         if found.encoding.dialect is not None and self.annotations:
             raise UsageError(
