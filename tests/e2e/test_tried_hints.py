@@ -209,3 +209,60 @@ def test_lines_above_the_rows_are_left_out_by_the_option_that_is_named(shell: Sh
     assert command
     assert typed(shell, command[1]).code == 0
     assert shell.row("SELECT count(), countIf(c1 = 'Report') FROM t") == [3, 0]
+
+
+def _lines(*values: str) -> str:
+    return "id;v\n" + "".join(f"{n};{value}\n" for n, value in enumerate(values * 6))
+
+
+MARKED = {
+    "decimal commas": (_lines("1,5", "2,25"), "--decimal ,", "Float64"),
+    "and a word": (_lines("1,5", "2,25") + "13;abc\n", None, 'v for "abc"'),
+    "and a code": (_lines("1,5", "2,25") + "13;007\n", None, ""),
+    "dates": (_lines("31.12.2023", "1.2.2024"), "--dates dmy", "Date"),
+    "dates and days of ISO": (_lines("31.12.2023", "1.2.2024", "2024-02-03"), None, ""),
+    "dates and times": (_lines("31.12.2023 9:30", "1.2.2024 17:05:09"), "--dates dmy", "DateTime"),
+    "times of half a day": (_lines("12/31/2023 9:30 AM", "1/2/2024 5:05 pm"), "--dates mdy",
+                            "DateTime"),
+    "dates, some with times": (_lines("31.12.2023", "1.2.2024 17:05:09"), None, "v for"),
+    "dates and what is no time": (_lines("31.12.2023 today"), None, "v for"),
+    "shares and a word for none": (_lines("12%", "NA"), None, ""),
+    "a word for none": (_lines("12", "NA"), "--null NA", "Nullable(Int64)"),
+    "behind the first thousand": (
+        _lines(*("1,5", "2,25") * 250) + "9;abc\n", None, 'v for "abc"',
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", MARKED)
+@pytest.mark.sampled(5)
+def test_options_that_make_numbers_and_dates_do_so(shell: Shell, name: str) -> None:
+    """Nine of ten values were enough for the hint, and the tenth made text of all of them."""
+    text, flags, then = MARKED[name]
+    shell.write("a.csv", text)
+    done = shell.ok("load", "a.csv")
+    if flags is None:
+        assert "makes numbers and dates of it" not in done.talk
+        assert then in done.talk
+        return
+    assert f"v; {flags} makes numbers and dates of it" in done.talk
+    command = re.search(r"if that is wrong: (rowfall load .*--replace)", done.talk)
+    assert command
+    assert typed(shell, command[1]).code == 0
+    (type_,) = shell.row("SELECT DISTINCT toTypeName(v) FROM a")
+    assert type_.startswith(then)
+
+
+def test_a_header_of_which_the_other_reading_fails_is_not_offered(shell: Shell) -> None:
+    """Options about the header, comments and units are tried on the sample."""
+    shell.write("a.csv", "time,a b,c\ns,C,m\n0,5.5,1\n1,6.5,1\n2,7.5,2\n")
+    done = shell.ok("load", "a.csv")
+    command = re.search(r"if that is wrong: (rowfall load .*--skip-lines.*)", done.err)
+    assert command
+    assert typed(shell, command[1]).code == 0
+    assert shell.row("SELECT count(), sum(`a b`) FROM a") == [3, 19.5]
+    # The names of --columns are parted by commas.
+    shell.write("b.csv", "time;a, b;c\ns;C;m\n0;5.5;1\n1;6.5;1\n2;7.5;2\n")
+    done = shell.ok("load", "b.csv")
+    assert "units perhaps" in done.talk
+    assert "--columns" not in done.talk

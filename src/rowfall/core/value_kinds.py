@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
 from rowfall.core.patterns import regex
@@ -71,3 +71,18 @@ def most_kind(values: Counter[str], mark: str) -> str:
 
 
 _ENOUGH = 10
+
+
+_PLAIN = regex(r"[-+]?((\d+\.?\d*|\.\d+)([eE][-+]?\d+)?|inf(inity)?|nan)\Z", re.I)
+_ISO = regex(r"\d{4}-\d\d-\d\d([ T]\d\d:\d\d:\d\d(\.\d+)?Z?)?\Z")
+
+
+def value_class(values: Sequence[str], nulls: Sequence[str] = ()) -> str:
+    """Return the class of a column that readers need no option for; "" where all are empty."""
+    kept = set(map(str.strip, values)).difference(("", "\\N"), nulls)
+    for name, test in (("number", _PLAIN), ("time", _ISO), ("uuid", _UUID)):
+        if kept and all(test.match(v) for v in kept):
+            return name
+    if kept and all(v.lower() in ("true", "false") for v in kept):
+        return "bool"
+    return "text" if kept else ""

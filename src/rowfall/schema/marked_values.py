@@ -15,10 +15,12 @@ from dataclasses import replace
 from datetime import date
 from functools import partial
 
+from rowfall.core.dataclass import dataclass
 from rowfall.core.formats import ORDERS
 from rowfall.core.model import Column, Dialect, Encoding
 from rowfall.core.patterns import regex
 from rowfall.core.type_names import parse_type
+from rowfall.core.value_kinds import value_class
 
 _PARTS = regex(r"(\d{1,4})([./-])(\d{1,2})\2(\d{1,4})(?:[ T].*)?\Z")
 
@@ -51,58 +53,152 @@ def find_columns(
     return replace(encoding, dialect=replace(dialect, numbers=numbers, dates=dates, header=header))
 
 
+@dataclass(frozen=True, slots=True)
+class Suggestion:
+    """A sentence about columns of text that options read as numbers and dates.
+
+    Attributes:
+        flags: that do, of all values seen; None where only the user knows which, or none does yet.
+    """
+
+    text: str
+    flags: str | None = None
+
+
 def suggest(
     dialect: Dialect, names: Sequence[str], rows: Sequence[Sequence[str]],
-    words: Mapping[int, Sequence[str]],
-) -> str | None:  # fmt: skip
-    """Return a sentence with the options that read columns as numbers and dates, which stay text.
+    every: Sequence[Sequence[str]], words: Mapping[int, Sequence[str]],
+) -> Sequence[Suggestion]:  # fmt: skip
+    """Return the options that make numbers and dates of columns, tried on all values seen.
 
     Args:
-        rows: of the sample, see :func:`find_columns`.
+        rows: some of the sample, see :func:`find_columns`; ``every`` are all of it.
         words: for NULL, by the columns that hold numbers or times besides.
     """
-    nulls = sorted({word for held in words.values() for word in held} - {*dialect.nulls})
-    columns = _columns(rows, len(names), (*dialect.nulls, *nulls))
-    found, flags = set(words) if nulls else set(), []
-    if (dialect.decimal, dialect.thousands) == (".", ""):
-        text = {i for i, values in enumerate(columns) if not _are_numbers(values, dialect)}
-        fits = {
-            (decimal, thousands): {
-                i for i in text
-                if _are_numbers(columns[i], replace(dialect, decimal=decimal, thousands=thousands))
-                and any((decimal if decimal != "." else thousands) in v for v in columns[i])
-            }
-            for decimal, thousands in _MARKS
-        }  # fmt: skip
-        best = max(fits.values(), key=len)
-        same = [marks for marks in _MARKS if best and fits[marks] == best]
+    unknown = {i: {*own} - {*dialect.nulls} for i, own in words.items()}
+    words = {i: sorted(own) for i, own in unknown.items() if own}
+    held = {word for own in words.values() for word in own}
+    nulls = (*dialect.nulls, *held)
+    columns = _columns(rows, len(names), nulls)
+    marks, numbers = _marks_of(columns, dialect)
+    orders, dates = _orders_of(columns) if not dialect.dates else ([], set())
+    fits: dict[int, Callable[[str], bool]] = {}
+    fits |= {i: _reads_dates(columns[i], orders[0]) for i in dates}
+    fits |= {i: _reads_numbers(_with(dialect, marks[0])) for i in numbers}
+    fits |= {i: _reads_plain(columns[i]) for i in words if i not in fits}
+    odd = {}
+    for i, fit in fits.items():
+        (values,) = _columns([(row[i],) for row in every], 1, nulls)
+        odd[i] = next((value for value in values if not fit(value)), None)
+    found = {i for i, value in odd.items() if value is None}
+    flags = []
+    if numbers & found:
         # 1,234 may be either: commas in front of decimals, or of three digits.
-        flags += [" or ".join(dict.fromkeys(
-            _flags(*marks) for marks in same[:1] + [m for m in same if m == (".", ",")]
-        ))] if same else []  # fmt: skip
-        found |= best
-    if not dialect.dates:
-        days = {
-            order: {
-                i
-                for i, own in enumerate(columns)
-                if _most(own, partial(_is_foreign_date, order=order))
-            }
-            for order in ORDERS
-        }
-        most = max(days.values(), key=len)
-        if most:
-            flags.append(" or ".join(f"--dates {o}" for o in days if days[o] == most))
-        found |= most
-    if nulls:
-        listed = ",".join(nulls)
+        flags.append(" or ".join(dict.fromkeys(_flags(*own) for own in marks)))
+    if dates & found:
+        flags.append(" or ".join(f"--dates {order}" for order in orders))
+    if needed := sorted(held & {word for i in found for word in words.get(i, ())}):
+        listed = ",".join(needed)
         # A word that begins with a dash would be taken for an option.
         flags.append(f"--null{'=' if listed.startswith('-') else ' '}{shlex.quote(listed)}")
+    said = []
+    if found:
+        options = " ".join(flags)
+        text = f"text as it is written: {_some([names[i] for i in sorted(found)])}"
+        said.append(Suggestion(
+            f"{text}; {options} makes numbers and dates of it",
+            None if " or " in options else options,  # the user knows which
+        ))  # fmt: skip
+    left = [f'{names[i]} for "{odd[i]}"' for i in sorted(numbers | dates) if odd.get(i) is not None]
+    if left:
+        said.append(Suggestion(
+            f"text as it is written: {_some(left)}; all others are numbers or dates"
+        ))  # fmt: skip
+    return said
+
+
+def _some(shown: Sequence[str]) -> str:
+    return ", ".join(shown[:4]) + (f" and {len(shown) - 4} more" if len(shown) > 4 else "")
+
+
+def _with(dialect: Dialect, marks: tuple[str, str]) -> Dialect:
+    return replace(dialect, decimal=marks[0], thousands=marks[1])
+
+
+def _marks_of(
+    columns: Sequence[Counter[str]], dialect: Dialect
+) -> tuple[list[tuple[str, str]], set[int]]:
+    """Return marks by which most columns of text are numbers, and these columns."""
+    if (dialect.decimal, dialect.thousands) != (".", ""):
+        return [], set()
+    text = {i for i, values in enumerate(columns) if not _are_numbers(values, dialect)}
+    fits = {
+        (decimal, thousands): {
+            i for i in text
+            if _are_numbers(columns[i], _with(dialect, (decimal, thousands)))
+            and any((decimal if decimal != "." else thousands) in v for v in columns[i])
+        }
+        for decimal, thousands in _MARKS
+    }  # fmt: skip
+    best = max(fits.values(), key=len)
+    same = [marks for marks in _MARKS if best and fits[marks] == best]
+    return same[:1] + [marks for marks in same[1:] if marks == (".", ",")], best
+
+
+def _orders_of(columns: Sequence[Counter[str]]) -> tuple[list[str], set[int]]:
+    """Return orders of day, month and year by which most columns are dates, and these columns."""
+    days = {
+        order: {
+            i
+            for i, own in enumerate(columns)
+            if _most(own, partial(_is_foreign_date, order=order))
+        }
+        for order in ORDERS
+    }  # fmt: skip
+    most = max(days.values(), key=len)
+    return [order for order in days if most and days[order] == most], most
+
+
+def _reads_dates(values: Counter[str], order: str) -> Callable[[str], bool]:
+    """Return what tells whether a value is a date as most of a column are: with a time, or none.
+
+    What stands behind a date has to be a time of day that the rewriting knows.
+    """
+    timed = _most(values, lambda value: _date_and_time(value)[1])
+
+    def reads(value: str) -> bool:
+        day, time = _date_and_time(value)
+        known = _is_date(day, order) or _is_date(day, "ymd")  # as it is, too
+        return known and bool(time) == timed and (not time or _is_time(time))
+
+    return reads
+
+
+def _date_and_time(value: str) -> tuple[str, str]:
+    day, _, time = value.replace("T", " ", 1).partition(" ")
+    return day, time.strip()
+
+
+def _is_time(value: str) -> bool:
+    found = _CLOCK.fullmatch(value)
     if not found:
-        return None
-    shown = [names[i] for i in sorted(found)]
-    listed = ", ".join(shown[:4]) + (f" and {len(shown) - 4} more" if len(shown) > 4 else "")
-    return f"text as it is written: {listed}; {' '.join(flags)} makes numbers and dates of it"
+        return False
+    hour = int(found[1])
+    return 1 <= hour <= 12 if found[2] else hour < 24
+
+
+_CLOCK = regex(r"(\d{1,2}):[0-5]\d(?::[0-5]\d(?:\.\d+)?)?(?: ?([AaPp][Mm]))?")
+
+
+def _reads_numbers(dialect: Dialect) -> Callable[[str], bool]:
+    number = _number(dialect)
+    return lambda value: number.match(value) is not None and not _is_code(value)
+
+
+def _reads_plain(values: Counter[str]) -> Callable[[str], bool]:
+    """Return what tells whether a value is of the class of a column, when its NULLs are known."""
+    some = value_class([*values])
+    return lambda value: some in ("number", "time", "bool") and value_class([value]) == some
 
 
 _ISO = regex(r"\d{4}-\d\d-\d\d")

@@ -30,7 +30,7 @@ from rowfall.core.model import Dialect, Encoding
 from rowfall.core.options import Options
 from rowfall.core.patterns import regex
 from rowfall.core.sqltext import SqlText
-from rowfall.core.value_kinds import NULL_WORDS, kind, kind_of
+from rowfall.core.value_kinds import NULL_WORDS, kind, kind_of, value_class
 from rowfall.decoder import rewriting
 from rowfall.engines.base import on_all
 from rowfall.schema import marked_values
@@ -209,13 +209,11 @@ def find_text_format(
     named = tuple(zip(found.names, classes, strict=True))
     some = narrow[:: 1 + len(narrow) // _FOR_HINTS]
     seen = marked_values.suggest(
-        encoding.dialect or Dialect(), found.names, some, dict(found.null_words)
+        encoding.dialect or Dialect(), found.names, some, narrow, dict(found.null_words)
     )
-    if seen and not encoding.binary:
-        notes.append((UNSURE, seen))
-        flags = seen.partition("; ")[2].removesuffix(" makes numbers and dates of it")
-        if " or " not in flags:  # the user knows which
-            notes.append((OTHERWISE, flags))
+    for said in () if encoding.binary else seen:
+        notes.append((UNSURE, said.text))
+        notes += [(OTHERWISE, said.flags)] if said.flags is not None else []
     return TextFormat(encoding, named, found.bom, tuple(notes))
 
 
@@ -234,10 +232,13 @@ def check_width(splits: Sequence[Split], count: int, most: int) -> None:
         )
 
 
-def _reads(samples: Sequence[TextSample], asked: Asked, width: int) -> bool:
+def _reads(samples: Sequence[TextSample], asked: Asked, width: int, *, odd: int = 0) -> bool:
     """Tell whether samples are rows of so many fields as options would have them read.
 
     What a note names is tried so, a millisecond for text that is not clear.
+
+    Args:
+        odd: rows that may have another number, as they have without the options.
     """
     try:
         found = sniff(samples, asked)
@@ -249,7 +250,7 @@ def _reads(samples: Sequence[TextSample], asked: Asked, width: int) -> bool:
     except RowfallError:
         return False
     rows = [row for file in found.files for row in file.rows]
-    return found.width == width and all(len(row) == width for row in rows)
+    return found.width == width and sum(len(row) != width for row in rows) <= odd
 
 
 def _notes(
@@ -259,16 +260,25 @@ def _notes(
 
     Options that change where fields end are tried on the samples.
     """
+    odd = sum(len(row) != found.width for file in found.files for row in file.rows)
     if asked.header is None:
-        yield ("header" if found.sure else UNSURE), found.why
-        if not found.sure and not found.others:  # other columns have another first line
+        other = replace(asked, header=not found.header)
+        if found.sure:
+            yield "header", found.why
+        elif found.others:  # other columns have another first line
+            yield UNSURE, found.why.partition("; ")[0]
+        elif _reads(samples, other, found.width, odd=odd):
+            yield UNSURE, found.why
             yield OTHERWISE, f"--header {'no' if found.header else 'yes'}"
+        else:
+            yield UNSURE, found.why.partition("; ")[0]
     elif asked.by_format:
         with suppress(UsageError):  # only some files have one: those fail alone
             named, why, sure = has_header(found.files, found.delimiter, found.width)
             if sure and named != found.header:
-                other = "--header yes" if named else "a --format without WithNames"
-                yield UNSURE, f"{why}; {other} reads it so"
+                way = "--header yes" if named else f"--format {'TSV' if tsv else 'CSV'}"
+                reads = _reads(samples, replace(asked, header=named), found.width, odd=odd)
+                yield UNSURE, f"{why}; {way} reads it so" if reads else why
     titles = {_titles(file.rows) for file in found.files}
     if not found.header and asked.skip_lines is None and len(titles) == 1 and titles != {0}:
         count = titles.pop()
@@ -282,17 +292,29 @@ def _notes(
     if _has_units(found) and asked.skip_lines is None:
         given = shlex.quote(",".join(found.names))
         flags = f"--skip-lines 2 --header no --columns {given}"
-        yield UNSURE, f"line 2 holds no values as those below it, units perhaps; {flags} skips it"
-        yield OTHERWISE, flags
+        why = "line 2 holds no values as those below it, units perhaps"
+        without = replace(asked, skip_lines=2, header=False, columns=found.names)
+        if "," not in "".join(found.names) and _reads(samples, without, found.width, odd=odd):
+            yield UNSURE, f"{why}; {flags} skips it"
+            yield OTHERWISE, flags
+        else:
+            yield UNSURE, why
     if found.header and whole and all(len(file.rows) == 1 for file in found.files):
         yield UNSURE, "there is no row below the header, so nothing shows the types of the columns"
     if found.comment and asked.comment is None:
         mark = found.comment
         # In front of the rows it is a comment, among them it may be a row that is not whole.
         subject = "comment" if mark == "#" and found.leads else UNSURE
-        yield subject, f"lines that begin with {mark} are left out; --comment none keeps them"
-        if subject == UNSURE:
-            yield OTHERWISE, "--comment none"
+        why = f"lines that begin with {mark} are left out"
+        filled = {"--comment none": asked.short_rows, "--comment none --short-rows null": "null"}
+        ways = (
+            way for way, short in filled.items()
+            if _reads(samples, replace(asked, comment="", short_rows=short), found.width, odd=odd)
+        )  # fmt: skip
+        keeps = next(ways, None)
+        yield subject, f"{why}; {keeps} keeps them" if keeps else why
+        if keeps and subject == UNSURE:
+            yield OTHERWISE, keeps
     for mark, fields in found.others[:1]:
         said = formats.spelled(mark)
         why = f"one column only, but {said} splits most lines into {fields}"
@@ -629,21 +651,3 @@ def _of_tsv(samples: Sequence[TextSample], asked: Asked) -> Asked:
 
 # A field in quotes that holds what quotes are for.
 _QUOTED_TSV = regex(rb'(?:^|\t)"(?:[^"\n]|"")*(?:\t|"")(?:[^"\n]|"")*"(?=\t|\r?\n|\Z)', re.M)
-
-
-# --- classes of values ---------------------------------------------------------------------------
-
-_NUMBER = regex(r"[-+]?((\d+\.?\d*|\.\d+)([eE][-+]?\d+)?|inf(inity)?|nan)\Z", re.I)
-_TIME = regex(r"\d{4}-\d\d-\d\d([ T]\d\d:\d\d:\d\d(\.\d+)?Z?)?\Z")
-_UUID = regex(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\Z")
-
-
-def value_class(values: Sequence[str], nulls: Sequence[str] = ()) -> str:
-    """Return the class of a column by its first values; "" where all are empty."""
-    kept = set(map(str.strip, values)).difference(("", "\\N"), nulls)
-    for name, test in (("number", _NUMBER), ("time", _TIME), ("uuid", _UUID)):
-        if kept and all(test.match(v) for v in kept):
-            return name
-    if kept and all(v.lower() in ("true", "false") for v in kept):
-        return "bool"
-    return "text" if kept else ""
