@@ -239,11 +239,17 @@ def test_a_body_cut_in_the_middle_has_failed(wire: Wire, encoding: str, size: in
     assert not running(wire.direct, query_id)
 
 
-def test_a_result_cut_in_the_middle_is_transient(wire: Wire) -> None:
+def test_a_result_cut_in_the_middle_is_asked_for_again(wire: Wire, tmp_path: Path) -> None:
+    """Once it has gone out to a file, the rows that are there cannot be taken back."""
+    sql = "SELECT number, repeat('x', 100) FROM numbers(100000)"
     wire.proxy.drop_after(down=1_000_000)
-    with pytest.raises(EngineError, match="result") as caught:
-        run(wire.server, "SELECT number FROM numbers(3000000)", format="RowBinary")
-    assert caught.value.transient
+    assert run(wire.server, sql, format="TSV").data.count(b"\n") == 100_000
+    assert wire.proxy.dropped.is_set()
+    with (tmp_path / "out").open("wb") as file:
+        wire.proxy.drop_after(down=1_000_000)
+        with pytest.raises(EngineError, match="result") as caught:
+            run(wire.server, sql, format="TSV", out_fd=file.fileno())
+    assert not caught.value.transient
 
 
 def test_idle_connections_that_were_cut_do_not_matter(wire: Wire) -> None:

@@ -191,8 +191,8 @@ class Revivals:
             RowfallError: ``error`` itself, now final: it was lost too often.
         """
         lost = isinstance(error, EngineError | TargetError) and not isinstance(error, CountError)
-        if error.code or not error.transient or not lost:
-            return
+        if error.code or not error.transient or not lost or error.ask_after is not None:
+            return  # who says that it is busy has not been lost
         self._lost += 1
         if self._lost > retry.MOST_DEATHS:
             raise type(error)(error.message, hint=error.hint)

@@ -38,9 +38,14 @@ class RowfallError(Exception):
         hint: a sentence that says what would help; shown on its own line.
         transient: True when the same statement may succeed later.
         code: the engine's numeric error code (ClickHouse ``ErrorCodes``); 0 when there is none.
+
+    Attributes:
+        ask_after: seconds after which a service that is busy wants to be asked again; None where
+            it has not said that it is busy.
     """
 
     exit: ClassVar[Exit] = Exit.BUG
+    ask_after: float | None = None
 
     def __init__(
         self, message: str, *, hint: str | None = None, transient: bool = False, code: int = 0
@@ -90,14 +95,9 @@ class LockLostError(LedgerError):
 
 
 class SourceError(RowfallError):
-    """The source cannot be listed or read.
-
-    Attributes:
-        ask_after: seconds after which a server that is busy wants to be asked again.
-    """
+    """The source cannot be listed or read."""
 
     exit = Exit.SOURCE
-    ask_after = 0.0
 
 
 class NotReachedError(SourceError):

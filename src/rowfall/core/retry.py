@@ -14,6 +14,8 @@ MOST_LOWERED = 1
 MOST_DECLINED = 1
 FIRST_PAUSE = 0.5
 LONGEST_PAUSE = 10.0
+# Who says Retry-After means a rate limit, most often of a minute.
+LONGEST_ASKED = 60.0
 # When every split so far failed on its data, the schema is wrong, not the files.
 HOPELESS = 5
 
@@ -21,3 +23,13 @@ HOPELESS = 5
 def pause(attempt: int) -> float:
     """Return the seconds before try number ``attempt`` (1 is the first retry): 0.5, 1, 2 ... 10."""
     return min(LONGEST_PAUSE, FIRST_PAUSE * 2.0 ** (attempt - 1))
+
+
+def waited(attempt: int) -> float:
+    """Return the seconds that the pauses before so many retries take together."""
+    return sum(map(pause, range(1, attempt + 1)))
+
+
+def asked_pause(after: str | None) -> float:
+    """Return the seconds of a header ``Retry-After``, 60 at most; 0 where it names none."""
+    return min(float(after), LONGEST_ASKED) if after and after.strip().isdigit() else 0.0

@@ -243,11 +243,16 @@ class Lost(Exception):  # noqa: N818 - no error yet: the outcome of the statemen
         cause: for people, e.g. ``connection reset by peer``.
         complete: the whole request was out, so the statement may be running or done.
         streamed: the request carried the data of an insert.
+        ask_after: seconds after which a proxy that answered that it, or the server, is busy wants
+            to be asked again; None where the connection broke.
     """
 
-    def __init__(self, cause: str, *, complete: bool, streamed: bool = False) -> None:
+    def __init__(
+        self, cause: str, *, complete: bool, streamed: bool = False, ask_after: float | None = None
+    ) -> None:
         super().__init__(cause)
         self.cause = cause
+        self.ask_after = ask_after
         self.complete = complete
         self.streamed = streamed
 

@@ -7,14 +7,16 @@ import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
-from typing import Any
+from typing import Any, TypeVar
 
+from rowfall.core import retry
 from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import EngineError, RowfallError, TargetError
 from rowfall.core.masked import Secret, redact
 from rowfall.core.model import Outcome
 from rowfall.core.patterns import regex
 from rowfall.core.sqltext import quote
+from rowfall.core.units import duration
 from rowfall.engines._http import Connections, Exchange, HttpAnswer, Lost
 from rowfall.engines.base import ROWS_FORMAT, read_rows
 from rowfall.engines.codes import (
@@ -27,6 +29,8 @@ from rowfall.engines.codes import (
     missing_rights,
     translate,
 )
+
+_Found = TypeVar("_Found")
 
 # Answers to our own small questions; an overloaded server needs seconds, not more.
 ASK_SECONDS = 15.0
@@ -41,13 +45,27 @@ KILL_SECONDS = 60.0
 # While a lost statement still runs: soon at first, then as rarely as a person would look.
 PAUSE_FIRST, PAUSE_LAST = 0.3, 3.0
 
+# Of proxies whose server is away, or that limit rates: Too Many Requests, Bad Gateway, Service
+# Unavailable, Gateway Timeout.
+BUSY = frozenset({429, 502, 503, 504})
+
 # Asked under the id of another statement.
 _STILL_THERE = "SELECT 1"
 # Formats of rows put an exception into brackets and quotes of their own.
 _VERSION = regex(r" \(version [\d.]+.*\Z", re.DOTALL)
 
 
-class UnknownOutcome(EngineError):  # noqa: N818 - says what is known, not what went wrong
+class UnansweredError(EngineError):
+    """The answer to a statement was lost; where it may be sent twice, asking again brings it.
+
+    Attributes:
+        cause: as :class:`Lost` says it.
+    """
+
+    cause = ""
+
+
+class UnknownOutcome(UnansweredError):  # noqa: N818 - says what is known, not what went wrong
     """The connection was lost and the server cannot say whether the statement finished.
 
     Always transient, code 0: drop what it may have written and start over.
@@ -82,6 +100,7 @@ class StatementStatus:
         base: URL parameters of every request.
         own: further ones for our own questions (settings the user may change).
         away, log_wait: seconds, see the constants of this module.
+        patience: seconds for which :meth:`learn` asks again.
     """
 
     def __init__(self, connections: Connections, base: Mapping[str, str]) -> None:
@@ -91,6 +110,62 @@ class StatementStatus:
         self.base = dict(base)
         self.own: dict[str, str] = {}
         self.away, self.log_wait = AWAY_SECONDS, LOG_SECONDS
+        self.patience = AWAY_SECONDS
+        self._answered = False
+
+    def learn(self, sql: str, **extra: Any) -> list[list[Any]]:
+        """Return the rows of a question, which is asked again for as long as patience lasts.
+
+        Raises:
+            TargetError: it stays busy or away; what never answered is no ClickHouse.
+            RowfallError: the server's own.
+        """
+
+        def question() -> list[list[Any]]:
+            try:
+                return self.ask(sql, **extra)
+            except Lost as lost:
+                if lost.ask_after is None and not self._answered:
+                    raise no_clickhouse(str(self._address), lost.cause) from None
+                raise self.unanswered(lost) from None
+
+        return self.insist(question)
+
+    def insist(self, question: Callable[[], _Found]) -> _Found:
+        """Return an answer, which is asked for again as long as patience lasts.
+
+        Args:
+            question: may be asked twice, and raises what :meth:`unanswered` returns.
+
+        Raises:
+            TargetError: it stays unanswered.
+            RowfallError: any other error of the question.
+        """
+        since, tries = time.monotonic(), 0
+        while True:
+            try:
+                return question()
+            except UnansweredError as error:
+                tries += 1
+                wait = max(retry.pause(tries), error.ask_after or 0.0)
+                if time.monotonic() + wait - since > self.patience:
+                    raise TargetError(
+                        f"the server at {self._address} did not answer within "
+                        f"{duration(self.patience)}: {error.cause}",
+                        hint="Run the same command again when it does: what is loaded is not "
+                        "loaded twice. --patience 10m waits for longer.",
+                    ) from None
+            time.sleep(wait)
+
+    def unanswered(self, lost: Lost) -> UnansweredError:
+        """Return the error about a question whose answer was lost."""
+        error = UnansweredError(
+            f"the connection to {self._address} was lost ({lost.cause}) and the result of the "
+            "statement with it",
+            transient=True,
+        )
+        error.cause, error.ask_after = lost.cause, lost.ask_after
+        return error
 
     def ask(
         self, sql: str, *, timeout: float = ASK_SECONDS, tries: int = 2, **extra: str
@@ -112,6 +187,7 @@ class StatementStatus:
                     continue
                 raise
             self.check(answer)
+            self._answered = True
             return read_rows(answer.data)
 
     def check(self, answer: HttpAnswer, *secrets: Secret) -> None:
@@ -123,8 +199,13 @@ class StatementStatus:
             RowfallError: the server's exception.
         """
         if not answer.from_clickhouse:
-            if answer.status in (502, 503, 504):
-                raise Lost(f"a proxy answered with status {answer.status}", complete=True)
+            if answer.status in BUSY:
+                # None of them proves that the server has not begun (a proxy says 503, too, where
+                # it has lost the server's answer).
+                raise Lost(
+                    f"a proxy answered with status {answer.status}", complete=True,
+                    ask_after=retry.asked_pause(answer.headers.get("retry-after")),
+                )  # fmt: skip
             raise no_clickhouse(str(self._address), f"status {answer.status}")
         failure = answer.failure()
         if failure is not None:
@@ -332,12 +413,14 @@ class StatementStatus:
             time.sleep(PAUSE_FIRST)
 
     def _unknown(self, lost: Lost, why: str) -> UnknownOutcome:
-        return UnknownOutcome(
+        error = UnknownOutcome(
             f"the connection to {self._address} was lost ({lost.cause}) and the outcome of the "
             f"statement is unknown: {why}",
             hint="Run the same command again: what is loaded is not loaded twice.",
             transient=True,
         )
+        error.cause, error.ask_after = lost.cause, lost.ask_after
+        return error
 
 
 def no_clickhouse(address: str, cause: str) -> TargetError:

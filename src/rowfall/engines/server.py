@@ -14,12 +14,14 @@ import time
 import uuid
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, Literal
 
 from rowfall.core.errors import EngineError, RowfallError, TargetError, UsageError
 from rowfall.core.masked import Secret
 from rowfall.core.model import Facts, Outcome, Statement
 from rowfall.core.netaddress import is_loopback, is_own_name
+from rowfall.core.patterns import regex
 from rowfall.core.sqltext import SqlText, quote
 from rowfall.core.units import duration
 from rowfall.engines._http import Address, Connections, Exchange, HttpAnswer, Lost, form
@@ -28,7 +30,6 @@ from rowfall.engines._status import (
     StatementProgress,
     StatementStatus,
     cpu_seconds,
-    no_clickhouse,
 )
 from rowfall.engines.base import (
     POLL_SECONDS,
@@ -56,6 +57,10 @@ MAX_QUERY_SIZE = 64 << 20
 LONG_QUERY, MAX_AST = 100_000, 10_000_000
 # What a statement is given for one server (keys, a password) must not follow a redirect to another.
 NO_REDIRECTS: Settings = {"max_http_get_redirects": 0, "s3_max_redirects": 0}
+# They have the same end however often they are sent, so an answer that was lost is asked for again.
+_REPEATABLE = regex(
+    r"CREATE (TABLE|DATABASE) IF NOT EXISTS |DROP TABLE IF EXISTS |SYSTEM (SYNC|FLUSH) "
+)
 # Of nothing else: flushing waits for the disk.
 SYNC_LANE = 98
 
@@ -132,11 +137,12 @@ class Server(Asking):
         self._durable = durable
         self._patience = patience
         self.status.away = min(self.status.away, patience)
+        self.status.patience = patience
         try:
             # A question that comes by way of another server is a GET, which makes 2 of a 0.
             relayed = isinstance(self._connections, RelayedServer)
             self._options = dict(options or {})
-            self._profile = read_profile(self.status.ask, self._options)
+            self._profile = read_profile(self.status.learn, self._options)
             self.status.own = {name: str(v) for name, v in self._profile.questions.items()}
             self.facts, readonly = read_facts(
                 self.status, self._address, self._profile, memory, threads, sharing
@@ -148,9 +154,6 @@ class Server(Asking):
             # A user who may change nothing cannot send them.
             self._fixed = {k: v for k, v in NO_REDIRECTS.items() if k in self.facts.settings}
             check_options(self.status, self._address, self._options)
-        except Lost as lost:
-            self.close()
-            raise no_clickhouse(str(self._address), lost.cause) from None
         except BaseException:
             self.close()
             raise
@@ -186,6 +189,17 @@ class Server(Asking):
             RowfallError: the server's error, or no connection.
             BaseException: whatever reading ``body`` raised; the statement has been ended.
         """
+        send = partial(self._send, statement, lane, on_tick, body, encoding, texts, out_fd)
+        question = statement.format is not None and out_fd is None
+        if body is None and (question or _REPEATABLE.match(statement.sql.reveal())):
+            return self.status.insist(send)
+        return send()
+
+    def _send(
+        self, statement: Statement, lane: int, on_tick: Tick | None, body: Body | None,
+        encoding: str, texts: Mapping[str, Secret] | None, out_fd: int | None,
+    ) -> Outcome:  # fmt: skip
+        """Send a statement once; see :meth:`run`."""
         if isinstance(self._connections, RelayedServer):
             self._connections.check(statement.sql)
         query_id = statement.query_id or f"rowfall-{uuid.uuid4()}"
@@ -281,14 +295,14 @@ class Server(Asking):
             self.status.check(answer, *secrets)
             return self._outcome(answer, query_id, time.monotonic() - started, out_fd is None)
         except Lost as lost:
+            if statement.format and out_fd is None and lost.ask_after is not None:
+                raise self.status.unanswered(lost) from None
             outcome = self._settled(exchange, query_id, lost, started, on_tick, secrets)
             if statement.format:
                 # Only asking again brings the rows; what went out already cannot be taken back.
-                raise EngineError(
-                    f"the connection to {self._address} was lost ({lost.cause}) and the result "
-                    "of the statement with it",
-                    transient=not (out_fd is not None and exchange.answered),
-                ) from None
+                gone = self.status.unanswered(lost)
+                gone.transient = not (out_fd is not None and exchange.answered)
+                raise gone from None
             return outcome
         except BaseException as error:
             exchange.cut()
@@ -405,14 +419,11 @@ class Server(Asking):
         Raises:
             TargetError: no; names everything that is missing.
         """
-        try:
-            check_rights(self.status.ask, self._user, tables, replicated=replicated)
-        except Lost as lost:
-            raise no_clickhouse(str(self._address), lost.cause) from None
+        check_rights(self.status.learn, self._user, tables, replicated=replicated)
 
     def sync_refused(self) -> str | None:
         """See :class:`rowfall.engines.base.Engine`."""
-        if not self._durable or may_sync(self.status.ask):
+        if not self._durable or may_sync(self.status.learn):
             return None
         return self._may_not_sync()
 

@@ -72,10 +72,9 @@ def read_facts(
         sharing: servers that load at the same time on its machine, itself among them.
 
     Raises:
-        TargetError: it is too old.
-        Lost: it cannot be reached.
+        TargetError: it is too old, or does not answer.
     """
-    rows = status.ask(
+    rows = status.learn(
         "SELECT version(), getSetting('max_threads'), getSetting('readonly'), "
         "getSetting('max_memory_usage'), getSetting('max_memory_usage_for_user'), timezone()"
     )
@@ -95,7 +94,7 @@ def read_facts(
     limits = [int(limit) for limit in row[3:5]]
     left = _MEMORY_LEFT.format(sharing=sharing)
     with contextlib.suppress(RowfallError):  # an ordinary user may not read all of it
-        limits += [int(limit) for (limit,) in status.ask(left)]
+        limits += [int(limit) for (limit,) in status.learn(left)]
     if memory:
         _check_memory(status, address, memory, [int(limit) for limit in row[3:5]])
     usable = memory or usable_memory(limits, cores)
@@ -118,7 +117,7 @@ def _check_memory(
     """
     known = list(limits)
     with contextlib.suppress(RowfallError):  # an ordinary user may not read it
-        known += [int(limit) for (limit,) in status.ask(_MEMORY_LIMIT)]
+        known += [int(limit) for (limit,) in status.learn(_MEMORY_LIMIT)]
     least = min((limit for limit in known if limit > 0), default=0)
     if least and memory > least:
         raise UsageError(
@@ -133,11 +132,11 @@ def check_options(status: StatementStatus, address: Address, options: Mapping[st
 
     Raises:
         UsageError: it does not know one of them, or refuses it.
-        Lost: it cannot be reached.
+        TargetError: it does not answer.
     """
     names = ", ".join(quote(name) for name in options)
     known = (
-        {name for (name,) in status.ask(
+        {name for (name,) in status.learn(
             f"SELECT name FROM system.settings WHERE name IN ({names})"
         )} if options else set()
     )  # fmt: skip
@@ -149,8 +148,10 @@ def check_options(status: StatementStatus, address: Address, options: Mapping[st
             )
     try:
         values: dict[str, Any] = dict(options)
-        status.ask("SELECT 1", **values)
+        status.learn("SELECT 1", **values)
     except RowfallError as error:
+        if not error.code:
+            raise  # it does not answer, for which no setting is to blame
         given = "&".join(f"{name}={value}" for name, value in options.items())
         raise UsageError(
             f"the server at {address} does not take ?{given}: {error.message}",

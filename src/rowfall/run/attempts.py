@@ -240,6 +240,7 @@ class AttemptRunner:
         self.queue, self._writer, self._emit = queue, given.writer, emit
         options = load.session.options
         self._longest, self._verify = units.parse_size(options.max_record), options.verify
+        self._patience = units.parse_duration(options.patience)
         self._notes, self._ledger, self._leases = given.notes, load.ledger, receiver.leases
         # ``sent``: as they were sent last.
         self._settings = self.sent = settings
@@ -581,15 +582,20 @@ class AttemptRunner:
                 return self._bad_data(work, error)
             if error.code == LIBRARY_ERROR and self._typed:
                 return self._halves(work, error)
-            if error.transient and work.tries < retry.MOST_TRANSIENT:
+            if error.transient and self._may_try(work, error):
                 self._notes.add("warning", f"{first_line(error)}; trying again")
-                time.sleep(retry.pause(work.tries + 1))
+                time.sleep(max(retry.pause(work.tries + 1), error.ask_after or 0.0))
                 return [replace(work, tries=work.tries + 1)]
             if isinstance(error, SourceError) and not error.transient:
                 return self._halves(work, error)
             if isinstance(error, SourceError):
                 return self._without(work, [(s, error) for s in work.splits])
         raise error
+
+    def _may_try(self, work: Work, error: RowfallError) -> bool:
+        """Tell whether another try is due: a few, or until patience ends where a server is busy."""
+        waits = error.ask_after is not None and retry.waited(work.tries + 1) <= self._patience
+        return waits or work.tries < retry.MOST_TRANSIENT
 
     @property
     def _typed(self) -> bool:

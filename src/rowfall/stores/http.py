@@ -16,7 +16,7 @@ from urllib.error import HTTPError, URLError
 from urllib.parse import quote, unquote, urlsplit, urlunsplit
 from urllib.request import HTTPRedirectHandler, OpenerDirector, Request, build_opener
 
-from rowfall.core import units, uri
+from rowfall.core import retry, units, uri
 from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import CutOffError, NotReachedError, SourceError, UsageError
 from rowfall.core.listing import Listing, Split
@@ -42,7 +42,6 @@ _TIMEOUT = 9.0  # seconds
 _BUSY = frozenset({408, 429, 502, 503, 504})
 # A GET asks the same where a server has no answer to HEAD.
 _MOST_HEADS = 2
-_LONGEST_PAUSE = 10  # seconds, of those that a server asks for
 _UNVERSIONED = "unversioned"
 # Where a redirect leads may be good for minutes only: it is asked for again after this.
 _LEADS_SECONDS = 60.0
@@ -530,8 +529,7 @@ def _status_error(url: str, error: HTTPError) -> SourceError:
         hint=hints.get(error.code, "Open the address with curl -I to see what it says."),
         transient=error.code >= 500 or error.code in _BUSY,
     )
-    after = error.headers.get("Retry-After") or ""
-    made.ask_after = min(int(after), _LONGEST_PAUSE) if after.isdigit() else 0.0
+    made.ask_after = retry.asked_pause(error.headers.get("Retry-After"))
     return made
 
 

@@ -86,7 +86,7 @@ class Waiting:
             SourceError: ``error``, where no other try is due.
         """
         self._tries += 1
-        wait = max(pause(self._tries), error.ask_after)
+        wait = max(pause(self._tries), error.ask_after or 0.0)
         left = self._since + self._seconds - time.monotonic()
         # A try that failed by a timeout may have taken more than all of it: one more is due.
         if isinstance(error, CutOffError) and self._tries >= _MOST_CUT:

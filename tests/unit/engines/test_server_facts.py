@@ -23,7 +23,7 @@ class Machine:
     def __init__(self, *left: str) -> None:
         self.left = left
 
-    def ask(self, text: str) -> list[list[Any]]:
+    def learn(self, text: str) -> list[list[Any]]:
         if "version()" in text:
             return [["24.10.2.80", 16, 0, 0, 0, "UTC"]]
         if "MemoryTracking" not in text:
