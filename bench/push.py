@@ -38,13 +38,10 @@ def memory(size: int) -> None:
 
 def sent(port: int, size: int) -> None:
     """Send so many bytes from memory as one LOAD DATA."""
-    import pymysql
-
+    from rowfall.systems.mysql.client import Login, connect
     from rowfall.systems.mysql.wire import load_data
 
-    with pymysql.connect(
-        host="127.0.0.1", port=port, user="u", database="d", local_infile=True
-    ) as connection:  # fmt: skip
+    with connect(Login("127.0.0.1", port, "u", None, "d"), sends=True) as connection:
         piece = (b"x" * 519 + b"\n") * (_PACKET // 520)
         load_data(connection, "LOAD DATA LOCAL INFILE 'x' INTO TABLE t",
                   (piece for _ in range(size // len(piece))), _PACKET)  # fmt: skip

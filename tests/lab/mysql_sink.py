@@ -47,7 +47,13 @@ class Fails:
 
 @dataclass(frozen=True, slots=True)
 class Loads:
-    """Ask for the rows of LOAD DATA LOCAL, and throw them away."""
+    """Ask for the rows of LOAD DATA LOCAL, and throw them away.
+
+    Attributes:
+        name: of the file that the server asks for, whatever the statement says.
+    """
+
+    name: str = "rows"
 
 
 Answer = Rows | Fails | Loads | None
@@ -167,7 +173,7 @@ class _Session:
         elif isinstance(answer, Rows):
             self._result(answer)
         else:
-            self._load()
+            self._load(answer.name)
 
     def _result(self, answer: Rows) -> None:
         self._send(_length(len(answer.columns)))
@@ -182,8 +188,8 @@ class _Session:
             self._send(b"".join(b"\xfb" if v is None else _string(str(v)) for v in row))
         self._end()
 
-    def _load(self) -> None:
-        self._send(b"\xfbrows")
+    def _load(self, name: str) -> None:
+        self._send(b"\xfb" + name.encode())
         rows = size = kept = left = 0
         ended = False
         while not ended:

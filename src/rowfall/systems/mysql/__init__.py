@@ -5,7 +5,7 @@ names and literals; ``catalogue.py`` what the catalogue says of columns; ``types
 both directions. ``source.py`` reads (rows as text in ``rows.py``).
 ``target.py`` has the address and DDL of a target, ``database.py`` what a load asks and does there,
 ``transaction.py`` the rows of one attempt, ``bulk.py`` and ``packed.py`` how they look on the way.
-``wire.py`` is the only file that uses what PyMySQL does not make public. ``pipelines.py`` is
-about pipelines of SingleStore.
+``session.py`` has the sockets of sessions, ``wire.py`` the packets that go over them between two
+statements of PyMySQL. ``pipelines.py`` is about pipelines of SingleStore.
 Imports sources, targets, engines, core.
 """

@@ -102,25 +102,24 @@ def insert(
         OSError: the connection was lost.
     """
     number, _ = wire.prepare(connection, statement)
-    head = struct.pack("<BIH", _EXECUTE, number, _SEND_TYPES)
+    head = struct.pack("<IH", number, _SEND_TYPES)
     head += struct.pack(f"<{len(types)}H", *types)
-    taken, waiting = 0, list[tuple[int, int]]()
+    taken, waiting = 0, list[int]()
     problem: BaseException | None = None
     try:
         for rows, parts, size in _frames(pieces):
             if size + len(head) >= most:
                 raise NoBinaryError("a row is larger than max_allowed_packet")
-            waiting.append((rows, wire.send_command(connection, [head, *parts], size + len(head))))
+            wire.send_command(connection, _EXECUTE, head, *parts)
+            waiting.append(rows)
             while len(waiting) >= _AHEAD:
-                taken += _answered(connection, *waiting.pop(0))
+                taken += _answered(connection, waiting.pop(0))
     except BaseException as error:
         problem = error
     for one in waiting:
         # Each statement reads its own answer; and a server that gives up says why before it closes.
-        if not connection.open:
-            break
         try:
-            taken += _answered(connection, *one)
+            taken += _answered(connection, one)
         except Exception as error:
             problem = error if problem is None or isinstance(problem, OSError) else problem
     if problem is not None:
@@ -159,13 +158,13 @@ def _taker(pieces: Iterator[bytes]) -> Callable[[int], list[bytes]]:
     return take
 
 
-def _answered(connection: Any, rows: int, number: int) -> int:
+def _answered(connection: Any, rows: int) -> int:
     """Read the answer to a command; return its rows.
 
     Raises:
         NoBinaryError: it tells of warnings, or of another number of rows.
     """
-    said = wire.answer(connection, number)
+    said = wire.read_counts(connection)
     if said.warning_count or said.affected_rows != rows:
         raise NoBinaryError(
             f"{said.affected_rows:,} of {rows:,} rows taken, {said.warning_count} warnings"

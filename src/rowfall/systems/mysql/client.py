@@ -44,6 +44,8 @@ LOGIN, NO_DATABASE, NO_TABLE = (1045, 1698, 1862), (1049, 1044), (1146, 1051)
 NO_RIGHT = (1142, 1143, 1370, 1227)
 NO_FILES = (1148, 3948, 4166)
 """LOAD DATA LOCAL is switched off."""
+FILE_REJECTED = 2068
+"""The server asks for a file that no statement names; a number of the client library of MySQL."""
 READ_ONLY = (1290, 1836)
 FULL = (1021, 1041, 1114, 3675)
 SYNTAX = (1064, 1072, 1170, 1503, 1286)
@@ -152,7 +154,6 @@ def said(error: Exception, *secrets: Secret) -> ServerError:
 PATIENCE_SECONDS = 3_600
 """How long the server waits for rows that do not come, or for who does not read: by itself 30 s,
 60 s or 8 h. The other side may pause for longer while it merges."""
-_CONNECT_SECONDS = 10
 _SESSION = {"time_zone": "'+00:00'", "net_write_timeout": PATIENCE_SECONDS}
 # By what a server calls the longest time of a statement: MariaDB the first.
 _NO_LIMIT = ("max_statement_time", "max_execution_time")
@@ -202,14 +203,14 @@ def connect(login: Login, *, sends: bool = False, packed: bool = False) -> Any:
         OSError: it is not reached.
         RuntimeError: a password of MySQL 8 without TLS needs another package, which it names.
     """
-    from rowfall.systems.mysql.wire import connection_class
+    from rowfall.systems.mysql.session import open_session
 
-    signed = {"ssl_ca": login.ca, "ssl_verify_identity": True} if login.ca else {}
-    return connection_class(driver(), packed=packed)(
-        host=login.host, port=login.port, user=login.user or None, database=login.database,
-        password=login.password.reveal() if login.password else "", charset="utf8mb4",
-        connect_timeout=_CONNECT_SECONDS, local_infile=sends, autocommit=True, **signed,
-    )  # fmt: skip
+    parts = {
+        "host": login.host, "port": login.port, "user": login.user or None,
+        "database": login.database, "charset": "utf8mb4", "autocommit": True,
+        "password": login.password.reveal() if login.password else "",
+    }  # fmt: skip
+    return open_session(driver(), parts, login.ca, sends=sends, packed=packed)
 
 
 def set_up(connection: Any, settings: Mapping[str, object], isolation: str) -> None:
@@ -229,7 +230,7 @@ def set_up(connection: Any, settings: Mapping[str, object], isolation: str) -> N
         try:
             cursor.execute(f"SET SESSION {', '.join(texts)}")
         except err.MySQLError as error:
-            if number_of(error) in PASSING:
+            if number_of(error) in PASSING or number_of(error) == FILE_REJECTED:
                 raise
             for text in texts:
                 with suppress(err.MySQLError):

@@ -56,6 +56,7 @@ from rowfall.systems.mysql.client import (
     said,
     set_up,
 )
+from rowfall.systems.mysql.session import Pool, end, takes_parameters
 from rowfall.systems.mysql.transaction import MySQLTransaction
 from rowfall.systems.mysql.types import declared_type, result_column, taken_column, tsv
 
@@ -137,8 +138,7 @@ class MySQLDatabase(Transactions):
         self._options = options
         self.name, self.on_conflict = database, options.on_conflict
         self._patience = parse_duration(options.patience)
-        self._guard = threading.Lock()
-        self._idle: list[Any] = []
+        self._sessions = Pool(self._connect)
         self._packed = False
         self._holding = threading.Lock()
         self._holder: Any = None
@@ -585,7 +585,7 @@ class MySQLDatabase(Transactions):
         holder, self._holder = self._holder, None
         self._held.clear()
         if holder is not None:
-            self.end(holder)
+            end(holder)
 
     def forget(self, load_id: str) -> int:
         """See :meth:`rowfall.engines.database.Database.forget`."""
@@ -608,11 +608,11 @@ class MySQLDatabase(Transactions):
                 if not write:
                     with suppress(driver().err.MySQLError):  # SingleStore has no such thing
                         cursor.execute("START TRANSACTION READ ONLY")
-                cursor.execute(query)
-                if cursor.description is None:
-                    return None
-                columns = [result_column(field) for field in wire.fields_of(cursor)]
-                return Result(columns, tsv(cursor.fetchall()))
+            found = wire.query(connection, query)
+            if found is None:
+                return None
+            fields, rows = found
+            return Result(list(map(result_column, fields)), tsv(rows))
         except (driver().err.MySQLError, OSError) as error:
             raise self.explained(error, "run the query") from None
         finally:
@@ -639,7 +639,7 @@ class MySQLDatabase(Transactions):
         logged = str(settings.get("log_bin", "OFF")).upper() not in ("OFF", "0")
         return (
             not self.distributed
-            and wire.takes_parameters(str(settings["version"]))
+            and takes_parameters(str(settings["version"]))
             and str(engine).lower() == "innodb"
             and self.on_conflict == ERROR
             and not (logged and str(settings.get("binlog_format", "")).upper() == "STATEMENT")
@@ -744,10 +744,7 @@ class MySQLDatabase(Transactions):
 
     def take(self) -> Any:
         """Return a session: one that is idle, or a new one."""
-        with self._guard:
-            if self._idle:
-                return self._idle.pop()
-        return self._connect()
+        return self._sessions.take()
 
     def leave(self, connection: Any, *, clean: bool = False) -> None:
         """Keep a session for the next one, or end it where it is of no use any more.
@@ -759,14 +756,9 @@ class MySQLDatabase(Transactions):
             if not clean:
                 connection.rollback()
         except Exception:  # lost: there is nothing to be ended
-            self.end(connection)
+            end(connection)
             return
-        with self._guard:
-            self._idle.append(connection)
-
-    def end(self, connection: Any) -> None:
-        """End a session without a word."""
-        wire.end(connection)
+        self._sessions.keep([connection])
 
     def _connect(self) -> Any:
         """Return a new session; a server that is away is asked again while patience lasts."""
@@ -784,7 +776,7 @@ class MySQLDatabase(Transactions):
             # Gaps between records stay free for the leases of others.
             set_up(connection, _SESSION, "READ COMMITTED")
         except (err.MySQLError, OSError) as error:
-            self.end(connection)
+            end(connection)
             raise self.explained(error, "set up a session") from None
         return connection
 
@@ -806,11 +798,8 @@ class MySQLDatabase(Transactions):
 
     def pack(self, *, packed: bool) -> None:
         """See :meth:`rowfall.engines.database.SupportsCompression.pack`."""
-        with self._guard:
-            self._packed = packed
-            idle, self._idle = self._idle, []
-        for connection in idle:
-            self.end(connection)
+        self._packed = packed
+        self._sessions.end_idle()
 
     def ask(self, query: str) -> list[tuple[Any, ...]]:
         """Return the rows of a question; asked once more where an idle session has been lost."""
@@ -839,7 +828,7 @@ class MySQLDatabase(Transactions):
                 lost = number_of(error) in LOST or isinstance(error, OSError)
                 if not lost or time.monotonic() > deadline:
                     raise found from None
-                self.end(connection)
+                end(connection)
                 time.sleep(_RETRY_SECONDS)
             finally:
                 self.leave(connection, clean=clean)
@@ -849,10 +838,7 @@ class MySQLDatabase(Transactions):
         self.cancel_all()
         with self._holding:
             self._let_go()
-        with self._guard:
-            idle, self._idle = self._idle, []
-        for connection in idle:
-            self.end(connection)
+        self._sessions.end_idle()
 
     def kill(self, thread: int) -> None:
         """End a session of another thread on the server, which may wait for a lock."""

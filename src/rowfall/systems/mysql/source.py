@@ -60,6 +60,7 @@ from rowfall.systems.mysql.client import (
     said,
     set_up,
 )
+from rowfall.systems.mysql.session import Pool, end
 from rowfall.systems.mysql.types import TSV, columns_of, marks_of, of_result
 
 _UTC = ("+00:00", "UTC", "Etc/UTC")
@@ -133,7 +134,7 @@ class MySQLSource(DatabaseSource):
         # The three schemes name one table: what is loaded by one is loaded by the others.
         super().__init__(replace(address, scheme="mysql"), options)
         self._threads = threading.Lock()
-        self._idle: list[Any] = []
+        self._sessions = Pool(self._connect_with_snapshot)
         self._opened = False
         self._index = ""
         self._marks = TSV
@@ -146,7 +147,7 @@ class MySQLSource(DatabaseSource):
         try:
             found = self._query(connection) if self.query else self._table(connection)
             self._binary = self._can_prepare(connection, found)
-            self._encrypted = wire.is_encrypted(connection)
+            self._encrypted = connection.wire.encrypted
             return found
         except self._driver().err.MySQLError as error:
             raise self._explained(error) from None
@@ -164,17 +165,16 @@ class MySQLSource(DatabaseSource):
 
     def _query(self, connection: Any) -> Described:
         """Describe the result of ``--query``, by a statement that gives no rows."""
-        with connection.cursor() as cursor:
-            try:
-                cursor.execute(f"SELECT * FROM ({self.query}\n) AS rowfall LIMIT 0")
-            except self._driver().err.MySQLError as error:
-                if error.args[0] != _TWO_NAMES:
-                    raise
-                raise UsageError(
-                    f"--query gives two columns of one name: {error.args[1]}",
-                    hint="Name each of them: SELECT a.id AS a_id, b.id AS b_id.",
-                ) from None
-            found = of_result(wire.fields_of(cursor))
+        try:
+            result = wire.query(connection, f"SELECT * FROM ({self.query}\n) AS rowfall LIMIT 0")
+        except self._driver().err.MySQLError as error:
+            if error.args[0] != _TWO_NAMES:
+                raise
+            raise UsageError(
+                f"--query gives two columns of one name: {error.args[1]}",
+                hint="Name each of them: SELECT a.id AS a_id, b.id AS b_id.",
+            ) from None
+        found = of_result(result[0] if result else ())
         self._marks = marks_of(found)
         columns = columns_of(found, "the query", query=self.query)
         if self.address.key:
@@ -377,7 +377,7 @@ class MySQLSource(DatabaseSource):
     def answer(self, split: Split) -> Iterator[Answer]:
         """Ask for the rows of a range in binary, in the snapshot of one connection."""
         with self._reading() as reading:
-            if wire.is_encrypted(reading.connection):
+            if reading.connection.wire.encrypted:
                 raise rows.BrokenPacketError("the server encrypts some connections only")
             number = self._prepared(reading.connection, split)
             answer = wire.execute(reading.connection, number)
@@ -448,10 +448,7 @@ class MySQLSource(DatabaseSource):
     def close(self) -> None:
         """End the connections that nobody reads from; threads that read end theirs."""
         super().close()
-        with self._threads:
-            idle, self._idle = self._idle, []
-        for connection in idle:
-            wire.end(connection)
+        self._sessions.end_idle()
 
     def _take(self) -> Any:
         """Return a connection with a snapshot: one that is idle, or a new one."""
@@ -462,22 +459,21 @@ class MySQLSource(DatabaseSource):
                 opened = [self._connect(self.patience) for _ in range(streams)]
                 for connection in opened:  # together, when all are there
                     self._begin(connection)
-                self._idle = opened
-            if self._idle:
-                return self._idle.pop()
+                self._sessions.keep(opened)
+        return self._sessions.take()
+
+    def _connect_with_snapshot(self) -> Any:
         connection = self._connect(self.patience)
         self._begin(connection)
         return connection
 
     def _give_back(self, connection: Any, *, good: bool) -> None:
         """Keep a connection that has read to its end; what broke may have broken all."""
-        with self._threads:
-            if good:
-                self._idle.append(connection)
-                return
-            broken, self._idle = [connection, *self._idle], []
-        for each in broken:
-            wire.end(each)
+        if good:
+            self._sessions.keep([connection])
+            return
+        end(connection)
+        self._sessions.end_idle()
 
     def _begin(self, connection: Any) -> None:
         with connection.cursor() as cursor:

@@ -287,7 +287,7 @@ class MySQLTransaction:
         if connection is None:
             return
         thread = connection.thread_id()
-        wire.interrupt(connection)  # before the server is asked: it may not answer
+        connection.wire.shutdown()  # before the server is asked: it may not answer
         threading.Thread(target=self._database.kill, args=(thread,), daemon=True).start()
 
     def _wait(self, seconds: int) -> None:

@@ -1,14 +1,12 @@
-"""What PyMySQL has no public way for: its sockets, its packets and its login. Only this file.
+"""Rows on their way: what is sent and read over the socket of a session between two statements.
 
-**To go**: rowfall-decode is to own such connections, by a public way of a client library; until
-then private attributes of PyMySQL are used here, and nowhere else, and one packet is changed.
+PyMySQL logs in over that socket and runs all other statements
+(:mod:`rowfall.systems.mysql.session`). Its documented classes take answers apart
+(``pymysql.protocol``).
 
-- The login tells a MariaDB that rows of parameters come (:func:`connection_class`), and the socket
-  compresses where both sides agree (:mod:`rowfall.systems.mysql.packed`).
 - LOAD DATA LOCAL INFILE from memory (:func:`load_data`). The server asks for a file by its name;
-  what is sent in answer need not be one. PyMySQL would open the name and send packets of 16 KiB.
-  Client libraries were compared on 150,000 taxi rows: the server needs 1.3 s of CPU for them, this
-  0.06, PyMySQL's own way 0.08, so that none of them makes a load faster.
+  what is sent in answer need not be one, and no file is opened here whatever name the server gives.
+  PyMySQL would open the name, and send packets of 16 KiB.
 - Rows that come in binary, as the answer to a prepared statement (:func:`execute`). To write its
   numbers as text takes the server more CPU than all else that it does for a row: for 1 M taxi rows
   of 51 columns 5.4 seconds as lines of TSV, 3.7 as plain text, and 1.5 in binary. rowfall-decode
@@ -18,12 +16,9 @@ then private attributes of PyMySQL are used here, and nowhere else, and one pack
 
 from __future__ import annotations
 
-import functools
-import socket
-import ssl
 import struct
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from socket import SHUT_WR
 from typing import Any, Protocol, Self
 
 from rowfall.core.dataclass import dataclass
@@ -31,12 +26,14 @@ from rowfall.core.patterns import regex
 from rowfall.engines.database import ExternalWriter, Socket
 from rowfall.sources.handover import Answer
 from rowfall.sources.relay import Gathered, SocketToPipe
-from rowfall.systems.mysql.packed import Packed
+from rowfall.systems.mysql.client import FILE_REJECTED
+from rowfall.systems.mysql.session import FILE_WANTED, SessionSocket
 
 _QUERY, _PREPARE, _EXECUTE, _CLOSE = 0x03, 0x16, 0x17, 0x19
 _HEADER, _PREPARED = 4, 12
 _MOST_PACKET = (1 << 24) - 1
 _FILE_PLEASE = b"\xfb"
+_ENCODING = "utf-8"
 # Of one packet; a server refuses larger ones than its max_allowed_packet, also here.
 PACKET = 1 << 20
 # The number of the first packet of rows: behind the statement, and the server's answer.
@@ -45,10 +42,6 @@ _FIRST = 2
 _GIVES_UP_SECONDS = 10.0
 # The byte of its length before the text may be a digit.
 _NUMBERS = regex(r"([A-Z][a-z]+): (\d+)")
-# Bit 34 of the client's capabilities, which MariaDB reads where bit 0 is not set: these four bytes
-# were always zero in the protocol of MySQL.
-_MYSQL, _BULK, _ZEROS = 1, 1 << 2, slice(9, 32)
-_COMPRESS = 1 << 5
 
 
 class PacketError(Exception):
@@ -73,131 +66,80 @@ class PacketReader(Protocol):
     def read1(self, size: int, /) -> bytes: ...
 
 
-# --- sessions -----------------------------------------------------------------------------------
-
-
-def takes_parameters(version: str) -> bool:
-    """Tell whether a server of this version has the command: MariaDB since 10.2."""
-    return "mariadb" in version.lower() and not version.startswith(("5.5.5-10.0", "5.5.5-10.1."))
-
-
-@functools.cache
-def connection_class(driver: Any, *, packed: bool) -> type[Any]:
-    """Return the driver's connection, which tells a MariaDB that it sends rows of parameters.
-
-    Args:
-        packed: the protocol is to be compressed, if the server can do that.
-    """
-
-    class Connection(driver.connections.Connection):  # type: ignore[misc]
-        _logs_in = False
-
-        def _create_ssl_ctx(self, sslp: Any) -> Any:
-            if sslp:
-                return super()._create_ssl_ctx(sslp)
-            # TLS where the server has it, whoever it is. The driver loads the certificates of the
-            # system first, 36 ms for each connection, and asks for none.
-            context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-            context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-            return context
-
-        def _request_authentication(self) -> None:
-            self._logs_in = self._local_infile and takes_parameters(str(self.server_version))
-            packs = packed and self.server_capabilities & _COMPRESS
-            self.client_flag |= _COMPRESS if packs else 0
-            try:
-                super()._request_authentication()
-            finally:
-                self._logs_in = False
-            if packs:
-                plain: Any = self
-                self._sock = self._rfile = Packed(plain._sock, plain._rfile)
-
-        def _execute_command(self, command: int, sql: str | bytes) -> None:
-            begin_command(self)
-            super()._execute_command(command, sql)
-            self._next_seq_id: int = answer_number(self, self._next_seq_id)
-
-        def write_packet(self, payload: bytes) -> None:
-            # The header goes alone first where TLS begins behind it, and then once more.
-            if self._logs_in and payload[_ZEROS] == bytes(_ZEROS.stop - _ZEROS.start):
-                flags = int.from_bytes(payload[:4], "little") & ~_MYSQL
-                rest = payload[4 : _ZEROS.stop - 4] + struct.pack("<I", _BULK)
-                payload = struct.pack("<I", flags) + rest + payload[_ZEROS.stop :]
-            super().write_packet(payload)
-
-    return Connection
-
-
-def end(connection: Any) -> None:
-    """End a session without a word; safe for one that is lost."""
-    with suppress(Exception):
-        connection._force_close()
-
-
-def interrupt(connection: Any) -> None:
-    """End what another thread reads or sends on a connection."""
-    with suppress(Exception):
-        connection._sock.shutdown(socket.SHUT_RDWR)
-
-
-def fields_of(cursor: Any) -> Sequence[Any]:
-    """Return the columns of a result, as the protocol describes them."""
-    found: Sequence[Any] = cursor._result.fields
-    return found
-
-
 # --- commands and their answers -------------------------------------------------------------------
 
 
-def begin_command(connection: Any) -> None:
-    """Tell a connection that a command begins."""
-    if isinstance(connection._sock, Packed):
-        connection._sock.begin()
+def send_command(connection: Any, command: int, *parts: bytes) -> None:
+    """Send a command of any size."""
+    wire: SessionSocket = connection.wire
+    wire.begin_command()
+    body = b"".join([bytes([command]), *parts])
+    for number, at in enumerate(range(0, len(body) + 1, _MOST_PACKET)):
+        part = body[at : at + _MOST_PACKET]
+        wire.write(len(part).to_bytes(3, "little") + bytes([number % 256]) + part)
 
 
-def answer_number(connection: Any, number: int) -> int:
-    """Return the number that the answer to what was sent has; send what is left of that.
+def read_packet(connection: Any) -> bytes:
+    """Return the next packet of an answer.
 
-    Of frames it is the number of the next one: a server that compresses goes on from there
-    (``net_flush`` of MySQL and MariaDB).
-
-    Args:
-        number: of the next packet, which it is without frames.
+    Raises:
+        pymysql.err.MySQLError: it is an error, or the connection was lost.
     """
-    if not isinstance(connection._sock, Packed):
-        return number
-    connection._sock.flush()
-    return connection._sock.number
+    from pymysql import err
+
+    wire: SessionSocket = connection.wire
+    body, size = b"", _MOST_PACKET
+    while size == _MOST_PACKET:
+        header = wire.read(_HEADER)
+        size = int.from_bytes(header[:3], "little")
+        part = wire.read(size) if len(header) == _HEADER else b""
+        if len(header) < _HEADER or len(part) < size:
+            raise err.OperationalError(2013, "Lost connection to MySQL server during query")
+        body += part
+    if body[:1] == b"\xff":
+        err.raise_mysql_exception(body)
+    return body
 
 
-def send_command(connection: Any, parts: Sequence[bytes], size: int) -> int:
-    """Send a command of any size; return the number that its answer has."""
-    begin_command(connection)
-    sock = connection._sock
-    if size < _MOST_PACKET:
-        sock.sendall(b"".join([size.to_bytes(3, "little") + b"\0", *parts]))
-        return answer_number(connection, 1)
-    whole, number = memoryview(b"".join(parts)), 0
-    while True:
-        part, whole = whole[:_MOST_PACKET], whole[_MOST_PACKET:]
-        sock.sendall(len(part).to_bytes(3, "little") + bytes([number % 256]))
-        sock.sendall(part)
-        number += 1
-        if len(part) < _MOST_PACKET:
-            return answer_number(connection, number % 256)
-
-
-def answer(connection: Any, number: int) -> Any:
-    """Read the answer to a command, which has a number; return its counts and warnings.
+def read_counts(connection: Any) -> Any:
+    """Read the answer to a command that gives no rows; return its counts and warnings.
 
     Raises:
         pymysql.err.MySQLError: it is an error.
     """
-    from pymysql.protocol import OKPacketWrapper
+    from pymysql.protocol import MysqlPacket, OKPacketWrapper
 
-    connection._next_seq_id = number
-    return OKPacketWrapper(connection._read_packet())
+    return OKPacketWrapper(MysqlPacket(read_packet(connection), _ENCODING))
+
+
+def query(connection: Any, statement: str) -> tuple[Sequence[Any], list[list[bytes | None]]] | None:
+    """Run a statement; return the columns as the protocol describes them, and the rows as text.
+
+    None where it gives no rows.
+
+    Raises:
+        pymysql.err.MySQLError: the server refuses it.
+    """
+    from pymysql import err
+    from pymysql.protocol import FieldDescriptorPacket, MysqlPacket
+
+    send_command(connection, _QUERY, statement.encode())
+    first = MysqlPacket(read_packet(connection), _ENCODING)
+    if first.is_ok_packet():
+        return None
+    if first.is_load_local_packet():
+        connection.wire.write(b"\0\0\0" + bytes([_FIRST]))  # an empty file
+        read_packet(connection)
+        raise err.OperationalError(FILE_REJECTED, FILE_WANTED)
+    count = first.read_length_encoded_integer()
+    fields = [FieldDescriptorPacket(read_packet(connection), _ENCODING) for _ in range(count)]
+    read_packet(connection)
+    found = list[list[bytes | None]]()
+    while True:
+        packet = MysqlPacket(read_packet(connection), _ENCODING)
+        if packet.is_eof_packet():
+            return fields, found
+        found.append([packet.read_length_coded_string() for _ in range(count)])
 
 
 # --- rows that are sent --------------------------------------------------------------------------
@@ -242,10 +184,10 @@ def load_data(
         Exception: whatever ``rows`` or ``sent`` raises. The server has then loaded those before;
             the connection can be used, and the transaction is to be rolled back.
     """
-    connection._execute_command(_QUERY, statement)
-    if not connection._read_packet().get_all_data().startswith(_FILE_PLEASE):
+    send_command(connection, _QUERY, statement.encode())
+    if not read_packet(connection).startswith(_FILE_PLEASE):
         raise NoFileWantedError
-    packets = _Packets(connection._sock, packet)
+    packets = _Packets(connection.wire, packet)
     problem: BaseException | None = None
     try:
         for piece in rows:
@@ -258,12 +200,12 @@ def load_data(
             sent.check()
     except OSError:
         # A server that gives up says why before it closes.
-        connection._read_packet()
+        read_packet(connection)
         raise
     except BaseException as error:
         problem = error
-    connection._sock.sendall(packets.header(0))
-    said = answer(connection, answer_number(connection, packets.number))
+    connection.wire.write(packets.header(0))
+    said = read_counts(connection)
     if problem is not None:
         raise problem
     text = (said.message or b"").decode(errors="replace")
@@ -284,8 +226,8 @@ class _Packets:
         number: of the next one, also where the rows have ended with an error.
     """
 
-    def __init__(self, sock: Any, most: int) -> None:
-        self._sock, self._most = sock, most
+    def __init__(self, wire: SessionSocket, most: int) -> None:
+        self._wire, self._most = wire, most
         self.number = _FIRST
 
     def header(self, size: int) -> bytes:
@@ -299,8 +241,8 @@ class _Packets:
         rest = memoryview(piece)
         while rest:
             part, rest = rest[: self._most], rest[self._most :]
-            self._sock.sendall(self.header(len(part)))
-            self._sock.sendall(part)
+            self._wire.write(self.header(len(part)))
+            self._wire.write(part)
 
 
 def socket_of(connection: Any, packet: int) -> Socket | None:
@@ -309,37 +251,31 @@ def socket_of(connection: Any, packet: int) -> Socket | None:
     Args:
         packet: bytes of one, at most.
     """
-    sock = connection._sock
-    # TLS and compression are objects of other classes. A time-out makes calls of all processes that
-    # have the socket return before they are done.
-    plain = type(sock) is socket.socket and sock.gettimeout() is None
-    return Socket(sock.fileno(), _FIRST, packet) if plain else None
+    wire: SessionSocket = connection.wire
+    return Socket(wire.fileno(), _FIRST, packet) if wire.plain else None
 
 
 def _abandoned(connection: Any) -> OSError:
     """End what is sent in the middle of a packet: no end of the rows can follow it."""
-    connection._read_timeout = _GIVES_UP_SECONDS
-    with suppress(OSError):
-        connection._sock.shutdown(socket.SHUT_WR)
+    connection.wire.settimeout(_GIVES_UP_SECONDS)
+    connection.wire.shutdown(SHUT_WR)
     return ConnectionError("a packet of rows has not been sent as a whole")
 
 
 # --- rows that are read --------------------------------------------------------------------------
 
 
-def begin_lines(connection: Any, query: str) -> PacketReader:
+def begin_lines(connection: Any, statement: str) -> PacketReader:
     """Send a query of one column and return what its rows are read from.
 
     Raises:
         pymysql.err.MySQLError: the server refuses it.
     """
-    connection._execute_command(_QUERY, query)
-    head = connection._read_packet()
-    for _ in range(head.read_length_encoded_integer()):
-        connection._read_packet()  # how the column is described
-    connection._read_packet()
-    reader: PacketReader = connection._rfile
-    return reader if isinstance(connection._sock, ssl.SSLSocket) else Gathered(reader.read1)
+    wire: SessionSocket = connection.wire
+    send_command(connection, _QUERY, statement.encode())
+    for _ in range(1 + 1 + 1):  # how many columns there are; how the one is described; an end
+        read_packet(connection)
+    return wire if wire.encrypted else Gathered(wire.read1)
 
 
 def prepare(connection: Any, statement: str) -> tuple[int, int]:
@@ -350,44 +286,38 @@ def prepare(connection: Any, statement: str) -> tuple[int, int]:
     Raises:
         pymysql.err.MySQLError: the server refuses it.
     """
-    connection._execute_command(_PREPARE, statement)
-    body = connection._read_packet().get_all_data()
+    send_command(connection, _PREPARE, statement.encode())
+    body = read_packet(connection)
     if len(body) < _PREPARED:  # no answer of a server that prepares statements
         return 0, 0
     number, columns, parameters = struct.unpack_from("<IHH", body, 1)
     for count in (parameters, columns):
         for _ in range(count + 1 if count else 0):  # how each is described, and an end
-            connection._read_packet()
+            read_packet(connection)
     return number, 0 if parameters else columns
 
 
 def close_statement(connection: Any, number: int) -> None:
     """Let go of a prepared statement; the server does not answer that."""
-    connection._execute_command(_CLOSE, struct.pack("<I", number))
-
-
-def is_encrypted(connection: Any) -> bool:
-    """Tell whether only this process can read a connection."""
-    return isinstance(connection._sock, ssl.SSLSocket)
+    send_command(connection, _CLOSE, struct.pack("<I", number))
 
 
 def execute(connection: Any, number: int) -> Answer:
     """Ask for the rows of a prepared statement, which somebody else reads from the socket."""
     _execute(connection, number)
-    return Answer(connection._sock.fileno(), ends)
+    return Answer(connection.wire.fileno(), ends)
 
 
 def relayed(connection: Any, number: int) -> SocketToPipe:
     """Ask for the rows of a prepared statement, which are passed on."""
     _execute(connection, number)
-    end = connection._sock
-    hidden = end.pending if is_encrypted(connection) else None
-    return SocketToPipe(end.fileno(), connection._rfile.read1, ends, hidden)
+    wire: SessionSocket = connection.wire
+    return SocketToPipe(wire.fileno(), wire.read1, ends, wire.pending if wire.encrypted else None)
 
 
 def _execute(connection: Any, number: int) -> None:
     # Without a cursor, once.
-    connection._execute_command(_EXECUTE, struct.pack("<IBI", number, 0, 1))
+    send_command(connection, _EXECUTE, struct.pack("<IBI", number, 0, 1))
 
 
 def ends(data: bytes) -> bool:

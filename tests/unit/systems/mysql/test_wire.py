@@ -6,6 +6,7 @@ import os
 import re
 import socket
 import threading
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 from rowfall.core.errors import EngineError
 from rowfall.engines.database import Socket, replace_escape
 from rowfall.systems.mysql import wire
+from rowfall.systems.mysql.session import SessionSocket
 from rowfall.systems.mysql.wire import load_data, socket_of
 
 _PLAIN = {b"t": b"\t", b"n": b"\n", b"\\": b"\\", b"f": b"\f", b"b": b"\b", b"'": b"'"}
@@ -38,41 +40,44 @@ def test_form_feeds_are_what_they_were_wherever_the_stream_is_cut(
     )
 
 
-class Memory:
-    def __init__(self) -> None:
-        self.sent = b""
-
-    def sendall(self, data: bytes) -> None:
-        self.sent += bytes(data)
+_ASKS = b"\x08\0\0\x01\xfb/etc/xy"
+# The field of warnings ends at 65,535.
+_SAYS = b"\x00\x05\x00\x02\x00\xff\xff0Records: 70000  Deleted: 2  Skipped: 1  Warnings: 66000"
 
 
-class Packet:
-    def __init__(self, data: bytes) -> None:
-        self.data = data
+class Server:
+    """The other end of a session: it has answered LOAD DATA already, and keeps what it gets.
 
-    def get_all_data(self) -> bytes:
-        return self.data
+    Attributes:
+        connection: what is needed of a session of PyMySQL.
+        got: what came behind the statement.
+    """
 
+    def __init__(self, statement: str = "LOAD DATA") -> None:
+        self._ours, self._theirs = socket.socketpair()
+        # Number 2 is wrong behind 4 packets of rows: it does not matter.
+        self._theirs.sendall(_ASKS + len(_SAYS).to_bytes(3, "little") + b"\x02" + _SAYS)
+        self._got = bytearray()
+        self._thread = threading.Thread(target=self._read)
+        self._command = len(statement) + 5
+        self.connection: Any = SimpleNamespace(wire=SessionSocket(self._ours, lambda: False))
 
-class Connection:
-    """Answers LOAD DATA like a server, and keeps what it was sent."""
+    def __enter__(self) -> Server:
+        self._thread.start()
+        return self
 
-    def __init__(self) -> None:
-        self._sock = Memory()
-        self._next_seq_id = 0
-        self._asked = False
+    def __exit__(self, *_: object) -> None:
+        self.connection.wire.close()
+        self._thread.join()
+        self._theirs.close()
 
-    def _execute_command(self, command: int, text: str) -> None:
-        pass
+    def _read(self) -> None:
+        while data := self._theirs.recv(1 << 20):
+            self._got += data
 
-    def _read_packet(self) -> Any:
-        if not self._asked:
-            self._asked = True
-            return Packet(b"\xfbrowfall")
-        from pymysql.protocol import MysqlPacket
-
-        text = b"0Records: 70000  Deleted: 2  Skipped: 1  Warnings: 66000"
-        return MysqlPacket(b"\x00\x05\x00\x02\x00\xff\xff" + text, "utf8")
+    @property
+    def got(self) -> bytes:
+        return bytes(self._got[self._command :])
 
 
 def in_packets(sent: bytes, size: int) -> bytes:
@@ -91,11 +96,11 @@ def in_packets(sent: bytes, size: int) -> bytes:
 
 @given(st.lists(st.binary(max_size=40), max_size=30), st.integers(1, 12))
 def test_packets_carry_every_byte_in_their_order(pieces: list[bytes], size: int) -> None:
-    connection = Connection()
     rows = [piece.replace(b"\\", b"/") for piece in pieces]
-    done = load_data(connection, "LOAD DATA", iter(rows), size)
-    assert in_packets(connection._sock.sent, size) == b"".join(rows)
-    # The counts of the text: the field of warnings ends at 65,535.
+    with Server() as server:
+        done = load_data(server.connection, "LOAD DATA", iter(rows), size)
+    assert in_packets(server.got, size) == b"".join(rows)
+    # The counts of the text.
     assert done == wire.Loaded(70_000, 2, 1, 66_000)
 
 
@@ -121,56 +126,45 @@ class Program:
             raise EngineError(self._error)
 
 
-def send(got: bytearray, **more: Any) -> None:
-    """LOAD DATA with 300,000 bytes that a program sends; ``got``: what the server gets."""
-    ours, theirs = socket.socketpair()
-
-    def read() -> None:
-        while data := theirs.recv(1 << 20):
-            got.extend(data)
-
-    reader = threading.Thread(target=read)
-    reader.start()
-    connection: Any = Connection()
-    connection._sock = ours
-    to = socket_of(connection, 1_000)
+def send(server: Server, **more: Any) -> None:
+    """LOAD DATA with 300,000 bytes that a program sends."""
+    to = socket_of(server.connection, 1_000)
     assert to is not None
-    try:
-        load_data(connection, "LOAD DATA", iter(()), 1_000, Program(to, b"x" * 300_000, **more))
-    finally:
-        ours.close()
-        reader.join()
-        theirs.close()
+    with server:
+        load_data(
+            server.connection, "LOAD DATA", iter(()), 1_000, Program(to, b"x" * 300_000, **more)
+        )  # fmt: skip
 
 
 def test_the_end_of_the_rows_follows_what_a_program_has_sent() -> None:
-    got = bytearray()
-    send(got)
-    assert in_packets(bytes(got), 1_000) == b"x" * 300_000
+    server = Server()
+    send(server)
+    assert in_packets(server.got, 1_000) == b"x" * 300_000
 
 
 def test_a_program_that_fails_between_packets_leaves_a_connection_for_the_rollback() -> None:
     """The end of the rows is sent, and the answer is read."""
-    got = bytearray()
+    server = Server()
     with pytest.raises(EngineError, match="killed"):
-        send(got, error="killed")
-    assert in_packets(bytes(got), 1_000) == b"x" * 300_000
+        send(server, error="killed")
+    assert in_packets(server.got, 1_000) == b"x" * 300_000
 
 
 def test_a_torn_packet_ends_the_connection() -> None:
     """Nothing can follow it: neither the end of the rows, nor a statement."""
-    got = bytearray()
+    server = Server()
     with pytest.raises(ConnectionError, match="as a whole"):
-        send(got, whole=False)
-    assert got.endswith(b"torn")
+        send(server, whole=False)
+    assert server.got.endswith(b"torn")
 
 
 def test_only_plain_sockets_that_wait_are_given_away() -> None:
-    connection: Any = Connection()
-    assert socket_of(connection, 1_000) is None
     ours, theirs = socket.socketpair()
     with ours, theirs:
-        connection._sock = ours
+        connection: Any = SimpleNamespace(wire=SessionSocket(ours, lambda: True))
         assert socket_of(connection, 1_000) == Socket(ours.fileno(), 2, 1_000)
-        ours.settimeout(5)
+        connection.wire.settimeout(5)
+        assert socket_of(connection, 1_000) is None
+        connection.wire.settimeout(None)
+        connection.wire.begin_command()  # compressed from here on
         assert socket_of(connection, 1_000) is None
