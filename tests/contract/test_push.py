@@ -33,9 +33,9 @@ from rowfall.engines.embedded import Embedded
 from rowfall.engines.server import Server
 from rowfall.plan import transport
 from rowfall.plan.statements import FLOAT_PROBE, for_server
-from rowfall.schema.headers import Headers
-from rowfall.schema.records import Read
-from rowfall.schema.strict_reading import TextTraits, reader_settings, strict_column
+from rowfall.schema.text.headers import Headers
+from rowfall.schema.text.records import Read
+from rowfall.schema.types.strict_reading import TextTraits, reader_settings, strict_column
 from rowfall.sources import open_source
 from rowfall.sources.base import Source
 

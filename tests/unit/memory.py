@@ -13,8 +13,8 @@ from rowfall.core.listing import Listing, Split
 from rowfall.core.masked import Secret
 from rowfall.core.model import Column, Encoding, Kind, Schema
 from rowfall.core.sqltext import SqlText, quote
-from rowfall.schema.strict_reading import reader_settings
-from rowfall.schema.whole_rows import guarded, read_as, read_structure
+from rowfall.schema.text.whole_rows import guarded, read_as, read_structure
+from rowfall.schema.types.strict_reading import reader_settings
 
 CSV = Encoding("CSV", "none", Kind.TEXT)
 TSV = Encoding("TSV", "none", Kind.TEXT)

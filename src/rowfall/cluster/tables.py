@@ -21,7 +21,7 @@ from rowfall.core.patterns import regex
 from rowfall.core.sql import closing, items, tokens
 from rowfall.core.sqltext import quote, quoted_list
 from rowfall.engines.codes import ACCESS_DENIED
-from rowfall.schema.wider_types import lossless
+from rowfall.schema.types.wider_types import lossless
 
 LOCAL_SUFFIX = "_local"
 """End of the name of the local tables that rowfall makes."""

@@ -166,7 +166,7 @@ class Column:
             text does not fit; used to find and to reject bad rows. ``""`` = no check possible.
         bad: SQL over the same that is 1 when the text does not fit (NULL may fit).
         shape: for rowfall-decode: how points in time are written, see
-            :class:`rowfall.schema.strict_reading.TextTraits`; None where only the engine can
+            :class:`rowfall.schema.types.strict_reading.TextTraits`; None where only the engine can
             read the column as strictly as it has to be.
         optional: some files lack it, which stands for NULL.
         binary: its strings are bytes, and no text: a database has other types for them.
@@ -246,12 +246,12 @@ class Schema:
         changes: what has to become of the columns of a table that is there.
         left_out: columns of files that are not loaded; ``defaulted``: columns of the table that
             get their defaults, because files lack them.
-        ends_known: the ends of the files were looked at, see :mod:`rowfall.schema.whole_rows`.
+        ends_known: the ends of the files were looked at, see :mod:`rowfall.schema.text.whole_rows`.
         loose_blanks: blanks may stand behind quotes and around numbers, see there.
         times: what days and points in time the engine holds that stores them.
         lists: columns whose lists and maps are looked at, as one that is NULL is refused.
         footers_fit: the footers of all files were compared with the columns, see
-            :mod:`rowfall.schema.footers`.
+            :mod:`rowfall.schema.types.footers`.
     """
 
     columns: tuple[Column, ...]

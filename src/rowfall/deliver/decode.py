@@ -37,7 +37,7 @@ from rowfall.engines.base import SOURCE_BYTES, Engine, Tick
 from rowfall.engines.codes import CHILD_FAILED, CHILD_GONE, DATA_CODES
 from rowfall.plan import balance, decoding
 from rowfall.plan.statements import block_structure, insert_decoded_blocks, select_blocks
-from rowfall.schema.headers import Headers
+from rowfall.schema.text.headers import Headers
 from rowfall.sources import pipes
 from rowfall.sources.base import Addressed, HttpAddress, Ranged, Source, Streamed
 from rowfall.targets.base import Target

@@ -7,7 +7,7 @@ from rowfall.core import sql
 from rowfall.core.model import Encoding, Outcome, Statement
 from rowfall.engines.base import Engine, Tick
 from rowfall.plan import statements
-from rowfall.schema.headers import Headers
+from rowfall.schema.text.headers import Headers
 from rowfall.sources.base import Source
 from rowfall.targets.base import Target
 

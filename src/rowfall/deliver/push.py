@@ -39,8 +39,8 @@ from rowfall.engines.codes import QUERY_WAS_CANCELLED
 from rowfall.engines.embedded import Embedded
 from rowfall.plan import statements
 from rowfall.plan.transport import SentAs, sent_as
-from rowfall.schema.headers import Headers
-from rowfall.schema.whole_rows import raw_settings
+from rowfall.schema.text.headers import Headers
+from rowfall.schema.text.whole_rows import raw_settings
 from rowfall.sources.base import Source
 from rowfall.sources.compression import compression_of
 

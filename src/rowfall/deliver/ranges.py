@@ -16,8 +16,8 @@ from itertools import pairwise
 from rowfall.core.dataclass import dataclass
 from rowfall.core.listing import Split
 from rowfall.core.model import Column, Encoding, Kind
-from rowfall.schema.records import find_line, header_line, header_names
-from rowfall.schema.strict_reading import holds_line_breaks
+from rowfall.schema.text.records import find_line, header_line, header_names
+from rowfall.schema.types.strict_reading import holds_line_breaks
 
 # Ranges of less would spend their time at the ends: a block is about this long as text.
 LEAST = 16 << 20

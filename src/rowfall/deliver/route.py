@@ -26,7 +26,7 @@ from rowfall.engines.codes import NETWORK_ERROR
 from rowfall.engines.database import Database, FileLayout, SupportsCompression
 from rowfall.plan.decoding import read_encoding
 from rowfall.plan.transport import LZ4, ZLIB
-from rowfall.schema.headers import Headers
+from rowfall.schema.text.headers import Headers
 from rowfall.targets.table import Table
 
 # What only some loads need is imported by these: 100 kB of code, 4 ms of a start.

@@ -30,10 +30,10 @@ from rowfall.deliver.pull import QUIET_SECONDS
 from rowfall.engines.base import Engine, Tick
 from rowfall.engines.embedded import Embedded
 from rowfall.plan.statements import sent_column, sent_type
-from rowfall.schema.headers import Headers
 from rowfall.schema.projection import read_relation, select_typed
-from rowfall.schema.records import SCAN, Read, header_names, record_starts
-from rowfall.schema.strict_reading import reader_settings
+from rowfall.schema.text.headers import Headers
+from rowfall.schema.text.records import SCAN, Read, header_names, record_starts
+from rowfall.schema.types.strict_reading import reader_settings
 from rowfall.sources.base import Ranged, Source
 from rowfall.sources.compression import compression_of
 from rowfall.stores.completeness import is_padded

@@ -16,10 +16,10 @@ from rowfall.engines.base import ExistingTable
 from rowfall.engines.database import Database, SupportsCompression, TakesBinary
 from rowfall.plan import transport
 from rowfall.plan.reach import rate_of, source_reader
-from rowfall.schema import bytes_columns, footers
-from rowfall.schema.density import FILES
 from rowfall.schema.projection import read_relation
 from rowfall.schema.table_options import read_table_options
+from rowfall.schema.text.density import FILES
+from rowfall.schema.types import bytes_columns, footers
 from rowfall.sources.base import Queried, TellingBytes
 from rowfall.targets.base import Declaring
 

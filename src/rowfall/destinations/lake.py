@@ -29,7 +29,7 @@ from rowfall.ledger.leases import has_ended
 from rowfall.plan import attempts
 from rowfall.publish.commit import CommitReceiver, commit_gathered, drop_gathered, end_open_commits
 from rowfall.publish.transaction import hold_streams, loaded_in
-from rowfall.schema.strict_reading import only_utf8
+from rowfall.schema.types.strict_reading import only_utf8
 from rowfall.targets.base import FileTarget, Target
 
 # Bytes of a data file: what Iceberg's other writers aim at (write.target-file-size-bytes).

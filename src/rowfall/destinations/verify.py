@@ -30,12 +30,12 @@ from rowfall.ledger.manifest import Manifest
 from rowfall.plan import attempts
 from rowfall.plan.planner import make_plan
 from rowfall.plan.survey import survey
-from rowfall.schema.bad_rows import BadRows
-from rowfall.schema.file_ends import matters, open_ended
-from rowfall.schema.headers import Headers
+from rowfall.schema.bad_rows.search import BadRows
 from rowfall.schema.other_reading import read_by_pyarrow, why_not_read_again
 from rowfall.schema.projection import read_relation
-from rowfall.schema.whole_rows import last_name, with_loose_blanks, with_open_end
+from rowfall.schema.text.file_ends import matters, open_ended
+from rowfall.schema.text.headers import Headers
+from rowfall.schema.text.whole_rows import last_name, with_loose_blanks, with_open_end
 from rowfall.sources.base import Source
 from rowfall.stores.frames import ArrowStreams
 from rowfall.targets import staging

@@ -30,7 +30,7 @@ from rowfall.core.units import parse_size
 from rowfall.plan import balance
 from rowfall.plan.decoding import flat_types, zone
 from rowfall.plan.settings import ENGINE_BASE, Shape, block, insert_threads
-from rowfall.schema.text_format import UNSURE
+from rowfall.schema.text.text_format import UNSURE
 
 # Stored bytes that one core turns into table rows per second, by kind of source (measured on
 # trips and taxi data, chDB 26.9; text is compressed or not).

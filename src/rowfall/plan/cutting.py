@@ -28,8 +28,8 @@ from rowfall.core.type_names import parse_type
 from rowfall.plan import balance, transport
 from rowfall.plan.reach import source_reader
 from rowfall.plan.transport import decoder_may_parse, ranges_refused, ranges_refused_by
-from rowfall.schema import strict_reading
-from rowfall.schema.records import find_record, header_line, header_names
+from rowfall.schema.text.records import find_record, header_line, header_names
+from rowfall.schema.types import strict_reading
 from rowfall.sources.base import Ranged, Source
 
 # Bytes that hold any header.
@@ -221,7 +221,7 @@ def text_ranges(
     """Return ranges of whole records, of about ``step`` bytes each; or why there are none.
 
     Each shard loads its ranges on its own, so a cut has to be right by itself: see
-    :func:`rowfall.schema.records.find_record`.
+    :func:`rowfall.schema.text.records.find_record`.
 
     Args:
         head: the header with its line end, b"" where there is none: no range holds it.

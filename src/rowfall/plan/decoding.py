@@ -3,9 +3,10 @@
 Of formats with columns (:func:`copies`) it parses nothing: it copies their values into parts, or
 makes them (:func:`makes`).
 
-The decoder gives the rows that the engine's reader would give (`schema/strict_reading.py`), or
-declines: then the engine reads the object and has the last word. It parses for a quarter of the
-CPU: 50 M rows of three integers take 0.9 CPU-seconds out of gzip, the engine's readers 4 to 5.
+The decoder gives the rows that the engine's reader would give
+(`schema/types/strict_reading.py`), or declines: then the engine reads the object and has the last
+word. It parses for a quarter of the CPU: 50 M rows of three integers take 0.9 CPU-seconds out of
+gzip, the engine's readers 4 to 5.
 """
 
 from __future__ import annotations
@@ -22,9 +23,9 @@ from rowfall.core.type_names import Type, parse_type
 from rowfall.decoder import rewriting
 from rowfall.decoder.installed import PROGRAM
 from rowfall.plan.statements import sent_type
-from rowfall.schema import strict_reading
-from rowfall.schema.strict_reading import strict_column
-from rowfall.schema.united_headers import lacks_columns
+from rowfall.schema.text.united_headers import lacks_columns
+from rowfall.schema.types import strict_reading
+from rowfall.schema.types.strict_reading import strict_column
 from rowfall.sources.base import Block, HttpAddress, Source, Stored
 from rowfall.sources.recipes import MADE_COLUMNS, RANDOM
 
@@ -142,8 +143,8 @@ def _is_copied(column: Column, encoding: Encoding) -> bool:
 def _is_converted(own: Type, wanted: Type) -> bool:
     """Tell whether rowfall-decode converts values of files (columnar/arrow.rs).
 
-    As :func:`rowfall.schema.strict_reading.strict_column` compares them afterwards, values that
-    would become others are errors, which the engine says: the program declines them.
+    As :func:`rowfall.schema.types.strict_reading.strict_column` compares them afterwards, values
+    that would become others are errors, which the engine says: the program declines them.
     """
     # Those of Arrow are that wide.
     integers = 0 < own.bits <= 64

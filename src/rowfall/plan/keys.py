@@ -23,7 +23,7 @@ from rowfall.core.dataclass import dataclass
 from rowfall.core.model import Column, Kind
 from rowfall.core.patterns import regex
 from rowfall.core.type_names import parse_type
-from rowfall.schema.strict_reading import strict_column
+from rowfall.schema.types.strict_reading import strict_column
 
 # All zones that the decoder knows have had offsets of whole quarters of an hour since 1970.
 QUARTER = 900

@@ -30,7 +30,7 @@ from rowfall.plan.settings import ENGINE_BASE, Shape, compute_settings, not_allo
 from rowfall.plan.space import with_space
 from rowfall.plan.transport import choose_reading, choose_transport, sent_as
 from rowfall.plan.visibility import check_atomic
-from rowfall.schema import strict_reading
+from rowfall.schema.types import strict_reading
 from rowfall.sources.base import Once
 from rowfall.targets.base import Target
 from rowfall.targets.table import Table

@@ -10,10 +10,10 @@ from rowfall.core.listing import Split
 from rowfall.core.model import Column, Encoding, Kind, Schema
 from rowfall.core.sqltext import SqlText, quote
 from rowfall.core.type_names import arguments, elements, parse_type
-from rowfall.schema import whole_rows
-from rowfall.schema.headers import Headers
 from rowfall.schema.projection import of_raw, of_typed, read_relation
-from rowfall.schema.strict_reading import MISSING, TAG, strict_column
+from rowfall.schema.text import whole_rows
+from rowfall.schema.text.headers import Headers
+from rowfall.schema.types.strict_reading import MISSING, TAG, strict_column
 from rowfall.sources.base import Source
 from rowfall.targets.base import Target
 

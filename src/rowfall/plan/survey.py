@@ -53,9 +53,11 @@ from rowfall.plan.reach import decoder_refused, network_rate, reach, source_read
 from rowfall.plan.rewritten_files import loaded_in_other_files
 from rowfall.plan.settings import ENGINE_BASE, LEAST_MEMORY
 from rowfall.plan.statements import FLOAT_PROBE
-from rowfall.schema import data_errors, inference, long_records
-from rowfall.schema.density import FILES, rows_per_byte
-from rowfall.schema.strict_reading import with_whole_tuples, within
+from rowfall.schema import inference
+from rowfall.schema.bad_rows import data_errors
+from rowfall.schema.text import long_records
+from rowfall.schema.text.density import FILES, rows_per_byte
+from rowfall.schema.types.strict_reading import with_whole_tuples, within
 from rowfall.sources.base import (
     Addressed,
     Pinned,

@@ -39,8 +39,8 @@ from rowfall.decoder.installed import PROGRAM
 from rowfall.engines.base import ExistingTable
 from rowfall.plan import attempts, decoding, keys, table_definition
 from rowfall.plan.statements import insert_raw, is_json
-from rowfall.schema import strict_reading
-from rowfall.schema.united_headers import lacks_columns
+from rowfall.schema.text.united_headers import lacks_columns
+from rowfall.schema.types import strict_reading
 from rowfall.sources.base import Addressed, Source, Streamed
 from rowfall.sources.compression import compression_of
 from rowfall.targets.transactional import TransactionalTable

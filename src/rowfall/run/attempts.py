@@ -66,8 +66,9 @@ from rowfall.publish.protocol import AttemptProgress, Step
 from rowfall.run.pieces import OutputPieces, piece_name
 from rowfall.run.pieces import select as select_pieces
 from rowfall.run.work_queue import OutputPiece, Work, WorkQueue
-from rowfall.schema import long_records, strict_reading
-from rowfall.schema.bad_rows import BadRows, TooManyBadRowsError
+from rowfall.schema.bad_rows.search import BadRows, TooManyBadRowsError
+from rowfall.schema.text import long_records
+from rowfall.schema.types import strict_reading
 from rowfall.sources.base import Streamed
 
 # Ctrl-C must be answered within two seconds: one for a polite KILL, then the engine is left.

@@ -23,7 +23,7 @@ from rowfall.run.history import record
 from rowfall.run.open_load import open_load
 from rowfall.run.outcome import make_report
 from rowfall.run.session import no_space
-from rowfall.schema.text_format import OTHERWISE, TOLD
+from rowfall.schema.text.text_format import OTHERWISE, TOLD
 
 
 def run_load(session: Session) -> Report:

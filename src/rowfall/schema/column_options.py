@@ -23,10 +23,10 @@ from rowfall.core.patterns import regex
 from rowfall.core.sqltext import SqlText, quote
 from rowfall.core.type_names import parse_type
 from rowfall.schema import projection
-from rowfall.schema.data_errors import type_options
+from rowfall.schema.bad_rows.data_errors import type_options
 from rowfall.schema.projection import FILE_COLUMNS
 from rowfall.schema.sampling import ColumnFacts, RunSelect, SourceSample
-from rowfall.schema.strict_reading import TextTraits, strict_column
+from rowfall.schema.types.strict_reading import TextTraits, strict_column
 
 _NOT_AN_ITEM = frozenset((
     "FROM", "WHERE", "PREWHERE", "GROUP", "HAVING", "ORDER", "LIMIT", "OFFSET", "UNION",

@@ -26,7 +26,8 @@ from rowfall.core.sqltext import SqlText, quote
 from rowfall.core.time_range import WIDE, TimeRange
 from rowfall.core.type_names import TIMES, csv_fields, first_fields, parse_type
 from rowfall.engines.codes import UNKNOWN_IDENTIFIER
-from rowfall.schema import footers, json_objects, marked_values, null_lists, sampling
+from rowfall.schema import sampling
+from rowfall.schema.bad_rows.data_errors import type_options
 from rowfall.schema.column_options import (
     ColumnOptions,
     Shaped,
@@ -37,16 +38,8 @@ from rowfall.schema.column_options import (
     selected,
     shape,
 )
-from rowfall.schema.data_errors import type_options
-from rowfall.schema.nested_nulls import (
-    what_nulls_become,
-    with_empty_lists,
-    without_nullable_tuples,
-)
 from rowfall.schema.projection import folder_keys, read_relation
 from rowfall.schema.sampling import ColumnFacts, RunSelect, SourceSample, WantedFacts
-from rowfall.schema.state_columns import check_states, tried_select
-from rowfall.schema.strict_reading import strict_column, with_days
 from rowfall.schema.table_changes import (
     Defaults,
     Fitted,
@@ -57,9 +50,18 @@ from rowfall.schema.table_changes import (
     with_types,
 )
 from rowfall.schema.table_options import TableOptions, read_table_options
-from rowfall.schema.text_format import UNSURE, asked_of
-from rowfall.schema.united_headers import check_nulls
-from rowfall.schema.wider_types import lossless
+from rowfall.schema.text import marked_values
+from rowfall.schema.text.text_format import UNSURE, asked_of
+from rowfall.schema.text.united_headers import check_nulls
+from rowfall.schema.types import footers, json_objects, null_lists
+from rowfall.schema.types.nested_nulls import (
+    what_nulls_become,
+    with_empty_lists,
+    without_nullable_tuples,
+)
+from rowfall.schema.types.state_columns import check_states, tried_select
+from rowfall.schema.types.strict_reading import strict_column, with_days
+from rowfall.schema.types.wider_types import lossless
 from rowfall.sources.base import Annotated, Source, TellingNulls
 
 FEW_VALUES = 100

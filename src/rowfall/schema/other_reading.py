@@ -14,8 +14,8 @@ from rowfall.core.listing import Split
 from rowfall.core.model import Encoding, Schema
 from rowfall.core.options import Options
 from rowfall.core.type_names import parse_type
-from rowfall.schema import nested_reading
-from rowfall.schema.null_lists import as_file
+from rowfall.schema.types import nested_reading
+from rowfall.schema.types.null_lists import as_file
 from rowfall.sources.base import Ranged, Source
 from rowfall.stores.frames import ArrowStreams, arrow_rows
 

@@ -16,8 +16,8 @@ from rowfall.core.listing import Listing, Split
 from rowfall.core.model import Encoding, Schema
 from rowfall.core.patterns import regex
 from rowfall.core.sqltext import SqlText, quote
-from rowfall.schema import whole_rows
-from rowfall.schema.headers import Headers
+from rowfall.schema.text import whole_rows
+from rowfall.schema.text.headers import Headers
 from rowfall.sources.base import Source
 
 PATH, FILE = "_path", "_file"

@@ -3,7 +3,7 @@
 One query for the first lines, one DESCRIBE where the format names its columns, and one query
 with up to twenty aggregates per column (51 columns, 8,000 rows: 0.12 s). Where the types of the
 table are known already, only the facts that their reading depends on are asked for, and of clean
-CSV and TSV in files rowfall-decode tells them (:mod:`rowfall.schema.text_facts`).
+CSV and TSV in files rowfall-decode tells them (:mod:`rowfall.schema.text.text_facts`).
 """
 
 from __future__ import annotations
@@ -28,13 +28,17 @@ from rowfall.core.sqltext import SqlText, quote
 from rowfall.core.time_range import WIDE, TimeRange
 from rowfall.core.type_names import Type, parse_type
 from rowfall.decoder import installed
-from rowfall.schema import data_errors, footers, json_objects, nested_reading
-from rowfall.schema.bad_row_queries import WHOLE
-from rowfall.schema.data_errors import same_object
-from rowfall.schema.excerpts import excerpts
-from rowfall.schema.footers import Footer
-from rowfall.schema.records import lines_relation
-from rowfall.schema.strict_reading import (
+from rowfall.schema.bad_rows import data_errors
+from rowfall.schema.bad_rows.data_errors import same_object
+from rowfall.schema.bad_rows.queries import WHOLE
+from rowfall.schema.text.excerpts import excerpts
+from rowfall.schema.text.records import lines_relation
+from rowfall.schema.text.text_facts import FACTS, text_facts
+from rowfall.schema.text.text_format import OTHERWISE, UNSURE, check_width, find_text_format
+from rowfall.schema.text.united_headers import unite
+from rowfall.schema.types import footers, json_objects, nested_reading
+from rowfall.schema.types.footers import Footer
+from rowfall.schema.types.strict_reading import (
     ANY_SHAPE,
     MISSING_COLUMNS,
     TextTraits,
@@ -42,9 +46,6 @@ from rowfall.schema.strict_reading import (
     has_spellings,
     reader_settings,
 )
-from rowfall.schema.text_facts import FACTS, text_facts
-from rowfall.schema.text_format import OTHERWISE, UNSURE, check_width, find_text_format
-from rowfall.schema.united_headers import unite
 from rowfall.sources.base import Source
 
 

@@ -19,15 +19,15 @@ from rowfall.core.options import ADD, DEFAULT, IGNORE, Options
 from rowfall.core.patterns import regex
 from rowfall.core.type_names import parse_type
 from rowfall.schema import projection
-from rowfall.schema.bad_row_queries import LenientReader
-from rowfall.schema.bad_rows import BadRowSearch
+from rowfall.schema.bad_rows.data_errors import type_options
+from rowfall.schema.bad_rows.misfits import find_misfits
+from rowfall.schema.bad_rows.queries import LenientReader
+from rowfall.schema.bad_rows.search import BadRowSearch
 from rowfall.schema.column_options import ColumnOptions, constant_type
-from rowfall.schema.data_errors import type_options
-from rowfall.schema.excerpts import excerpts
-from rowfall.schema.misfits import find_misfits
 from rowfall.schema.sampling import ColumnFacts, RunSelect, SourceSample, rows_each
 from rowfall.schema.table_options import TableOptions
-from rowfall.schema.wider_types import keeps_key, lossless
+from rowfall.schema.text.excerpts import excerpts
+from rowfall.schema.types.wider_types import keeps_key, lossless
 from rowfall.sources.base import Source
 
 Rows = Sequence[Sequence[Any]]

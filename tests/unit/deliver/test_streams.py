@@ -17,8 +17,8 @@ from rowfall.core.sqltext import SqlText
 from rowfall.deliver import streams
 from rowfall.deliver.streams import StreamPiece
 from rowfall.plan import statements, transport
-from rowfall.schema import records
-from rowfall.schema.strict_reading import strict_column
+from rowfall.schema.text import records
+from rowfall.schema.types.strict_reading import strict_column
 
 MIB = 1 << 20
 BOM = "\ufeff".encode()

@@ -15,7 +15,7 @@ from rowfall.core.model import Column, Encoding, Facts, Kind, Projection, Schema
 from rowfall.deliver.decode import chunks
 from rowfall.plan.decoding import flat_types, refusal, sort_columns, spec, stores
 from rowfall.plan.statements import plain_type
-from rowfall.schema.strict_reading import TextTraits, strict_column
+from rowfall.schema.types.strict_reading import TextTraits, strict_column
 
 FACTS = Facts("26.9", 2, 1 << 30, timezone="UTC")
 CSV = Encoding("CSVWithNames", "gzip", Kind.TEXT)

@@ -52,7 +52,7 @@ from rowfall.destinations import open_destination
 from rowfall.engines.base import ExistingTable
 from rowfall.plan.planner import make_plan
 from rowfall.plan.settings import ENGINE_BASE, LEAST_MEMORY
-from rowfall.schema.strict_reading import strict_column
+from rowfall.schema.types.strict_reading import strict_column
 from rowfall.sources.base import HttpAddress
 from rowfall.targets import open_target
 from unit.plan.test_planner import Files

@@ -15,7 +15,7 @@ from rowfall.core.model import Encoding, Facts, Kind, Schema
 from rowfall.core.options import Options
 from rowfall.destinations.clickhouse import ClickHouseTables
 from rowfall.plan.planner import make_plan
-from rowfall.schema.strict_reading import strict_column
+from rowfall.schema.types.strict_reading import strict_column
 from rowfall.targets import open_target
 from unit.plan.test_planner import Files
 

@@ -14,11 +14,11 @@ from rowfall.core.listing import Part
 from rowfall.core.model import Encoding, Kind, Schema
 from rowfall.core.options import Options
 from rowfall.core.sqltext import SqlText
-from rowfall.schema import bad_rows
-from rowfall.schema.bad_row_queries import LenientReader
-from rowfall.schema.bad_rows import BadRowSearch, line_in_file
-from rowfall.schema.data_errors import explain_engine_error
-from rowfall.schema.strict_reading import TextTraits, strict_column
+from rowfall.schema.bad_rows import search
+from rowfall.schema.bad_rows.data_errors import explain_engine_error
+from rowfall.schema.bad_rows.queries import LenientReader
+from rowfall.schema.bad_rows.search import BadRowSearch, line_in_file
+from rowfall.schema.types.strict_reading import TextTraits, strict_column
 from rowfall.sources import open_source
 from unit.memory import CSV, JSON, TSV, Chdb, ChdbError, Files
 
@@ -273,6 +273,6 @@ def test_a_line_of_a_range_is_one_of_the_file(
     split = replace(whole, start=start, stop=size, size=size - start, part=part)
     line = 1 + 2 * 1_900_000 + 5
     assert line_in_file(source, split, 5) == (line, f"{path} line {line}")
-    monkeypatch.setattr(bad_rows, "NEAR", 1000)
+    monkeypatch.setattr(search, "NEAR", 1000)
     text = f"{path} line 5 from byte {start:,} on"
     assert line_in_file(source, split, 5) == (5, text)

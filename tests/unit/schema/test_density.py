@@ -11,7 +11,7 @@ import pytest
 
 from rowfall.core.listing import Split
 from rowfall.core.model import Dialect, Encoding, Kind
-from rowfall.schema import density
+from rowfall.schema.text import density
 
 ROWS = 60_000
 CSV = Encoding("CSVWithNames", "none", Kind.TEXT)

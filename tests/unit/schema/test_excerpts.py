@@ -11,7 +11,7 @@ import pytest
 from rowfall.core.model import Encoding
 from rowfall.core.options import Options
 from rowfall.schema import inference
-from rowfall.schema.excerpts import excerpts
+from rowfall.schema.text.excerpts import excerpts
 from rowfall.sources import open_source
 from unit.memory import CSV, JSON, TSV, Chdb
 

@@ -16,7 +16,8 @@ from rowfall.core.errors import SourceError, TargetError, UsageError
 from rowfall.core.model import Column, Dialect, Encoding, Kind, Schema
 from rowfall.core.options import Options
 from rowfall.decoder import installed
-from rowfall.schema import inference, projection, sampling, text_format
+from rowfall.schema import inference, projection, sampling
+from rowfall.schema.text import text_format
 from unit.memory import CSV, JSON, TSV, Chdb, Files
 
 Write = Callable[[str, str | bytes], Path]

@@ -6,8 +6,8 @@ import time
 
 import pytest
 
-from rowfall.schema import json_objects
-from rowfall.schema.json_objects import JsonColumn, columns_of, is_object
+from rowfall.schema.types import json_objects
+from rowfall.schema.types.json_objects import JsonColumn, columns_of, is_object
 
 
 def column(*values: str) -> JsonColumn:

@@ -11,7 +11,7 @@ import pytest
 
 from rowfall.core.long_records import PIECE, Place
 from rowfall.core.model import Encoding, Kind
-from rowfall.schema.long_records import in_pieces, unpacked
+from rowfall.schema.text.long_records import in_pieces, unpacked
 
 CSV = Encoding("CSV", "none", Kind.TEXT)
 JSON = Encoding("JSONEachRow", "none", Kind.JSON)

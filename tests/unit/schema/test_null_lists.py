@@ -12,8 +12,8 @@ import pytest
 from rowfall.core.listing import Part
 from rowfall.core.model import Column, Encoding, Kind
 from rowfall.core.options import Options
-from rowfall.schema.null_lists import as_file, null_lists
 from rowfall.schema.other_reading import _cut, _opened
+from rowfall.schema.types.null_lists import as_file, null_lists
 from rowfall.sources import open_source
 
 PARQUET = Encoding("Parquet", "none", Kind.TYPED)

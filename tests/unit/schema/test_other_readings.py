@@ -10,8 +10,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from rowfall.core.model import Column, Encoding, Kind, Schema
-from rowfall.schema import strict_reading
-from rowfall.schema.strict_reading import NUMBERS, TextTraits, strict_column
+from rowfall.schema.types import strict_reading
+from rowfall.schema.types.strict_reading import NUMBERS, TextTraits, strict_column
 from unit.memory import CSV, TSV, Chdb, ChdbError
 
 Write = Callable[[str, str | bytes], Path]

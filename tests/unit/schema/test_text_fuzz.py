@@ -14,7 +14,7 @@ from gate import ALL
 from rowfall.core import formats
 from rowfall.core.errors import RowfallError
 from rowfall.core.options import Options
-from rowfall.schema.text_format import asked_of, find_text_format
+from rowfall.schema.text.text_format import asked_of, find_text_format
 from rowfall.sources import open_source
 
 SEEDS = (

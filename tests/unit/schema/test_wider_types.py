@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rowfall.schema.sampling import ColumnFacts
-from rowfall.schema.wider_types import Values, keeps_key, lossless, wider
+from rowfall.schema.types.wider_types import Values, keeps_key, lossless, wider
 
 
 def numbers(low: int, high: int, **more: int) -> ColumnFacts:

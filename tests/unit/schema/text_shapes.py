@@ -16,7 +16,7 @@ from pathlib import Path
 from rowfall.core import formats
 from rowfall.core.dialect import Finding, TextSample, sniff
 from rowfall.core.errors import UsageError
-from rowfall.schema import text_format
+from rowfall.schema.text import text_format
 
 PAGE = Path(__file__).parents[3] / "docs" / "reference" / "sniffing.md"
 

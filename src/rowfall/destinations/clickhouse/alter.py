@@ -19,8 +19,8 @@ from rowfall.core.options import ADD
 from rowfall.core.sqltext import SqlText, quote
 from rowfall.engines.base import Engine
 from rowfall.engines.codes import ACCESS_DENIED
-from rowfall.schema.data_errors import type_options
-from rowfall.schema.wider_types import lossless
+from rowfall.schema.bad_rows.data_errors import type_options
+from rowfall.schema.types.wider_types import lossless
 
 if TYPE_CHECKING:
     from rowfall.cluster.open import OpenCluster

@@ -18,9 +18,9 @@ from rowfall.engines.base import ExistingTable
 from rowfall.engines.codes import GONE
 from rowfall.plan import keys, table_definition, transport
 from rowfall.plan.upserts import ask_stored
-from rowfall.schema import data_errors
-from rowfall.schema.strict_reading import with_sign
+from rowfall.schema.bad_rows import data_errors
 from rowfall.schema.table_changes import TableQuestions
+from rowfall.schema.types.strict_reading import with_sign
 from rowfall.targets import views
 
 # Partition keys that make no partitions.

@@ -31,7 +31,7 @@ from rowfall.targets.transactional import TransactionalTable
 FORMATS = ("JSONEachRow", "CSV", "TSV", "Avro")
 AVRO = "Avro"
 _AVRO_NAME = regex(r"[A-Za-z_][A-Za-z0-9_]*")
-_TAG = "rowfall: "  # of errors about a value, see rowfall.schema.strict_reading
+_TAG = "rowfall: "  # of errors about a value, see rowfall.schema.types.strict_reading
 _MOST_LONG = (1 << 63) - 1  # of Avro's largest integer
 ONCE = (
     "exactly once for readers with isolation.level=read_committed: the messages of a file and the "

@@ -30,8 +30,10 @@ from rowfall.core.type_names import parse_type
 from rowfall.engines.base import Engine
 from rowfall.engines.codes import BLANKS_REFUSED
 from rowfall.engines.database import RefusedRowError
-from rowfall.schema import bytes_columns, data_errors, footers, nested_reading, strict_reading
-from rowfall.schema.bad_row_queries import (
+from rowfall.schema.bad_rows import data_errors
+from rowfall.schema.bad_rows.data_errors import CONTAINERS, same_object
+from rowfall.schema.bad_rows.misfits import find_misfits
+from rowfall.schema.bad_rows.queries import (
     LONG,
     MALFORMED,
     BadRow,
@@ -41,23 +43,22 @@ from rowfall.schema.bad_row_queries import (
     not_checkable,
     read_bad_row,
 )
-from rowfall.schema.data_errors import CONTAINERS, same_object
-from rowfall.schema.file_ends import matters, open_ended, quoted_last
-from rowfall.schema.footers import Footer
-from rowfall.schema.headers import parse_header
-from rowfall.schema.misfits import find_misfits
-from rowfall.schema.null_lists import null_lists
+from rowfall.schema.bad_rows.tried_types import candidates, taken_types
 from rowfall.schema.projection import of_typed, read_relation
-from rowfall.schema.records import IN_ORDER, lines_relation
 from rowfall.schema.sampling import RunSelect, described
-from rowfall.schema.strict_reading import CANONICAL
-from rowfall.schema.tried_types import candidates, taken_types
-from rowfall.schema.whole_rows import (
+from rowfall.schema.text.file_ends import matters, open_ended, quoted_last
+from rowfall.schema.text.headers import parse_header
+from rowfall.schema.text.records import IN_ORDER, lines_relation
+from rowfall.schema.text.whole_rows import (
     LAST_EMPTY,
     last_name,
     with_loose_blanks,
     with_open_end,
 )
+from rowfall.schema.types import bytes_columns, footers, nested_reading, strict_reading
+from rowfall.schema.types.footers import Footer
+from rowfall.schema.types.null_lists import null_lists
+from rowfall.schema.types.strict_reading import CANONICAL
 from rowfall.sources.base import Numbered, Ranged, Rewritten, Source
 
 # Finding bad rows runs beside nothing else, but not on a lane that the watch or a KILL needs.

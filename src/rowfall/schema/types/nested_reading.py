@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable
 from rowfall.core import sql
 from rowfall.core.sqltext import quote, quoted_list
 from rowfall.core.type_names import Type, arguments, element_names, elements, parse_type
-from rowfall.schema.nested_nulls import without_value
+from rowfall.schema.types.nested_nulls import without_value
 
 Leaf = Callable[[str, Type], tuple[str, str]]
 """Returns (value, "is wrong" as 0/1) of an element as SQL, from the SQL of its mirror."""

@@ -17,10 +17,10 @@ from rowfall.core.model import Column, Encoding, Kind
 from rowfall.core.patterns import regex
 from rowfall.core.sqltext import SqlText, quote
 from rowfall.core.type_names import Type, parse_type
-from rowfall.schema import nested_reading
-from rowfall.schema.bad_row_queries import WHOLE
+from rowfall.schema.bad_rows.queries import WHOLE
 from rowfall.schema.sampling import RunSelect
-from rowfall.schema.strict_reading import TextTraits, strict_column
+from rowfall.schema.types import nested_reading
+from rowfall.schema.types.strict_reading import TextTraits, strict_column
 
 _SHAPES = frozenset(("T", "Z"))
 _INTEGER = regex(r"\bU?Int\d+\b")

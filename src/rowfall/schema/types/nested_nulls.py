@@ -1,9 +1,9 @@
 """NULL lists, maps and structs of formats with types, which most tables cannot keep. Pure.
 
 An Array and a Map cannot be Nullable, and a Tuple only on new engines. A NULL list or map is
-refused (see :mod:`rowfall.schema.null_lists` for formats whose readers do not tell it), unless
-``--null-lists empty`` is given. Where nobody can look, :func:`what_nulls_become` says what is
-stored before the first row is read, as it does of structs.
+refused (see :mod:`rowfall.schema.types.null_lists` for formats whose readers do not tell it),
+unless ``--null-lists empty`` is given. Where nobody can look, :func:`what_nulls_become` says what
+is stored before the first row is read, as it does of structs.
 """
 
 from __future__ import annotations

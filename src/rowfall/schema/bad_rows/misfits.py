@@ -14,10 +14,10 @@ from rowfall.core.patterns import regex
 from rowfall.core.sqltext import SqlText, quote
 from rowfall.core.type_names import TIMES, parse_type
 from rowfall.schema import sampling
-from rowfall.schema.bad_row_queries import WHOLE, LenientReader, Misfit
+from rowfall.schema.bad_rows.queries import WHOLE, LenientReader, Misfit
 from rowfall.schema.sampling import ColumnFacts, RunSelect
-from rowfall.schema.strict_reading import MISSING
-from rowfall.schema.wider_types import MOST_NAMES, Values, wider
+from rowfall.schema.types.strict_reading import MISSING
+from rowfall.schema.types.wider_types import MOST_NAMES, Values, wider
 from rowfall.sources.base import Source
 
 MOST_ROWS = 20_000_000
@@ -29,7 +29,7 @@ _DATE = regex(r"\d{4}-\d\d-\d\d")
 
 @dataclass(frozen=True, slots=True)
 class Lines:
-    """Lines that are read as if they were an object; see :mod:`rowfall.schema.excerpts`."""
+    """Lines that are read as if they were an object; see :mod:`rowfall.schema.text.excerpts`."""
 
     text: str
 

@@ -15,8 +15,7 @@ from rowfall.core.model import Column, Encoding, Kind, Schema
 from rowfall.core.patterns import regex
 from rowfall.core.type_names import Type, parse_type
 from rowfall.engines.codes import VIOLATED_CONSTRAINT
-from rowfall.schema import json_objects
-from rowfall.schema.bad_row_queries import (
+from rowfall.schema.bad_rows.queries import (
     LONG,
     MALFORMED,
     OPEN,
@@ -25,9 +24,10 @@ from rowfall.schema.bad_row_queries import (
     BadRow,
     Trial,
 )
-from rowfall.schema.records import APART
-from rowfall.schema.strict_reading import CANONICAL, SIGN, TAG
-from rowfall.schema.whole_rows import LAST_EMPTY
+from rowfall.schema.text.records import APART
+from rowfall.schema.text.whole_rows import LAST_EMPTY
+from rowfall.schema.types import json_objects
+from rowfall.schema.types.strict_reading import CANONICAL, SIGN, TAG
 from rowfall.sources.compression import compression_of
 
 _URI = regex(r"\(in file/uri (.+?)\)(?:[:.,\s]|$)")

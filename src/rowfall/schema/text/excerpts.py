@@ -13,8 +13,8 @@ from rowfall.core.errors import SourceError
 from rowfall.core.listing import Split
 from rowfall.core.model import Encoding, Kind
 from rowfall.engines.base import on_all
-from rowfall.schema import json_objects
-from rowfall.schema.records import header_line, header_names
+from rowfall.schema.text.records import header_line, header_names
+from rowfall.schema.types import json_objects
 from rowfall.sources.base import Ranged, Source
 
 LEAST = 1 << 20

@@ -19,7 +19,7 @@ from rowfall.core import sql
 from rowfall.core.dataclass import dataclass
 from rowfall.core.patterns import regex
 from rowfall.core.type_names import element_names
-from rowfall.schema import nested_reading, strict_reading
+from rowfall.schema.types import nested_reading, strict_reading
 
 DEEPEST = 12
 """Levels of a Tuple, Map or Array that anybody would write as a type; what is deeper is JSON."""

@@ -27,8 +27,8 @@ from rowfall.core.patterns import regex
 from rowfall.core.sqltext import quote
 from rowfall.core.time_range import WIDE, TimeRange
 from rowfall.core.type_names import TIMES, Type, arguments, elements, first_fields, parse_type
-from rowfall.schema import nested_reading
-from rowfall.schema.nested_nulls import as_tuples
+from rowfall.schema.types import nested_reading
+from rowfall.schema.types.nested_nulls import as_tuples
 
 TAG = "rowfall: "
 """Start of every message that a guard raises inside the engine."""

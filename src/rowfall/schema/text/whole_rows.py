@@ -3,7 +3,7 @@
 The engine's reader of CSV takes a delimiter at the end of any row away without a word: ``p,,q,r,``
 fills four columns. It does not where the structure goes on, so there is one more column, which no
 row may fill, and rows may be short: then the columns that are left take defaults, which fit no
-type. A header cannot be matched by name then; :mod:`rowfall.schema.headers` reads it.
+type. A header cannot be matched by name then; :mod:`rowfall.schema.text.headers` reads it.
 
 And where a file ends in a delimiter without a line end, the reader takes the last field for the
 empty string instead of NULL. A string that is empty there raises: :func:`with_open_end` is how
@@ -26,8 +26,8 @@ from rowfall.core import sql, type_names
 from rowfall.core.model import Column, Encoding, Kind, Schema
 from rowfall.core.sqltext import SqlText, quote
 from rowfall.core.type_names import parse_type
-from rowfall.schema import nested_reading
-from rowfall.schema.strict_reading import (
+from rowfall.schema.types import nested_reading
+from rowfall.schema.types.strict_reading import (
     BLANKS,
     MISSING,
     ROWS_MAY_BE_SHORT,
@@ -214,7 +214,7 @@ def guarded(
         relation: with the structure of :func:`read_structure`, of the same ``names`` and ``raw``.
     """
     sources = [sql.name(column.source or column.name) for column in schema.reads]
-    # What this file lacks is NULL, see rowfall.schema.united_headers.
+    # What this file lacks is NULL, see rowfall.schema.text.united_headers.
     there = set(names) or {column.source for column in schema.reads}
     values = list(sources)
     for number, column in enumerate(schema.reads):

@@ -1,6 +1,6 @@
 """Text files whose headers name different columns: ``--union-by-name``.
 
-Each file is read by its own header (:class:`rowfall.schema.headers.Headers`); a column that it
+Each file is read by its own header (:class:`rowfall.schema.text.headers.Headers`); a column that it
 lacks is NULL. So all headers have to be known before the types are chosen: of files here all that
 are looked at for any format, of stores those of the sample. One that comes later and names what
 nobody has named is an error of its file.
@@ -19,9 +19,9 @@ from rowfall.core.dialect import Asked
 from rowfall.core.errors import UsageError
 from rowfall.core.listing import Listing, Split
 from rowfall.core.model import Encoding, Kind, Schema
-from rowfall.schema.headers import Headers
-from rowfall.schema.records import APART
-from rowfall.schema.text_format import RunSelect, TextFormat, find_text_format
+from rowfall.schema.text.headers import Headers
+from rowfall.schema.text.records import APART
+from rowfall.schema.text.text_format import RunSelect, TextFormat, find_text_format
 from rowfall.sources.base import Source
 
 if TYPE_CHECKING:

@@ -19,10 +19,8 @@ from rowfall.core.listing import Split
 from rowfall.core.model import Column, Encoding, Kind, Schema
 from rowfall.core.sqltext import SqlText, quote
 from rowfall.core.type_names import parse_type
-from rowfall.schema import nested_reading
-from rowfall.schema.records import IN_ORDER, lines_relation
-from rowfall.schema.strict_reading import BLANKS, MISSING, nulls_are_guarded, reader_settings
-from rowfall.schema.whole_rows import (
+from rowfall.schema.text.records import IN_ORDER, lines_relation
+from rowfall.schema.text.whole_rows import (
     END,
     EXTRA,
     first_as_written,
@@ -30,6 +28,8 @@ from rowfall.schema.whole_rows import (
     read_structure,
     unescaped,
 )
+from rowfall.schema.types import nested_reading
+from rowfall.schema.types.strict_reading import BLANKS, MISSING, nulls_are_guarded, reader_settings
 from rowfall.sources.base import Source
 
 SHOWN = 60

@@ -15,10 +15,10 @@ from rowfall.core.errors import DataError
 from rowfall.core.listing import Split
 from rowfall.core.model import Encoding, Schema
 from rowfall.core.sqltext import SqlText
-from rowfall.schema.data_errors import header_error
-from rowfall.schema.records import column_names, header_names, lines_relation
-from rowfall.schema.text_format import RunSelect
-from rowfall.schema.whole_rows import by_position
+from rowfall.schema.bad_rows.data_errors import header_error
+from rowfall.schema.text.records import column_names, header_names, lines_relation
+from rowfall.schema.text.text_format import RunSelect
+from rowfall.schema.text.whole_rows import by_position
 from rowfall.sources.base import Source
 from rowfall.stores.first_bytes import beginning
 

@@ -33,8 +33,8 @@ from rowfall.core.sqltext import SqlText
 from rowfall.core.value_kinds import NULL_WORDS, kind, kind_of, value_class
 from rowfall.decoder import rewriting
 from rowfall.engines.base import on_all
-from rowfall.schema import marked_values
-from rowfall.schema.records import APART, lines_relation
+from rowfall.schema.text import marked_values
+from rowfall.schema.text.records import APART, lines_relation
 from rowfall.sources.base import Once, Source
 from rowfall.stores.first_bytes import beginning
 

@@ -13,7 +13,7 @@ from rowfall.core import sql
 from rowfall.core.model import Column, Schema
 from rowfall.core.sqltext import SqlText
 from rowfall.core.type_names import arguments, parse_type
-from rowfall.schema.footers import FileColumn
+from rowfall.schema.types.footers import FileColumn
 
 _BYTES = ("BYTE_ARRAY", "FIXED_LEN_BYTE_ARRAY")
 """Types of Parquet without a word that says what the bytes mean."""

@@ -1,6 +1,6 @@
 """Finds files of CSV that end in a delimiter, without a line end: their last field is empty.
 
-The engine's reader takes it for the empty string, see :mod:`rowfall.schema.whole_rows`.
+The engine's reader takes it for the empty string, see :mod:`rowfall.schema.text.whole_rows`.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from rowfall.core.listing import Split
 from rowfall.core.model import Encoding, Schema
 from rowfall.core.sqltext import SqlText, quote
 from rowfall.core.type_names import parse_type
-from rowfall.schema.records import IN_ORDER, lines_relation
 from rowfall.schema.sampling import RunSelect
-from rowfall.schema.whole_rows import by_position, last_name
+from rowfall.schema.text.records import IN_ORDER, lines_relation
+from rowfall.schema.text.whole_rows import by_position, last_name
 from rowfall.sources.base import Ranged, Source
 
 

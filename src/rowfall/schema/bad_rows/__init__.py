@@ -1,0 +1,1 @@
+"""Rows that do not fit: they are found, explained in plain words, and left out where allowed."""
