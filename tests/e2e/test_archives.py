@@ -18,6 +18,7 @@ import pytest
 from e2e.lake import Lake
 from e2e.tools import Shell
 from lab.clickhouse import ClickHouse
+from lab.faulty import Faulty
 from lab.http import Web
 from lab.seaweed import Seaweed
 
@@ -193,17 +194,18 @@ def test_archives_that_cannot_be_read_whole(shell: Shell, name: str) -> None:
 
 
 @pytest.mark.sampled(1)
+@pytest.mark.parametrize("count", [ROWS, 100])
 @pytest.mark.parametrize("method", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])
-def test_a_member_with_a_wrong_checksum_fails_alone(shell: Shell, method: int) -> None:
+def test_a_member_with_a_wrong_checksum_fails_alone(shell: Shell, method: int, count: int) -> None:
     """Nothing of it is visible, and the other member is loaded."""
-    data = zipped({"a.csv": rows(0), "b.csv": rows(ROWS)}, method)
+    data = zipped({"a.csv": rows(0, count), "b.csv": rows(count, count)}, method)
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
         info = archive.getinfo("a.csv")
     at = data.index(b"PK\x01\x02") + 16  # the checksum of the first member in the directory
     shell.write("a.zip", data[:at] + struct.pack("<I", info.CRC ^ 1) + data[at + 4 :])
     failed = shell.ends(1, "load", "a.zip", "--table", "t")
     assert "Bad CRC-32" in failed.talk
-    assert shell.row("SELECT count(), min(id) FROM t") == [ROWS, ROWS]
+    assert shell.row("SELECT count(), min(id) FROM t") == [count, count]
 
 
 @pytest.mark.long
@@ -226,6 +228,23 @@ def test_archives_in_a_bucket(shell: Shell, s3: Seaweed, bucket: str, kind: str)
     s3.put(bucket, f"in/sales{kind}", KINDS[kind](TWO))
     shell.ok("load", f"s3://{bucket}/in/*{kind}::**/*.csv", "--table", "t", env=s3.env)
     assert shell.row("SELECT count(), sum(id) FROM t") == [6_000, sum(range(6_000))]
+
+
+@pytest.mark.parametrize("decoder", ["auto", pytest.param("never", marks=pytest.mark.long)])
+@pytest.mark.parametrize("kind", [".tar", ".zip"])
+def test_many_small_members(
+    shell: Shell, s3: Seaweed, bucket: str, kind: str, decoder: str
+) -> None:
+    """Each took 2 ms until its pipe was noticed, and a request."""
+    many = {f"{n:03}.csv": b"id,city\n%d,Oslo\n" % n for n in range(300)}
+    s3.put(bucket, f"many{kind}", KINDS[kind](many))
+    with Faulty(s3.port) as proxy:
+        env = {**s3.env, "AWS_ENDPOINT_URL": proxy.endpoint}
+        load = ("load", f"s3://{bucket}/many{kind}", "--table", "t", "--decoder", decoder)
+        shell.ok(*load, env=env)
+        # For each member of a zip file the library reads a header and the bytes behind it.
+        assert len(proxy.requests) < (40 if kind == ".tar" else 100)
+    assert shell.row("SELECT count(), sum(id), any(city) FROM t") == [300, sum(range(300)), "Oslo"]
 
 
 def test_archives_of_a_web_server(shell: Shell, web: Web) -> None:

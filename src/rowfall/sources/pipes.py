@@ -28,7 +28,7 @@ import threading
 import time
 import weakref
 import zlib
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
 from dataclasses import field, replace
 from functools import partial
 from itertools import chain
@@ -52,6 +52,10 @@ Opener = Callable[[], Iterator[bytes]]
 BZ2, GZIP = "bz2", "gzip"
 CHUNK = 1 << 20
 """Stored bytes read at a time."""
+
+SMALL = 16 << 10
+"""Stored bytes up to which an object of an archive is handed over as a file: until its reader is
+noticed a pipe takes 2 ms, which are minutes for 100,000 members. An attempt has 2,000 at most."""
 
 _PIECE = 1 << 20  # unpacked at a time: bz2 packs up to 45,000 to 1, one chunk may hold 45 GB
 _PIPE = 1 << 20  # Linux lets a pipe grow to this; fewer wake-ups of reader and writer
@@ -105,16 +109,17 @@ class Pipes:
         self._closed = False
         self._broken: dict[str, Exception] = {}
         self._filled: list[str] = []
+        self._files: dict[str, str] = {}
         self._samples: dict[str, str] = {}
         weakref.finalize(owner, self.close)
 
     def function(
         self, objects: Sequence[tuple[str, Opener]], encoding: Encoding | None, structure: str,
-        *, packed: bool = True,
+        *, packed: bool = True, small: Collection[str] = (),
     ) -> TableFunction:  # fmt: skip
         """Return ``file(...)`` over fresh pipes, one for each (URI, opener).
 
-        ``packed``: in bz2 or gzip, which is unpacked here.
+        ``packed``: in bz2 or gzip, which is unpacked here; ``small``: see :meth:`open`.
 
         With an empty structure over short ordinary files instead: the engine opens what it
         describes several times.
@@ -126,7 +131,8 @@ class Pipes:
             raise ValueError("a source of bytes needs an encoding")
         foreign = encoding if encoding.dialect is not None else None
         if structure:
-            paths = self._pipes(objects, packed, foreign)
+            small = () if packed or foreign is not None else small
+            paths = self._pipes(objects, packed, foreign, small)
         else:
             paths = [self._sample(uri, opener, packed, foreign) for uri, opener in objects]
         # What is not unpacked here the engine unpacks itself; ranges are of plain files.
@@ -135,17 +141,22 @@ class Pipes:
         tail = from_clause.last_arguments(plain, structure)
         return TableFunction(SqlText.of(f"file({from_clause.file_argument(paths)}{tail})"))
 
-    def open(self, objects: Sequence[tuple[str, Opener]]) -> list[str]:
+    def open(self, objects: Sequence[tuple[str, Opener]], small: Collection[str] = ()) -> list[str]:
         """Return the path of a fresh pipe for each (name, opener), for a reader that opens it once.
+
+        Args:
+            small: names of those that have no more than ``SMALL`` bytes: files take their place.
 
         Raises:
             SourceError: the temp folder takes no files.
         """
-        return self._pipes(objects, packed=False, foreign=None)
+        return self._pipes(objects, packed=False, foreign=None, small=small)
 
     def error(self, name: str) -> Exception | None:
         """Return what went wrong the last time this object was sent; see :meth:`broken`."""
         with self._wake:
+            if path := self._files.pop(name, None):
+                _unlink(path)
             self._remove(lambda pipe: pipe.uri == name)
             # Whoever reads it may have met what is wrong sooner than whoever sends it.
             self._wake.wait_for(lambda: name not in self._filled, _LAST_SECONDS)
@@ -169,6 +180,7 @@ class Pipes:
         with self._wake:
             self._closed = True
             self._waiting.clear()
+            self._files.clear()
             folder, self._folder = self._folder, ""
             self._wake.notify_all()
         if folder:
@@ -177,17 +189,22 @@ class Pipes:
     # --- files --------------------------------------------------------------------------------
 
     def _pipes(
-        self, objects: Sequence[tuple[str, Opener]], packed: bool, foreign: Encoding | None
-    ) -> list[str]:
+        self, objects: Sequence[tuple[str, Opener]], packed: bool, foreign: Encoding | None,
+        small: Collection[str] = (),
+    ) -> list[str]:  # fmt: skip
         old = time.monotonic() - _STALE
         names = {uri for uri, _ in objects}
         with self._wake:
             self._closed = False
             self._remove(lambda pipe: pipe.uri in names and pipe.made < old)
-            pipes = []
+            pipes, files, paths = [], [], []
             for uri, opener in objects:
                 self._broken.pop(uri, None)
-                pipe = _NamedPipe(self._path(uri), uri, opener, packed, foreign)
+                paths.append(self._path(uri))
+                if uri in small:
+                    files.append((paths[-1], uri, opener))
+                    continue
+                pipe = _NamedPipe(paths[-1], uri, opener, packed, foreign)
                 try:
                     os.mkfifo(pipe.path, 0o600)
                 except OSError as error:
@@ -195,11 +212,30 @@ class Pipes:
                 pipes.append(pipe)
             # The newest in front: the statement about to run opens those.
             self._waiting = pipes + self._waiting
-            if not self._running:
+            if self._waiting and not self._running:
                 self._running = True
                 threading.Thread(target=self._watch, daemon=True, name="pipe-watch").start()
             self._wake.notify_all()
-        return [pipe.path for pipe in pipes]
+        for path, uri, opener in files:
+            self._write_file(path, uri, opener)
+        return paths
+
+    def _write_file(self, path: str, uri: str, opener: Opener) -> None:
+        try:
+            data = b"".join(opener())
+        except Exception as error:  # as of a pipe: an empty file, and the load asks what it was
+            with self._wake:
+                self._broken[uri] = error
+            data = b""
+        try:
+            with open(path, "wb", buffering=0) as file:
+                file.write(data)
+        except OSError as error:
+            raise _no_room(path, error) from error
+        with self._wake:
+            former, self._files[uri] = self._files.get(uri), path
+        if former:
+            _unlink(former)
 
     def _sample(self, uri: str, opener: Opener, packed: bool, foreign: Encoding | None) -> str:
         """Write a file of the first rows of an object and return its path."""

@@ -20,6 +20,7 @@ import lzma
 import os
 import re
 import tempfile
+import threading
 import weakref
 import zlib
 from collections import Counter, defaultdict
@@ -60,6 +61,7 @@ _ZIPPED = frozenset({0, 8, 12})  # stored, deflate, bz2: what the standard libra
 _BLOCK = 512  # of tar
 _PIECE = 4 << 20  # a range of it arrives within a store's patience, see object_stores
 _HEADERS = 64 << 10  # read at a time while the headers of a tar file are walked
+_AHEAD = 1 << 20  # read at once for what is smaller than that in an archive that is far away
 _SHOWN = 3
 
 
@@ -261,7 +263,10 @@ class Archives(ObjectSource):
         for stored, group in by_compression(members, encoding).items():
             objects = [(split.uri, self._opener(split)) for split in group]
             packed = stored.compression == pipes.BZ2
-            functions.append(self._pipes.function(objects, stored, structure, packed=packed))
+            small = self._small(group)
+            functions.append(
+                self._pipes.function(objects, stored, structure, packed=packed, small=small)
+            )
         return from_clause.joined(functions, structure)
 
     def stream(self, split: Split) -> Iterator[bytes]:
@@ -274,7 +279,12 @@ class Archives(ObjectSource):
 
     def pipes(self, splits: Sequence[Split]) -> list[str]:
         """See :class:`rowfall.sources.base.Streamed`."""
-        return self._pipes.open([(split.name, self._opener(split)) for split in splits])
+        objects = [(split.name, self._opener(split)) for split in splits]
+        return self._pipes.open(objects, self._small(splits))
+
+    def _small(self, splits: Sequence[Split]) -> set[str]:
+        """Return the names of the members that are handed over as files."""
+        return {s.name for s in splits if s.size is not None and s.size <= pipes.SMALL}
 
     def close(self) -> None:
         """See :class:`rowfall.sources.base.Streamed`."""
@@ -414,7 +424,9 @@ def _directory(source: ObjectSource, archive: Split, copies: _Copies) -> list[_M
     Raises:
         SourceError: it is not an archive, damaged, or cannot be read.
     """
-    content = _Content(archive.size or 0, partial(source.part, archive))
+    read: Callable[[int, int], bytes] = partial(source.part, archive)
+    size = archive.size or 0
+    content = _Content(size, _Window(read, size) if source.remote and size else read)
     head = content.read(0, _BLOCK)
     if not head:  # a web server that gives whole files only
         content = _copy(source.pieces(archive), archive.uri, copies)
@@ -476,6 +488,23 @@ def _of_tar(source: ObjectSource, archive: Split, content: _Content) -> list[_Me
     return found
 
 
+class _Window:
+    """Reads what is small in pieces of what is far away: members in a row take one request."""
+
+    def __init__(self, read: Callable[[int, int], bytes], size: int) -> None:
+        self._read, self._size = read, size
+        self._guard = threading.Lock()
+        self._at, self._data = 0, b""
+
+    def __call__(self, at: int, length: int) -> bytes:
+        if length > _HEADERS:
+            return self._read(at, length)
+        with self._guard:
+            if not self._at <= at <= at + length <= self._at + len(self._data):
+                self._at, self._data = at, self._read(at, min(_AHEAD, self._size - at))
+            return self._data[at - self._at :][:length]
+
+
 class _File(io.RawIOBase):
     """The bytes of an archive as a file, for the libraries that read directories."""
 
@@ -533,7 +562,9 @@ def _pieces(member: _Member, name: str) -> Iterator[bytes]:
         if not head.startswith(_ZIP[0]) or len(head) < _LOCAL:
             raise BadZipFile("there is no header where its directory says")
         lengths = (int.from_bytes(head[at : at + 2], "little") for at in (26, 28))
-        file = io.BufferedReader(_File(member.content), _PIECE)
+        # One that is small is not read with all that stands behind it.
+        buffered = min(_PIECE, max(member.info.compress_size, io.DEFAULT_BUFFER_SIZE))
+        file = io.BufferedReader(_File(member.content), buffered)
         file.seek(member.at + _LOCAL + sum(lengths))
         with ZipExtFile(cast("Any", file), "r", member.info) as opened:
             while piece := opened.read(pipes.CHUNK):

@@ -139,6 +139,25 @@ def test_more_pipes_than_are_tried_at_once(made: Pipes) -> None:
     wait(lambda: not threads())
 
 
+def test_small_objects_are_files(made: Pipes) -> None:
+    """They are gone when the load has asked how their reading went; a broken one is empty."""
+
+    def breaks() -> Iterator[bytes]:
+        yield b"half"
+        raise SourceError("cut off")
+
+    objects = [("a.csv", lambda: iter([b"1\n", b"2\n"])), ("b.csv", breaks)]
+    paths = [Path(path) for path in made.open(objects, {"a.csv", "b.csv"})]
+    assert [path.is_file() for path in paths] == [True, True]
+    assert [path.read_bytes() for path in paths] == [b"1\n2\n", b""]
+    again = Path(made.open(objects[:1], {"a.csv"})[0])
+    assert not paths[0].exists()
+    assert made.broken("a.csv") is None
+    assert not again.exists()
+    assert str(made.error("b.csv")) == "cut off"
+    assert not paths[1].exists()
+
+
 def test_a_break_is_remembered_before_the_end(made: Pipes) -> None:
     packed = bz2.compress(TEXT)
     for number in range(20):
