@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import concurrent.futures
 import gc
+import secrets
 import sqlite3
 import sys
 import threading
@@ -17,7 +18,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import rowfall.run.load  # noqa: F401 - everything that a load uses is there before it is changed
-from rowfall.core import chance, disk
+from rowfall.core import disk
 from rowfall.ledger import leases, ledger
 
 if TYPE_CHECKING:
@@ -56,14 +57,14 @@ class _Time:
 
 
 class _Chance:
-    """Stands for :mod:`rowfall.core.chance`."""
+    """Stands for :mod:`secrets`."""
 
     @staticmethod
     def token_hex(count: int) -> str:
         return f"{_here().scheduler.random.getrandbits(8 * count):0{2 * count}x}"
 
     @staticmethod
-    def below(limit: int) -> int:
+    def randbelow(limit: int) -> int:
         return _here().scheduler.random.randrange(limit)
 
 
@@ -181,7 +182,7 @@ class _Pool:
 
 
 _STANDS_FOR: dict[Any, Any] = {
-    time: _Time, chance: _Chance, threading: _Threading, sqlite3: _Sqlite,
+    time: _Time, secrets: _Chance, threading: _Threading, sqlite3: _Sqlite,
     ThreadPoolExecutor: _Pool,
 }  # fmt: skip
 # These are not driven: they start programs, or watch them.

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Collection, Iterable, Iterator
+from hashlib import blake2b
 
 from rowfall.core.dataclass import dataclass
-from rowfall.core.digest import hexdigest
 from rowfall.core.patterns import regex
 
 # A smaller file is never cut: half of it would be a range of less than a second of work.
@@ -132,7 +132,7 @@ def split_id(
     """
     text = "\0".join((uri, version, str(start), str(stop), target_key))
     text += f"\0{projection}" if projection else ""
-    return hexdigest(text.encode("utf-8", "surrogateescape"), 16)
+    return blake2b(text.encode("utf-8", "surrogateescape"), digest_size=16).hexdigest()
 
 
 def continued_id(stream: str, start: int, stop: int) -> str:

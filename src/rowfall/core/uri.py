@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import field
@@ -9,7 +10,6 @@ from functools import lru_cache
 from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
 from rowfall.core.dataclass import dataclass
-from rowfall.core.digest import hexdigest
 from rowfall.core.errors import UsageError
 from rowfall.core.masked import MASK, Secret, is_shown
 from rowfall.core.patterns import regex
@@ -266,8 +266,6 @@ def _digest(secret: str, origin: str) -> str:
 
     Not keyed: every machine that loads into a table has to find the same name.
     """
-    import hashlib  # OpenSSL: 4 ms that other loads save
-
     return hashlib.scrypt(secret.encode(), salt=origin.encode(), **_GUESS).hex()
 
 
@@ -280,7 +278,10 @@ def _digest_of_parameters(items: Sequence[str], origin: str) -> str:
     numbers = [i for i in items if _SHORT_NUMBER.fullmatch(i.partition("=")[2])]
     others = [i for i in items if i not in numbers]
     dear = _digest("&".join(others), origin) if others else ""
-    return hexdigest("&".join([origin, dear, *numbers]).encode(), 8) if numbers else dear
+    if not numbers:
+        return dear
+    text = "&".join([origin, dear, *numbers])
+    return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
 
 
 def _parameters(url: str) -> list[str]:

@@ -21,7 +21,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any, Literal
 
-from rowfall.core import chance, disk
+from rowfall.core import disk
 from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import (
     EngineError,
@@ -696,7 +696,7 @@ def take_folder(folder: Path, reads: str = "") -> FolderLock:
                     hint="Wait for it to end, or load into another folder.",
                 )
             time.sleep(0.05)
-    said = f"{os.getpid()} {chance.token_hex(8)} {reads}".strip().encode()
+    said = f"{os.getpid()} {os.urandom(8).hex()} {reads}".strip().encode()
     os.ftruncate(lock, 0)
     os.pwrite(lock, said, 0)
     if any(folder.glob(f"{COPIES}*")):

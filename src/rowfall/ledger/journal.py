@@ -13,6 +13,7 @@ A lease is only about when to write ``expire``: a clock that jumps costs an atte
 from __future__ import annotations
 
 import json
+import secrets
 import threading
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -20,7 +21,7 @@ from contextlib import suppress
 from dataclasses import field, replace
 from typing import Any
 
-from rowfall.core import chance, sql
+from rowfall.core import sql
 from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import LedgerError, RowfallError
 from rowfall.core.listing import MARK, Split, range_of, without_salt
@@ -184,7 +185,7 @@ class Journal:
         self._engine = engine
         self._database = database
         self._target_uuid = target_uuid
-        self._owner = f"{leases.this_process()} {load_id} {chance.token_hex(4)}"
+        self._owner = f"{leases.this_process()} {load_id} {secrets.token_hex(4)}"
         self._salt = salt
         self._held: set[str] = set()
         self._announced = False
@@ -401,7 +402,7 @@ class Journal:
         """Record that splits of a load are in this table, of which no line tells any more."""
         if not ids:
             return
-        attempt = f"{load_id}_{KEPT}{chance.token_hex(3)}"
+        attempt = f"{load_id}_{KEPT}{secrets.token_hex(3)}"
         for start in range(0, len(ids), SPLITS_PER_LINE):
             self._append("claim", attempt, splits=ids[start : start + SPLITS_PER_LINE])
         self._append("commit", attempt, rows=rows, detail="[]")

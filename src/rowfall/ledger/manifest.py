@@ -16,12 +16,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import field, replace
 from datetime import timedelta
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any, Protocol
 
 from rowfall.core import disk, s3_access
 from rowfall.core.dataclass import dataclass
-from rowfall.core.digest import hexdigest
 from rowfall.core.errors import LedgerError, RowfallError, TargetError
 from rowfall.core.listing import Listing, Split, joined
 from rowfall.core.options import Options
@@ -208,7 +208,7 @@ class ManifestFolder:
             return None
         except OSError as error:
             raise self._failed("read", name, error) from None
-        return data, hexdigest(data, 16)
+        return data, blake2b(data, digest_size=16).hexdigest()
 
     def write(self, name: str, data: bytes, over: str | None) -> str:
         path = self._path / name
@@ -229,7 +229,7 @@ class ManifestFolder:
                 finally:
                     made.unlink(missing_ok=True)
                 disk.sync_folder(path.parent)
-                return hexdigest(data, 16)
+                return blake2b(data, digest_size=16).hexdigest()
         except OSError as error:
             raise self._failed("write", name, error) from None
 

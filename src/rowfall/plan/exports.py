@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,6 @@ from rowfall.contracts.facts import ExportState
 from rowfall.contracts.session import Session
 from rowfall.core import units
 from rowfall.core.dataclass import dataclass
-from rowfall.core.digest import hexdigest
 from rowfall.core.errors import LedgerError, RowfallError, TargetError
 from rowfall.core.listing import Listing, joined
 from rowfall.core.model import Schema
@@ -95,7 +95,7 @@ def manifest_name(rest: str) -> str:
     """Return the name of the manifest of a pattern, in the folder of all outputs."""
     flat = rest.replace("/", "_")
     if len(flat.encode("utf-8", "surrogateescape")) > _LONGEST:
-        digest = hexdigest(flat.encode("utf-8", "surrogateescape"), 8)
+        digest = blake2b(flat.encode("utf-8", "surrogateescape"), digest_size=8).hexdigest()
         flat = f"{flat[: _LONGEST // 4]}-{digest}"
     return f".{flat}{MANIFEST_SUFFIX}"
 

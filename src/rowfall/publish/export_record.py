@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import secrets
 import threading
 import time
 from collections.abc import Sequence
 from dataclasses import replace
 
 from rowfall.contracts.facts import ExportState
-from rowfall.core import chance, units
+from rowfall.core import units
 from rowfall.core.errors import LedgerError, RowfallError
 from rowfall.core.listing import Split
 from rowfall.ledger import leases
@@ -32,7 +33,7 @@ class ExportRecord:
         self._state = state
         self._guard = threading.RLock()
         self._tag = state.tag
-        owner = f"{leases.this_process()} {chance.token_hex(4)}"
+        owner = f"{leases.this_process()} {secrets.token_hex(4)}"
         self._manifest = replace(state.manifest, state=WRITING, load=load_id, owner=owner)
         self._there = dict(state.present)
         self._saved, self._costs = 0.0, 0.0

@@ -10,11 +10,12 @@ Names are never used again.
 from __future__ import annotations
 
 import re
+import secrets
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from rowfall.core import chance, sql
+from rowfall.core import sql
 from rowfall.core.errors import EngineError, LedgerError
 from rowfall.core.model import Pair, Statement
 from rowfall.core.patterns import regex
@@ -38,7 +39,7 @@ def publish_id(attempt_id: str, pair: Pair) -> str:
 
 def new_name(name: str) -> str:
     """Return a name for a table that no statement has ever been sent for; see :func:`renamed`."""
-    return f"{_RENAMED.sub('', name)}_x{chance.token_hex(3)}"
+    return f"{_RENAMED.sub('', name)}_x{secrets.token_hex(3)}"
 
 
 def renamed(name: str) -> str:

@@ -7,12 +7,13 @@ to be done about each is :func:`rowfall.publish.protocol.after_crash`.
 
 from __future__ import annotations
 
+import secrets
 import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from rowfall.contracts.session import Session
-from rowfall.core import chance, sql
+from rowfall.core import sql
 from rowfall.core.errors import EngineError, LedgerError, TargetError, UsageError
 from rowfall.core.events import Listener, Note
 from rowfall.core.model import Pair, Statement
@@ -584,7 +585,7 @@ class Recovery:
                 if error.code not in GONE or time.monotonic() > deadline:
                     raise
             # Of two that take turns, one has to ask again sooner than the other.
-            time.sleep(POLL_SECONDS * (1 + chance.below(10)))
+            time.sleep(POLL_SECONDS * (1 + secrets.randbelow(10)))
 
 
 def open_journal(session: Session, uuid: str, load_id: str = "", salt: str = "") -> Journal:

@@ -14,12 +14,13 @@ a server the journal says which table has followed which, so any rowfall can do 
 
 from __future__ import annotations
 
+import secrets
 import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 from rowfall.contracts.session import Session
-from rowfall.core import chance, sql, units
+from rowfall.core import sql, units
 from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import EngineError, LedgerError, RowfallError, SourceError, TargetError
 from rowfall.core.events import Note
@@ -319,7 +320,7 @@ class Upsert:
     def _build(self, attempt: str) -> str:
         """Return the name of a rebuilt table that misses nothing but rows inserted since."""
         for _ in range(_REBUILDS):
-            name = f"{PREFIX}{self._load_id}_{chance.token_hex(3)}"
+            name = f"{PREFIX}{self._load_id}_{secrets.token_hex(3)}"
             definition = self._copy(name)
             self._shadow.follow(self._at.staging)  # somebody may have altered the table
             try:
@@ -377,7 +378,7 @@ class Upsert:
                 return facts.create_query
             self._run(f"TRUNCATE TABLE {list_}")
             self._run(f"TRUNCATE TABLE {links}")
-            time.sleep(POLL_SECONDS * chance.below(10) / 10)
+            time.sleep(POLL_SECONDS * secrets.randbelow(10) / 10)
         raise TargetError(
             f"the parts of {self._session.table_text} change all the time, so that no moment of it "
             "could be copied",
@@ -654,7 +655,7 @@ class _Old:
         )  # fmt: skip
         tables = TargetTables(self._session, self._ledger)
         recovery = open_recovery(tables, self._journal, own_table)
-        attempt = f"{self._load_id}_others{token}{chance.token_hex(2)}"
+        attempt = f"{self._load_id}_others{token}{secrets.token_hex(2)}"
         while True:
             lease = self._journal.lease(attempt, [split])
             if lease.whole:
@@ -663,7 +664,7 @@ class _Old:
             if lease.loaded:
                 return
             recovery.end(lease.lost)
-            attempt = f"{self._load_id}_others{token}{chance.token_hex(2)}"
+            attempt = f"{self._load_id}_others{token}{secrets.token_hex(2)}"
             time.sleep(POLL_SECONDS)
         staged = f"{STAGING_PREFIX}{attempt}"
         for text in staging.clone(facts, staged):

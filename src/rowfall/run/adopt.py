@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
+import secrets
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from datetime import UTC, datetime
 
 from rowfall.contracts.session import Session
-from rowfall.core import chance
 from rowfall.core.errors import LedgerError, TargetError, UsageError
 from rowfall.core.listing import Split, without_salt
 from rowfall.core.results import Adopted, Report
@@ -38,7 +38,7 @@ def adopt(session: Session, before: datetime | None, *, dry: bool) -> Adopted:
     )  # fmt: skip
     if dry or session.ledger is None:
         return made
-    load_id = chance.token_hex(5)
+    load_id = secrets.token_hex(5)
     _record(session, session.ledger, load_id, new)
     return made.recorded_as(load_id if new else "")
 

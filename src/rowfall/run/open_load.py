@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from hashlib import blake2b
 from typing import Any
 
 from rowfall.contracts.load import LoadRun
 from rowfall.contracts.session import Session
-from rowfall.core import chance, uri
-from rowfall.core.digest import hexdigest
+from rowfall.core import uri
 from rowfall.core.errors import RowfallError, UsageError
 from rowfall.core.events import Event
 from rowfall.core.options import changed
@@ -97,7 +98,7 @@ def _choose_load(
     })  # fmt: skip
     if old is not None and ledger.take_up(old, request):
         return old.id, False
-    load_id = chance.token_hex(5)
+    load_id = secrets.token_hex(5)
     ledger.begin(
         load_id,
         request_print,
@@ -113,7 +114,7 @@ def _request_print(session: Session, sources: Sequence[str]) -> str:
     """Return what a re-run of the same request is known by."""
     # A forced load is another one: it loads what the others are loaded.
     text = json.dumps([sorted(sources), session.target_key, session.options.force])
-    return hexdigest(text.encode("utf-8", "surrogateescape"), 16)
+    return blake2b(text.encode("utf-8", "surrogateescape"), digest_size=16).hexdigest()
 
 
 # Said once, about what was found then: no part of what is resumed.

@@ -26,12 +26,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime, timedelta
 from enum import StrEnum
+from hashlib import blake2b
 from typing import TypeVar
 from uuid import UUID
 
 from rowfall.core import uri
 from rowfall.core.dataclass import dataclass
-from rowfall.core.digest import hexdigest
 from rowfall.core.errors import SourceError, UsageError
 from rowfall.core.listing import Listing, Split
 from rowfall.core.masked import Secret
@@ -352,7 +352,7 @@ class Described:
 
 def digest(query: str) -> str:
     """Return what the rows of a query are known by: its text without blanks at its ends."""
-    return hexdigest(query.strip().encode(), 8)
+    return blake2b(query.strip().encode(), digest_size=8).hexdigest()
 
 
 # --- connections ----------------------------------------------------------------------------------

@@ -5,10 +5,10 @@ from __future__ import annotations
 import copy
 import os
 import re
+from hashlib import blake2b
 from pathlib import Path
 
 from rowfall.core import sql, uri
-from rowfall.core.digest import hexdigest
 from rowfall.core.errors import UsageError
 from rowfall.core.masked import MASK, Secret
 from rowfall.core.model import Encoding, Schema
@@ -151,7 +151,7 @@ def open_server(text: str, table: str, options: Options, password: Secret | None
     cluster = settings.pop("cluster", "")
     server = ServerAt(where.host, port, tls, user, secret, settings, cluster)
     # One ledger a server: several rowfalls share it. The hash keeps odd host names apart.
-    digest = hexdigest(f"{where.host}:{port}".encode(), 4)
+    digest = blake2b(f"{where.host}:{port}".encode(), digest_size=4).hexdigest()
     host = re.sub(r"[^A-Za-z0-9.-]+", "_", where.host)
     ledger = state_folder() / f"{host}-{port}-{digest}.ledger"
     # Without the password, not with a mask in its place: the text can be pasted and used.

@@ -11,11 +11,11 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from hashlib import blake2b
 from pathlib import Path
 from typing import ClassVar
 
 from rowfall.core import sql, uri
-from rowfall.core.digest import hexdigest
 from rowfall.core.errors import UsageError
 from rowfall.core.masked import MASK, Secret
 from rowfall.core.model import Column, Encoding, Projection, Schema
@@ -101,7 +101,7 @@ class TransactionalTable:
         self.database, self.table = own
         # Without the password, not with a mask in its place: the text can be pasted and used.
         self.text = where.text.replace(f":{MASK}@", "@")
-        digest = hexdigest(f"{host}:{port}/{path}".encode(), 4)
+        digest = blake2b(f"{host}:{port}/{path}".encode(), digest_size=4).hexdigest()
         name = re.sub(r"[^A-Za-z0-9.-]+", "_", f"{host}-{port}-{path}")
         self.ledger_path = state_folder() / f"{name}-{digest}.ledger"
         self.secrets: tuple[Secret, ...] = (secret,) if secret else ()

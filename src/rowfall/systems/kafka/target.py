@@ -11,11 +11,11 @@ import re
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from hashlib import blake2b
 from pathlib import Path
 from typing import ClassVar
 
 from rowfall.core import formats, sql, uri
-from rowfall.core.digest import hexdigest
 from rowfall.core.errors import UsageError
 from rowfall.core.masked import Secret
 from rowfall.core.model import Column, Projection, Schema
@@ -110,7 +110,7 @@ class KafkaTopic(TransactionalTable):
         self.folder: Path | None = None
         self.database, self.table = "", topic
         self.text = uri.mask(text)
-        digest = hexdigest(f"{servers}/{topic}".encode(), 4)
+        digest = blake2b(f"{servers}/{topic}".encode(), digest_size=4).hexdigest()
         name = re.sub(r"[^A-Za-z0-9.-]+", "_", f"{servers}-{topic}")
         self.ledger_path = state_folder() / f"{name[:100]}-{digest}.ledger"
         self.secrets: tuple[Secret, ...] = (*secrets_of(config), *uri.secret_values(text))

@@ -15,11 +15,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import field, replace
 from datetime import UTC, datetime
+from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from rowfall.core import sql
 from rowfall.core.dataclass import dataclass
-from rowfall.core.digest import hexdigest
 from rowfall.core.errors import SourceError, SourceGoneError, UsageError
 from rowfall.core.listing import Listing, Split
 from rowfall.core.masked import Secret
@@ -100,7 +100,7 @@ class DataFile:
         """Return what tells this file from another one of that name, deletes included."""
         mark = ""
         if self.deletes:
-            mark = "-" + hexdigest(self.deletes.encode(), 8)
+            mark = "-" + blake2b(self.deletes.encode(), digest_size=8).hexdigest()
         return f"{self.without_deletes[1]}{mark}"
 
     @property

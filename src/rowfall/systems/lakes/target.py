@@ -9,10 +9,10 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Sequence
+from hashlib import blake2b
 from pathlib import Path
 
 from rowfall.core import sql, uri
-from rowfall.core.digest import hexdigest
 from rowfall.core.errors import UsageError
 from rowfall.core.masked import Secret
 from rowfall.core.model import Column, Encoding, Schema
@@ -70,7 +70,7 @@ class IcebergTarget:
         self.server: ServerAt | None = None
         self.folder: Path | None = None
         self.database, self.table = "", name
-        digest = hexdigest(f"{catalogue}/{name}".encode(), 4)
+        digest = blake2b(f"{catalogue}/{name}".encode(), digest_size=4).hexdigest()
         file = re.sub(r"[^A-Za-z0-9.-]+", "_", f"iceberg-{catalogue}-{name}")
         self.ledger_path = state_folder() / f"{file[:100]}-{digest}.ledger"
         self.secrets: tuple[Secret, ...] = tuple(uri.secret_values(text))

@@ -12,10 +12,10 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from hashlib import blake2b
 from typing import Any
 
 from rowfall.core.dataclass import dataclass
-from rowfall.core.digest import hexdigest
 from rowfall.core.errors import EngineError, RowfallError, TargetError, UsageError
 from rowfall.core.listing import MARK
 from rowfall.core.masked import Secret
@@ -574,7 +574,7 @@ class MySQLDatabase(Transactions):
                     continue
                 # Names of locks are of the whole server and have 64 characters at most.
                 text = f"{self.target}\0{stream}".encode()
-                lock = f"rowfall_{hexdigest(text, 16)}"
+                lock = f"rowfall_{blake2b(text, digest_size=16).hexdigest()}"
                 cursor.execute(f"SELECT GET_LOCK({quote(lock)}, 0)")
                 if cursor.fetchone() != (1,):
                     return False

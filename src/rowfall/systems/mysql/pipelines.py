@@ -10,11 +10,11 @@ import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import field
+from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
 from rowfall.core import s3_access
 from rowfall.core.dataclass import dataclass
-from rowfall.core.digest import hexdigest
 from rowfall.core.errors import RowfallError, UsageError
 from rowfall.core.model import Encoding, Schema
 from rowfall.core.options import Options
@@ -52,7 +52,7 @@ def pulls(target: Target, options: Options) -> bool:
 def pipeline_name(source: Source, target: Target) -> str:
     """Return the name of the pipeline of a source and a table."""
     text = f"{source.text}\0{target.text}\0{target.database}.{target.table}"
-    return _NAME + hexdigest(text.encode(), 8)
+    return _NAME + blake2b(text.encode(), digest_size=8).hexdigest()
 
 
 def create_pipeline(
