@@ -80,9 +80,9 @@ OLD = (
     ("memory is not compared", "people set back", range(180, 190), "doubled"),
     ("stopped loads are not asked about", "people rebuild", range(445, 455), "doubled"),
     ("a table without a record is appended to", "memory", range(20), "doubled"),
-    ("no mark", "memory is older", range(110, 120), "doubled"),
+    ("no mark", "memory is older", range(230, 240), "doubled"),
     ("no mark", "memory is newer", range(20), "missing"),
-    ("unmarked attempts", "memory is newer", range(1240, 1250), "missing"),
+    ("unmarked attempts", "memory is newer", range(740, 750), "missing"),
 )
 """Behaviours that are put back one by one: the kind of search, its seeds, and what is found."""
 

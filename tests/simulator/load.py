@@ -24,7 +24,7 @@ from rowfall.core.listing import Listing
 from rowfall.core.model import Column, Outcome, Schema, Statement
 from rowfall.core.options import Options
 from rowfall.core.sqltext import SqlText
-from rowfall.destinations.clickhouse import ClickHouseTables
+from rowfall.destinations import open_destination
 from rowfall.ledger import Ledger
 from rowfall.run.attempts import AttemptRunner, _fill, _run_all
 from rowfall.run.open_load import open_load
@@ -113,7 +113,7 @@ def _session(
         )  # fmt: skip
         writers = shards.writers
     return Session(
-        process.sources, "clickhouse://h/d", options, source, target, ClickHouseTables(),
+        process.sources, "clickhouse://h/d", options, source, target, open_destination(target),
         source.listing(), None, reader, writers, ledger, emit, shards,
     )  # fmt: skip
 

@@ -13,11 +13,12 @@ from typing import Any
 import rowfall.cluster.open
 import rowfall.publish.attach
 import rowfall.publish.evidence
+import rowfall.publish.leftovers
 import rowfall.publish.recover
 import rowfall.publish.replicas
 import rowfall.publish.tables
 from rowfall.core.sqltext import quote, quoted_list
-from rowfall.destinations.clickhouse import doubts, finish, loaded_state, prepare, settle
+from rowfall.destinations.clickhouse import doubts, loaded_state, prepare, settle
 from rowfall.engines.base import table_uuid
 from rowfall.ledger.journal import Journal
 from rowfall.publish.attach import Publisher
@@ -86,7 +87,10 @@ REPLACED: dict[str, list[tuple[Any, str, Any]]] = {
         (rowfall.publish.attach, "alter_alike", _nothing),
         (rowfall.publish.tables, "alter_alike", _nothing),
     ],
-    "dead loads leave their shadows": [(finish, "end_dead_loads", _nothing)],
+    "dead loads leave their shadows": [
+        (rowfall.publish.leftovers, "end_loads_of_journal", _nothing),
+        (rowfall.publish.leftovers, "end_loads_of_ledger", _nothing),
+    ],
     "row counts alone": [(rowfall.publish.evidence, "judge", _judge_by_counts)],
     "exchange without rename": [
         (Shadow, "_put_aside", _shadow_as_it_is),

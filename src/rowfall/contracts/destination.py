@@ -157,7 +157,8 @@ class Destination(Protocol):
         continues: what is loaded of a stream is not read again.
         takes_text: rows that are read here go into it as text.
         flushes: what counts as loaded is on disk, unless ``--no-sync`` says otherwise.
-        makes_parts: rows become parts, which are merged.
+        makes_parts: rows become parts, which are merged. ``builds_parts``: these can be written
+            here, into a folder of the engine.
     """
 
     rows_become: str
@@ -167,6 +168,7 @@ class Destination(Protocol):
     takes_text: bool
     flushes: bool
     makes_parts: bool
+    builds_parts: bool
 
     def check(self, target: Target, options: Options) -> None:
         """Check that every option applies to this destination, before anything is read.
@@ -371,6 +373,9 @@ class Destination(Protocol):
         Raises:
             UsageError: there is nothing to compare. SourceError: the source is gone or changed.
         """
+
+    def named(self, session: Session) -> tuple[str, str]:
+        """Return the place and the table as a command names them, to be pasted."""
 
     def adopts(self, target: Target) -> bool:
         """Return whether rows that others have brought into a target can be put on record."""

@@ -204,8 +204,9 @@ class Decode:
         self._input = input_
         self._running: dict[str, DecoderRun] = {}
         self._pipe_folder: Path | None = None
-        if input_.target.folder is not None:
-            self._pipe_folder = input_.target.folder / PIPES
+        folder = input_.target.folder
+        if folder is not None:
+            self._pipe_folder = folder / PIPES
             _make_anew(self._pipe_folder)
 
     def insert(self, order: Order, lane: int, on_tick: Tick) -> Outcome:

@@ -18,7 +18,8 @@ from rowfall.targets.base import Publish, Target
 __all__ = ["REGISTRY", "open_destination"]
 
 REGISTRY = {
-    Publish.ATTACH: "clickhouse:ClickHouseTables",
+    Publish.ATTACH: "destinations.clickhouse.server:ServerTables",
+    Publish.ATTACH_ALONE: "destinations.clickhouse.folder:FolderTables",
     Publish.TRANSACTION: "transactional:TransactionalDatabase",
     Publish.MESSAGES: "transactional:Topic",
     Publish.COMMIT: "lake:LakeTable",

@@ -70,7 +70,7 @@ class BaseDestination:
     continues = True
     takes_text = False
     flushes = False
-    makes_parts = False
+    makes_parts = builds_parts = False
     visible_when = ""
     """Text of a plan: what readers see while rows become visible."""
     offers: ClassVar[frozenset[str]] = frozenset()
@@ -126,6 +126,9 @@ class BaseDestination:
 
     def forget_attempt(self, target: Target, attempt: str) -> int:
         raise no_tables(target)
+
+    def named(self, session: Session) -> tuple[str, str]:
+        return session.target.text, session.table_text
 
     def adopts(self, target: Target) -> bool:
         return False

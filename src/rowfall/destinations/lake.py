@@ -20,7 +20,7 @@ from rowfall.core.options import Options
 from rowfall.core.results import Leftover, Verification
 from rowfall.deliver.route import open_writing
 from rowfall.destinations.base import BasePrepared, ledger_of
-from rowfall.destinations.database import RecordedDatabase, open_database, resolve
+from rowfall.destinations.database import RecordedDatabase, database_of, open_database, resolve
 from rowfall.destinations.notes import add_splits, created, dropped
 from rowfall.engines.base import ExistingTable
 from rowfall.engines.database import FileTable
@@ -41,7 +41,7 @@ _CORES_EACH, _LEAST_FILES, _MOST_FILES = 4, 2, 8
 
 def table_of(session: Session) -> FileTable:
     """Return the table of files that the session has opened for its target."""
-    table = session.database
+    table = database_of(session)
     assert isinstance(table, FileTable)  # noqa: S101 - opened for targets of this kind
     return table
 

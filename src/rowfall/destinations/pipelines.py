@@ -18,6 +18,7 @@ from rowfall.core.errors import Interrupted, RowfallError
 from rowfall.core.events import Note
 from rowfall.core.model import Plan
 from rowfall.core.sqltext import SqlText
+from rowfall.destinations.database import database_of
 from rowfall.engines.database import Record
 from rowfall.systems.mysql.database import MySQLDatabase
 from rowfall.systems.mysql.pipelines import (
@@ -41,7 +42,7 @@ def run_pipelines(load: LoadRun, plan: Plan) -> Done | None:
     What stops it is in the result, not raised.
     """
     session = load.session
-    database = session.database
+    database = database_of(session)
     if not isinstance(database, MySQLDatabase) or not pulls(session.target, session.options):
         return None
     started, engine_cpu = time.monotonic(), session.engine.cpu_seconds()

@@ -41,11 +41,9 @@ def answers(session: Session, where: str) -> str:
 
 def command_of(session: Session, command: str, *more: str) -> str:
     """Return a command about the same sources and the same table, to be pasted."""
-    target, named = session.target, []
-    if session.to is not None:
-        named += ["--to", session.to if target.folder is not None else target.text]
-    if target.caps.takes_table_name:
-        table = session.table_text.removeprefix("default.") if target.folder else session.table_text
+    to, table = session.destination.named(session)
+    named = ["--to", to] if session.to is not None else []
+    if session.target.caps.takes_table_name:
         named += ["--table", table]
     return command_line(
         command, [uri.mask(text) for text in session.sources], session.options, *named, *more

@@ -148,9 +148,10 @@ def _cores(to: str | None, options: Options, password: Secret | None) -> int:
             f"rowfall scale projects loads into tables, and {target.text} has none",
             hint="Leave out --to, or name a server.",
         )
-    if target.server is None:
+    at = target.server
+    if at is None:
         return usable_cores()
-    server = connect(target.server, options)
+    server = connect(at, options)
     try:
         return server.facts.cores
     finally:

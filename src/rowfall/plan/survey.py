@@ -38,7 +38,6 @@ from rowfall.core.model import (
     Statement,
 )
 from rowfall.core.options import Options
-from rowfall.core.patterns import regex
 from rowfall.core.sqltext import SqlText
 from rowfall.core.time_range import WIDE, TimeRange, time_range
 from rowfall.decoder import installed, rewriting
@@ -67,14 +66,8 @@ from rowfall.sources.base import (
 )
 from rowfall.sources.compression import compression_of
 
-# Partition keys that make no partitions.
-UNPARTITIONED = ("", "tuple()")
-# The first release whose type JSON is no experiment.
-JSON_RELEASE = (25, 3)
 # The first that was tried; 24.10 refuses it.
 NULL_TUPLES_RELEASE = (26, 9)
-# What a Distributed table takes for a key when it inserts (StorageDistributed::createSelector).
-_INTEGER = regex(r"(LowCardinality\()?U?Int(8|16|32|64)\)?")
 
 
 def survey(

@@ -264,7 +264,7 @@ def _not_copied(facts: LoadFacts, options: Options) -> str | None:
     if facts.program is None:
         return f"{PROGRAM} is not installed"
     if options.decoder == "always":
-        return None if facts.target.folder is not None else "rows go into no folder"
+        return None if facts.destination.builds_parts else "rows go into no folder"
     if options.build == "off":
         return "--build off"
     why = _not_built(facts, options, Choice(HERE, ""))
@@ -580,7 +580,7 @@ def _too_few(facts: LoadFacts, options: Options) -> str | None:
 def _not_built(facts: LoadFacts, options: Options, parser: Choice) -> str | None:
     """Return why only the engine can write the parts of the table, as half a sentence."""
     schema = facts.schema
-    if facts.target.folder is None:
+    if not facts.destination.builds_parts:
         return "rows go into no table of the embedded engine"
     if parser.value == ENGINE:
         if facts.program is None or options.decoder == "never":

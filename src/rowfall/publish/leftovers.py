@@ -26,31 +26,39 @@ _SHADOW = regex(rf"{STAGING_PREFIX}([^_]+){SHADOW_SUFFIX}(_x[0-9a-f]{{6}})?\Z")
 _BEHIND = regex(rf"{STAGING_PREFIX}([^_]+){SHADOW_SUFFIX}_t\d+(_x[0-9a-f]{{6}})?\Z")
 
 
-def end_dead_loads(tables: TargetTables, load_id: str) -> None:
-    """End what dead loads have begun beside the target, and drop shadows that nobody can use.
+def end_loads_of_journal(tables: TargetTables, load_id: str) -> None:
+    """End what dead loads of all machines have begun, and drop shadows that nobody can use.
 
     Args:
         tables: the target's, with their UUIDs. ``load_id``: of the load that asks.
     """
+    if found := _made_by_others(tables, load_id):
+        _of_journal(tables, found)
+
+
+def end_loads_of_ledger(tables: TargetTables, load_id: str) -> None:
+    """Drop shadows in a data folder that nobody can use; only this ledger knows shadows there.
+
+    Args:
+        tables: the target's, with their UUIDs. ``load_id``: of the load that asks.
+    """
+    if _others(tables, load_id) and (found := _made_by_others(tables, load_id)):
+        _of_ledger(tables, found)
+
+
+def _made_by_others(tables: TargetTables, load_id: str) -> dict[str, tuple[str, str]]:
+    """Return UUID and comment of each table beside the target that another load has made."""
     session = tables.session
-    if not session.target.caps.journal and not _others(tables, load_id):
-        return  # of a folder only this ledger knows shadows
     rows = session.engine.ask(
         "SELECT name, toString(uuid), comment FROM system.tables WHERE "
         f"database = {quote(session.first_target.database)} AND "
         f"startsWith(name, {quote(STAGING_PREFIX)})"
     )
     own = f"{STAGING_PREFIX}{load_id}_"
-    found = {
+    return {
         str(name): (str(uuid), str(comment)) for name, uuid, comment in rows
         if name != JOURNAL and not name.startswith(own)
     }  # fmt: skip
-    if not found:
-        return
-    if session.target.caps.journal:
-        _of_journal(tables, found)
-    else:
-        _of_ledger(tables, found)
 
 
 def _others(tables: TargetTables, load_id: str) -> bool:

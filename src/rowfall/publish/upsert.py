@@ -539,8 +539,8 @@ def end_exchanged(session: Session, ledger: Ledger, load_id: str) -> None:
         TargetError: others have deleted or changed rows of it at the same moment.
     """
     engine = session.engine
-    if not session.target.caps.journal:
-        return  # nobody else has the folder
+    if not engine.shared:
+        return  # nobody else inserts
     database, table = session.first_target.database, session.first_target.table
     uuid = table_uuid(engine, database, table)
     journal = open_journal(session, uuid, load_id)

@@ -39,6 +39,7 @@ class Publish(StrEnum):
     """Way in which rows of a finished attempt become visible."""
 
     ATTACH = "attach"  # staging table, ATTACH PARTITION ALL FROM it
+    ATTACH_ALONE = "attach alone"  # the same in a data folder, which one process has to itself
     RENAME = "rename"  # one local file per attempt, renamed when complete
     AT_ONCE = "at once"  # the object store shows an object only when it is complete
     TRANSACTION = "transaction"  # rows and the record of their splits are committed together
@@ -56,15 +57,12 @@ class Caps:
         promise: what is guaranteed after a crash, one sentence for the plan.
         noun: what the target is, for people.
         takes_table_name: ``--table`` names the table; elsewhere the address says where rows go.
-        journal: other processes may load into it at the same time, so a journal beside the table
-            guards what is loaded. Where there is none, the ledger does.
     """
 
     publish: Publish
     promise: str
     noun: str = "a table"
     takes_table_name: bool = True
-    journal: bool = False
 
 
 @dataclass(frozen=True, slots=True)

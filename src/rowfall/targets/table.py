@@ -55,7 +55,7 @@ class Table:
         self.table = table
         self.ledger_path = ledger_path
         self.secrets: tuple[Secret, ...] = (server.password,) if server and server.password else ()
-        self.caps = Caps(Publish.ATTACH, PROMISE, journal=server is not None)
+        self.caps = Caps(Publish.ATTACH if server else Publish.ATTACH_ALONE, PROMISE)
         # Cluster and sharding key by which an INSERT distributes rows.
         self._distributed: tuple[str, str] | None = None
 

@@ -10,7 +10,7 @@ from rowfall.core.listing import Listing
 from rowfall.core.model import Choice, Column, Encoding, Facts, Kind, Schema, Transport
 from rowfall.core.options import Options
 from rowfall.destinations import open_destination
-from rowfall.destinations.clickhouse import ClickHouseTables
+from rowfall.destinations.clickhouse.server import ServerTables
 from rowfall.plan.transport import choose_reading, choose_transport
 from rowfall.targets import open_target
 from unit.plan.test_planner import CSV_GZ, Files
@@ -31,7 +31,7 @@ def choose(
     source = Files([1, 2])
     listing = source.listing()
     facts = LoadFacts(
-        source, open_target("clickhouse://h/d", "t", Options()), ClickHouseTables(),
+        source, open_target("clickhouse://h/d", "t", Options()), ServerTables(),
         listing if todo else Listing(), encoding, Schema((Column("a", "UInt32"),)),
         tuple(WriterFacts(FACTS, "server", near=near, rate=rate) for rate in rates),
         reach=Reach(False, "it cannot", source), cores_here=cores,
@@ -109,7 +109,7 @@ def test_there_may_be_no_blocks() -> None:
     assert choose(None, encoding=one, todo=False).value == ""
     big = Files([50_000_000])
     facts = LoadFacts(
-        big, open_target("clickhouse://h/d", "t", Options()), ClickHouseTables(),
+        big, open_target("clickhouse://h/d", "t", Options()), ServerTables(),
         big.listing(), one, Schema((Column("a", "UInt32"),)), (WriterFacts(FACTS, "server"),),
         reach=Reach(False, "it cannot", big),
     )  # fmt: skip

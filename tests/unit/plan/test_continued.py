@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from rowfall.contracts.session import Session
 from rowfall.core.listing import Listing, overlap
 from rowfall.core.options import Options
-from rowfall.destinations.clickhouse import ClickHouseTables
+from rowfall.destinations.clickhouse.server import ServerTables
 from rowfall.plan.continued import continue_streams, joined, names_now
 
 
@@ -47,7 +47,7 @@ class Stream:
 
 def session(source: Stream, table: str = "t") -> Session:
     """What continue_streams reads of a session."""
-    made = _Session(source, source.listing(), ClickHouseTables(), table, Options(), None)
+    made = _Session(source, source.listing(), ServerTables(), table, Options(), None)
     return cast("Session", made)
 
 
@@ -55,7 +55,7 @@ def session(source: Stream, table: str = "t") -> Session:
 class _Session:
     source: Stream
     listing: Listing
-    destination: ClickHouseTables
+    destination: ServerTables
     target_key: str
     options: Options
     ledger: Any

@@ -27,7 +27,7 @@ from rowfall.core.model import (
 from rowfall.core.options import Options
 from rowfall.core.sqltext import SqlText
 from rowfall.destinations import open_destination
-from rowfall.destinations.clickhouse import ClickHouseTables
+from rowfall.destinations.clickhouse.folder import FolderTables
 from rowfall.plan.planner import chosen_settings, make_plan
 from rowfall.plan.settings import Shape, compute_settings, lower
 from rowfall.plan.transport import count_streams
@@ -293,7 +293,7 @@ def test_connections_of_all_shards_share_this_machine(
     shards: int, cores_here: int, undecoded: str, streams: int
 ) -> None:
     facts = LoadFacts(
-        Files([1]), embedded(Path("/data"), "default", "t"), ClickHouseTables(), Listing(), CSV_GZ,
+        Files([1]), embedded(Path("/data"), "default", "t"), FolderTables(), Listing(), CSV_GZ,
         SCHEMA,
         tuple(WriterFacts(FACTS, "server", n, f"n{n}:9000") for n in range(shards)),
         cores_here=cores_here,

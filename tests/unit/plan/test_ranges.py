@@ -13,7 +13,7 @@ from rowfall.core.errors import UsageError
 from rowfall.core.listing import CUT_LEAST, Part, Split
 from rowfall.core.model import Encoding, Facts, Kind, Schema
 from rowfall.core.options import Options
-from rowfall.destinations.clickhouse import ClickHouseTables
+from rowfall.destinations.clickhouse.server import ServerTables
 from rowfall.plan.planner import make_plan
 from rowfall.schema.types.strict_reading import strict_column
 from rowfall.targets import open_target
@@ -31,7 +31,7 @@ def facts(cuts: Ranges, known: Collection[str] = (), program: str | None = "/p")
     engine = Facts("26.9.2.1", 8, 8 << 30)
     loaded = {i for i, s in enumerate(listing.splits(KEY)) if s.id in known}
     return LoadFacts(
-        source, open_target("clickhouse://h/d?cluster=c", "t", Options()), ClickHouseTables(),
+        source, open_target("clickhouse://h/d?cluster=c", "t", Options()), ServerTables(),
         listing, CSV, Schema((strict_column("a", "a", "Int64", Kind.TEXT),)),
         tuple(WriterFacts(engine, "server", n, f"h{n}:8123") for n in (1, 2)),
         reach=Reach(False, "it cannot", source), program=program, cuts=cuts,

@@ -15,7 +15,7 @@ from rowfall.contracts.facts import LoadFacts, Reach, ShardingFacts, WriterFacts
 from rowfall.core.listing import Listing
 from rowfall.core.model import ENGINE, Choice, Column, Encoding, Facts, Kind, Schema
 from rowfall.core.options import DISTRIBUTED, FILTER, Options
-from rowfall.destinations.clickhouse import ClickHouseTables
+from rowfall.destinations.clickhouse.server import ServerTables
 from rowfall.engines.base import on_all
 from rowfall.plan.planner import make_plan
 from rowfall.plan.transport import sharding_costs
@@ -68,7 +68,7 @@ def facts_of(shards: int, encoding: Encoding, row: int) -> LoadFacts:
     columns = tuple(Column(f"c{n}", "UInt64", "") for n in range(row // 8))
     source = open_source(("generate://trips?rows=9",), Options())
     return LoadFacts(
-        source, open_target("clickhouse://h/d?cluster=c", "t", Options()), ClickHouseTables(),
+        source, open_target("clickhouse://h/d?cluster=c", "t", Options()), ServerTables(),
         listing, encoding, Schema(columns),
         tuple(WriterFacts(FACTS, "server", n + 1, f"n{n}:9000") for n in range(shards)),
         reach=Reach(True, "it can", source),

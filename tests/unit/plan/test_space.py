@@ -11,7 +11,7 @@ from rowfall.contracts.facts import LoadFacts, WriterFacts
 from rowfall.core.listing import Listing
 from rowfall.core.model import Column, Facts, Forecast, Schema
 from rowfall.core.options import Options
-from rowfall.destinations.clickhouse import ClickHouseTables
+from rowfall.destinations.clickhouse.folder import FolderTables
 from rowfall.plan.space import free_bytes, with_space
 from rowfall.sources.generate import Generate
 from rowfall.targets.table import embedded
@@ -27,7 +27,7 @@ def facts_of(*free: int | None, kind: str = "embedded", per_row: float | None = 
     )
     return LoadFacts(
         Generate(["generate://trips?rows=10"], Options()), embedded(Path("d"), "default", "t"),
-        ClickHouseTables(), Listing(), None, Schema((Column("a", "UInt8"),)), writers,
+        FolderTables(), Listing(), None, Schema((Column("a", "UInt8"),)), writers,
         stored_row_bytes=per_row,
     )  # fmt: skip
 

@@ -15,7 +15,7 @@ from rowfall.core.masked import Secret
 from rowfall.core.model import Column, Constraint, Encoding, Facts, Kind, Plan, Schema
 from rowfall.core.options import Options
 from rowfall.core.sqltext import SqlText
-from rowfall.destinations.clickhouse import ClickHouseTables
+from rowfall.destinations.clickhouse.folder import FolderTables
 from rowfall.destinations.files import WrittenFiles
 from rowfall.plan.planner import make_plan
 from rowfall.targets.export import Export
@@ -53,7 +53,7 @@ def plan_of(
     views = tuple(f"d.v{n}" for n in range(1, len(tables)))
     source: Any = Files()
     known = LoadFacts(
-        source, embedded(Path("/data"), "d", "t"), ClickHouseTables(), source.listing(),
+        source, embedded(Path("/data"), "d", "t"), FolderTables(), source.listing(),
         Encoding("CSV", "gzip", Kind.TEXT), SCHEMA, (WriterFacts(facts, sync_refused=refused),),
         TargetFacts("t0", None, views, "", filled, replicas),
     )  # fmt: skip

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from typing import TYPE_CHECKING, Any
 
-from rowfall.contracts.destination import Opened, Opening, Query
 from rowfall.core import sql, units
-from rowfall.core.errors import LedgerError, RowfallError, TargetError
+from rowfall.core.errors import LedgerError, RowfallError
 from rowfall.core.events import Listener, Note
 from rowfall.core.listing import Listing, Split
 from rowfall.core.model import Encoding, MergeWork, Plan, Schema, Transport
 from rowfall.core.options import Options
 from rowfall.core.results import Leftover, Verification
 from rowfall.destinations.base import BaseDestination, ledger_of
-from rowfall.destinations.options_check import CLUSTER, SERVER, TABLES, check_options
 from rowfall.engines.base import ExistingTable, table_uuid
 from rowfall.ledger import target_key
 from rowfall.targets.base import Target
@@ -32,6 +30,7 @@ if TYPE_CHECKING:
     )
     from rowfall.contracts.load import Done, LoadRun, Settled
     from rowfall.contracts.session import Session
+    from rowfall.destinations.clickhouse.clean import OpenedTables
     from rowfall.destinations.clickhouse.prepare import PreparedTables
     from rowfall.ledger import Ledger
     from rowfall.schema.table_changes import TableQuestions
@@ -44,34 +43,12 @@ def _uuid(session: Session) -> str:
 
 
 class ClickHouseTables(BaseDestination):
-    """Tables of the MergeTree family and those that take rows as they do."""
+    """Tables of the MergeTree family and those that take rows as they do, wherever they are."""
 
     rows_become = "table"
     replaces = True
     flushes = True
     makes_parts = True
-
-    def check(self, target: Target, options: Options) -> None:
-        offers = {TABLES}
-        if target.server is not None:
-            offers |= {SERVER, CLUSTER} if target.server.cluster else {SERVER}
-        check_options(target, options, offers)
-
-    def open(self, opening: Opening) -> Opened:
-        """Connect to servers; the folder of an embedded engine is opened by that one."""
-        at = opening.target.server
-        if at is None:
-            return Opened()
-        from rowfall.destinations.clickhouse.opening import open_servers  # http.client: 20 ms
-
-        return open_servers(opening, at)
-
-    def refusal(self, session: Session) -> TargetError | None:
-        if session.target.server is None:
-            return None
-        from rowfall.destinations.clickhouse.opening import refusal
-
-        return refusal(session)
 
     def key(self, session: Session, load_id: str) -> str:
         gathers = session.options.gathers or session.options.replace
@@ -83,22 +60,20 @@ class ClickHouseTables(BaseDestination):
         Then the ledger was set back, or another machine goes on with a copy of it. The next attempt
         would have the name of one that the journal has known for long.
         """
-        if not session.target.caps.journal or session.ledger is None:
+        ledger = session.ledger
+        if ledger is None:
             return False
-        from rowfall.publish.recover import open_journal
+        from rowfall.destinations.clickhouse.record import record_of
 
-        journal, ledger = open_journal(session, ""), session.ledger
-        if not journal.there():
-            return False
-        ahead = [a for a in journal.attempts_of(load_id) if not ledger.attempt_state(a)]
+        ahead = record_of(session).unknown_attempts(load_id)
         if ahead:
             session.emit(Note(
                 "warning",
-                f"the ledger {ledger.path} does not know {units.counted(len(ahead), 'attempt')} of "
+                f"the ledger {ledger.path} does not know {units.counted(ahead, 'attempt')} of "
                 f"its own load {load_id} that the journal knows: it was set back, or there are two "
                 "of it; what the journal knows counts, under a new load",
             ))  # fmt: skip
-        return bool(ahead)
+        return ahead > 0
 
     def settle(self, load: LoadRun) -> Settled:
         from rowfall.destinations.clickhouse.settle import settle
@@ -139,9 +114,9 @@ class ClickHouseTables(BaseDestination):
         return found.error if found is not None else None
 
     def is_older(self, session: Session) -> bool:
-        from rowfall.destinations.clickhouse.loaded_state import find_older
+        from rowfall.destinations.clickhouse.record import record_of
 
-        return find_older(session) is not None
+        return record_of(session).find_older() is not None
 
     def existing_table(self, session: Session, name: str) -> ExistingTable | None:
         """Ask the first writer."""
@@ -211,31 +186,35 @@ class ClickHouseTables(BaseDestination):
 
         return verify_tables(session, ledger_of(session, load_id), load_id)
 
-    def query(self, target: Target, query: Query) -> None:
-        from rowfall.destinations import query as queries
+    def opened(self, target: Target) -> AbstractContextManager[OpenedTables]:
+        """Open a target for what is done besides loads.
 
-        if target.server is not None:
-            queries.query_server(target, target.server, query)
-        elif target.folder is not None:
-            queries.query_folder(target, target.folder, query)
+        Raises:
+            TargetError: there is none, or it is out of reach.
+        """
+        raise NotImplementedError
 
     def clean(self, target: Target, *, dry: bool, emit: Listener) -> list[Leftover]:
         from rowfall.destinations.clickhouse.clean import clean
 
-        return clean(target, dry=dry, emit=emit)
+        with self.opened(target) as opened:
+            return clean(opened, dry=dry, emit=emit)
 
     def forget(self, target: Target, load_id: str, options: Options) -> int:
         from rowfall.destinations.clickhouse.clean import forget
 
-        return forget(target, load_id)
+        with self.opened(target) as opened:
+            return forget(opened, target, load_id)
 
     def forget_attempt(self, target: Target, attempt: str) -> int:
         from rowfall.destinations.clickhouse.clean import forget_attempt
 
-        return forget_attempt(target, attempt)
+        with self.opened(target) as opened:
+            return forget_attempt(opened, target, attempt)
 
     def join_loads(self, session: Session, ledger: Ledger, load_id: str, older: str) -> bool:
-        ranges = not session.target.caps.journal
+        # A journal joins ranges by itself.
+        ranges = not session.engine.shared
         return ledger.join_load(load_id, older, session.target_key, ranges=ranges)
 
     def adopts(self, target: Target) -> bool:
@@ -252,14 +231,9 @@ class ClickHouseTables(BaseDestination):
     def record_adopted(
         self, session: Session, ledger: Ledger, attempt: str, splits: Sequence[Split]
     ) -> None:
-        if not session.target.caps.journal:
-            return  # of a folder the ledger is the record
-        from rowfall.ledger.journal import Journal
+        from rowfall.destinations.clickhouse.record import record_of
 
-        load_id = attempt.partition("_")[0]
-        journal = Journal(session.engine, session.first_target.database, _uuid(session), load_id)
-        marks = dict.fromkeys(s.mark for s in splits if s.whole and not s.continued)
-        journal.keep(load_id, [*marks, *(split.id for split in splits)], 0)
+        record_of(session).adopt(attempt.partition("_")[0], _uuid(session), splits)
 
     def merge_work(self, session: Session) -> tuple[int, MergeWork | None]:
         """Ask all writers, which merge side by side; (0, None) where parts may not be seen."""

@@ -17,6 +17,7 @@ from rowfall.core.events import Note
 from rowfall.core.model import ColumnChange, Plan, Statement
 from rowfall.core.options import ADD
 from rowfall.core.sqltext import SqlText, quote
+from rowfall.destinations.clickhouse.nodes import nodes_of
 from rowfall.engines.base import Engine
 from rowfall.engines.codes import ACCESS_DENIED
 from rowfall.schema.bad_rows.data_errors import type_options
@@ -36,19 +37,14 @@ def alter_target(session: Session, plan: Plan) -> None:
         TargetError: the engine refuses, or somebody else has given a column another type since
             the plan was made.
     """
-    changes = plan.schema.changes
-    if session.shards is not None:
-        _alter_cluster(session, session.shards, changes)
-    elif changes:
-        target = session.first_target
-        _alter(session.engine, (target.database, target.table), changes, session)
+    nodes_of(session).alter(plan.schema.changes)
     if plan.schema.difference:
         session.emit(Note("info", f"{session.table_text}: {plan.schema.difference}"))
 
 
-def _alter(
-    engine: Engine, at: tuple[str, str], changes: Sequence[ColumnChange], session: Session
-) -> None:
+def alter_table(session: Session, changes: Sequence[ColumnChange]) -> None:
+    """Alter the table of one engine."""
+    engine, at = session.engine, (session.first_target.database, session.first_target.table)
     for tries in range(_MOST_TRIES):
         found = engine.existing_table(*at)
         there = {name: type_ for name, type_, _ in found.columns} if found is not None else {}
@@ -125,7 +121,7 @@ def _refused(error: RowfallError, changes: Sequence[ColumnChange], table: str) -
 # --- clusters -------------------------------------------------------------------------------------
 
 
-def _alter_cluster(session: Session, shards: OpenCluster, changes: Sequence[ColumnChange]) -> None:
+def alter_cluster(session: Session, shards: OpenCluster, changes: Sequence[ColumnChange]) -> None:
     """Alter the local tables of all nodes, then the Distributed one, as far as that is left to do.
 
     What an earlier load has altered on some nodes only is made alike first.

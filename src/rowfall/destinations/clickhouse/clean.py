@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rowfall.core import sql
@@ -32,28 +33,31 @@ from rowfall.publish.recover import (
 )
 from rowfall.publish.upsert import PREFIX as REBUILT
 from rowfall.targets import staging
-from rowfall.targets.base import STAGING_PREFIX, Target
+from rowfall.targets.base import STAGING_PREFIX, ServerAt, Target
 
 if TYPE_CHECKING:
     from rowfall.cluster.open import OpenCluster
 
 
 @dataclass(frozen=True, slots=True)
-class _Opened:
-    """An open target.
+class OpenedTables:
+    """Tables that are opened for what is done besides loads.
 
     Attributes:
         engine: the one that has the journal; of a cluster, its first writer.
         nodes: every engine that may hold tables of loads, by its name in the journal.
-        journal: see :class:`rowfall.targets.base.Caps`.
         shards: the cluster, None where there is none.
     """
 
     engine: Engine
     nodes: Mapping[str, Engine]
     ledger: Ledger
-    journal: bool
     shards: OpenCluster | None = None
+
+    @property
+    def journal(self) -> bool:
+        """True where journals say what is loaded: others may load, too."""
+        return self.engine.shared
 
     def check_writes(self) -> None:
         """See :meth:`rowfall.engines.base.Engine.check_writes`."""
@@ -75,53 +79,51 @@ class _Loads:
     committed: frozenset[str]
 
 
-def clean(target: Target, *, dry: bool, emit: Listener) -> list[Leftover]:
+def clean(opened: OpenedTables, *, dry: bool, emit: Listener) -> list[Leftover]:
     """Drop what dead loads have left in a folder, a server or a cluster."""
-    with _opened(target) as opened:
-        engine, ledger = opened.engine, opened.ledger
-        # First what there is, then what the journals say of it: a lease comes before its tables.
-        tables = [left for node, there in opened.nodes.items() for left in _found(there, node)]
-        journals = _journals(engine) if opened.journal else []
-        loads = _loads(opened, journals)
-        found = [
-            replace(left, committed=_is_of(left, loads.committed))
-            for left in tables
-            # What no journal here knows may be of a load whose journal is on another node.
-            if left.load_id not in loads.alive
-            and (not opened.journal or left.load_id in loads.known)
-        ]
-        waiting = _exchanged(engine, journals)
-        found = [left for left in found if not left.name.startswith(waiting)]
-        if dry:
-            return [*found, *_empty_tables(opened, loads.alive)]
-        opened.check_writes()
-        kept: set[str] = set()
-        if not opened.journal:
-            kept.update(end_open_attempts(engine, ledger, emit))
-        for database, uuid, table in journals:
-            journal = Journal(engine, database, uuid)
-            if table:
-                recovery = Recovery(journal, [
-                    NodeRecovery(there, ledger, journal, database, emit, node)
-                    for node, there in opened.nodes.items()
-                ])  # fmt: skip
-                recovery.end_all()
-                kept.update(recovery.kept)
-                follow_journal(ledger, journal, target_key(database, table))
-        # Rows that a load has committed are dropped only when they are visible.
-        found = [left for left in found if not _is_of(left, kept)]
-        # Only now: what was published has come into its table.
-        empty = list(_empty_tables(opened, loads.alive))
-        for left in (*found, *empty):
-            there = opened.nodes[left.node]
-            there.run(Statement(staging.drop(
-                left.database, left.name, view=_is_view(there, left), size=left.bytes,
-                if_empty=left in empty,
-            )))  # fmt: skip
-        return [*found, *empty]
+    engine, ledger = opened.engine, opened.ledger
+    # First what there is, then what the journals say of it: a lease comes before its tables.
+    tables = [left for node, there in opened.nodes.items() for left in _found(there, node)]
+    journals = _journals(engine) if opened.journal else []
+    loads = _loads(opened, journals)
+    found = [
+        replace(left, committed=_is_of(left, loads.committed))
+        for left in tables
+        # What no journal here knows may be of a load whose journal is on another node.
+        if left.load_id not in loads.alive and (not opened.journal or left.load_id in loads.known)
+    ]
+    waiting = _exchanged(engine, journals)
+    found = [left for left in found if not left.name.startswith(waiting)]
+    if dry:
+        return [*found, *_empty_tables(opened, loads.alive)]
+    opened.check_writes()
+    kept: set[str] = set()
+    if not opened.journal:
+        kept.update(end_open_attempts(engine, ledger, emit))
+    for database, uuid, table in journals:
+        journal = Journal(engine, database, uuid)
+        if table:
+            recovery = Recovery(journal, [
+                NodeRecovery(there, ledger, journal, database, emit, node)
+                for node, there in opened.nodes.items()
+            ])  # fmt: skip
+            recovery.end_all()
+            kept.update(recovery.kept)
+            follow_journal(ledger, journal, target_key(database, table))
+    # Rows that a load has committed are dropped only when they are visible.
+    found = [left for left in found if not _is_of(left, kept)]
+    # Only now: what was published has come into its table.
+    empty = list(_empty_tables(opened, loads.alive))
+    for left in (*found, *empty):
+        there = opened.nodes[left.node]
+        there.run(Statement(staging.drop(
+            left.database, left.name, view=_is_view(there, left), size=left.bytes,
+            if_empty=left in empty,
+        )))  # fmt: skip
+    return [*found, *empty]
 
 
-def _loads(opened: _Opened, journals: Sequence[tuple[str, str, str]]) -> _Loads:
+def _loads(opened: OpenedTables, journals: Sequence[tuple[str, str, str]]) -> _Loads:
     """Return what ledger and journals know of loads."""
     alive: set[str] = set()
     known: set[str] = set()
@@ -149,73 +151,79 @@ def _loads(opened: _Opened, journals: Sequence[tuple[str, str, str]]) -> _Loads:
     return _Loads(frozenset(alive), frozenset(known), frozenset(committed))
 
 
-def forget(target: Target, load_id: str) -> int:
+def forget(opened: OpenedTables, target: Target, load_id: str) -> int:
     """Forget what a load has loaded; see :func:`rowfall.api.forget`."""
-    with _opened(target) as opened:
-        opened.check_writes()
-        if opened.journal:
-            local = (target.database, target.table)
-            if opened.shards is not None:
-                local = opened.shards.tables.local
-            # Of a table that was restored or made anew, its predecessor's lines may still count.
-            uuids = {
-                table_uuid(opened.engine, *local),
-                opened.ledger.table_uuid(target_key(*local)),
-            }
-            for uuid in filter(None, uuids):
-                journal = Journal(opened.engine, local[0], uuid, load_id)
-                if journal.there():
-                    journal.forget(load_id)
-        return opened.ledger.forget(load_id)
+    opened.check_writes()
+    if opened.journal:
+        local = (target.database, target.table)
+        if opened.shards is not None:
+            local = opened.shards.tables.local
+        # Of a table that was restored or made anew, its predecessor's lines may still count.
+        uuids = {
+            table_uuid(opened.engine, *local),
+            opened.ledger.table_uuid(target_key(*local)),
+        }
+        for uuid in filter(None, uuids):
+            journal = Journal(opened.engine, local[0], uuid, load_id)
+            if journal.there():
+                journal.forget(load_id)
+    return opened.ledger.forget(load_id)
 
 
-def forget_attempt(target: Target, attempt: str) -> int:
+def forget_attempt(opened: OpenedTables, target: Target, attempt: str) -> int:
     """Give up an attempt whose rows cannot become visible; see :func:`rowfall.api.forget`."""
-    with _opened(target) as opened:
-        engine, ledger = opened.engine, opened.ledger
-        splits = len(ledger.split_names(attempt))
-        if not opened.journal:
-            give_up_alone(engine, ledger, attempt)
-            return splits
-        for database, uuid, _ in _journals(engine):
-            journal = Journal(engine, database, uuid)
-            if any(entry.attempt == attempt for entry in journal.entries()):
-                Recovery(journal, [
-                    NodeRecovery(there, ledger, journal, database, silent, node)
-                    for node, there in opened.nodes.items()
-                ]).give_up(attempt)  # fmt: skip
-                break
-        else:
-            raise UsageError(f"no journal of {target.text} knows an attempt {attempt}")
-        if ledger.attempt_state(attempt):
-            ledger.attempt_ended(attempt, "failed", "given up by the user")
+    engine, ledger = opened.engine, opened.ledger
+    splits = len(ledger.split_names(attempt))
+    if not opened.journal:
+        give_up_alone(engine, ledger, attempt)
         return splits
+    for database, uuid, _ in _journals(engine):
+        journal = Journal(engine, database, uuid)
+        if any(entry.attempt == attempt for entry in journal.entries()):
+            Recovery(journal, [
+                NodeRecovery(there, ledger, journal, database, silent, node)
+                for node, there in opened.nodes.items()
+            ]).give_up(attempt)  # fmt: skip
+            break
+    else:
+        raise UsageError(f"no journal of {target.text} knows an attempt {attempt}")
+    if ledger.attempt_state(attempt):
+        ledger.attempt_ended(attempt, "failed", "given up by the user")
+    return splits
 
 
 @contextmanager
-def _opened(target: Target) -> Iterator[_Opened]:
+def open_folder(target: Target, folder: Path) -> Iterator[OpenedTables]:
+    """Open a data folder, for as long as the context is.
+
+    Raises:
+        TargetError: there is none.
+    """
+    if not folder.is_dir():
+        raise TargetError(f"there is no data folder {target.text}")
+    with closing(Embedded(folder)) as engine, closing(Ledger(target.ledger_path)) as ledger:
+        yield OpenedTables(engine, {"": engine}, ledger)
+
+
+@contextmanager
+def open_servers(target: Target, at: ServerAt) -> Iterator[OpenedTables]:
+    """Connect to a server, or to the nodes of a cluster that answer.
+
+    Raises:
+        TargetError: it is out of reach.
+    """
     with ExitStack() as stack:
-        engine: Engine
-        shards = None
-        if target.server is not None:
-            server = connect(target.server, Options())
-            stack.callback(server.close)
-            chosen = Options(skip_unavailable_shards=True)
-            shards = shards_of(server, target, chosen, stack, silent)
-            engine = server
-        elif target.folder is None or not target.folder.is_dir():
-            raise TargetError(f"there is no data folder {target.text}")
-        else:
-            engine = Embedded(target.folder)
-            stack.callback(engine.close)
-        ledger = Ledger(target.ledger_path)
-        stack.callback(ledger.close)
-        nodes: dict[str, Engine] = {"": engine}
-        if shards is not None:
-            # Other replicas may hold what was staged there before they were away.
-            nodes = {node.address: shards.connect(node) for node in shards.cluster.up}
-            engine = shards.writers[0].engine
-        yield _Opened(engine, nodes, ledger, target.caps.journal, shards)
+        server = connect(at, Options())
+        stack.callback(server.close)
+        chosen = Options(skip_unavailable_shards=True)
+        shards = shards_of(server, target, chosen, stack, silent)
+        ledger = stack.enter_context(closing(Ledger(target.ledger_path)))
+        if shards is None:
+            yield OpenedTables(server, {"": server}, ledger)
+            return
+        # Other replicas may hold what was staged there before they were away.
+        nodes = {node.address: shards.connect(node) for node in shards.cluster.up}
+        yield OpenedTables(shards.writers[0].engine, nodes, ledger, shards)
 
 
 def _journals(engine: Engine) -> list[tuple[str, str, str]]:
@@ -258,7 +266,7 @@ def _found(engine: Engine, node: str) -> Iterator[Leftover]:
         yield Leftover(str(database), str(name), load_id, int(count), int(size), False, node)
 
 
-def _empty_tables(opened: _Opened, alive: Collection[str]) -> Iterator[Leftover]:
+def _empty_tables(opened: OpenedTables, alive: Collection[str]) -> Iterator[Leftover]:
     """Yield tables that dead loads have made and left empty, on every node, in drop order."""
     shards, ledger = opened.shards, opened.ledger
     if shards is not None and len(shards.cluster.up) < len(shards.cluster.nodes):

@@ -6,6 +6,9 @@ the ``journal`` remembers, or ``none`` of it.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping
+
 from rowfall.contracts.session import Session
 from rowfall.core import units
 from rowfall.core.errors import LedgerError, UsageError
@@ -16,9 +19,9 @@ from rowfall.destinations.clickhouse.loaded_state import (
     Contradiction,
     LedgerConflict,
     find_contradiction,
-    find_older,
     remembered,
 )
+from rowfall.destinations.clickhouse.record import record_of
 from rowfall.ledger import Ledger, target_key_parts
 from rowfall.ledger.journal import Journal
 from rowfall.plan.continued import names_now
@@ -42,14 +45,14 @@ def resolve(session: Session, ledger: Ledger, load_id: str, *, used: bool) -> No
         accept(session, ledger, load_id, found.uuid)
         return
     if found is None:
-        _settle_mark(session, ledger)
+        record_of(session).settle_mark(ledger)
         if answer is not None and not used:
             session.emit(Note("info", f"--loaded {answer} changes nothing: ledger, journal and "
                                       "table agree"))  # fmt: skip
         return
     if answer is None:
         raise found.error
-    doubts = _Doubts(session, ledger, load_id, found)
+    doubts = record_of(session).doubts(ledger, load_id, found)
     {
         LedgerConflict.RESTORED_BACKUP: doubts.set_back,
         LedgerConflict.OTHER_TABLE: doubts.other_table,
@@ -64,25 +67,12 @@ def resolve_older(session: Session, ledger: Ledger, load_id: str) -> None:
     Raises:
         LedgerError: it is, and nobody has.
     """
-    found = find_older(session)
+    found = record_of(session).find_older()
     if found is None:
         return
     if not session.options.force_append:
         raise found.error
     accept(session, ledger, load_id, found.uuid)
-
-
-def _settle_mark(session: Session, ledger: Ledger) -> None:
-    """Record which of the two that it may be the mark of a folder's table is.
-
-    They differ behind an attempt that was committed and was given up.
-    """
-    uuid = ledger.table_uuid(session.target_key)
-    if uuid is None or session.target.caps.journal:
-        return
-    expected, mark = ledger.expected_marks(uuid), session.engine.marked(uuid)
-    if len(expected) > 1 and mark in expected:
-        ledger.accept_mark(uuid, mark)
 
 
 def accept(session: Session, ledger: Ledger, load_id: str, uuid: str) -> None:
@@ -91,24 +81,20 @@ def accept(session: Session, ledger: Ledger, load_id: str, uuid: str) -> None:
     Args:
         uuid: of the table.
     """
-    if session.target.caps.journal:
-        journal = Journal(session.engine, session.first_target.database, uuid, load_id)
-        journal.create()
-        journal.accept()
+    record_of(session).accept(load_id, uuid)
     ledger.set_table(session.target_key, uuid)
     if session.engine.keeps_mark(uuid):
         ledger.accept_mark(uuid, session.engine.marked(uuid))
 
 
-class _Doubts:
-    """Answers to one contradiction."""
+class Doubts(ABC):
+    """Answers to one contradiction; what they are written into is a matter of the record."""
 
     def __init__(
         self, session: Session, ledger: Ledger, load_id: str, found: Contradiction
     ) -> None:
         self._session, self._ledger, self._load_id = session, ledger, load_id
         self._found, self._key = found, session.target_key
-        self._journaled = session.target.caps.journal
         database = session.first_target.database
         self._journal = Journal(session.engine, database, found.uuid, load_id)
         self._before = Journal(session.engine, database, found.before, load_id)
@@ -125,18 +111,9 @@ class _Doubts:
         self._ledger.forget_splits(self._key, gone)
         self._say_again(len(gone))
 
+    @abstractmethod
     def other_table(self, answer: str) -> None:
         """Answer where the ledger remembers another table, and this one holds rows."""
-        found = self._found
-        if answer != NONE:
-            self._carry_over(answer)
-        if answer == ALL and self._journaled:
-            known = remembered(self._session).loaded | self._before.forgotten_ids()
-            self._tell_journal(found.ids - known)
-        if answer == ALL or (answer != NONE and not self._journaled):
-            self._ledger.set_table(self._key, found.uuid, keep=True)
-        else:
-            self._say_again(self._ledger.set_table(self._key, found.uuid))
 
     def came_along(self, answer: str) -> None:
         """Answer where the journal remembers another table, and this one holds rows."""
@@ -154,28 +131,26 @@ class _Doubts:
         if answer != NONE:
             self._under_new_name(answer)
             return
-        if self._journaled:
-            database, table, *_ = target_key_parts(self._found.key)
-            self._journal.forget_names([(database, table)])
+        self._forget_old_name()
         self._ledger.forget_splits(self._found.key, self._found.ids)
 
+    @abstractmethod
     def _carry_over(self, answer: str) -> None:
         """Record about the new table what the one before held; ALL: or was to get, too."""
-        found, ledger = self._found, self._ledger
-        if not self._journaled and answer != ALL and not found.stopped:
-            raise UsageError(
-                f"--loaded {answer}: {self._session.target.text} has no journal",
-                hint="Say --loaded all or --loaded none.",
-            )
-        stopped = found.stopped if answer == ALL else {}
-        if self._journaled:
-            self._journal.create()
-            for attempt in stopped:
-                self._before.loaded(attempt)
-            self._journal.carry_over(found.before)
-        for attempt in stopped:
-            if ledger.attempt_state(attempt):
-                ledger.attempt_published(attempt, self._key)
+
+    @abstractmethod
+    def _forget_old_name(self) -> None:
+        """Record that nothing is loaded into the table under its old name."""
+
+    @abstractmethod
+    def _name_anew(self, names: Mapping[str, str]) -> None:
+        """Record splits by new ids."""
+
+    def _published(self, attempts: Iterable[str]) -> None:
+        """Record in the ledger that attempts are visible, as far as it knows them."""
+        for attempt in attempts:
+            if self._ledger.attempt_state(attempt):
+                self._ledger.attempt_published(attempt, self._key)
 
     def _tell_journal(self, ids: frozenset[str]) -> None:
         """Write lines of the journal anew from what the ledger knows."""
@@ -199,13 +174,65 @@ class _Doubts:
         names = names_now(session, found.key, ids) or {
             old.id: new.id for old, new in pairs if old.id in ids
         }
-        if self._journaled:
-            self._journal.create()
-            self._journal.keep(self._load_id, list(names.values()), 0)
-        else:
-            self._ledger.rename_splits(found.key, self._key, names)
+        self._name_anew(names)
 
     def _say_again(self, count: int) -> None:
         again = units.counted(count, "file")
         self._session.emit(Note("info", f"--loaded: {again} that the ledger knew count as not "
                                         "loaded now"))  # fmt: skip
+
+
+class LedgerDoubts(Doubts):
+    """Answers about a folder: they are written into the ledger."""
+
+    def other_table(self, answer: str) -> None:
+        if answer == NONE:
+            self._say_again(self._ledger.set_table(self._key, self._found.uuid))
+            return
+        self._carry_over(answer)
+        self._ledger.set_table(self._key, self._found.uuid, keep=True)
+
+    def _carry_over(self, answer: str) -> None:
+        if answer != ALL and not self._found.stopped:
+            raise UsageError(
+                f"--loaded {answer}: {self._session.target.text} has no journal",
+                hint="Say --loaded all or --loaded none.",
+            )
+        self._published(self._found.stopped if answer == ALL else ())
+
+    def _forget_old_name(self) -> None:
+        """Do nothing: the splits are forgotten in the ledger."""
+
+    def _name_anew(self, names: Mapping[str, str]) -> None:
+        self._ledger.rename_splits(self._found.key, self._key, names)
+
+
+class JournalDoubts(Doubts):
+    """Answers about tables of servers: they are written into the journal, for all who load."""
+
+    def other_table(self, answer: str) -> None:
+        found = self._found
+        if answer != NONE:
+            self._carry_over(answer)
+        if answer == ALL:
+            known = remembered(self._session).loaded | self._before.forgotten_ids()
+            self._tell_journal(found.ids - known)
+            self._ledger.set_table(self._key, found.uuid, keep=True)
+        else:
+            self._say_again(self._ledger.set_table(self._key, found.uuid))
+
+    def _carry_over(self, answer: str) -> None:
+        stopped = self._found.stopped if answer == ALL else {}
+        self._journal.create()
+        for attempt in stopped:
+            self._before.loaded(attempt)
+        self._journal.carry_over(self._found.before)
+        self._published(stopped)
+
+    def _forget_old_name(self) -> None:
+        database, table, *_ = target_key_parts(self._found.key)
+        self._journal.forget_names([(database, table)])
+
+    def _name_anew(self, names: Mapping[str, str]) -> None:
+        self._journal.create()
+        self._journal.keep(self._load_id, list(names.values()), 0)

@@ -16,11 +16,12 @@ from rowfall.core.errors import LedgerError, RowfallError
 from rowfall.core.events import Listener, Note
 from rowfall.core.listing import Split
 from rowfall.core.model import Plan
+from rowfall.destinations.clickhouse.nodes import nodes_of
 from rowfall.destinations.clickhouse.prepare import PreparedTables
+from rowfall.destinations.clickhouse.record import record_of
 from rowfall.ledger.journal import Journal
 from rowfall.ledger.leases import Lease
 from rowfall.plan.upserts import key_of
-from rowfall.publish.leftovers import end_dead_loads
 from rowfall.publish.merges import Merges, Waited
 from rowfall.publish.shadow import Shadow
 from rowfall.publish.tables import CommittedParts
@@ -68,7 +69,7 @@ def _end_dead_loads(prepared: PreparedTables) -> None:
     if session.options.replace:
         return
     try:
-        end_dead_loads(prepared.tables, prepared.load.id)
+        record_of(session).end_dead_loads(prepared.tables, prepared.load.id)
     except RowfallError as error:
         text = f"what dead loads have left could not be removed: {first_line(error)}"
         session.emit(Note("warning", text))
@@ -169,8 +170,8 @@ def _give_up_gathered(
 def _wait(session: Session) -> Waited | None:
     """Wait as ``--wait`` says: for replicas first, then for merges."""
     wished = (session.options.wait or "").split(",")
-    if "replicas" in wished and session.shards is not None:
-        _wait_for_replicas(session.shards, session.emit)
+    if "replicas" in wished:
+        nodes_of(session).wait_for_replicas(session.emit)
     limits = [int(one.partition("=")[2]) for one in wished if one.startswith("merges=")]
     if not limits or not session.target.table:
         return None
@@ -190,7 +191,7 @@ def _wait(session: Session) -> Waited | None:
 # --- replicas -------------------------------------------------------------------------------------
 
 
-def _wait_for_replicas(shards: OpenCluster, emit: Listener) -> None:
+def wait_for_replicas(shards: OpenCluster, emit: Listener) -> None:
     """Wait until all replicas that answer have read the log up to now and fetched its parts.
 
     Where some replica stays without them, a warning says which.

@@ -47,7 +47,8 @@ def install(target: Target, folder: str = "") -> Installed:
         UsageError: the target is not a server, or the program is not installed here.
         TargetError: the folder is out of reach, or the server cannot run the program.
     """
-    if target.server is None:
+    at = target.server
+    if at is None:
         raise UsageError(
             f"{target.text} is not a server", hint="Give one with --to clickhouse://host:8123."
         )
@@ -58,12 +59,12 @@ def install(target: Target, folder: str = "") -> Installed:
             hint="Build it from crates/rowfall-decode: make decoder.",
         )
     with ExitStack() as stack:
-        server = connect(target.server, Options())
+        server = connect(at, Options())
         stack.callback(server.close)
         chosen = Options(skip_unavailable_shards=True)
         shards = shards_of(server, target, chosen, stack, silent)
         if shards is None:
-            return _install(server, target.server.host, target.text, folder, program)
+            return _install(server, at.host, target.text, folder, program)
         done = [
             _install(shards.connect(node), node.host, node.name, folder, program)
             for node in shards.cluster.up

@@ -15,14 +15,14 @@ from rowfall.contracts.session import Session
 from rowfall.core import sql, units
 from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import LedgerError, TargetError
-from rowfall.core.listing import without_salt
 from rowfall.core.options import LOAD
 from rowfall.core.sqltext import quote, quoted_list
+from rowfall.destinations.clickhouse.record import LoadedState, record_of
 from rowfall.destinations.questions import answers, command_of, unrecorded_rows
 from rowfall.engines.base import Engine, table_uuid
 from rowfall.ledger import target_key, target_key_parts
 from rowfall.ledger.journal import TABLE as JOURNAL
-from rowfall.ledger.journal import Journal, Landings
+from rowfall.ledger.journal import Landings
 from rowfall.plan.continued import names_now
 from rowfall.targets.base import STAGING_PREFIX
 
@@ -50,42 +50,6 @@ def check_identity(engine: Engine, database: str) -> None:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class LoadedState:
-    """Ids of splits that are remembered as loaded into the table of the target's name.
-
-    Attributes:
-        uuid: of the table, "" where there is none. ``known``: of the table that the ledger tells
-            of, None where it tells of none.
-        ledger: what the ledger remembers, of whichever table.
-        journal: what the journal says of this table, None where there is no journal.
-        forgotten: of ``journal``, what was forgotten and has not been loaded again.
-    """
-
-    uuid: str
-    known: str | None
-    ledger: frozenset[str]
-    journal: frozenset[str] | None
-    forgotten: frozenset[str] = frozenset()
-
-    @property
-    def loaded(self) -> set[str]:
-        """Return the ids of what need not be loaded again."""
-        if not self.uuid:
-            return set()
-        own = self.ledger if self.known in (None, self.uuid) else frozenset()
-        # The journal knows what other machines have loaded and forgotten, too.
-        return set((own | (self.journal or frozenset())) - self.forgotten)
-
-    @property
-    def unconfirmed(self) -> frozenset[str]:
-        """Return what the ledger says of this very table, and the journal beside it does not."""
-        if not self.uuid or self.known != self.uuid or not self.ledger:
-            return frozenset()
-        said = (self.journal or frozenset()) | self.forgotten
-        return self.ledger - {without_salt(i) for i in said}
-
-
 def remembered(session: Session) -> LoadedState:
     """Ask ledger and journal what is loaded into the target table."""
     ledger, key = session.ledger, session.target_key
@@ -94,16 +58,7 @@ def remembered(session: Session) -> LoadedState:
     own = frozenset(ledger.loaded(key)) if ledger is not None else frozenset()
     known = ledger.table_uuid(key) if ledger is not None else None
     uuid = table_uuid(session.engine, database, table) if table else ""
-    if not session.target.caps.journal:
-        return LoadedState(uuid, known, own, own)
-    journal = Journal(session.engine, database, uuid)
-    if not uuid or not journal.there():
-        return LoadedState(uuid, known, own, None)
-    loaded = journal.loaded_ids()
-    forgotten = journal.forgotten_ids(loaded)
-    if known and known != uuid and known in journal.predecessors():
-        known = uuid  # a load with --upsert has exchanged it
-    return LoadedState(uuid, known, own, frozenset(loaded), frozenset(forgotten))
+    return record_of(session).state(uuid, known, own)
 
 
 class LedgerConflict(Enum):
@@ -147,7 +102,7 @@ def find_contradiction(session: Session) -> Contradiction | None:
         return None
     if memory.unconfirmed:
         return _set_back(session, memory)
-    if (found := find_older(session)) is not None:
+    if (found := record_of(session).find_older()) is not None:
         return found
     landings = _landings(session)
     return (
@@ -158,21 +113,8 @@ def find_contradiction(session: Session) -> Contradiction | None:
     )
 
 
-def _journal(session: Session, uuid: str = "") -> Journal | None:
-    """Return the journal of the table with that UUID; None where there is none."""
-    journal = Journal(session.engine, session.first_target.database, uuid)
-    return journal if session.target.caps.journal and journal.there() else None
-
-
-def record_of(session: Session) -> str:
-    """Return what remembers loads into the target, for people."""
-    if session.target.caps.journal:
-        return f"the journal {session.first_target.database}.{JOURNAL}"
-    return f"the ledger {session.target.ledger_path}"
-
-
 def _landings(session: Session) -> list[Landings]:
-    journal = _journal(session)
+    journal = record_of(session).journal()
     return journal.landings() if journal is not None else []
 
 
@@ -227,19 +169,13 @@ def _other_table(
     )
 
 
-def _stopped(session: Session, before: str) -> dict[str, int]:
+def _stopped(session: Session, before: str) -> Mapping[str, int]:
     """Return what was committed for a table, and of which nobody says that it is loaded, with rows.
 
     It may have become visible before the load was stopped, and then whoever has copied the table
     has copied it, too.
     """
-    if not session.target.caps.journal:
-        ledger = session.ledger
-        return ledger.stopped(session.target_key) if ledger is not None else {}
-    journal = _journal(session, before)
-    if journal is None:
-        return {}
-    return {e.attempt: e.rows for e in journal.entries() if e.binding and not e.over}
+    return record_of(session).stopped(before)
 
 
 def _came_along(
@@ -256,7 +192,7 @@ def _came_along(
         f"SELECT toString(uuid), name FROM system.tables WHERE database = {quote(database)}"
     )
     there = {str(uuid): (database, str(name)) for uuid, name in rows}
-    journal = _journal(session)
+    journal = record_of(session).journal()
     told = [*landings, *(journal.stopped() if journal is not None else ())]
     for one in sorted(told, key=lambda one: one.last, reverse=True):
         name_now = there.get(one.into)
@@ -317,14 +253,14 @@ def _renamed(
     return None
 
 
-def find_older(session: Session) -> Contradiction | None:
+def find_older_ledger(session: Session) -> Contradiction | None:
     """Return a contradiction where the ledger of a folder does not know who came last.
 
     The mark beside the rows is written before they become visible, and the ledger has what it may
     say: one that was put back from a copy has not, however parts were merged since.
     """
     ledger, first = session.ledger, session.first_target
-    if session.target.caps.journal or ledger is None:
+    if ledger is None:
         return None
     uuid = table_uuid(session.engine, first.database, first.table)
     if not uuid or ledger.table_uuid(session.target_key) != uuid:
@@ -332,7 +268,7 @@ def find_older(session: Session) -> Contradiction | None:
     mark = session.engine.marked(uuid)
     if mark in ledger.expected_marks(uuid):
         return None
-    hint = answers(session, record_of(session))
+    hint = answers(session, record_of(session).text)
     if mark and not ledger.attempt_state(mark.removesuffix("?")):
         what = (
             f"the rows of {session.table_text} were loaded up to {mark}, of which the ledger "
@@ -367,17 +303,17 @@ def _unrecorded(
     if session.options.upsert is not None:
         return None
     # Under this name, or another one. Of a server it says nothing of what others have loaded.
-    journaled = session.target.caps.journal
-    if not journaled and session.ledger is not None and session.ledger.keys_of(memory.uuid):
+    record = record_of(session)
+    if record.explains(memory.uuid):
         return None
     rows = sum(stored_rows(w.engine, w.target.database, w.target.table) for w in session.writers)
     # The rows first: what is loaded meanwhile has lines in the journal before it is visible.
-    journal = _journal(session, memory.uuid) if rows else None
+    journal = record.journal(memory.uuid) if rows else None
     if not rows or (journal is not None and journal.tells()):
         return None
     return Contradiction(
         LedgerConflict.UNRECORDED, memory.uuid, memory.known or "", session.target_key, frozenset(),
-        unrecorded_rows(session, record_of(session), units.counted(rows, "row")),
+        unrecorded_rows(session, record.text, units.counted(rows, "row")),
     )  # fmt: skip
 
 
@@ -415,7 +351,7 @@ def _other_keys(
 def _overlap(session: Session, memory: LoadedState, into: str, key: str) -> frozenset[str]:
     """Return the ids, by another key, of what this load would load once more."""
     loaded = session.ledger.loaded(key) if session.ledger is not None else set()
-    journal = _journal(session, into)
+    journal = record_of(session).journal(into)
     # A load that was killed before it made the journal may have written down the table.
     if journal is not None:
         old = journal.loaded_ids()
@@ -459,9 +395,7 @@ def _question(
             "the old one, and this one may hold them or not"
         )
         brought += ", and the rows of the stopped load"
-    journaled = session.target.caps.journal
-    if known or (stopped and ids and not journaled):
-        what = "what the journal knows" if journaled else "what the ledger knows"
+    if what := record_of(session).splits_of(landings, before, ids):
         what += ", without those of the stopped load" if stopped else ""
         journal = f", --loaded journal (it holds {what}: the rest is loaded)"
     hint = (
@@ -479,5 +413,4 @@ def _numbers(session: Session, rows: int, journal: int) -> str:
     key = session.target_key
     ledger = session.ledger.loaded_rows(key) if session.ledger is not None else 0
     own = f", the loads in this ledger brought {ledger:,}" if ledger else ""
-    beside = f", those in the journal {journal:,}" if session.target.caps.journal else ""
-    return f" (the table holds {rows:,} rows{own}{beside})"
+    return f" (the table holds {rows:,} rows{own}{record_of(session).count(journal)})"

@@ -150,11 +150,12 @@ def refusal(session: Session) -> TargetError | None:
     """Return which right a load would lack; None where it has all."""
     if session.options.direct:
         return None
+    from rowfall.destinations.clickhouse.nodes import nodes_of
+
+    may_lack = nodes_of(session).may_lack_database
     try:
         for writer in session.writers:
-            _check_writer(
-                writer, session.options, dry=False, may_lack_database=session.shards is not None
-            )
+            _check_writer(writer, session.options, dry=False, may_lack_database=may_lack)
     except TargetError as error:
         return error
     return None

@@ -16,7 +16,7 @@ from rowfall.ledger.journal import Journal
 from rowfall.targets import views
 
 if TYPE_CHECKING:
-    from rowfall.cluster.open import OpenCluster
+    pass
 
 MADE, OVER = "made", "over"
 """Steps of the ledger, followed by the UUID of the table that a load has made, and by the name of
@@ -69,15 +69,16 @@ def _loaded_by_others(journal: Journal) -> bool:
     )
 
 
-def remember_made(ledger: Ledger, load_id: str, uuid: str, shards: OpenCluster | None) -> None:
+def remember_made(
+    ledger: Ledger, load_id: str, uuid: str, over: tuple[str, str] | None
+) -> None:  # fmt: skip
     """Record that a load has made its table; of a cluster perhaps the Distributed one, too.
 
     Args:
-        shards: as they were before.
+        over: database and name of that one.
     """
     ledger.step(load_id, f"{MADE} {uuid}", "done")
-    if shards is not None and not shards.tables.direct and shards.tables.like_over is None:
-        over = (shards.tables.database, shards.tables.table)
+    if over is not None:
         ledger.step(load_id, f"{OVER} {json.dumps(over)}", "done")
 
 

@@ -11,21 +11,22 @@ from rowfall.contracts.delivery import Delivery
 from rowfall.contracts.destination import Receiving
 from rowfall.contracts.facts import LoadFacts
 from rowfall.contracts.load import Done, Finished, LoadRun, Settled
-from rowfall.contracts.session import Session, Writer
+from rowfall.contracts.session import Writer
 from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import EngineError, RowfallError, TargetError, UsageError
-from rowfall.core.model import BUILD, Plan, Statement
-from rowfall.core.patterns import regex
+from rowfall.core.model import BUILD, Plan
 from rowfall.destinations.clickhouse.alter import alter_target
+from rowfall.destinations.clickhouse.nodes import nodes_of
 from rowfall.destinations.clickhouse.own_tables import remember_made
+from rowfall.destinations.clickhouse.record import record_of
 from rowfall.destinations.clickhouse.settle import open_shadow
-from rowfall.destinations.notes import add_splits, created
+from rowfall.destinations.notes import add_splits
 from rowfall.engines.base import table_uuid
-from rowfall.engines.codes import ACCESS_DENIED, GONE, READONLY
+from rowfall.engines.codes import GONE
 from rowfall.ledger.journal import Journal
 from rowfall.ledger.leases import Leases, NoLeases
 from rowfall.publish.merges import Merges
-from rowfall.publish.recover import Recovery, open_journal, open_recovery
+from rowfall.publish.recover import Recovery, open_recovery
 from rowfall.publish.shadow import Shadow
 from rowfall.publish.staging_tables import StagingTables
 from rowfall.publish.table_writer import TableWriter
@@ -34,10 +35,7 @@ from rowfall.publish.target_tables import TargetTables, table_dropped
 from rowfall.targets import staging, views
 
 if TYPE_CHECKING:
-    from rowfall.cluster.open import OpenCluster
-
-# The user may not create tables (497) or is read-only (164): what the server says is the cause.
-RIGHTS = (ACCESS_DENIED, READONLY)
+    pass
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,13 +112,13 @@ def prepare(load: LoadRun, settled: Settled, facts: LoadFacts, plan: Plan) -> Pr
         RowfallError: it may not be made here.
     """
     session, ledger = load.session, load.ledger
-    _create(settled, load, plan)
+    nodes_of(session).create(load, settled.table, plan)
     tables = TargetTables(session, ledger)
     if not session.options.replace:
         alter_target(session, plan)
         tables = tables.remembered()
         if not plan.schema.exists:
-            remember_made(ledger, load.id, tables.first, session.shards)
+            remember_made(ledger, load.id, tables.first, nodes_of(session).made_over())
     prepared = PreparedTables(
         load, settled, tables, _settled_shadow(load, settled), whole=_announce(load, tables),
         together=facts.sharding is not None,
@@ -130,58 +128,6 @@ def prepare(load: LoadRun, settled: Settled, facts: LoadFacts, plan: Plan) -> Pr
     prepared = _open_leases(replace(prepared, writers=writers))
     add_splits(load, plan)
     return prepared
-
-
-def _create(settled: Settled, load: LoadRun, plan: Plan) -> None:
-    """Make the target where it is missing, on all shards of a cluster."""
-    session, ledger = load.session, load.ledger
-    target = session.target
-    if session.shards is not None:
-        _create_on_cluster(session, session.shards, load, plan)
-        return
-    statements = () if plan.schema.exists else target.create(plan.schema, settled.table)
-    if not statements:
-        return
-    ledger.step(load.id, "create", "started")
-    if plan.ddl:
-        session.emit(created(session, plan))
-    try:
-        for statement in statements:
-            session.engine.run(Statement(statement))
-    except EngineError as error:
-        if error.transient or error.code in RIGHTS:
-            raise
-        cause = error.message.split(", required columns", 1)[0]
-        raise UsageError(
-            f"the table cannot be created: {cause}",
-            hint=_hint_of_table(cause),
-        ) from None
-    ledger.step(load.id, "create", "done")
-
-
-_RESERVED = regex(r"column '(\w+)' .*reserved for")
-
-
-def _hint_of_table(cause: str) -> str:
-    """Return what helps where an engine refuses to create a table."""
-    if found := _RESERVED.search(cause):
-        name = found[1]
-        return f"Give the column another name: --rename {name}={name.strip('_')}"
-    return "Check --order-by, --engine and the other options of the table."
-
-
-def _create_on_cluster(session: Session, shards: OpenCluster, load: LoadRun, plan: Plan) -> None:
-    # As it is now: planning took its time, and others load too.
-    missing = shards.missing(plan.schema, session.options, shards.find_tables())
-    if not missing:
-        return
-    if not plan.schema.exists:
-        load.ledger.step(load.id, "create", "started")
-        session.emit(created(session, plan))
-    for ddl in missing:
-        shards.create(ddl, session.emit)
-    if not plan.schema.exists:
-        load.ledger.step(load.id, "create", "done")
 
 
 def _table_writer(prepared: PreparedTables, writer: Writer, *, fed: bool) -> TableWriter:
@@ -243,13 +189,9 @@ def _announce(load: LoadRun, tables: TargetTables) -> Leases:
 
     Its shadow outlives its attempts: others can tell by the journal whether it is still used.
     """
-    session = tables.session
-    if not (session.options.gathers and session.target.caps.journal):
+    if not tables.session.options.gathers:
         return NoLeases()
-    journal = open_journal(session, tables.first, load.id, load.salt)
-    journal.create()
-    journal.announce()
-    return journal
+    return record_of(tables.session).announce(load, tables.first)
 
 
 def _open_leases(prepared: PreparedTables) -> PreparedTables:
@@ -270,11 +212,8 @@ def _open_leases(prepared: PreparedTables) -> PreparedTables:
                 transient=True,
             )
         load.ledger.set_table(load.key, uuid)
-    if not session.target.caps.journal:
-        return prepared
-    journal = open_journal(session, uuid, load.id, load.salt)
-    journal.create()
-    prepared = replace(prepared, leases=journal, recovery=open_recovery(tables, journal))
+    leases, recovery = record_of(session).leases(load, tables, uuid)
+    prepared = replace(prepared, leases=leases, recovery=recovery)
     if not isinstance(prepared.whole, Journal):
         return prepared
     return replace(prepared, whole_recovery=open_recovery(tables, prepared.whole))

@@ -10,26 +10,23 @@ from rowfall.contracts.session import Session
 from rowfall.core import units
 from rowfall.core.errors import LockLostError
 from rowfall.core.events import Note
-from rowfall.core.listing import overlap, without_salt
+from rowfall.core.listing import overlap
 from rowfall.core.model import Statement
 from rowfall.core.patterns import regex
 from rowfall.destinations.clickhouse.loaded_state import check_identity
+from rowfall.destinations.clickhouse.nodes import nodes_of
 from rowfall.destinations.clickhouse.own_tables import drop_order, is_own_and_empty
+from rowfall.destinations.clickhouse.record import record_of
 from rowfall.destinations.notes import dropped
-from rowfall.engines.base import Engine, table_uuid
+from rowfall.engines.base import table_uuid
 from rowfall.ledger import Ledger, target_key_parts
 from rowfall.publish.altered import AlteredTableError
 from rowfall.publish.evidence import LoadedAnswer
 from rowfall.publish.recover import (
     end_open_attempts,
-    follow_journal,
-    open_journal,
-    open_recovery,
-    staging_of,
 )
-from rowfall.publish.shadow import Shadow, shadow_name
+from rowfall.publish.shadow import Shadow
 from rowfall.publish.target_tables import OwnTable, TargetTables
-from rowfall.publish.upsert import settle_upserts
 from rowfall.targets import staging
 from rowfall.targets.table import DEFAULT_DATABASE
 
@@ -62,11 +59,9 @@ def settle(load: LoadRun) -> Settled:
     """
     session, ledger, shadow = load.session, load.ledger, open_shadow(load)
     answer = LoadedAnswer(session.options.loaded)
-    if session.shards is None:
-        # Before anything else looks at the tables: they may have been exchanged.
-        settle_upserts(session, ledger, load.id, new=load.new)
-    if not session.target.caps.journal:
-        _settle_folder(load, answer)
+    # Before anything else looks at the tables: they may have been exchanged.
+    nodes_of(session).settle_upserts(load)
+    record_of(session).settle_alone(load, answer)
     TargetTables(session, ledger).check_together()
     table, replaced = session.first_target.table, False
     if session.options.replace and shadow is not None:
@@ -88,7 +83,7 @@ def settle(load: LoadRun) -> Settled:
     return Settled(table, _known(session, load, replaced=replaced), replaced)
 
 
-def _settle_folder(load: LoadRun, answer: LoadedAnswer) -> None:
+def settle_folder(load: LoadRun, answer: LoadedAnswer) -> None:
     """End the open attempts of a table that only this process uses, and whose ledger knows all."""
     session, ledger = load.session, load.ledger
     _check_alone(session, ledger, load)
@@ -109,7 +104,7 @@ def _check_alone(session: Session, ledger: Ledger, load: LoadRun) -> None:
     Raises:
         LockLostError: one does.
     """
-    other = None if session.target.folder is None else ledger.running_beside(load.id)
+    other = ledger.running_beside(load.id)
     if other is not None:
         ledger.never_began(load.id)
         raise LockLostError(
@@ -157,24 +152,14 @@ def _settle_table(
     Returns:
         True where it had a predecessor, which is gone.
     """
-    ledger, journaled = load.ledger, session.target.caps.journal
+    ledger, record = load.ledger, record_of(session)
     uuid = table_uuid(session.engine, session.first_target.database, name)
-    tables = TargetTables(session, ledger)
-    if uuid and journaled:
-        journal = open_journal(session, uuid, load.id, load.salt)
-        if journal.there():
-            before = ledger.table_uuid(key)
-            if before and before != uuid and before in journal.predecessors():
-                ledger.set_table(key, uuid, keep=True)
-            first = session.writers[0]
-            # The journal's UUID is that of the first node's table.
-            own = OwnTable(first.engine, first.target.database, name, uuid, tables.text(first))
-            recovery = open_recovery(tables, journal, own, answer)
-            recovery.end_all()
-            for attempt, error in recovery.kept.items():
-                if staging_of(attempt) == shadow_name(load.id):
-                    raise error  # everything that this load has gathered
-            follow_journal(ledger, journal, key)
+    if uuid:
+        first = session.writers[0]
+        # The journal's UUID is that of the first node's table.
+        text = TargetTables(session, ledger).text(first)
+        own = OwnTable(first.engine, first.target.database, name, uuid, text)
+        record.settle_shared(load, key, own, answer)
     known = ledger.table_uuid(key)
     of_target = key == session.target_key
     if uuid and of_target and session.options.replace:
@@ -185,10 +170,8 @@ def _settle_table(
         resolve(session, ledger, load.id, used=answer.used)
     if known is None or known == uuid:
         return False
-    if known and journaled:
-        old = open_journal(session, known, load.id, load.salt)
-        if old.there():
-            open_recovery(tables, old).table_gone()
+    if known:
+        record.table_gone(load, known)
     forgotten = ledger.set_table(key, uuid)
     if forgotten and of_target:
         session.emit(dropped(session, forgotten))
@@ -230,15 +213,7 @@ def _drop_shadow_that_was_set_back(
     session: Session, ledger: Ledger, load: LoadRun, shadow: Shadow
 ) -> None:
     """Drop a shadow of which the ledger knows more than its journal: nobody has seen its rows."""
-    if not session.target.caps.journal:
-        return
-    gathered = ledger.loaded(load.key)
-    uuid = ledger.table_uuid(load.key)
-    if not gathered or not uuid:
-        return
-    journal = open_journal(session, uuid, load.id)
-    known = set(map(without_salt, journal.loaded_ids())) if journal.there() else set()
-    if not gathered <= known:
+    if not record_of(session).confirms(load):
         shadow.drop()
         ledger.set_table(load.key, "")
 
@@ -246,18 +221,13 @@ def _drop_shadow_that_was_set_back(
 def _drop_own_empty_table(session: Session, ledger: Ledger, load_id: str) -> None:
     """Drop a table that a failed load has made and left empty."""
     database, table = session.first_target.database, session.first_target.table
-    shards = session.shards
-    nodes: dict[str, Engine] = {"": session.engine}
-    if shards is not None:
-        if len(shards.cluster.up) < len(shards.cluster.nodes):
-            return  # a node that is away would keep its own
-        # First the one that keeps the journal.
-        order = sorted(shards.cluster.nodes, key=lambda n: n.address != shards.writers[0].node)
-        nodes = {node.address: shards.connect(node) for node in order}
+    at = nodes_of(session)
+    nodes = at.engines()
+    if nodes is None:
+        return  # a node that is away would keep its own
     if not is_own_and_empty(nodes, ledger, database, table, load_id=load_id):
         return
     uuid = table_uuid(session.engine, database, table)
     for node, *name in drop_order(nodes, ledger, database, table, uuid):
         nodes[node].run(Statement(staging.drop(*name, if_empty=True)))
-    if shards is not None:
-        shards.look_again()
+    at.look_again()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 from typing import Any
 
@@ -14,6 +13,7 @@ from rowfall.core.errors import EngineError, RowfallError, TargetError, UsageErr
 from rowfall.core.model import Schema
 from rowfall.core.patterns import regex
 from rowfall.core.sqltext import quote
+from rowfall.destinations.clickhouse.nodes import UNPARTITIONED, filled_table, nodes_of
 from rowfall.engines.base import ExistingTable
 from rowfall.engines.codes import GONE
 from rowfall.plan import keys, table_definition, transport
@@ -23,8 +23,6 @@ from rowfall.schema.table_changes import TableQuestions
 from rowfall.schema.types.strict_reading import with_sign
 from rowfall.targets import views
 
-# Partition keys that make no partitions.
-UNPARTITIONED = ("", "tuple()")
 # The first release whose type JSON is no experiment.
 JSON_RELEASE = (25, 3)
 # What a Distributed table takes for a key when it inserts (StorageDistributed::createSelector).
@@ -33,12 +31,8 @@ _INTEGER = regex(r"(LowCardinality\()?U?Int(8|16|32|64)\)?")
 
 def columns(session: Session, table: ExistingTable | None) -> list[list[Any]] | None:
     """Return (name, type, default_kind) of the table's columns; None where no node has it."""
-    like = session.shards.tables.like if session.shards is not None else None
-    if like is not None:  # on some node, not only the first
-        return [list(column) for column in like.columns]
-    if table is None or not table.columns:
-        return None
-    return [list(column) for column in table.columns]
+    found = nodes_of(session).definition(table)
+    return [list(column) for column in found.columns] if found and found.columns else None
 
 
 def fit(session: Session, schema: Schema, listed: ExistingTable | None) -> Schema:
@@ -55,14 +49,14 @@ def fit(session: Session, schema: Schema, listed: ExistingTable | None) -> Schem
 def ask(session: Session, listed: ExistingTable | None, schema: Schema) -> TargetFacts:
     """Ask what a plan has to know of the table, besides its columns."""
     found = _ask_views(session, schema)
-    shards = session.shards
+    nodes = nodes_of(session)
     return TargetFacts(
         name=session.first_target.table,
         existing=listed,
         views=found.names if found else (),
-        ddl=_ddl(session, schema),
+        ddl=nodes.ddl(schema),
         filled=_filled(session, listed, schema, found),
-        replicas=shards is not None and shards.cluster.replicated,
+        replicas=nodes.replicated,
         stored=ask_stored(session),
         key_types=_ask_key_types(session, listed, schema),
         viewed=_viewed(listed, found),
@@ -89,18 +83,7 @@ def _filled(
     session: Session, listed: ExistingTable | None, schema: Schema, found: views.Views | None
 ) -> tuple[FilledTable, ...]:
     """Return the tables that get rows, as they are or as they will be made."""
-    target = session.first_target
-    engine, partition_by = schema.engine, schema.partition_by
-    shards = session.shards
-    if shards is not None and shards.tables.like is not None:
-        engine, partition_by = shards.tables.engine.name, shards.tables.like.partition_by
-    elif shards is not None and (session.options.replicated or shards.cluster.replicated):
-        engine = f"Replicated{engine.removeprefix('Replicated')}"
-    elif listed is not None:
-        engine, partition_by = listed.engine, listed.partition_key
-    own = FilledTable(
-        f"{target.database}.{target.table}", _engine_name(engine), partition_by not in UNPARTITIONED
-    )
+    own = filled_table(session, nodes_of(session).definition(listed), schema)
     behind = found.tables if found else ()
     return own, *(
         FilledTable(
@@ -117,19 +100,6 @@ def _computed(create_query: str) -> tuple[str, ...]:
     return table_definition.computed_columns(definition) if definition is not None else ()
 
 
-def _engine_name(text: str) -> str:
-    """Return the name in front of an engine's arguments."""
-    return "".join(re.findall(r"\A\s*(\w+)", text))
-
-
-def _ddl(session: Session, schema: Schema) -> str:
-    """Return what makes the tables of a cluster; "" where there is no cluster, or nothing to do."""
-    if session.shards is None:
-        return ""
-    missing = session.shards.missing(schema, session.options)
-    return ";\n".join(ddl.on_cluster for ddl in missing)
-
-
 def ask_sharding(session: Session, schema: Schema) -> ShardingFacts | None:
     """Ask which rows belong on which shard; None where any will do.
 
@@ -137,12 +107,11 @@ def ask_sharding(session: Session, schema: Schema) -> ShardingFacts | None:
         UsageError: the key is none; or options contradict the tables.
         TargetError: the nodes do not agree on it, or one that it needs is away.
     """
-    shards = session.shards
-    key = shards.sharding_key(session.options) if shards is not None else None
-    if shards is None or key is None:
+    nodes = nodes_of(session)
+    key = nodes.sharding_key()
+    if key is None:
         return None
-    doubled = shards.cluster.replicated and not shards.cluster.internal_replication
-    return ShardingFacts(key, _refused_key(session, schema, key), doubled)
+    return ShardingFacts(key, _refused_key(session, schema, key), nodes.doubles())
 
 
 def _refused_key(session: Session, schema: Schema, key: ShardingKey) -> str | None:
@@ -175,18 +144,14 @@ def _refused_key(session: Session, schema: Schema, key: ShardingKey) -> str | No
 
 def _engine_of(session: Session, table: ExistingTable | None, schema: Schema) -> str:
     """Return the engine of the table that rows end in, with its arguments."""
-    if session.shards is not None and session.shards.tables.like:
-        engine = session.shards.tables.like.engine
-        return f"{engine.name}({', '.join(engine.arguments)})"
-    return table.engine if table else schema.engine
+    found = nodes_of(session).definition(table)
+    return found.engine if found is not None else schema.engine
 
 
 def stored_key(session: Session, table: ExistingTable | None) -> str:
     """Return the partition key of a table of ClickHouse that is there; "" for none."""
-    key = table.partition_key if table else ""
-    if session.shards is not None and session.shards.tables.like:
-        key = session.shards.tables.like.partition_by
-    return "" if key in UNPARTITIONED else key
+    found = nodes_of(session).definition(table)
+    return "" if found is None or found.partition_key in UNPARTITIONED else found.partition_key
 
 
 def questions(session: Session) -> TableQuestions | None:
@@ -238,7 +203,7 @@ def _ask_key_types(
     session: Session, listed: ExistingTable | None, schema: Schema
 ) -> tuple[str, ...]:
     """Return the types of the elements of the sorting key, where rowfall-decode might sort."""
-    if session.target.folder is None or session.options.build == "off":
+    if not session.destination.builds_parts or session.options.build == "off":
         return ()
     key = transport.sorting_key(schema, listed)
     question = keys.question_of_types(key, schema.columns)

@@ -1,0 +1,366 @@
+"""Where it is written down what is loaded into a table: in the ledger, or beside the table.
+
+A folder belongs to one process at a time, so the ledger knows everything, and a mark beside the
+rows tells whether it is as new as they are. Tables of servers have a journal beside them, which all
+who load into them read and write. Nothing else asks which of the two it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Protocol
+
+from rowfall.contracts.load import LoadRun
+from rowfall.contracts.session import Session
+from rowfall.core.dataclass import dataclass
+from rowfall.core.listing import Split, without_salt
+from rowfall.ledger import Ledger
+from rowfall.ledger.journal import TABLE as JOURNAL
+from rowfall.ledger.journal import Journal, Landings
+from rowfall.ledger.leases import Leases, NoLeases
+from rowfall.publish.evidence import LoadedAnswer
+from rowfall.publish.recover import (
+    Recovery,
+    follow_journal,
+    open_journal,
+    open_recovery,
+    staging_of,
+)
+from rowfall.publish.shadow import shadow_name
+from rowfall.publish.target_tables import OwnTable, TargetTables
+
+if TYPE_CHECKING:
+    from rowfall.destinations.clickhouse.doubts import Doubts
+    from rowfall.destinations.clickhouse.loaded_state import Contradiction
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedState:
+    """Ids of splits that are remembered as loaded into the table of the target's name.
+
+    Attributes:
+        uuid: of the table, "" where there is none. ``known``: of the table that the ledger tells
+            of, None where it tells of none.
+        ledger: what the ledger remembers, of whichever table.
+        journal: what the journal says of this table, None where there is no journal.
+        forgotten: of ``journal``, what was forgotten and has not been loaded again.
+    """
+
+    uuid: str
+    known: str | None
+    ledger: frozenset[str]
+    journal: frozenset[str] | None
+    forgotten: frozenset[str] = frozenset()
+
+    @property
+    def loaded(self) -> set[str]:
+        """Return the ids of what need not be loaded again."""
+        if not self.uuid:
+            return set()
+        own = self.ledger if self.known in (None, self.uuid) else frozenset()
+        # The journal knows what other machines have loaded and forgotten, too.
+        return set((own | (self.journal or frozenset())) - self.forgotten)
+
+    @property
+    def unconfirmed(self) -> frozenset[str]:
+        """Return what the ledger says of this very table, and the journal beside it does not."""
+        if not self.uuid or self.known != self.uuid or not self.ledger:
+            return frozenset()
+        said = (self.journal or frozenset()) | self.forgotten
+        return self.ledger - {without_salt(i) for i in said}
+
+
+class Record(Protocol):
+    """What is written down of loads into the target of a session.
+
+    Attributes:
+        text: its place, for people. ``knows``: "what ... knows", for people.
+    """
+
+    text: str
+    knows: str
+
+    # --- what it says -----------------------------------------------------------------------------
+
+    def unknown_attempts(self, load_id: str) -> int:
+        """Return the number of a load's attempts that it knows and the ledger does not."""
+
+    def state(self, uuid: str, known: str | None, own: frozenset[str]) -> LoadedState:
+        """Return what is loaded into a table; ``known`` and ``own`` are what the ledger says."""
+
+    def journal(self, uuid: str = "") -> Journal | None:
+        """Return the journal of the table with that UUID; None where there is none."""
+
+    def stopped(self, before: str) -> Mapping[str, int]:
+        """Return the attempts, with rows, that were committed for a table and nobody has ended."""
+
+    def explains(self, uuid: str) -> bool:
+        """Return whether the ledger alone accounts for the rows of a table, by whichever name."""
+
+    def splits_of(self, loaded: Collection[Landings], before: str, ids: Collection[str]) -> str:
+        """Return what is surely in a copy of a table, in words; "" where nobody can say."""
+
+    def count(self, rows: int) -> str:
+        """Return a clause with the rows that it counts, of ``rows`` that a journal has."""
+
+    def find_older(self) -> Contradiction | None:
+        """Return a contradiction where the ledger does not know who has loaded last."""
+
+    # --- a load -----------------------------------------------------------------------------------
+
+    def settle_alone(self, load: LoadRun, answer: LoadedAnswer) -> None:
+        """End what is open in a table that nobody else can use."""
+
+    def settle_shared(self, load: LoadRun, key: str, own: OwnTable, answer: LoadedAnswer) -> None:
+        """End what dead processes have begun in a table that others use; then follow its record.
+
+        Args:
+            key: of the ledger.
+
+        Raises:
+            AlteredTableError: everything that this load has gathered cannot become visible.
+        """
+
+    def table_gone(self, load: LoadRun, uuid: str) -> None:
+        """End what was begun in a table that is not there any more."""
+
+    def confirms(self, load: LoadRun) -> bool:
+        """Return whether it knows all that the ledger knows to be in the load's shadow."""
+
+    def announce(self, load: LoadRun, uuid: str) -> Leases:
+        """Return the leases of a target that is changed at the end of a load, which it knows."""
+
+    def leases(
+        self, load: LoadRun, tables: TargetTables, uuid: str
+    ) -> tuple[Leases, Recovery | None]:
+        """Return the leases under which attempts are published into a table, and what ends those
+        of dead processes.
+        """
+
+    def end_dead_loads(self, tables: TargetTables, load_id: str) -> None:
+        """End what dead loads have begun beside the target; see ``publish/leftovers.py``."""
+
+    # --- what people say --------------------------------------------------------------------------
+
+    def settle_mark(self, ledger: Ledger) -> None:
+        """Record which of the two that it may be the mark beside the rows is."""
+
+    def accept(self, load_id: str, uuid: str) -> None:
+        """Record that the rows which a table holds are none of a load's."""
+
+    def adopt(self, load_id: str, uuid: str, splits: Sequence[Split]) -> None:
+        """Record splits as loaded by a load that has brought nothing."""
+
+    def doubts(self, ledger: Ledger, load_id: str, found: Contradiction) -> Doubts:
+        """Return what does as the user answers to a contradiction."""
+
+
+class LedgerRecord:
+    """The record of a folder is its ledger."""
+
+    knows = "what the ledger knows"
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self.text = f"the ledger {session.target.ledger_path}"
+
+    def unknown_attempts(self, load_id: str) -> int:
+        return 0
+
+    def state(self, uuid: str, known: str | None, own: frozenset[str]) -> LoadedState:
+        return LoadedState(uuid, known, own, own)
+
+    def journal(self, uuid: str = "") -> Journal | None:
+        return None
+
+    def stopped(self, before: str) -> Mapping[str, int]:
+        ledger = self._session.ledger
+        return ledger.stopped(self._session.target_key) if ledger is not None else {}
+
+    def explains(self, uuid: str) -> bool:
+        ledger = self._session.ledger
+        return ledger is not None and bool(ledger.keys_of(uuid))
+
+    def splits_of(self, loaded: Collection[Landings], before: str, ids: Collection[str]) -> str:
+        return self.knows if ids and self.stopped(before) else ""
+
+    def count(self, rows: int) -> str:
+        return ""
+
+    def find_older(self) -> Contradiction | None:
+        from rowfall.destinations.clickhouse.loaded_state import find_older_ledger
+
+        return find_older_ledger(self._session)
+
+    def settle_alone(self, load: LoadRun, answer: LoadedAnswer) -> None:
+        from rowfall.destinations.clickhouse.settle import settle_folder
+
+        settle_folder(load, answer)
+
+    def settle_shared(self, load: LoadRun, key: str, own: OwnTable, answer: LoadedAnswer) -> None:
+        """Do nothing: :meth:`settle_alone` has ended all."""
+
+    def table_gone(self, load: LoadRun, uuid: str) -> None:
+        """Do nothing: :meth:`settle_alone` has ended all."""
+
+    def confirms(self, load: LoadRun) -> bool:
+        return True
+
+    def announce(self, load: LoadRun, uuid: str) -> Leases:
+        return NoLeases()
+
+    def leases(
+        self, load: LoadRun, tables: TargetTables, uuid: str
+    ) -> tuple[Leases, Recovery | None]:
+        return NoLeases(), None
+
+    def end_dead_loads(self, tables: TargetTables, load_id: str) -> None:
+        from rowfall.publish.leftovers import end_loads_of_ledger
+
+        end_loads_of_ledger(tables, load_id)
+
+    def settle_mark(self, ledger: Ledger) -> None:
+        """See :class:`Record`; the two differ behind an attempt that was committed and given up."""
+        session = self._session
+        uuid = ledger.table_uuid(session.target_key)
+        if uuid is None:
+            return
+        expected, mark = ledger.expected_marks(uuid), session.engine.marked(uuid)
+        if len(expected) > 1 and mark in expected:
+            ledger.accept_mark(uuid, mark)
+
+    def accept(self, load_id: str, uuid: str) -> None:
+        """Do nothing: the ledger is told by whoever accepts."""
+
+    def adopt(self, load_id: str, uuid: str, splits: Sequence[Split]) -> None:
+        """Do nothing: the ledger is told by whoever adopts."""
+
+    def doubts(self, ledger: Ledger, load_id: str, found: Contradiction) -> Doubts:
+        from rowfall.destinations.clickhouse.doubts import LedgerDoubts
+
+        return LedgerDoubts(self._session, ledger, load_id, found)
+
+
+class JournalRecord:
+    """The record of a table of servers is a journal beside it; the ledger only follows."""
+
+    knows = "what the journal knows"
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self.text = f"the journal {session.first_target.database}.{JOURNAL}"
+
+    def unknown_attempts(self, load_id: str) -> int:
+        journal, ledger = open_journal(self._session, ""), self._session.ledger
+        if ledger is None or not journal.there():
+            return 0
+        return sum(not ledger.attempt_state(a) for a in journal.attempts_of(load_id))
+
+    def state(self, uuid: str, known: str | None, own: frozenset[str]) -> LoadedState:
+        journal = self._of(uuid)
+        if not uuid or not journal.there():
+            return LoadedState(uuid, known, own, None)
+        loaded = journal.loaded_ids()
+        forgotten = journal.forgotten_ids(loaded)
+        if known and known != uuid and known in journal.predecessors():
+            known = uuid  # a load with --upsert has exchanged it
+        return LoadedState(uuid, known, own, frozenset(loaded), frozenset(forgotten))
+
+    def journal(self, uuid: str = "") -> Journal | None:
+        journal = self._of(uuid)
+        return journal if journal.there() else None
+
+    def stopped(self, before: str) -> Mapping[str, int]:
+        journal = self.journal(before)
+        if journal is None:
+            return {}
+        return {e.attempt: e.rows for e in journal.entries() if e.binding and not e.over}
+
+    def explains(self, uuid: str) -> bool:
+        return False  # it says nothing of what others have loaded
+
+    def splits_of(self, loaded: Collection[Landings], before: str, ids: Collection[str]) -> str:
+        return self.knows if any(one.into == before and one.rows for one in loaded) else ""
+
+    def count(self, rows: int) -> str:
+        return f", those in the journal {rows:,}"
+
+    def find_older(self) -> Contradiction | None:
+        return None
+
+    def settle_alone(self, load: LoadRun, answer: LoadedAnswer) -> None:
+        """Do nothing: others use the table, too."""
+
+    def settle_shared(self, load: LoadRun, key: str, own: OwnTable, answer: LoadedAnswer) -> None:
+        ledger = load.ledger
+        journal = open_journal(self._session, own.uuid, load.id, load.salt)
+        if not journal.there():
+            return
+        before = ledger.table_uuid(key)
+        if before and before != own.uuid and before in journal.predecessors():
+            ledger.set_table(key, own.uuid, keep=True)
+        recovery = open_recovery(TargetTables(self._session, ledger), journal, own, answer)
+        recovery.end_all()
+        for attempt, error in recovery.kept.items():
+            if staging_of(attempt) == shadow_name(load.id):
+                raise error
+        follow_journal(ledger, journal, key)
+
+    def table_gone(self, load: LoadRun, uuid: str) -> None:
+        old = open_journal(self._session, uuid, load.id, load.salt)
+        if old.there():
+            open_recovery(TargetTables(self._session, load.ledger), old).table_gone()
+
+    def confirms(self, load: LoadRun) -> bool:
+        gathered = load.ledger.loaded(load.key)
+        uuid = load.ledger.table_uuid(load.key)
+        if not gathered or not uuid:
+            return True
+        journal = open_journal(self._session, uuid, load.id)
+        known = set(map(without_salt, journal.loaded_ids())) if journal.there() else set()
+        return gathered <= known
+
+    def announce(self, load: LoadRun, uuid: str) -> Leases:
+        journal = open_journal(self._session, uuid, load.id, load.salt)
+        journal.create()
+        journal.announce()
+        return journal
+
+    def leases(
+        self, load: LoadRun, tables: TargetTables, uuid: str
+    ) -> tuple[Leases, Recovery | None]:
+        journal = open_journal(self._session, uuid, load.id, load.salt)
+        journal.create()
+        return journal, open_recovery(tables, journal)
+
+    def end_dead_loads(self, tables: TargetTables, load_id: str) -> None:
+        from rowfall.publish.leftovers import end_loads_of_journal
+
+        end_loads_of_journal(tables, load_id)
+
+    def settle_mark(self, ledger: Ledger) -> None:
+        """Do nothing: no mark lies with the rows of a server."""
+
+    def accept(self, load_id: str, uuid: str) -> None:
+        journal = self._of(uuid, load_id)
+        journal.create()
+        journal.accept()
+
+    def adopt(self, load_id: str, uuid: str, splits: Sequence[Split]) -> None:
+        marks = dict.fromkeys(s.mark for s in splits if s.whole and not s.continued)
+        self._of(uuid, load_id).keep(load_id, [*marks, *(split.id for split in splits)], 0)
+
+    def doubts(self, ledger: Ledger, load_id: str, found: Contradiction) -> Doubts:
+        from rowfall.destinations.clickhouse.doubts import JournalDoubts
+
+        return JournalDoubts(self._session, ledger, load_id, found)
+
+    def _of(self, uuid: str, load_id: str = "") -> Journal:
+        session = self._session
+        return Journal(session.engine, session.first_target.database, uuid, load_id)
+
+
+def record_of(session: Session) -> Record:
+    """Return the record of loads into the target of a session."""
+    # Who shares the tables with others has to agree with them on what is loaded.
+    return JournalRecord(session) if session.engine.shared else LedgerRecord(session)

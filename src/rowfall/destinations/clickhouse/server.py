@@ -1,0 +1,54 @@
+"""Tables of ClickHouse on a server, or on the nodes of a cluster."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING
+
+from rowfall.contracts.destination import Opened, Opening, Query
+from rowfall.core.errors import TargetError
+from rowfall.core.options import Options
+from rowfall.destinations.clickhouse import ClickHouseTables
+from rowfall.destinations.options_check import CLUSTER, SERVER, TABLES, check_options
+from rowfall.targets.base import ServerAt, Target
+
+# What follows is imported where it is used: http.client takes 20 ms.
+if TYPE_CHECKING:
+    from rowfall.contracts.session import Session
+    from rowfall.destinations.clickhouse.clean import OpenedTables
+
+
+class ServerTables(ClickHouseTables):
+    """Tables of servers, which others use, too."""
+
+    def check(self, target: Target, options: Options) -> None:
+        cluster = {CLUSTER} if server_of(target).cluster else set[str]()
+        check_options(target, options, {TABLES, SERVER} | cluster)
+
+    def open(self, opening: Opening) -> Opened:
+        """Connect to the server, and to the nodes of its cluster."""
+        from rowfall.destinations.clickhouse.opening import open_servers
+
+        return open_servers(opening, server_of(opening.target))
+
+    def refusal(self, session: Session) -> TargetError | None:
+        from rowfall.destinations.clickhouse.opening import refusal
+
+        return refusal(session)
+
+    def query(self, target: Target, query: Query) -> None:
+        from rowfall.destinations.query import query_server
+
+        query_server(target, server_of(target), query)
+
+    def opened(self, target: Target) -> AbstractContextManager[OpenedTables]:
+        from rowfall.destinations.clickhouse.clean import open_servers
+
+        return open_servers(target, server_of(target))
+
+
+def server_of(target: Target) -> ServerAt:
+    """Return the address of the server of a target of this kind."""
+    at = target.server
+    assert at is not None  # noqa: S101 - by its kind
+    return at
