@@ -334,8 +334,12 @@ def moment(name: str, digits: int, zone: str, first: datetime, last: datetime) -
         if found[3]:
             written = written.replace(tzinfo=UTC).astimezone(own).replace(tzinfo=None)
         at = written.replace(tzinfo=own).astimezone(UTC)
-        if at.astimezone(own).replace(tzinfo=None) != written or not first <= at <= last:
+        if at.astimezone(own).replace(tzinfo=None) != written:
             raise ValueError(text)  # an hour that clocks leave out
+        # Seconds are counted in UTC; days of older releases begin and end where the clock is.
+        within = written.replace(tzinfo=UTC) if first.year == 1900 and digits < 9 else at
+        if not first <= within <= last:
+            raise ValueError(text)
         more = "." + fraction.ljust(digits, "0") if digits else ""
         return f"{written:%Y-%m-%d %H:%M:%S}".rjust(19, "0") + more
 
@@ -622,6 +626,44 @@ def variant() -> Kind:
     return Kind("Variant(Bool, Date, Int64, String)", good, odd, judge, True, nullable=True)
 
 
+def dynamic() -> Kind:
+    """Return a Dynamic: numbers of JSON are integers or floats, what has quotes stays text."""
+
+    def judge(text: str) -> Any:
+        if text in ("true", "false"):
+            return text == "true"
+        if re.fullmatch(r"-?(0|[1-9]\d*)", text):
+            return int(text) if -(2**63) <= int(text) < 2**64 else text
+        if _NUMBER.fullmatch(text) is None:
+            return text
+        value = float(text)
+        if value in (float("inf"), float("-inf")):
+            raise ValueError(text)
+        return value
+
+    def good(r: random.Random) -> str:
+        return r.choice(("5", "-7", "9223372036854775807", "2024-02-29", "a", "true", "1.5", "x y"))
+
+    def odd(r: random.Random) -> str:
+        numbers = ("1e400", "-1e999", "1e2", "18446744073709551615", "9" * 30, "5e-324", "-0.5")
+        return r.choice((*numbers, "2024-02-31", "007", "+1", "", "inf", "NULL", "nan", "1e", "-"))
+
+    return Kind("Dynamic", good, odd, judge, False, nullable=True)
+
+
+def objects(r: random.Random, known: list[Kind]) -> Kind:
+    """Return a JSON whose paths have types, some of them a level deeper."""
+    paths = r.sample(("p", "q", "o.x", "o.y.z"), r.randint(1, 3))
+    parts = []
+    for _ in paths:
+        depth = r.choice((0, 0, 1, 2))
+        # Long decimals are read in full only where no brackets are around them.
+        taken = [kind for kind in known if not depth or "Decimal" not in kind.name]
+        parts.append(draw_kind(r, taken, depth, string_keys=True))
+    listed = ", ".join(f"{path} {part.name}" for path, part in zip(paths, parts, strict=True))
+    return Kind(f"JSON({listed})", _none, _none, str, False, "JSON", tuple(parts), tuple(paths))
+
+
 def nested(base: str, parts: tuple[Kind, ...], names: tuple[str, ...] = ()) -> Kind:
     listed = [
         f"{n} {p.name}" if names else p.name for n, p in zip(names or parts, parts, strict=True)
@@ -641,13 +683,22 @@ def _none(_: random.Random) -> str:
 
 
 def draw_kind(
-    r: random.Random, known: list[Kind], depth: int, *, null_tuples: bool = False
+    r: random.Random,
+    known: list[Kind],
+    depth: int,
+    *,
+    null_tuples: bool = False,
+    string_keys: bool = False,
 ) -> Kind:
     """Draw a type with up to ``depth`` brackets; tuples of JSON may be NULL."""
-    draw_inner = partial(draw_kind, null_tuples=null_tuples)
+    draw_inner = partial(draw_kind, null_tuples=null_tuples, string_keys=string_keys)
     base = r.choice(("Array", "Map", "Tuple", "")) if depth else ""
     if base == "Array":
-        return nested(base, (draw_inner(r, known, depth - 1),))
+        made = nested(base, (draw_inner(r, known, depth - 1),))
+        inner = made.parts[0]
+        if inner.base == "Tuple" and inner.names and not inner.nullable and r.random() < 0.5:
+            return replace(made, name=f"Nested{inner.name.removeprefix('Tuple')}")
+        return made
     if base == "Map":
         keys = [
             k
@@ -657,7 +708,8 @@ def draw_kind(
             and k.name not in ("Bool", "DateTime64(0, 'UTC')")
             and not k.nullable
         ]
-        return nested(base, (r.choice(keys), draw_inner(r, known, depth - 1)))
+        key = string() if string_keys else r.choice(keys)
+        return nested(base, (key, draw_inner(r, known, depth - 1)))
     if base == "Tuple":
         parts = tuple(draw_inner(r, known, depth - 1) for _ in range(r.randint(1, 3)))
         names = tuple("xyz"[: len(parts)]) if r.random() < 0.6 else ()
@@ -678,7 +730,7 @@ def draw(r: random.Random, kind: Kind, *, odd: bool) -> Cell:
             return Cell(None, None, True)
         text = kind.odd(r) if odd else kind.good(r)
         return Cell(text, judged(kind.judge, text), not odd)
-    if kind.base == "Tuple":
+    if kind.base in ("Tuple", "JSON"):
         if kind.nullable and not odd and r.random() < 0.2:
             return Cell(None, None, True)
         place = r.randrange(len(kind.parts)) if odd else -1
@@ -690,7 +742,10 @@ def draw(r: random.Random, kind: Kind, *, odd: bool) -> Cell:
     pairs = []
     for n in range(count):
         where = r.randrange(2) if n == place else -1
-        pairs.append(_together([draw(r, p, odd=m == where) for m, p in enumerate(kind.parts)]))
+        key, value = (draw(r, p, odd=m == where) for m, p in enumerate(kind.parts))
+        while key.tree is None:  # which neither JSON nor the engine can write
+            key = draw(r, kind.parts[0], odd=False)
+        pairs.append(_together([key, value]))
     return _without_twins(_together(pairs), place)
 
 
@@ -724,17 +779,34 @@ def as_json(kind: Kind, tree: Any, r: random.Random) -> str:
         value = kind.parts[1]
         pairs = (f"{json.dumps(str(k))}: {as_json(value, v, r)}" for k, v in tree)
         return "{" + ", ".join(pairs) + "}"
-    if kind.base == "Tuple":
-        pairs = [
-            f'"{n}":{as_json(p, t, r)}'
-            for n, p, t in zip(kind.names, kind.parts, tree, strict=True)
-        ]
-        r.shuffle(pairs)
-        return "{" + ",".join(pairs) + "}"
+    if kind.base in ("Tuple", "JSON"):
+        members: dict[str, Any] = {}
+        for name, part, one in zip(kind.names, kind.parts, tree, strict=True):
+            *above, last = name.split(".") if kind.base == "JSON" else [name]
+            at = members
+            for key in above:
+                at = at.setdefault(key, {})
+            at[last] = as_json(part, one, r)
+        return _as_object(members, r)
     bare = not kind.quoted and (tree in ("true", "false") or _NUMBER.fullmatch(tree) is not None)
     if kind.quoted and _NUMBER.fullmatch(tree) and "DateTime" in kind.name:
         bare = True
-    return tree if bare and r.random() < 0.9 else json.dumps(tree, ensure_ascii=r.random() < 0.5)
+    always = kind.name == "Dynamic"  # where quotes make a text of it
+    return (
+        tree
+        if bare and (always or r.random() < 0.9)
+        else json.dumps(tree, ensure_ascii=r.random() < 0.5)
+    )
+
+
+def _as_object(members: dict[str, Any], r: random.Random) -> str:
+    """Return an object of members that are objects, or JSON; in any order."""
+    pairs = [
+        f'"{key}":{_as_object(one, r) if isinstance(one, dict) else one}'
+        for key, one in members.items()
+    ]
+    r.shuffle(pairs)
+    return "{" + ",".join(pairs) + "}"
 
 
 def as_text(kind: Kind, tree: Any) -> str:
@@ -787,11 +859,16 @@ def is_same(kind: Kind, wanted: Any, got: Any) -> bool:
             is_same(key, a, c) and is_same(value, b, d)
             for (a, b), (c, d) in zip(wanted, got, strict=True)
         )
+    if kind.base == "JSON":
+        found = (_at_path(got, path.split(".")) for path in kind.names)
+        return all(map(is_same, kind.parts, wanted, found))
     if kind.base:
         parts = kind.parts * len(wanted) if kind.base == "Array" else kind.parts
         return len(wanted) == len(got) and all(map(is_same, parts, wanted, got))
     if isinstance(wanted, bool):
         return bool(wanted is got or str(wanted).lower() == got)
+    if kind.name == "Dynamic" and isinstance(wanted, str):
+        return bool(got == wanted)
     if isinstance(wanted, int):
         return int(got) == wanted
     if isinstance(wanted, float):
@@ -804,3 +881,10 @@ def is_same(kind: Kind, wanted: Any, got: Any) -> bool:
     if kind.name.endswith("IPv6") or "IPv6)" in kind.name:
         return ipaddress.IPv6Address(got) == ipaddress.IPv6Address(wanted)
     return bool(got == wanted)
+
+
+def _at_path(pairs: Any, path: list[str]) -> Any:
+    """Return the member of an object read as pairs; None where it has none."""
+    for key in path:
+        pairs = dict(pairs).get(key) if pairs is not None else None
+    return pairs

@@ -29,8 +29,10 @@ from contract.judged_values import (
     as_tsv,
     draw,
     draw_kind,
+    dynamic,
     is_same,
     leaves,
+    objects,
     variant,
 )
 from gate import ALL
@@ -67,13 +69,29 @@ class Sheet:
 
 
 def draw_sheet(
-    r: random.Random, *, modern: bool, columns: int, rows: int, form: str = "jsonl"
+    r: random.Random,
+    *,
+    modern: bool,
+    columns: int,
+    rows: int,
+    form: str = "jsonl",
+    whole: bool = True,
 ) -> Sheet:
+    """Draw columns and rows.
+
+    Args:
+        whole: bad rows are left out, which columns with a Dynamic do not allow.
+    """
     known = leaves(modern=modern)
     engines = modern and form == "jsonl"  # types that only the engine reads
+    plain = list(known)
     known += [variant(), *[variant()] * 2] if engines else []
+    known += [] if whole or not engines else [dynamic()] * 2
     kinds = tuple(
-        draw_kind(r, known, r.choice((0, 1, 2, 3)), null_tuples=engines) for _ in range(columns)
+        objects(r, plain)
+        if engines and r.random() < 0.15
+        else draw_kind(r, known, r.choice((0, 1, 2, 3)), null_tuples=engines)
+        for _ in range(columns)
     )
     if form == "csv":  # a field of one element is the element
         kinds = tuple(map(_unwrapped, kinds))
@@ -268,7 +286,7 @@ def judge_one_by_one(
     rows: int = 12,
 ) -> list[str]:
     """Load a file for each row, with a good one in front; files that do not fit fail alone."""
-    sheet, _, first = _drawn(r, loader, form, columns, rows)
+    sheet, _, first = _drawn(r, loader, form, columns, rows, whole=False)
     good = [n for n, place in enumerate(sheet.odd) if place is None][:1]
     files = {}
     for row in range(len(sheet.rows)):
@@ -289,14 +307,16 @@ def judge_one_by_one(
 
 
 def _drawn(
-    r: random.Random, loader: Loader, form: str, columns: int, rows: int
+    r: random.Random, loader: Loader, form: str, columns: int, rows: int, *, whole: bool = True
 ) -> tuple[Sheet, bytes, int]:
     if form in TYPED:
         sheet = typed_files.draw_sheet(
             r, Sheet, modern=loader.modern, columns=columns, rows=rows, form=form
         )
     else:
-        sheet = draw_sheet(r, modern=loader.modern, columns=columns, rows=rows, form=form)
+        sheet = draw_sheet(
+            r, modern=loader.modern, columns=columns, rows=rows, form=form, whole=whole
+        )
     first = {"csv": 2, "tsv": 2}.get(form, 1)
     return sheet, _body(sheet, form, range(rows), r), first
 

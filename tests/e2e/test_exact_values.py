@@ -105,6 +105,9 @@ ENGINE_ONLY = [
     ("JSON(a.b Array(UInt8))", {"a": {"b": [300]}}, {"a": {"b": [44]}}),
     ("JSON(a Decimal(9, 2))", {"a": 1.239}, {"a": 1.23}),
     ("JSON(a Date)", {"b": 1}, {"a": "2024-02-29", "b": 1}),
+    ("JSON(a Variant(Bool, Int64))", {"a": 5}, {"a": True}),
+    ("Nested(a UInt8)", [{"a": 300}], [{"a": 44}]),
+    ("Array(Nested(a UInt8, b String))", [[{"a": 300, "b": ""}]], [[{"a": 44, "b": ""}]]),
 ]
 
 
@@ -124,6 +127,43 @@ def test_types_whose_values_the_engine_alone_reads(
     assert 'odd.jsonl line 2 column "v"' in failed.talk
     shell.ok("load", "odd.jsonl", *ways, "--max-errors", "1")
     assert shell.row("SELECT max(n), count() FROM t") == [2, 2]
+
+
+def test_decimals_of_a_path_keep_their_digits(shell: Shell) -> None:
+    rows = ('{"p": 12345678901234567.89, "q": {"p": 2.5}}', '{"o": 1, "p" : 0.1}')
+    shell.write("in.jsonl", "".join(f'{{"n": {n}, "v": {v}}}\n' for n, v in enumerate(rows)))
+    ways = ("--type", "v JSON(p Decimal(38, 4))", "--order-by", "n")
+    for table, more in (("t", ()), ("u", ("--max-errors", "1"))):
+        shell.ok("load", "in.jsonl", "--table", table, *ways, *more)
+        found = shell.rows(f"SELECT toString(v.p), toString(v.q.p) FROM {table} ORDER BY n")
+        assert found[0] == ["12345678901234567.89", "2.5"]
+        assert found[1][0] == "0.1"
+    # Within brackets they are read as floats, which is refused where it loses any.
+    shell.write(
+        "odd.jsonl", '{"n": 1, "v": {"p": [0.25]}}\n{"n": 2, "v": {"p": [12345678901234567.89]}}'
+    )
+    odd = ("odd.jsonl", "--table", "w", "--type", "v JSON(p Array(Decimal(38, 4)))")
+    assert 'odd.jsonl line 2 column "v"' in shell.ends(1, "load", *odd).talk
+    shell.ok("load", *odd, "--max-errors", "1")
+    assert shell.row("SELECT count() FROM w") == [1]
+
+
+def test_a_dynamic_holds_no_infinity_and_takes_null(shell: Shell) -> None:
+    values = ["null", "5", '"007"', '["inf"]', '"inf"', "18446744073709551615"]
+    shell.write("in.jsonl", "".join(f'{{"n": {n}, "v": {v}}}\n' for n, v in enumerate(values)))
+    ways = ("--table", "t", "--type", "v Dynamic")
+    shell.ok("load", "in.jsonl", *ways)
+    assert shell.rows("SELECT toString(dynamicType(v)) FROM t ORDER BY n") == [
+        ["None"], ["Int64"], ["String"], ["Array(String)"], ["String"], ["UInt64"],
+    ]  # fmt: skip
+    for value in ("1e400", "[1, -1e999]"):
+        shell.write("odd.jsonl", f'{{"n": 1, "v": {value}}}\n')
+        assert "does not fit v Dynamic" in shell.ends(1, "load", "odd.jsonl", *ways).talk
+    # Beside a list that would hide a NULL, none is read.
+    shell.write("null.jsonl", '{"v": null, "l": [[1]]}\n')
+    types = ("--type", "v Dynamic", "--type", "l Array(Array(Int64))")
+    said = shell.ends(1, "load", "null.jsonl", "--table", "u", *types).talk
+    assert 'column "v": holds a NULL, which the engine does not read there' in said
 
 
 @pytest.mark.parametrize(("value", "stored"), [

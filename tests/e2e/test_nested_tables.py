@@ -107,3 +107,26 @@ def test_states_of_which_a_value_makes_none(shell: Shell) -> None:
     make(shell, "id Int64, s AggregateFunction(sum, Int64)")
     shell.ok("load", "s.bin", "--format", "RowBinaryWithNamesAndTypes", "--table", "t")
     assert shell.row("SELECT sumMerge(s) FROM t") == [3]
+
+
+def test_nested_columns_that_are_not_flattened(shell: Shell) -> None:
+    shell.write("x.csv", "x\n1\n")
+    shell.ok("load", "x.csv")
+    shell.ok(
+        "query", "CREATE TABLE t (id Int64, n Nested(a UInt8, b String), m Array(Nested(a UInt8))) "
+        "ENGINE = MergeTree ORDER BY id SETTINGS flatten_nested = 0", "--write",
+    )  # fmt: skip
+    shell.write("a.jsonl", '{"id":1,"n":[{"a":1,"b":"x"}],"m":[[{"a":1}]]}\n')
+    shell.ok("load", "a.jsonl", "--table", "t")
+    assert shell.rows("SELECT id, n.a, n.b, m.a FROM t") == [[1, [1], ["x"], [[1]]]]
+    for odd in ('"n":[],"m":[[{"a":256}]]', '"n":[{"a":256,"b":""}],"m":[]'):
+        shell.write("odd.jsonl", f'{{"id":2,{odd}}}\n')
+        assert (
+            'odd.jsonl line 1 column "' in shell.ends(1, "load", "odd.jsonl", "--table", "t").talk
+        )
+
+
+def test_a_type_names_one_column(shell: Shell) -> None:
+    shell.write("a.csv", "id,n\n1,2\n")
+    said = shell.ends(2, "load", "a.csv", "--type", "n UInt8, m UInt8").talk
+    assert "--type n 'UInt8, m UInt8' is more than one type" in said

@@ -26,6 +26,7 @@ _TUPLE = regex(r"Tuple\s*\((.*)\)\s*\Z", re.S)
 _PIECE = regex(r"'(?:[^'\\]|\\.)*'|`[^`]*`|[(),]|[^'`(),]+")
 # The name of an element, before its type.
 _NAME = regex(r"(?:`[^`]+`|\w+)\s+(?=\w)", re.ASCII)
+_NESTED = regex(r"\bNested\s*\Z")
 TIMES = ("Date", "Date32", "DateTime", "DateTime32", "DateTime64", "Time", "Time64")
 
 
@@ -79,9 +80,25 @@ def parse_type(text: str) -> Type:
         inner = found[2].strip()
     found = _CALL.match(inner)
     base, args = (found[1], (found[2] or "").strip()) if found else (inner, "")
+    if base == "Nested" and args:
+        base, args = "Array", f"Tuple({args})"
     if base in _LENGTHS:
         base, args = "Decimal", f"{_LENGTHS[base]}, {args}"
     return Type(full, base, args, nullable)
+
+
+def without_nested(type_: str) -> str:
+    """Return a type with the arrays of tuples that ``Nested(...)`` stands for, at any depth."""
+    parts: list[str] = []
+    closing: list[str] = []
+    for piece in _PIECE.findall(type_):
+        if piece == "(":
+            named = bool(parts) and _NESTED.search(parts[-1]) is not None
+            if named:
+                parts[-1] = _NESTED.sub("Array(Tuple", parts[-1])
+            closing.append("))" if named else ")")
+        parts.append(closing.pop() if piece == ")" and closing else piece)
+    return "".join(parts)
 
 
 def arguments(text: str) -> list[str]:

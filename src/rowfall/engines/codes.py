@@ -22,6 +22,7 @@ from rowfall.core.sqltext import quote
 
 BAD_ARGUMENTS = 36
 UNKNOWN_IDENTIFIER = 47
+INCORRECT_DATA = 117
 TABLE_EXISTS = 57
 UNKNOWN_TABLE = 60
 RECEIVED_ERROR_FROM_HTTP = 86
@@ -90,7 +91,7 @@ DATA_CODES = frozenset(
         69,  # ARGUMENT_OUT_OF_BOUND
         70,  # CANNOT_CONVERT_TYPE
         72,  # CANNOT_PARSE_NUMBER
-        117,  # INCORRECT_DATA
+        INCORRECT_DATA,
         271,  # CANNOT_DECOMPRESS: a page of a damaged Parquet file
         748,  # AVRO_EXCEPTION
         130,  # CANNOT_READ_ARRAY_FROM_TEXT
@@ -217,6 +218,8 @@ def translate(text: str) -> RowfallError:
     if _NO_SPACE.search(text):
         code = 243
     raised = _raised(message)
+    if code == BAD_ARGUMENTS and "(while reading the value of key" in raised:
+        code = INCORRECT_DATA  # a NULL of JSON where a Dynamic stands
     if _is_about_version(code, raised) or message.endswith(_CHANGED_IN_S3):
         said = "" if code == THROW_IF else f" ({raised})"
         return ObjectChangedError(

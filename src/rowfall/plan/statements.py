@@ -9,7 +9,7 @@ from rowfall.core import sql
 from rowfall.core.listing import Split
 from rowfall.core.model import Column, Encoding, Kind, Schema
 from rowfall.core.sqltext import SqlText, quote
-from rowfall.core.type_names import arguments, elements, parse_type
+from rowfall.core.type_names import arguments, elements, parse_type, without_nested
 from rowfall.schema.projection import of_raw, of_typed, read_relation
 from rowfall.schema.text import whole_rows
 from rowfall.schema.text.headers import Headers
@@ -151,7 +151,7 @@ def sent_type(column: Column) -> str:
     Its binary form differs between versions, and rowfall-decode sees no more than its end.
     """
     if not is_json(column):
-        return column.type
+        return without_nested(column.type)
     return "Nullable(String)" if parse_type(column.type).nullable else "String"
 
 

@@ -33,7 +33,7 @@ from rowfall.core.model import (
 from rowfall.core.options import DISTRIBUTED, FILTER, Options
 from rowfall.core.patterns import regex
 from rowfall.core.sqltext import SqlText
-from rowfall.core.type_names import parse_type
+from rowfall.core.type_names import parse_type, without_nested
 from rowfall.decoder import rewriting
 from rowfall.decoder.installed import PROGRAM
 from rowfall.engines.base import ExistingTable
@@ -606,6 +606,8 @@ def _not_built(facts: LoadFacts, options: Options, parser: Choice) -> str | None
             return f"only the engine writes {column.type} (column {column.name})"
         if parse_type(column.type).nested and "." in column.name:
             return f"columns of a Nested share sizes ({column.name})"
+        if column.type != without_nested(column.type):
+            return f"only the engine writes {column.type} (column {column.name})"
     # Other settings mean nothing where no INSERT runs.
     for text in options.set:
         name = text.partition("=")[0]

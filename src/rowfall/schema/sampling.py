@@ -670,8 +670,7 @@ def described(
         days = days_of(declared) if encoding.format in ("Arrow", "ArrowStream") else declared
         columns.append(
             ColumnFacts(
-                str(row[0]), days, nested or type_.base == "Nested",
-                stored=declared if days != declared else "",
+                str(row[0]), days, nested, stored=declared if days != declared else ""
             )
         )  # fmt: skip
     if not columns:

@@ -18,6 +18,7 @@ from rowfall.core.options import Options
 from rowfall.core.patterns import regex
 from rowfall.core.sqltext import SqlText, quote
 from rowfall.core.time_range import WIDE, TimeRange
+from rowfall.core.type_names import without_nested
 from rowfall.schema.sampling import RunSelect
 
 _CLAUSE = regex(r"(ENGINE = |PARTITION BY |ORDER BY |PRIMARY KEY |SETTINGS |TTL |SAMPLE BY )")
@@ -62,7 +63,14 @@ def read_table_options(options: Options, ask: RunSelect) -> TableOptions:
     asked = parse_ddl(text, ask) if text.strip() else TableOptions()
     types = {}
     for name, type_ in named_types(options):
-        ((_, types[name]),) = _describe(f"{sql.name(name)} {type_}", ask)
+        # The engine makes columns of their own of the elements of a Nested; here it is one.
+        found = _describe(f"{sql.name(name)} {without_nested(type_)}", ask)
+        if len(found) != 1:
+            raise UsageError(
+                f"--type {name} {type_!r} is more than one type",
+                hint="Write --type once for each column.",
+            )
+        types[name] = found[0][1]
     _check_brackets("--order-by", options.order_by)
     _check_brackets("--partition-by", options.partition_by)
     return replace(

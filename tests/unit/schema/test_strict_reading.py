@@ -562,7 +562,7 @@ def test_elements_of_text_are_checked_as_columns_are(
 
 def test_types_of_which_only_the_engine_knows_the_values_say_it() -> None:
     column = strict_column("v", "v", "Array(Dynamic)", Kind.JSON)
-    assert (column.read_type, column.expression, column.lenient) == ("Array(Dynamic)", "", "")
+    assert (column.read_type, column.lenient, column.bad) == ("Array(Dynamic)", "", "")
     assert "engine's reader only" in column.reason
 
 

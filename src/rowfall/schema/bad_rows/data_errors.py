@@ -393,6 +393,13 @@ def _cause_and_hint(code: int, message: str) -> tuple[str, str]:
         )
     first = _URI.sub("", _AT_ROW.sub("", message)).split("\n")[0].strip(" :.")
     key = _AT_KEY.search(message)
+    if key and "not allowed inside Variant type" in message:
+        name = key[1].strip("'` ")
+        return f'column "{name}": holds a NULL, which the engine does not read there', (
+            f"Load it into a new table as another type: --table NAME "
+            f"{type_options([(name, 'JSON')])} for objects, "
+            f"{type_options([(name, 'Nullable(String)')])} keeps the text."
+        )
     if key and _NESTED.search(message):
         return _nested_misfit(key[1].strip("'` "), first)
     if TAG in message:

@@ -18,7 +18,6 @@ from rowfall.core.errors import UsageError
 from rowfall.core.listing import Split
 from rowfall.core.model import Column, Encoding, Kind, Schema
 from rowfall.core.sqltext import SqlText, quote
-from rowfall.core.type_names import parse_type
 from rowfall.schema.text.records import IN_ORDER, lines_relation
 from rowfall.schema.text.whole_rows import (
     END,
@@ -327,8 +326,6 @@ def _member(column: Column) -> str:
     whole = nested_reading.member_as_written(LINE, column.source)
     if nested_reading.is_nested(column.type):
         return whole
-    if parse_type(column.type).base == "JSON":
-        whole = f"JSONExtractRaw({LINE}, {key})"
     kind = f"JSONType({WRITTEN}, {key})"
     return (
         f"multiIf({kind} = 'String', JSONExtractString({WRITTEN}, {key}), "

@@ -133,7 +133,11 @@ def strict_column(
         target = replace(target, nullable=True)  # in the way of its own
     elif not target.known and not objects:
         note = "nested values are checked by the engine's reader only"
-        return replace(column, read_type=target_type, reason=note)
+        column = replace(column, read_type=target_type, reason=note)
+        if regex(r"\bDynamic\b").search(target_type) is None:
+            return column
+        value = _checked_dynamic(column, target, csv=csv and kind is Kind.TEXT)
+        return replace(column, expression=value)
     csv = csv and kind is Kind.TEXT
     # What the sample shows to be unusual is for the engine: the decoder would decline it anyway.
     traits = replace(traits, canonical=traits.canonical and has_spellings(target))
@@ -155,6 +159,26 @@ def strict_column(
     ):
         return _read_as_number(text, target)
     return text
+
+
+def _checked_dynamic(column: Column, target: Type, *, csv: bool) -> str:
+    """Return SQL for values with a Dynamic that raises at a number too large for a float, 1e400.
+
+    The reader makes infinity of it. Strings inside of others are left out before that is looked
+    for.
+
+    Args:
+        csv: fields of CSV, where the reader keeps what means NULL as text.
+    """
+    x, infinity = sql.name(column.source), r"\binf\b"
+    string = quote(r"'(?:[^'\\]|\\.)*'")
+    printed = f"replaceRegexpAll(ifNull(toString({x}), ''), {string}, '')"
+    wrong = f"match({printed}, {quote(infinity)})"
+    if target.base != "Dynamic":
+        return _checked(x, wrong, column)
+    wrong = f"dynamicType({x}) != 'String' AND {wrong}"
+    null = f"if(toString({x}) IN ('', '\\\\N'), CAST(NULL, 'Dynamic'), {x})" if csv else x
+    return _checked(null, wrong, column)
 
 
 def _read_as_number(text: Column, target: Type) -> Column:
@@ -432,7 +456,8 @@ def _convert(t: str, target: Type, traits: TextTraits) -> tuple[str, str]:
     if base.startswith("Interval"):
         cast = f"CAST(accurateCastOrNull({t}, 'Int64'), {quote(f'Nullable({bare})')})"
     if base == "JSON":
-        return cast, " OR ".join((f"isNull({cast})", *_wrong_paths(t, target)))
+        cast = f"accurateCastOrNull({_with_long_decimals(t, target)}, {quote(bare)})"
+        return cast, " OR ".join((f"isNull({cast})", *_wrong_paths(t, target, cast)))
     odd = f" OR {_misspelled(t, target, cast)}" if traits.canonical else ""
     if "Float" in base and not traits.infinite:
         return cast, f"ifNull(isInfinite({cast}), 1){odd}"
@@ -468,8 +493,27 @@ def _typed_paths(target: Type) -> list[tuple[str, str]]:
     return found
 
 
-def _wrong_paths(t: str, target: Type) -> list[str]:
-    """Return SQL that is 1 where a path of an object has a value that its type does not hold."""
+def _with_long_decimals(t: str, target: Type) -> str:
+    """Return SQL for JSON whose decimals of a path are in quotes where a float has fewer digits.
+
+    The engine reads numbers with fractions as floats before they become decimals. Only those behind
+    the last key of a path are changed.
+    """
+    for path, type_ in _typed_paths(target):
+        if parse_type(type_).base == "Decimal":
+            key = re.escape(path.rpartition(".")[2])
+            long = rf'([{{,]\s*"{key}"\s*:\s*)(-?[0-9.]{{16,}})(\s*[,}}])'
+            t = f"replaceRegexpAll({t}, {quote(long)}, '\\\\1\"\\\\2\"\\\\3')"
+    return t
+
+
+def _wrong_paths(t: str, target: Type, stored: str) -> list[str]:
+    """Return SQL that is 1 where a path of an object has a value that its type does not hold.
+
+    Args:
+        stored: SQL for the object, nullable. What it holds is compared: its reader makes floats of
+            decimals, and true of the 5 of a Variant with Bool.
+    """
     json = nested_reading.with_numbers_as_strings(f"ifNull({t}, '{{}}')")
     found = []
     for path, type_ in _typed_paths(target):
@@ -478,7 +522,9 @@ def _wrong_paths(t: str, target: Type) -> list[str]:
             return _convert_element(x, leaf, TextTraits())
 
         keys = ", ".join(map(quote, path.split(".")))
-        _, wrong = nested_reading.convert("m", type_, element)
+        value, wrong = nested_reading.convert("m", type_, element)
+        read = f"getSubcolumn(assumeNotNull({stored}), {quote(path)})"
+        wrong = f"(({wrong}) OR ifNull(toString({value}) != toString({read}), 0))"
         mirror = quote(nested_reading.mirror(type_, _any_text))
         value = f"arrayExists(m -> {wrong}, [JSONExtract(j, {keys}, {mirror})])"
         leaf = parse_type(type_)
@@ -542,8 +588,11 @@ def _convert_time(t: str, target: Type, shape: str) -> tuple[str, str]:
     digits = int(args.pop(0)) if base == "DateTime64" and args else 3 * (base == "DateTime64")
     zone = "'UTC'" if shape == "Z" else (args[0] if args else "")
     source = f"substring({t}, 1, length({t}) - 1)" if shape == "Z" else t
-    parts = [source, *([str(digits)] if base == "DateTime64" else []), *([zone] if zone else [])]
-    value = f"to{base}OrNull({', '.join(parts)})"
+    # Without digits releases before 26 take it for a DateTime, which ends in 2106.
+    read_digits = [str(digits or 1)] if base == "DateTime64" else []
+    value = f"to{base}OrNull({', '.join([source, *read_digits, *([zone] if zone else [])])})"
+    if base == "DateTime64" and not digits:
+        value = f"CAST({value}, {quote(f'Nullable({target.bare})')})"
     zeros = quote("." + "0" * digits) if digits else "''"
     mark = {"T": "T", "Z": "T"}.get(shape, " ")
     if shape == "date":
@@ -1084,6 +1133,10 @@ def reader_settings(encoding: Encoding, columns: Sequence[Column] = ()) -> tuple
             name = "input_format_skip_unknown_fields"
             rows = [row for row in rows if row[0] != name]
             rows.append((name, 1, "--on-new-column ignore"))
+        if _nulls_are_dynamic(columns):
+            rows = [row for row in rows if row != _ALWAYS[0]]
+            why = "the reader takes no NULL of a Dynamic otherwise; no other column could hide one"
+            rows.append(("input_format_null_as_default", 1, why))
     elif encoding.kind is Kind.TYPED:
         rows += _TYPED
         if encoding.ignores:
@@ -1119,6 +1172,12 @@ def nulls_are_guarded(encoding: Encoding, columns: Sequence[Column]) -> bool:
     Where files may lack columns, those need their defaults.
     """
     return encoding.format == "Avro" and not any(c.optional for c in columns)
+
+
+def _nulls_are_dynamic(columns: Sequence[Column]) -> bool:
+    """Tell whether some columns are Dynamic, and a NULL in each other one is read as such."""
+    types = [column.read_type or column.type for column in columns]
+    return "Dynamic" in types and all(t == "Dynamic" or parse_type(t).nullable for t in types)
 
 
 def _is_string(column: Column) -> bool:

@@ -77,7 +77,7 @@ def stored(type_: str, *, binary: bool = False) -> StoredType:
         ValueError: there is none; the text says why.
     """
     known = parse_type(type_)
-    if known.base in ("Array", "Map", "Tuple", "Nested"):
+    if known.nested:
         return _nested(known, binary=binary)
     found = _WRITTEN.get(known.base) or _sized(known)
     if binary and known.base == "String":
@@ -118,8 +118,6 @@ def _nested(known: Type, *, binary: bool) -> StoredType:
         pair = {"type": "map", "key-id": 0, "key": key.type, "value-id": 0, "value": value.type,
                 "value-required": value.required}  # fmt: skip
         return StoredType(pair, f"Map({key.written}, {value.written})", True)
-    if known.base == "Nested":
-        return stored(f"Array(Tuple({known.args}))", binary=binary)
     fields, texts = [], []
     for part in parts:
         found = _FIELD.fullmatch(part)

@@ -43,7 +43,7 @@ _MOST_MEMBERS = 65_535
 _KEY_CHARACTERS = 255
 _WORD = regex(r"`([^`]+)`|([A-Za-z_]\w*)")
 _JSON = frozenset({
-    "Array", "Map", "Tuple", "Nested", "Variant", "Dynamic", "JSON", "Object", "Point", "Ring",
+    "Array", "Map", "Tuple", "Variant", "Dynamic", "JSON", "Object", "Point", "Ring",
     "LineString", "MultiLineString", "Polygon", "MultiPolygon",
 })  # fmt: skip
 _STATES = ("AggregateFunction", "SimpleAggregateFunction", "Nothing")

@@ -78,7 +78,7 @@ class PostgresTarget(TransactionalTable):
             binary = column.binary and parse_type(type_.args).base in STRINGS
             element = _ELEMENT.format(_hex("e") if binary else "toString(e)")
             return f"concat('{{', arrayStringConcat(arrayMap(e -> {element}, {name}), ','), '}}')"
-        if type_.base in ("Array", "Map", "Tuple", "Nested"):
+        if type_.nested:
             return f"toJSONString({name})"
         if type_.base == "DateTime64" and type_.digits > SECOND_DIGITS:
             zone = ", 'UTC'" if "'" in type_.args else ""

@@ -68,7 +68,7 @@ _DECLARED = {
     "Float64": "double precision", "Date": "date", "Date32": "date", "UUID": "uuid",
     "IPv4": "inet", "IPv6": "inet", "JSON": "jsonb", "Map": "jsonb", "Tuple": "jsonb",
 }  # fmt: skip
-NESTED = ("Array", "Map", "Tuple", "Nested", "Variant", "Dynamic")
+NESTED = ("Array", "Map", "Tuple", "Variant", "Dynamic")
 STRINGS = ("String", "FixedString")
 # Digits of a second that PostgreSQL keeps.
 SECOND_DIGITS = 6
