@@ -17,7 +17,7 @@ def spec(table: str, files: list[str], outputs: list[str], **more: object) -> di
         for n, c in enumerate(schema.columns)
     ]
     return {
-        "version": 1,
+        "version": 2,
         "inputs": [{"path": f, "uri": f.rsplit("/", 1)[-1]} for f in files],
         "compression": packed,
         "format": "JSONEachRow" if ".json" in files[0] else "CSV",

@@ -21,6 +21,7 @@ import pytest
 from contract.engines import run
 from rowfall.core import sql
 from rowfall.decoder import installed
+from rowfall.decoder.documents import plain
 from rowfall.engines.embedded import Embedded
 from rowfall.plan import statements, table_definition
 from rowfall.plan.keys import sorting_elements
@@ -190,12 +191,12 @@ class Parts:
         assert table_definition.refusal(found, set(columns)) is None
         codecs = {c.name: table_definition.codecs(c) for c in found.columns}
         document = {
-            "version": 1,
-            "layout": table_definition.layout(found, set(columns)),
+            "version": 2,
+            "layout": plain(table_definition.layout(found, set(columns))),
             "inputs": [{"path": str(path)} for path in paths],
             "format": "CSV",
             "null": NULL,
-            "trim": False,
+            "trim_strings": False,
             "timezone": "UTC",
             "columns": [
                 {"name": name, "position": n, "type": type_, "codecs": codecs[name]}

@@ -380,7 +380,7 @@ def test_old_times_that_nanoseconds_do_not_hold_are_declined(year: int, tmp_path
     )  # fmt: skip
     for wanted in ("Nullable(DateTime64(9, 'UTC'))", "Nullable(DateTime64(6, 'UTC'))"):
         code, report = taken({
-            "version": 1, "inputs": [{"path": str(path)}], "format": "Parquet", "timezone": "UTC",
+            "version": 2, "inputs": [{"path": str(path)}], "format": "Parquet", "timezone": "UTC",
             "columns": [{"name": "t", "type": wanted}], "outputs": ["/dev/null"],
         })  # fmt: skip
         assert code == DECLINED, (wanted, report)
@@ -396,7 +396,7 @@ def columns_taken(parts: Parts, path: Path) -> Iterator[str]:
     known = []
     for name, type_ in described:
         spec = {
-            "version": 1, "inputs": [{"path": str(path)}], "format": "Parquet", "timezone": "UTC",
+            "version": 2, "inputs": [{"path": str(path)}], "format": "Parquet", "timezone": "UTC",
             "columns": [{"name": name, "type": type_}], "outputs": ["/dev/null"],
         }  # fmt: skip
         code, report = taken(spec)
@@ -436,7 +436,7 @@ def test_damaged_files_are_declined(damage: str, parts: Parts, tmp_path: Path) -
         data[:] = b"no columns at all\n" * 100
     path.write_bytes(data)
     spec = {
-        "version": 1, "inputs": [{"path": str(path)}], "format": "Parquet",
+        "version": 2, "inputs": [{"path": str(path)}], "format": "Parquet",
         "columns": [{"name": "n", "type": "Int64"}, {"name": "s", "type": "String"}],
         "outputs": [str(tmp_path / "0")], "parts": True, "memory_bytes": 1 << 30,
     }  # fmt: skip
@@ -452,7 +452,7 @@ def test_streams_that_end_too_early_are_no_whole_ones(format: str, parts: Parts)
     for size in (1, 9, len(data) // 3, len(data) // 2, len(data) - 20):
         path.write_bytes(data[:size])
         code, report = taken({
-            "version": 1, "inputs": [{"path": str(path)}], "format": format,
+            "version": 2, "inputs": [{"path": str(path)}], "format": format,
             "columns": [{"name": n, "type": t} for n, t in columns.items()],
             "outputs": ["/dev/null"],
         })  # fmt: skip
@@ -483,7 +483,7 @@ def test_what_may_not_fit_is_declined(
     path = tmp_path / "rows.parquet"
     pq.write_table(pa.table({"v": pa.array([value], type_)}), path)
     code, report = taken({
-        "version": 1, "inputs": [{"path": str(path)}], "format": "Parquet", "timezone": "UTC",
+        "version": 2, "inputs": [{"path": str(path)}], "format": "Parquet", "timezone": "UTC",
         "columns": [{"name": "v", "type": wanted}], "outputs": ["/dev/null"],
     })  # fmt: skip
     assert code in (2, DECLINED), report
@@ -495,7 +495,7 @@ def test_columns_are_found_by_their_names(tmp_path: Path) -> None:
     for table in (pa.table({"other": [1]}), twice):
         pq.write_table(table, path)
         code, _ = taken({
-            "version": 1, "inputs": [{"path": str(path)}], "format": "Parquet",
+            "version": 2, "inputs": [{"path": str(path)}], "format": "Parquet",
             "columns": [{"name": "v", "type": "Int64"}], "outputs": ["/dev/null"],
         })  # fmt: skip
         assert code == DECLINED

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,8 @@ from rowfall.core import sql
 from rowfall.core.errors import EngineError
 from rowfall.core.model import Column
 from rowfall.decoder import installed
+from rowfall.decoder.documents import Column as Written
+from rowfall.decoder.documents import Input, PartitionKey, Spec
 from rowfall.decoder.process import DecoderProcess
 from rowfall.deliver.build import compute_keys, partitions
 from rowfall.plan import keys, table_definition
@@ -70,24 +73,28 @@ def build(
     types = [str(row[1]) for row in parts._engine.ask(question)] if question else []
     sorting = keys.sorting_key(found.sorting_key, given.columns, list(columns), types)
     assert isinstance(sorting, keys.SortingKey), sorting
-    document = {
-        "version": 1, "inputs": [{"path": str(path)}], "format": "CSV", "null": NULL,
-        "trim": False, "timezone": "UTC", "parts": True,
-        "layout": table_definition.layout(found, set(columns)),
-        "columns": [
-            {"name": name, "position": n, "type": type_}
-            for n, (name, type_) in enumerate(columns.items())
-        ],
-        **sorting.document(len(columns), str(folder / "values"), found.primary_elements),
-        "outputs": [str(output) for output in outputs], **spec,
-    }  # fmt: skip
+    document = Spec(
+        inputs=(Input(str(path)),),
+        format=spec.pop("format", "CSV"),
+        null=NULL,
+        trim_strings=False,
+        timezone="UTC",
+        parts=True,
+        layout=table_definition.layout(found, set(columns)),
+        columns=tuple(
+            Written(name, type_, position=n) for n, (name, type_) in enumerate(columns.items())
+        ),
+        sort_by=sorting.places(len(columns)),
+        primary=found.primary_elements,
+        computed=sorting.computed(str(folder / "values")),
+        outputs=tuple(str(output) for output in outputs),
+        **spec,
+    )
     by = found.clauses.get("PARTITION", "").removeprefix("BY ")
     partition: Any = keys.partition_key(by, given.columns, list(columns)) if by else None
     if partition is not None:
-        used = [used.document() for used in partition.used]
-        document["partition_by"] = {
-            "columns": used, "file": str(folder / "keys"), "hold_bytes": 1 << 30,
-        }  # fmt: skip
+        by_key = PartitionKey(partition.used, str(folder / "keys"), hold_bytes=1 << 30)
+        document = replace(document, partition_by=by_key)
     asked = []
 
     def answers(question: str, about: Mapping[str, Any]) -> Mapping[str, Any]:

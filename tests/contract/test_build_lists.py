@@ -155,7 +155,7 @@ def described(parts: Parts, path: Path, format: str) -> list[tuple[str, str]]:
 
 def is_taken(path: Path, format: str, name: str, type_: str) -> bool:
     code, report = taken({
-        "version": 1, "inputs": [{"path": str(path)}], "format": format, "timezone": "UTC",
+        "version": 2, "inputs": [{"path": str(path)}], "format": format, "timezone": "UTC",
         "columns": [{"name": name, "type": type_}], "outputs": ["/dev/null"],
     })  # fmt: skip
     assert code in (0, 2, DECLINED), report
@@ -496,7 +496,7 @@ def test_damaged_lists(format: str, parts: Parts, tmp_path: Path) -> None:
             data[rng.randrange(len(data))] = rng.choice((0, 1, 127, 255, rng.randrange(256)))
         path.write_bytes(data)
         spec = {
-            "version": 1, "inputs": [{"path": str(path)}], "format": format, "timezone": "UTC",
+            "version": 2, "inputs": [{"path": str(path)}], "format": format, "timezone": "UTC",
             "columns": [{"name": name, "type": type_} for name, type_ in columns.items()],
             "outputs": [str(tmp_path / "blocks")], "memory_bytes": 1 << 30,
         }  # fmt: skip

@@ -32,6 +32,8 @@ from contract.test_build import (
 )  # fmt: skip
 from rowfall.core.model import Column, Schema
 from rowfall.decoder import installed
+from rowfall.decoder.documents import Column as Written
+from rowfall.decoder.documents import Input, PartitionKey, Spec
 from rowfall.decoder.process import DecoderProcess
 from rowfall.deliver.build import partitions
 from rowfall.plan import keys, table_definition
@@ -62,29 +64,32 @@ def build(
     found = partition_key(table_.clauses["PARTITION"].removeprefix("BY "), columns)
     names = list(columns)
     outputs = [folder / str(n) for n in range(spec.pop("outputs", 1))]
-    partition_by = {
-        "columns": [used.document() for used in found.used],
-        "file": str(folder / "keys"),
-        "hold_bytes": 1 << 30,
-        **spec.pop("partition_by", {}),
-    }
-    document = {
-        "version": 1, "inputs": [{"path": str(path)}], "format": "CSV", "null": NULL,
-        "trim": False, "timezone": "UTC", "parts": True, "partition_by": partition_by,
-        "layout": table_definition.layout(table_, set(columns)),
-        "columns": [
-            {"name": name, "position": n, "type": type_}
-            for n, (name, type_) in enumerate(columns.items())
-        ],
-        "sort_by": [names.index(k) for k in key.strip("()").split(", ")],
-        "outputs": [str(output) for output in outputs], **spec,
-    }  # fmt: skip
+    asked = Spec(
+        inputs=(Input(str(path)),),
+        format=spec.pop("format", "CSV"),
+        null=NULL,
+        trim_strings=False,
+        timezone="UTC",
+        parts=True,
+        partition_by=PartitionKey(
+            found.used,
+            str(folder / "keys"),
+            **{"hold_bytes": 1 << 30, **spec.pop("partition_by", {})},
+        ),
+        layout=table_definition.layout(table_, set(columns)),
+        columns=tuple(
+            Written(name, type_, position=n) for n, (name, type_) in enumerate(columns.items())
+        ),
+        sort_by=tuple(names.index(k) for k in key.strip("()").split(", ")),
+        outputs=tuple(str(output) for output in outputs),
+        **spec,
+    )
 
     def answers(question: str, about: Mapping[str, Any]) -> Mapping[str, Any]:
         assert question == "partitions"
         return partitions(found, parts._engine, schema(columns), about, 7)
 
-    child = DecoderProcess(str(installed.program()), document, answers)
+    child = DecoderProcess(str(installed.program()), asked, answers)
     assert child.wait(60)
     code, last = child.end()
     if code:
@@ -315,7 +320,7 @@ def test_what_is_held_has_a_limit(parts: Parts) -> None:
 
 
 def declined() -> Iterator[tuple[str, dict[str, str], dict[str, Any], str]]:
-    yield "p", {"p": "UInt32"}, {"most": 5}, "max_partitions_per_insert_block is 5"
+    yield "p", {"p": "UInt32"}, {"max_partitions": 5}, "max_partitions_per_insert_block is 5"
     yield "toString(p)", {"p": "UInt32"}, {}, "more than 4096 partitions"
 
 

@@ -63,7 +63,7 @@ def compressed(rows: int, tmp_path: Path) -> bytes:
     """Blocks of the decoder, as a server takes them."""
     (tmp_path / "rows").write_text("".join(f"{n}\ttext {n % 100}\n" for n in range(rows)))
     spec = {
-        "version": 1, "inputs": [{"path": str(tmp_path / "rows")}], "format": "TSV",
+        "version": 2, "inputs": [{"path": str(tmp_path / "rows")}], "format": "TSV",
         "columns": [{"name": "a", "position": 0, "type": "UInt32"},
                     {"name": "b", "position": 1, "type": "String"}],
         "output_compression": "lz4", "sort_by": [1], "outputs": ["-"],
@@ -149,7 +149,7 @@ def _make(
     source = open_source([f"generate://random?seed={seed}&bytes={size}"], Options())
     name = source.listing().uri(0)
     spec = {
-        "version": 1, "format": RANDOM, "outputs": [str(path) for path in outputs],
+        "version": 2, "format": RANDOM, "outputs": [str(path) for path in outputs],
         "inputs": [{"path": name, "start": a, "stop": b} for a, b in ranges],
         "columns": [{"name": n, "type": t} for n, t in MADE_COLUMNS.items()],
         "block_rows": block_rows,
@@ -194,7 +194,7 @@ def _decoded(zone: str, moments: set[int], folder: Path) -> dict[str, object] | 
     (folder / "rows").write_text("".join(f"{t}\t{t}\t{t}\n" for t in texts))
     kinds = ("String", f"DateTime('{zone}')", f"DateTime64(3, '{zone}')")
     spec = {
-        "version": 1, "inputs": [{"path": str(folder / "rows")}], "format": "TSV",
+        "version": 2, "inputs": [{"path": str(folder / "rows")}], "format": "TSV",
         "columns": [{"name": n, "position": p, "type": t}
                     for p, (n, t) in enumerate(zip("sab", kinds, strict=True))],
         "outputs": [str(folder / "native")],
@@ -215,8 +215,8 @@ def test_it_says_what_it_has_read_of_blocks_that_are_not_written(
     (tmp_path / "rows.gz").write_bytes(stored)
     os.mkfifo(tmp_path / "out")
     spec = {
-        "version": 1, "inputs": [{"path": str(tmp_path / "rows.gz")}], "format": "TSV",
-        "compression": "gzip", "ahead": ahead, "progress_ms": 5, "block_rows": 10_000_000,
+        "version": 2, "inputs": [{"path": str(tmp_path / "rows.gz")}], "format": "TSV",
+        "compression": "gzip", "read_ahead": ahead, "progress_ms": 5, "block_rows": 10_000_000,
         "columns": [{"name": "a", "position": 0, "type": "UInt32"},
                     {"name": "b", "position": 1, "type": "String"}],
         "outputs": [str(tmp_path / "out")],

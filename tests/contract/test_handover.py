@@ -78,7 +78,7 @@ def handover() -> Iterator[SocketPassing]:
 
 def start(path: str, folder: Path) -> subprocess.Popen[bytes]:
     spec: dict[str, Any] = {
-        "version": 1, "inputs": [{"path": path}], "format": "PostgreSQL", "timezone": "UTC",
+        "version": 2, "inputs": [{"path": path}], "format": "PostgreSQL", "timezone": "UTC",
         "columns": [{"name": "n", "position": 0, "type": "UInt32"},
                     {"name": "s", "position": 1, "type": "String"}],
         "input_types": ["int4", "text"],

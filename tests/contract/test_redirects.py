@@ -29,10 +29,11 @@ def test_the_decoder_keeps_headers_from_other_origins() -> None:
         for path in ("same", "far"):
             headers = {"Authorization": "Basic c2VjcmV0", "X-Key": "k"}
             spec = {
-                "version": 1, "compression": "none", "format": "CSVWithNames", "delimiter": ",",
-                "null": "", "trim": True, "tuples": "whole", "breaks": True, "timezone": "UTC",
+                "version": 2, "compression": "none", "format": "CSVWithNames", "delimiter": ",",
+                "null": "", "trim_strings": True, "tuples": "value", "allow_line_breaks": True,
+                "timezone": "UTC",
                 "inputs": [{"path": "n", "url": home.url(path), "headers": headers}],
-                "columns": [{"name": "a", "source": "a", "type": "Int64", "shape": ""}],
+                "columns": [{"name": "a", "source": "a", "type": "Int64"}],
                 "block_rows": 100, "block_bytes": 1 << 20, "outputs": ["-"], "progress_ms": 0,
             }  # fmt: skip
             done = subprocess.run(

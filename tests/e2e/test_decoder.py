@@ -27,6 +27,7 @@ from lab.faulty import Fault, Faulty, Request, first, internal_error, slow_down
 from lab.http import SilentServer, Web
 from lab.seaweed import Seaweed
 from rowfall.decoder import installed
+from rowfall.decoder.documents import Spec
 from rowfall.deliver.decode import PIPES
 from rowfall.deliver.ranges import LEAST, cut_files
 from rowfall.plan import decoding
@@ -158,7 +159,7 @@ def test_one_packed_file_is_read_by_several_threads(
     monkeypatch.setattr("rowfall.deliver.decode._SHARED_LEAST_BZ2", 1 << 14)
     make, threads = decoding.spec, list[int]()
 
-    def spec(*args: Any) -> dict[str, Any]:
+    def spec(*args: Any) -> Spec:
         threads.append(len(args[4]))
         return make(*args)
 
@@ -369,9 +370,9 @@ def test_a_decoder_whose_rowfall_was_killed_ends(tmp_path: Path) -> None:
     os.mkfifo(pipe)
     data.write_text("1\n")
     column = {"name": "a", "type": "UInt8", "position": 0}
-    spec = {"version": 1, "inputs": [{"path": str(data)}], "format": "CSV", "columns": [column],
+    spec = {"version": 2, "inputs": [{"path": str(data)}], "format": "CSV", "columns": [column],
             "outputs": [str(pipe)]}  # fmt: skip
-    command = [installed.program() or "", "run", "--spec", "held"]
+    command = [installed.program() or "", "run", "--spec", "stdin-line"]
     with subprocess.Popen(command, stdin=subprocess.PIPE) as process:
         assert process.stdin is not None
         process.stdin.write(json.dumps(spec).encode() + b"\n")

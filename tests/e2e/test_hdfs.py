@@ -34,6 +34,7 @@ from rowfall.core.masked import Secret
 from rowfall.core.model import Column, Encoding, Kind, Schema
 from rowfall.core.options import Options
 from rowfall.decoder import installed
+from rowfall.decoder.documents import encode
 from rowfall.plan import decoding
 from rowfall.sources import open_source
 from rowfall.sources.base import Addressed
@@ -134,7 +135,7 @@ def test_blocks_come_from_the_data_nodes(shell: Shell, hdfs: Hdfs, folder: str) 
     spec = decoding.spec([split], encoding, Schema(columns), {}, ["-"], (), [away])
     done = subprocess.run(
         [installed.program() or "", "run", "--spec", "-"],
-        input=json.dumps(spec, default=Secret.reveal).encode(), capture_output=True, check=True,
+        input=encode(spec).encode(), capture_output=True, check=True,
     )  # fmt: skip
     assert json.loads(done.stderr.splitlines()[-1])["rows"] == 300_000
     # Of what was replaced since it was listed there are no blocks.

@@ -29,15 +29,29 @@ def said(shell: Shell, talk: str, what: str) -> None:
     assert f"pip install --upgrade rowfall-decode=={__version__}" in talk
 
 
-def test_a_word_of_a_load(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("says", "what"),
+    [
+        (UNKNOWN, "the word 'record_bytes' of a spec"),
+        ('{"error":"spec","message":"only version 1 of the spec is known"}', "version 2 of a spec"),
+        (
+            '{"error":"spec","message":"the spec stdin-line: No such file or directory"}',
+            "--spec stdin-line",
+        ),
+        ("usage: rowfall-decode run --spec FILE|-", "what it was asked to do"),
+    ],
+)
+def test_what_another_version_does_not_know(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch, says: str, what: str
+) -> None:
     older(
         shell,
         monkeypatch,
         f"""[ "$1" = sample ] && exec "$REAL" "$@"
-echo '{UNKNOWN}' >&2; exit 2""",
+echo '{says}' >&2; exit 2""",
     )
     shell.write("a.csv", "id,n\n1,2\n")
     done = shell.run("load", "a.csv", "--decoder", "always")
     assert done.code in (1, 2)
-    said(shell, done.talk, "the word 'record_bytes' of a spec")
+    said(shell, done.talk, what)
     assert "To resume" not in done.talk

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from rowfall.core import environment
+from rowfall.decoder.documents import Spec
 from rowfall.decoder.process import DecoderProcess
 from rowfall.engines.embedded import Embedded
 
@@ -46,7 +47,7 @@ def test_the_decoder_gets_no_secret(tmp_path: Path) -> None:
     program = tmp_path / "decoder"
     program.write_text('#!/bin/sh\nenv > "$0.env"\n')
     program.chmod(0o700)
-    assert DecoderProcess(str(program), {}).end()[0] == 0
+    assert DecoderProcess(str(program), Spec((), "CSV", (), ())).end()[0] == 0
     found = (tmp_path / "decoder.env").read_text()
     assert "s3cret-value" not in found
     assert "PATH=" in found

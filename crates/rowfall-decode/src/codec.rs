@@ -26,6 +26,10 @@ pub enum Codec {
     T64(T64),
 }
 
+/// The names of all codecs.
+pub const NAMES: &[&str] =
+    &["NONE", "LZ4", "LZ4HC", "ZSTD", "Delta", "DoubleDelta", "Gorilla", "T64"];
+
 /// Values of T64.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct T64 {
@@ -384,7 +388,7 @@ mod tests {
     use super::*;
 
     fn encoded(codec: &str, type_name: &str, text: &[u8]) -> Vec<u8> {
-        let data_type = Type::parse(type_name, "", None).expect("a type");
+        let data_type = Type::parse(type_name, None).expect("a type");
         let mut out = Vec::new();
         Codec::parse(codec, &data_type).expect("a codec").encode(text, &mut out);
         out
@@ -424,7 +428,7 @@ mod tests {
             ("T64", "Float64"),
             ("", "UInt8"),
         ] {
-            let data_type = Type::parse(type_name, "", None).expect("a type");
+            let data_type = Type::parse(type_name, None).expect("a type");
             assert!(Codec::parse(codec, &data_type).is_err(), "{codec} {type_name}");
         }
     }

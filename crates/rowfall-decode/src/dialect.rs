@@ -1,10 +1,10 @@
 //! How foreign text is written: the part of the spec that rewriting needs.
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 /// How text is written that is rewritten first. The attributes are those of `Dialect` in
 /// `src/rowfall/core/model.py`.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Dialect {
     /// A label of WHATWG. A byte order mark in the text has the last word.
@@ -69,7 +69,7 @@ impl Default for Dialect {
 }
 
 /// The order of day, month and year.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum DateOrder {
     /// 31/12/2023.

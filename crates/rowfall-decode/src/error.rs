@@ -7,12 +7,33 @@ use serde_json::{Value, json};
 /// Longest piece of a value that a message repeats, in characters.
 const SHOWN: usize = 100;
 
-/// What is said of a record that is longer than the spec allows; rowfall knows it by that.
-pub const TOO_LONG: &str = "a record that is too long";
+/// What kind of thing is declined. Whoever started the program goes by that, and never by a text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DeclineKind {
+    /// A value, row or header.
+    Value,
+    /// A line that is no object of JSON.
+    Malformed,
+    /// A record that is longer than the spec allows.
+    TooLong,
+}
+
+impl DeclineKind {
+    /// Its name in the line for stderr.
+    pub fn name(self) -> &'static str {
+        match self {
+            DeclineKind::Value => "value",
+            DeclineKind::Malformed => "malformed",
+            DeclineKind::TooLong => "too_long",
+        }
+    }
+}
 
 /// A value, row or header that is declined, and where it stands.
 #[derive(Debug, Clone)]
 pub struct Decline {
+    /// What kind of thing it is.
+    pub kind: DeclineKind,
     /// The name of the input.
     pub uri: String,
     /// The line in the decompressed text, from 1 on.
@@ -56,6 +77,7 @@ impl Fail {
     /// The input `uri` as a whole is declined; of several ones it has no name.
     pub fn declined(uri: &str, what: &str) -> Fail {
         Fail::Value(Box::new(Decline {
+            kind: DeclineKind::Value,
             uri: uri.to_owned(),
             line: 0,
             offset: 0,
@@ -64,6 +86,15 @@ impl Fail {
             expected: String::new(),
             message: what.to_owned(),
         }))
+    }
+
+    /// A record of the input `uri` is too long; `line` and `offset` are where it begins, or 0.
+    pub fn too_long(uri: &str, line: u64, offset: u64) -> Fail {
+        let Fail::Value(mut decline) = Fail::declined(uri, "a record that is too long") else {
+            unreachable!("an input is declined")
+        };
+        (decline.kind, decline.line, decline.offset) = (DeclineKind::TooLong, line, offset);
+        Fail::Value(decline)
     }
 
     /// An error about the input `uri`.
@@ -94,7 +125,7 @@ impl Fail {
                 Some(json!({"error": "spec", "message": reasons.join("; "), "reasons": reasons}))
             }
             Fail::Value(d) => Some(json!({
-                "error": "value", "uri": d.uri, "line": d.line, "offset": d.offset,
+                "error": d.kind.name(), "uri": d.uri, "line": d.line, "offset": d.offset,
                 "column": d.column, "value": d.value, "type": d.expected, "message": d.message,
             })),
             Fail::Io { uri, message } => {

@@ -7,6 +7,7 @@
 //! | module | what it does |
 //! | --- | --- |
 //! | `run` | starts one worker for each output, reports progress, sums up |
+//! | `abilities` | tells what the program can do |
 //! | `worker` | reads inputs one after the other and writes their rows as blocks |
 //! | `whole_columns` | writes parts column by column, where inputs have whole columns |
 //! | `sample` | counts how the values of some rows are written, for a plan |
@@ -35,6 +36,7 @@
 #![warn(missing_docs)]
 #![warn(clippy::undocumented_unsafe_blocks)]
 
+pub mod abilities;
 mod block;
 mod codec;
 mod column;

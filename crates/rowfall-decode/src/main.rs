@@ -1,8 +1,9 @@
-//! The command: `rowfall-decode run|sample|check --spec FILE` and `rowfall-decode --types`.
+//! The command: `rowfall-decode run|sample|check --spec FILE` and `rowfall-decode --abilities`.
 
 use std::io::Read;
 use std::process::exit;
 
+use rowfall_decode::abilities::abilities;
 use rowfall_decode::error::Fail;
 use rowfall_decode::input::rewrite;
 use rowfall_decode::native_string;
@@ -10,16 +11,15 @@ use rowfall_decode::questions;
 use rowfall_decode::run::run;
 use rowfall_decode::sample;
 use rowfall_decode::spec::Spec;
-use rowfall_decode::types::parse::SUPPORTED;
 use serde_json::json;
 
 const USAGE: &str = "usage: rowfall-decode run --spec FILE|-    decode the inputs of a spec
-       rowfall-decode run --spec held      a line of stdin; the run ends when stdin does
-       rowfall-decode run --spec handed    the same inside a server: a block of one string on stdin
+       rowfall-decode run --spec stdin-line   a line of stdin; the run ends when stdin does
+       rowfall-decode run --spec native-block a block of one string on stdin, as a server gives it
        rowfall-decode rewrite --spec JSON  write one input to stdout as plain CSV in UTF-8
        rowfall-decode sample --spec FILE|- say as JSON how the values of the first rows are written
        rowfall-decode check --spec FILE|-  only say whether the spec can be followed
-       rowfall-decode --types              what is supported, as JSON
+       rowfall-decode --abilities          what the program can do, as JSON
        rowfall-decode --version";
 
 fn main() {
@@ -39,7 +39,7 @@ fn main() {
             Err(fail) => end(Err(fail)),
         },
         ["check", "--spec", path] => check(path),
-        ["--types"] => println!("{}", types()),
+        ["--abilities"] => println!("{}", abilities()),
         ["--version"] => println!("rowfall-decode {}", env!("CARGO_PKG_VERSION")),
         ["--help" | "-h"] => println!("{USAGE}"),
         _ => {
@@ -49,43 +49,11 @@ fn main() {
     }
 }
 
-fn formats() -> Vec<&'static str> {
-    let mut formats = vec![
-        "CSV",
-        "CSVWithNames",
-        "TSV",
-        "TSVWithNames",
-        "JSONEachRow",
-        "Native",
-        "MySQL",
-        "PostgreSQL",
-    ];
-    if cfg!(feature = "arrow") {
-        formats.extend(["ArrowStream", "Parquet"]);
-    }
-    formats
-}
-
-fn types() -> serde_json::Value {
-    json!({
-        "version": 1,
-        "types": SUPPORTED,
-        "formats": formats(),
-        "compressions": ["none", "gzip", "zstd", "lz4", "xz", "bz2"],
-        "shapes": ["", "T", "Z", "canonical"],
-        "timezones": ["UTC", "Etc/UTC"],
-        "output_compressions": ["none", "lz4"],
-        "output_formats": [
-            "Native", "CSV", "TSV", "JSONEachRow", "MySQL", "PostgreSQL", "MariaDB", "PostgreSQL binary",
-        ],
-    })
-}
-
 fn read(path: &str) -> Result<String, Fail> {
     let mut text = String::new();
     let done = match path {
-        "held" => std::io::stdin().read_line(&mut text).map(|_| questions::listen()),
-        "handed" => {
+        "stdin-line" => std::io::stdin().read_line(&mut text).map(|_| questions::listen()),
+        "native-block" => {
             let mut block = Vec::new();
             std::io::stdin().read_to_end(&mut block).and_then(|_| {
                 text =
@@ -99,10 +67,14 @@ fn read(path: &str) -> Result<String, Fail> {
     done.map(|()| text).map_err(|error| Fail::spec(format!("the spec {path}: {error}")))
 }
 
-/// Say on stdout whether the spec can be followed.
+/// Say on stdout whether the spec can be followed, and all that it says, defaults too.
 fn check(path: &str) {
-    match read(path).and_then(|text| Spec::parse(&text)) {
-        Ok(_) => println!("{}", json!({"ok": true, "reasons": []})),
+    let parsed = |text: String| {
+        Spec::parse(&text)?;
+        Spec::read(&text)
+    };
+    match read(path).and_then(parsed) {
+        Ok(spec) => println!("{}", json!({"ok": true, "reasons": [], "spec": spec})),
         Err(fail) => {
             let reasons = match &fail {
                 Fail::Spec(reasons) => reasons.clone(),

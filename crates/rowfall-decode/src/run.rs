@@ -280,8 +280,8 @@ impl Shared<'_> {
 
     /// Decode input after input of text; false where one failed.
     fn decode(&self, worker: &mut Worker<'_>) -> bool {
-        let packets = matches!(self.spec.format, Format::MySql | Format::PostgreSQL);
-        if self.spec.ahead && !packets {
+        let packets = self.spec.format.is_packets();
+        if self.spec.read_ahead && !packets {
             return self.decode_shared(worker);
         }
         while !self.stop.load(Ordering::Relaxed) {

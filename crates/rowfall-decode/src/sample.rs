@@ -10,7 +10,7 @@ use std::borrow::Cow;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::error::{Fail, TOO_LONG};
+use crate::error::Fail;
 use crate::input::buffer::TextBuffer;
 use crate::input::queue::InputReader;
 use crate::input::source::TextSource;
@@ -142,7 +142,7 @@ impl Sample<'_> {
             // A record longer than the chunk: look at more of it.
             let most = self.spec.record_bytes;
             if buffer.end - buffer.start > most {
-                return Err(Fail::declined(input.name(), TOO_LONG));
+                return Err(Fail::too_long(input.name(), 0, 0));
             }
             let found = buffer.start > before;
             chunk = if found { self.spec.chunk_bytes } else { buffer.longer(chunk, most) };

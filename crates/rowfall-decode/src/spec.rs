@@ -3,22 +3,25 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize, Serializer};
 
 use crate::codec::Chains;
 use crate::dialect::Dialect;
 use crate::error::Fail;
 use crate::types::postgresql::Field;
-use crate::types::{BaseType, Type};
+use crate::types::{BaseType, TimeNotation, Type};
+
+/// The version of the document: another one has other names.
+pub const VERSION: u32 = 2;
 
 /// A single record longer than this is declined, where the spec says nothing else.
 pub const MAX_RECORD_BYTES: usize = 64 << 20;
 
 /// The document. Fields with a default may be left out, unknown ones are an error.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Spec {
-    /// 1.
+    /// [`VERSION`].
     pub version: u32,
     /// What to read, in this order.
     pub inputs: Vec<Input>,
@@ -35,7 +38,7 @@ pub struct Spec {
     pub null: String,
     /// The engine's reader would cut blanks off around strings: such strings are declined.
     #[serde(default = "yes")]
-    pub trim: bool,
+    pub trim_strings: bool,
     /// Each row of CSV or TSV ends with a delimiter, as in `1|a|`; a header may.
     #[serde(default)]
     pub trailing: bool,
@@ -45,7 +48,7 @@ pub struct Spec {
     /// Strings may hold line breaks; otherwise a line break is taken for a quote that is never
     /// closed.
     #[serde(default)]
-    pub breaks: bool,
+    pub allow_line_breaks: bool,
     /// Text may hold bytes that are not UTF-8; otherwise they are declined.
     #[serde(default)]
     pub binary: bool,
@@ -95,7 +98,7 @@ pub struct Spec {
     /// Decompress text in threads of their own, and let all workers decode pieces of the same input:
     /// there are fewer inputs than cores. Rows come in no order where there are several outputs.
     #[serde(default)]
-    pub ahead: bool,
+    pub read_ahead: bool,
     /// The compression of Native blocks.
     #[serde(default)]
     pub output_compression: OutputCompression,
@@ -140,7 +143,7 @@ pub struct Spec {
 
 /// One object. A path is a file here, `-` is stdin, an address of HTTP is read from there; with
 /// `url` the path is only the name that messages say, `s3://bucket/key` for one.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Input {
     /// The file, `-`, or the address.
@@ -219,7 +222,7 @@ impl Input {
 }
 
 /// A connection of MySQL's protocol, whose socket this process has been started with.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Connection {
     /// The descriptor of the socket.
@@ -235,7 +238,7 @@ pub struct Connection {
 }
 
 /// A block of a file in HDFS.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Block {
     /// Offset of its first byte in the file.
@@ -263,6 +266,12 @@ impl Secret {
     }
 }
 
+impl Serialize for Secret {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str("[HIDDEN]")
+    }
+}
+
 impl fmt::Debug for Secret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("[HIDDEN]")
@@ -270,7 +279,7 @@ impl fmt::Debug for Secret {
 }
 
 /// A column to write.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct ColumnSpec {
     /// Its name in the blocks.
@@ -285,17 +294,20 @@ pub struct ColumnSpec {
     /// Its ClickHouse type.
     #[serde(rename = "type")]
     pub type_name: String,
-    /// Notation of points in time, see [`crate::types::TimeShape`]: nothing, `T` or `Z`; of numbers
-    /// and Bools nothing or [`crate::types::parse::CANONICAL`].
+    /// Notation of points in time: nothing, `T` or `Z`.
     #[serde(default)]
-    pub shape: String,
+    pub time_notation: TimeNotation,
+    /// Numbers and Bools have to be written as they are kept: without zeros before them, `true` or
+    /// `false`.
+    #[serde(default)]
+    pub canonical: bool,
     /// Codecs of the column in parts, one after the other, as `Delta(4)`; none for LZ4.
     #[serde(default)]
     pub codecs: Vec<String>,
 }
 
 /// Sizes and streams in parts, by the settings of the table; the defaults are the engine's.
-#[derive(Debug, Clone, Copy, Deserialize)]
+#[derive(Debug, Clone, Copy, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct PartLayout {
     /// Rows of a granule at most: `index_granularity`.
@@ -330,7 +342,7 @@ impl PartLayout {
 
 /// Streams of a string in parts: `string_serialization_version`, and what `serialization.json` says
 /// of it (`serialization_info_version`).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StringStreams {
     /// Lengths have a stream of their own.
@@ -359,6 +371,11 @@ impl Default for PartLayout {
 }
 
 impl ColumnSpec {
+    /// Its type; `zone` is the time zone of types that name none.
+    pub fn data_type(&self, zone: Option<&str>) -> Result<Type, String> {
+        Type::parse_written(&self.type_name, self.time_notation, self.canonical, zone)
+    }
+
     /// Its name in the header or its key in JSON.
     pub fn source(&self) -> &str {
         self.source.as_deref().unwrap_or(&self.name)
@@ -366,14 +383,14 @@ impl ColumnSpec {
 }
 
 /// The partition key of a table. Its values are asked for, see [`crate::questions`].
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct PartitionKey {
     /// The columns that its expression uses.
     pub columns: Vec<KeyColumn>,
     /// Partitions of a block at most: max_partitions_per_insert_block; 0 for any number.
     #[serde(default)]
-    pub most: usize,
+    pub max_partitions: usize,
     /// The file in which values of these columns are handed over, in the Native format.
     pub file: String,
     /// Bytes of rows that are held in memory, so that those of a partition become one part.
@@ -382,7 +399,7 @@ pub struct PartitionKey {
 }
 
 /// Expressions of a sorting key. Their values are asked for, see [`crate::questions`].
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct ComputedKeys {
     /// The first part of the names of files in which values are handed over, in the Native format.
@@ -392,7 +409,7 @@ pub struct ComputedKeys {
 }
 
 /// An expression of a sorting key.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct KeyExpression {
     /// The ClickHouse type of its values.
@@ -405,7 +422,7 @@ pub struct KeyExpression {
 impl ComputedKeys {
     /// The types of the values; points in time need no zone.
     pub fn types(&self) -> Result<Vec<Type>, String> {
-        let types = self.expressions.iter().map(|key| Type::parse(&key.type_name, "", Some("UTC")));
+        let types = self.expressions.iter().map(|key| Type::parse(&key.type_name, Some("UTC")));
         types.collect()
     }
 
@@ -416,7 +433,7 @@ impl ComputedKeys {
 }
 
 /// A column that an expression of a key uses.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct KeyColumn {
     /// Index of the column.
@@ -458,7 +475,7 @@ impl KeyColumn {
 }
 
 /// The compression of inputs.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Compression {
     /// No compression.
@@ -476,8 +493,20 @@ pub enum Compression {
     Bz2,
 }
 
+impl Compression {
+    /// All of them.
+    pub const ALL: &[Compression] = &[
+        Compression::None,
+        Compression::Gzip,
+        Compression::Zstd,
+        Compression::Lz4,
+        Compression::Xz,
+        Compression::Bz2,
+    ];
+}
+
 /// The format of inputs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
 pub enum Format {
     /// CSV without a header.
     #[serde(rename = "CSV")]
@@ -511,6 +540,36 @@ pub enum Format {
 }
 
 impl Format {
+    /// All of them.
+    pub const ALL: &[Format] = &[
+        Format::Csv,
+        Format::CsvWithNames,
+        Format::Tsv,
+        Format::TsvWithNames,
+        Format::Json,
+        Format::Native,
+        Format::ArrowStream,
+        Format::Parquet,
+        Format::Random,
+        Format::MySql,
+        Format::PostgreSQL,
+    ];
+
+    /// True for rows in packets of a database.
+    pub fn is_packets(self) -> bool {
+        matches!(self, Format::MySql | Format::PostgreSQL)
+    }
+
+    /// True for text, whose records are found before they are parsed.
+    pub fn is_text(self) -> bool {
+        !self.is_columnar() && !self.is_packets()
+    }
+
+    /// True where this program was built with what reads it.
+    pub fn is_built_in(self) -> bool {
+        cfg!(feature = "arrow") || !matches!(self, Format::ArrowStream | Format::Parquet)
+    }
+
     /// True where the first line names the columns.
     pub fn has_names(self) -> bool {
         matches!(self, Format::CsvWithNames | Format::TsvWithNames)
@@ -533,18 +592,18 @@ impl Format {
 }
 
 /// Where CSV has the elements of Tuple columns.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Tuples {
     /// In fields of their own, also those of tuples in tuples.
     #[default]
-    Apart,
+    Fields,
     /// In one field, as `(1, 'x')`.
-    Whole,
+    Value,
 }
 
 /// What to do with columns and keys that the spec does not name.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum UnknownColumns {
     /// Skip them.
@@ -555,7 +614,7 @@ pub enum UnknownColumns {
 }
 
 /// The compression of Native blocks.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum OutputCompression {
     /// No compression.
@@ -566,7 +625,7 @@ pub enum OutputCompression {
 }
 
 /// The format of outputs.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, Serialize)]
 pub enum OutputFormat {
     /// Blocks of ClickHouse.
     #[default]
@@ -594,6 +653,20 @@ pub enum OutputFormat {
     PostgreSqlBinary,
 }
 
+impl OutputFormat {
+    /// All of them.
+    pub const ALL: &[OutputFormat] = &[
+        OutputFormat::Native,
+        OutputFormat::Tsv,
+        OutputFormat::Csv,
+        OutputFormat::JsonEachRow,
+        OutputFormat::MySql,
+        OutputFormat::PostgreSql,
+        OutputFormat::MariaDb,
+        OutputFormat::PostgreSqlBinary,
+    ];
+}
+
 /// Rows and bytes of a block whose rows become text: it stays in the cache until they are written.
 const TEXT_BLOCK: (usize, usize) = (4096, 1 << 20);
 
@@ -617,10 +690,14 @@ fn chunk() -> usize {
 }
 
 impl Spec {
+    /// Parse without a check.
+    pub fn read(text: &str) -> Result<Spec, Fail> {
+        serde_json::from_str(text).map_err(|e| Fail::spec(format!("the spec: {e}")))
+    }
+
     /// Parse and check; all reasons against it at once.
     pub fn parse(text: &str) -> Result<Spec, Fail> {
-        let mut spec: Spec =
-            serde_json::from_str(text).map_err(|e| Fail::spec(format!("the spec: {e}")))?;
+        let mut spec: Spec = Spec::read(text)?;
         if matches!(spec.format, Format::Tsv | Format::TsvWithNames) {
             spec.delimiter = "\t".into();
         }
@@ -635,7 +712,7 @@ impl Spec {
     /// The types of the columns, in their order.
     pub fn types(&self) -> Result<Vec<Type>, Fail> {
         let zone = self.timezone.as_deref();
-        let parsed = self.columns.iter().map(|c| Type::parse(&c.type_name, &c.shape, zone));
+        let parsed = self.columns.iter().map(|c| c.data_type(zone));
         parsed.collect::<Result<_, _>>().map_err(Fail::spec)
     }
 
@@ -646,8 +723,8 @@ impl Spec {
     }
 
     /// Whether elements of tuples stand in fields of their own.
-    pub fn apart(&self) -> bool {
-        self.format.is_csv() && self.tuples == Tuples::Apart
+    pub fn tuples_are_fields(&self) -> bool {
+        self.format.is_csv() && self.tuples == Tuples::Fields
     }
 
     /// Why the elements of a tuple cannot be told from what is beside them.
@@ -669,8 +746,8 @@ impl Spec {
         };
         let delimiter = self.delimiter.as_bytes();
         let columnar = self.format.is_columnar();
-        let whole = columnar || matches!(self.format, Format::MySql | Format::PostgreSQL);
-        need(self.version == 1, "only version 1 of the spec is known");
+        let whole = !self.format.is_text();
+        need(self.version == VERSION, &format!("only version {VERSION} of the spec is known"));
         need(
             delimiter.len() == 1 && !b"\r\n\"\\ ".contains(&delimiter[0]),
             "the delimiter is one ASCII character, no quote, blank, backslash or line end",
@@ -687,11 +764,7 @@ impl Spec {
             self.dialect.is_none() || !self.format.is_csv() || self.delimiter == ",",
             "rewritten CSV has commas",
         );
-        need(
-            cfg!(feature = "arrow")
-                || !matches!(self.format, Format::ArrowStream | Format::Parquet),
-            "this program was built without Arrow and Parquet",
-        );
+        need(self.format.is_built_in(), "this program was built without Arrow and Parquet");
         need(
             !whole || (self.compression == Compression::None && self.dialect.is_none()),
             "columns are read as they are: without compression or dialect",
@@ -784,7 +857,7 @@ impl Spec {
         let keys = self.sort_by.as_deref().unwrap_or(&[]);
         let is_partition_key = |number: usize| partition.clone().any(|c| c.index == number);
         for (number, column) in self.columns.iter().enumerate() {
-            let data_type = Type::parse(&column.type_name, &column.shape, self.timezone.as_deref());
+            let data_type = column.data_type(self.timezone.as_deref());
             let reason = match data_type {
                 Err(reason) => reason,
                 Ok(data_type)
@@ -804,7 +877,7 @@ impl Spec {
                     "the server takes its values as text only".to_owned()
                 }
                 Ok(Type { base: BaseType::Tuple(..), .. })
-                    if self.apart()
+                    if self.tuples_are_fields()
                         && self.delimiter.len() == 1
                         && self.apart_reason().is_some() =>
                 {

@@ -20,7 +20,7 @@ fn numbers(
     let files: Vec<Temporary> = (0..outputs).map(|_| Temporary::new(b"")).collect();
     let mut spec = spec(&input, &files[0], format, &[("a", "UInt32"), ("b", "String")], &more);
     spec["outputs"] = files.iter().map(|file| json!(file.0)).collect();
-    spec["ahead"] = json!(true);
+    spec["read_ahead"] = json!(true);
     let done = Spec::parse(&spec.to_string()).and_then(|spec| run(&spec));
     let mut found = Vec::new();
     for file in &files {
@@ -62,7 +62,7 @@ fn csv(rows: u32) -> String {
 fn every_row_comes_once() {
     for outputs in [1, 2, 5] {
         for chunk in [7, 300, 1 << 18] {
-            let more = json!({"chunk_bytes": chunk, "breaks": true, "block_rows": 1000});
+            let more = json!({"chunk_bytes": chunk, "allow_line_breaks": true, "block_rows": 1000});
             let (found, done) = numbers(&csv(5000), "CSV", outputs, more.clone());
             assert_eq!(found, (0..5000).collect::<Vec<_>>(), "{outputs} {chunk}");
             let done = done.expect("fine");
@@ -91,7 +91,7 @@ fn the_first_failure_is_told() {
     let broken = broken.join("\n") + "\n";
     for outputs in [1, 2, 5] {
         for (format, head) in [("CSV", ""), ("CSVWithNames", "a,b\n")] {
-            let more = json!({"chunk_bytes": 100, "breaks": true});
+            let more = json!({"chunk_bytes": 100, "allow_line_breaks": true});
             let wrong =
                 numbers(&format!("{head}{broken}"), format, outputs, more).1.expect_err("x");
             let first = at + 1 + head.lines().count();
@@ -99,7 +99,7 @@ fn the_first_failure_is_told() {
             assert_eq!((&wrong["line"], &wrong["offset"]), (&json!(first), &json!(offset)));
         }
     }
-    let more = json!({"chunk_bytes": 100, "breaks": true});
+    let more = json!({"chunk_bytes": 100, "allow_line_breaks": true});
     let wrong = numbers(&format!("{text}1,\"open\n"), "CSV", 3, more.clone()).1.expect_err("open");
     assert_eq!(wrong["line"], json!(lines.len() + 1));
     let wrong = numbers("a,c\n1,2\n", "CSVWithNames", 3, more.clone()).1.expect_err("no b");
@@ -113,7 +113,10 @@ fn one_worker_keeps_the_order() {
     let read = |more: Value| {
         common::native(csv(3000).as_bytes(), "CSV", &[("a", "UInt32"), ("b", "String")], more)
     };
-    let plain = read(json!({"breaks": true}));
+    let plain = read(json!({"allow_line_breaks": true}));
     assert!(plain.is_ok());
-    assert_eq!(read(json!({"breaks": true, "ahead": true, "chunk_bytes": 90})), plain);
+    assert_eq!(
+        read(json!({"allow_line_breaks": true, "read_ahead": true, "chunk_bytes": 90})),
+        plain
+    );
 }

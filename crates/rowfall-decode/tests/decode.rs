@@ -101,7 +101,7 @@ proptest! {
         let data = csv(&rows, if crlf { "\r\n" } else { "\n" }, last);
         for simd in simds() {
             for chunk in [chunk, 256 << 10] {
-                let more = json!({"chunk_bytes": chunk, "simd": simd, "breaks": true, "binary": true});
+                let more = json!({"chunk_bytes": chunk, "simd": simd, "allow_line_breaks": true, "binary": true});
                 prop_assert_eq!(native(&data, "CSV", &COLUMNS, more), Ok(wanted(&rows)));
             }
         }
@@ -164,7 +164,7 @@ proptest! {
         let text = rows.iter().all(|r| std::str::from_utf8(&r.1).is_ok());
         for (format, data) in [("CSV", csv(&rows, "\n", true)), ("TSV", tsv(&rows))] {
             for chunk in [chunk, 256 << 10] {
-                let more = json!({"chunk_bytes": chunk, "breaks": true});
+                let more = json!({"chunk_bytes": chunk, "allow_line_breaks": true});
                 match native(&data, format, &COLUMNS, more) {
                     Ok(blocks) => prop_assert!(text && blocks == wanted(&rows)),
                     Err(said) => {
@@ -184,7 +184,7 @@ proptest! {
         lines.insert(at.index(lines.len() + 1), b"no number,,\n".to_vec());
         let data = lines.concat();
         let [torn, whole] = [chunk, 256 << 10].map(|chunk| {
-            let more = json!({"chunk_bytes": chunk, "breaks": true});
+            let more = json!({"chunk_bytes": chunk, "allow_line_breaks": true});
             let said = native(&data, "CSV", &COLUMNS, more).expect_err("a value is not a number");
             (said["line"].clone(), said["offset"].clone(), said["message"].clone())
         });
@@ -231,7 +231,7 @@ proptest! {
     fn blocks_are_sorted(mut rows in rows(), by in prop::sample::select(vec![vec![0], vec![1], vec![2, 0], vec![2, 1, 0]])) {
         rows.iter_mut().for_each(|r| (r.0, r.2) = (r.0 % 3, r.2.map(|m| m % 3)));
         let data = csv(&rows, "\n", true);
-        let more = json!({"sort_by": by, "breaks": true, "binary": true});
+        let more = json!({"sort_by": by, "allow_line_breaks": true, "binary": true});
         rows.sort_by(|a, b| {
             let null = |r: &Row| (r.2.is_none(), r.2);
             by.iter().fold(std::cmp::Ordering::Equal, |found, column| found.then_with(|| match column {
@@ -248,7 +248,7 @@ proptest! {
     fn wide_blocks_are_sorted(mut rows in rows(), chunk in 1usize..200, block in 1usize..60, by in prop::sample::select(vec![vec![0], vec![1], vec![2, 1, 0]])) {
         let data = csv(&rows, "\n", true);
         let more = json!({
-            "sort_by": by, "breaks": true, "binary": true, "chunk_bytes": chunk, "block_rows": block,
+            "sort_by": by, "allow_line_breaks": true, "binary": true, "chunk_bytes": chunk, "block_rows": block,
         });
         let mut blocks = Vec::new();
         for rows in rows.chunks_mut(block) {
@@ -377,7 +377,7 @@ fn a_large_block_with_keys_of_few_values_is_sorted() {
 #[test]
 fn errors_name_the_first_bad_value() {
     let data = b"n,s,m\n1,a,2\n\"2\",\"x\ny\",3\n3,b,4\n4,c,x5\n5,d,\nz,e,1\n";
-    let more = json!({"breaks": true});
+    let more = json!({"allow_line_breaks": true});
     for chunk in [1, 5, 1 << 16] {
         let mut more = more.clone();
         more["chunk_bytes"] = json!(chunk);
@@ -493,7 +493,7 @@ fn tuples_stand_apart_or_whole() {
         ("b", "LowCardinality(String)"),
     ];
     let whole = b"1,\"(2,('x, y',3),[4,5])\",z\n6,\"(7,('',NULL),[])\",\n";
-    let wanted = native(whole, "CSV", &columns, json!({"tuples": "whole"}));
+    let wanted = native(whole, "CSV", &columns, json!({"tuples": "value"}));
     assert!(wanted.is_ok());
     let apart = "1,2,\"x, y\",3,\"[4,5]\",z\n6,7,\"\",,[],\n";
     for chunk in [1, 7, 1 << 16] {
@@ -526,7 +526,7 @@ fn elements_that_the_engine_reads_otherwise_are_declined() {
         ("1,x\n2,\\N\n", 2), // NULL is nothing here
         ("1,x\n\"(2,'y')\"\n", 2),
     ] {
-        let found = native(data.as_bytes(), "CSV", &columns, json!({"trim": false}));
+        let found = native(data.as_bytes(), "CSV", &columns, json!({"trim_strings": false}));
         let said = found.expect_err(data);
         assert_eq!((&said["error"], &said["line"]), (&json!("value"), &json!(line)), "{data:?}");
     }

@@ -109,7 +109,7 @@ fn every_compression() {
     let kinds = ["gzip", "zstd", "lz4", "xz", "bz2"];
     for (kind, ahead) in kinds.iter().flat_map(|kind| [(*kind, false), (*kind, true)]) {
         let data = packed(kind, lines.as_bytes());
-        let more = json!({"compression": kind, "ahead": ahead});
+        let more = json!({"compression": kind, "read_ahead": ahead});
         let read = |data: &[u8]| native(data, "CSV", &[("a", "String")], more.clone());
         assert_eq!(read(&data), Ok(block(20_000, &[("a", "String", wanted.clone())])), "{kind}");
         let both = [&data[..], &data[..]].concat();

@@ -203,12 +203,12 @@ class Side:
         kinds = {"k": "UInt32", "v": type_}
         names = self.names(way)
         spec = {
-            "version": 1, "inputs": [{"path": str(self.file)}], "format": way.encoding.format,
-            "null": "\\N" if way.native else "", "trim": way.trim, "timezone": "UTC",
-            "tuples": "whole" if way.whole else "apart",
+            "version": 2, "inputs": [{"path": str(self.file)}], "format": way.encoding.format,
+            "null": "\\N" if way.native else "", "trim_strings": way.trim, "timezone": "UTC",
+            "tuples": "value" if way.whole else "fields",
             "columns": [
                 {"name": n, "position": i, "type": kinds[n],
-                 "shape": way.shape if n == "v" else ""} for i, n in enumerate(names)
+                 "time_notation": way.shape if n == "v" else ""} for i, n in enumerate(names)
             ],
             "outputs": [str(self.native)],
         }  # fmt: skip

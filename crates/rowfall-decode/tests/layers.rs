@@ -31,6 +31,7 @@ const LAYERS: &[&str] = &[
     "sample",
     "whole_columns",
     "worker",
+    "abilities",
     "run",
 ];
 

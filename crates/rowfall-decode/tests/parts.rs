@@ -42,7 +42,7 @@ fn parts_hold_the_rows_of_the_blocks() {
     assert_eq!(read(json!({"sort_by": [0]})), 1);
     assert_eq!(read(json!({"sort_by": [1, 0]})), 1);
     assert_eq!(read(json!({"sort_by": [7], "block_rows": 7_000, "simd": "scalar"})), 5);
-    assert!(read(json!({"sort_by": [0], "block_bytes": 1 << 20, "ahead": true})) > 3);
+    assert!(read(json!({"sort_by": [0], "block_bytes": 1 << 20, "read_ahead": true})) > 3);
     assert_eq!(compare(b"", "TSV", COLUMNS, &json!({})), 0);
     assert_eq!(compare(b"x\n", "TSV", COLUMNS, &json!({})), 0);
 }
@@ -135,7 +135,7 @@ fn what_the_engine_writes_is_refused_by_name() {
         ("Array(UInt8)", json!({"sort_by": [0]}), "blocks are not sorted by nested values"),
     ] {
         let mut spec = json!({
-            "version": 1, "inputs": [], "format": "TSV", "outputs": ["-"], "parts": true,
+            "version": 2, "inputs": [], "format": "TSV", "outputs": ["-"], "parts": true,
             "columns": [{"name": "odd", "position": 0, "type": kind}],
         });
         for (name, value) in more.as_object().expect("an object") {

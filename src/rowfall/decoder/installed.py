@@ -10,6 +10,7 @@ from pathlib import Path
 from rowfall.core.errors import UsageError
 from rowfall.core.patterns import regex
 from rowfall.core.version import __version__
+from rowfall.decoder.documents import VERSION
 
 PROGRAM = "rowfall-decode"
 
@@ -48,10 +49,24 @@ def outdated(what: str) -> UsageError:
     )
 
 
-_UNKNOWN = regex(r"unknown (?:field|variant) `(\w+)`")
+# What programs of other versions say about what is asked of them, and what they do not know then.
+_UNKNOWN = (
+    (regex(r"unknown (?:field|variant) `([\w-]+)`"), "the word {!r} of a spec"),
+    (regex(r"only version (\d+) of the spec is known"), f"version {VERSION} of a spec"),
+    (regex(r"the spec ([a-z-]+): No such file"), "--spec {}"),
+    (regex(r"usage: (rowfall-decode)"), "what it was asked to do"),
+)
 
 
-def unknown_word(said: str) -> str:
-    """Return the word of a document that the program does not know; "" where it knows them all."""
-    found = _UNKNOWN.search(said)
-    return found[1] if found else ""
+def check_known(said: str) -> None:
+    """Check that the program has not ended because it is of another version.
+
+    Args:
+        said: what it wrote to stderr.
+
+    Raises:
+        UsageError: it is.
+    """
+    for pattern, what in _UNKNOWN:
+        if found := pattern.search(said):
+            raise outdated(what.format(found[1]))

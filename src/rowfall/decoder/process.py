@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -10,17 +11,49 @@ from contextlib import suppress
 from typing import IO, Any, cast
 
 from rowfall.core import environment
+from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import EngineError, RowfallError
 from rowfall.core.listing import Split
-from rowfall.core.masked import Secret
+from rowfall.decoder.documents import Spec, encode
+from rowfall.decoder.installed import PROGRAM, Exit, check_known
 
-CONNECTION = "output_connection"
-"""Names the part of the spec about the socket that the program is started with and writes into."""
 # The program writes its last line when its pipes are closed; it has nothing else to do then.
 END_SECONDS = 30.0
 
 # Answers the question of a program, by its name and what it is about.
 Answers = Callable[[str, Mapping[str, Any]], Mapping[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """What a run of the program has done, as it says at its end.
+
+    Attributes:
+        bytes_raw: of text, decompressed. ``waited_seconds``: for the disk, of all threads.
+        writing_seconds: of parts.
+    """
+
+    rows: int
+    bytes_raw: int
+    cpu_seconds: float
+    writing_seconds: float = 0.0
+    waited_seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Declined:
+    """What the program declined or could not read, or why it gave up.
+
+    Attributes:
+        uri: of the input as the program knows it; None where it is about none, "" for several.
+        too_long: a record is longer than it may be; ``line`` and ``offset`` are where it begins.
+    """
+
+    message: str
+    uri: str | None = None
+    too_long: bool = False
+    line: int = 0
+    offset: int = 0
 
 
 class DecoderProcess:
@@ -35,16 +68,14 @@ class DecoderProcess:
         inputs: what it reads; of a stream with the path of its pipe.
     """
 
-    def __init__(
-        self, program: str, spec: Mapping[str, Any], answers: Answers | None = None
-    ) -> None:
+    def __init__(self, program: str, spec: Spec, answers: Answers | None = None) -> None:
         self._answers = answers
         self.inputs: Sequence[Split] = ()
         self.on_progress: Callable[[], None] | None = None
-        to = spec.get(CONNECTION)
+        to = spec.output_connection
         self._process = subprocess.Popen(
-            [program, "run", "--spec", "held"],
-            pass_fds=() if to is None else (to["descriptor"],),
+            [program, "run", "--spec", "stdin-line"],
+            pass_fds=() if to is None else (to.descriptor,),
             stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
             env=environment.of_child(),
         )  # fmt: skip
@@ -59,12 +90,12 @@ class DecoderProcess:
             target=self._hear, args=(cast("IO[bytes]", self._process.stderr),), daemon=True
         )
         self._listener.start()
-        self._send(spec)
+        self._send(encode(spec))
 
-    def _send(self, document: Mapping[str, Any]) -> None:
+    def _send(self, line: str) -> None:
         # A program that is dead already is judged by its end.
         with suppress(BrokenPipeError, ValueError), self._sending:
-            self._stdin.write(json.dumps(document, default=Secret.reveal).encode() + b"\n")
+            self._stdin.write(line.encode() + b"\n")
             self._stdin.flush()
 
     def _answer(self, question: str, about: Mapping[str, Any]) -> None:
@@ -74,7 +105,7 @@ class DecoderProcess:
             answer = self._answers(question, about)
         except (RowfallError, OSError) as error:
             answer = {"error": str(error)}
-        self._send(answer)
+        self._send(json.dumps(answer))
 
     def _hear(self, pipe: IO[bytes]) -> None:
         try:
@@ -153,3 +184,40 @@ class DecoderProcess:
             self._stdin.close()
         self._listener.join()
         return code, self._last.decode(errors="replace").strip()
+
+    def result(self) -> Summary | Declined | None:
+        """Return how the program ended; None where something else has failed and it left.
+
+        Raises:
+            EngineError: somebody has killed it.
+            UsageError: it is of another version.
+        """
+        code, last = self.end()
+        try:
+            said: dict[str, Any] = json.loads(last)
+        except ValueError:
+            said = {}
+        if code == Exit.OK and "rows" in said:
+            return Summary(
+                int(said["rows"]), int(said["bytes_raw"]), float(said["cpu_seconds"]),
+                float(said["writing_seconds"]), float(said.get("waited_seconds", 0.0)),
+            )  # fmt: skip
+        if code in (Exit.DECLINED, Exit.BROKEN):
+            what, line = str(said.get("message", last)), int(said.get("line", 0))
+            kind = said.get("error")
+            if kind == "malformed":
+                what = f"line {line}: {what}"
+            offset = int(said.get("offset", 0))
+            return Declined(what, str(said.get("uri", "")), kind == "too_long", line, offset)
+        if code == Exit.READER_LEFT or (code == -signal.SIGKILL and self.killed):
+            return None
+        if code == -signal.SIGABRT:
+            return Declined(f"{PROGRAM} gave up: {last[:300] or 'aborted'}")
+        if code < 0:
+            raise EngineError(
+                f"{PROGRAM} was killed by signal {-code}",
+                hint="Signal 9 often means that the machine ran out of memory; lower --memory.",
+                transient=True,
+            )
+        check_known(last)
+        return Declined(f"{PROGRAM} ended with {code}: {last[:300]}")

@@ -15,13 +15,13 @@ import subprocess
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import asdict
-from typing import IO, Any
+from dataclasses import replace
+from typing import IO
 
 from rowfall.core.errors import SourceError, UsageError
 from rowfall.core.model import Dialect, Encoding
 from rowfall.core.patterns import regex
-from rowfall.decoder import installed
+from rowfall.decoder import documents, installed
 from rowfall.decoder.installed import PROGRAM, Exit
 
 _PIECE = 1 << 20
@@ -55,20 +55,21 @@ def describe(dialect: Dialect) -> str:
     return "text of this dialect"
 
 
-def document(dialect: Dialect) -> dict[str, Any]:
-    """Return a dialect for a spec of rowfall-decode (crates/rowfall-decode/src/dialect.rs)."""
-    plain = asdict(Dialect())
-    found = asdict(dialect) | {"dates": [item for item in dialect.dates if item[0] >= 0]}
-    return {k: v for k, v in found.items() if v != plain[k] or k == "charset"}
+def known_dates(dialect: Dialect) -> Dialect:
+    """Return a dialect without the dates of columns that the sample has still to show."""
+    return replace(dialect, dates=tuple(item for item in dialect.dates if item[0] >= 0))
 
 
-def _spec(encoding: Encoding, compression: str, path: str, lines: Sequence[int] = ()) -> str:
+def document(
+    encoding: Encoding, compression: str, path: str, lines: Sequence[int] = ()
+) -> documents.Rewrite:
+    """Return what the program is to do with an object of foreign text; see :class:`Rewriting`."""
     if encoding.dialect is None:
         raise ValueError("plain text is not rewritten")
-    return json.dumps({
-        "path": path, "compression": compression, "format": encoding.written or encoding.format,
-        "dialect": document(encoding.dialect), "locate": list(lines),
-    })  # fmt: skip
+    return documents.Rewrite(
+        path, encoding.written or encoding.format, known_dates(encoding.dialect), compression,
+        tuple(lines),
+    )  # fmt: skip
 
 
 class Rewriting:
@@ -85,12 +86,13 @@ class Rewriting:
         sink: int = subprocess.PIPE, lines: Sequence[int] = (),
     ) -> None:  # fmt: skip
         path = pieces if isinstance(pieces, str) else "-"
+        asked = document(encoding, compression, path, lines)
         command = installed.program()
         if command is None:
             raise _missing(encoding.dialect or Dialect())
         self._failed: list[Exception] = []
         self._child = subprocess.Popen(
-            [command, "rewrite", "--spec", _spec(encoding, compression, path, lines)],
+            [command, "rewrite", "--spec", documents.encode(asked)],
             stdin=subprocess.DEVNULL if path != "-" else subprocess.PIPE, stdout=sink,
             stderr=subprocess.PIPE,
         )  # fmt: skip
@@ -148,8 +150,7 @@ class Rewriting:
             raise self._failed[0]
         if code in (Exit.OK, Exit.READER_LEFT):
             return
-        if word := installed.unknown_word(said):
-            raise installed.outdated(f"the word {word!r} of a spec")
+        installed.check_known(said)
         message = _message(said) or f"{PROGRAM} ended with {code}"
         raise SourceError(message, hint=hint(message))
 
@@ -178,7 +179,7 @@ def _message(said: str) -> str:
     try:
         return str(json.loads(said.splitlines()[-1])["message"])
     except (ValueError, KeyError, IndexError, TypeError):
-        return "it is older than this version of rowfall" if "usage:" in said else said[:300]
+        return said[:300]
 
 
 def head(pieces: Iterable[bytes] | str, encoding: Encoding, compression: str, most: int) -> bytes:

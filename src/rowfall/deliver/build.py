@@ -21,7 +21,9 @@ from rowfall.core.listing import Split
 from rowfall.core.model import Column, Encoding, Kind, Outcome, Schema, Statement
 from rowfall.core.sqltext import SqlText, quote
 from rowfall.core.type_names import parse_type
-from rowfall.decoder import installed
+from rowfall.decoder import documents
+from rowfall.decoder.documents import Spec
+from rowfall.decoder.installed import PROGRAM
 from rowfall.decoder.process import Answers
 from rowfall.deliver.decode import (
     DeclinedError,
@@ -73,32 +75,30 @@ class Build(Decode):
     def _begin(self, order: Order, outputs: Sequence[str], lane: int) -> BuildRun:
         return BuildRun(order, outputs, lane)
 
-    def _prepare(self, run: DecoderRun, asked: Mapping[str, Any]) -> Mapping[str, Any]:
+    def _prepare(self, run: DecoderRun, asked: Spec) -> Spec:
         run = _of(run)
         order, table = run.order, self._definition(run)
-        names = [column["name"] for column in asked["columns"]]
-        stored = [names.index(c.name) for c in table.columns if c.name in names]
+        by_name = {column.name: column for column in asked.columns}
         codecs = {c.name: table_definition.codecs(c) for c in table.columns}
         # In nested types the table quotes some names of elements that need no quotes.
         types = {c.name: c.type for c in table.columns if parse_type(c.type).nested}
-        columns = [asked["columns"][n] for n in stored]
+        columns = [by_name[c.name] for c in table.columns if c.name in by_name]
         loaded = {column.name: column for column in order.schema.columns}
-        held = [loaded[column["name"]] for column in columns]
-        return {
-            "parts": True,
-            "columns": [
-                {**c, "type": types.get(c["name"], c["type"]), "codecs": codecs[c["name"]]}
-                for c in columns
-            ],
-            "layout": table_definition.layout(table, set(loaded)),
-            **self._sorted(run, table, held),
-            **self._partitioned(run, table, held),
-        }
+        held = [loaded[column.name] for column in columns]
+        asked = replace(
+            asked,
+            parts=True,
+            columns=tuple(
+                replace(c, type=types.get(c.name, c.type), codecs=codecs[c.name]) for c in columns
+            ),
+            layout=table_definition.layout(table, set(loaded)),
+        )
+        return self._partitioned(run, table, held, self._sorted(run, table, held, asked))
 
     def _sorted(
-        self, run: BuildRun, table: Definition, stored: Sequence[Column]
-    ) -> Mapping[str, Any]:
-        """Return what the spec says about the order of rows.
+        self, run: BuildRun, table: Definition, stored: Sequence[Column], asked: Spec
+    ) -> Spec:
+        """Return the spec with what it says about the order of rows.
 
         Args:
             stored: the columns of the parts, in their order.
@@ -114,12 +114,17 @@ class Build(Decode):
             raise DeclinedError(f"parts of the table cannot be built: {found}", None)
         run.sorting = found
         file = str(Path(run.outputs[0]).parent / "values")
-        return found.document(len(stored), file, table.primary_elements)
+        return replace(
+            asked,
+            sort_by=found.places(len(stored)),
+            primary=table.primary_elements,
+            computed=found.computed(file),
+        )
 
     def _partitioned(
-        self, run: BuildRun, table: Definition, stored: Sequence[Column]
-    ) -> Mapping[str, Any]:
-        """Return what the spec says about the partitions of the table, {} where it has none.
+        self, run: BuildRun, table: Definition, stored: Sequence[Column], asked: Spec
+    ) -> Spec:
+        """Return the spec with what it says about the partitions of the table, if it has any.
 
         Args:
             stored: the columns of the parts, in their order.
@@ -129,21 +134,21 @@ class Build(Decode):
         """
         text = table.clauses.get("PARTITION", "").removeprefix("BY ")
         if not keys.elements(text):
-            return {}
+            return asked
         found = keys.partition_key(text, stored, [c.name for c in table.columns])
         if isinstance(found, str):
             raise DeclinedError(found, None)
         run.partitioning, order = found, run.order
         limit = int(order.settings.get("max_memory_usage", 0)) or _UNLIMITED
-        held = {
-            "columns": [used.document() for used in found.used],
-            "most": int(order.settings.get("max_partitions_per_insert_block", 0)),
-            "file": str(Path(run.outputs[0]).parent / "keys.native"),
-            "hold_bytes": limit // attempts.HELD_SHARE,
-        }
+        held = documents.PartitionKey(
+            found.used,
+            file=str(Path(run.outputs[0]).parent / "keys.native"),
+            max_partitions=int(order.settings.get("max_partitions_per_insert_block", 0)),
+            hold_bytes=limit // attempts.HELD_SHARE,
+        )
         least, most = _HELD_BLOCK
         block = min(most, max(least, order.schema.partitions * _HELD_SLICE))
-        return {"partition_by": held, "block_bytes": block}
+        return replace(asked, partition_by=held, block_bytes=block)
 
     def _answers(self, run: DecoderRun) -> Answers:
         """Return what computes the partition key of values that the program has met."""
@@ -216,7 +221,7 @@ class Build(Decode):
         while not child.wait(_BUILD_POLL_SECONDS):
             tick({})
         report = self.result_of(child, order)
-        if not report:
+        if report is None:
             return Outcome()
         parts = [part for output in run.outputs for part in Path(output).iterdir()]
         try:
@@ -235,13 +240,12 @@ class Build(Decode):
             cpu = self._engine.run(statement, lane=run.lane).cpu_seconds
             if run.table is not None:
                 cpu += self._complete(run, run.table)
-        rows = int(report["rows"])
         return Outcome(
-            rows_read=rows,
-            rows_written=rows,
+            rows_read=report.rows,
+            rows_written=report.rows,
             seconds=time.monotonic() - began,
             cpu_seconds=cpu,
-            writing_seconds=float(report["writing_seconds"]),
+            writing_seconds=report.writing_seconds,
         )
 
 
@@ -351,7 +355,7 @@ class BuildFromEngine(Build):
             self._input.source, order.schema, self._input.read, order.splits, order.select,
             self._input.headers,
         )  # fmt: skip
-        names = [column["name"] for column in asked["columns"]]
+        names = [column.name for column in asked.columns]
         if names != [column.name for column in columns]:
             query = SqlText.of(f"SELECT {', '.join(map(sql.name, names))} FROM (", query, ")")
         try:
@@ -369,16 +373,15 @@ class BuildFromEngine(Build):
         finally:
             done.set()
         report = self.result_of(child, order)
-        if not report:
-            raise EngineError(f"{installed.PROGRAM} did not end by itself", transient=True)
-        spent = float(report["cpu_seconds"])
+        if report is None:
+            raise EngineError(f"{PROGRAM} did not end by itself", transient=True)
         return replace(
             made,
             rows_written=built.rows_written,
-            cpu_seconds=made.cpu_seconds + built.cpu_seconds + spent,
-            helper_seconds=spent,
+            cpu_seconds=made.cpu_seconds + built.cpu_seconds + report.cpu_seconds,
+            helper_seconds=report.cpu_seconds,
             writing_seconds=built.writing_seconds,
-            waited_seconds=float(report.get("waited_seconds", 0.0)),
+            waited_seconds=report.waited_seconds,
         )
 
 

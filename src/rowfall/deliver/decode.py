@@ -6,18 +6,16 @@ each is the body of an INSERT. Inside: the server starts the programs, by ``exec
 
 from __future__ import annotations
 
-import json
 import os
 import select
 import shutil
-import signal
 import tempfile
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 from rowfall.contracts.delivery import Delivery, Order
 from rowfall.core import sql
@@ -28,9 +26,9 @@ from rowfall.core.long_records import Place, too_long
 from rowfall.core.masked import Secret
 from rowfall.core.model import Encoding, Outcome, Statement
 from rowfall.core.sqltext import SqlText
-from rowfall.decoder import installed
-from rowfall.decoder.installed import Exit
-from rowfall.decoder.process import Answers, DecoderProcess
+from rowfall.decoder.documents import Spec, encode
+from rowfall.decoder.installed import PROGRAM
+from rowfall.decoder.process import Answers, Declined, DecoderProcess, Summary
 from rowfall.deliver.pull import QUIET_SECONDS
 from rowfall.deliver.ranges import LEAST, Ranges, cut_files, join_ranges, length
 from rowfall.engines.base import SOURCE_BYTES, Engine, Tick
@@ -62,17 +60,9 @@ _LIMITS = (
 )
 
 
-# What it says where something else stands.
-_TOO_LONG = "a record that is too long"
 MOST_RECORD = 256 << 20
 """Bytes of a record that the program reads; each of its threads may hold one. A load that allows
 longer ones has the engine read what the program declines."""
-_WANTED = {
-    "an object": "it is not an object",
-    "a key": "a brace without a key behind it",
-    "a colon": "a key without a colon behind it",
-    "the end of the line": "more stands behind the object",
-}
 
 
 class DeclinedError(RowfallError):
@@ -121,6 +111,10 @@ class DecoderInput:
         if self.encoding.header:  # otherwise the program itself goes by the names
             self.headers.groups(order.splits, order.schema.reading)
         return True
+
+    def bounded(self, asked: Spec) -> Spec:
+        """Return a spec with the bytes that a record may have."""
+        return replace(asked, record_bytes=min(self.most, MOST_RECORD)) if self.most else asked
 
     def addresses(self, splits: Sequence[Split]) -> Sequence[HttpAddress]:
         return self.source.addresses(splits) if isinstance(self.source, Addressed) else ()
@@ -240,9 +234,7 @@ class Decode:
             found.splits, found.encoding, order.schema, order.settings, outputs, input_.sort_by,
             input_.addresses(found.splits), found.names,
         )  # fmt: skip
-        asked["ahead"] = few
-        if input_.most:
-            asked["record_bytes"] = min(input_.most, MOST_RECORD)
+        asked = replace(input_.bounded(asked), read_ahead=few)
         run = self._begin(order, outputs, lane)
         child = self._start(run, asked)
         child.inputs = found.splits
@@ -273,34 +265,33 @@ class Decode:
             child.on_progress = None
             done.set()
         report = self.result_of(child, order)
-        if not report:
-            raise EngineError(f"{installed.PROGRAM} did not end by itself", transient=True)
+        if report is None:
+            raise EngineError(f"{PROGRAM} did not end by itself", transient=True)
         # More is no fault: each view on the table reads the rows again. Staging is counted later.
-        if outcome.rows_read < report["rows"]:
+        if outcome.rows_read < report.rows:
             raise EngineError(
-                f"{report['rows']:,} rows were decoded and {outcome.rows_read:,} were read",
+                f"{report.rows:,} rows were decoded and {outcome.rows_read:,} were read",
                 transient=True,
             )
         return replace(
             outcome,
-            bytes_read=int(report["bytes_raw"]),
-            cpu_seconds=outcome.cpu_seconds + float(report["cpu_seconds"]),
-            helper_seconds=float(report["cpu_seconds"]),
-            waited_seconds=float(report.get("waited_seconds", 0.0)),
+            bytes_read=report.bytes_raw,
+            cpu_seconds=outcome.cpu_seconds + report.cpu_seconds,
+            helper_seconds=report.cpu_seconds,
+            waited_seconds=report.waited_seconds,
         )
 
     def _begin(self, order: Order, outputs: Sequence[str], lane: int) -> DecoderRun:
         """Return the state of an attempt."""
         return DecoderRun(order, outputs, lane)
 
-    def _start(self, run: DecoderRun, asked: dict[str, Any]) -> DecoderProcess:
+    def _start(self, run: DecoderRun, asked: Spec) -> DecoderProcess:
         """Start the program for an attempt.
 
         Args:
-            asked: its spec so far, which gets what this kind of delivery adds.
+            asked: its spec so far; this kind of delivery says more.
         """
-        asked |= self._prepare(run, asked)
-        run.child = DecoderProcess(self._program, asked, self._answers(run))
+        run.child = DecoderProcess(self._program, self._prepare(run, asked), self._answers(run))
         self._running[run.order.attempt] = run
         return run.child
 
@@ -308,11 +299,11 @@ class Decode:
         """Return what answers the questions of the program; None where it asks nothing."""
         return None
 
-    def _prepare(self, run: DecoderRun, asked: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Make what the decoder writes into; returns what its spec says about that."""
+    def _prepare(self, run: DecoderRun, asked: Spec) -> Spec:
+        """Make what the decoder writes into; returns the spec with what it says about that."""
         for pipe in run.outputs:
             os.mkfifo(pipe, 0o600)
-        return {"output_compression": "lz4" if self._packed else "none"}
+        return replace(asked, output_compression="lz4" if self._packed else "none")
 
     def _insert_blocks(self, run: DecoderRun, tick: Tick) -> Outcome:
         """Insert what comes out of the pipes, and return when all of them have ended."""
@@ -325,51 +316,31 @@ class Decode:
         statement = Statement(text, order.settings, query_id=order.attempt, alters=None)
         return self._engine.run(statement, lane=run.lane, on_tick=tick)
 
-    def result_of(self, child: DecoderProcess, order: Order) -> dict[str, Any]:
-        """Return what the decoder reported at its end; {} where the engine's error is the cause.
+    def result_of(self, child: DecoderProcess, order: Order) -> Summary | None:
+        """Return what the decoder has done; None where the engine's error is the cause of its end.
 
         Raises:
             DeclinedError: it declined, or could not read.
             RecordTooLongError: a record is longer than it may be.
             EngineError: somebody has killed it.
         """
-        code, last = child.end()
-        try:
-            report: dict[str, Any] = json.loads(last)
-        except ValueError:
-            report = {}
-        if code == 0 and "rows" in report:
-            return report
-        if code in (Exit.DECLINED, Exit.BROKEN):
-            named = str(report.get("uri", ""))
-            # The decoder knows a stream by its pipe, and by that its split has its id only.
-            ids = {s.id for s in child.inputs if s.uri == named}
-            one = [s for s in order.splits if s.uri == named or s.id in ids]
-            split = one[0] if len(one) == 1 else None
-            name = split.name if split is not None else named
-            what = str(report.get("message", last))
-            if what == _TOO_LONG and MOST_RECORD >= self._input.most > 0:
-                begins = next((s.start for s in child.inputs if s.uri == named), 0)
-                # Lines are counted from the beginning of a range on.
-                line = 0 if begins else int(report["line"])
-                place = Place(line, int(report["offset"]))
-                raise too_long(name, place, self._input.most, self._input.encoding)
-            if what in _WANTED:
-                what = f"line {report.get('line')}: {_WANTED[what]}"
-            raise DeclinedError(f"{name}: {what}", split)
-        if code == Exit.READER_LEFT or (code == -9 and child.killed):
-            return {}  # the engine's own error is the cause
-        if code == -signal.SIGABRT:
-            raise DeclinedError(f"{installed.PROGRAM} gave up: {last[:300] or 'aborted'}", None)
-        if code < 0:
-            raise EngineError(
-                f"{installed.PROGRAM} was killed by signal {-code}",
-                hint="Signal 9 often means that the machine ran out of memory; lower --memory.",
-                transient=True,
-            )
-        if word := installed.unknown_word(last):
-            raise installed.outdated(f"the word {word!r} of a spec")
-        raise DeclinedError(f"{installed.PROGRAM} ended with {code}: {last[:300]}", None)
+        ended = child.result()
+        if not isinstance(ended, Declined):
+            return ended
+        named = ended.uri
+        if named is None:
+            raise DeclinedError(ended.message, None)
+        # The decoder knows a stream by its pipe, and by that its split has its id only.
+        ids = {s.id for s in child.inputs if s.uri == named}
+        one = [s for s in order.splits if s.uri == named or s.id in ids]
+        split = one[0] if len(one) == 1 else None
+        name = split.name if split is not None else named
+        if ended.too_long and MOST_RECORD >= self._input.most > 0:
+            begins = next((s.start for s in child.inputs if s.uri == named), 0)
+            # Lines are counted from the beginning of a range on.
+            place = Place(0 if begins else ended.line, ended.offset)
+            raise too_long(name, place, self._input.most, self._input.encoding)
+        raise DeclinedError(f"{name}: {ended.message}", split)
 
     def kill(self, attempt: str) -> None:
         run = self._running.get(attempt)
@@ -527,7 +498,7 @@ class DecodeInside:
         programs = max(1, int(order.settings.get("max_insert_threads", 1)))
         found = self._input.ranges(order, programs)
         texts = {
-            f"rowfall_{n}": Secret(json.dumps(self._spec(order, own), default=Secret.reveal))
+            f"rowfall_{n}": Secret(encode(self._spec(order, own)))
             for n, own in enumerate(shares(found, programs))
         }
         most = sum(split.size or 0 for split in order.splits)
@@ -547,24 +518,22 @@ class DecodeInside:
             # What it made and is not whole is its fault, not that of the objects.
             if not _is_of_program(error):
                 raise
-            raise DeclinedError(f"{installed.PROGRAM}: {error.message}", None) from None
+            raise DeclinedError(f"{PROGRAM}: {error.message}", None) from None
 
     def kill(self, attempt: str) -> None:
         self._server.kill(attempt)
 
-    def _spec(self, order: Order, own: Ranges) -> dict[str, object]:
+    def _spec(self, order: Order, own: Ranges) -> Spec:
         asked = decoding.spec(
             own.splits, own.encoding, order.schema, order.settings, ["-"], self._input.sort_by,
             self._input.addresses(own.splits), own.names,
         )  # fmt: skip
-        if self._input.most:
-            asked["record_bytes"] = min(self._input.most, MOST_RECORD)
-        return {**asked, "progress_ms": 0}
+        return replace(self._input.bounded(asked), progress_ms=0)
 
     def _statement(self, order: Order, tables: Sequence[str]) -> SqlText:
         schema = order.schema
         columns = schema.columns
-        program = sql.literal(f"{installed.PROGRAM} run --spec handed")
+        program = sql.literal(f"{PROGRAM} run --spec native-block")
         rows = select_blocks(schema, [
             f"executable({program}, 'Native', {block_structure(schema.reads)}, "
             f"(SELECT text FROM {sql.name(table)}), {_LIMITS})"

@@ -11,10 +11,10 @@ import os
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import asdict, replace
-from typing import IO, Any
+from dataclasses import replace
+from typing import IO
 
 from rowfall.contracts.delivery import Delivery, Order
 from rowfall.contracts.receiver import CountError
@@ -22,7 +22,8 @@ from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import EngineError, RowfallError
 from rowfall.core.model import Column, Outcome, Refused
 from rowfall.core.sqltext import SqlText
-from rowfall.decoder.process import CONNECTION, DecoderProcess
+from rowfall.decoder.documents import Connection, Spec
+from rowfall.decoder.process import DecoderProcess
 from rowfall.deliver.decode import (
     CHUNK,
     DeclinedError,
@@ -217,20 +218,21 @@ class WriteRows(Decode):
         to = None if binary is not None else self._socket(order)
         return WriteRun(order, outputs, lane, binary=binary, socket=to)
 
-    def _prepare(self, run: DecoderRun, asked: Mapping[str, Any]) -> Mapping[str, Any]:
+    def _prepare(self, run: DecoderRun, asked: Spec) -> Spec:
         for pipe in run.outputs:
             os.mkfifo(pipe, 0o600)
         binary, to = _of(run).binary, _of(run).socket
         if binary is not None:
-            return {
-                "output_format": binary.format, "output_texts": list(binary.texts),
-                "output_types": list(binary.names),
-            }  # fmt: skip
-        lines = {"output_format": self._target.lines}
+            return replace(
+                asked, output_format=binary.format, output_texts=tuple(binary.texts),
+                output_types=tuple(binary.names),
+            )  # fmt: skip
+        asked = replace(asked, output_format=self._target.lines)
         if to is None:
-            return lines
+            return asked
         fills = _FILL if self.prefill is not None and self.prefill.waits else 0
-        return {**lines, CONNECTION: {**asdict(to), "prefill_bytes": fills}}
+        connection = Connection(to.descriptor, to.number, to.packet_bytes, fills)
+        return replace(asked, output_connection=connection)
 
     def _socket(self, order: Order) -> Socket | None:
         """Return where the program itself sends the rows; None where they come through a pipe."""
@@ -277,7 +279,8 @@ class WriteRows(Decode):
             raise
         finally:
             text.close()
-        written = int(self.result_of(child, order).get("rows", taken))
+        report = self.result_of(child, order)
+        written = taken if report is None else report.rows
         if taken != written:
             raise CountError(
                 f"{written:,} rows were written here and {taken:,} have arrived", transient=True
@@ -288,14 +291,15 @@ class WriteRows(Decode):
 class _CheckRows(Decode):
     """Reads the rows of an attempt and throws them away: what is declined is known then."""
 
-    def _prepare(self, run: DecoderRun, asked: Mapping[str, Any]) -> Mapping[str, Any]:
+    def _prepare(self, run: DecoderRun, asked: Spec) -> Spec:
         for output in run.outputs:
             os.symlink(os.devnull, output)
-        return {"block_rows": _CHECKED_ROWS}
+        return replace(asked, block_rows=_CHECKED_ROWS)
 
     def _insert_blocks(self, run: DecoderRun, tick: Tick) -> Outcome:
         run.process.wait()
-        return Outcome(rows_read=int(self.result_of(run.process, run.order).get("rows", 0)))
+        report = self.result_of(run.process, run.order)
+        return Outcome(rows_read=0 if report is None else report.rows)
 
 
 class _Written:

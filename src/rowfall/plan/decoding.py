@@ -12,15 +12,16 @@ gzip, the engine's readers 4 to 5.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
-from typing import Any
 
 from rowfall.core import type_names, uri
 from rowfall.core.listing import Listing, Split
 from rowfall.core.model import Column, Encoding, Facts, Kind, Schema
 from rowfall.core.patterns import regex
 from rowfall.core.type_names import Type, parse_type
-from rowfall.decoder import rewriting
+from rowfall.decoder import documents, rewriting
+from rowfall.decoder.documents import Input, Spec
 from rowfall.decoder.installed import PROGRAM
 from rowfall.plan.statements import sent_type
 from rowfall.schema.text.united_headers import lacks_columns
@@ -263,8 +264,8 @@ def spec(
     sort_by: Sequence[int],
     addresses: Sequence[HttpAddress] = (),
     names: Sequence[str] = (),
-) -> dict[str, Any]:
-    """Return the document for ``rowfall-decode run --spec`` (crates/rowfall-decode/src/spec.rs).
+) -> Spec:
+    """Return what ``rowfall-decode run`` is asked for.
 
     Args:
         settings: of the INSERT: a block of the decoder is a block of the engine, so nothing is
@@ -274,72 +275,80 @@ def spec(
             :class:`rowfall.core.masked.Secret`.
         names: of the columns in the files, where ranges of them lack the header.
     """
-    columns: list[dict[str, Any]] = [
-        {
-            "name": c.name,
-            "source": c.source or c.name,
-            "type": sent_type(c),
-            "shape": c.shape or "",
-        }
-        for c in schema.reads
-    ]
     names = names or encoding.header
-    if encoding.header or not encoding.has_names:
-        for position, column in enumerate(columns):
-            column["position"] = names.index(column["source"]) if names else position
-    inputs: list[dict[str, Any]] = [
-        {"path": s.uri, "start": s.start or 0, "stop": s.stop, "size": s.size} for s in splits
-    ]
-    for input_, split, address in zip(inputs, splits, addresses, strict=False):
-        input_ |= {"url": address.url, "headers": dict(address.headers)}
-        if not address.any_version:
-            input_["version"] = split.version
-        if address.by_query:
-            input_["by_query"] = True
-        if address.blocks:
-            input_["blocks"] = [_block(block) for block in address.blocks if _has(split, block)]
-    more: dict[str, Any] = {"binary": True} if encoding.binary else {}
-    if encoding.types:
-        more["input_types"] = list(encoding.types)
-    if encoding.ignores:
-        more["unknown"] = "skip"
-    if encoding.dialect is not None:
-        more["dialect"] = rewriting.document(encoding.dialect)
-    if encoding.header and encoding.has_header:
-        more["skip_header"] = True
-    return more | {
-        "version": 1,
-        "inputs": inputs,
-        "compression": encoding.compression,
-        "format": encoding.format,
-        "delimiter": encoding.delimiter,
-        "null": encoding.null,
-        "trim": not encoding.keep_blanks,
-        "tuples": "apart" if strict_reading.tuples_apart(encoding, schema.reads) else "whole",
-        "breaks": not strict_reading.refuses_line_breaks(schema),
-        "timezone": "UTC",
-        "columns": columns,
-        "block_rows": _size(settings, _PARQUET_ROWS, "min_insert_block_size_rows", 1_000_000),
-        "block_bytes": _size(settings, _PARQUET_BYTES, "min_insert_block_size_bytes", 256 << 20),
-        "sort_by": list(sort_by) or None,
-        "file_columns": len(names) or None,
-        "outputs": list(outputs),
-        "progress_ms": PROGRESS_MS,
-        # Whoever wrote the file says how much memory its values take.
-        **(
-            {"memory_bytes": int(settings.get("max_memory_usage", 0)) or None}
-            if copies(encoding)
-            else {}
+    by_position = bool(encoding.header) or not encoding.has_names
+    limit = int(settings.get("max_memory_usage", 0)) or None
+    dialect = encoding.dialect
+    return Spec(
+        inputs=_inputs(splits, addresses),
+        format=encoding.format,
+        columns=tuple(
+            _column(column, _position(column, n, names) if by_position else None)
+            for n, column in enumerate(schema.reads)
         ),
-        **({"trailing": True} if encoding.trailing else {}),
-    }
+        outputs=tuple(outputs),
+        compression=encoding.compression,
+        delimiter=encoding.delimiter,
+        null=encoding.null,
+        trim_strings=not encoding.keep_blanks,
+        trailing=encoding.trailing,
+        tuples="fields" if strict_reading.tuples_apart(encoding, schema.reads) else "value",
+        allow_line_breaks=not strict_reading.refuses_line_breaks(schema),
+        binary=encoding.binary,
+        dialect=None if dialect is None else rewriting.known_dates(dialect),
+        unknown="skip" if encoding.ignores else "error",
+        input_types=tuple(encoding.types),
+        file_columns=len(names) or None,
+        skip_header=bool(encoding.header and encoding.has_header),
+        timezone="UTC",
+        block_rows=_size(settings, _PARQUET_ROWS, "min_insert_block_size_rows", 1_000_000),
+        block_bytes=_size(settings, _PARQUET_BYTES, "min_insert_block_size_bytes", 256 << 20),
+        sort_by=tuple(sort_by) or None,
+        progress_ms=PROGRESS_MS,
+        # Whoever wrote the file says how much memory its values take.
+        memory_bytes=limit if copies(encoding) else None,
+    )
 
 
-def _block(block: Block) -> dict[str, Any]:
-    return {
-        "start": block.start, "bytes": block.bytes, "pool": block.pool, "id": block.id,
-        "stamp": block.stamp, "nodes": list(block.nodes),
-    }  # fmt: skip
+def _inputs(splits: Sequence[Split], addresses: Sequence[HttpAddress]) -> tuple[Input, ...]:
+    """Return splits as inputs; ``addresses`` are empty where they are files."""
+    found = tuple(Input(s.uri, start=s.start or 0, stop=s.stop, size=s.size) for s in splits)
+    if not addresses:
+        return found
+    return tuple(
+        replace(
+            input_,
+            url=address.url,
+            headers=address.headers or None,
+            version=None if address.any_version else split.version,
+            by_query=address.by_query,
+            blocks=tuple(_block(block) for block in address.blocks if _has(split, block)),
+        )
+        for input_, split, address in zip(found, splits, addresses, strict=True)
+    )
+
+
+def _position(column: Column, number: int, names: Sequence[str]) -> int:
+    """Return which column of the file a column is: its number where the file names none."""
+    return names.index(column.source or column.name) if names else number
+
+
+def _column(column: Column, position: int | None) -> documents.Column:
+    shape = column.shape
+    return documents.Column(
+        column.name,
+        sent_type(column),
+        column.source or column.name,
+        position,
+        "T" if shape == "T" else "Z" if shape == "Z" else "",
+        shape == strict_reading.CANONICAL,
+    )
+
+
+def _block(block: Block) -> documents.Block:
+    return documents.Block(
+        block.start, block.bytes, block.pool, block.id, block.stamp, tuple(block.nodes)
+    )
 
 
 def _has(split: Split, block: Block) -> bool:

@@ -16,13 +16,13 @@ import math
 import re
 from collections.abc import Collection, Sequence
 from dataclasses import replace
-from typing import Any
 
 from rowfall.core import sql
 from rowfall.core.dataclass import dataclass
 from rowfall.core.model import Column, Kind
 from rowfall.core.patterns import regex
 from rowfall.core.type_names import parse_type
+from rowfall.decoder.documents import ComputedKeys, KeyColumn, KeyExpression
 from rowfall.schema.types.strict_reading import strict_column
 
 # All zones that the decoder knows have had offsets of whole quarters of an hour since 1970.
@@ -59,25 +59,6 @@ _DIVISOR = 1 << 62
 
 
 @dataclass(frozen=True, slots=True)
-class Used:
-    """A column that an expression uses.
-
-    Attributes:
-        floor, modulo, divide: what the expression does not tell apart; see ``KeyColumn`` in
-            ``crates/rowfall-decode/src/spec.rs``.
-    """
-
-    index: int
-    floor: int = 0
-    modulo: int = 0
-    divide: int = 0
-
-    def document(self) -> dict[str, int]:
-        steps = {"floor": self.floor, "modulo": self.modulo, "divide": self.divide}
-        return {"index": self.index, **{name: by for name, by in steps.items() if by}}
-
-
-@dataclass(frozen=True, slots=True)
 class PartitionKey:
     """A partition key that the decoder can follow.
 
@@ -87,7 +68,7 @@ class PartitionKey:
     """
 
     elements: tuple[str, ...]
-    used: tuple[Used, ...]
+    used: tuple[KeyColumn, ...]
     nullable: bool = False
 
     def question_of_types(self, rows: str) -> str:
@@ -137,7 +118,7 @@ class Expression:
     """
 
     text: str
-    used: tuple[Used, ...]
+    used: tuple[KeyColumn, ...]
     type: str = ""
     made: bool = False
 
@@ -161,25 +142,16 @@ class SortingKey:
     def expressions(self) -> tuple[Expression, ...]:
         return tuple(e for e in self.elements if isinstance(e, Expression))
 
-    def document(self, columns: int, file: str, primary: int | None = None) -> dict[str, Any]:
-        """Return what the spec of rowfall-decode says about the key.
-
-        Args:
-            columns: how many there are. ``file``: the beginning of names of files.
-            primary: how many elements are the primary key; None for all.
-        """
+    def places(self, columns: int) -> tuple[int, ...] | None:
+        """Return the numbers of the elements: expressions follow so many columns; None for none."""
         numbers = itertools.count(columns)
-        found: dict[str, Any] = {
-            "sort_by": [e if isinstance(e, int) else next(numbers) for e in self.elements] or None,
-            "primary": primary,
-        }
-        if self.expressions:
-            listed = [
-                {"type": e.type, "columns": [used.document() for used in e.used]}
-                for e in self.expressions
-            ]
-            found["computed"] = {"file": file, "expressions": listed}
-        return found
+        return tuple(e if isinstance(e, int) else next(numbers) for e in self.elements) or None
+
+    def computed(self, file: str) -> ComputedKeys | None:
+        """Return the expressions for rowfall-decode; ``file`` begins the names of files."""
+        if not self.expressions:
+            return None
+        return ComputedKeys(file, tuple(KeyExpression(e.type, e.used) for e in self.expressions))
 
 
 def sorting_elements(key: str) -> list[str]:
@@ -211,7 +183,7 @@ def partition_key(
         key: as the engine has it.
         columns: of the load; ``others``: names of the table's, these among them.
     """
-    found: dict[str, list[Used]] = {}
+    found: dict[str, list[KeyColumn]] = {}
     computed = []
     nullable = False
     by_name = {column.name: n for n, column in enumerate(columns)}
@@ -232,8 +204,8 @@ def partition_key(
                 return f"the partition key uses nested values ({column.name})"
             if "Nullable" in column.type and not calls & _NULLS:
                 nullable = True
-            found.setdefault(column.name, []).append(use or Used(by_name[column.name]))
-    used = [ways[0] if len(set(ways)) == 1 else Used(ways[0].index) for ways in found.values()]
+            found.setdefault(column.name, []).append(use or KeyColumn(by_name[column.name]))
+    used = [ways[0] if len(set(ways)) == 1 else KeyColumn(ways[0].index) for ways in found.values()]
     if not used:
         return "the partition key uses no column of the load"
     if nullable:
@@ -303,7 +275,7 @@ def sorting_key(
         if type_ is None:
             return f"only the engine sorts by {types[number]} ({element} in its key)"
         use, _ = _use(element, by_name, columns)
-        used = [use] if use else [Used(by_name[name]) for name in dict.fromkeys(own)]
+        used = [use] if use else [KeyColumn(by_name[name]) for name in dict.fromkeys(own)]
         found.append(Expression(element, tuple(used), type_, type_ != types[number]))
     return SortingKey(tuple(found))
 
@@ -361,7 +333,7 @@ def _names(
 
 def _use(
     element: str, by_name: dict[str, int], columns: Sequence[Column]
-) -> tuple[Used | None, str]:
+) -> tuple[KeyColumn | None, str]:
     """Return what an expression does not tell apart, None for any; and as it is computed."""
     call = _CALL.fullmatch(element) or _INTERVAL.fullmatch(element)
     modulo = _MODULO.fullmatch(element)
@@ -371,7 +343,7 @@ def _use(
     name = sql.identifier(match[1 if modulo else 2]) if match else None
     if match is None or name not in by_name:
         return None, element
-    used, base = Used(by_name[name]), parse_type(columns[by_name[name]].type).base
+    used, base = KeyColumn(by_name[name]), parse_type(columns[by_name[name]].type).base
     whole = re.fullmatch(r"U?Int(8|16|32|64)", base) is not None
     if modulo is not None:
         by = int(modulo[2])

@@ -18,6 +18,7 @@ from rowfall.core.dataclass import dataclass
 from rowfall.core.patterns import regex
 from rowfall.core.sql import closing, identifier, items, tokens
 from rowfall.core.sqltext import quote
+from rowfall.decoder.documents import PartLayout, Strings
 from rowfall.plan.keys import is_reversed, sorting_elements
 
 _COLUMN_WORDS = frozenset({
@@ -280,10 +281,10 @@ _CODEC = regex(
 )
 
 
-def codecs(column: DefinedColumn) -> list[str]:
-    """Return the codecs of a column, one after the other; [] for the default."""
+def codecs(column: DefinedColumn) -> tuple[str, ...]:
+    """Return the codecs of a column, one after the other; () for the default."""
     found = items(tokens(column.codec))
-    return [] if found == ["Default"] else ["LZ4" if c == "Default" else c for c in found]
+    return () if found == ["Default"] else tuple("LZ4" if c == "Default" else c for c in found)
 
 
 def _codec_refusal(column: DefinedColumn) -> str | None:
@@ -292,17 +293,18 @@ def _codec_refusal(column: DefinedColumn) -> str | None:
     return next((c for c in codecs(column) if not _CODEC.fullmatch(c)), None)
 
 
+_DEFAULTS = PartLayout()
 # Settings that a part is laid out by, with what rowfall-decode calls them and their defaults.
 _LAYOUT = {
-    "index_granularity": ("granule_rows", 8192),
-    "index_granularity_bytes": ("granule_bytes", 10 << 20),
-    "min_compress_block_size": ("min_block", 64 << 10),
-    "max_compress_block_size": ("max_block", 1 << 20),
+    "index_granularity": ("granule_rows", _DEFAULTS.granule_rows),
+    "index_granularity_bytes": ("granule_bytes", _DEFAULTS.granule_bytes),
+    "min_compress_block_size": ("min_block", _DEFAULTS.min_block),
+    "max_compress_block_size": ("max_block", _DEFAULTS.max_block),
 }
 # Smaller parts are compact.
 _WIDE = {
-    "min_bytes_for_wide_part": ("wide_bytes", 10 << 20),
-    "min_rows_for_wide_part": ("wide_rows", 0),
+    "min_bytes_for_wide_part": ("wide_bytes", _DEFAULTS.wide_bytes),
+    "min_rows_for_wide_part": ("wide_rows", _DEFAULTS.wide_rows),
     # The level of what an INSERT writes is 0.
     "min_level_for_wide_part": ("wide_level", 0),
 }
@@ -322,7 +324,7 @@ _VERSIONS = {
 }
 
 
-def layout(table: Definition, filled: Collection[str]) -> dict[str, float | str]:
+def layout(table: Definition, filled: Collection[str]) -> PartLayout:
     """Return sizes of granules and compressed blocks of a table's parts, and how values are stored.
 
     Values are the text and the sparse ones.
@@ -335,12 +337,15 @@ def layout(table: Definition, filled: Collection[str]) -> dict[str, float | str]
         name: int(table.settings.get(setting, default)) or default
         for setting, (name, default) in _LAYOUT.items()
     }
-    sparse_above = float(table.settings.get(_SPARSE, 0.9375))
-    marks = table.settings.get(_SUBSTREAMS, "1") == "1"
-    return {
-        **sizes, **_least_wide(table, filled), "sparse_above": sparse_above,
-        "strings": _strings(table) or "", "substream_marks": marks,
-    }  # fmt: skip
+    strings = _strings(table)
+    assert strings is not None  # noqa: S101 - else the table is refused
+    return PartLayout(
+        **sizes,
+        **_least_wide(table, filled),
+        sparse_above=float(table.settings.get(_SPARSE, _DEFAULTS.sparse_above)),
+        strings=strings,
+        substream_marks=table.settings.get(_SUBSTREAMS, "1") == "1",
+    )
 
 
 def _least_wide(table: Definition, filled: Collection[str]) -> dict[str, int]:
@@ -358,7 +363,7 @@ def are_compact(table: Definition, filled: Collection[str], size: float, rows: f
     return size < wide["wide_bytes"] or rows < wide["wide_rows"]
 
 
-def _strings(table: Definition) -> str | None:
+def _strings(table: Definition) -> Strings | None:
     """Return the decoder's name of the layout of strings; None where only the engine writes it."""
     typed, apart, nested = (
         table.settings.get(name, values[0]) == values[0] for name, values in _VERSIONS.items()
@@ -399,8 +404,8 @@ def _settings_refusal(table: Definition) -> str | None:
         elif not _NOT_OF_PARTS.fullmatch(name):
             return text
     sizes = layout(table, ())
-    if not 1 <= float(sizes["min_block"]) <= float(sizes["max_block"]) <= _LARGEST_BLOCK:
-        return f"its compressed blocks have up to {sizes['max_block']} bytes"
+    if not 1 <= sizes.min_block <= sizes.max_block <= _LARGEST_BLOCK:
+        return f"its compressed blocks have up to {sizes.max_block} bytes"
     return None
 
 

@@ -159,15 +159,15 @@ def test_spec_takes_blocks_from_the_settings() -> None:
     splits = [Split("0" * 32, "/data/a.csv.gz", "1", 10)]
     settings = {"min_insert_block_size_rows": 7, "min_insert_block_size_bytes": 99}
     made = spec(splits, CSV, schema("UInt8"), settings, ["/p0"], (0,))
-    assert (made["block_rows"], made["block_bytes"], made["sort_by"]) == (7, 99, [0])
-    assert "position" not in made["columns"][0]
+    assert (made.block_rows, made.block_bytes, made.sort_by) == (7, 99, (0,))
+    assert made.columns[0].position is None
     plain = spec(splits, replace(CSV, format="CSV"), schema("UInt8"), settings, ["/p0"], ())
-    assert plain["columns"][0]["position"] == 0
-    assert plain["sort_by"] is None
+    assert plain.columns[0].position == 0
+    assert plain.sort_by is None
     odd = replace(CSV, header=("c1", "a"))
     skipped = spec(splits, odd, schema("UInt8"), settings, ["/p0"], ())
-    assert (skipped["skip_header"], skipped["file_columns"]) == (True, 2)
-    assert skipped["columns"][0]["position"] == 1
+    assert (skipped.skip_header, skipped.file_columns) == (True, 2)
+    assert skipped.columns[0].position == 1
 
 
 @pytest.mark.parametrize(

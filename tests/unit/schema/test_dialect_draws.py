@@ -14,6 +14,7 @@ from gate import ALL
 from rowfall.core.errors import RowfallError
 from rowfall.core.options import Options
 from rowfall.decoder import installed, rewriting
+from rowfall.decoder.documents import encode
 from rowfall.schema.text.text_format import UNSURE, asked_of, find_text_format
 from rowfall.sources import open_source
 from unit.schema.dialect_draws import Draw, draw
@@ -40,7 +41,7 @@ def judge(one: Draw, folder: Path) -> tuple[str, str]:
         return REFUSED, error.message
     encoding, data = found.encoding, one.data
     if encoding.dialect is not None:
-        spec = rewriting._spec(encoding, "none", str(path))
+        spec = encode(rewriting.document(encoding, "none", str(path)))
         command = [str(installed.program()), "rewrite", "--spec", spec]
         done = subprocess.run(command, capture_output=True, check=False)
         if done.returncode:

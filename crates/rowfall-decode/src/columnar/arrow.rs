@@ -50,6 +50,26 @@ macro_rules! of_integers {
     }};
 }
 
+/// Types of values in files, each with one that Arrow has for it.
+pub const SAMPLES: &[(&str, DataType)] = &[
+    ("Bool", DataType::Boolean),
+    ("Int8", DataType::Int8),
+    ("Int16", DataType::Int16),
+    ("Int32", DataType::Int32),
+    ("Int64", DataType::Int64),
+    ("UInt8", DataType::UInt8),
+    ("UInt16", DataType::UInt16),
+    ("UInt32", DataType::UInt32),
+    ("UInt64", DataType::UInt64),
+    ("Float32", DataType::Float32),
+    ("Float64", DataType::Float64),
+    ("Decimal(38, 2)", DataType::Decimal128(38, 2)),
+    ("String", DataType::Utf8),
+    ("FixedString(8)", DataType::FixedSizeBinary(8)),
+    ("Date32", DataType::Date32),
+    ("DateTime64(6)", DataType::Timestamp(TimeUnit::Microsecond, None)),
+];
+
 /// True where values of an Arrow type can become those of a flat column.
 pub fn takes(found: &DataType, wanted: &Type) -> bool {
     if let DataType::Dictionary(key, value) = found {
@@ -815,7 +835,7 @@ mod tests {
         let order = [3, 0, 4, 2, 1];
         for (array, name, direct) in cases {
             let column = || {
-                let mut column = Column::new(Type::parse(name, "", Some("UTC")).expect("a type"));
+                let mut column = Column::new(Type::parse(name, Some("UTC")).expect("a type"));
                 column.keeps_sizes = column.data_type.base == BaseType::String;
                 column
             };

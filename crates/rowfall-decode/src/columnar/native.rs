@@ -93,7 +93,7 @@ impl<R: Read> Stream<R> {
         let mut found = Vec::with_capacity(all.len());
         for (number, (wanted, data_type)) in all.iter().enumerate() {
             let (name, type_name) = (self.text()?, self.text()?);
-            let found_type = Type::parse(&type_name, "", Some("UTC"));
+            let found_type = Type::parse(&type_name, Some("UTC"));
             if name != *wanted || !found_type.is_ok_and(|found| same_values(&found, data_type)) {
                 let what = format!("the column {name} {type_name} in its place");
                 return Err(BatchError::Declined(Some(number), what));

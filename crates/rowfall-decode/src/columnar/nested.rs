@@ -261,7 +261,7 @@ mod tests {
         arrays: &[&dyn Array],
         null_structs: NullStructs,
     ) -> Result<Vec<String>, String> {
-        let wanted = Type::parse(kind, "", None).expect("a type");
+        let wanted = Type::parse(kind, None).expect("a type");
         let mut column = Column::new(wanted);
         for array in arrays {
             assert!(takes(array.data_type(), &column.data_type), "{:?}", array.data_type());
@@ -394,7 +394,7 @@ mod tests {
             "Map(String, Int32)",
             "String",
         ] {
-            let wanted = Type::parse(other, "", None).expect("a type");
+            let wanted = Type::parse(other, None).expect("a type");
             assert!(!takes(found.data_type(), &wanted), "{other}");
         }
     }

@@ -55,7 +55,7 @@ impl Partitions {
     /// Partitions by the key of a spec.
     pub fn new(key: &PartitionKey) -> Partitions {
         let (columns, file) = (key.columns.clone(), key.file.clone().into());
-        Partitions { columns, most: key.most, file, known: Mutex::default() }
+        Partitions { columns, most: key.max_partitions, file, known: Mutex::default() }
     }
 
     /// A partition by its number.

@@ -17,7 +17,7 @@ use crate::column::numbering::Numbering;
 use crate::column::strings::strings_of;
 use crate::sort::counting::{BITS, CountingSort, KEYS};
 use crate::sort::keys::{KeyRange, float_order, key_range, numbers, pack_keys};
-use crate::types::{BaseType, TimeShape, Type};
+use crate::types::{BaseType, TimeNotation, Type};
 
 /// The result of a sort.
 pub enum SortOrder<'a> {
@@ -49,7 +49,7 @@ impl Sorter {
             base: BaseType::Int(4, false),
             nullable: false,
             low_cardinality: false,
-            shape: TimeShape::Plain,
+            time_notation: TimeNotation::Plain,
             canonical: false,
         };
         let keys: Vec<Values<'_>> = (keys.iter().zip(&ranks))
@@ -276,7 +276,7 @@ mod tests {
 
     /// Sort rows of two numbers, the first of them NULL where it is None.
     fn sorted(rows: &[(Option<i64>, u64)]) -> Vec<u32> {
-        let type_of = |name| Type::parse(name, "", None).expect("a type");
+        let type_of = |name| Type::parse(name, None).expect("a type");
         let types = [type_of("Nullable(Int64)"), type_of("UInt64")];
         let nulls: Vec<u8> = rows.iter().map(|row| u8::from(row.0.is_none())).collect();
         let first: Vec<u8> = rows.iter().flat_map(|r| r.0.unwrap_or(0).to_le_bytes()).collect();

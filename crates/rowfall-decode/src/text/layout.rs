@@ -23,7 +23,7 @@ impl Layout {
     /// The layout of lines of so many columns, of which the spec's columns have `positions`.
     fn new(spec: &Spec, columns: usize, positions: &[usize]) -> Layout {
         let mut widths = vec![1; columns];
-        if spec.apart() {
+        if spec.tuples_are_fields() {
             let types = spec.types().expect("checked before anything is read");
             for (kind, &position) in types.iter().zip(positions) {
                 widths[position] = kind.fields();

@@ -6,6 +6,8 @@ pub mod postgresql;
 pub mod streams;
 pub mod zone;
 
+use serde::{Deserialize, Serialize};
+
 /// A type without Nullable and LowCardinality.
 #[derive(Debug, Clone, PartialEq)]
 pub enum BaseType {
@@ -48,9 +50,11 @@ pub enum BaseType {
 }
 
 /// The notation of points in time.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum TimeShape {
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, Serialize)]
+pub enum TimeNotation {
     /// `2020-01-31 23:59:59`
+    #[default]
+    #[serde(rename = "")]
     Plain,
     /// `2020-01-31T23:59:59`
     T,
@@ -70,7 +74,7 @@ pub struct Type {
     /// The column is LowCardinality: values are written as a dictionary and indexes.
     pub low_cardinality: bool,
     /// How points in time are written in the text; `Plain` for all other types.
-    pub shape: TimeShape,
+    pub time_notation: TimeNotation,
     /// Numbers and Bools are written as they are kept: without zeros before them, `true` or `false`.
     pub canonical: bool,
 }

@@ -1,55 +1,6 @@
 //! Parses the names of types as ClickHouse writes them.
 
-use crate::types::{BaseType, TimeShape, Type, zone};
-
-/// The supported types, as `--types` prints them.
-pub const SUPPORTED: &[&str] = &[
-    "Int8",
-    "Int16",
-    "Int32",
-    "Int64",
-    "Int128",
-    "Int256",
-    "UInt8",
-    "UInt16",
-    "UInt32",
-    "UInt64",
-    "UInt128",
-    "UInt256",
-    "Float32",
-    "Float64",
-    "Decimal(P, S)",
-    "Decimal32(S)",
-    "Decimal64(S)",
-    "Decimal128(S)",
-    "Decimal256(S)",
-    "Bool",
-    "String",
-    "FixedString(N)",
-    "Date",
-    "Date32",
-    "DateTime",
-    "DateTime('UTC')",
-    "DateTime64(P)",
-    "DateTime64(P, 'UTC')",
-    "DateTime('Zone/Name')",
-    "DateTime64(P, 'Zone/Name')",
-    "UUID",
-    "IPv4",
-    "IPv6",
-    "Enum8(...)",
-    "Enum16(...)",
-    "LowCardinality(String)",
-    "LowCardinality(Nullable(String))",
-    "Nullable(T)",
-    "Array(T)",
-    "Map(K, V)",
-    "Tuple(T, ...)",
-    "Tuple(name T, ...)",
-];
-
-/// The shape of numbers and Bools that have to be written as they are kept.
-pub const CANONICAL: &str = "canonical";
+use crate::types::{BaseType, TimeNotation, Type, zone};
 
 /// Take `Name(args)` apart; None where the brackets do not match.
 fn call(text: &str) -> Option<(&str, &str)> {
@@ -66,9 +17,19 @@ fn number(text: &str) -> Option<usize> {
 }
 
 impl Type {
-    /// Parse the name of a type. `shape` is the spec's notation of values, `zone` the time zone of
-    /// types that name none. The error is the reason why the type is not supported.
-    pub fn parse(name: &str, shape: &str, zone: Option<&str>) -> Result<Type, String> {
+    /// Parse the name of a type whose values are written in the plain way. `zone` is the time zone
+    /// of types that name none. The error is the reason why the type is not supported.
+    pub fn parse(name: &str, zone: Option<&str>) -> Result<Type, String> {
+        Type::parse_written(name, TimeNotation::Plain, false, zone)
+    }
+
+    /// The same for values in another notation, or such as have to be written as they are kept.
+    pub fn parse_written(
+        name: &str,
+        time_notation: TimeNotation,
+        canonical: bool,
+        zone: Option<&str>,
+    ) -> Result<Type, String> {
         let unsupported = || format!("type {name} is not supported");
         let (mut nullable, mut low_cardinality) = (false, false);
         let mut inner = name.trim();
@@ -86,7 +47,6 @@ impl Type {
             }
         }
         let (base, args) = call(inner).ok_or_else(unsupported)?;
-        let canonical = shape == CANONICAL;
         let base = parse_base(base, args, zone, canonical).ok_or_else(unsupported)??;
         let nested = matches!(base, BaseType::Array(_) | BaseType::Map(_) | BaseType::Tuple(..));
         if nullable && nested {
@@ -95,31 +55,32 @@ impl Type {
         if low_cardinality && base != BaseType::String {
             return Err(format!("type {name}: LowCardinality is supported of String only"));
         }
-        let shape = match shape {
-            "" | CANONICAL => TimeShape::Plain,
-            "T" => TimeShape::T,
-            "Z" => TimeShape::Z,
-            _ => return Err(format!("values written as {shape:?} are not supported")),
-        };
         let moment = matches!(base, BaseType::DateTime(_) | BaseType::DateTime64(..));
-        if shape != TimeShape::Plain && !moment {
-            return Err(format!("type {name} has no shape"));
+        if time_notation != TimeNotation::Plain && !moment {
+            return Err(format!("values of the type {name} have no notation of times"));
         }
         let kept = matches!(base, BaseType::Int(1..=8, _) | BaseType::Float64 | BaseType::Bool);
         // Elements are written so where their types have other spellings at all.
         if canonical && !kept && !nested {
-            return Err(format!("type {name} has no shape"));
+            return Err(format!("values of the type {name} have one spelling"));
         }
-        Ok(Type { name: name.trim().to_owned(), base, nullable, low_cardinality, shape, canonical })
+        Ok(Type {
+            name: name.trim().to_owned(),
+            base,
+            nullable,
+            low_cardinality,
+            time_notation,
+            canonical,
+        })
     }
 
     /// Parse the type of an element of a nested one. `canonical`: it is written as it is kept, if
     /// its type has other spellings.
     fn element(name: &str, zone: Option<&str>, canonical: bool) -> Result<Type, String> {
-        if canonical && let Ok(found) = Type::parse(name, CANONICAL, zone) {
+        if canonical && let Ok(found) = Type::parse_written(name, TimeNotation::Plain, true, zone) {
             return Ok(found);
         }
-        Type::parse(name, "", zone)
+        Type::parse(name, zone)
     }
 }
 
@@ -198,8 +159,8 @@ fn split(args: &str) -> Option<Vec<&str>> {
 fn parse_map(args: &str, zone: Option<&str>, canonical: bool) -> Parsed {
     let parts = split(args)?;
     let [key, value] = parts[..] else { return None };
-    let pair = Type::parse(key, "", zone)
-        .and_then(|key| Ok([key, Type::element(value, zone, canonical)?]));
+    let pair =
+        Type::parse(key, zone).and_then(|key| Ok([key, Type::element(value, zone, canonical)?]));
     match pair {
         // Nested keys have no text of their own in JSON, and NULL is none.
         Ok([key, _]) if key.nullable || !key.children().is_empty() => None,
@@ -209,7 +170,7 @@ fn parse_map(args: &str, zone: Option<&str>, canonical: bool) -> Parsed {
 }
 
 /// Elements of a tuple at most: the names found in an object are the bits of a number.
-const ELEMENTS: usize = 64;
+pub const ELEMENTS: usize = 64;
 
 fn parse_tuple(args: &str, zone: Option<&str>, canonical: bool) -> Parsed {
     let (mut types, mut names) = (Vec::new(), Vec::new());
@@ -251,7 +212,7 @@ fn zone_of(own: &str, zone: Option<&str>) -> Result<Option<String>, String> {
     let own = own.trim();
     let name = if own.is_empty() { zone.unwrap_or("") } else { own.trim_matches('\'') };
     match name {
-        "UTC" | "Etc/UTC" => Ok(None),
+        _ if zone::UTC.contains(&name) => Ok(None),
         "" => Err("a DateTime without a time zone needs the spec's timezone".into()),
         _ if zone::ZONES.contains(&name) => Ok(Some(name.to_owned())),
         _ => Err(format!("times in {name} are not supported")),

@@ -85,7 +85,7 @@ mod tests {
     #[test]
     fn a_type_goes_into_columns_that_hold_all_of_it() {
         let field = |type_name: &str, name| {
-            Field::of(&Type::parse(type_name, "", Some("UTC")).expect("a known type"), name)
+            Field::of(&Type::parse(type_name, Some("UTC")).expect("a known type"), name)
         };
         assert_eq!(field("UInt8", "int2"), Some(Field::Int2));
         assert_eq!(field("UInt16", "int2"), None);

@@ -4,7 +4,10 @@
 use jiff::Timestamp;
 use jiff::tz::{AmbiguousOffset, TimeZone};
 
-/// Zones whose rules have not changed for years, so that engines of every age agree on them; of
+/// Names of UTC.
+pub const UTC: &[&str] = &["UTC", "Etc/UTC", "Zulu", "GMT"];
+
+/// Other zones, whose rules have not changed for years, so that engines of every age agree on them; of
 /// each, every quarter of an hour from 1970 to 2037 is compared with the engine's.
 pub const ZONES: &[&str] = &[
     "Africa/Johannesburg",

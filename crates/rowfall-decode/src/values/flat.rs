@@ -3,7 +3,7 @@
 
 use crate::column::Column;
 use crate::text::fields::{Fields, NullMatch, Syntax};
-use crate::types::{BaseType, TimeShape, zone};
+use crate::types::{BaseType, TimeNotation, zone};
 use crate::values::fixed_width::FixedWidth;
 use crate::values::short_integers::{self, GROUP, Limits};
 use crate::values::{bool_uuid_ip, decimal, float, integer, string, time, wide_integer};
@@ -70,10 +70,10 @@ pub fn decode<'a, C: Fields<'a>>(column: &mut Column, fields: &C) -> Result<(), 
         BaseType::Date => decode_fixed(column, fields, time::Date::default()),
         BaseType::Date32 => decode_fixed(column, fields, time::Date32::default()),
         BaseType::DateTime(zone) => {
-            decode_times(column, fields, time::DateTime::new(data_type.shape), zone)
+            decode_times(column, fields, time::DateTime::new(data_type.time_notation), zone)
         }
         BaseType::DateTime64(p, zone) => {
-            decode_times(column, fields, time::DateTime64::new(*p, data_type.shape), zone)
+            decode_times(column, fields, time::DateTime64::new(*p, data_type.time_notation), zone)
         }
         BaseType::Uuid => decode_fixed(column, fields, bool_uuid_ip::Uuid),
         BaseType::Ipv4 => decode_fixed(column, fields, bool_uuid_ip::Ipv4),
@@ -107,7 +107,7 @@ fn decode_times<'a, C: Fields<'a>, P: FixedWidth + time::TimePoint>(
     parser: P,
     zone: &Option<String>,
 ) -> Result<(), usize> {
-    match zone.as_deref().filter(|_| column.data_type.shape != TimeShape::Z) {
+    match zone.as_deref().filter(|_| column.data_type.time_notation != TimeNotation::Z) {
         None => decode_fixed(column, fields, parser),
         Some(name) => {
             let zone = zone::Zone::new(name).expect("checked when the type was parsed");

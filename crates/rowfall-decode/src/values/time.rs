@@ -1,6 +1,6 @@
 //! Parses dates and points in time: ten or nineteen bytes checked and joined in registers.
 
-use crate::types::TimeShape;
+use crate::types::TimeNotation;
 use crate::types::zone::Zone;
 use crate::values::fixed_width::FixedWidth;
 use crate::values::integer::{all_digits, load8};
@@ -117,11 +117,11 @@ impl FixedWidth for Date32 {
 }
 
 /// The byte between date and time, and true where a Z has to follow.
-fn separators(shape: TimeShape) -> (u8, bool) {
-    match shape {
-        TimeShape::Plain => (b' ', false),
-        TimeShape::T => (b'T', false),
-        TimeShape::Z => (b'T', true),
+fn separators(notation: TimeNotation) -> (u8, bool) {
+    match notation {
+        TimeNotation::Plain => (b' ', false),
+        TimeNotation::T => (b'T', false),
+        TimeNotation::Z => (b'T', true),
     }
 }
 
@@ -133,8 +133,8 @@ pub struct DateTime {
 }
 
 impl DateTime {
-    pub fn new(shape: TimeShape) -> DateTime {
-        let (separator, zulu) = separators(shape);
+    pub fn new(notation: TimeNotation) -> DateTime {
+        let (separator, zulu) = separators(notation);
         DateTime { days: DateCache::default(), separator, zulu }
     }
 }
@@ -166,8 +166,8 @@ pub struct DateTime64 {
 }
 
 impl DateTime64 {
-    pub fn new(digits: u8, shape: TimeShape) -> DateTime64 {
-        let (separator, zulu) = separators(shape);
+    pub fn new(digits: u8, notation: TimeNotation) -> DateTime64 {
+        let (separator, zulu) = separators(notation);
         DateTime64 { days: DateCache::default(), separator, zulu, digits: usize::from(digits) }
     }
 }

@@ -3,7 +3,7 @@
 
 use crate::block::append_batch;
 use crate::columnar::{BatchError, BatchReader};
-use crate::error::{Decline, Fail};
+use crate::error::{Decline, DeclineKind, Fail};
 use crate::spec::{Input, Spec};
 use crate::whole_columns::{Failure, Outcome, Target, WholeColumns};
 use crate::worker::block_writer::BlockWriter;
@@ -122,6 +122,7 @@ pub fn unreadable(spec: &Spec, input: &Input, error: BatchError) -> Fail {
     let name = column.map_or(String::new(), |c| c.name.clone());
     let named = if name.is_empty() { message } else { format!("column {name}: {message}") };
     Fail::Value(Box::new(Decline {
+        kind: DeclineKind::Value,
         uri: input.name().to_owned(),
         line: 0,
         offset: 0,

@@ -49,9 +49,9 @@ impl<'a> Worker<'a> {
         let options = ReadOptions {
             simd,
             null_is_empty: spec.null.is_empty(),
-            trim: spec.trim,
-            line_breaks: spec.breaks,
-            tuples_apart: spec.apart(),
+            trim: spec.trim_strings,
+            line_breaks: spec.allow_line_breaks,
+            tuples_apart: spec.tuples_are_fields(),
         };
         let block = BlockWriter::new(spec, output, progress, partitioned, computed);
         Worker {

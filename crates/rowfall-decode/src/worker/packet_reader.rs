@@ -1,7 +1,7 @@
 //! Reads the packets of a database's answer.
 
 use crate::block::{BadValue, decode_packets};
-use crate::error::{Decline, Fail, TOO_LONG, shorten};
+use crate::error::{Decline, DeclineKind, Fail, shorten};
 use crate::input::buffer::TextBuffer;
 use crate::input::queue::InputReader;
 use crate::packets::{Answer, Broken, LocatedRows, Wire, mysql, postgresql};
@@ -92,7 +92,7 @@ impl PacketReader {
                 }
             }
             if self.buffer.end - self.buffer.start > MAX_RECORD_BYTES {
-                return Err(Fail::declined(input.name(), TOO_LONG));
+                return Err(Fail::too_long(input.name(), 0, 0));
             }
         }
         summary.bytes_raw = summary.bytes_read;
@@ -120,6 +120,7 @@ impl PacketReader {
                 let type_name = spec.map_or(String::new(), |c| c.type_name.clone());
                 let text = column.is_some_and(|n| wires[field_numbers[n]] == Wire::Text);
                 return Err(Fail::Value(Box::new(Decline {
+                    kind: DeclineKind::Value,
                     uri: input.name().to_owned(),
                     line: before + (taken + row) as u64 + 1,
                     offset: 0,

@@ -2,7 +2,7 @@
 //! the text into lines and offsets of error messages.
 
 use crate::block::{BadValue, ScannedText, decode_delimited, decode_objects};
-use crate::error::{Decline, Fail, TOO_LONG, shorten};
+use crate::error::{Decline, DeclineKind, Fail, shorten};
 use crate::input::buffer::TextBuffer;
 use crate::input::read_ahead::Piece;
 use crate::input::source::TextSource;
@@ -129,7 +129,7 @@ impl TextReader {
 
     fn decline_long(&self, position: &InputPosition<'_>) -> Fail {
         let at = self.buffer.start;
-        self.decline(position, (at, at), None, TOO_LONG)
+        Fail::too_long(position.input.name(), position.lines + 1, self.buffer.offset(at))
     }
 
     /// Check and decode the whole records of the buffer.
@@ -344,7 +344,11 @@ impl TextReader {
         }
         if let Err(wrong) = found {
             let end = wrong.end.min(self.buffer.end).max(wrong.at);
-            return Err(self.decline(position, (wrong.at, end), wrong.column, wrong.message));
+            let mut fail = self.decline(position, (wrong.at, end), wrong.column, wrong.message);
+            if let (true, Fail::Value(decline)) = (wrong.malformed, &mut fail) {
+                decline.kind = DeclineKind::Malformed;
+            }
+            return Err(fail);
         }
         position.lines += taken as u64;
         position.rows += taken as u64;
@@ -364,6 +368,7 @@ impl TextReader {
         let spec = column.map(|n| &position.spec.columns[n]);
         let type_name = spec.map_or(String::new(), |c| c.type_name.clone());
         Fail::Value(Box::new(Decline {
+            kind: DeclineKind::Value,
             uri: position.input.name().to_owned(),
             line: position.lines + newlines(&text[self.buffer.start..start]) + 1,
             offset: self.buffer.offset(start),

@@ -43,8 +43,8 @@ pub fn spec(
         .map(|(n, (name, kind))| json!({"name": name, "position": n, "type": kind}))
         .collect();
     let mut spec = json!({
-        "version": 1, "inputs": [{"path": path.0}], "format": format, "columns": columns,
-        "timezone": "UTC", "trim": false, "outputs": [out.0],
+        "version": 2, "inputs": [{"path": path.0}], "format": format, "columns": columns,
+        "timezone": "UTC", "trim_strings": false, "outputs": [out.0],
     });
     for (key, value) in more.as_object().expect("an object") {
         spec[key] = value.clone();

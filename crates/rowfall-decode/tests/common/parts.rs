@@ -57,10 +57,8 @@ fn compare_parts(
         }
         (_, done) => panic!("Native blocks: {:?}, parts: {done:?}", blocks.is_ok()),
     };
-    let types: Vec<Type> = columns
-        .iter()
-        .map(|(_, kind)| Type::parse(kind, "", Some("UTC")).expect("a type"))
-        .collect();
+    let types: Vec<Type> =
+        columns.iter().map(|(_, kind)| Type::parse(kind, Some("UTC")).expect("a type")).collect();
     let mut parts = 0;
     while !rest.is_empty() {
         let part = folder.0.join(parts.to_string());

@@ -83,9 +83,9 @@ pub fn text(format: &str, data: &[u8]) {
             }
             let more = json!({
                 "simd": simd, "chunk_bytes": chunk, "null": absent, "columns": columns,
-                "breaks": options & 4 == 4, "trim": options & 8 == 8,
+                "allow_line_breaks": options & 4 == 4, "trim_strings": options & 8 == 8,
                 "sort_by": sorted.then_some([1]),
-                "tuples": if options & 32 == 32 { "whole" } else { "apart" },
+                "tuples": if options & 32 == 32 { "value" } else { "fields" },
             });
             let found = native(text, format, &[], more);
             match &found {
@@ -104,10 +104,10 @@ pub fn text(format: &str, data: &[u8]) {
         assert_eq!(*any_chunk, found, "chunks of {chunk}: {format} {kind}");
         // In pieces that a thread of its own cuts.
         let more = json!({
-            "ahead": true, "chunk_bytes": chunk, "null": absent, "columns": columns,
-            "breaks": options & 4 == 4, "trim": options & 8 == 8,
+            "read_ahead": true, "chunk_bytes": chunk, "null": absent, "columns": columns,
+            "allow_line_breaks": options & 4 == 4, "trim_strings": options & 8 == 8,
             "sort_by": sorted.then_some([1]),
-            "tuples": if options & 32 == 32 { "whole" } else { "apart" },
+            "tuples": if options & 32 == 32 { "value" } else { "fields" },
         });
         let pieces = native(text, format, &[], more);
         let pieces = pieces.map_err(|said| (said["line"].clone(), said["offset"].clone()));
@@ -126,7 +126,7 @@ pub fn part(format: &str, data: &[u8]) {
     let block_rows = [1, 7, 50, 1000][usize::from(options >> 1 & 3)];
     let more = json!({
         "sort_by": (options & 1 == 1).then_some([1]), "block_rows": block_rows,
-        "breaks": options & 8 == 8, "simd": if options & 16 == 16 { "scalar" } else { "auto" },
+        "allow_line_breaks": options & 8 == 8, "simd": if options & 16 == 16 { "scalar" } else { "auto" },
     });
     parts::compare(text, format, &[("v", kind), ("k", "String")], &more);
 }

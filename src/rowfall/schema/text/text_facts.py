@@ -8,15 +8,13 @@ what is not clean; then the engine is asked, and its answer is what counts.
 
 from __future__ import annotations
 
-import json
-import subprocess
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence
 
-from rowfall.core import environment
 from rowfall.core.listing import Split
 from rowfall.core.model import Encoding, Kind
 from rowfall.decoder import installed
+from rowfall.decoder.documents import Column, Input, Sample, Spec
+from rowfall.decoder.sampling import TextFacts, measure
 from rowfall.sources.base import Source
 from rowfall.sources.compression import compression_of
 from rowfall.stores.files import LocalFiles
@@ -26,13 +24,6 @@ FACTS = frozenset({
     "high", "infinite", "zeros", "plus", "booleans", "days", "with_t", "with_z",
 })  # fmt: skip
 """Lists what is found out here, see :class:`rowfall.schema.sampling.ColumnFacts`."""
-
-
-class TextFacts(NamedTuple):
-    """Rows of a sample, and for each column the facts of :data:`FACTS`."""
-
-    rows: int
-    columns: Sequence[Mapping[str, Any]]
 
 
 def text_facts(
@@ -52,34 +43,18 @@ def text_facts(
     here = isinstance(source, LocalFiles) and all(split.start is None for split in splits)
     if program is None or not plain or not here or len(packed) != 1:
         return None
-    columns = [
-        {"name": name, "type": "String", "position": number} for number, name in enumerate(names)
-    ]
-    spec = {
-        "version": 1,
-        "inputs": [{"path": split.uri} for split in splits],
-        "compression": packed.pop(),
-        "format": encoding.format,
-        "delimiter": encoding.delimiter,
-        "null": encoding.null,
-        "trailing": encoding.trailing,
-        "unknown": "skip",
-        "skip_header": bool(encoding.header),
-        "file_columns": len(names),
-        "columns": columns,
-        "outputs": ["-"],
-    }
-    # No time limit: it reads files that the engine would read as long.
-    done = subprocess.run(
-        [program, "sample", "--spec", "-"],
-        input=json.dumps({"spec": spec, "rows": rows, "more": more}).encode(),
-        capture_output=True, env=environment.of_child(), check=False,
-    )  # fmt: skip
-    if done.returncode:
-        if word := installed.unknown_word(done.stderr.decode(errors="replace")):
-            raise installed.outdated(f"the word {word!r} of a spec")
-        return None
-    found = json.loads(done.stdout)
-    if not found["rows"]:
-        return None
-    return TextFacts(found["rows"], found["columns"])
+    columns = tuple(Column(name, "String", position=number) for number, name in enumerate(names))
+    spec = Spec(
+        inputs=tuple(Input(split.uri) for split in splits),
+        format=encoding.format,
+        columns=columns,
+        outputs=("-",),
+        compression=packed.pop(),
+        delimiter=encoding.delimiter,
+        null=encoding.null,
+        trailing=encoding.trailing,
+        unknown="skip",
+        skip_header=bool(encoding.header),
+        file_columns=len(names),
+    )
+    return measure(program, Sample(spec, rows, more))

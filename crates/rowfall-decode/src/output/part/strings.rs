@@ -346,7 +346,7 @@ mod tests {
     fn even_strings_are_as_others() {
         for size in [0, 1, 15, 16, 17, 32, 33, 64, 65, 126, 127, 128, 200, 253, 254, 300] {
             for rows in [1, 2, 70] {
-                let mut column = Column::new(Type::parse("String", "", None).expect("a type"));
+                let mut column = Column::new(Type::parse("String", None).expect("a type"));
                 let text = |row: usize| vec![b'a' + row as u8 % 26; size];
                 for row in 0..rows {
                     append_string(&mut column.data, &text(row));

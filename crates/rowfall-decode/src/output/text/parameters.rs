@@ -159,7 +159,7 @@ mod tests {
     use crate::types::Type;
 
     fn column(type_name: &str, nulls: &[u8], data: Vec<u8>) -> Column {
-        let data_type = Type::parse(type_name, "", Some("UTC")).expect("a known type");
+        let data_type = Type::parse(type_name, Some("UTC")).expect("a known type");
         Column { nulls: nulls.to_vec(), data, ..Column::new(data_type) }
     }
 
@@ -172,7 +172,7 @@ mod tests {
         let types: Vec<Type> = columns.iter().map(|c| c.data_type.clone()).collect();
         let file = File::create(&path).expect("a file");
         let spec = serde_json::json!({
-            "version": 1, "format": "CSV", "inputs": [], "outputs": [], "columns": [],
+            "version": 2, "format": "CSV", "inputs": [], "outputs": [], "columns": [],
             "output_format": "MariaDB", "output_texts": texts,
         });
         let spec: Spec = serde_json::from_value(spec).expect("a spec");

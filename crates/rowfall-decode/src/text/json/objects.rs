@@ -223,14 +223,14 @@ impl ObjectReader {
         }
         place = skip_blanks(text, place);
         place += usize::from(text[place] == b'\r');
-        expect_byte(text, place, b'\n', "the end of the line")
+        expect_byte(text, place, b'\n', "more stands behind the object")
     }
 
     fn missing(&self, at: usize, spans: &[Span]) -> JsonResult<()> {
         let lacks = |n: &usize| spans[*n] == (0, 0) && !self.nullable[*n];
         match (0..spans.len()).find(lacks) {
             None => Ok(()),
-            column => Err(JsonError { at, end: at, column, message: "the line lacks this key" }),
+            column => Err(JsonError { column, ..json_error(at, at, "the line lacks this key") }),
         }
     }
 
@@ -243,13 +243,18 @@ impl ObjectReader {
         match (text[mark], number) {
             (b'{', 0) if text[key] == b'}' => return Ok(Next::End(key + 1)),
             (b'{', 0) => {}
-            (_, 0) => return Err(json_error(mark, mark + 20, "an object")),
+            (_, 0) => {
+                return Err(JsonError {
+                    malformed: true,
+                    ..json_error(mark, mark + 20, "it is not an object")
+                });
+            }
             (b',', _) => {}
             (b'}', _) => return Ok(Next::End(mark + 1)),
             _ => return Err(json_error(at, mark + 1, "no comma or brace behind a value")),
         }
         let mut escaped = false;
-        expect_byte(text, key, b'"', "a key")?;
+        expect_byte(text, key, b'"', "a brace without a key behind it")?;
         // SAFETY: every CPU has the instructions.
         let end = unsafe { string_end::<Baseline>(text, key, &mut escaped)? };
         if escaped {
@@ -260,7 +265,10 @@ impl ObjectReader {
             return Err(json_error(key, end, "a key that the table lacks"));
         }
         let column = column.unwrap_or(UNKNOWN);
-        let start = skip_blanks(text, expect_byte(text, skip_blanks(text, end), b':', "a colon")?);
+        let start = skip_blanks(
+            text,
+            expect_byte(text, skip_blanks(text, end), b':', "a key without a colon behind it")?,
+        );
         let before = KeyText::new(&text[at..start], column);
         match self.before.get_mut(number) {
             Some(place) => *place = before,

@@ -10,6 +10,8 @@ pub struct JsonError {
     pub end: usize,
     pub column: Option<usize>,
     pub message: &'static str,
+    /// The line is no object at all.
+    pub malformed: bool,
 }
 
 /// A result, or the reason why the line is declined.
@@ -17,7 +19,7 @@ pub type JsonResult<T> = Result<T, JsonError>;
 
 /// A reason that belongs to `text[at..end]`, not to a column.
 pub fn json_error(at: usize, end: usize, message: &'static str) -> JsonError {
-    JsonError { at, end, column: None, message }
+    JsonError { at, end, column: None, message, malformed: false }
 }
 
 /// The first position from `at` on that is neither a blank nor a tab.
@@ -30,10 +32,13 @@ pub fn skip_blanks(text: &[u8], mut at: usize) -> usize {
     at
 }
 
-/// The position behind `byte`, which has to stand at `at`; `what` says what is missing otherwise.
+/// The position behind `byte`, which has to stand at `at`; `what` is the message otherwise.
 #[inline(always)]
 pub fn expect_byte(text: &[u8], at: usize, byte: u8, what: &'static str) -> JsonResult<usize> {
-    if text[at] == byte { Ok(at + 1) } else { Err(json_error(at, at + 20, what)) }
+    if text[at] == byte {
+        return Ok(at + 1);
+    }
+    Err(JsonError { malformed: true, ..json_error(at, at + 20, what) })
 }
 
 /// The end of the value at `at`. Values without quotes are only checked to consist of the
