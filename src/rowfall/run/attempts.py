@@ -8,6 +8,7 @@ and attached: that work is the engine's locks and the disk, not its cores.
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -44,7 +45,7 @@ from rowfall.core.errors import (
 )
 from rowfall.core.events import AttemptPublished, AttemptStarted, Listener, SplitFailed
 from rowfall.core.listing import Split
-from rowfall.core.model import PUSH, Kind, Outcome, Plan, Schema, Setting
+from rowfall.core.model import PULL, PUSH, Kind, Outcome, Plan, Schema, Setting
 from rowfall.core.options import FILTER
 from rowfall.core.results import Failure
 from rowfall.core.signals import GO_ON, undisturbed
@@ -66,6 +67,7 @@ from rowfall.publish.protocol import AttemptProgress, Step
 from rowfall.run.pieces import OutputPieces, piece_name
 from rowfall.run.pieces import select as select_pieces
 from rowfall.run.work_queue import OutputPiece, Work, WorkQueue
+from rowfall.schema.bad_rows import data_errors
 from rowfall.schema.bad_rows.search import BadRows, TooManyBadRowsError
 from rowfall.schema.text import long_records
 from rowfall.schema.types import strict_reading
@@ -603,6 +605,14 @@ class AttemptRunner:
         encoding = self._given.plan.encoding
         return encoding is not None and encoding.kind is Kind.TYPED
 
+    @property
+    def _is_read_by_server(self) -> bool:
+        """Tell whether a server fetches and reads files with types by itself."""
+        plan = self._given.plan
+        return (
+            self._typed and plan.transport.delivery.value == PULL and plan.placement != "embedded"
+        )
+
     def _is_sent_as_it_is(self, work: Work, error: RowfallError) -> bool:
         """Tell whether a file with types has failed that an older server was to read by itself.
 
@@ -676,6 +686,10 @@ class AttemptRunner:
         if isinstance(error, TooManyBadRowsError):
             # The count is the news; where the first one is stands in it, too.
             found = [(split, error) for split, _ in found]
+        elif self._is_read_by_server and (work.skips_bad_rows or not _names_row(found)):
+            # The reader of another release raises at a value before any check can leave it out.
+            for _, one in found:
+                one.hint = data_errors.READ_HERE
         return self._without(work, found) if found else self._halves(work, error)
 
     def _halves(self, work: Work, error: RowfallError) -> Sequence[Work]:
@@ -825,6 +839,10 @@ def _object(split: Split) -> str:
     """Return the name of the object that is checked after a split was read."""
     # Only ranges of rows of a file are read by an engine that opens the file itself.
     return split.name if split.part is None or split.of_text else split.uri
+
+
+def _names_row(found: Sequence[tuple[Split, RowfallError]]) -> bool:
+    return all(re.search(r" row \d+ ", error.message) for _, error in found)
 
 
 def _unreadable(split: Split, error: RowfallError) -> SourceError:

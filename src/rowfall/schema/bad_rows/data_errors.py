@@ -58,6 +58,12 @@ _PLAIN = regex(r"[A-Za-z_]\w*", re.ASCII)
 _EXPANDED = regex(r'["$`\\!]')
 _CORRECT = "Correct the file."
 _AS_LINES = "Correct the file; --table NAME --format LineAsString loads its lines as text."
+READ_HERE = (
+    "With --push the engine here reads the file: it names rows, and leaves bad ones out with "
+    "--max-errors N."
+)
+"""The hint where the reader of an older server raises at a value before any check can see it."""
+
 _OUT = "Correct the file, or leave bad rows out with --max-errors N."
 _ENCODING = (
     "Name the encoding of the file, e.g. --encoding windows-1252; --encoding binary loads the "
@@ -443,7 +449,8 @@ def _cause_and_hint(code: int, message: str) -> tuple[str, str]:
     if code in (8, 16) or ("Column" in message and "not presented" in message):
         return f"lacks a column: {first[:200]}", APART
     if code in (6, 27, 38, 41, 69, 70, 72, 117, 321, 376, 407, 441, 467, 675, 676, 691):
-        return f"holds a value that does not fit: {first[:200]}", _OUT
+        years = "[-25567, 120530]" in first  # the days of releases before 26.7
+        return f"holds a value that does not fit: {first[:200]}", READ_HERE if years else _OUT
     return f"cannot be read: {first[:200]}", _OUT
 
 

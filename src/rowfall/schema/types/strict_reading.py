@@ -720,7 +720,7 @@ def _typed(column: Column, target: Type, source: Type) -> Column:
                 bad=f"ifNull({wrong}, 1)" if wrong != "0" else "",
             )  # fmt: skip
     if nested and (made := as_tuples(x, source, target)):
-        return replace(column, expression=made)
+        return replace(column, expression=made, lenient=made)
     if source.bare == target.bare:
         return replace(
             column,
@@ -731,8 +731,10 @@ def _typed(column: Column, target: Type, source: Type) -> Column:
     if not (target.known and source.known):
         # What the engine alone knows has to print as it did.
         value = f"accurateCast({x}, {quote(target.full)})"
-        wrong = f"toString({value}) != toString({x})"
-        return replace(column, expression=_checked(value, f"ifNull({wrong}, 0)", column))
+        wrong = f"ifNull(toString({value}) != toString({x}), 0)"
+        return replace(
+            column, expression=_checked(value, wrong, column), lenient=value, bad=wrong
+        )  # fmt: skip
     value, wrong = _typed_value(x, target, source)
     bad = f"isNotNull({x}) AND ({wrong})" if target.nullable else wrong
     whole = value if target.nullable else f"assumeNotNull({value})"
