@@ -811,3 +811,20 @@ def test_a_table_can_be_made_before_the_first_load(shell: Shell) -> None:
     """It was made in memory, and nothing said so."""
     shell.ok("query", "--write", "CREATE TABLE t (id Int64, name String) ORDER BY id")
     assert shell.rows("SHOW TABLES") == [["t"]]
+
+
+def test_files_of_one_name_in_several_folders_are_said(shell: Shell) -> None:
+    shell.write("x/sales.csv", "id,v\n1,2\n")
+    shell.write("y/sales.csv", "id,v\n3,4\n")
+    shell.write("y/costs.csv", "id,v\n5,6\n")
+    said = "x/sales.csv and y/sales.csv have one name, so both are loaded into default.sales"
+    done = shell.ok("load", "x/sales.csv", "y/sales.csv")
+    assert said in done.talk
+    assert done.talk.index(said) < done.talk.index("creating")
+    for table in ("a", "b"):  # each in a command of its own
+        shell.ok("load", f"{'x' if table == 'a' else 'y'}/sales.csv", "--table", table)
+    assert shell.row("SELECT (SELECT sum(id) FROM a), (SELECT sum(id) FROM b)") == [1, 3]
+    for sources in (["x/sales.csv", "y/costs.csv"], ["x/*.csv", "y/*.csv"], ["x", "y"]):
+        assert "have one name" not in shell.ok("load", *sources, "--force").talk
+    named = shell.ok("load", "x/sales.csv", "y/sales.csv", "--table", "c")
+    assert "have one name" not in named.talk

@@ -165,6 +165,9 @@ def _usage(error: click.ClickException) -> tuple[str, str | None]:
     if isinstance(error, click.MissingParameter) and _is_piped():
         piped = "To load what is piped in: rowfall load - --table NAME. "
         return _uncapped(error.format_message()), piped + help_
+    if isinstance(error, click.MissingParameter) and context.info_name == "adopt":
+        named = "Name the files whose rows the table holds: rowfall adopt SOURCE... --table NAME. "
+        return _uncapped(error.format_message()), named + help_
     if isinstance(error, click.exceptions.BadOptionUsage):
         return _uncapped(error.format_message()), _form(error, context) + help_
     return _uncapped(error.format_message()), help_

@@ -53,11 +53,13 @@ class Settled:
             ``--replace`` fills in its place.
         known: ids of splits that need not be loaded again.
         replaced: a stopped run has brought ``--replace`` to its end, but for the report.
+        seen: identity of the table that was asked what it holds; "" where there was none.
     """
 
     table: str
     known: frozenset[str]
     replaced: bool = False
+    seen: str = ""
 
 
 @dataclass(frozen=True, slots=True)

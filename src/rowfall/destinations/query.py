@@ -24,7 +24,7 @@ from rowfall.destinations import open_destination
 from rowfall.destinations.clickhouse.opening import connect
 from rowfall.destinations.database import open_database
 from rowfall.engines.base import Engine
-from rowfall.engines.codes import UNKNOWN_TABLE
+from rowfall.engines.codes import TABLE_EXISTS, UNKNOWN_TABLE
 from rowfall.engines.database import FileTable, Result
 from rowfall.engines.embedded import QUERY, Embedded, FolderInUseError
 from rowfall.engines.snapshot import snapshot
@@ -295,6 +295,11 @@ def _stream(
         if "Broken pipe" in error.message:
             # `rowfall query ... | head`: the reader has seen enough.
             raise BrokenPipeError from None
+        if error.code == TABLE_EXISTS:  # with a load it is the name of an attempt
+            error.hint = (
+                "rowfall query 'SHOW TABLES' lists the tables; CREATE TABLE IF NOT EXISTS leaves "
+                "one that is there as it is, and a load adds rows to it: rowfall load SOURCE..."
+            )
         if error.code == UNKNOWN_TABLE:
             error.hint = f"{_nearest_table(engine, error.message)}{error.hint or ''}"
         raise

@@ -380,7 +380,8 @@ class Publisher:
         self.engine.sync()
         settled = [m for m in moves if m.state != "pending"]
         for pair in pairs_of(moves):
-            left = self._settle_pair(self._search(attempt_id, pair, moves, leases, node))
+            search = self._search(attempt_id, pair, moves, leases, node)
+            left = self._settle_pair(search, attempt_id)
             if not left:
                 self.ledger.attached(attempt_id, pair.staging)
             state = "pending" if left else "attached"
@@ -403,8 +404,12 @@ class Publisher:
             frozenset((m.database, m.table) for m in moves), self.answer,
         )  # fmt: skip
 
-    def _settle_pair(self, search: Search) -> bool:
-        """Drop from staging what the target has; return True when something is left to attach."""
+    def _settle_pair(self, search: Search, attempt_id: str = "") -> bool:
+        """Drop from staging what the target has; return True when something is left to attach.
+
+        Args:
+            attempt_id: whose rows they are, where the mark of them may be lost.
+        """
         pair = search.pair
         wait_for_mutations(self.engine, pair, self.lane)
         left = [StagedPart(*row) for row in self._ask(
@@ -416,6 +421,13 @@ class Publisher:
             check_staging(self._ask, pair)
             return False
         there = search.arrived(left)
+        uuid = self.ledger.marks(attempt_id) if attempt_id and not self.engine.shared else ""
+        whole = sum(part.rows for part in left) == sum(move.rows for move in search.moves)
+        if uuid and there and whole:
+            # A power cut may leave rows and lose the mark that was written before them. When they
+            # are gone from staging, nothing else tells that they have all been there.
+            self.engine.mark(uuid, coming(attempt_id))
+            self.engine.sync()
         found = Evidence.SOME_PARTS if there else Evidence.NO_PARTS
         if len(there) == len(left):
             found = Evidence.ALL_PARTS

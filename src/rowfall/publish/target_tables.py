@@ -72,15 +72,23 @@ class TargetTables:
         for writer in self.session.writers:
             self.of(writer).check()
 
-    def remembered(self) -> TargetTables:
-        """Record the UUIDs of the tables as they are now; return the tables with them."""
+    def remembered(self, seen: str) -> TargetTables:
+        """Record the UUIDs of the tables as they are now; return the tables with them.
+
+        Args:
+            seen: UUID of the first one when it was asked what it holds; "" where there was none.
+
+        Raises:
+            TargetError: it is another one now.
+        """
         uuids = tuple(self._uuid(writer) for writer in self.session.writers)
         for writer in self.session.writers:
             if writer.node:
                 self.ledger.set_table(self._key(writer), uuids[writer.number])
-        known = self.ledger.table_uuid(self.session.target_key)
+        known = self.ledger.table_uuid(self.session.target_key) or seen
         if known and known != uuids[0]:
-            # It was another one when the load asked what is in it.
+            # It was another one when the load asked what is in it. The ledger of a machine that
+            # has not loaded into it does not know which.
             raise table_dropped(self.text(self.session.writers[0]))
         self.ledger.set_table(self.session.target_key, uuids[0])
         return replace(self, uuids=uuids)

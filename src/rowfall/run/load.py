@@ -24,6 +24,7 @@ from rowfall.run.open_load import open_load
 from rowfall.run.outcome import make_report
 from rowfall.run.session import no_space
 from rowfall.schema.text.text_format import OTHERWISE, TOLD
+from rowfall.targets.table_names import same_names
 
 
 def run_load(session: Session) -> Report:
@@ -146,7 +147,13 @@ def _otherwise(session: Session, plan: Plan) -> list[str]:
 
 
 def _tell_of_other_sources(session: Session, load: LoadRun, plan: Plan) -> None:
-    """Say that the table of the source's name holds the rows of another source already."""
+    """Say that the table of the source's name gets or holds the rows of several of that name."""
+    if session.derived and session.target.table and (twins := same_names(session.sources)):
+        session.emit(Note(
+            "info",
+            f"{' and '.join(twins)} have one name, so both are loaded into {session.table_text}; "
+            "each has a table of its own in a command of its own, with --table NAME",
+        ))  # fmt: skip
     if not (session.derived and plan.schema.exists and session.target.table):
         return
     # What a stream holds is told by nothing: each is another source.

@@ -66,6 +66,18 @@ def default_table(sources: Sequence[str]) -> str:
     return _as_name(common) if common else names[0]
 
 
+def same_names(sources: Sequence[str]) -> Sequence[str]:
+    """Return the first two sources of other folders whose files have one name; () for none."""
+    by_name: dict[str, str] = {}
+    for source in sources:
+        name = _parts(source)[1][-1:]
+        plain = bool(name) and not set(name[0]) & set("*?[{") and bool(os.path.splitext(name[0])[1])
+        first = by_name.setdefault(name[0], source) if plain else source
+        if first != source:
+            return first, source
+    return ()
+
+
 def kept_name(source: str) -> str:
     """Return the name of a table of a database or a lake, or of a topic; "" for other sources."""
     if scheme_of(source) in LAKES:

@@ -116,7 +116,7 @@ def prepare(load: LoadRun, settled: Settled, facts: LoadFacts, plan: Plan) -> Pr
     tables = TargetTables(session, ledger)
     if not session.options.replace:
         alter_target(session, plan)
-        tables = tables.remembered()
+        tables = tables.remembered(settled.seen)
         if not plan.schema.exists:
             remember_made(ledger, load.id, tables.first, nodes_of(session).made_over())
     prepared = PreparedTables(

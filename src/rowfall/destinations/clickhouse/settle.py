@@ -71,7 +71,7 @@ def settle(load: LoadRun) -> Settled:
     elif not ledger.loaded(load.key):
         _drop_own_empty_table(session, ledger, load.id)
     settle_table = partial(_settle_table, session, load, answer=answer)
-    replaced_target = settle_table(session.target_key, session.first_target.table)
+    replaced_target, seen = settle_table(session.target_key, session.first_target.table)
     if shadow is not None:
         if replaced_target and session.options.gathers:
             shadow.drop()  # made like a table that is gone
@@ -80,7 +80,7 @@ def settle(load: LoadRun) -> Settled:
         _drop_superseded(session, load, shadow)
         settle_table(load.key, shadow.name)
         _drop_shadow_that_was_set_back(session, ledger, load, shadow)
-    return Settled(table, _known(session, load, replaced=replaced), replaced)
+    return Settled(table, _known(session, load, replaced=replaced), replaced, seen)
 
 
 def settle_folder(load: LoadRun, answer: LoadedAnswer) -> None:
@@ -122,7 +122,7 @@ def settle_again(load: LoadRun, known: frozenset[str]) -> Settled | None:
     if not uuid or uuid != load.ledger.table_uuid(load.key) or load.ledger.open_attempts():
         return None
     TargetTables(session, load.ledger).check_together()
-    return Settled(table, known)
+    return Settled(table, known, seen=uuid)
 
 
 def _all_loaded(session: Session, ledger: Ledger) -> bool:
@@ -143,14 +143,14 @@ def _known(session: Session, load: LoadRun, *, replaced: bool) -> frozenset[str]
 
 def _settle_table(
     session: Session, load: LoadRun, key: str, name: str, *, answer: LoadedAnswer
-) -> bool:
+) -> tuple[bool, str]:
     """End what was to be published into one table; forget what its predecessor held.
 
     Args:
         key: of the ledger. ``name``: of the table, in the database of the first writer.
 
     Returns:
-        True where it had a predecessor, which is gone.
+        True where it had a predecessor, which is gone; and the UUID of the table that was asked.
     """
     ledger, record = load.ledger, record_of(session)
     uuid = table_uuid(session.engine, session.first_target.database, name)
@@ -163,19 +163,20 @@ def _settle_table(
     known = ledger.table_uuid(key)
     of_target = key == session.target_key
     if uuid and of_target and session.options.replace:
-        return bool(known) and known != uuid  # what the ledger knows of its rows stays until then
+        # What the ledger knows of its rows stays until then.
+        return bool(known) and known != uuid, uuid
     if uuid and of_target:
         from rowfall.destinations.clickhouse.doubts import resolve
 
         resolve(session, ledger, load.id, used=answer.used)
     if known is None or known == uuid:
-        return False
+        return False, uuid
     if known:
         record.table_gone(load, known)
     forgotten = ledger.set_table(key, uuid)
     if forgotten and of_target:
         session.emit(dropped(session, forgotten))
-    return bool(known)
+    return bool(known), uuid
 
 
 def _refuse_kept(session: Session, ledger: Ledger, kept: Mapping[str, AlteredTableError]) -> None:
