@@ -156,3 +156,44 @@ def test_values_of_formats_with_columns(run: Any, tmp_path: Path, form: str) -> 
     kept(taken)
     assert taken.code == 4
     assert "takes more memory than --memory allows" in " ".join(taken.out.split())
+
+
+@long
+@pytest.mark.parametrize("form", ["avro", "parquet", "arrow", "orc"])
+def test_one_value_behind_the_sample(run: Any, tmp_path: Path, form: str) -> None:
+    """The file is named, and the engine's own words are not all that is said."""
+    import fastavro
+    import pyarrow as pa
+    from pyarrow import ipc, orc, parquet
+
+    path = tmp_path / f"a.{form}"
+    large = "y" * (700 << 20)
+    schema = pa.schema([("id", pa.int64()), ("a", pa.large_string())])
+    batches = [
+        pa.record_batch([pa.array(ids), pa.array(values, pa.large_string())], schema=schema)
+        for ids, values in ((range(60_000), [f"x{n}" for n in range(60_000)]), ([1], [large]))
+    ]
+    if form == "avro":
+        fields = [{"name": "id", "type": "long"}, {"name": "a", "type": "string"}]
+        rows = ({"id": n, "a": f"x{n}" if n < 60_000 else large} for n in range(60_001))
+        with path.open("wb") as file:
+            record = {"type": "record", "name": "r", "fields": fields}
+            fastavro.writer(file, record, rows, codec="deflate")
+    elif form == "parquet":
+        with parquet.ParquetWriter(path, schema, compression="zstd", use_dictionary=False) as out:
+            for batch in batches:
+                out.write_batch(batch)
+    elif form == "orc":
+        with orc.ORCWriter(path, compression="zstd") as out:
+            for batch in batches:
+                out.write(pa.Table.from_batches([batch]))
+    else:
+        with ipc.new_file(path, schema, options=ipc.IpcWriteOptions(compression="zstd")) as out:
+            for batch in batches:
+                out.write_batch(batch)
+    taken = run("load", path)
+    kept(taken)
+    assert taken.code in (1, 4)
+    assert f"a.{form}" in taken.out
+    assert "takes more memory than --memory allows" in " ".join(taken.out.split())
+    assert "MEMORY_LIMIT_EXCEEDED" not in taken.out

@@ -199,6 +199,12 @@ _TRAILER = regex(r"\s*\(version [\d.]+[^)]*\)\s*$")
 # errno 28 arrives inside several codes (75, 76, 1001 std::exception): text is the only sign.
 _NO_SPACE = regex(r"No space left on device|errno: 28\b|NOT_ENOUGH_SPACE")
 # Another version of an object than the one that was asked for, as web servers and stores say it.
+_PIECE_OF_MEMORY = regex(
+    r"allocate chunk of ([\d.]+) (bytes|B|[KMGT]iB)\).*?maximum: ([\d.]+) (B|[KMGT]iB)"
+)
+_SIZES = {
+    "bytes": 1, "B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40,
+}  # fmt: skip
 _PRECONDITION = regex(
     r"HTTP (?:response|status) code: '?412\b|Precondition ?Failed|pre-conditions you specified",
     re.IGNORECASE,
@@ -231,6 +237,20 @@ def translate(text: str) -> RowfallError:
         )
     meaning = _MEANINGS.get(code, Meaning(EngineError, None))
     return meaning.error(message, hint=meaning.hint, transient=meaning.transient, code=code)
+
+
+def is_one_value(error: RowfallError) -> bool:
+    """Tell whether a limit of memory was met by one piece that is half of it or more.
+
+    Smaller blocks do not help there: it is one value, or the block of a file that holds it.
+    """
+    found = _PIECE_OF_MEMORY.search(error.message) if error.code == MEMORY_LIMIT else None
+    if found is None:
+        return False
+    piece, limit = (
+        float(number) * _SIZES[unit] for number, unit in (found.group(1, 2), found.group(3, 4))
+    )
+    return limit <= 2 * piece
 
 
 def _raised(message: str) -> str:

@@ -59,6 +59,7 @@ from rowfall.engines.codes import (
     LIBRARY_ERROR,
     MEMORY_LIMIT,
     QUERY_WAS_CANCELLED,
+    is_one_value,
 )
 from rowfall.engines.database import RefusedRowError, RolledBackError
 from rowfall.ledger.leases import Lease, Ownership
@@ -67,11 +68,13 @@ from rowfall.publish.protocol import AttemptProgress, Step
 from rowfall.run.pieces import OutputPieces, piece_name
 from rowfall.run.pieces import select as select_pieces
 from rowfall.run.work_queue import OutputPiece, Work, WorkQueue
+from rowfall.schema import avro_blocks
 from rowfall.schema.bad_rows import data_errors
 from rowfall.schema.bad_rows.search import BadRows, TooManyBadRowsError
 from rowfall.schema.text import long_records
 from rowfall.schema.types import strict_reading
 from rowfall.sources.base import Streamed
+from rowfall.stores.objects import ObjectSource
 
 # Ctrl-C must be answered within two seconds: one for a polite KILL, then the engine is left.
 POLITE_SECONDS = 1.0
@@ -384,9 +387,26 @@ class AttemptRunner:
         if nulls := () if attempt.work.pieces else self._bad_rows.null_lists(splits):
             raise NullListsError(nulls)
 
+    def _check_blocks(self, work: Work) -> None:
+        """Check that the engine here can hold the blocks of Avro files.
+
+        Raises:
+            SourceError: it cannot; of what is far away the limits of the engine have to do.
+        """
+        encoding, source = self._given.plan.encoding, self._source
+        if encoding is None or encoding.format != "Avro" or source.remote or work.tries:
+            return
+        if isinstance(source, ObjectSource):
+            memory = self._given.load.session.reader.facts.memory
+            for split in work.splits:
+                # The block, a value of it, and the column that holds this.
+                if error := avro_blocks.too_large(source, split, memory, memory // 4):
+                    raise error
+
     def _deliver(self, attempt: _Attempt, lane: int) -> Outcome:
         """Insert the rows of an attempt into staging."""
         work, receiver = attempt.work, self._receiver
+        self._check_blocks(work)
         settings = {s.name: s.value for s in work.settings or self._settings}
         settings |= receiver.settings(attempt.staging)
         select = None
@@ -574,6 +594,8 @@ class AttemptRunner:
             )
             self.sent = lower(work.settings or self._settings)
             return [replace(work, settings=self.sent, lowered=work.lowered + 1)]
+        if self._typed and is_one_value(error):
+            return self._halves(work, error)
         if error.code != MEMORY_LIMIT:
             if work.pieces and error.code in DATA_CODES:
                 # Their rows have been read; the format cannot hold them.
@@ -627,6 +649,16 @@ class AttemptRunner:
         """Return the error about a record that is too long for any memory; None where none is."""
         encoding = self._given.plan.encoding
         return long_records.find(self._source, work.splits, encoding, self._longest)
+
+    def _too_large(self, split: Split) -> SourceError:
+        """Return the error about an object of which one value takes more memory than there is."""
+        most = units.memory(self._writer.engine.facts.memory)
+        return SourceError(
+            f"{split.name}: one value, block or page of it takes more memory than --memory allows "
+            f"({most})",
+            hint="Give more with --memory, or write the file with smaller ones.",
+            code=MEMORY_LIMIT,
+        )
 
     def _around_refused(self, work: Work) -> Work | None:
         """Return how rows that a database refuses are left out; None where they may not be.
@@ -698,6 +730,8 @@ class AttemptRunner:
             split = work.splits[0]
             if error.code == LIBRARY_ERROR:
                 error = _unreadable(split, error)
+            elif error.code == MEMORY_LIMIT:
+                error = self._too_large(split)
             return self._without(work, [(split, error)])
         half = len(work.splits) // 2
         return [replace(work, splits=part) for part in (work.splits[:half], work.splits[half:])]

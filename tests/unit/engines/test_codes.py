@@ -6,7 +6,7 @@ import pytest
 
 from rowfall.core.errors import ObjectChangedError, SourceError
 from rowfall.core.sql import CHANGED
-from rowfall.engines.codes import DATA_CODES, translate
+from rowfall.engines.codes import DATA_CODES, is_one_value, translate
 
 QUOTED = f"FUNCTION throwIf(x :: 1, '{CHANGED}' :: 2) -> throwIf() UInt8 : 3"
 
@@ -59,3 +59,25 @@ def test_a_store_that_is_away_is_tried_again(text: str) -> None:
     assert isinstance(error, SourceError)
     assert error.transient
     assert error.exit_code == 4
+
+
+@pytest.mark.parametrize(
+    ("said", "one"),
+    [
+        ("would use 3.01 GiB (attempt to allocate chunk of 2.00 GiB), maximum: 849.00 MiB", True),
+        # Of 24.10, which counts in bytes.
+        (
+            "would use 1.0 GiB (attempt to allocate chunk of 943718400 bytes), maximum: 1.00 GiB",
+            True,
+        ),
+        (
+            "would use 1.0 GiB (attempt to allocate chunk of 4194304 bytes), maximum: 1.00 GiB",
+            False,
+        ),
+        ("would use 850.1 MiB (attempt to allocate chunk of 1.00 MiB), maximum: 849.00 MiB", False),
+        ("something else", False),
+    ],
+)
+def test_one_value_that_is_too_large(said: str, one: bool) -> None:
+    text = f"Code: 241. DB::Exception: Query memory limit exceeded: {said}. (MEMORY_LIMIT_EXCEEDED)"
+    assert is_one_value(translate(text)) == one

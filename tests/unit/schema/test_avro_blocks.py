@@ -1,0 +1,66 @@
+"""Blocks of Avro files that are too large, found before an engine reads them."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import fastavro
+import pytest
+
+from rowfall.core.options import Options
+from rowfall.schema.avro_blocks import too_large
+from rowfall.sources import open_source
+from rowfall.stores.objects import ObjectSource
+
+SCHEMA = {"type": "record", "name": "r", "fields": [{"name": "a", "type": "string"}]}
+SMALL, LARGE = 1 << 20, 4 << 20
+
+
+def said(path: Path) -> str | None:
+    source = open_source([str(path)], Options())
+    assert isinstance(source, ObjectSource)
+    error = too_large(source, source.listing().split(0, ""), 1 << 30, 2 << 20)
+    return None if error is None else error.message
+
+
+def written(codec: str, sizes: list[int]) -> bytes:
+    data = io.BytesIO()
+    rows = [{"a": "y" * size} for size in sizes]
+    fastavro.writer(data, SCHEMA, rows, codec=codec, sync_interval=SMALL // 2)
+    return data.getvalue()
+
+
+@pytest.mark.parametrize("codec", ["null", "deflate", "bzip2", "xz"])
+def test_the_first_large_block_is_named(tmp_path: Path, codec: str) -> None:
+    path = tmp_path / "a.avro"
+    path.write_bytes(written(codec, [SMALL, SMALL, SMALL]))
+    assert said(path) is None
+    whole = written(codec, [SMALL, LARGE, SMALL])
+    path = tmp_path / "b.avro"
+    path.write_bytes(whole)
+    sync = whole[-16:]
+    # Behind the header and behind each block stands the same mark.
+    begins = whole.index(sync, whole.index(sync) + 16) + 16
+    size = "4.00 MiB or more" if codec == "null" else "more than 2.00 MiB"
+    found = said(path)
+    assert found is not None
+    assert f"b.avro: a block of {size} begins at byte {begins:,}, which takes" in found
+
+
+def test_snappy_says_what_it_unpacks_to(tmp_path: Path) -> None:
+    whole = written("null", [10])
+    sync = whole[-16:]
+    head = whole[: whole.index(sync) + 16].replace(b"\x08null", b"\x0csnappy")
+    path = tmp_path / "a.avro"
+    for length, large in ((b"\x80\x80\x40", False), (b"\x80\x80\x80\x02", True)):
+        block = length + b"x" * 20
+        path.write_bytes(head + b"\x02" + bytes([2 * len(block)]) + block + sync)
+        assert (said(path) is not None) == large
+
+
+@pytest.mark.parametrize("cut", [0, 3, 30, 90, -20])
+def test_what_cannot_be_read_is_left_to_the_load(tmp_path: Path, cut: int) -> None:
+    path = tmp_path / "a.avro"
+    path.write_bytes(written("deflate", [SMALL])[:cut] or b"x")
+    assert said(path) is None
