@@ -20,7 +20,7 @@ from rowfall.core import sql
 from rowfall.core.options import Options
 from rowfall.core.sqltext import quote
 from rowfall.decoder import installed
-from rowfall.plan import decoding
+from rowfall.decoder.abilities_table import ABILITIES
 from rowfall.sources import open_source
 from rowfall.sources.recipes import MADE_COLUMNS, RANDOM, random
 from unit.memory import Chdb
@@ -158,7 +158,7 @@ def _make(
     subprocess.run(command, input=json.dumps(spec).encode(), capture_output=True, check=True)
 
 
-@pytest.mark.parametrize("zone", sorted(decoding.ZONES))
+@pytest.mark.parametrize("zone", sorted(ABILITIES["timezones"]))
 @pytest.mark.sampled(3)
 def test_local_times_are_the_engines(zone: str, engine: Chdb, tmp_path: Path) -> None:
     """Around every change of the clocks and on every day: the engine's time, or declined."""

@@ -26,6 +26,7 @@ from rowfall.core.long_records import Place, too_long
 from rowfall.core.masked import Secret
 from rowfall.core.model import Encoding, Outcome, Statement
 from rowfall.core.sqltext import SqlText
+from rowfall.decoder.abilities import TEXT_FORMATS
 from rowfall.decoder.documents import Spec, encode
 from rowfall.decoder.installed import PROGRAM
 from rowfall.decoder.process import Answers, Declined, DecoderProcess, Summary
@@ -458,7 +459,7 @@ def is_shared(found: Ranges) -> bool:
     """Tell whether several threads are worth it for each file: each leaves a part."""
     sizes = [length(s) if s.size is not None or s.stop is not None else None for s in found.splits]
     least = _SHARED_LEAST_BZ2 if found.encoding.compression == pipes.BZ2 else SHARED_LEAST
-    return found.encoding.format in decoding.CUT and (
+    return found.encoding.format in TEXT_FORMATS and (
         None in sizes or max(filter(None, sizes), default=0) >= least
     )
 

@@ -27,8 +27,9 @@ from rowfall.core.model import (
 )
 from rowfall.core.options import Options
 from rowfall.core.units import parse_size
+from rowfall.decoder.abilities import flat_types
 from rowfall.plan import balance
-from rowfall.plan.decoding import flat_types, zone
+from rowfall.plan.decoding import zone
 from rowfall.plan.settings import ENGINE_BASE, Shape, block, insert_threads
 from rowfall.schema.text.text_format import UNSURE
 

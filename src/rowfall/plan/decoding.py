@@ -13,59 +13,31 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import lru_cache
 
 from rowfall.core import type_names, uri
 from rowfall.core.listing import Listing, Split
 from rowfall.core.model import Column, Encoding, Facts, Kind, Schema
 from rowfall.core.patterns import regex
-from rowfall.core.type_names import Type, parse_type
-from rowfall.decoder import documents, rewriting
+from rowfall.core.type_names import parse_type
+from rowfall.decoder import abilities, documents, rewriting
+from rowfall.decoder.abilities import flat_types
 from rowfall.decoder.documents import Input, Spec
 from rowfall.decoder.installed import PROGRAM
 from rowfall.plan.statements import sent_type
 from rowfall.schema.text.united_headers import lacks_columns
 from rowfall.schema.types import strict_reading
-from rowfall.schema.types.strict_reading import strict_column
 from rowfall.sources.base import Block, HttpAddress, Source, Stored
 from rowfall.sources.recipes import MADE_COLUMNS, RANDOM
 
 _SCHEMES = frozenset({uri.FILE, "s3", "gs", "az", "http", "https", "hdfs"})
-CUT = frozenset({"CSV", "CSVWithNames", "TSV", "TSVWithNames", "JSONEachRow"})
-"""Formats whose records the decoder finds before it parses them: several threads read one file."""
 _COLUMNAR = frozenset({"Parquet", "ArrowStream", RANDOM})
 # Types whose values files have in another form, which only the engine converts.
 _NEVER_COPIED = frozenset({"UUID", "IPv4", "IPv6", "Enum8", "Enum16"})
-_ROWS = frozenset({"MySQL", "PostgreSQL"})
-"""Formats of rows in binary; those of MySQL have flat columns."""
-_CONVERTED = frozenset({
-    ("Float32", "Float64"), ("Float64", "Float32"), ("DateTime64", "DateTime"),
-    ("DateTime64", "DateTime64"), ("Date32", "Date"), ("String", "FixedString"),
-})  # fmt: skip
 # Numbers of rows are far below 2^63.
 _SIGNED = {"UInt64": "Int64"}
-_PACKED = frozenset({"none", "gzip", "zstd", "lz4", "xz", "bz2"})
-_UTC = frozenset({"UTC", "Etc/UTC", "Zulu", "GMT"})
-# Other zones that the decoder reads: those of crates/rowfall-decode/src/types/zone.rs.
-ZONES = frozenset((
-    "Africa/Johannesburg", "Africa/Lagos", "Africa/Nairobi", "America/Anchorage",
-    "America/Argentina/Buenos_Aires", "America/Chicago", "America/Denver",
-    "America/Halifax", "America/Lima", "America/Los_Angeles", "America/New_York",
-    "America/Phoenix", "America/Sao_Paulo", "America/Toronto", "Asia/Bangkok", "Asia/Calcutta",
-    "Asia/Dubai", "Asia/Hong_Kong", "Asia/Jakarta", "Asia/Jerusalem", "Asia/Karachi",
-    "Asia/Kolkata", "Asia/Seoul", "Asia/Shanghai", "Asia/Singapore", "Asia/Taipei", "Asia/Tokyo",
-    "Australia/Adelaide", "Australia/Brisbane", "Australia/Melbourne", "Australia/Perth",
-    "Australia/Sydney", "Europe/Amsterdam", "Europe/Athens", "Europe/Berlin", "Europe/Brussels",
-    "Europe/Bucharest", "Europe/Budapest", "Europe/Copenhagen", "Europe/Dublin",
-    "Europe/Helsinki", "Europe/Istanbul", "Europe/Lisbon", "Europe/London", "Europe/Madrid",
-    "Europe/Moscow", "Europe/Oslo", "Europe/Paris", "Europe/Prague", "Europe/Rome",
-    "Europe/Stockholm", "Europe/Vienna", "Europe/Warsaw", "Europe/Zurich", "Pacific/Auckland",
-    "Pacific/Honolulu",
-))  # fmt: skip
 # Progress is drawn four times a second.
 PROGRESS_MS = 250
 _NAME = regex(r"`([^`\\]+)`|([A-Za-z_]\w*)")
-_ELEMENTS = 64  # of a tuple
 
 
 def refusal(
@@ -80,8 +52,11 @@ def refusal(
     if encoding is None:
         return "the rows are made by the engine"
     columnar = copies(encoding)
-    packed = _PACKED if not columnar else ("none",)
-    if not (columnar or encoding.format in CUT | _ROWS) or encoding.compression not in packed:
+    packed = abilities.COMPRESSIONS if not columnar else ("none",)
+    if (
+        not (columnar or encoding.format in abilities.TEXT_FORMATS | abilities.ROW_FORMATS)
+        or encoding.compression not in packed
+    ):
         return f"{PROGRAM} does not read {encoding.format} in {encoding.compression}"
     if makes(encoding):
         return _refusal_of_made(schema)
@@ -111,7 +86,7 @@ def refusal(
         if nested and (why := _refusal_of_nested(column, encoding)):
             return why
         for type_ in flat_types(column.type):
-            if not _knows_zone(type_, engine):
+            if not abilities.knows_zone(zone(type_), engine.timezone):
                 return f"{PROGRAM} does not know the time zone of {column.name}"
     return None
 
@@ -137,26 +112,10 @@ def _is_copied(column: Column, encoding: Encoding) -> bool:
     own = column.read_type or column.type
     same = _bare(own, tuples=null_structs) == _bare(column.type, tuples=null_structs)
     known = all(parse_type(type_).base not in _NEVER_COPIED for type_ in flat_types(column.type))
-    cast = bool(column.expression) and not _is_converted(parse_type(own), parse_type(column.type))
+    cast = bool(column.expression) and not abilities.converts(
+        parse_type(own), parse_type(column.type)
+    )
     return known and (same or not cast)
-
-
-def _is_converted(own: Type, wanted: Type) -> bool:
-    """Tell whether rowfall-decode converts values of files (columnar/arrow.rs).
-
-    As :func:`rowfall.schema.types.strict_reading.strict_column` compares them afterwards, values
-    that would become others are errors, which the engine says: the program declines them.
-    """
-    # Those of Arrow are that wide.
-    integers = 0 < own.bits <= 64
-    decimals = own.base == "Decimal" and int(own.args.partition(",")[0]) <= 38
-    if wanted.bits:
-        return integers or decimals or own.base in ("Float32", "Float64", "Bool")
-    if wanted.base == "Decimal":
-        return integers or decimals
-    if integers:
-        return wanted.base in ("Float32", "Float64", "Bool")
-    return (own.base, wanted.base) in _CONVERTED
 
 
 def _bare(type_: str, *, tuples: bool) -> tuple[object, ...]:
@@ -175,25 +134,12 @@ def _bare(type_: str, *, tuples: bool) -> tuple[object, ...]:
     return (kind.base, nullable, *names, *(_bare(part, tuples=tuples) for part in types))
 
 
-def _knows_zone(type_: str, engine: Facts) -> bool:
-    found = zone(type_)
-    return found in (None, *_UTC, *ZONES) or (found == "" and engine.timezone in _UTC)
-
-
 def stores(column: Column, engine: Facts) -> bool:
     """Tell whether parts can have a column, of flat values or nested ones."""
-    return all(_is_stored(type_, engine) for type_ in flat_types(column.type))
-
-
-def _is_stored(type_: str, engine: Facts) -> bool:
-    return _has_shape(type_) and _knows_zone(type_, engine)
-
-
-# Of a table of 105 columns it is asked 400 times, of 12 types.
-@lru_cache(maxsize=256)
-def _has_shape(type_: str) -> bool:
-    low = type_.startswith("LowCardinality") and parse_type(type_).base != "String"
-    return not low and strict_column("v", "v", type_, Kind.TEXT).shape is not None
+    return all(
+        abilities.knows_flat(type_) and abilities.knows_zone(zone(type_), engine.timezone)
+        for type_ in flat_types(column.type)
+    )
 
 
 def holds_text(column: Column) -> bool:
@@ -222,28 +168,9 @@ def _refusal_of_nested(column: Column, encoding: Encoding) -> str | None:
     if parsed and parse_type(column.type).base == "Tuple" and encoding.delimiter.isspace():
         return f"the engine skips the delimiter between elements of {named}"
     for type_ in flat_types(column.type):
-        bare = parse_type(type_)
-        if strict_column("v", "v", type_, Kind.TEXT).shape is None or (
-            type_.startswith("LowCardinality") and bare.base != "String"
-        ):
+        if not abilities.knows_flat(type_):
             return f"only the engine reads {type_} in the column {named}"
     return None
-
-
-def flat_types(type_: str) -> list[str]:
-    """Return the types that values consist of: of ``Map(String, Array(UInt8))`` String and UInt8.
-
-    Whatever nested type the decoder does not take is given back as it is.
-    """
-    kind = parse_type(type_)
-    if not kind.nested or kind.nullable:
-        return [kind.full]
-    named = kind.base == "Tuple"
-    types = type_names.elements(kind.args) if named else type_names.arguments(kind.args)
-    nested_keys = kind.base == "Map" and parse_type(types[0]).nested
-    if nested_keys or len(types) > _ELEMENTS:
-        return [kind.full]
-    return [flat for type_ in types for flat in flat_types(type_)]
 
 
 def zone(type_: str) -> str | None:

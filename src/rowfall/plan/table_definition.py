@@ -18,6 +18,7 @@ from rowfall.core.dataclass import dataclass
 from rowfall.core.patterns import regex
 from rowfall.core.sql import closing, identifier, items, tokens
 from rowfall.core.sqltext import quote
+from rowfall.decoder.abilities import CODECS
 from rowfall.decoder.documents import PartLayout, Strings
 from rowfall.plan.keys import is_reversed, sorting_elements
 
@@ -273,14 +274,6 @@ def _ttl(column: DefinedColumn) -> str:
     return dict(column.more).get("TTL", "")
 
 
-# Codecs that rowfall-decode writes (crates/rowfall-decode/src/codec.rs), in the engine's own
-# words.
-_CODEC = regex(
-    r"Default|NONE|LZ4(HC(\(\d+\))?)?|ZSTD(\(\d+(, \d+)?\))?|"
-    r"(Delta|DoubleDelta|Gorilla)(\(\d\))?|T64(\('(bit|byte)'\))?"
-)
-
-
 def codecs(column: DefinedColumn) -> tuple[str, ...]:
     """Return the codecs of a column, one after the other; () for the default."""
     found = items(tokens(column.codec))
@@ -290,7 +283,7 @@ def codecs(column: DefinedColumn) -> tuple[str, ...]:
 def _codec_refusal(column: DefinedColumn) -> str | None:
     """Return the first codec that only the engine writes."""
     # rowfall-decode says no to the types that T64 does not take; the engine does not make them.
-    return next((c for c in codecs(column) if not _CODEC.fullmatch(c)), None)
+    return next((c for c in codecs(column) if c.partition("(")[0] not in CODECS), None)
 
 
 _DEFAULTS = PartLayout()

@@ -12,8 +12,9 @@ import pytest
 
 from rowfall.core.listing import Listing, Split
 from rowfall.core.model import Column, Encoding, Facts, Kind, Projection, Schema
+from rowfall.decoder.abilities import flat_types
 from rowfall.deliver.decode import chunks
-from rowfall.plan.decoding import flat_types, refusal, sort_columns, spec, stores
+from rowfall.plan.decoding import refusal, sort_columns, spec, stores
 from rowfall.plan.statements import plain_type
 from rowfall.schema.types.strict_reading import TextTraits, strict_column
 
@@ -205,13 +206,13 @@ def test_a_silent_pipe_gives_signs_of_life(tmp_path: Path) -> None:
 
 
 def test_nested_types_are_taken_apart() -> None:
-    assert flat_types("Map(String, Array(Nullable(Decimal(9, 2))))") == [
+    assert flat_types("Map(String, Array(Nullable(Decimal(9, 2))))") == (
         "String", "Nullable(Decimal(9, 2))",
-    ]  # fmt: skip
+    )  # fmt: skip
     tuple_ = "Tuple(a UInt8, `b c` Enum8('x,(' = 1, 'it\\'s' = 2), d Tuple(UInt8, DateTime('UTC')))"
-    assert flat_types(tuple_) == [
+    assert flat_types(tuple_) == (
         "UInt8", "Enum8('x,(' = 1, 'it\\'s' = 2)", "UInt8", "DateTime('UTC')",
-    ]  # fmt: skip
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize(

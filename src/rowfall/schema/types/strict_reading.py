@@ -27,6 +27,7 @@ from rowfall.core.patterns import regex
 from rowfall.core.sqltext import quote
 from rowfall.core.time_range import WIDE, TimeRange
 from rowfall.core.type_names import TIMES, Type, arguments, elements, first_fields, parse_type
+from rowfall.decoder import abilities
 from rowfall.schema.types import nested_reading
 from rowfall.schema.types.nested_nulls import as_tuples
 
@@ -43,8 +44,6 @@ _SHAPES = ("", "T", "Z")
 NUMBERS = frozenset({"Int128 DEFAULT 0", "Nullable(Int128) DEFAULT 0"})
 """Types that :func:`_read_as_number` reads: the mark of a column that can be read as text."""
 _NAMES = regex(r"'(?:[^'\\]|\\.|'')*'")
-# Types of which rowfall-decode knows no values.
-_NOT_DECODED = frozenset({"Time", "Time64", "BFloat16", "Variant"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,8 +143,8 @@ def strict_column(
     shape = traits.shape if target.base.startswith("DateTime") else ""
     shape = CANONICAL if traits.canonical else shape
     padded = traits.padded and not (target.text or target.base.startswith("Enum"))
-    decoded = not (target.base in _NOT_DECODED or target.base.startswith("Interval"))
-    decoded = decoded and not _typed_paths(target)
+    # Objects of the type JSON come as strings, which the engine makes objects of.
+    decoded = target.base in abilities.TYPES or (target.base == "JSON" and not _typed_paths(target))
     if decoded and not (padded or traits.infinite or traits.bom) and shape in (*_SHAPES, CANONICAL):
         column = replace(column, shape=shape)
     if target.base in ("Float32", "Float64") and _is_read_directly(traits):

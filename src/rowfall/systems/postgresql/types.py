@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from rowfall.core.dataclass import dataclass
 from rowfall.core.model import Column
 from rowfall.core.type_names import parse_type
+from rowfall.decoder.abilities import writes_postgresql
 from rowfall.engines.database import Binary
 from rowfall.sources.databases import KeyKind
 
@@ -74,19 +75,6 @@ STRINGS = ("String", "FixedString")
 SECOND_DIGITS = 6
 BINARY = "PostgreSQL binary"
 """The rows, as rowfall-decode calls them."""
-
-_INTEGERS = {"int2": 16, "int4": 32, "int8": 64}
-_TEXTS = frozenset({"String", "FixedString", "Enum8", "Enum16"})
-# Only what is the same value either way: 0.1 of a Float32 is 0.1 to a double as text, and
-# 0.10000000149 as a number; bytes of text are other bytes to bytea.
-_TAKES: Mapping[str, frozenset[str]] = {
-    "bool": frozenset({"Bool"}), "float4": frozenset({"Float32"}),
-    "float8": frozenset({"Float64"}), "date": frozenset({"Date", "Date32"}),
-    "timestamp": frozenset({"DateTime", "DateTime64"}),
-    "timestamptz": frozenset({"DateTime", "DateTime64"}), "uuid": frozenset({"UUID"}),
-    "inet": frozenset({"IPv4", "IPv6"}), "text": _TEXTS, "varchar": _TEXTS, "bpchar": _TEXTS,
-    "json": _TEXTS, "jsonb": _TEXTS,
-}  # fmt: skip
 
 
 def map_type(type_: PgType) -> tuple[str, str, float, str] | None:
@@ -264,18 +252,13 @@ def declared_type(column: Column) -> str:
 def takes_binary(name: str, column_type: str) -> bool:
     """Tell whether a column of PostgreSQL takes values of a type in binary.
 
-    The same as ``Field::of`` of rowfall-decode.
+    Only what is the same value either way: 0.1 of a Float32 is 0.1 to a double as text, and
+    0.10000000149 as a number; bytes of text are other bytes to bytea.
 
     Args:
         name: of the column's type in pg_type.
     """
-    type_ = parse_type(column_type)
-    signed = not type_.base.startswith("U")
-    if name in _INTEGERS:
-        return bool(type_.bits) and type_.bits + (0 if signed else 1) <= _INTEGERS[name]
-    if name == "numeric":
-        return bool(type_.bits) or type_.base == "Decimal"
-    return type_.base in _TAKES.get(name, ()) and type_.digits <= SECOND_DIGITS
+    return writes_postgresql(name, parse_type(column_type))
 
 
 def binary_of(columns: Sequence[Column], names: Mapping[str, str]) -> Binary | None:
