@@ -6,22 +6,34 @@ about rows is the code itself.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from rowfall.cluster.open import open_cluster
 from rowfall.contracts.delivery import Order
-from rowfall.contracts.destination import Receiving
+from rowfall.contracts.destination import PreparedLoad, Receiving
+from rowfall.contracts.facts import LoadFacts
 from rowfall.contracts.load import Done, LoadRun
 from rowfall.contracts.receiver import Notes, Revivals
 from rowfall.contracts.session import Session, Writer
 from rowfall.core.errors import EngineError, RowfallError
 from rowfall.core.events import Listener
-from rowfall.core.listing import Listing
-from rowfall.core.model import Column, Outcome, Schema, Statement
+from rowfall.core.listing import Listing, Split
+from rowfall.core.model import (
+    PUSH,
+    Choice,
+    Column,
+    Forecast,
+    Group,
+    Outcome,
+    Plan,
+    Schema,
+    Statement,
+    Transport,
+)
 from rowfall.core.options import Options
 from rowfall.core.sqltext import SqlText
 from rowfall.destinations import open_destination
@@ -34,8 +46,14 @@ from rowfall.targets.table import Table
 from simulator.network import Connection
 
 if TYPE_CHECKING:
+    from rowfall.schema.bad_rows.search import BadRows
+    from rowfall.sources.base import Source
     from simulator.world import Process, World
 
+GIVEN = Choice("", "")
+TRANSPORT = Transport(
+    Choice(PUSH, ""), GIVEN, GIVEN, GIVEN, GIVEN, GIVEN, Choice("local", "")
+)  # fmt: skip
 COLUMNS = (Column("p", "String"), Column("k", "String"))
 
 
@@ -74,6 +92,34 @@ class _Delivery:
         self._engine.kill(attempt)
 
 
+class Objects:
+    """A source of objects that nobody changes; the delivery knows their rows."""
+
+    remote, replayable = False, True
+    secrets = fds = notes = ()
+    made = None
+
+    def __init__(self, uris: Sequence[str], listing: Listing) -> None:
+        self.text = ",".join(uris)
+        self._listing = listing
+
+    def listing(self) -> Listing:
+        return self._listing
+
+    def changed(self, splits: Sequence[Split]) -> list[tuple[Split, str]]:
+        return []
+
+
+class GoodRows:
+    """What :class:`rowfall.schema.bad_rows.BadRows` finds where all rows are good."""
+
+    def other_types(self, splits: Sequence[Split]) -> list[str]:
+        return []
+
+    def null_lists(self, splits: Sequence[Split]) -> list[str]:
+        return []
+
+
 def run_load(world: World, process: Process) -> None:
     """Run one load to its end.
 
@@ -85,23 +131,20 @@ def run_load(world: World, process: Process) -> None:
         listing.add(uri, "v1", 10)
     options = replace(Options(), atomic=process.atomic, replace=process.replace,
                       force=process.force)  # fmt: skip
-    source: Any = SimpleNamespace(
-        text=",".join(process.sources), remote=False, replayable=True, secrets=(), fds=(),
-        made=None, listing=lambda: listing, changed=lambda splits: [],
-    )  # fmt: skip
     with ExitStack() as stack:
-        session = _session(world, process, options, source, stack)
+        session = _session(world, process, options, Objects(process.sources, listing), stack)
         _load(world, process, session)
 
 
 def _session(
-    world: World, process: Process, options: Options, source: Any, stack: ExitStack
+    world: World, process: Process, options: Options, objects: Objects, stack: ExitStack
 ) -> Session:
     """Open what :func:`rowfall.run.session.open_session` opens."""
     entry = world.connect(process)
     target = _target(process, entry)
     ledger = Ledger(target.ledger_path)
     reader: Any = entry
+    source = cast("Source", objects)  # nothing else of one is asked for
     emit: Listener = lambda event: None  # noqa: E731
     shards, writers = None, (Writer(0, "", reader, target),)
     if world.layout and "local journal" not in world.old:
@@ -126,7 +169,9 @@ def _load(world: World, process: Process, session: Session) -> None:
             f"SELECT 1 FROM system.tables WHERE database = 'd' AND name = '{settled.table}'"
         ))  # fmt: skip
         plan = _plan(world, session, settled.known, exists)
-        facts: Any = SimpleNamespace(sharding=None, export=None)
+        facts = LoadFacts(
+            session.source, session.target, destination, session.listing, None, plan.schema, ()
+        )
         prepared = destination.prepare(load, settled, facts, plan)
         outcome = "failed"
         with prepared.leased():
@@ -154,34 +199,32 @@ def _target(process: Process, engine: Connection) -> Table:
     return Table("clickhouse://h/d", "d", process.table, ledger, server=at)
 
 
-def _plan(world: World, session: Session, known: frozenset[str], exists: bool) -> Any:
+def _plan(world: World, session: Session, known: frozenset[str], exists: bool) -> Plan:
     listing = session.listing
     todo = [i for i, s in enumerate(listing.splits(session.target_key)) if s.id not in known]
     writers = range(len(session.writers))
     draw = world.scheduler.random
     groups = [
-        SimpleNamespace(
-            indexes=todo[i : i + world.group],
-            size=None,
-            writer=draw.choice(writers) if len(writers) > 1 else 0,
+        Group(
+            todo[i : i + world.group], None,
+            draw.choice(writers) if len(writers) > 1 else 0,
         )
         for i in range(0, len(todo), world.group)
-    ]
-    return SimpleNamespace(
-        listing=listing, groups=groups, encoding=None, ddl="", lanes=1, writers=(),
-        schema=Schema(COLUMNS, order_by="k", partition_by="p", exists=exists, row_bytes=1.0),
-        transport=SimpleNamespace(
-            delivery=SimpleNamespace(value="push"), sharding=SimpleNamespace(value="local"),
-        ),
+    ]  # fmt: skip
+    schema = Schema(COLUMNS, order_by="k", partition_by="p", exists=exists, row_bytes=1.0)
+    return Plan(
+        session.source.text, session.target.text, session.target.database, session.target.table,
+        "server", TRANSPORT, "", None, schema, "", listing, tuple(groups), 1, (),
+        Forecast(None, None, 0, 0), session.engine.facts, "", (),
     )  # fmt: skip
 
 
-def _run_attempts(load: LoadRun, plan: Any, prepared: Any) -> Done:
+def _run_attempts(load: LoadRun, plan: Plan, prepared: PreparedLoad) -> Done:
     """Do what :func:`rowfall.run.attempts.run_attempts` does, with a delivery of our own."""
     session = load.session
     queue = WorkQueue(len(session.writers), load.ledger.attempts(load.id))
     notes = Notes(session.emit)
-    bad_rows: Any = SimpleNamespace(other_types=lambda splits: [], null_lists=lambda splits: [])
+    bad_rows = cast("BadRows", GoodRows())
     watch: Any = _Watch()
     runners = []
     for writer in session.writers:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
@@ -14,11 +12,10 @@ from rowfall.contracts.facts import ExportState
 from rowfall.core.errors import LedgerError
 from rowfall.core.listing import Listing
 from rowfall.core.model import Column, Schema
-from rowfall.core.options import Options
 from rowfall.ledger.manifest import Manifest
 from rowfall.plan import attempts, exports
 from rowfall.publish.export_record import ExportRecord
-from rowfall.targets.export import Export
+from unit.small_load import small_session
 
 SCHEMA = Schema((Column("id", "Int64"),))
 
@@ -56,10 +53,8 @@ def stream(ends: Sequence[int], step: int) -> Listing:
 
 
 def look(folder: Path, listing: Listing, files: int, *, again: bool = False) -> ExportState:
-    options = Options(files=files, replace=again)
-    target = Export(str(folder / "p_{n}.csv"), Path("/nowhere"), options)
-    session: Any = SimpleNamespace(options=options, target=target)
-    return exports.look(session, listing, SCHEMA, "load")
+    with small_session(folder, "p_{n}.csv", files=files, replace=again) as session:
+        return exports.look(session, listing, SCHEMA, "load")
 
 
 def write(folder: Path, listing: Listing, files: int) -> None:

@@ -2,48 +2,63 @@
 
 from __future__ import annotations
 
-import threading
+from contextlib import suppress
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
+from typing import cast
 
 import pytest
 
-from rowfall.contracts.destination import Destination, Receiving
-from rowfall.contracts.load import LoadRun
+from rowfall.contracts.destination import Destination
 from rowfall.contracts.receiver import CountError, Delivered, Notes, Revivals
-from rowfall.contracts.session import Writer
 from rowfall.core.errors import EngineError, RowfallError, SourceError, TargetError
 from rowfall.core.events import silent
-from rowfall.core.model import Column, Outcome, Schema
+from rowfall.core.model import Outcome, Statement
 from rowfall.core.options import Options
+from rowfall.core.sqltext import SqlText, quote
 from rowfall.destinations import open_destination
+from rowfall.engines.base import Engine
 from rowfall.ledger import Ledger
 from rowfall.publish.files import FileReceiver, ObjectReceiver, end_open_files
 from rowfall.targets import open_target
-from rowfall.targets.base import Caps, Publish
+from rowfall.targets.base import Publish
+from unit.small_load import small_load
 
 
-def given(tmp_path: Path, **more: Any) -> Receiving:
-    """What the receiver of an export is made of; ``more``: attempts, overwrite, failed writes."""
-    notes = Notes(silent)
-    target = open_target(str(tmp_path / "part_{n}.csv"), "t", Options())
-    ledger: Any = SimpleNamespace(attempts_into=lambda staging: more.get("attempts", 1))
-    engine: Any = SimpleNamespace(ask=lambda text, lane=0: [[more.pop("failed", 0)]])
-    session: Any = SimpleNamespace(options=Options(replace=more.get("overwrite", False)))
-    plan: Any = SimpleNamespace(encoding=None, schema=Schema((Column("a", "Int64"),)))
-    load = LoadRun(session, "a", silent, "", ledger, "key", "", new=True)
-    writer = Writer(0, "", engine, target)
-    return Receiving(load, plan, writer, notes, Revivals(notes), threading.Event())
+class Mortal:
+    """Counts how often an engine is revived; nothing else of one is asked for."""
+
+    def __init__(self) -> None:
+        self.revived = 0
+
+    def revive(self) -> None:
+        self.revived += 1
+
+    @property
+    def engine(self) -> Engine:
+        return cast("Engine", self)
 
 
 def delivered(staging: Path) -> Delivered:
     return Delivered("a_1", str(staging), 3, (), None, Outcome(rows_read=2, rows_written=2), False)
 
 
+TARGETS = {
+    "folder": Publish.ATTACH_ALONE,
+    "clickhouse://h/d": Publish.ATTACH,
+    "postgresql://h/d": Publish.TRANSACTION,
+    "kafka://h/t": Publish.MESSAGES,
+    "iceberg+lake": Publish.COMMIT,
+    "out.csv": Publish.RENAME,
+    "s3://b/out.csv": Publish.AT_ONCE,
+    "null:": Publish.NONE,
+}
+
+
 @pytest.mark.parametrize("kind", list(Publish))
 def test_every_kind_of_target_has_a_destination(kind: Publish) -> None:
-    target: Any = SimpleNamespace(caps=Caps(kind, ""))
+    (address,) = (text for text, own in TARGETS.items() if own is kind)
+    target = open_target(address, "t", Options(s3_anonymous=True))
+    assert target.caps.publish is kind
     destination = open_destination(target)
     for name in (name for name in vars(Destination) if not name.startswith("_")):
         assert callable(getattr(destination, name)), name
@@ -62,23 +77,32 @@ def test_a_committed_attempt_without_tables_is_written_again(tmp_path: Path) -> 
 
 
 def test_a_file_gets_its_name_when_it_is_published(tmp_path: Path) -> None:
-    receiver = FileReceiver(given(tmp_path), None)
-    staged = tmp_path / "staged"
-    staged.write_text("1\n2\n")
-    attempt = delivered(staged)
-    counted = receiver.count(attempt, checksum=False)
-    assert counted.rows == 2
-    assert receiver.publish(attempt, counted) == 4
-    assert (tmp_path / "part_3.csv").read_text() == "1\n2\n"
-    assert not staged.exists()
-    receiver.discard(str(staged))  # harmless
-    assert receiver.publish(attempt, counted) == 0  # no rows, no file
+    with small_load(tmp_path, "part_{n}.csv") as given:
+        receiver = FileReceiver(given, None)
+        staged = tmp_path / "staged"
+        staged.write_text("1\n2\n")
+        attempt = delivered(staged)
+        counted = receiver.count(attempt, checksum=False)
+        assert counted.rows == 2
+        assert receiver.publish(attempt, counted) == 4
+        assert (tmp_path / "part_3.csv").read_text() == "1\n2\n"
+        assert not staged.exists()
+        receiver.discard(str(staged))  # harmless
+        assert receiver.publish(attempt, counted) == 0  # no rows, no file
 
 
 def test_a_full_disk_is_noticed_before_a_file_is_published(tmp_path: Path) -> None:
-    receiver = FileReceiver(given(tmp_path, failed=1), None)
-    with pytest.raises(TargetError, match="the disk is full"):
-        receiver.count(delivered(tmp_path / "staged"), checksum=False)
+    with small_load(tmp_path, "part_{n}.csv") as given:
+        receiver, attempt = FileReceiver(given, None), delivered(tmp_path / "staged")
+        assert receiver.count(attempt, checksum=False).rows == 2
+        into = quote("/dev/full")
+        with suppress(EngineError):  # ends well or not, by the size of its buffers
+            given.writer.engine.run(Statement(SqlText.of(
+                f"INSERT INTO FUNCTION file({into}, 'CSV', 'a UInt64') "
+                "SELECT number FROM numbers(1000000)"
+            )))  # fmt: skip
+        with pytest.raises(TargetError, match="the disk is full"):
+            receiver.count(attempt, checksum=False)
 
 
 @pytest.mark.parametrize(
@@ -87,22 +111,25 @@ def test_a_full_disk_is_noticed_before_a_file_is_published(tmp_path: Path) -> No
 def test_an_object_is_overwritten_only_where_it_is_our_own(
     tmp_path: Path, attempts: int, overwrite: bool, own: int
 ) -> None:
-    receiver = ObjectReceiver(given(tmp_path, attempts=attempts, overwrite=overwrite), None)
-    assert receiver.settings("s3://b/o") == {"s3_truncate_on_insert": own}
+    with small_load(tmp_path, "part_{n}.csv", replace=overwrite) as given:
+        load = given.load
+        for number in range(attempts):
+            load.ledger.attempt_started(f"{load.id}_{number}", load.id, "s3://b/o", load.key, ())
+        receiver = ObjectReceiver(given, None)
+        assert receiver.settings("s3://b/o") == {"s3_truncate_on_insert": own}
 
 
 def test_an_engine_is_revived_a_few_times_in_a_row() -> None:
-    notes, revived = Notes(lambda event: None), []
-    engine: Any = SimpleNamespace(revive=lambda: revived.append(1))
+    notes, engine = Notes(silent), Mortal()
     revivals = Revivals(notes)
     lost = EngineError("the connection was lost", transient=True)
     for _ in range(2):
-        revivals.revive(lost, engine)
+        revivals.revive(lost, engine.engine)
     with pytest.raises(EngineError):
-        revivals.revive(lost, engine)
+        revivals.revive(lost, engine.engine)
     revivals.worked()
-    revivals.revive(lost, engine)
-    assert len(revived) == 3
+    revivals.revive(lost, engine.engine)
+    assert engine.revived == 3
     assert notes.texts == ["the connection was lost; starting again"] * 3
 
 
@@ -116,5 +143,6 @@ def test_an_engine_is_revived_a_few_times_in_a_row() -> None:
     ],
 )
 def test_only_a_lost_engine_is_revived(error: RowfallError) -> None:
-    engine: Any = SimpleNamespace(revive=lambda: pytest.fail("it was not lost"))
-    Revivals(Notes(lambda event: None)).revive(error, engine)
+    engine = Mortal()
+    Revivals(Notes(silent)).revive(error, engine.engine)
+    assert engine.revived == 0
