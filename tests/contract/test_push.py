@@ -35,7 +35,8 @@ from rowfall.plan import transport
 from rowfall.plan.statements import FLOAT_PROBE, for_server
 from rowfall.schema.text.headers import Headers
 from rowfall.schema.text.records import Read
-from rowfall.schema.types.strict_reading import TextTraits, reader_settings, strict_column
+from rowfall.schema.types.reader_settings import reader_settings
+from rowfall.schema.types.strict_reading import TextTraits, strict_column
 from rowfall.sources import open_source
 from rowfall.sources.base import Source
 

@@ -18,7 +18,7 @@ from rowfall.core import sql
 from rowfall.core.model import Column, Encoding, Schema
 from rowfall.core.sqltext import SqlText
 from rowfall.plan.statements import for_server
-from rowfall.schema.types.strict_reading import reader_settings
+from rowfall.schema.types.reader_settings import reader_settings
 from unit.memory import Chdb, ChdbError, from_file
 from unit.schema.test_strict_reading import (  # noqa: F401 - the tests themselves, with the fixtures of this file
     test_a_byte_order_mark_is_no_value,

@@ -14,7 +14,7 @@ from rowfall.core.masked import Secret
 from rowfall.core.model import Column, Encoding, Kind, Schema
 from rowfall.core.sqltext import SqlText, quote
 from rowfall.schema.text.whole_rows import guarded, read_as, read_structure
-from rowfall.schema.types.strict_reading import reader_settings
+from rowfall.schema.types.reader_settings import reader_settings
 
 CSV = Encoding("CSV", "none", Kind.TEXT)
 TSV = Encoding("TSV", "none", Kind.TEXT)

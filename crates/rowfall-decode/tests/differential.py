@@ -32,7 +32,8 @@ from rowfall.core.sqltext import SqlText, quote
 from rowfall.core.type_names import parse_type
 from rowfall.engines.database import replace_escape
 from rowfall.schema.text.whole_rows import guarded, read_as, read_structure
-from rowfall.schema.types.strict_reading import TextTraits, reader_settings, strict_column
+from rowfall.schema.types.reader_settings import reader_settings
+from rowfall.schema.types.strict_reading import TextTraits, strict_column
 from rowfall.systems.mysql.target import MySQLTable
 from rowfall.systems.postgresql.target import PostgresTarget
 from unit.memory import CSV, JSON, TSV, Chdb, ChdbError

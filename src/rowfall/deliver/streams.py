@@ -33,7 +33,7 @@ from rowfall.plan.statements import sent_column, sent_type
 from rowfall.schema.projection import read_relation, select_typed
 from rowfall.schema.text.headers import Headers
 from rowfall.schema.text.records import SCAN, Read, header_names, record_starts
-from rowfall.schema.types.strict_reading import reader_settings
+from rowfall.schema.types.reader_settings import reader_settings
 from rowfall.sources.base import Ranged, Source
 from rowfall.sources.compression import compression_of
 from rowfall.stores.completeness import is_padded

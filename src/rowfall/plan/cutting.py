@@ -29,7 +29,7 @@ from rowfall.plan import balance, transport
 from rowfall.plan.reach import source_reader
 from rowfall.plan.transport import decoder_may_parse, ranges_refused, ranges_refused_by
 from rowfall.schema.text.records import find_record, header_line, header_names
-from rowfall.schema.types import strict_reading
+from rowfall.schema.types import reader_settings
 from rowfall.sources.base import Ranged, Source
 
 # Bytes that hold any header.
@@ -189,7 +189,7 @@ def _text_file_ranges(
         if len(set(names)) < len(names) or not wanted <= set(names):
             return "its header is not that of the table"
         count = len(names)
-    width = strict_reading.line_fields(encoding, schema.reads, count)
+    width = reader_settings.line_fields(encoding, schema.reads, count)
     every = step(split.size or 0)
     return text_ranges(split, encoding, head, width, every, source.part)
 

@@ -25,7 +25,7 @@ from rowfall.decoder.documents import Input, Spec
 from rowfall.decoder.installed import PROGRAM
 from rowfall.plan.statements import sent_type
 from rowfall.schema.text.united_headers import lacks_columns
-from rowfall.schema.types import strict_reading
+from rowfall.schema.types import reader_settings, strict_reading
 from rowfall.sources.base import Block, HttpAddress, Source, Stored
 from rowfall.sources.recipes import MADE_COLUMNS, RANDOM
 
@@ -219,7 +219,7 @@ def spec(
         null=encoding.null,
         trim_strings=not encoding.keep_blanks,
         trailing=encoding.trailing,
-        tuples="fields" if strict_reading.tuples_apart(encoding, schema.reads) else "value",
+        tuples="fields" if reader_settings.tuples_apart(encoding, schema.reads) else "value",
         allow_line_breaks=not strict_reading.refuses_line_breaks(schema),
         binary=encoding.binary,
         dialect=None if dialect is None else rewriting.known_dates(dialect),

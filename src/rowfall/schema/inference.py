@@ -1,8 +1,8 @@
-"""Infers the columns of a source, their types, and the layout of the table.
+"""Infers the columns of a source and makes the schema of the table of them.
 
 About 20,000 rows of up to eight objects are sampled with two or three aggregated queries of the
 engine; nothing is read into Python but the first lines. Every choice carries its reason. The type
-of a column is the narrowest that is safe by what the sample showed.
+of a column is chosen in types/inferred_types.py, the layout of the table in layout.py.
 """
 
 from __future__ import annotations
@@ -14,18 +14,15 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from rowfall.core import engine_formats, sql, units
+from rowfall.core import engine_formats, sql
 from rowfall.core.dialect import Asked
-from rowfall.core.errors import RowfallError, TargetError, UsageError
+from rowfall.core.errors import TargetError, UsageError
 from rowfall.core.listing import Listing
 from rowfall.core.model import Column, ColumnChange, Encoding, Kind, Projection, Schema
 from rowfall.core.nearest import did_you_mean
 from rowfall.core.options import ADD, IGNORE, Options
-from rowfall.core.patterns import regex
-from rowfall.core.sqltext import SqlText, quote
 from rowfall.core.time_range import WIDE, TimeRange
-from rowfall.core.type_names import TIMES, csv_fields, first_fields, parse_type
-from rowfall.engines.codes import UNKNOWN_IDENTIFIER
+from rowfall.core.type_names import csv_fields, first_fields, parse_type
 from rowfall.schema import sampling
 from rowfall.schema.bad_rows.data_errors import type_options
 from rowfall.schema.column_options import (
@@ -38,7 +35,8 @@ from rowfall.schema.column_options import (
     selected,
     shape,
 )
-from rowfall.schema.projection import folder_keys, read_relation
+from rowfall.schema.layout import check_order, count_partitions, lay_out, named_key, row_bytes
+from rowfall.schema.projection import folder_keys
 from rowfall.schema.sampling import ColumnFacts, RunSelect, SourceSample, WantedFacts
 from rowfall.schema.table_changes import (
     Defaults,
@@ -53,7 +51,8 @@ from rowfall.schema.table_options import TableOptions, read_table_options
 from rowfall.schema.text import marked_values
 from rowfall.schema.text.text_format import UNSURE, asked_of
 from rowfall.schema.text.united_headers import check_nulls
-from rowfall.schema.types import footers, json_objects, null_lists
+from rowfall.schema.types import footers, null_lists
+from rowfall.schema.types.inferred_types import infer_type
 from rowfall.schema.types.nested_nulls import (
     what_nulls_become,
     with_empty_lists,
@@ -63,13 +62,6 @@ from rowfall.schema.types.state_columns import check_states, tried_select
 from rowfall.schema.types.strict_reading import strict_column, with_days
 from rowfall.schema.types.wider_types import lossless
 from rowfall.sources.base import Annotated, Source, TellingNulls
-
-FEW_VALUES = 100
-"""So few distinct values make long runs when rows are sorted by them."""
-
-_KEY_NAME = regex(r"(^|_)(id|key|code|type|kind|status|category|country|region|state)$", re.I)
-_WIDTHS = {"Bool": 1, "Date": 2, "Date32": 4, "DateTime": 4, "DateTime64": 8, "UUID": 16,
-           "IPv4": 4, "IPv6": 16, "Float32": 4, "Float64": 8, "Decimal": 8, "Enum8": 1}  # fmt: skip
 
 
 def schema_for(
@@ -203,8 +195,8 @@ def schema_for(
             asked, order_by=named_key(asked.order_by, made_names),
             partition_by=named_key(asked.partition_by, made_names),
         )  # fmt: skip
-        schema = _laid_out(columns, known, asked, declared)
-    width = declared.row_bytes if declared is not None else _row_bytes(columns, sample)
+        schema = lay_out(columns, known, asked, declared)
+    width = declared.row_bytes if declared is not None else row_bytes(columns, sample)
     schema = replace(schema, row_bytes=width, projection=made)
     if sample.footers:
         some, first = footers.some_columns(options), sample.footers[0]
@@ -226,8 +218,8 @@ def schema_for(
     check_nulls(schema, sample.encoding)
     encoding = marked_values.only_where_read(sample.encoding, columns)
     sample = replace(sample, encoding=encoding)
-    _check_order(schema, asked, ask)
-    return encoding, _partitioned(schema, sample, source, ask, stored)
+    check_order(schema, asked, ask)
+    return encoding, count_partitions(schema, sample, source, ask, stored)
 
 
 def _with_added(asked: Asked, added: Sequence[str]) -> Asked:
@@ -679,9 +671,6 @@ def _difference(what: str, example: str, missing: Sequence[str], extra: Sequence
     return "; ".join(parts)
 
 
-# --- layout -----------------------------------------------------------------------------------
-
-
 def _declared(declared: Schema, encoding: Encoding, source: Source) -> SourceSample:
     """Return what a sample would show of text whose columns the source itself declares."""
     columns = tuple(
@@ -690,167 +679,6 @@ def _declared(declared: Schema, encoding: Encoding, source: Source) -> SourceSam
     )
     notes = tuple(note for note in declared.notes if note[0] != "ORDER BY")
     return SourceSample(encoding, columns, (), source.text, notes)
-
-
-def _laid_out(
-    columns: tuple[Column, ...], sample: SourceSample, asked: TableOptions,
-    declared: Schema | None = None,
-) -> Schema:  # fmt: skip
-    order, reason = asked.order_by, "given with --order-by"
-    if not order and declared is not None:
-        kept = {column.source for column in columns if column.name == column.source}
-        names = {sql.identifier(word) for word in sql.tokens(declared.order_by)}
-        whole = names & {column.source for column in declared.columns} <= kept
-        order = declared.order_by if whole else "tuple()"
-        reason = dict(declared.notes).get("ORDER BY", "") if whole else "its key is not loaded"
-    if not order:
-        order, reason = propose_order(columns, sample)
-    notes = (*sample.notes, ("ORDER BY", reason))
-    return Schema(
-        columns,
-        engine=asked.engine or "MergeTree",
-        order_by=order,
-        partition_by=asked.partition_by,
-        notes=notes,
-        clauses=asked.clauses if order == asked.order_by else (),
-    )
-
-
-def named_key(key: str, names: Collection[str]) -> str:
-    """Return a key whose elements are all names of columns as SQL: ``Order ID`` needs quotes."""
-    elements = [element.strip() for element in key.strip().strip("()").split(",")]
-    if key and set(elements) <= set(names) and not all(map(_PLAIN.fullmatch, elements)):
-        text = ", ".join(map(sql.name, elements))
-        return text if len(elements) == 1 else f"({text})"
-    return key
-
-
-_PLAIN = regex(r"[A-Za-z_]\w*", re.ASCII)
-
-
-def propose_order(columns: Sequence[Column], sample: SourceSample) -> tuple[str, str]:
-    """Propose a sorting key: key-like columns of few values, a time, an id; at most four.
-
-    Without time and id any columns of few values follow: neighbours that are alike compress well
-    (three integers of 10 to 56 values: 0.04 bytes a row sorted, 2.9 as they came).
-    """
-    known = {found.name: found for found in sample.columns}
-    known |= {found.source: found for found in sample.columns}
-    keys: list[tuple[int, str]] = []
-    times: list[str] = []
-    ids: list[str] = []
-    few: list[tuple[int, str]] = []
-    for made in columns:
-        type_, found = parse_type(made.type), known.get(made.source)
-        if found is None or type_.nullable or found.nested or found.rows < 2:
-            continue
-        if type_.base in ("Date", "Date32", "DateTime", "DateTime64"):
-            times.append(made.name)
-        elif found.distinct > 0.95 * found.rows and re.search(r"(^|_)(id|key)$", made.name, re.I):
-            ids.append(made.name)
-        elif 1 < found.distinct <= LOW_SHARE * found.rows and (
-            made.type.startswith("LowCardinality")
-            or (_KEY_NAME.search(made.name) and (type_.bits or type_.text))
-        ):
-            keys.append((found.distinct, made.name))
-        elif found.rows >= ENOUGH_ROWS and 1 < found.distinct <= FEW_VALUES and type_.bits:
-            few.append((found.distinct, made.name))
-    if not times and not ids:
-        keys = [*sorted(keys)[:2], *sorted(few)][:3]
-    leading = sorted(keys)[:2] if times or ids else keys
-    chosen = [name for _, name in leading] + times[:1] + ids[:1]
-    if not chosen:
-        return "tuple()", "no column looks like a key or a time: rows stay in the order they come"
-    text = ", ".join(sql.name(name) for name in chosen)
-    parts = [f"{name} ({count:,} values)" for count, name in leading]
-    parts += [f"{name} (time)" for name in times[:1]] + [f"{name} (id)" for name in ids[:1]]
-    return (text if len(chosen) == 1 else f"({text})"), "few values first: " + ", ".join(parts)
-
-
-def _row_bytes(columns: Sequence[Column], sample: SourceSample) -> float:
-    """Return bytes of a row in memory: type widths, and lengths of the sample's strings."""
-    known = {found.name: found for found in sample.columns}
-    known |= {found.source: found for found in sample.columns}
-    total = 0.0
-    for made in columns:
-        type_, found = parse_type(made.type), known.get(made.source)
-        if type_.bits:
-            total += type_.bits / 8
-        elif type_.base in _WIDTHS:
-            total += _WIDTHS[type_.base]
-        elif made.type.startswith("LowCardinality"):
-            total += 2
-        elif sample.encoding.kind is Kind.TYPED and found and found.rows:
-            total += found.bytes_each - type_.nullable  # all that it takes
-        else:
-            total += 8 + (found.bytes_each + 8 * found.nested if found else 16)
-        total += type_.nullable
-    return max(total, 1.0)
-
-
-def _check_order(schema: Schema, asked: TableOptions, ask: RunSelect) -> None:
-    """Check that ``--order-by`` names columns of a table to be made, before anything is made.
-
-    Raises:
-        UsageError: it names another one.
-    """
-    key = schema.order_by if asked.order_by and not schema.exists else ""
-    elements = (each.strip() for each in key.strip("() ").split(","))
-    named = {sql.identifier(e) if len(sql.tokens(e)) == 1 else None for e in elements}
-    if not key or named <= {column.name for column in schema.columns}:
-        return  # nothing but columns: 5 to 11 ms for no question
-    structure = quote(sql.structure((c.name, c.type) for c in schema.columns))
-    try:
-        ask(SqlText.of(f"DESCRIBE TABLE (SELECT {key} FROM null({structure}))"), {})
-    except RowfallError as error:
-        # Other errors are those of words such as DESC, which only CREATE TABLE judges.
-        if error.code == UNKNOWN_IDENTIFIER:
-            raise UsageError(
-                f"ORDER BY {key} makes no sense: {error.message.splitlines()[0]}",
-                hint=f"Columns of the table: {', '.join(c.name for c in schema.columns[:20])}.",
-            ) from None
-
-
-def _partitioned(
-    schema: Schema, sample: SourceSample, source: Source, ask: RunSelect, stored: str
-) -> Schema:
-    """Return the schema with its partitions counted in the sample; warn where rows add more.
-
-    Args:
-        stored: the partition key of a table that is there; "" for none.
-    """
-    key = schema.partition_by or stored
-    if not key or not sample.splits:
-        return schema
-    if schema.projection is None:
-        inner = sampling.sample_relation(source.relation, sample.splits, sample.encoding, [
-            (c.source, c.read_type) for c in schema.columns
-        ])  # fmt: skip
-    else:
-        rows = read_relation(source, sample.splits, sample.encoding, schema)
-        inner = SqlText.of("(SELECT * FROM ", rows, f" LIMIT {sampling.ROWS})")
-    text = SqlText.of(
-        f"SELECT uniqExact({key}), uniqExactIf({key}, rand() % 4 = 0), count() "
-        f"FROM (SELECT {sql.projection(schema.columns)} FROM ", inner, ")",
-    )  # fmt: skip
-    try:
-        ((full, quarter, rows),) = ask(text, sampling.probe_settings(sample.encoding, strict=True))
-    except RowfallError as error:
-        if not stored and getattr(error, "code", 0) in (46, 47, 62):
-            raise UsageError(
-                f"PARTITION BY {key} makes no sense: {error.message.splitlines()[0]}",
-                hint="It is an expression over the columns of the table.",
-            ) from error
-        # Bad rows in the sample: the load itself will name their lines. Or the key of a table is
-        # over columns that the files lack.
-        return schema
-    notes = schema.notes
-    if not stored and full > 10 and full > 2 * quarter:
-        notes = (*notes, (
-            "PARTITION BY", f"{full:,} partitions in {rows:,} rows seen and growing with them: "
-            "a coarser key loads faster",
-        ))  # fmt: skip
-    return replace(schema, partitions=max(1, int(full)), notes=notes)
 
 
 # --- generators -------------------------------------------------------------------------------
@@ -931,183 +759,3 @@ def _cast(made: Column, type_: str) -> Column:
         return made
     source = made.source or made.name
     return strict_column(made.name, source, type_, Kind.TYPED, made.type)
-
-
-# --- types of columns ----------------------------------------------------------------------------
-
-
-_ID_NAME = regex(r"(?i:(^|[_ .-])(id|key|no|nr|number))$|[a-z](Id|ID|Key|No|Nr|Number)$")
-EXACT = 2**53
-"""Integers beyond it have no Float64 of their own."""
-HEADROOM = 64
-"""Headroom of integers of few values: 0 and 1 fit Int8, up to 511 fit Int16."""
-ENOUGH_ROWS = 1000
-"""Below this many sample rows cardinalities say nothing."""
-SOME_ROWS = 100
-"""Below this many rows nobody can tell a counter from small numbers."""
-LOW_SHARE, LOW_MOST = 0.05, 10_000
-"""LowCardinality pays below 10,000 distinct values (the dictionary of a part stays small)."""
-
-
-def infer_type(
-    found: ColumnFacts, sample: SourceSample, *, json_type: bool = True, times: TimeRange = WIDE
-) -> tuple[str, str]:
-    """Return (type, reason) for one column: the narrowest type that is safe by the sample.
-
-    Args:
-        json_type: the target has the type JSON.
-        times: that the target holds.
-    """
-    if sample.encoding.kind is Kind.TYPED:
-        return _keep_declared(found, sample)
-    if found.declared and sample.encoding.kind is Kind.TEXT:
-        return found.declared, found.why
-    if found.nested:
-        return _nested(found, json_type=json_type)
-    if not found.filled:
-        return "Nullable(String)", f"empty in all {found.rows:,} rows seen"
-    type_, reason = _bare_type(found, sample)
-    if parse_type(type_).base in TIMES and not times.holds(found.first, found.last):
-        # As String it takes whatever the file holds.
-        reason = f"{found.first[:10]}..{found.last[:10]} seen, which its times do not reach"
-        type_ = "String"
-    if type_ == "String":
-        return _string(found, sample, found.why or reason)
-    if found.nulls or found.blanks:
-        empty = found.nulls + found.blanks
-        return f"Nullable({type_})", f"{reason}; {empty:,} of {found.rows:,} empty"
-    return type_, reason
-
-
-def _nested(found: ColumnFacts, *, json_type: bool) -> tuple[str, str]:
-    """Return (type, reason) for objects and arrays of JSON: JSON or text where no other type fits.
-
-    Args:
-        json_type: the target has the type JSON.
-    """
-    type_, why = found.declared, found.why
-    if found.nulls and type_ not in (json_objects.JSON, json_objects.TEXT):
-        type_, why = found.nullable, "null or missing in some rows, which no nested type takes"
-        why += ": kept as JSON text" if type_ == json_objects.TEXT else ""
-    if type_ == json_objects.JSON and not json_type:
-        type_ = json_objects.TEXT
-        why = f"{why.split(':')[0]}; the target has no JSON type: kept as JSON text"
-    return (f"Nullable({type_})" if found.nulls else type_), why
-
-
-def _bare_type(found: ColumnFacts, sample: SourceSample) -> tuple[str, str]:
-    if found.integers == found.filled:
-        if found.zeros:
-            return "String", "numbers with leading zeros"
-        if found.plus:
-            return "String", "numbers with a plus sign, which an integer would lose"
-        return _counted(found, sample)
-    if found.floats == found.filled and not found.zeros:
-        if found.integers > 0 and max(abs(found.low), abs(found.high)) > EXACT:
-            return "String", "integers beyond 2^53 among fractions: Float64 would change them"
-        if found.plus:
-            return "String", "integers with a plus sign, which a number would lose"
-        return "Float64", "fractions seen; 15 digits are kept"
-    if found.booleans == found.filled:
-        return "Bool", "true and false seen"
-    if found.uuids == found.filled:
-        return "UUID", "only UUIDs seen"
-    if found.days == found.filled:
-        early, late = found.first, found.last
-        narrow = early >= "1970-01-01" and late < "2130-01-01"
-        return ("Date" if narrow else "Date32"), f"{early}..{late} seen"
-    if found.moments == found.filled and len({found.with_t, found.with_z, 0, found.filled}) == 2:
-        return _moment(found)
-    return "String", ""
-
-
-def _counted(found: ColumnFacts, sample: SourceSample) -> tuple[str, str]:
-    """Return the type of integers: one that the next file fits, too.
-
-    It has 64 bits, whatever the sample shows: 3,000 rows of 1 to 90 say nothing of next month's
-    file, and compressed, the bytes that are 0 cost next to nothing. ``--narrow`` takes less where
-    the values allow it, the narrowest type where the sample is all the data.
-    """
-    low, high = found.low, found.high
-    shown = f"{low:,}..{high:,} seen"
-    wide, how = _integer(low, high)
-    if not sample.narrow:
-        return wide, f"{shown}, {how}"
-    if _ID_NAME.search(found.name):
-        return wide, f"{shown}, {how}: a key"
-    if found.filled < SOME_ROWS:
-        return wide, f"{shown}, {how}: {units.counted(found.filled, 'value')} tell little"
-    # Counters may start anew in every file, so each sampled file may show the same numbers.
-    if found.distinct > 0.9 * found.filled / len(sample.splits):
-        return wide, f"{shown}, {how}: almost all different, may grow"
-    if sample.whole:
-        type_, how = _integer(low, high, 2)
-        return type_, f"{shown} in all the data, {how}"
-    if found.distinct > LOW_SHARE * found.filled:
-        type_, how = _integer(low, max(high, 2**29), 2, signed=True)
-        return type_, f"{shown}, {found.distinct:,} different: {how}"
-    type_, how = _integer(low, high, HEADROOM, signed=True)
-    return type_, f"{shown} in a sample: {how}"
-
-
-def _integer(low: int, high: int, room: int = 0, *, signed: bool = False) -> tuple[str, str]:
-    """Return the narrowest type in which ``room`` times the values fit, and half a sentence.
-
-    Args:
-        room: 0 for a type of 64 bits.
-        signed: negative numbers may come, even where there is none.
-    """
-    for bits in (8, 16, 32, 64) if room else ():
-        sign = "" if low < 0 or signed else "U"
-        most = (2 ** (bits - (1 if low < 0 or signed else 0)) - 1) // room
-        if high <= most and low >= -most:
-            return f"{sign}Int{bits}", f"fits {sign}Int{bits} with room"
-    if low >= -(2**63) and high < 2**63:
-        return "Int64", "fits Int64"
-    if low >= 0 and high < 2**64:
-        return "UInt64", "too large for Int64"
-    return "String", "too long for 64 bits"
-
-
-def _moment(found: ColumnFacts) -> tuple[str, str]:
-    span = f"{found.first[:19]}..{found.last[:19]} seen"
-    zone = "they end in Z" if found.with_z else "no zone is written, UTC prints them as they are"
-    digits = next((d for d in (0, 3, 6, 9) if d >= found.digits), None)
-    if digits is None or (digits == 9 and not "1900" <= found.first < found.last < "2262"):
-        return "String", "more digits of a second than DateTime64 holds"
-    if digits == 0 and found.first >= "1970-01-01" and found.last < "2100":
-        return "DateTime('UTC')", f"{span}; {zone}"
-    return f"DateTime64({digits}, 'UTC')", f"{span}; {zone}"
-
-
-def _string(found: ColumnFacts, sample: SourceSample, reason: str) -> tuple[str, str]:
-    text = sample.encoding.kind is Kind.TEXT
-    empty = found.nulls + found.blanks if text else found.nulls
-    csv = sample.encoding.is_csv
-    words = sample.encoding.dialect is not None and sample.encoding.dialect.nulls
-    # Words for NULL are rewritten to unquoted empty fields: these are NULL where words are named.
-    null = found.marks > 0 if csv and not words else found.nulls > 0
-    if empty * 2 > found.rows or (found.optional and text):
-        null = True
-    inner = "Nullable(String)" if null else "String"
-    why = [reason, f"{empty:,} of {found.rows:,} empty" if null else ""]
-    if _is_low(found):
-        inner = f"LowCardinality({inner})"
-        why.append(f"{found.distinct:,} distinct values in {found.rows:,} rows")
-    return inner, "; ".join(w for w in why if w) or "text"
-
-
-def _is_low(found: ColumnFacts) -> bool:
-    few = found.distinct <= min(LOW_MOST, LOW_SHARE * found.rows)
-    return found.rows >= ENOUGH_ROWS and few
-
-
-def _keep_declared(found: ColumnFacts, sample: SourceSample) -> tuple[str, str]:
-    declared = parse_type(found.declared)
-    if declared.base == "String" and _is_low(found):
-        keeps = declared.nullable and found.name not in sample.filled
-        inner = "Nullable(String)" if keeps else "String"
-        return f"LowCardinality({inner})", f"{found.distinct:,} distinct values in {found.rows:,}"
-    if declared.nullable and found.name in sample.filled and not found.optional:
-        return declared.bare, f"declared {found.declared}, but no row holds a NULL"
-    return found.declared, "declared in the file"

@@ -38,14 +38,8 @@ from rowfall.schema.text.text_format import OTHERWISE, UNSURE, check_width, find
 from rowfall.schema.text.united_headers import unite
 from rowfall.schema.types import footers, json_objects, nested_reading
 from rowfall.schema.types.footers import Footer
-from rowfall.schema.types.strict_reading import (
-    ANY_SHAPE,
-    MISSING_COLUMNS,
-    TextTraits,
-    days_of,
-    has_spellings,
-    reader_settings,
-)
+from rowfall.schema.types.reader_settings import MISSING_COLUMNS, reader_settings
+from rowfall.schema.types.strict_reading import ANY_SHAPE, TextTraits, days_of, has_spellings
 from rowfall.sources.base import Source
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from rowfall.core.model import Column, Encoding, Kind
 from rowfall.core.type_names import csv_fields
-from rowfall.schema.types.strict_reading import line_fields, reader_settings, tuples_apart
+from rowfall.schema.types.reader_settings import line_fields, reader_settings, tuples_apart
 
 CSV = Encoding("CSV", "none", Kind.TEXT)
 COLUMNS = (Column("a", "UInt8"), Column("t", "Tuple(UInt8, Tuple(x String, `y z` Date))"))

@@ -28,7 +28,8 @@ from rowfall.schema.text.whole_rows import (
     unescaped,
 )
 from rowfall.schema.types import nested_reading
-from rowfall.schema.types.strict_reading import BLANKS, MISSING, nulls_are_guarded, reader_settings
+from rowfall.schema.types.reader_settings import BLANKS, nulls_are_guarded, reader_settings
+from rowfall.schema.types.strict_reading import MISSING
 from rowfall.sources.base import Source
 
 SHOWN = 60

@@ -27,16 +27,8 @@ from rowfall.core.model import Column, Encoding, Kind, Schema
 from rowfall.core.sqltext import SqlText, quote
 from rowfall.core.type_names import parse_type
 from rowfall.schema.types import nested_reading
-from rowfall.schema.types.strict_reading import (
-    BLANKS,
-    MISSING,
-    ROWS_MAY_BE_SHORT,
-    TAG,
-    TextTraits,
-    nulls_are_guarded,
-    strict_column,
-    within,
-)
+from rowfall.schema.types.reader_settings import BLANKS, ROWS_MAY_BE_SHORT, nulls_are_guarded
+from rowfall.schema.types.strict_reading import MISSING, TAG, TextTraits, strict_column, within
 
 EXTRA, END = "rowfall_extra", "rowfall_end"
 """Columns behind the last one: no row has the first, rows with a delimiter at their end the other.
