@@ -724,9 +724,11 @@ def draw_kind(
 def draw(r: random.Random, kind: Kind, *, odd: bool) -> Cell:
     """Draw a value; with ``odd`` one of its elements may not fit."""
     if not kind.base:
-        if odd and r.random() < 0.1:
+        # A NULL of a Dynamic is refused, without its row, where a column beside it could hide one.
+        nulls = kind.name != "Dynamic"
+        if nulls and odd and r.random() < 0.1:
             return Cell(None, None if kind.nullable else REFUSED, False)
-        if not odd and kind.nullable and r.random() < 0.2:
+        if nulls and not odd and kind.nullable and r.random() < 0.2:
             return Cell(None, None, True)
         text = kind.odd(r) if odd else kind.good(r)
         return Cell(text, judged(kind.judge, text), not odd)
