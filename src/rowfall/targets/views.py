@@ -181,16 +181,19 @@ def _staging_name(prefix: str, number: int) -> str:
     return f"{prefix}_t{number}"
 
 
-def discover(ask: Ask, database: str, table: str) -> Views:
+def discover(ask: Ask, database: str, table: str, root: TableFacts | None = None) -> Views:
     """Find the views that an INSERT into a table fires, also those on the tables that these fill.
 
-    One query where there are none.
+    One query where there are none, and no query where the table is known.
+
+    Args:
+        root: the table, as it was found just now.
 
     Raises:
         TargetError: a view cannot be staged; the message names it.
     """
     loaded = (database, table)
-    root = lookup(ask, [loaded]).get(loaded)
+    root = root or lookup(ask, [loaded]).get(loaded)
     numbers: dict[Name, int] = {loaded: -1}
     tables: list[TableFacts] = []
     views: list[View] = []

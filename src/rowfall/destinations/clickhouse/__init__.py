@@ -108,9 +108,11 @@ class ClickHouseTables(BaseDestination):
         return remembered(session).loaded
 
     def contradiction(self, session: Session) -> LedgerError | None:
-        from rowfall.destinations.clickhouse.loaded_state import find_contradiction
+        from rowfall.destinations.clickhouse.loaded_state import find_contradiction, remembered
 
-        found = find_contradiction(session)
+        if session.options.replace:
+            return None
+        found = find_contradiction(session, remembered(session))
         return found.error if found is not None else None
 
     def is_older(self, session: Session) -> bool:

@@ -21,35 +21,39 @@ from rowfall.destinations.clickhouse.loaded_state import (
     find_contradiction,
     remembered,
 )
-from rowfall.destinations.clickhouse.record import record_of
+from rowfall.destinations.clickhouse.record import LoadedState, record_of
 from rowfall.ledger import Ledger, target_key_parts
 from rowfall.ledger.journal import Journal
 from rowfall.plan.continued import names_now
 
 
-def resolve(session: Session, ledger: Ledger, load_id: str, *, used: bool) -> None:
+def resolve(session: Session, ledger: Ledger, load_id: str, *, used: bool) -> LoadedState | None:
     """Do what ``--loaded`` says about a contradiction between memory and target table.
 
     Args:
         used: it has decided already about rows of a stopped load.
+
+    Returns:
+        What is loaded into the table; None where it has to be asked for again.
 
     Raises:
         LedgerError: there is one, and nobody has said what is true; or it cannot be done.
         UsageError: there is no journal that could know.
     """
     answer = session.options.loaded
-    found = find_contradiction(session)
+    memory = remembered(session)
+    found = find_contradiction(session, memory)
     if found is not None and found.doubt is LedgerConflict.UNRECORDED:
         if not session.options.force_append:
             raise found.error
         accept(session, ledger, load_id, found.uuid)
-        return
+        return None
     if found is None:
         record_of(session).settle_mark(ledger)
         if answer is not None and not used:
             session.emit(Note("info", f"--loaded {answer} changes nothing: ledger, journal and "
                                       "table agree"))  # fmt: skip
-        return
+        return memory
     if answer is None:
         raise found.error
     doubts = record_of(session).doubts(ledger, load_id, found)
@@ -59,6 +63,7 @@ def resolve(session: Session, ledger: Ledger, load_id: str, *, used: bool) -> No
         LedgerConflict.COPIED_TABLE: doubts.came_along,
         LedgerConflict.RENAMED: doubts.renamed,
     }[found.doubt](answer)
+    return None
 
 
 def resolve_older(session: Session, ledger: Ledger, load_id: str) -> None:

@@ -93,18 +93,19 @@ class Contradiction:
     stopped: Mapping[str, int] = field(default_factory=dict)
 
 
-def find_contradiction(session: Session) -> Contradiction | None:
-    """Return how ledger, journal and target table contradict each other; None where they agree."""
-    if session.options.replace:
-        return None
-    memory = remembered(session)
+def find_contradiction(session: Session, memory: LoadedState) -> Contradiction | None:
+    """Return how ledger, journal and target table contradict each other; None where they agree.
+
+    Args:
+        memory: by :func:`remembered`.
+    """
     if not memory.uuid:
         return None
     if memory.unconfirmed:
         return _set_back(session, memory)
     if (found := record_of(session).find_older()) is not None:
         return found
-    landings = _landings(session)
+    landings = _landings(session) if memory.journal is not None else []
     return (
         _other_table(session, memory, landings)
         or _came_along(session, memory, landings)

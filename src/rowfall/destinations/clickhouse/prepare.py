@@ -166,7 +166,8 @@ def _staging_tables(settled: Settled, tables: TargetTables, writer: Writer) -> S
         raise table_dropped(tables.text(writer))
     if session.options.direct:
         return StagingTables(facts, views.Views(database, table), straight=True)
-    found = views.discover(asks, database, table)
+    # What is to be replaced has views of its own, not those of the table that replaces it.
+    found = views.discover(asks, database, table, None if session.options.replace else facts)
     if session.options.replace and found:
         raise UsageError(
             f"{session.table_text} feeds materialized views ({', '.join(found.names)}): what "

@@ -8,6 +8,7 @@ from functools import partial
 from rowfall.contracts.load import LoadRun, Settled
 from rowfall.contracts.session import Session
 from rowfall.core import units
+from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import LockLostError
 from rowfall.core.events import Note
 from rowfall.core.listing import overlap
@@ -16,7 +17,7 @@ from rowfall.core.patterns import regex
 from rowfall.destinations.clickhouse.loaded_state import check_identity
 from rowfall.destinations.clickhouse.nodes import nodes_of
 from rowfall.destinations.clickhouse.own_tables import drop_order, is_own_and_empty
-from rowfall.destinations.clickhouse.record import record_of
+from rowfall.destinations.clickhouse.record import LoadedState, record_of
 from rowfall.destinations.notes import dropped
 from rowfall.engines.base import table_uuid
 from rowfall.ledger import Ledger, target_key_parts
@@ -71,16 +72,19 @@ def settle(load: LoadRun) -> Settled:
     elif not ledger.loaded(load.key):
         _drop_own_empty_table(session, ledger, load.id)
     settle_table = partial(_settle_table, session, load, answer=answer)
-    replaced_target, seen = settle_table(session.target_key, session.first_target.table)
+    found = settle_table(session.target_key, session.first_target.table)
+    memory = found.memory
     if shadow is not None:
-        if replaced_target and session.options.gathers:
+        memory = None  # what was gathered may become visible now
+        if found.replaced and session.options.gathers:
             shadow.drop()  # made like a table that is gone
         # Only now: the target's journal may say that the shadow's rows are there.
         shadow.drop_foreign()
         _drop_superseded(session, load, shadow)
         settle_table(load.key, shadow.name)
         _drop_shadow_that_was_set_back(session, ledger, load, shadow)
-    return Settled(table, _known(session, load, replaced=replaced), replaced, seen)
+    known = _known(load, memory, replaced=replaced)
+    return Settled(table, known, replaced, found.uuid)
 
 
 def settle_folder(load: LoadRun, answer: LoadedAnswer) -> None:
@@ -130,28 +134,49 @@ def _all_loaded(session: Session, ledger: Ledger) -> bool:
     return all(s.id in loaded for s in session.listing.splits(session.target_key))
 
 
-def _known(session: Session, load: LoadRun, *, replaced: bool) -> frozenset[str]:
-    """Return the ids of splits that need not be loaded again."""
-    ledger = load.ledger
+def _known(load: LoadRun, memory: LoadedState | None, *, replaced: bool) -> frozenset[str]:
+    """Return the ids of splits that need not be loaded again.
+
+    Args:
+        memory: what is loaded into the target; None where nobody has asked since it changed.
+    """
+    session, ledger = load.session, load.ledger
     if session.options.force:
         return frozenset(ledger.loaded_by(load.id))
     gathered = ledger.loaded(session.target_key if replaced else load.key)
     if session.options.replace:
         return frozenset(gathered)
-    return frozenset(session.destination.loaded_ids(session) | gathered)
+    loaded = session.destination.loaded_ids(session) if memory is None else memory.loaded
+    return frozenset(loaded | gathered)
+
+
+@dataclass(frozen=True, slots=True)
+class _SettledTable:
+    """A table whose earlier loads are at their end.
+
+    Attributes:
+        uuid: "" where there is none.
+        replaced: it had a predecessor, which is gone.
+        memory: what is loaded into it; None where nobody has asked, or it has changed since.
+    """
+
+    uuid: str
+    replaced: bool = False
+    memory: LoadedState | None = None
 
 
 def _settle_table(
     session: Session, load: LoadRun, key: str, name: str, *, answer: LoadedAnswer
-) -> tuple[bool, str]:
+) -> _SettledTable:
     """End what was to be published into one table; forget what its predecessor held.
 
     Args:
         key: of the ledger. ``name``: of the table, in the database of the first writer.
 
     Returns:
-        True where it had a predecessor, which is gone; and the UUID of the table that was asked.
+        What was found of it.
     """
+    memory = None
     ledger, record = load.ledger, record_of(session)
     uuid = table_uuid(session.engine, session.first_target.database, name)
     if uuid:
@@ -164,19 +189,19 @@ def _settle_table(
     of_target = key == session.target_key
     if uuid and of_target and session.options.replace:
         # What the ledger knows of its rows stays until then.
-        return bool(known) and known != uuid, uuid
+        return _SettledTable(uuid, replaced=bool(known) and known != uuid)
     if uuid and of_target:
         from rowfall.destinations.clickhouse.doubts import resolve
 
-        resolve(session, ledger, load.id, used=answer.used)
+        memory = resolve(session, ledger, load.id, used=answer.used)
     if known is None or known == uuid:
-        return False, uuid
+        return _SettledTable(uuid, memory=memory)
     if known:
         record.table_gone(load, known)
     forgotten = ledger.set_table(key, uuid)
     if forgotten and of_target:
         session.emit(dropped(session, forgotten))
-    return bool(known), uuid
+    return _SettledTable(uuid, replaced=bool(known))
 
 
 def _refuse_kept(session: Session, ledger: Ledger, kept: Mapping[str, AlteredTableError]) -> None:
