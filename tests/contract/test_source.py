@@ -24,6 +24,7 @@ from contract.stores import (
     object_store,
     s3_store,
 )
+from contract.values import duckdb_at
 from lab.http import Web
 from lab.kafka import Kafka
 from lab.lake_tables import iceberg
@@ -698,6 +699,50 @@ def test_a_table_of_postgresql(
     assert [s.id for s in rest] == [s.id for s in splits if s not in splits[3:5]]
     source.close()
     postgresql.run(f"DROP TABLE {table}")
+
+
+def test_a_table_of_duckdb(engine: Embedded, tmp_path: Path) -> None:
+    """Ranges of an integer key are known whatever else changes, those of places until it does."""
+    file = tmp_path / "shop.duckdb"
+
+    def run_there(*statements: str) -> None:
+        with duckdb_at(file) as do:
+            for statement in statements:
+                do(statement)
+
+    run_there(
+        "CREATE TABLE keyed (a BIGINT PRIMARY KEY, b VARCHAR NOT NULL)",
+        "CREATE TABLE plain (a BIGINT, b VARCHAR)",
+        *(f"INSERT INTO {table} SELECT 7 * i - 1000, repeat('x', 80) "
+          "FROM generate_series(1, 300000) AS g(i)" for table in ("keyed", "plain")),
+    )  # fmt: skip
+    for table in ("keyed", "plain"):
+        source: Any = open_source([f"duckdb://{file}/{table}"], Options())
+        assert isinstance(source, Streamed)
+        assert isinstance(source, Continued)
+        listing, encoding = source.listing(), source.encoding(source.listing())
+        splits = list(listing.splits("t"))
+        assert len(splits) > 1
+        assert total(engine, source, splits, encoding) == "300000 314701050000"
+        each = [total(engine, source, [split], encoding).split() for split in splits]
+        assert [sum(int(one[n]) for one in each) for n in (0, 1)] == [300_000, 314_701_050_000]
+        assert source.changed(splits) == []
+        some = [(s.start or 0, s.stop or 0) for s in splits[1:]]
+        landed = {splits[0].uri: some}
+        (rest,) = source.listing_after(landed).splits("t")
+        assert rest.id == splits[0].id
+        source.close()
+        run_there(f"INSERT INTO {table} VALUES (0, 'later')")
+        again: Any = open_source([f"duckdb://{file}/{table}"], Options())
+        if table == "keyed":
+            (rest,) = again.listing_after(landed).splits("t")
+            assert rest.id == splits[0].id
+        else:
+            with pytest.raises(SourceError, match="may have been updated or deleted"):
+                again.listing_after(landed)
+            whole = [(s.start or 0, s.stop or 0) for s in splits]
+            assert not len(again.listing_after({splits[0].uri: whole}))
+        again.close()
 
 
 # --- topics --------------------------------------------------------------------------------------

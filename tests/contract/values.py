@@ -14,10 +14,12 @@ import json
 import os
 import struct
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
+from pathlib import Path
 from typing import Any, Protocol
 
 import pytest
@@ -231,8 +233,44 @@ class ClickHouseSource:
         return (self._server.uri(f"contract/{self.name}"),)
 
 
+class DuckDBSource:
+    """A table in a file of DuckDB, read by DuckDB as text."""
+
+    def __init__(self, request: pytest.FixtureRequest, shell: Shell) -> None:
+        self._file, self.name = shell.folder / "values.duckdb", f"values_{next(_numbers)}"
+
+    def make(self, case: Case, numbers: Sequence[int]) -> dict[int, str | None]:
+        rows = ", ".join(f"({n}, {case.values[n - 1]})" for n in numbers)
+        with duckdb_at(self._file) as do:
+            do(f"CREATE OR REPLACE TABLE {self.name} (n INT PRIMARY KEY, v {case.type})")
+            do(f"INSERT INTO {self.name} VALUES {rows}")
+            text = duckdb_text(case.kind)
+            return dict(do(f"SELECT n, {text} FROM {self.name}").fetchall())
+
+    def arguments(self) -> tuple[str, ...]:
+        return (f"duckdb://{self._file}/{self.name}",)
+
+
+@contextmanager
+def duckdb_at(file: Path) -> Iterator[Any]:
+    """Give what runs a statement in a file of DuckDB."""
+    import duckdb
+
+    with duckdb.connect(str(file)) as connection:
+        connection.execute("SET TimeZone = 'UTC'")
+        yield connection.execute
+
+
+def duckdb_text(kind: str) -> str:
+    """Return SQL of the text of ``v``, whatever type it has there."""
+    if kind == "hex":
+        return "lower(hex(v))"
+    return "to_json(v)::VARCHAR" if kind.startswith("list ") else "v::VARCHAR"
+
+
 SOURCES: dict[str, Callable[[pytest.FixtureRequest, Shell], Source]] = {
     "postgresql": PostgresqlSource, "mariadb": MariaDBSource, "clickhouse": ClickHouseSource,
+    "duckdb": DuckDBSource,
 }  # fmt: skip
 
 
@@ -501,6 +539,41 @@ CASES = (
     Case("mariadb", "UUID", "uuid", _quoted("123e4567-e89b-12d3-a456-426614174000")),
     Case("mariadb", "INET6", "ip", _quoted("::1", "::ffff:10.0.0.1", "2001:db8::1")),
     Case("mariadb", "JSON", "json", _quoted('{"a": [1, 2.50, null]}', "{}")),
+    # DuckDB
+    Case("duckdb", "BOOLEAN", "bool", ("true", "false", NULL)),
+    Case("duckdb", "TINYINT", "int", ("-128", "127", NULL)),
+    Case("duckdb", "UTINYINT", "int", ("0", "255", NULL)),
+    Case("duckdb", "UBIGINT", "int", ("0", "18446744073709551615", NULL)),
+    Case("duckdb", "BIGINT", "int", ("-9223372036854775808", "9223372036854775807", NULL)),
+    Case("duckdb", "HUGEINT", "int", (f"'-{1 << 127}'", f"'{(1 << 127) - 1}'", "0", NULL)),
+    Case("duckdb", "UHUGEINT", "int", ("0", f"'{(1 << 128) - 1}'", NULL)),
+    Case("duckdb", "BIGNUM", "int", ("0", f"'-{'9' * 90}'", NULL)),
+    Case("duckdb", "FLOAT", "float32", _quoted("0.1", "-0", "3.4028235e38", "1e-45", "nan", "inf")),
+    Case("duckdb", "DOUBLE", "float64", _quoted(
+        "0.1", "-0", "1.7976931348623157e308", "5e-324", "nan", "-inf")),
+    Case("duckdb", "DECIMAL(4, 1)", "decimal", ("0", "-999.9", NULL)),
+    Case("duckdb", "DECIMAL(38, 10)", "decimal",
+         (f"'{'9' * 28}.{'9' * 10}'", "-0.0000000001", NULL)),
+    Case("duckdb", "VARCHAR", "text", _quoted(*_PG_TEXTS)),
+    Case("duckdb", "BLOB", "hex", ("''", r"'\x00\xff\x5c\x0a\x09'", "'abc'", NULL)),
+    Case("duckdb", "BIT", "text", ("'101'", "'0'", NULL)),
+    Case("duckdb", "DATE", "date", _quoted(*_DAYS, "infinity", "-infinity")),
+    Case("duckdb", "TIME", "time", _quoted("00:00:00", "23:59:59.999999", "24:00:00")),
+    Case("duckdb", "TIMESTAMP", "moment", _quoted(*_MOMENTS, "infinity")),
+    Case("duckdb", "TIMESTAMP_S", "moment", _quoted("1970-01-01 00:00:00", "2299-12-31 23:59:59",
+                                                    "0001-01-01 00:00:00")),
+    Case("duckdb", "TIMESTAMP_MS", "moment", _quoted("1969-12-31 23:59:59.999", "2300-01-01")),
+    Case("duckdb", "TIMESTAMP_NS", "moment", _quoted("1970-01-01 00:00:00.123456789",
+                                                     "2261-12-31 23:59:59.999999999")),
+    Case("duckdb", "TIMESTAMPTZ", "moment", _quoted(*(f"{m}+00" for m in _MOMENTS))),
+    Case("duckdb", "UUID", "uuid", _quoted("00000000-0000-0000-0000-000000000000",
+                                           "ffffffff-ffff-ffff-ffff-ffffffffffff")),
+    Case("duckdb", "ENUM('', 'a', 'it''s')", "text", ("''", "'a'", "'it''s'", NULL)),
+    Case("duckdb", "JSON", "json", _quoted('{"a": [1, 2.50, null]}', '"x"', "null", "{}")),
+    Case("duckdb", "INT[]", "list int", ("[]", "[1, 2]", "[1, NULL]", NULL)),
+    Case("duckdb", "INT[2]", "list int", ("[1, 2]", "[1, NULL]")),
+    Case("duckdb", "VARCHAR[][]", "list text", ("[]", "[[], ['', 'a,b', NULL]]")),
+    Case("duckdb", "HUGEINT[]", "list int", (f"['{(1 << 127) - 1}', NULL]",)),
     # ClickHouse
     Case("clickhouse", "UInt64", "int", ("0", "18446744073709551615")),
     Case("clickhouse", "Int256", "int", (f"-{1 << 255}", f"{(1 << 255) - 1}")),

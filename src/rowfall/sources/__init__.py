@@ -15,7 +15,7 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, cast
 
-from rowfall.core import own_files, uri
+from rowfall.core import file_databases, own_files, uri
 from rowfall.core.errors import UsageError
 from rowfall.core.nearest import did_you_mean
 from rowfall.core.options import Options
@@ -44,6 +44,7 @@ REGISTRY = {
     "singlestore": "systems.mysql.source:MySQLSource",
     "clickhouse": "clickhouse:ClickHouse",
     "clickhouses": "clickhouse:ClickHouse",
+    "duckdb": "systems.duckdb.source:DuckDBSource",
     "postgresql": "systems.postgresql.source:PostgresSource",
     "postgres": "systems.postgresql.source:PostgresSource",
 }
@@ -118,6 +119,10 @@ def _class_of(text: str) -> str:
             hint=f"{did_you_mean(scheme, names)}"
             f"Sources are paths, globs, - for stdin, and {known}.",
         )
-    if scheme == "file" and own_files.is_data_folder_at(os.path.expanduser(uri.file_path(text))):
-        return _TABLES
+    if scheme == "file":
+        path = os.path.expanduser(uri.file_path(text))
+        if own_files.is_data_folder_at(path):
+            return _TABLES
+        if database := file_databases.scheme_of_file(path):
+            return REGISTRY[database]
     return REGISTRY["stdin"] if text == "/dev/stdin" else REGISTRY[scheme]

@@ -33,6 +33,7 @@ from uuid import UUID
 from rowfall.core import uri
 from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import SourceError, UsageError
+from rowfall.core.file_databases import located, scheme_of_file
 from rowfall.core.listing import Listing, Split
 from rowfall.core.masked import Secret
 from rowfall.core.model import Column, Encoding, Kind, Schema
@@ -46,6 +47,8 @@ END = (1 << 63) - 1
 """The number behind all values."""
 WHOLE = ((0, 1),)
 """The ranges of what is one stream."""
+BLOCKS = (1 << 32) - 1
+"""Places of rows in a table at most: blocks, or rows."""
 
 # A range of less does not pay its connection and its statement (20 ms); one of more would leave
 # the others waiting at the end of a load.
@@ -142,11 +145,7 @@ def parse(
             f"{masked} names no table",
             hint=f'Write {example}/table, or {example} --query "SELECT ...".',
         )
-    for name in ("format", "compression", "delimiter", "header", "columns", "quote", "encoding"):
-        if getattr(options, name) is not None:
-            raise UsageError(
-                f"--{name} is for files, and {masked} is a database", hint="Leave it out."
-            )
+    check_no_file_options(options, masked)
     schema, dot, bare = table.partition(".")
     if "schema" in parts.query or not dot:
         schema, bare = parts.query.get("schema", ""), table
@@ -158,6 +157,48 @@ def parse(
         masked, scheme, parts.host or "localhost", parts.port or port, parts.user, password,
         database, schema, bare, parts.query.get("key", ""), given,
     )  # fmt: skip
+
+
+def parse_file(texts: Sequence[str], options: Options, schema: str) -> DatabaseAddress:
+    """Parse the one SOURCE argument of a database in a file: its path, or a URI.
+
+    Args:
+        schema: where none is named.
+
+    Raises:
+        UsageError: see :func:`parse`.
+    """
+    if len(texts) != 1:
+        raise UsageError(
+            "one load reads one table of a database",
+            hint="Run one load for each table, or join them in the database with --query.",
+        )
+    path, behind, given = located(texts[0], ("schema", "table", "key"))
+    check_no_file_options(options, texts[0])
+    table, key = given.get("table", behind), given.get("key", "")
+    if options.query and (table or key):
+        raise UsageError(
+            f"--query and {f'the table {table}' if table else 'key='} exclude each other",
+            hint="Name the file alone.",
+        )
+    own, dot, bare = table.partition(".")
+    if "schema" in given or not dot:
+        own, bare = given.get("schema", schema), table
+    kind = scheme_of_file(path) if uri.scheme_of(texts[0]) == uri.FILE else uri.scheme_of(texts[0])
+    return DatabaseAddress(texts[0], kind, "", 0, "", None, path, own, bare, key, {})
+
+
+def check_no_file_options(options: Options, text: str) -> None:
+    """Check that no option is given that only files have.
+
+    Raises:
+        UsageError: one is.
+    """
+    for name in ("format", "compression", "delimiter", "header", "columns", "quote", "encoding"):
+        if getattr(options, name) is not None:
+            raise UsageError(
+                f"--{name} is for files, and {text} is a database", hint="Leave it out."
+            )
 
 
 def no_table(
@@ -355,6 +396,15 @@ def digest(query: str) -> str:
     return blake2b(query.strip().encode(), digest_size=8).hexdigest()
 
 
+def or_null(type_: str) -> str:
+    """Return a type that holds NULL, too, if there is one."""
+    if type_.startswith("Array("):
+        return type_
+    if type_.startswith("LowCardinality("):
+        return "LowCardinality(Nullable(String))"
+    return f"Nullable({type_})"
+
+
 # --- connections ----------------------------------------------------------------------------------
 
 # As often as a server that starts answers in seconds.
@@ -428,7 +478,8 @@ class DatabaseSource(Streams, ABC):
     def uri(self) -> str:
         """The name by which splits are known: without user and password."""
         at, found = self.address, self.described
-        base = f"{at.scheme}://{at.host}:{at.port}/{uri.encode(at.database)}"
+        place = f"{at.host}:{at.port}/" if at.host else ""  # none: it is in a file
+        base = f"{at.scheme}://{place}{uri.encode(at.database)}"
         if self.query:
             base += f"?query={digest(self.query)}"
         else:
@@ -446,8 +497,30 @@ class DatabaseSource(Streams, ABC):
         return self._listing_of(self.described.ranges)
 
     def listing_after(self, loaded: Mapping[str, Sequence[tuple[int, int]]]) -> Listing:
-        """Return what of the ranges is not loaded."""
-        return self._listing_of(without(self.described.ranges, loaded.get(self.uri, ())))
+        """Return what of the ranges is not loaded.
+
+        Raises:
+            SourceError: rows of a table without a key may have moved since some of them loaded.
+        """
+        found = self.described
+        key, there = found.key, loaded.get(self.uri, ())
+        if key is not None and key.kind is KeyKind.BLOCK and there:
+            lows = {start >> 32 << 32 for start, _ in there}
+            for low in lows:
+                if not without([(low, low + BLOCKS)], there):
+                    return Listing(continued=True)  # all of it, before it was changed
+            if lows != {key.low}:
+                raise self.moved()
+        return self._listing_of(without(found.ranges, there))
+
+    def moved(self) -> SourceError:
+        """Return the error of a table whose rows are no longer known by their places."""
+        return SourceError(
+            f"{self.text}: rows of {self.described.name} may have been updated or deleted after a "
+            "part of it had been loaded, and it has no key by which rows are known again",
+            hint="Give up that load with rowfall forget LOAD (rowfall status names it), then load "
+            "the table anew with --replace.",
+        )
 
     def _listing_of(self, ranges: Sequence[tuple[int, int]]) -> Listing:
         found, name = self.described, self.uri

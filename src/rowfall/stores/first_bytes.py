@@ -21,6 +21,7 @@ from typing import NamedTuple, Protocol
 from rowfall.core import charsets, formats
 from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import DataError, SourceError, UsageError
+from rowfall.core.file_databases import scheme_of_head
 from rowfall.core.listing import Split
 from rowfall.core.model import Dialect, Encoding, Kind
 from rowfall.core.options import Options
@@ -263,12 +264,10 @@ def _refuse_no_tables(heads: Mapping[str, bytes], options: Options) -> None:
         for magic, what, hint in _NO_TABLES:
             if head.startswith(magic):
                 raise SourceError(f"{name} is {what}, not a table", hint=_with_name(hint, name))
-        if head[8:12] == b"DUCK":
+        if scheme_of_head(head):
             raise SourceError(
                 f"{name} is a DuckDB database, not a table",
-                hint=_with_name(
-                    "Export a table: duckdb FILE \"COPY name TO 'name.parquet'\"", name
-                ),
+                hint=_with_name("Name it alone, as a local file: rowfall load FILE", name),
             )
         if head.startswith(_ZIP):
             if any(mark in head for mark in _SHEET):

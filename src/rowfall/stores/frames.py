@@ -20,7 +20,7 @@ import threading
 import uuid
 import weakref
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
@@ -122,7 +122,7 @@ class ArrowStreams:
             self._folder = tempfile.mkdtemp(prefix="rowfall-arrow-")
             weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
             with open(os.path.join(self._folder, "sample"), "wb") as file:
-                for piece in _ipc(self._rows.schema, self._rows.sample()):
+                for piece in ipc_pieces(self._rows.schema, self._rows.sample()):
                     file.write(piece)
         return os.path.join(self._folder, "sample")
 
@@ -139,7 +139,7 @@ class ArrowStreams:
             return files.relation([self._sample()], encoding, structure)
         shared = _Shared(self._rows.batches)
         self._names = [f"{self.text}#{number}" for number in range(self._threads)]
-        opener = partial(_stored, self._rows.schema, shared)
+        opener = partial(in_frames, self._rows.schema, shared)
         stored = replace(encoding or _ENCODING, compression="lz4")
         objects = [(name, opener) for name in self._names]
         function = self._pipes.function(objects, stored, structure, packed=False)
@@ -157,7 +157,7 @@ class ArrowTable(ArrowStreams):
     """Rows that can be read again: a :class:`rowfall.sources.base.Streamed` source, too."""
 
     def stream(self, split: Split) -> Iterator[bytes]:
-        return cast("Iterator[bytes]", _ipc(self._rows.schema, self._rows.batches()))
+        return cast("Iterator[bytes]", ipc_pieces(self._rows.schema, self._rows.batches()))
 
     def pipes(self, splits: Sequence[Split]) -> list[str]:
         self._names = [split.uri for split in splits]
@@ -205,15 +205,15 @@ class _Rows:
             )
         if not schema.names:
             raise UsageError("the rows have no columns", hint="Check what makes them.")
-        self.schema = _readable(schema)
+        self.schema = readable(schema)
         self.size, self.again, self.empties = size, again, False
         self._batches, self._some = batches, sample
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        return (_cast(b, self.schema, self.empties) for b in self._batches())
+        return (cast_batch(b, self.schema, self.empties) for b in self._batches())
 
     def sample(self) -> Iterator[pa.RecordBatch]:
-        return (_cast(b, self.schema, self.empties) for b in self._some())
+        return (cast_batch(b, self.schema, self.empties) for b in self._some())
 
 
 def _open(data: Any) -> _Rows:
@@ -383,7 +383,7 @@ def _of_reader(reader: pa.RecordBatchReader) -> _Rows:
 # --- types ---------------------------------------------------------------------------------------
 
 
-def _readable(schema: pa.Schema) -> pa.Schema:
+def readable(schema: pa.Schema) -> pa.Schema:
     """Return the schema that the engine reads without a loss.
 
     Raises:
@@ -445,7 +445,7 @@ _VIEWS = ("string_view", "binary_view")
 _MOST_SHOWN = 60
 
 
-def _cast(batch: pa.RecordBatch, schema: pa.Schema, empties: bool) -> pa.RecordBatch:
+def cast_batch(batch: pa.RecordBatch, schema: pa.Schema, empties: bool) -> pa.RecordBatch:
     """Return a batch as it is sent.
 
     Raises:
@@ -538,7 +538,7 @@ def _described(error: Exception) -> Exception:
     return SourceError(f"the rows cannot be read: {str(error) or type(error).__name__}")
 
 
-def _ipc(schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> Iterator[memoryview]:
+def ipc_pieces(schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> Iterator[memoryview]:
     """Give batches as an Arrow IPC stream, buffer by buffer, without a copy of large ones."""
     import pyarrow as pa
 
@@ -592,10 +592,10 @@ class _Sink:
         """Do nothing: what was written can still be taken."""
 
 
-def _stored(schema: pa.Schema, batches: _Shared) -> Iterator[bytes]:
+def in_frames(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Iterator[bytes]:
     """Give the stream inside LZ4 frames that pack nothing."""
     yield _LZ4_HEAD
-    for piece in _ipc(schema, iter(batches)):
+    for piece in ipc_pieces(schema, iter(batches)):
         for at in range(0, len(piece), _LZ4_MOST):
             block = piece[at : at + _LZ4_MOST]
             yield struct.pack("<I", len(block) | _STORED)

@@ -10,6 +10,7 @@ import re
 from collections.abc import Sequence
 from urllib.parse import unquote
 
+from rowfall.core.file_databases import SCHEMES, located
 from rowfall.core.patterns import regex
 from rowfall.core.uri import LAKES, file_path, lake_address, lake_name, parse, scheme_of
 
@@ -18,7 +19,7 @@ _UUID_BEHIND = regex(r"[-_]([0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|[0-9a-f]{3
 _COPY = regex(r"( - )?\b(copy|kopie)\b( \(\d+\))?\Z|\(\d+\)", re.I)
 _ENDS = regex(
     r"\.(csv|tsv|tab|psv|tbl|txt|dat|log|json|ndjson|jsonl|geojson|parquet|pq|orc|arrow|feather|"
-    r"avro|native|xml|sql|gz|gzip|zst|zstd|lz4|xz|bz2|snappy|zip|tar|tgz|tbz2?|txz|tzst|br|deflate)"
+    r"avro|native|xml|sql|duckdb|gz|gzip|zst|zstd|lz4|xz|bz2|snappy|zip|tar|tgz|tbz2?|txz|tzst|br|deflate)"
     r"(\.\d+)?\Z",  # the last: logs that were rotated
     re.I,
 )
@@ -44,7 +45,7 @@ _LONGEST = 60
 # What they name has a name already, which is not a file's.
 _NAMED = frozenset((
     "kafka", "mysql", "mariadb", "singlestore", "postgresql", "postgres", "clickhouse",
-    "clickhouses",
+    "clickhouses", *SCHEMES,
 ))  # fmt: skip
 
 
@@ -85,6 +86,8 @@ def kept_name(source: str) -> str:
     if source.partition("://")[0].lower() not in _NAMED:
         return ""
     at = parse(source)
+    if at.scheme in SCHEMES and not (at.query.get("table") or located(source, (*at.query,))[1]):
+        return ""  # the only table of a file is named after the file
     name = at.query.get("table") or at.path.strip("/").rpartition("/")[2]
     if at.scheme != "kafka" and "schema" not in at.query:
         name = name.rpartition(".")[2]  # behind its schema

@@ -13,6 +13,7 @@ from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import SourceError, UsageError
 from rowfall.core.nearest import did_you_mean
 from rowfall.sources.databases import (
+    BLOCKS,
     WHOLE,
     DatabaseAddress,
     Described,
@@ -23,9 +24,10 @@ from rowfall.sources.databases import (
     cut,
     digest,
     no_table,
+    or_null,
 )
 from rowfall.systems.postgresql.client import identifier, qualified
-from rowfall.systems.postgresql.types import KEYS, PgType, in_binary, map_type, or_null
+from rowfall.systems.postgresql.types import KEYS, PgType, in_binary, map_type
 
 if TYPE_CHECKING:
     from psycopg import Connection
@@ -39,8 +41,6 @@ _ORDERED, _SCATTERED_RANGES = 0.5, 8
 _WRITERS_SECONDS = 5.0
 # The first version that reads a range of ctid without reading the whole table.
 _TID_RANGES = 140_000
-BLOCKS = (1 << 32) - 1
-"""Blocks of a table at most."""
 # Ranges of a query or view with a key: each of them runs it.
 _QUERY_RANGES = 8
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -28,11 +28,10 @@ from rowfall.sources.databases import (
     Described,
     KeyKind,
     parse,
-    without,
 )
 from rowfall.sources.handover import Answer
 from rowfall.systems.postgresql import rows
-from rowfall.systems.postgresql.catalogue import BLOCKS, Catalogue, block_base
+from rowfall.systems.postgresql.catalogue import Catalogue, block_base
 from rowfall.systems.postgresql.client import (
     HINTS,
     PASSWORD_VARIABLE,
@@ -90,34 +89,6 @@ class PostgresSource(DatabaseSource):
             notes = catalogue.find()
             self._begin(connection)
             return replace(catalogue.describe(), notes=notes)
-
-    # --- what is loaded --------------------------------------------------------------------------
-
-    def listing_after(self, loaded: Mapping[str, Sequence[tuple[int, int]]]) -> Listing:
-        """Return what of the ranges is not loaded.
-
-        Raises:
-            SourceError: rows of a table without a key may have moved since some of them loaded.
-        """
-        found = self.described
-        key, there = found.key, loaded.get(self.uri, ())
-        if key is None or key.kind is not KeyKind.BLOCK or not there:
-            return super().listing_after(loaded)
-        lows = {start >> 32 << 32 for start, _ in there}
-        for low in lows:
-            if not without([(low, low + BLOCKS)], there):
-                return Listing(continued=True)  # all of it, before it was changed
-        if lows != {key.low}:
-            raise self._moved()
-        return super().listing_after(loaded)
-
-    def _moved(self) -> SourceError:
-        return SourceError(
-            f"{self.text}: rows of {self.described.name} may have been updated or deleted after a "
-            "part of it had been loaded, and it has no key by which rows are known again",
-            hint="Give up that load with rowfall forget LOAD (rowfall status names it), then load "
-            "the table anew with --replace.",
-        )
 
     # --- rows -------------------------------------------------------------------------------------
 
@@ -253,7 +224,7 @@ class PostgresSource(DatabaseSource):
             return
         if block_base(connection, int(version.partition(".")[0])) != key.low:
             connection.close()
-            raise self._moved()
+            raise self.moved()
 
     def _begin(self, connection: Connection[Any]) -> None:
         """Export a snapshot, and keep it as long as the source is there."""

@@ -176,15 +176,6 @@ def _array_text(inner: tuple[str, str, float, str], escaped: str) -> str:
     )
 
 
-def or_null(type_: str) -> str:
-    """Return a type that holds NULL, too, if there is one."""
-    if type_.startswith("Array("):
-        return type_
-    if type_.startswith("LowCardinality("):
-        return "LowCardinality(Nullable(String))"
-    return f"Nullable({type_})"
-
-
 KEYS = {
     "int2": KeyKind.INTEGER, "int4": KeyKind.INTEGER, "int8": KeyKind.INTEGER,
     "date": KeyKind.DAY, "timestamp": KeyKind.MOMENT, "timestamptz": KeyKind.MOMENT,

@@ -1,0 +1,112 @@
+"""The client: opening a file, names as SQL, and what errors mean."""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from types import ModuleType
+from typing import Any
+
+from rowfall.core.errors import RowfallError, UsageError
+from rowfall.core.options import Options
+from rowfall.core.patterns import regex
+from rowfall.core.units import parse_duration, parse_size
+from rowfall.engines.embedded import total_memory, usable_cores
+
+SCHEMA = "main"
+# Of all memory of a load: the engine that reads files has the rest. Less than 128 MiB does not hold
+# the row groups that one thread writes.
+_SHARE, _LEAST_MEMORY = 4, 128 << 20
+# A process that holds the file ends when it likes; asking takes 1 ms.
+_RETRY_SECONDS = 0.2
+_HOLDER = regex(r"Conflicting lock is held in (.*?) \(PID (\d+)\)")
+_PREFIX = regex(r"\A(?:[A-Z][\w-]* )+Error: ")
+FULL = ("No space left", "File too large", "Input/output error")
+
+
+def driver() -> ModuleType:
+    """Return the driver; other commands do without it, and save the time to import it.
+
+    Raises:
+        UsageError: it is not installed.
+    """
+    try:
+        import duckdb
+        import pyarrow  # noqa: F401 - rows go in and out as Arrow
+    except ImportError:
+        raise UsageError(
+            "DuckDB is not installed", hint="Install it: pip install 'rowfall[duckdb]'"
+        ) from None
+    return duckdb
+
+
+def identifier(name: str) -> str:
+    """Return a name as SQL."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def qualified(schema: str, table: str) -> str:
+    """Return the name of a table as SQL."""
+    return f"{identifier(schema)}.{identifier(table)}"
+
+
+def said(error: Exception) -> str:
+    """Return what an error of the driver says, in one line."""
+    text = _PREFIX.sub("", str(error).strip().partition("\n")[0].partition("\x1b")[0])
+    return re.sub(r" See also https?://\S+|\. However, you would be able.*", "", text)
+
+
+def connect(path: str, options: Options, kind: type[RowfallError], *, read_only: bool) -> Any:
+    """Open the database in a file.
+
+    Another process that holds the file is waited for as long as ``--patience`` says: DuckDB lets
+    one process write, or several read.
+
+    Args:
+        kind: of the error.
+
+    Raises:
+        RowfallError: it cannot be opened.
+    """
+    duckdb = driver()
+    deadline = time.monotonic() + parse_duration(options.patience)
+    memory = parse_size(options.memory) if options.memory else total_memory() // 2
+    config = {
+        "threads": str(options.threads or usable_cores()),
+        "memory_limit": f"{max(_LEAST_MEMORY, memory // _SHARE) >> 10}KiB",
+        # Rows of a load have no order, and to keep one DuckDB holds them in memory.
+        "preserve_insertion_order": "false",
+    }
+    while True:
+        try:
+            connection = duckdb.connect(path, read_only=read_only, config=config)
+            connection.execute("SET TimeZone = 'UTC'")
+            return connection
+        except duckdb.Error as error:
+            holder = _HOLDER.search(str(error))
+            if holder is None:
+                raise _refused(path, error, kind) from None
+            if time.monotonic() < deadline:
+                time.sleep(_RETRY_SECONDS)
+                continue
+            raise kind(
+                f"{path} is held by process {holder[2]} ({os.path.basename(holder[1])}), and "
+                "DuckDB lets one process write, or several read",
+                hint=f"End it, or wait longer: --patience 10m. What it is: ps -p {holder[2]}",
+            ) from None
+
+
+def _refused(path: str, error: Exception, kind: type[RowfallError]) -> RowfallError:
+    text, hint = said(error), None
+    if "different configuration" in text:
+        return UsageError(
+            f"{path} is the source and the target of this load",
+            hint="Copy the table in DuckDB itself: CREATE TABLE new AS FROM old",
+        )
+    if "No such file" in text or "does not exist" in text:
+        where = os.path.dirname(path)
+        hint = "Check the path." if os.path.isdir(where) else f"There is no folder {where}."
+    elif "newer version" in text or "storage version" in text:
+        hint = "Install a newer DuckDB: pip install -U duckdb"
+    return kind(f"cannot open {path}: {text}", hint=hint)
