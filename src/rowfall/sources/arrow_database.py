@@ -13,7 +13,7 @@ from rowfall.core.listing import Listing, Split
 from rowfall.core.model import Encoding, Kind
 from rowfall.core.options import Options
 from rowfall.core.sqltext import SqlText
-from rowfall.stores import frames as arrow
+from rowfall.sources import arrow_batches as arrow
 from rowfall.sources.databases import DatabaseAddress, DatabaseSource
 
 if TYPE_CHECKING:
