@@ -25,6 +25,21 @@ def quote(value: str) -> str:
     return f"'{escaped}'"
 
 
+def identifier(name: str) -> str:
+    """Return a name as standard SQL has it."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def qualified(schema: str, name: str) -> str:
+    """Return the name of a table in its schema as standard SQL has it."""
+    return f"{identifier(schema)}.{identifier(name)}"
+
+
+def literal(text: str) -> str:
+    """Return a string literal as standard SQL has it, where a backslash is a letter."""
+    return "'" + text.replace("'", "''") + "'"
+
+
 def quoted_list(values: Iterable[str]) -> str:
     """Return string literals with commas between them, as in ``IN (...)``."""
     return ", ".join(map(quote, values))

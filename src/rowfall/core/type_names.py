@@ -7,7 +7,7 @@ so a line may have more fields than its header has names.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import accumulate
 
 from rowfall.core.dataclass import dataclass
@@ -126,6 +126,28 @@ def element_names(arguments_: str) -> list[str]:
         found[0].strip().strip("`") if found else str(number)
         for number, found in enumerate(named, 1)
     ]
+
+
+def in_other_words(
+    type_: str, leaf: Callable[[Type], str], forms: tuple[str, str, str],
+    quote: Callable[[str], str],
+) -> str:  # fmt: skip
+    """Return a type in the words of another system.
+
+    Args:
+        leaf: gives those of a type that is not nested.
+        forms: of arrays, maps and tuples. ``quote``: of the names of elements.
+    """
+    found = parse_type(type_)
+    if found.base in ("Array", "Map"):
+        inner = (in_other_words(t, leaf, forms, quote) for t in arguments(found.args))
+        return forms[found.base == "Map"] % tuple(inner)
+    if found.base not in ("Tuple", "Nested"):
+        return leaf(found)
+    types = (in_other_words(t, leaf, forms, quote) for t in elements(found.args))
+    names = map(quote, element_names(found.args))
+    one = forms[2] % ", ".join(f"{name} {t}" for name, t in zip(names, types, strict=True))
+    return forms[0] % one if found.base == "Nested" else one
 
 
 def csv_fields(type_: str) -> int:

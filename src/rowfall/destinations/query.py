@@ -144,7 +144,7 @@ class _QueryRows(Streams):
     def relation(
         self, splits: Sequence[Split], encoding: Encoding | None, structure: str
     ) -> SqlText:
-        encoding = Encoding(self._result.format, "none", Kind.TEXT)
+        encoding = Encoding(self._result.format, self._result.packed, Kind.TEXT)
         return super().relation(splits, encoding, sql.structure(self._result.columns))
 
 

@@ -23,6 +23,7 @@ REGISTRY = {"clickhouse": "server:Server"}
 DATABASES = {
     "postgresql": "systems.postgresql.database:PostgresDatabase",
     **dict.fromkeys(("mysql", "mariadb", "singlestore"), "systems.mysql.database:MySQLDatabase"),
+    "duckdb": "systems.duckdb.database:DuckDBDatabase",
     "kafka": "systems.kafka.database:KafkaDatabase",
     "iceberg": "systems.lakes.destination:IcebergTable",
 }

@@ -116,12 +116,14 @@ class Result:
     """Rows of a query.
 
     Attributes:
-        columns: (name, type of ClickHouse). ``format``: of ``rows``, as the engine names it.
+        columns: (name, type of ClickHouse). ``format``: of ``rows``, as the engine names it;
+            ``packed``: with what.
     """
 
     columns: Sequence[tuple[str, str]]
     rows: Iterator[bytes]
     format: str = "TSV"
+    packed: str = "none"
 
 
 # An escape of text, whatever its letter.

@@ -37,6 +37,7 @@ from rowfall.core.masked import Secret
 from rowfall.core.model import Encoding, Kind
 from rowfall.core.options import Options
 from rowfall.core.patterns import regex
+from rowfall.core.pieces import Pieces
 from rowfall.core.sqltext import SqlText
 from rowfall.sources import from_clause, pipes
 from rowfall.sources.base import Renamed, Source
@@ -649,25 +650,3 @@ def _of_zstd(pieces: Iterable[bytes]) -> Iterator[bytes]:
     stream = pyarrow.CompressedInputStream(pyarrow.PythonFile(Pieces(pieces), "r"), "zstd")
     while data := stream.read(pipes.CHUNK):
         yield data
-
-
-class Pieces(io.RawIOBase):
-    """Pieces as a file that is read once."""
-
-    def __init__(self, pieces: Iterable[bytes]) -> None:
-        self._pieces, self._rest = iter(pieces), memoryview(b"")
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: WriteableBuffer) -> int:
-        while not self._rest:
-            piece = next(self._pieces, None)
-            if piece is None:
-                return 0
-            self._rest = memoryview(piece)
-        view = memoryview(buffer)
-        length = min(len(view), len(self._rest))
-        view[:length] = self._rest[:length]
-        self._rest = self._rest[length:]
-        return length

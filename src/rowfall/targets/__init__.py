@@ -26,6 +26,7 @@ REGISTRY = {
     "mysql": "systems.mysql.target:MySQLTable",
     "mariadb": "systems.mysql.target:MariaDBTable",
     "singlestore": "systems.mysql.target:SingleStoreTable",
+    "duckdb": "systems.duckdb.target:DuckDBTable",
     "kafka": "systems.kafka.target:KafkaTopic",
     "iceberg": "systems.lakes.target:IcebergTarget",
     "file": "export:open_export",

@@ -6,7 +6,7 @@ import os
 import re
 import shlex
 
-from rowfall.core import uri
+from rowfall.core import file_databases, uri
 from rowfall.core.errors import UsageError
 from rowfall.core.nearest import did_you_mean
 from rowfall.core.options import Options
@@ -21,7 +21,7 @@ _FILE = regex(
 # Ends of files that nobody gives to a folder, and that are not written here.
 _OTHER_FILE = regex(
     r"\.(xlsx?|ods|txt|dat|log|sql|html?|xml|ya?ml|toml|pdf|md|gz|zst|lz4|xz|bz2|zip|tar|tgz|7z|"
-    r"sqlite3?|duckdb|h5|hdf5|pkl)\Z",
+    r"sqlite3?|h5|hdf5|pkl)\Z",
     re.I,
 )
 # In front of the first slash: a name that only machines have. A folder of that name is "./NAME".
@@ -59,14 +59,14 @@ def kind_of(text: str, options: Options, kinds: tuple[str, ...]) -> str:
             hint=f"{guess}Targets are a folder (embedded ClickHouse), "
             "clickhouse://host:8123/database, postgresql://host/database, mysql://host/database, "
             "mariadb://host/database, singlestore://host/database, kafka://host:9092/topic, "
-            "iceberg+s3://bucket/path/table, null:, or files to write: a path or s3:// URL that "
-            "ends in a format such as part_{n}.csv.gz.",
+            "iceberg+s3://bucket/path/table, file.duckdb, null:, or files to write: a path or "
+            "s3:// URL that ends in a format such as part_{n}.csv.gz.",
         )
     return scheme
 
 
 def _kind_of_path(text: str, options: Options) -> str:
-    """Return ``file`` or ``folder``; a folder that exists is one, whatever its name."""
+    """Return ``file``, ``folder`` or a scheme; a folder that exists is one, whatever its name."""
     path = text.removeprefix("file://")
     if text in _STDOUT:
         raise UsageError(
@@ -79,6 +79,9 @@ def _kind_of_path(text: str, options: Options) -> str:
         return "file"
     if os.path.isdir(path):
         return "folder"
+    database = file_databases.scheme_of_file(path)
+    if database or (not os.path.exists(path) and (database := file_databases.scheme_of_new(path))):
+        return database
     if options.to_format and not path.endswith("/"):
         return "file"
     first = path.partition("/")[0]

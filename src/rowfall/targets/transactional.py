@@ -15,7 +15,7 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import ClassVar
 
-from rowfall.core import sql, uri
+from rowfall.core import file_databases, sql, uri
 from rowfall.core.errors import UsageError
 from rowfall.core.masked import MASK, Secret
 from rowfall.core.model import Column, Encoding, Projection, Schema
@@ -65,6 +65,39 @@ class TransactionalTable:
         self, text: str, table: str, options: Options, password: Secret | None = None
     ) -> None:
         self.options = options
+        for name in _OF_TABLES:
+            if getattr(options, name) and name not in self.takes:
+                raise UsageError(
+                    f"--{name.replace('_', '-')} is not for tables of {self.scheme}://",
+                    hint="--on-conflict replace puts rows in the place of those with their key."
+                    if name == "upsert"
+                    else "Make the table as you want it before the load, or leave it out.",
+                )
+        at, (self.database, self.table) = self.located(text, table, password)
+        self.address: ServerAt | None = at
+        self.server: ServerAt | None = None
+        self.folder: Path | None = None
+        # Without the password, not with a mask in its place: the text can be pasted and used.
+        self.text = uri.mask(text).replace(f":{MASK}@", "@")
+        path = at.options["database"]
+        digest = blake2b(f"{at.host}:{at.port}/{path}".encode(), digest_size=4).hexdigest()
+        # Without a host the database is in a file, whose path may be long.
+        place = f"{at.host}-{at.port}-{path}" if at.host else f"{at.kind}-{os.path.basename(path)}"
+        name = re.sub(r"[^A-Za-z0-9.-]+", "_", place)
+        self.ledger_path = state_folder() / f"{name}-{digest}.ledger"
+        self.secrets: tuple[Secret, ...] = (at.password,) if at.password else ()
+        self.caps = Caps(Publish.TRANSACTION, PROMISE)
+
+    # --- what a dialect says ----------------------------------------------------------------------
+
+    def located(
+        self, text: str, table: str, password: Secret | None
+    ) -> tuple[ServerAt, tuple[str, str]]:
+        """Return the address that a text names, and what holds the table and its own name.
+
+        Raises:
+            UsageError: it names no database, or more, or has parameters that are not known.
+        """
         where = uri.parse(text)
         path = where.path.strip("/")
         example = f"{self.scheme}://{where.user or 'user'}@{where.host or 'host'}/database"
@@ -82,32 +115,11 @@ class TransactionalTable:
                     hint=f"{did_you_mean(name, self.settings)}Parameters: "
                     f"{', '.join(self.settings)}.",
                 )
-        for name in _OF_TABLES:
-            if getattr(options, name) and name not in self.takes:
-                raise UsageError(
-                    f"--{name.replace('_', '-')} is not for tables of {self.scheme}://",
-                    hint="--on-conflict replace puts rows in place of those with their key."
-                    if name == "upsert"
-                    else "Make the table as you want it before the load, or leave it out.",
-                )
         found = os.environ.get("ROWFALL_PASSWORD") or os.environ.get(self.password_variable)
         secret = password or where.password or (Secret(found) if found else None)
         host, port = where.host or "localhost", where.port or self.port
-        self.address: ServerAt | None = ServerAt(
-            host, port, False, where.user, secret, {**given, "database": path}, kind=self.scheme
-        )
-        self.server: ServerAt | None = None
-        self.folder: Path | None = None
-        self.database, self.table = own
-        # Without the password, not with a mask in its place: the text can be pasted and used.
-        self.text = where.text.replace(f":{MASK}@", "@")
-        digest = blake2b(f"{host}:{port}/{path}".encode(), digest_size=4).hexdigest()
-        name = re.sub(r"[^A-Za-z0-9.-]+", "_", f"{host}-{port}-{path}")
-        self.ledger_path = state_folder() / f"{name}-{digest}.ledger"
-        self.secrets: tuple[Secret, ...] = (secret,) if secret else ()
-        self.caps = Caps(Publish.TRANSACTION, PROMISE)
-
-    # --- what a dialect says ----------------------------------------------------------------------
+        options = {**given, "database": path}
+        return ServerAt(host, port, False, where.user, secret, options, kind=self.scheme), own
 
     def named_in(self, given: dict[str, str], path: str, table: str) -> tuple[str, str]:
         """Return what holds the table, for people and for ``Database``, and its own name.
@@ -193,6 +205,31 @@ class TransactionalTable:
 
     def staging_name(self, attempt_id: str, number: int, encoding: Encoding | None) -> str:
         return f"{STAGING_PREFIX}{attempt_id}"
+
+
+class FileTable(TransactionalTable):
+    """One table of a database in a file: ``scheme:///path/of/the.file``, or the path alone.
+
+    Attributes:
+        schema: where neither ``--table`` nor the parameter ``schema`` names one.
+    """
+
+    schema: ClassVar[str]
+
+    def located(
+        self, text: str, table: str, password: Secret | None
+    ) -> tuple[ServerAt, tuple[str, str]]:
+        """See :class:`TransactionalTable`."""
+        path, behind, given = file_databases.located(text, ("schema", *self.settings))
+        if behind:
+            raise UsageError(
+                f"{text} names one table too many", hint=f"Write --to {path} --table {behind}."
+            )
+        schema, dot, name = table.partition(".")
+        by_parameter = given.pop("schema", self.schema)
+        own = (schema, name) if dot else (by_parameter, table)
+        options = {**given, "database": path}
+        return ServerAt("", 0, False, "", None, options, kind=self.scheme), own
 
 
 def column_lines(columns: Sequence[tuple[str, str]]) -> str:

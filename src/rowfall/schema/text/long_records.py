@@ -82,7 +82,7 @@ def unpacked(pieces: Iterable[bytes], packed: str) -> Iterator[bytes]:
     elif packed in _BY_PYARROW:
         import pyarrow
 
-        from rowfall.stores.archives import Pieces
+        from rowfall.core.pieces import Pieces
 
         file = pyarrow.PythonFile(Pieces(pieces), "r")
         with pyarrow.CompressedInputStream(file, _BY_PYARROW[packed]) as stream:

@@ -9,7 +9,7 @@ from types import ModuleType
 from typing import Any
 
 from rowfall.core.errors import RowfallError, UsageError
-from rowfall.core.options import Options
+from rowfall.core.options import ERROR, Options
 from rowfall.core.patterns import regex
 from rowfall.core.units import parse_duration, parse_size
 from rowfall.engines.embedded import total_memory, usable_cores
@@ -22,7 +22,6 @@ _SHARE, _LEAST_MEMORY = 4, 128 << 20
 _RETRY_SECONDS = 0.2
 _HOLDER = regex(r"Conflicting lock is held in (.*?) \(PID (\d+)\)")
 _PREFIX = regex(r"\A(?:[A-Z][\w-]* )+Error: ")
-FULL = ("No space left", "File too large", "Input/output error")
 
 
 def driver() -> ModuleType:
@@ -39,16 +38,6 @@ def driver() -> ModuleType:
             "DuckDB is not installed", hint="Install it: pip install 'rowfall[duckdb]'"
         ) from None
     return duckdb
-
-
-def identifier(name: str) -> str:
-    """Return a name as SQL."""
-    return '"' + name.replace('"', '""') + '"'
-
-
-def qualified(schema: str, table: str) -> str:
-    """Return the name of a table as SQL."""
-    return f"{identifier(schema)}.{identifier(table)}"
 
 
 def said(error: Exception) -> str:
@@ -75,8 +64,8 @@ def connect(path: str, options: Options, kind: type[RowfallError], *, read_only:
     config = {
         "threads": str(options.threads or usable_cores()),
         "memory_limit": f"{max(_LEAST_MEMORY, memory // _SHARE) >> 10}KiB",
-        # Rows of a load have no order, and to keep one DuckDB holds them in memory.
-        "preserve_insertion_order": "false",
+        # Rows have an order where one has the key of another; to keep it takes memory.
+        "preserve_insertion_order": str(options.on_conflict != ERROR).lower(),
     }
     while True:
         try:

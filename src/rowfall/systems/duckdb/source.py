@@ -20,7 +20,7 @@ from rowfall.core.errors import SourceError, UsageError
 from rowfall.core.listing import Split
 from rowfall.core.nearest import did_you_mean
 from rowfall.core.options import Options
-from rowfall.core.sqltext import quote
+from rowfall.core.sqltext import identifier, literal, qualified
 from rowfall.engines.database import RECORD
 from rowfall.sources.arrow_database import ArrowDatabaseSource
 from rowfall.sources.databases import (
@@ -35,15 +35,8 @@ from rowfall.sources.databases import (
     no_table,
     parse_file,
 )
-from rowfall.systems.duckdb.client import (
-    SCHEMA,
-    connect,
-    driver,
-    identifier,
-    qualified,
-    said,
-)
-from rowfall.systems.duckdb.types import KEYS, read_type
+from rowfall.systems.duckdb.client import SCHEMA, connect, driver, said
+from rowfall.systems.duckdb.types import KEYS, read_type, select
 
 # Rows of a batch: as many as a row group has.
 _ROWS = 122_880
@@ -191,14 +184,13 @@ class DuckDBSource(ArrowDatabaseSource):
         found = cursor.sql(f"SELECT * FROM {self._relation} LIMIT 0")
         columns, bad = [], {}
         for name, type_ in zip(found.columns, found.types, strict=True):
-            null, sql = nullable.get(name, True), identifier(name)
+            null = nullable.get(name, True)
             read = read_type(type_, nullable=null)
             if read is None:
                 bad[name] = str(type_)
                 continue
-            select = read[1].replace("{x}", sql).replace("{c}", quote(f"column {name} holds "))
             columns.append(SourceColumn(
-                name, read[0], f"{type_} of DuckDB", f"{select or sql} AS {sql}", read[2] + null,
+                name, read[0], f"{type_} of DuckDB", select(name, read[1]), read[2] + null,
                 bytes=type_.id == "blob",
             ))  # fmt: skip
         if bad:
@@ -236,7 +228,7 @@ class DuckDBSource(ArrowDatabaseSource):
         (state,) = cursor.execute(
             "SELECT string_agg(concat_ws(',', row_group_id, column_path, segment_id, start, count, "
             "block_id, block_offset, has_updates), ';' ORDER BY row_group_id, column_path, "
-            f"segment_id) FROM pragma_storage_info({quote(self._relation)})"
+            f"segment_id) FROM pragma_storage_info({literal(self._relation)})"
         ).fetchone()
         low = (int(hexdigest(f"{last};{state}".encode(), 8), 16) & 0x7FFF_FFFE | 1) << 32
         key = _Place("rowid", "rowid", KeyKind.BLOCK, low=low, end=low + BLOCKS)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from rowfall.core import sql as engine_sql
+from rowfall.core.patterns import regex
+from rowfall.core.sqltext import identifier, literal
+from rowfall.core.type_names import Type, in_other_words
 from rowfall.sources.databases import or_null
-from rowfall.systems.duckdb.client import identifier
 
 # Of a type of DuckDB (DuckDBPyType.id): as ClickHouse has it, SQL of what is read over {x}, and
 # bytes of a value. Arrow has no numbers of 128 bits and no times of a day that a column keeps.
@@ -45,8 +48,10 @@ _DECLARED = {
 }  # fmt: skip
 # Sent as text: Arrow has no type for them, or the engine writes other bytes.
 _AS_TEXT = frozenset((
-    "Int128", "Int256", "UInt128", "UInt256", "UUID", "IPv4", "IPv6", "Enum8", "Enum16",
+    "Int128", "Int256", "UInt128", "UInt256", "UUID", "IPv4", "IPv6", "Enum8", "Enum16", "JSON",
+    "Variant", "Dynamic", "Time", "Time64",
 ))  # fmt: skip
+_WORD = regex(r"'((?:[^'\\]|\\.)*)'")
 _MOST_DIGITS = 38
 SECOND_DIGITS = 6
 
@@ -82,6 +87,13 @@ def read_type(type_: Any, *, nullable: bool) -> tuple[str, str, float] | None:
     return (or_null(found[0]) if nullable else found[0]), *found[1:]
 
 
+def select(name: str, sql: str) -> str:
+    """Return what is read of a column, by its name; see :func:`read_type`."""
+    own = identifier(name)
+    told = literal(f"column {name} holds ")
+    return f"{(sql or own).replace('{x}', own).replace('{c}', told)} AS {own}"
+
+
 def _read_map(type_: Any) -> tuple[str, str, float] | None:
     (_, key_type), (_, value_type) = type_.children
     key, value = read_type(key_type, nullable=False), read_type(value_type, nullable=True)
@@ -111,3 +123,45 @@ def _read_struct(type_: Any) -> tuple[str, str, float] | None:
     # A NULL stays one.
     sql = f"CASE WHEN {{x}} IS NOT NULL THEN struct_pack({', '.join(parts)}) END" if changed else ""
     return f"Tuple({', '.join(names)})", sql, width
+
+
+def declared_type(type_: str, *, binary: bool) -> str:
+    """Return the type of DuckDB of a new column.
+
+    Args:
+        type_: of ClickHouse. ``binary``: its strings are bytes.
+    """
+
+    def leaf(found: Type) -> str:
+        if found.base == "Decimal" and not _is_wide(found):
+            return f"DECIMAL({found.args})"
+        if found.base.startswith("DateTime"):
+            if "'" in found.args:
+                return "TIMESTAMP WITH TIME ZONE"
+            return "TIMESTAMP_NS" if found.digits > SECOND_DIGITS else "TIMESTAMP"
+        if found.base.startswith("Enum"):
+            words = (re.sub(r"\\(.)", r"\1", word) for word in _WORD.findall(found.args))
+            return f"ENUM({', '.join(literal(word) for word in words)})"
+        return "BLOB" if binary and found.text else _DECLARED.get(found.base, "VARCHAR")
+
+    return in_other_words(type_, leaf, ("%s[]", "MAP(%s, %s)", "STRUCT(%s)"), identifier)
+
+
+def sent_type(type_: str) -> str:
+    """Return the type of ClickHouse as which values are written into Arrow."""
+
+    def leaf(found: Type) -> str:
+        sent = found.bare
+        if _is_wide(found) or found.base in _AS_TEXT:
+            sent = "String"
+        elif found.base.startswith("DateTime"):
+            sent = f"DateTime64({found.digits}, 'UTC')"
+        elif found.base == "BFloat16":
+            sent = "Float32"
+        return f"Nullable({sent})" if found.nullable else sent
+
+    return in_other_words(type_, leaf, ("Array(%s)", "Map(%s, %s)", "Tuple(%s)"), engine_sql.name)
+
+
+def _is_wide(found: Type) -> bool:
+    return found.base == "Decimal" and int(found.args.partition(",")[0]) > _MOST_DIGITS

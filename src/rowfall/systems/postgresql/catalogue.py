@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import SourceError, UsageError
 from rowfall.core.nearest import did_you_mean
+from rowfall.core.sqltext import identifier, qualified
 from rowfall.sources.databases import (
     BLOCKS,
     WHOLE,
@@ -26,7 +27,6 @@ from rowfall.sources.databases import (
     no_table,
     or_null,
 )
-from rowfall.systems.postgresql.client import identifier, qualified
 from rowfall.systems.postgresql.types import KEYS, PgType, in_binary, map_type
 
 if TYPE_CHECKING:

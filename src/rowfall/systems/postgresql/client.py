@@ -181,13 +181,3 @@ class PostgresServer:
     def understand(self, error: Any) -> PostgresFailure:
         """Return what an error of a connection means."""
         return understand(error, self.password)
-
-
-def identifier(name: str) -> str:
-    """Return a name as SQL."""
-    return '"' + name.replace('"', '""') + '"'
-
-
-def qualified(schema: str, name: str) -> str:
-    """Return the name of a table in its schema as SQL."""
-    return f"{identifier(schema)}.{identifier(name)}"

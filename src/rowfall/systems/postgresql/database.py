@@ -20,7 +20,7 @@ from rowfall.core.masked import Secret
 from rowfall.core.model import Column
 from rowfall.core.options import ERROR, Options
 from rowfall.core.patterns import regex
-from rowfall.core.sqltext import SqlText
+from rowfall.core.sqltext import SqlText, identifier, qualified
 from rowfall.core.units import parse_duration
 from rowfall.engines.base import ExistingTable
 from rowfall.engines.codes import NETWORK_ERROR
@@ -42,14 +42,7 @@ from rowfall.systems.postgresql.catalogue import (
     type_names,
     unique_keys,
 )
-from rowfall.systems.postgresql.client import (
-    HINTS,
-    Cause,
-    PostgresServer,
-    driver,
-    identifier,
-    qualified,
-)
+from rowfall.systems.postgresql.client import HINTS, Cause, PostgresServer, driver
 from rowfall.systems.postgresql.transaction import PostgresTransaction, application_of
 from rowfall.systems.postgresql.types import binary_of, read_type, taken_type, takes_binary
 

@@ -23,6 +23,7 @@ from rowfall.core.errors import SourceError
 from rowfall.core.listing import Listing, Split
 from rowfall.core.model import Encoding, Kind
 from rowfall.core.options import Options
+from rowfall.core.sqltext import identifier, qualified
 from rowfall.sources.databases import (
     DatabaseSource,
     Described,
@@ -40,8 +41,6 @@ from rowfall.systems.postgresql.client import (
     Cause,
     PostgresServer,
     driver,
-    identifier,
-    qualified,
 )
 
 if TYPE_CHECKING:

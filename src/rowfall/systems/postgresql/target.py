@@ -7,15 +7,9 @@ from typing import ClassVar
 from rowfall.core import sql
 from rowfall.core.errors import UsageError
 from rowfall.core.model import Column, Schema
-from rowfall.core.sqltext import SqlText
+from rowfall.core.sqltext import SqlText, identifier, qualified
 from rowfall.core.type_names import parse_type
-from rowfall.systems.postgresql.client import (
-    PASSWORD_VARIABLE,
-    PORT,
-    SETTINGS,
-    identifier,
-    qualified,
-)
+from rowfall.systems.postgresql.client import PASSWORD_VARIABLE, PORT, SETTINGS
 from rowfall.systems.postgresql.types import NESTED, SECOND_DIGITS, STRINGS, declared_type
 from rowfall.targets.transactional import TransactionalTable, column_lines
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from rowfall.core.errors import TargetError, UsageError
 from rowfall.core.options import ERROR, REPLACE
+from rowfall.core.sqltext import identifier
 from rowfall.engines.codes import NETWORK_ERROR
 from rowfall.engines.database import (
     LEASE_SECONDS,
@@ -20,7 +21,6 @@ from rowfall.engines.database import (
     UnknownEndError,
     replace_escape,
 )
-from rowfall.systems.postgresql.client import identifier
 from rowfall.systems.postgresql.rows import framed
 
 if TYPE_CHECKING:

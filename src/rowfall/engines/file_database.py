@@ -1,0 +1,310 @@
+"""Databases in a file that one process opens: what they share, whatever their driver.
+
+No other process loads the same splits meanwhile, and a commit has ended when the file is opened
+again, so the record of what is loaded needs no locks.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+from abc import abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, ClassVar
+
+from rowfall.core.errors import RowfallError, TargetError, UsageError
+from rowfall.core.listing import MARK
+from rowfall.core.masked import Secret
+from rowfall.core.options import ERROR, REPLACE, Options
+from rowfall.core.sqltext import SqlText, identifier
+from rowfall.engines.database import ACCEPTED, RECORD, Record, Transactions
+
+_KEPT = "_rowfall_kept"
+
+
+class FileDatabase(Transactions):
+    """One table of a file; see :class:`rowfall.engines.database.Database`.
+
+    Attributes:
+        path: of the file. ``table``, ``record``: as SQL; ``name``: for people.
+    """
+
+    def __init__(
+        self, host: str, port: int, user: str, password: Secret | None,
+        settings: Mapping[str, str], schema: str, table: str, options: Options,
+    ) -> None:  # fmt: skip
+        super().__init__()
+        self.path, self.schema, self.bare, self.options = (
+            settings["database"],
+            schema,
+            table,
+            options,
+        )
+        self.name = f"{schema}.{table}"
+        self.table = f"{identifier(schema)}.{identifier(table)}"
+        self.record = f"{identifier(schema)}.{identifier(RECORD)}"
+        self._read_only, self._guard = False, threading.RLock()
+        self._main: Any = None
+
+    # --- what a driver says -----------------------------------------------------------------------
+
+    @abstractmethod
+    def connect(self, *, read_only: bool) -> Any:
+        """Open the file; return a connection as DB-API has them.
+
+        Raises:
+            TargetError: it cannot be opened.
+        """
+
+    @abstractmethod
+    def translated(self) -> contextlib.AbstractContextManager[None]:
+        """Turn errors of the driver into ours."""
+
+    @abstractmethod
+    def kind_of(self, table: str) -> str:
+        """Return ``table`` or what else there is by a name in the schema; "" for nothing."""
+
+    @abstractmethod
+    def table_id(self) -> str:
+        """See :class:`rowfall.engines.database.Database`."""
+
+    @abstractmethod
+    def give_id(self, cursor: Any) -> None:
+        """Give the table an id where it has none, that goes with it."""
+
+    @abstractmethod
+    def key(self) -> tuple[str, ...]:
+        """Return the columns whose values rows may not share, of the primary key first; () for
+        none."""
+
+    # --- what they share --------------------------------------------------------------------------
+
+    def cursor(self) -> Any:
+        """Return a connection of its own to the open file."""
+        with self._guard:
+            if self._main is None:
+                self._main = self.connect(read_only=self._read_only)
+            return self._main.cursor()
+
+    def read_only(self, *, only: bool) -> None:
+        """Open the file for reading only, if it is not open."""
+        self._read_only = only
+
+    @contextlib.contextmanager
+    def asking(self) -> Iterator[Any]:
+        """Give a connection; its errors come as ours."""
+        cursor = self.cursor()
+        try:
+            with self.translated():
+                yield cursor
+        finally:
+            cursor.close()
+
+    def rows(self, text: str, *values: object) -> list[tuple[Any, ...]]:
+        """Return the rows of a question; none where there is no file: :meth:`prepare` makes it."""
+        if self._main is None and not os.path.exists(self.path):
+            return []
+        with self.asking() as cursor:
+            return list(cursor.execute(text, values).fetchall())
+
+    def check(self, *, dry: bool) -> None:
+        """See :class:`rowfall.engines.database.Database`."""
+        self.read_only(only=dry)
+        place = self.path if os.path.exists(self.path) else os.path.dirname(self.path)
+        if not os.access(place, os.W_OK):
+            raise TargetError(
+                f"cannot write {self.path}: {place} "
+                f"{'may not be written' if os.path.exists(place) else 'does not exist'}",
+                hint="Name a file in a folder that you may write.",
+            )
+        kind = self.kind_of(self.bare)
+        if kind not in ("", "table"):
+            raise TargetError(
+                f"{self.name} is a {kind}, and rows are loaded into tables",
+                hint="Name another one with --table.",
+            )
+
+    def promise(self) -> str:
+        """See :class:`rowfall.engines.database.Database`."""
+        return ""
+
+    def prepare(self, statements: Sequence[SqlText]) -> None:
+        """See :class:`rowfall.engines.database.Database`."""
+        with self.asking() as cursor:
+            cursor.execute("BEGIN")
+            for statement in statements:
+                cursor.execute(statement.reveal())
+            cursor.execute(
+                f"CREATE TABLE IF NOT EXISTS {self.record} (table_id VARCHAR, split VARCHAR, "
+                "attempt VARCHAR NOT NULL, load VARCHAR NOT NULL, name VARCHAR NOT NULL, "
+                'whole VARCHAR NOT NULL, "rows" BIGINT, "at" TIMESTAMP DEFAULT CURRENT_TIMESTAMP, '
+                "PRIMARY KEY (table_id, split))"
+            )
+            cursor.execute("COMMIT")
+            self.give_id(cursor)
+
+    def _recorded(self, what: str, condition: str = "1 = 1", *values: object) -> list[Any]:
+        """Return rows of the record about this table."""
+        number = self.table_id()
+        if not number or not self.kind_of(RECORD):
+            return []
+        asked = f"SELECT {what} FROM {self.record} WHERE table_id = ? AND {condition}"
+        return self.rows(asked, number, *values)
+
+    def loaded(self) -> set[str]:
+        """See :class:`rowfall.engines.database.Database`."""
+        rows = self._recorded("split, whole")
+        return {str(split) for split, _ in rows} | {f"{MARK}{whole}" for _, whole in rows if whole}
+
+    def settled(self, attempt: str) -> bool:
+        """See :class:`rowfall.engines.database.Database`."""
+        return bool(self._recorded("1", "attempt = ? LIMIT 1", attempt))
+
+    def forget(self, load_id: str) -> int:
+        """See :class:`rowfall.engines.database.Database`."""
+        ((found,),) = self._recorded("count(*)", "load = ?", load_id) or ((0,),)
+        if found:
+            asked = f"DELETE FROM {self.record} WHERE table_id = ? AND load = ?"
+            self.rows(asked, self.table_id(), load_id)
+        return int(found)
+
+    def unrecorded(self) -> bool:
+        """See :meth:`rowfall.engines.database.Database.unrecorded`."""
+        there = self.kind_of(self.bare) and self.rows(f"SELECT 1 FROM {self.table} LIMIT 1")
+        return bool(there) and not self._recorded("1", "1 = 1 LIMIT 1")
+
+    def accept(self) -> None:
+        """See :meth:`rowfall.engines.database.Database.accept`."""
+        self.prepare(())
+        self.rows(
+            f"INSERT INTO {self.record} (table_id, split, attempt, load, name, whole) "
+            "VALUES (?, ?, '', '', 'rows of others', '') ON CONFLICT DO NOTHING",
+            self.table_id(), ACCEPTED,
+        )  # fmt: skip
+
+    def count(self) -> int:
+        """See :class:`rowfall.engines.database.Database`."""
+        return int(self.rows(f"SELECT count(*) FROM {self.table}")[0][0])
+
+    def close(self) -> None:
+        """See :class:`rowfall.engines.database.Database`."""
+        self.cancel_all()
+        with self._guard:
+            if self._main is not None:
+                self._main.close()
+            self._main = None
+
+
+class FileTransaction:
+    """An attempt; see :class:`rowfall.engines.database.Transaction`.
+
+    Attributes:
+        exact_cast: a value of another type is refused by the database where it does not fit.
+    """
+
+    kept: ClassVar[str] = _KEPT
+
+    def __init__(self, database: FileDatabase, cursor: Any) -> None:
+        self.database, self.cursor = database, cursor
+        self._columns: Sequence[str] = ()
+        self._attempt, self._taken = "", 0
+
+    @abstractmethod
+    def insert(self, into: str, columns: Sequence[str], rows: Iterator[bytes]) -> int:
+        """Send rows into a table, given as SQL; return how many the database has taken."""
+
+    def lease(self, attempt: str, load: str, records: Sequence[Record]) -> frozenset[str]:
+        """See :class:`rowfall.engines.database.Transaction`."""
+        there, self._attempt = self.database.loaded(), attempt
+        loaded = frozenset(
+            r.id for r in records
+            if r.id in there or (r.whole and r.whole in there) or f"{MARK}{r.id}" in there
+        )  # fmt: skip
+        if not loaded:
+            number = self.database.table_id()
+            with self.database.translated():
+                self.cursor.execute("BEGIN")
+                self.cursor.executemany(
+                    f"INSERT INTO {self.database.record} (table_id, split, attempt, load, name, "
+                    "whole) VALUES (?, ?, ?, ?, ?, ?)",
+                    [[number, r.id, attempt, load, r.name, r.whole] for r in records],
+                )
+        return loaded
+
+    def write(self, columns: Sequence[str], rows: Iterator[bytes]) -> int:
+        """See :class:`rowfall.engines.database.Transaction`."""
+        self._columns, into = columns, self.database.table
+        with self.database.translated():
+            if self.database.options.on_conflict != ERROR:
+                names = ", ".join(map(identifier, columns))
+                self.cursor.execute(
+                    f"CREATE TEMP TABLE IF NOT EXISTS {_KEPT} AS SELECT {names} FROM {into} LIMIT 0"
+                )
+                into = _KEPT
+            taken = self.insert(into, columns, rows)
+        self._taken += taken
+        return taken
+
+    def finish(self, rows: int) -> int:
+        """See :class:`rowfall.engines.database.Transaction`."""
+        with self.database.translated():
+            if self.database.options.on_conflict != ERROR and self._taken:
+                rows = self._merge()
+            self.cursor.execute(
+                f'UPDATE {self.database.record} SET "rows" = ? WHERE attempt = ?',
+                [rows, self._attempt],
+            )
+        return rows
+
+    def _merge(self) -> int:
+        """Insert what was kept as ``--on-conflict`` says; return the rows that have come.
+
+        Raises:
+            UsageError: the table has no key, or the files lack some of it.
+        """
+        names = ", ".join(map(identifier, self._columns))
+        chosen, action = f"SELECT {names}", "DO NOTHING"
+        if self.database.options.on_conflict == REPLACE:
+            key = self.database.key()
+            if not key:
+                raise UsageError(
+                    "--on-conflict replace needs the key that says which rows are the same, and "
+                    f"{self.database.name} has no primary key",
+                    hint="Add a primary key, or take --on-conflict skip.",
+                )
+            if missing := [name for name in key if name not in self._columns]:
+                raise UsageError(
+                    f"--on-conflict replace: the files lack the key column {missing[0]}"
+                )
+            keys = ", ".join(map(identifier, key))
+            # Of rows with one key only one may be inserted: that which came last.
+            chosen = (
+                f"SELECT {names} FROM (SELECT *, row_number() OVER (PARTITION BY {keys} ORDER BY "
+                f"rowid DESC) AS _rowfall_n FROM {_KEPT}) WHERE _rowfall_n = 1"
+            )
+            others = [identifier(name) for name in self._columns if name not in key]
+            sets = ", ".join(f"{name} = EXCLUDED.{name}" for name in others)
+            action = f"({keys}) DO UPDATE SET {sets}" if sets else f"({keys}) DO NOTHING"
+        else:
+            chosen = f"SELECT {names} FROM {_KEPT} ORDER BY rowid"
+        ((count,),) = self.cursor.execute(
+            f"INSERT INTO {self.database.table} ({names}) {chosen} ON CONFLICT {action}"
+        ).fetchall()
+        return int(count)
+
+    def commit(self) -> None:
+        """See :class:`rowfall.engines.database.Transaction`."""
+        with self.database.translated():
+            self.cursor.execute("COMMIT")
+
+    def cancel(self) -> None:
+        """See :class:`rowfall.engines.database.Transaction`."""
+        with contextlib.suppress(RowfallError), self.database.translated():
+            self.cursor.interrupt()
+
+    def release(self) -> None:
+        """See :class:`rowfall.engines.database.Transaction`."""
+        with contextlib.suppress(RowfallError), self.database.translated():
+            self.cursor.execute("ROLLBACK")
+        self.cursor.close()

@@ -1,0 +1,174 @@
+"""DuckDB as a target: rows as Arrow, and the record of what is loaded in the same transaction."""
+
+from __future__ import annotations
+
+import contextlib
+import uuid
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from rowfall.core.errors import EngineError, RowfallError, TargetError
+from rowfall.core.patterns import regex
+from rowfall.core.sqltext import identifier, literal
+from rowfall.engines.arrow_rows import TextBatches
+from rowfall.engines.base import ExistingTable
+from rowfall.engines.database import RefusedRowError, Result
+from rowfall.engines.file_database import FileDatabase, FileTransaction
+from rowfall.sources.arrow_batches import in_frames
+from rowfall.systems.duckdb.client import connect, driver, said
+from rowfall.systems.duckdb.types import read_type, select
+
+# In the comment of a table: DuckDB numbers tables anew each time that a file is opened.
+_ID = regex(r"\[rowfall ([0-9a-f]{16})\]")
+_FULL = ("No space left", "File too large", "Input/output error")
+_KEY = regex(r'[Dd]uplicate key "([^":]+): (.*?)"')
+_NOT_NULL = regex(r"NOT NULL constraint failed: .*\.(\S+)")
+_HERE = "database_name = current_database() AND schema_name = ? AND table_name = ?"
+_BATCH_ROWS = 65_536
+
+
+class DuckDBDatabase(FileDatabase):
+    """One table of a file; see :class:`rowfall.engines.database.Database`."""
+
+    @property
+    def kind(self) -> str:
+        return f"DuckDB {driver().__version__}"
+
+    def connect(self, *, read_only: bool) -> Any:
+        return connect(self.path, self.options, TargetError, read_only=read_only)
+
+    @contextlib.contextmanager
+    def translated(self) -> Iterator[None]:
+        try:
+            yield
+        except driver().Error as error:
+            raise self._ours(error) from None
+
+    def _ours(self, error: Exception) -> RowfallError:
+        duckdb, text = driver(), said(error)
+        if any(word in text for word in _FULL):
+            hint = "Free some space there and run the same command again."
+            return TargetError(f"cannot write {self.path}: {text}", hint=hint)
+        if isinstance(error, duckdb.OutOfMemoryException):
+            return TargetError(f"DuckDB: {text}", hint="Give the load more with --memory.")
+        if isinstance(error, duckdb.TransactionException):
+            return EngineError(f"DuckDB: {text}", transient=True)
+        if not isinstance(error, duckdb.DataError | duckdb.IntegrityError):
+            return TargetError(f"DuckDB refuses: {text}")
+        key, null = _KEY.search(text), _NOT_NULL.search(text)
+        hint = "Correct the data, or change the table."
+        if key:
+            hint = "--on-conflict skip keeps the rows that are there, --on-conflict replace the new"
+        refused = RefusedRowError(
+            f"DuckDB refuses a row of {self.name}: {text}", uri="", hint=hint,
+            column=key[1] if key else null[1] if null else None, value=key[2] if key else None,
+        )  # fmt: skip
+        refused.condition = "isNull({})" if null else ""
+        return refused
+
+    # --- catalogue --------------------------------------------------------------------------------
+
+    def kind_of(self, table: str) -> str:
+        asked = f"SELECT 'table' FROM duckdb_tables() WHERE {_HERE} UNION ALL SELECT 'view' FROM "
+        asked += f"duckdb_views() WHERE {_HERE.replace('table_name', 'view_name')}"
+        found = self.rows(asked, self.schema, table, self.schema, table)
+        return str(found[0][0]) if found else ""
+
+    def existing_table(self) -> ExistingTable | None:
+        """See :class:`rowfall.engines.database.Database`."""
+        there = self.rows(
+            "SELECT column_name, is_nullable, is_generated FROM duckdb_columns() WHERE "
+            f"{_HERE} ORDER BY column_index", self.schema, self.bare,
+        )  # fmt: skip
+        if not there:
+            return None
+        types = self.types("*")
+        columns = tuple(
+            (str(name), _taken(types[name], nullable=bool(null)), "MATERIALIZED" if made else "")
+            for name, null, made in there
+        )
+        binary = frozenset(name for name, type_ in types.items() if "BLOB" in str(type_))
+        return ExistingTable("", self.kind, "", columns, binary=binary)
+
+    def types(self, columns: str) -> dict[str, Any]:
+        """Return the types of a SELECT list over the table."""
+        with self.asking() as cursor:
+            found = cursor.sql(f"SELECT {columns} FROM {self.table} LIMIT 0")
+            return dict(zip(found.columns, found.types, strict=True))
+
+    def shown(self, declared: Sequence[str]) -> list[str]:
+        """See :meth:`rowfall.engines.database.Database.shown`."""
+        listed = ", ".join(f"NULL::{type_} AS c{at}" for at, type_ in enumerate(declared))
+        return [_taken(type_, nullable=False) for type_ in self.types(listed).values()]
+
+    def table_id(self) -> str:
+        found = _ID.search(self._comment())
+        return found[1] if found else ""
+
+    def _comment(self) -> str:
+        asked = f"SELECT comment FROM duckdb_tables() WHERE {_HERE}"
+        return str(next(iter(self.rows(asked, self.schema, self.bare)), ("",))[0] or "")
+
+    def give_id(self, cursor: Any) -> None:
+        if not self.table_id():
+            text = f"{self._comment()} [rowfall {uuid.uuid4().hex[:16]}]".strip()
+            cursor.execute(f"COMMENT ON TABLE {self.table} IS {literal(text)}")
+
+    def key(self) -> tuple[str, ...]:
+        found = self.rows(
+            f"SELECT constraint_column_names FROM duckdb_constraints() WHERE {_HERE} AND "
+            "constraint_type IN ('PRIMARY KEY', 'UNIQUE') ORDER BY constraint_type LIMIT 1",
+            self.schema, self.bare,
+        )  # fmt: skip
+        return tuple(found[0][0]) if found else ()
+
+    # --- rows -------------------------------------------------------------------------------------
+
+    def result(self, query: str, *, write: bool) -> Result | None:
+        """See :class:`rowfall.engines.database.Database`."""
+        self.read_only(only=not write)
+        cursor = self.cursor()
+        with self.translated():
+            cursor.execute(f"SET search_path = {literal(f'{self.schema},main')}")
+            found = cursor.sql(query)
+            if found is None:
+                return None
+            read = {
+                name: read_type(type_, nullable=True) or ("Nullable(String)", "{x}::VARCHAR", 0.0)
+                for name, type_ in zip(found.columns, found.types, strict=True)
+            }
+            texts = ", ".join(select(name, sql) for name, (_, sql, _) in read.items())
+            reader = found.project(texts).to_arrow_reader(_BATCH_ROWS)
+        columns = [(name, type_) for name, (type_, _, _) in read.items()]
+        return Result(columns, in_frames(reader.schema, reader), "ArrowStream", "lz4")
+
+    def _begin(self) -> DuckDBTransaction:
+        return DuckDBTransaction(self, self.cursor())
+
+
+class DuckDBTransaction(FileTransaction):
+    """An attempt, whose rows come as a stream of Arrow."""
+
+    database: DuckDBDatabase
+
+    def insert(self, into: str, columns: Sequence[str], rows: Iterator[bytes]) -> int:
+        names = ", ".join(map(identifier, columns))
+        types = self.database.types(names)
+        stream = TextBatches(rows, [name for name, type_ in types.items() if type_.id == "blob"])
+        with stream.reader() as reader:
+            self.cursor.register("_rowfall_rows", reader)
+            try:
+                ((count,),) = self.cursor.execute(
+                    f"INSERT INTO {into} ({names}) SELECT * FROM _rowfall_rows"
+                ).fetchall()
+            finally:
+                self.cursor.unregister("_rowfall_rows")
+        return int(count)
+
+
+def _taken(type_: Any, *, nullable: bool) -> str:
+    """Return the type of ClickHouse whose values a column takes; of text DuckDB makes others."""
+    found = read_type(type_, nullable=nullable)
+    if found is None or found[0].startswith("LowCardinality"):
+        return "Nullable(String)" if nullable else "String"
+    return found[0]
