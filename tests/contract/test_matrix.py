@@ -22,6 +22,7 @@ from deltalake import write_deltalake
 
 import rowfall
 from contract.stores import object_store
+from contract.values import duckdb_at
 from e2e.test_to_kafka import committed
 from e2e.tools import Shell
 from lab.clickhouse import ClickHouse
@@ -193,6 +194,15 @@ def _of_clickhouse(bench: Bench) -> From:
     return From((f"{server.uri(database)}/src",))
 
 
+def _of_duckdb(bench: Bench) -> From:
+    file = bench.shell.folder / f"{_name('src')}.duckdb"
+    with duckdb_at(file) as do:
+        do("CREATE TABLE src (id BIGINT PRIMARY KEY, s VARCHAR NOT NULL, x DOUBLE NOT NULL)")
+        for row in ROWS:
+            do("INSERT INTO src VALUES (?, ?, ?)", row)
+    return From((f"duckdb://{file}/src",))
+
+
 FROM: dict[str, Callable[[Bench], From]] = {
     "file": _file,
     "archive": _archive,
@@ -210,6 +220,7 @@ FROM: dict[str, Callable[[Bench], From]] = {
     "mysql": _of_mysql,
     "clickhouse": _of_clickhouse,
     "postgresql": _of_postgresql,
+    "duckdb": _of_duckdb,
 }
 # The same code as another one, or nothing to run it against.
 SAME_SOURCES = {
@@ -272,6 +283,11 @@ def _into_postgresql(bench: Bench) -> To:
     schema = _name("into")
     server.run(f"CREATE SCHEMA {schema}")
     to = f"{server.uri}?schema={schema}"
+    return To(to, read=_queried(bench, to))
+
+
+def _into_duckdb(bench: Bench) -> To:
+    to = str(bench.shell.folder / f"{_name('into')}.duckdb")
     return To(to, read=_queried(bench, to))
 
 
@@ -338,6 +354,7 @@ TO: dict[str, Callable[[Bench], To]] = {
     "clickhouse": _server,
     "cluster": _cluster,
     "postgresql": _into_postgresql,
+    "duckdb": _into_duckdb,
     "mysql": _into_mysql,
     "singlestore": _into_singlestore,
     "kafka": _into_topic,
@@ -354,7 +371,7 @@ GATE = {
     ("az", "null"), ("http", "file"), ("hdfs", "null"), ("arrow", "folder"), ("generate", "file"),
     ("kafka", "kafka"), ("iceberg", "iceberg"), ("delta", "folder"), ("mysql", "mysql"),
     ("clickhouse", "clickhouse"), ("postgresql", "postgresql"), ("file", "cluster"),
-    ("file", "singlestore"),
+    ("file", "singlestore"), ("duckdb", "duckdb"),
 }  # fmt: skip
 # The worker that has the service; a cluster's is the longest, so it comes first.
 _WORKERS = (

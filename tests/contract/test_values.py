@@ -85,7 +85,7 @@ _SAID = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("into", ["postgresql", "mariadb", "iceberg"])
+@pytest.mark.parametrize("into", ["postgresql", "mariadb", "iceberg", "duckdb"])
 def test_the_same_command_is_run_again(
     request: pytest.FixtureRequest, shell: Shell, into: str
 ) -> None:

@@ -639,6 +639,8 @@ pub enum OutputFormat {
     /// Objects as the engine writes them.
     #[serde(rename = "JSONEachRow")]
     JsonEachRow,
+    /// Batches of Arrow, a stream for each output.
+    ArrowStream,
     /// Lines for LOAD DATA.
     #[serde(rename = "MySQL")]
     MySql,
@@ -669,6 +671,17 @@ impl OutputFormat {
 
 /// Rows and bytes of a block whose rows become text: it stays in the cache until they are written.
 const TEXT_BLOCK: (usize, usize) = (4096, 1 << 20);
+
+/// Rows and bytes of a batch of Arrow: a row group of DuckDB, and not much in a reader's memory.
+const ARROW_BLOCK: (usize, usize) = (122_880, 16 << 20);
+
+/// Why values of a type are not written as Arrow.
+fn arrow_reason(data_type: &Type) -> Option<&'static str> {
+    #[cfg(feature = "arrow")]
+    return (!crate::output::arrow::takes(data_type)).then_some("Arrow has other values");
+    #[cfg(not(feature = "arrow"))]
+    Some("this program was built without Arrow")
+}
 
 fn comma() -> String {
     ",".into()
@@ -701,7 +714,10 @@ impl Spec {
         if matches!(spec.format, Format::Tsv | Format::TsvWithNames) {
             spec.delimiter = "\t".into();
         }
-        if spec.output_format != OutputFormat::Native {
+        if spec.output_format == OutputFormat::ArrowStream {
+            spec.block_rows = spec.block_rows.min(ARROW_BLOCK.0);
+            spec.block_bytes = spec.block_bytes.min(ARROW_BLOCK.1);
+        } else if spec.output_format != OutputFormat::Native {
             spec.block_rows = spec.block_rows.min(TEXT_BLOCK.0);
             spec.block_bytes = spec.block_bytes.min(TEXT_BLOCK.1);
         }
@@ -875,6 +891,12 @@ impl Spec {
                             .is_none_or(|name| Field::of(&data_type, name).is_none()) =>
                 {
                     "the server takes its values as text only".to_owned()
+                }
+                Ok(data_type) if self.output_format == OutputFormat::ArrowStream => {
+                    match arrow_reason(&data_type) {
+                        Some(reason) => reason.to_owned(),
+                        None => continue,
+                    }
                 }
                 Ok(Type { base: BaseType::Tuple(..), .. })
                     if self.tuples_are_fields()

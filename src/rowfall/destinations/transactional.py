@@ -137,10 +137,11 @@ class TransactionalDatabase(RecordedDatabase):
         self, facts: LoadFacts, options: Options, transport: Transport
     ) -> Transport:
         """Send rows as text, or in binary where rowfall-decode writes it."""
-        parts = choose_text_writer(facts, table_of(facts.target), transport.parser)
+        target = table_of(facts.target)
+        parts = choose_text_writer(facts, target, transport.parser)
         by = PROGRAM if parts.value == PROGRAM else "the engine"
         binary = facts.table.binary and parts.value == PROGRAM
-        form = "in binary" if binary else "as text"
+        form = "in binary" if binary else f"as {target.form}"
         compression = transport.compression
         if facts.todo and facts.table.link is not None:
             compression = pack_by_link(facts.table.link, options, facts.cores_here)
@@ -162,7 +163,7 @@ class TransactionalDatabase(RecordedDatabase):
             return f"{create};\nSTART PIPELINE `{own}` FOREGROUND;\nDROP PIPELINE `{own}`"
         source = facts.source_for(transport)
         rows = sql.select(schema.columns, read_relation(source, splits, facts.encoding, schema))
-        command, form = target.command(schema), "text"
+        command, form = target.command(schema), target.form
         if transport.binary:
             command, form = target.command_of_binary(schema), "values in binary"
         return f"{command}\n-- of the rows that are read here, as {form}:\n{rows}"

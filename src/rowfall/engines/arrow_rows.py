@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from rowfall.core.pieces import Pieces
@@ -21,34 +21,47 @@ class TextBatches:
 
     Args:
         rows: the bytes of the stream.
-        binary: columns whose strings are bytes.
+        seen_as: ``binary`` for columns whose strings are bytes, ``timestamp`` for those whose
+            moments have no zone.
     """
 
-    def __init__(self, rows: Iterator[bytes], binary: Collection[str]) -> None:
-        self._rows, self._binary = rows, frozenset(binary)
+    def __init__(self, rows: Iterator[bytes], seen_as: Mapping[str, str]) -> None:
+        self._rows, self._seen_as = rows, seen_as
         self._failed: BaseException | None = None
 
     @contextlib.contextmanager
-    def reader(self) -> Iterator[pa.RecordBatchReader]:
+    def reader(self) -> Iterator[pa.RecordBatchReader | None]:
         """Give a reader for a library that hides what went wrong: it is raised at the end.
+
+        None where there are no rows: the engine writes nothing then.
 
         Raises:
             RefusedRowError: a text is not UTF-8. Or what the bytes have met.
         """
         import pyarrow as pa
 
-        file = pa.PythonFile(io.BufferedReader(Pieces(self._pieces()), _READ_BYTES), "r")
+        file = io.BufferedReader(Pieces(self._pieces()), _READ_BYTES)
         try:
-            stream = pa.ipc.open_stream(file)
-            schema = pa.schema([
-                field.with_type(pa.binary()) if field.name in self._binary else field
-                for field in stream.schema
-            ])  # fmt: skip
+            if not file.peek(1):
+                yield None
+                return
+            stream = pa.ipc.open_stream(pa.PythonFile(file, "r"))
+            schema = pa.schema([field.with_type(self._type(field)) for field in stream.schema])
             yield pa.RecordBatchReader.from_batches(schema, self._batches(stream, schema))
         except Exception:
             if self._failed is not None:
                 raise self._failed from None
             raise
+
+    def _type(self, field: pa.Field) -> pa.DataType:
+        import pyarrow as pa
+
+        wanted, type_ = self._seen_as.get(field.name), field.type
+        if wanted == "binary" and pa.types.is_string(type_):
+            return pa.binary()
+        if wanted == "timestamp" and pa.types.is_timestamp(type_):
+            return pa.timestamp(type_.unit)
+        return type_
 
     def _pieces(self) -> Iterator[bytes]:
         try:
@@ -62,7 +75,7 @@ class TextBatches:
 
         for batch in stream:
             columns = [
-                column.view(pa.binary()) if field.name in self._binary else column
+                column if column.type == field.type else column.view(field.type)
                 for field, column in zip(schema, batch.columns, strict=True)
             ]
             found = pa.RecordBatch.from_arrays(columns, schema=schema)

@@ -11,7 +11,7 @@ import os
 import threading
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 from rowfall.core.errors import RowfallError, TargetError, UsageError
 from rowfall.core.listing import MARK
@@ -21,6 +21,8 @@ from rowfall.core.sqltext import SqlText, identifier
 from rowfall.engines.database import ACCEPTED, RECORD, Record, Transactions
 
 _KEPT = "_rowfall_kept"
+# A statement that was cancelled ends when its rows do; the process that writes them is ended, too.
+_LAST_SECONDS = 10.0
 
 
 class FileDatabase(Transactions):
@@ -99,6 +101,11 @@ class FileDatabase(Transactions):
             with self.translated():
                 yield cursor
         finally:
+            self._close(cursor)
+
+    def _close(self, cursor: Any) -> None:
+        """Close a connection; one that Ctrl-C has cut off in a statement ends with that."""
+        with contextlib.suppress(RowfallError), self.translated():
             cursor.close()
 
     def rows(self, text: str, *values: object) -> list[tuple[Any, ...]]:
@@ -192,23 +199,24 @@ class FileDatabase(Transactions):
         self.cancel_all()
         with self._guard:
             if self._main is not None:
-                self._main.close()
+                self._close(self._main)
             self._main = None
 
 
 class FileTransaction:
-    """An attempt; see :class:`rowfall.engines.database.Transaction`.
-
-    Attributes:
-        exact_cast: a value of another type is refused by the database where it does not fit.
-    """
-
-    kept: ClassVar[str] = _KEPT
+    """An attempt; see :class:`rowfall.engines.database.Transaction`."""
 
     def __init__(self, database: FileDatabase, cursor: Any) -> None:
         self.database, self.cursor = database, cursor
         self._columns: Sequence[str] = ()
         self._attempt, self._taken = "", 0
+        self._running = threading.Lock()
+
+    @contextlib.contextmanager
+    def _run(self) -> Iterator[None]:
+        """Run statements; a connection takes one at a time."""
+        with self._running, self.database.translated():
+            yield
 
     @abstractmethod
     def insert(self, into: str, columns: Sequence[str], rows: Iterator[bytes]) -> int:
@@ -223,7 +231,7 @@ class FileTransaction:
         )  # fmt: skip
         if not loaded:
             number = self.database.table_id()
-            with self.database.translated():
+            with self._run():
                 self.cursor.execute("BEGIN")
                 self.cursor.executemany(
                     f"INSERT INTO {self.database.record} (table_id, split, attempt, load, name, "
@@ -235,7 +243,7 @@ class FileTransaction:
     def write(self, columns: Sequence[str], rows: Iterator[bytes]) -> int:
         """See :class:`rowfall.engines.database.Transaction`."""
         self._columns, into = columns, self.database.table
-        with self.database.translated():
+        with self._run():
             if self.database.options.on_conflict != ERROR:
                 names = ", ".join(map(identifier, columns))
                 self.cursor.execute(
@@ -248,7 +256,7 @@ class FileTransaction:
 
     def finish(self, rows: int) -> int:
         """See :class:`rowfall.engines.database.Transaction`."""
-        with self.database.translated():
+        with self._run():
             if self.database.options.on_conflict != ERROR and self._taken:
                 rows = self._merge()
             self.cursor.execute(
@@ -295,7 +303,7 @@ class FileTransaction:
 
     def commit(self) -> None:
         """See :class:`rowfall.engines.database.Transaction`."""
-        with self.database.translated():
+        with self._run():
             self.cursor.execute("COMMIT")
 
     def cancel(self) -> None:
@@ -305,6 +313,9 @@ class FileTransaction:
 
     def release(self) -> None:
         """See :class:`rowfall.engines.database.Transaction`."""
-        with contextlib.suppress(RowfallError), self.database.translated():
-            self.cursor.execute("ROLLBACK")
-        self.cursor.close()
+        self.cancel()
+        if self._running.acquire(timeout=_LAST_SECONDS):
+            with contextlib.suppress(RowfallError), self.database.translated():
+                self.cursor.execute("ROLLBACK")
+            self.cursor.close()
+            self._running.release()

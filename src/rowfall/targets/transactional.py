@@ -44,6 +44,7 @@ class TransactionalTable:
         settings: parameters of the URI that go to the driver.
         format: of the text that the engine writes.
         lines: the same text as rowfall-decode names it; "" where it writes none.
+        form: what people call it.
         zeros_in_text: see :class:`rowfall.targets.base.Declaring`.
         takes_back: rows of an attempt that fails are rolled back.
         takes: options of tables that the dialect knows.
@@ -56,6 +57,7 @@ class TransactionalTable:
     settings: ClassVar[tuple[str, ...]] = ()
     format: str = "TSV"
     lines: str = ""
+    form: ClassVar[str] = "text"
     takes_back: bool = True
     zeros_in_text: bool = True
     takes: ClassVar[frozenset[str]] = frozenset()

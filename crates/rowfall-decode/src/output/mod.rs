@@ -1,5 +1,7 @@
 //! Writes the blocks of a worker: in the Native format, as parts of a table, or as lines of text.
 
+#[cfg(feature = "arrow")]
+pub mod arrow;
 mod compressed;
 mod low_cardinality;
 mod native;
@@ -27,6 +29,9 @@ enum To {
     Native(native::Output),
     /// Each block as a part of a table, into a folder.
     Parts(Box<part::Output>),
+    /// Batches of Arrow.
+    #[cfg(feature = "arrow")]
+    Arrow(Box<arrow::Output>),
     /// Rows as text.
     Text(Box<text::Output>),
 }
@@ -36,6 +41,8 @@ impl Output {
     pub fn open(path: &str, spec: &Spec) -> io::Result<Output> {
         let to = if spec.parts {
             To::Parts(Box::new(part::Output::open(path, spec)?))
+        } else if spec.output_format == OutputFormat::ArrowStream {
+            Output::open_arrow(path, spec)?
         } else if spec.output_format != OutputFormat::Native {
             let types = spec.types().expect("checked before workers start");
             let to = text::Destination::open(path, spec.output_connection.as_ref())?;
@@ -45,6 +52,17 @@ impl Output {
             To::Native(native::Output::open(path, packed)?)
         };
         Ok(Output { path: path.to_owned(), to })
+    }
+
+    #[cfg(feature = "arrow")]
+    fn open_arrow(path: &str, spec: &Spec) -> io::Result<To> {
+        let types = spec.types().expect("checked before workers start");
+        Ok(To::Arrow(Box::new(arrow::Output::open(path, &types, spec)?)))
+    }
+
+    #[cfg(not(feature = "arrow"))]
+    fn open_arrow(_: &str, _: &Spec) -> io::Result<To> {
+        unreachable!("the spec is refused")
     }
 
     /// Write one block of all columns, its rows in `order` if there is one: those of a partition where
@@ -60,7 +78,9 @@ impl Output {
         match &mut self.to {
             To::Native(output) => output.write(names, columns, rows, order),
             To::Parts(output) => output.write(names, columns, rows, order, partition),
-            To::Text(output) => output.write(columns, rows), // which no spec sorts
+            #[cfg(feature = "arrow")]
+            To::Arrow(output) => output.write(columns, rows), // which no spec sorts
+            To::Text(output) => output.write(columns, rows), // nor this
         }
     }
 
@@ -74,7 +94,7 @@ impl Output {
     ) -> io::Result<Option<PartWriter<'a>>> {
         match &mut self.to {
             To::Parts(output) => output.begin_wide(rows, bytes, order),
-            To::Native(_) | To::Text(_) => Ok(None),
+            _ => Ok(None),
         }
     }
 
@@ -82,7 +102,7 @@ impl Output {
     pub fn write_batch(&mut self, batch: &mut dyn Batch) -> io::Result<bool> {
         match &mut self.to {
             To::Text(output) => output.write_batch(batch),
-            To::Native(_) | To::Parts(_) => Ok(false),
+            _ => Ok(false),
         }
     }
 }

@@ -16,7 +16,7 @@ use crate::partition::Partitions;
 use crate::partition::held::{Held, HeldBlock, partitions_of};
 use crate::progress::Progress;
 use crate::sort::counting::CountingSort;
-use crate::spec::Spec;
+use crate::spec::{OutputFormat, Spec};
 use crate::types::Type;
 use crate::whole_columns::Target;
 
@@ -85,7 +85,8 @@ impl<'a> BlockWriter<'a> {
         let row_bytes = types.iter().map(Type::row_bytes).sum::<usize>().max(1);
         let mut columns: Vec<Column> = types.into_iter().map(Column::new).collect();
         // Blocks that are held come together from all workers, whose keys have other numbers.
-        if spec.format.has_dictionaries() && partitioned.is_none() {
+        let whole = spec.output_format == OutputFormat::Native;
+        if spec.format.has_dictionaries() && partitioned.is_none() && whole {
             for (number, column) in columns.iter_mut().enumerate() {
                 // What is handed over has its strings.
                 let handed = spec.computed.as_ref().is_some_and(|keys| keys.uses(number));

@@ -24,6 +24,9 @@ _FULL = ("No space left", "File too large", "Input/output error")
 _KEY = regex(r'[Dd]uplicate key "([^":]+): (.*?)"')
 _NOT_NULL = regex(r"NOT NULL constraint failed: .*\.(\S+)")
 _HERE = "database_name = current_database() AND schema_name = ? AND table_name = ?"
+_SAME = {"blob": "binary", **dict.fromkeys(
+    ("timestamp", "timestamp_s", "timestamp_ms", "timestamp_ns"), "timestamp"
+)}  # fmt: skip
 _BATCH_ROWS = 65_536
 
 
@@ -154,8 +157,12 @@ class DuckDBTransaction(FileTransaction):
     def insert(self, into: str, columns: Sequence[str], rows: Iterator[bytes]) -> int:
         names = ", ".join(map(identifier, columns))
         types = self.database.types(names)
-        stream = TextBatches(rows, [name for name, type_ in types.items() if type_.id == "blob"])
+        # What a column of its type has in the same bytes; from text DuckDB makes the others.
+        plain = {name: _SAME[type_.id] for name, type_ in types.items() if type_.id in _SAME}
+        stream = TextBatches(rows, plain)
         with stream.reader() as reader:
+            if reader is None:
+                return 0
             self.cursor.register("_rowfall_rows", reader)
             try:
                 ((count,),) = self.cursor.execute(

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar
 
-from rowfall.core import sql
 from rowfall.core.model import Column, Schema
 from rowfall.core.sqltext import SqlText, identifier, qualified
 from rowfall.core.type_names import parse_type
 from rowfall.systems.duckdb.client import SCHEMA
-from rowfall.systems.duckdb.types import SECOND_DIGITS, declared_type, sent_type
+from rowfall.systems.duckdb.types import declared_type, sent_type
 from rowfall.targets.transactional import FileTable, column_lines
 
 
@@ -20,6 +19,8 @@ class DuckDBTable(FileTable):
     scheme: ClassVar[str] = "duckdb"
     schema: ClassVar[str] = SCHEMA
     format: str = "ArrowStream"
+    lines: str = "ArrowStream"
+    form: ClassVar[str] = "Arrow"
     # Days as days, and texts as texts.
     engine_settings: Mapping[str, str] = {
         "output_format_arrow_date_as_uint16": "0", "output_format_arrow_string_as_string": "1",
@@ -34,19 +35,10 @@ class DuckDBTable(FileTable):
         """See :class:`rowfall.targets.transactional.TransactionalTable`."""
         return sent_type(column.type)
 
-    def written(self, column: Column) -> str:
+    def only_engine_writes(self, column: Column) -> bool:
         """See :class:`rowfall.targets.transactional.TransactionalTable`."""
-        type_, name = parse_type(column.type), sql.name(column.name)
-        if type_.base == "FixedString" and not column.binary:
-            return f"toString({name})"  # cuts the zeros at its end
-        if type_.digits > SECOND_DIGITS and "'" in type_.args:
-            cut = f"toDateTime64({name}, {SECOND_DIGITS}, 'UTC')"
-            text = f"{column.name}: a time with zone of DuckDB keeps six digits of a second"
-            return (
-                f"tupleElement((toString({cut}), throwIf(ifNull({name} != {cut}, 0), "
-                f"{sql.literal(text)})), 1)"
-            )
-        return ""
+        # Arrow counts no such parts of a second; the engine makes smaller ones of them.
+        return super().only_engine_writes(column) or parse_type(column.type).digits in (7, 8)
 
     def create(self, schema: Schema, table: str = "") -> tuple[SqlText, ...]:
         """See :class:`rowfall.targets.base.Target`."""

@@ -53,7 +53,7 @@ _AS_TEXT = frozenset((
 ))  # fmt: skip
 _WORD = regex(r"'((?:[^'\\]|\\.)*)'")
 _MOST_DIGITS = 38
-SECOND_DIGITS = 6
+_SECOND_DIGITS = 6
 
 
 def read_type(type_: Any, *, nullable: bool) -> tuple[str, str, float] | None:
@@ -136,13 +136,16 @@ def declared_type(type_: str, *, binary: bool) -> str:
         if found.base == "Decimal" and not _is_wide(found):
             return f"DECIMAL({found.args})"
         if found.base.startswith("DateTime"):
-            if "'" in found.args:
-                return "TIMESTAMP WITH TIME ZONE"
-            return "TIMESTAMP_NS" if found.digits > SECOND_DIGITS else "TIMESTAMP"
+            if found.digits > _SECOND_DIGITS:
+                return "TIMESTAMP_NS"
+            return "TIMESTAMP WITH TIME ZONE" if "'" in found.args else "TIMESTAMP"
         if found.base.startswith("Enum"):
             words = (re.sub(r"\\(.)", r"\1", word) for word in _WORD.findall(found.args))
             return f"ENUM({', '.join(literal(word) for word in words)})"
-        return "BLOB" if binary and found.text else _DECLARED.get(found.base, "VARCHAR")
+        # Any bytes, of which some may be zeros at its end.
+        if found.base == "FixedString" or (binary and found.text):
+            return "BLOB"
+        return _DECLARED.get(found.base, "VARCHAR")
 
     return in_other_words(type_, leaf, ("%s[]", "MAP(%s, %s)", "STRUCT(%s)"), identifier)
 

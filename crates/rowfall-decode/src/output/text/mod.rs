@@ -272,6 +272,35 @@ struct Cell<'a> {
     date: [u8; 10],
 }
 
+/// Values of a column as texts, one after the other: those that have no other form elsewhere.
+#[cfg(feature = "arrow")]
+pub struct Texts {
+    kind: Kind,
+    escapes: Escapes,
+}
+
+#[cfg(feature = "arrow")]
+impl Texts {
+    /// Those of a type that is not nested.
+    pub fn of(data_type: &Type) -> Texts {
+        let format = OutputFormat::PostgreSqlBinary; // in which no byte is replaced
+        let escapes = Escapes::of(format);
+        Texts { kind: Kind::of(data_type, format, &escapes), escapes }
+    }
+
+    /// The texts of all rows, and where each begins and the last one ends.
+    pub fn write(&self, column: &Column, rows: usize) -> (Vec<i32>, Vec<u8>) {
+        let mut cell = Cell::of(&self.kind, true, column);
+        let (mut ends, mut out) = (Vec::with_capacity(rows + 1), Vec::new());
+        ends.push(0);
+        for _ in 0..rows {
+            cell.put(&mut out, &self.escapes);
+            ends.push(out.len() as i32);
+        }
+        (ends, out)
+    }
+}
+
 /// No day of a value.
 const NO_DAY: i32 = i32::MIN;
 
