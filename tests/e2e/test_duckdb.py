@@ -1,11 +1,14 @@
-"""Files of DuckDB as sources: which table, what is new, what is refused."""
+"""Files of DuckDB as sources and targets: which table, types, conflicts, refusals, commands."""
 
 from __future__ import annotations
 
 import shlex
 from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
 import pytest
+from pyarrow import parquet
 
 from contract.values import duckdb_at
 from e2e.tools import Shell
@@ -42,20 +45,149 @@ def test_what_is_no_table_of_a_file(shell: Shell, file: Path) -> None:
     assert "has 2 tables" in done.talk
     words = shlex.split(done.err.partition("Name one of them: ")[2].replace(",", ""))
     done = shell.ends(4, "load", words[1])
-    assert "no column is like took INTERVAL" in done.talk
+    assert "no column of ClickHouse is like took INTERVAL" in done.talk
     cast = shlex.split(done.err.partition("rowfall load ")[2])
     shell.ok("load", *cast)
     assert shell.ok("query", "SELECT * FROM sales", "--format", "TSV").out == "1\t02:00:00\n"
     for text, code, said in (
         (f"duckdb://{file}/sale", 4, "Did you mean sales?"),
         (f"duckdb://{file}/sales?tabel=x", 2, "Did you mean table?"),
-        (f"duckdb://{file}/orders?key=name", 2, "Integers: id."),
+        (f"duckdb://{file}/orders?key=name", 2, "Such are: id."),
         ("duckdb://host/shop.duckdb", 2, "names no file"),
-        ("duckdb:///no/where.duckdb", 4, "There is no folder /no."),
+        ("duckdb:///no/where.duckdb", 4, "Check the path."),
     ):
         assert said in shell.ends(code, "load", text, "--to", "null:").talk
     (shell.folder / "half.duckdb").write_bytes(file.read_bytes()[:3000])
     assert "half.duckdb: Could not read" in shell.ends(4, "load", "half.duckdb").talk
+
+
+# --- as a target ----------------------------------------------------------------------------------
+
+
+def ask(shell: Shell, query: str, file: str = "into.duckdb") -> list[tuple[Any, ...]]:
+    with duckdb_at(shell.folder / file) as do:
+        return do(query).fetchall()
+
+
+def test_types_of_a_new_table(shell: Shell) -> None:
+    """Written by rowfall-decode and by the engine: the same types, and the same values."""
+    types = (
+        "a UInt8", "b Int128", "c Nullable(UInt64)", "d Decimal(20, 4)", "e DateTime",
+        "f DateTime64(3)", "g DateTime64(9)", "h Enum8('x' = 1, 'it\\'s' = 2)", "i UUID",
+        "j Bool", "k Date", "l FixedString(4)", "m IPv4", "n Float32", "o Nullable(String)",
+    )  # fmt: skip
+    row = ("200,-170141183460469231731687303715884105728,18446744073709551615,-1.2345,"
+           "2024-01-01 00:00:01,2024-01-01 00:00:00.123,2024-01-01 00:00:00.123456789,it's,"
+           "123e4567-e89b-12d3-a456-426614174000,true,2024-02-29,ab,10.0.0.1,0.1,é")  # fmt: skip
+    names = ",".join(text.partition(" ")[0] for text in types)
+    nulls = row.replace("18446744073709551615", "").removesuffix("é")
+    shell.write("t.csv", f"{names}\n{row}\n{nulls}\n")
+    given = [word for text in types for word in ("--type", text)]
+    for table, more in (("decoded", ()), ("engine", ("--decoder", "never"))):
+        shell.ok("load", "t.csv", "--to", "into.duckdb", "--table", table, *given, *more)
+        made = dict(ask(shell, f"SELECT column_name, data_type FROM duckdb_columns() WHERE "
+                               f"table_name = '{table}'"))  # fmt: skip
+        assert made == {
+            "a": "UTINYINT", "b": "HUGEINT", "c": "UBIGINT", "d": "DECIMAL(20,4)",
+            "e": "TIMESTAMP", "f": "TIMESTAMP", "g": "TIMESTAMP_NS", "h": "ENUM('x', 'it''s')",
+            "i": "UUID", "j": "BOOLEAN", "k": "DATE", "l": "BLOB", "m": "VARCHAR", "n": "FLOAT",
+            "o": "VARCHAR",
+        }  # fmt: skip
+        shell.ok("load", "t.csv", "--to", "into.duckdb", "--table", table, *given, "--force")
+    texts = ", ".join(f"{name}::VARCHAR" for name in names.split(","))
+    found = [ask(shell, f"SELECT {texts} FROM {table} ORDER BY c") for table in
+             ("decoded", "engine")]  # fmt: skip
+    assert found[0] == found[1]
+    assert len(found[0]) == 4
+    assert found[0][0][:8] == (
+        "200", "-170141183460469231731687303715884105728", "18446744073709551615", "-1.2345",
+        "2024-01-01 00:00:01", "2024-01-01 00:00:00.123", "2024-01-01 00:00:00.123456789", "it's",
+    )  # fmt: skip
+    assert found[0][0][11] == "ab\\x00\\x00"
+    assert found[0][-1][2] is None
+
+
+def test_conflicts(shell: Shell) -> None:
+    with duckdb_at(shell.folder / "into.duckdb") as do:
+        do("CREATE TABLE t (id INT PRIMARY KEY, name VARCHAR NOT NULL)")
+        do("INSERT INTO t VALUES (1, 'old'), (2, 'old')")
+    shell.write("a.csv", "id,name\n2,new\n3,first\n3,last\n")
+    to = ("--to", "into.duckdb", "--table", "t")
+    done = shell.ends(3, "load", "a.csv", *to)
+    assert "holds rows" in done.talk
+    done = shell.ends(1, "load", "a.csv", *to, "--force-append")
+    assert "a.csv line" in done.talk
+    assert "--on-conflict skip" in done.talk
+    assert ask(shell, "SELECT * FROM t ORDER BY id") == [(1, "old"), (2, "old")]
+    shell.ok("load", "a.csv", *to, "--on-conflict", "skip")
+    assert ask(shell, "SELECT * FROM t ORDER BY id") == [(1, "old"), (2, "old"), (3, "first")]
+    shell.ok("load", "a.csv", *to, "--on-conflict", "replace", "--force")
+    assert ask(shell, "SELECT * FROM t ORDER BY id") == [(1, "old"), (2, "new"), (3, "last")]
+    with duckdb_at(shell.folder / "into.duckdb") as do:
+        do("CREATE TABLE c (id INT CHECK (id < 3), name VARCHAR)")
+    done = shell.ends(1, "load", "a.csv", "--to", "into.duckdb", "--table", "c")
+    assert "a.csv" in done.talk
+    assert "CHECK constraint failed" in done.talk
+
+
+def test_text_that_is_not_utf8_is_refused(shell: Shell) -> None:
+    """By its value; a column of BLOB takes it."""
+    rows = {"id": [1, 2], "name": [b"ok", b"\xff\xfe"]}
+    parquet.write_table(pa.table(rows), shell.folder / "a.parquet")
+    with duckdb_at(shell.folder / "into.duckdb") as do:
+        do("CREATE TABLE t (id BIGINT, name VARCHAR)")
+    for more in ((), ("--decoder", "never")):
+        done = shell.ends(1, "load", "a.parquet", "--to", "into.duckdb", "--table", "t", *more)
+        assert "a.parquet: a text is not UTF-8" in done.talk
+        assert "in column name" in done.talk
+        assert ask(shell, "SELECT * FROM t") == []
+    shell.ok("load", "a.parquet", "--to", "into.duckdb", "--table", "b")
+    assert ask(shell, "SELECT hex(name) FROM b ORDER BY id") == [("6F6B",), ("FFFE",)]
+
+
+def test_commands_on_the_target(shell: Shell) -> None:
+    for number in (1, 2):
+        shell.write(f"in/{number}.csv", f"id,name\n{number},x\n")
+    to = ("--to", "into.duckdb")
+    assert shell.ok("plan", "in/*.csv", *to, "--table", "t")
+    assert not (shell.folder / "into.duckdb").exists()
+    load = shell.ok("load", "in/*.csv", *to, "--table", "t", "--json").document["load_id"]
+    assert shell.ok("verify", load, *to)
+    assert "done" in shell.ok("status", *to).out
+    shell.ok("clean", *to)
+    assert shell.ok("query", "SELECT count(*), [1, NULL], {'a': 1::HUGEINT} FROM t", *to,
+                    "--format", "TSV").out == "2\t[1,NULL]\t(1)\n"  # fmt: skip
+    assert "read-only" in shell.ends(5, "query", "DELETE FROM t", *to).talk
+    shell.ok("query", "DELETE FROM t WHERE id = 1", *to, "--write")
+    shell.ok("forget", load, *to, "--yes")
+    assert shell.ok("load", "in/1.csv", *to, "--table", "t", "--json").document["rows"] == 1
+    assert ask(shell, "SELECT id FROM t ORDER BY id") == [(1,), (2,)]
+    with duckdb_at(shell.folder / "into.duckdb") as do:
+        do("CREATE OR REPLACE TABLE t AS SELECT 9 AS id, 'own' AS name")
+    shell.ends(3, "load", "in/*.csv", *to, "--table", "t")
+    shell.ok("adopt", "in/*.csv", *to, "--table", "t")
+    assert shell.ok("load", "in/*.csv", *to, "--table", "t", "--json").document["rows"] == 0
+    for text, said in (
+        ("duckdb:///no/where.duckdb", "/no does not exist"),
+        (f"duckdb://{shell.folder}/into.duckdb/t", "one table too many"),
+        ("duckdb:///into.duckdb?x=1", "has no parameter"),
+    ):
+        assert said in shell.run("load", "in/1.csv", "--to", text).talk
+    done = shell.ends(4, "load", "duckdb:///into.duckdb/t", *to, "--table", "u")
+    assert "is the source and the target of this load" in done.talk
+    done = shell.ends(2, "load", "in/1.csv", "--to", "duckdb:///into.duckdb/u")
+    shell.ok("load", "in/1.csv", *shlex.split(done.err.partition("Write ")[2].rstrip(".\n")))
+    assert ask(shell, "SELECT id FROM u") == [(1,)]
+
+
+def test_a_file_is_known_by_its_first_bytes(shell: Shell) -> None:
+    shell.write("a.csv", "id\n1\n")
+    with duckdb_at(shell.folder / "shop.db") as do:
+        do("CREATE TABLE other (id INT)")
+    shell.ok("load", "a.csv", "--to", "shop.db", "--table", "t")
+    assert ask(shell, "SELECT * FROM t", "shop.db") == [(1,)]
+    shell.write("text.duckdb", "no database")
+    assert "is a file" in shell.ends(2, "load", "a.csv", "--to", "text.duckdb").talk
 
 
 def test_other_loads_never_import_it(shell: Shell) -> None:

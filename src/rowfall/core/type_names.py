@@ -27,6 +27,9 @@ _PIECE = regex(r"'(?:[^'\\]|\\.)*'|`[^`]*`|[(),]|[^'`(),]+")
 # The name of an element, before its type.
 _NAME = regex(r"(?:`[^`]+`|\w+)\s+(?=\w)", re.ASCII)
 _NESTED = regex(r"\bNested\s*\Z")
+_ENUM = regex(r"'((?:[^'\\]|\\.)*)'\s*=")
+SECOND_DIGITS = 6
+"""Digits of a second that most databases keep."""
 TIMES = ("Date", "Date32", "DateTime", "DateTime32", "DateTime64", "Time", "Time64")
 
 
@@ -148,6 +151,11 @@ def in_other_words(
     names = map(quote, element_names(found.args))
     one = forms[2] % ", ".join(f"{name} {t}" for name, t in zip(names, types, strict=True))
     return forms[0] % one if found.base == "Nested" else one
+
+
+def enum_names(arguments_: str) -> list[str]:
+    """Return the names of an enum's values."""
+    return [re.sub(r"\\(.)", r"\1", name) for name in _ENUM.findall(arguments_)]
 
 
 def csv_fields(type_: str) -> int:

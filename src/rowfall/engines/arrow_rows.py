@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING
 
 from rowfall.core.pieces import Pieces
@@ -21,12 +21,13 @@ class TextBatches:
 
     Args:
         rows: the bytes of the stream.
-        seen_as: ``binary`` for columns whose strings are bytes, ``timestamp`` for those whose
-            moments have no zone.
+        binary: columns whose strings are bytes. ``moments``: those whose times have no zone.
     """
 
-    def __init__(self, rows: Iterator[bytes], seen_as: Mapping[str, str]) -> None:
-        self._rows, self._seen_as = rows, seen_as
+    def __init__(
+        self, rows: Iterator[bytes], binary: Collection[str], moments: Collection[str]
+    ) -> None:
+        self._rows, self._binary, self._moments = rows, binary, moments
         self._failed: BaseException | None = None
 
     @contextlib.contextmanager
@@ -56,12 +57,11 @@ class TextBatches:
     def _type(self, field: pa.Field) -> pa.DataType:
         import pyarrow as pa
 
-        wanted, type_ = self._seen_as.get(field.name), field.type
-        if wanted == "binary" and pa.types.is_string(type_):
-            return pa.binary()
-        if wanted == "timestamp" and pa.types.is_timestamp(type_):
-            return pa.timestamp(type_.unit)
-        return type_
+        if field.name in self._binary:
+            return _as_binary(field.type)
+        if field.name in self._moments and pa.types.is_timestamp(field.type):
+            return pa.timestamp(field.type.unit)
+        return field.type
 
     def _pieces(self) -> Iterator[bytes]:
         try:
@@ -75,7 +75,7 @@ class TextBatches:
 
         for batch in stream:
             columns = [
-                column if column.type == field.type else column.view(field.type)
+                column if column.type == field.type else column.cast(field.type)
                 for field, column in zip(schema, batch.columns, strict=True)
             ]
             found = pa.RecordBatch.from_arrays(columns, schema=schema)
@@ -86,3 +86,16 @@ class TextBatches:
                 self._failed.no_text = True
                 raise
             yield found
+
+
+def _as_binary(type_: pa.DataType) -> pa.DataType:
+    """Return a type with bytes in the place of all strings, which is another view of the same."""
+    import pyarrow as pa
+
+    if pa.types.is_map(type_):
+        return pa.map_(_as_binary(type_.key_type), _as_binary(type_.item_type))
+    if pa.types.is_list(type_):
+        return pa.list_(type_.value_field.with_type(_as_binary(type_.value_type)))
+    if pa.types.is_struct(type_):
+        return pa.struct([field.with_type(_as_binary(field.type)) for field in type_])
+    return pa.binary() if pa.types.is_string(type_) else type_

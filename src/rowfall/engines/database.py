@@ -33,6 +33,10 @@ ACCEPTED = "accepted"
 """Id in the record in place of a split's: the table held rows of others before its first load."""
 
 
+KEY_HINT = "--on-conflict skip keeps the rows that are there, --on-conflict replace the new"
+"""What helps where a row has the key of another one."""
+
+
 class BusyError(EngineError):
     """Another transaction loads one of the splits at this moment."""
 

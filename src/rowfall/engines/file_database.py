@@ -10,7 +10,8 @@ import contextlib
 import os
 import threading
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 from rowfall.core.errors import RowfallError, TargetError, UsageError
@@ -23,6 +24,54 @@ from rowfall.engines.database import ACCEPTED, RECORD, Record, Transactions
 _KEPT = "_rowfall_kept"
 # A statement that was cancelled ends when its rows do; the process that writes them is ended, too.
 _LAST_SECONDS = 10.0
+
+
+class OpenFile:
+    """A file that is opened at the first question; each question has a connection of its own.
+
+    Args:
+        connect: opens it. ``translated``: turns errors of the driver into ours.
+    """
+
+    def __init__(
+        self, connect: Callable[[], Any], translated: Callable[[], AbstractContextManager[None]]
+    ) -> None:
+        self._connect, self._translated = connect, translated
+        self._guard = threading.Lock()
+        self._main: Any = None
+
+    @property
+    def is_open(self) -> bool:
+        return self._main is not None
+
+    def cursor(self) -> Any:
+        """Return a connection of its own to the open file; it is used by one thread."""
+        with self._guard:
+            if self._main is None:
+                self._main = self._connect()
+            return self._main.cursor()
+
+    @contextlib.contextmanager
+    def asking(self) -> Iterator[Any]:
+        """Give a connection; its errors come as ours."""
+        cursor = self.cursor()
+        try:
+            with self._translated():
+                yield cursor
+        finally:
+            self._close(cursor)
+
+    def _close(self, connection: Any) -> None:
+        """Close a connection; one that Ctrl-C has cut off in a statement ends with that."""
+        with contextlib.suppress(RowfallError), self._translated():
+            connection.close()
+
+    def close(self) -> None:
+        """Close the file when nobody uses it any more; safe to call twice."""
+        with self._guard:
+            if self._main is not None:
+                self._close(self._main)
+            self._main = None
 
 
 class FileDatabase(Transactions):
@@ -46,8 +95,8 @@ class FileDatabase(Transactions):
         self.name = f"{schema}.{table}"
         self.table = f"{identifier(schema)}.{identifier(table)}"
         self.record = f"{identifier(schema)}.{identifier(RECORD)}"
-        self._read_only, self._guard = False, threading.RLock()
-        self._main: Any = None
+        self._read_only = False
+        self.file = OpenFile(lambda: self.connect(read_only=self._read_only), self.translated)
 
     # --- what a driver says -----------------------------------------------------------------------
 
@@ -60,7 +109,7 @@ class FileDatabase(Transactions):
         """
 
     @abstractmethod
-    def translated(self) -> contextlib.AbstractContextManager[None]:
+    def translated(self) -> AbstractContextManager[None]:
         """Turn errors of the driver into ours."""
 
     @abstractmethod
@@ -82,37 +131,15 @@ class FileDatabase(Transactions):
 
     # --- what they share --------------------------------------------------------------------------
 
-    def cursor(self) -> Any:
-        """Return a connection of its own to the open file."""
-        with self._guard:
-            if self._main is None:
-                self._main = self.connect(read_only=self._read_only)
-            return self._main.cursor()
-
     def read_only(self, *, only: bool) -> None:
         """Open the file for reading only, if it is not open."""
         self._read_only = only
 
-    @contextlib.contextmanager
-    def asking(self) -> Iterator[Any]:
-        """Give a connection; its errors come as ours."""
-        cursor = self.cursor()
-        try:
-            with self.translated():
-                yield cursor
-        finally:
-            self._close(cursor)
-
-    def _close(self, cursor: Any) -> None:
-        """Close a connection; one that Ctrl-C has cut off in a statement ends with that."""
-        with contextlib.suppress(RowfallError), self.translated():
-            cursor.close()
-
     def rows(self, text: str, *values: object) -> list[tuple[Any, ...]]:
         """Return the rows of a question; none where there is no file: :meth:`prepare` makes it."""
-        if self._main is None and not os.path.exists(self.path):
+        if not self.file.is_open and not os.path.exists(self.path):
             return []
-        with self.asking() as cursor:
+        with self.file.asking() as cursor:
             return list(cursor.execute(text, values).fetchall())
 
     def check(self, *, dry: bool) -> None:
@@ -138,7 +165,7 @@ class FileDatabase(Transactions):
 
     def prepare(self, statements: Sequence[SqlText]) -> None:
         """See :class:`rowfall.engines.database.Database`."""
-        with self.asking() as cursor:
+        with self.file.asking() as cursor:
             cursor.execute("BEGIN")
             for statement in statements:
                 cursor.execute(statement.reveal())
@@ -197,10 +224,7 @@ class FileDatabase(Transactions):
     def close(self) -> None:
         """See :class:`rowfall.engines.database.Database`."""
         self.cancel_all()
-        with self._guard:
-            if self._main is not None:
-                self._close(self._main)
-            self._main = None
+        self.file.close()
 
 
 class FileTransaction:

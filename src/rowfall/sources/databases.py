@@ -39,7 +39,7 @@ from rowfall.core.masked import Secret
 from rowfall.core.model import Column, Encoding, Kind, Schema
 from rowfall.core.nearest import did_you_mean
 from rowfall.core.options import Options
-from rowfall.core.units import parse_duration
+from rowfall.core.units import counted, parse_duration
 from rowfall.sources.handover import Answer, SocketPassing
 from rowfall.sources.pipes import Streams
 
@@ -94,7 +94,8 @@ class DatabaseAddress:
         user = f"{uri.encode(self.user, '')}@" if self.user else ""
         more = "&".join(f"{key}={value}" for key, value in self.settings.items())
         host = f"[{self.host}]" if ":" in self.host else self.host
-        text = f"{self.scheme}://{user}{host}:{self.port}/{self.database}" + f"?{more}" * bool(more)
+        place = f"{user}{host}:{self.port}/" if host else ""  # none: it is in a file
+        text = f"{self.scheme}://{place}{self.database}" + f"?{more}" * bool(more)
         words = ["rowfall", "load", text, "--query", query, "--table", self.table or "NAME"]
         return shlex.join(words)
 
@@ -217,6 +218,47 @@ def no_table(
     )
 
 
+def only_table(at: DatabaseAddress, tables: Sequence[str]) -> str:
+    """Return the table of a file that has one, where none is named.
+
+    Raises:
+        UsageError: it has several, or none.
+    """
+    if len(tables) == 1:
+        return tables[0]
+    file = f"{at.scheme}://{uri.encode(at.database)}"
+    names = ", ".join(shlex.quote(f"{file}/{uri.encode(name)}") for name in tables[:10])
+    raise UsageError(
+        f"{at.text} has {counted(len(tables), 'table')}",
+        hint=f"Name one of them: {names}" if tables else "Make one, or name another file.",
+    )
+
+
+def no_type(at: DatabaseAddress, types: Mapping[str, str], query: str) -> SourceError:
+    """Return the error for columns of types that have to be cast.
+
+    Args:
+        types: by the name of the column. ``query``: casts them.
+    """
+    listed = ", ".join(f"{name} {type_}" for name, type_ in types.items())
+    return SourceError(
+        f"{at.text}: no column of ClickHouse is like {listed}",
+        hint=f"Cast it: {at.command(query)}",
+    )
+
+
+def no_key(at: DatabaseAddress, names: Sequence[str]) -> UsageError:
+    """Return the error for a column that a table cannot be cut by.
+
+    Args:
+        names: of those that it can be.
+    """
+    return UsageError(
+        f"{at.text}: {at.key} is not a column to cut by",
+        hint=f"{did_you_mean(at.key, names)}Such are: {', '.join(names[:20]) or 'none'}.",
+    )
+
+
 # --- keys -----------------------------------------------------------------------------------------
 
 
@@ -302,6 +344,13 @@ class Key:
         if self.kind is KeyKind.BLOCK:
             return str(number - self.low)
         return Key.literal(self, number).strip("'").removesuffix(" 00:00:00")
+
+
+class Place(Key):
+    """The number of a row in its table."""
+
+    def literal(self, number: int) -> str:
+        return str(number - self.low)
 
 
 def cut(values: Iterable[int | None], count: int, end: int) -> list[tuple[int, int]]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from hashlib import blake2b
 from pathlib import Path
@@ -197,6 +197,16 @@ class TransactionalTable:
         return ", ".join(
             f"{self.written(c) or sql.name(c.name)} AS {sql.name(c.name)}" for c in columns
         )
+
+    def column_lines(self, schema: Schema, quote: Callable[[str], str]) -> str:
+        """Return the columns of a CREATE TABLE, with their names as ``quote`` gives them."""
+        return column_lines([
+            (
+                quote(c.name),
+                self.column_type(c) + ("" if parse_type(c.type).nullable else " NOT NULL"),
+            )
+            for c in schema.columns
+        ])  # fmt: skip
 
     def into(self, staging: str, schema: Schema) -> SqlText:
         """Return the pipe ``staging`` as a file that the engine writes."""

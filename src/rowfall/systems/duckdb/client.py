@@ -15,12 +15,23 @@ from rowfall.core.units import parse_duration, parse_size
 from rowfall.engines.embedded import total_memory, usable_cores
 
 SCHEMA = "main"
+HERE = "database_name = current_database() AND schema_name = ? AND table_name = ?"
+"""Condition on rows of the catalogue about a table."""
+ROWS = 122_880
+"""Of a row group, and of a batch."""
 # Of all memory of a load: the engine that reads files has the rest. Less than 128 MiB does not hold
 # the row groups that one thread writes.
 _SHARE, _LEAST_MEMORY = 4, 128 << 20
 # A process that holds the file ends when it likes; asking takes 1 ms.
 _RETRY_SECONDS = 0.2
 _HOLDER = regex(r"Conflicting lock is held in (.*?) \(PID (\d+)\)")
+_HINTS = (
+    ("No such file", "Check the path, and that its folder is there."),
+    ("database does not exist", "Check the path."),
+    ("different configuration", "It is the source and the target of this load: copy the table in "
+     "DuckDB itself, CREATE TABLE new AS FROM old"),
+    ("newer version", "Install a newer DuckDB: pip install -U duckdb"),
+)  # fmt: skip
 _PREFIX = regex(r"\A(?:[A-Z][\w-]* )+Error: ")
 
 
@@ -75,7 +86,8 @@ def connect(path: str, options: Options, kind: type[RowfallError], *, read_only:
         except duckdb.Error as error:
             holder = _HOLDER.search(str(error))
             if holder is None:
-                raise _refused(path, error, kind) from None
+                hint = next((hint for word, hint in _HINTS if word in str(error)), None)
+                raise kind(f"cannot open {path}: {said(error)}", hint=hint) from None
             if time.monotonic() < deadline:
                 time.sleep(_RETRY_SECONDS)
                 continue
@@ -84,18 +96,3 @@ def connect(path: str, options: Options, kind: type[RowfallError], *, read_only:
                 "DuckDB lets one process write, or several read",
                 hint=f"End it, or wait longer: --patience 10m. What it is: ps -p {holder[2]}",
             ) from None
-
-
-def _refused(path: str, error: Exception, kind: type[RowfallError]) -> RowfallError:
-    text, hint = said(error), None
-    if "different configuration" in text:
-        return UsageError(
-            f"{path} is the source and the target of this load",
-            hint="Copy the table in DuckDB itself: CREATE TABLE new AS FROM old",
-        )
-    if "No such file" in text or "does not exist" in text:
-        where = os.path.dirname(path)
-        hint = "Check the path." if os.path.isdir(where) else f"There is no folder {where}."
-    elif "newer version" in text or "storage version" in text:
-        hint = "Install a newer DuckDB: pip install -U duckdb"
-    return kind(f"cannot open {path}: {text}", hint=hint)

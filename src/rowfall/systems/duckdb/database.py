@@ -12,10 +12,10 @@ from rowfall.core.patterns import regex
 from rowfall.core.sqltext import identifier, literal
 from rowfall.engines.arrow_rows import TextBatches
 from rowfall.engines.base import ExistingTable
-from rowfall.engines.database import RefusedRowError, Result
+from rowfall.engines.database import KEY_HINT, RefusedRowError, Result
 from rowfall.engines.file_database import FileDatabase, FileTransaction
 from rowfall.sources.arrow_batches import in_frames
-from rowfall.systems.duckdb.client import connect, driver, said
+from rowfall.systems.duckdb.client import HERE, ROWS, connect, driver, said
 from rowfall.systems.duckdb.types import read_type, select
 
 # In the comment of a table: DuckDB numbers tables anew each time that a file is opened.
@@ -23,11 +23,6 @@ _ID = regex(r"\[rowfall ([0-9a-f]{16})\]")
 _FULL = ("No space left", "File too large", "Input/output error")
 _KEY = regex(r'[Dd]uplicate key "([^":]+): (.*?)"')
 _NOT_NULL = regex(r"NOT NULL constraint failed: .*\.(\S+)")
-_HERE = "database_name = current_database() AND schema_name = ? AND table_name = ?"
-_SAME = {"blob": "binary", **dict.fromkeys(
-    ("timestamp", "timestamp_s", "timestamp_ms", "timestamp_ns"), "timestamp"
-)}  # fmt: skip
-_BATCH_ROWS = 65_536
 
 
 class DuckDBDatabase(FileDatabase):
@@ -59,12 +54,10 @@ class DuckDBDatabase(FileDatabase):
         if not isinstance(error, duckdb.DataError | duckdb.IntegrityError):
             return TargetError(f"DuckDB refuses: {text}")
         key, null = _KEY.search(text), _NOT_NULL.search(text)
-        hint = "Correct the data, or change the table."
-        if key:
-            hint = "--on-conflict skip keeps the rows that are there, --on-conflict replace the new"
         refused = RefusedRowError(
-            f"DuckDB refuses a row of {self.name}: {text}", uri="", hint=hint,
+            f"DuckDB refuses a row of {self.name}: {text}", uri="",
             column=key[1] if key else null[1] if null else None, value=key[2] if key else None,
+            hint=KEY_HINT if key else "Correct the data, or change the table.",
         )  # fmt: skip
         refused.condition = "isNull({})" if null else ""
         return refused
@@ -72,30 +65,26 @@ class DuckDBDatabase(FileDatabase):
     # --- catalogue --------------------------------------------------------------------------------
 
     def kind_of(self, table: str) -> str:
-        asked = f"SELECT 'table' FROM duckdb_tables() WHERE {_HERE} UNION ALL SELECT 'view' FROM "
-        asked += f"duckdb_views() WHERE {_HERE.replace('table_name', 'view_name')}"
+        asked = f"SELECT 'table' FROM duckdb_tables() WHERE {HERE} UNION ALL SELECT 'view' FROM "
+        asked += f"duckdb_views() WHERE {HERE.replace('table_name', 'view_name')}"
         found = self.rows(asked, self.schema, table, self.schema, table)
         return str(found[0][0]) if found else ""
 
     def existing_table(self) -> ExistingTable | None:
         """See :class:`rowfall.engines.database.Database`."""
-        there = self.rows(
-            "SELECT column_name, is_nullable, is_generated FROM duckdb_columns() WHERE "
-            f"{_HERE} ORDER BY column_index", self.schema, self.bare,
-        )  # fmt: skip
-        if not there:
-            return None
-        types = self.types("*")
+        asked = "SELECT column_name, is_nullable, is_generated FROM duckdb_columns() WHERE "
+        there = self.rows(f"{asked}{HERE} ORDER BY column_index", self.schema, self.bare)
+        types = self.types("*") if there else {}
         columns = tuple(
             (str(name), _taken(types[name], nullable=bool(null)), "MATERIALIZED" if made else "")
             for name, null, made in there
         )
         binary = frozenset(name for name, type_ in types.items() if "BLOB" in str(type_))
-        return ExistingTable("", self.kind, "", columns, binary=binary)
+        return ExistingTable("", self.kind, "", columns, binary=binary) if there else None
 
     def types(self, columns: str) -> dict[str, Any]:
         """Return the types of a SELECT list over the table."""
-        with self.asking() as cursor:
+        with self.file.asking() as cursor:
             found = cursor.sql(f"SELECT {columns} FROM {self.table} LIMIT 0")
             return dict(zip(found.columns, found.types, strict=True))
 
@@ -109,7 +98,7 @@ class DuckDBDatabase(FileDatabase):
         return found[1] if found else ""
 
     def _comment(self) -> str:
-        asked = f"SELECT comment FROM duckdb_tables() WHERE {_HERE}"
+        asked = f"SELECT comment FROM duckdb_tables() WHERE {HERE}"
         return str(next(iter(self.rows(asked, self.schema, self.bare)), ("",))[0] or "")
 
     def give_id(self, cursor: Any) -> None:
@@ -118,11 +107,9 @@ class DuckDBDatabase(FileDatabase):
             cursor.execute(f"COMMENT ON TABLE {self.table} IS {literal(text)}")
 
     def key(self) -> tuple[str, ...]:
-        found = self.rows(
-            f"SELECT constraint_column_names FROM duckdb_constraints() WHERE {_HERE} AND "
-            "constraint_type IN ('PRIMARY KEY', 'UNIQUE') ORDER BY constraint_type LIMIT 1",
-            self.schema, self.bare,
-        )  # fmt: skip
+        asked = f"SELECT constraint_column_names FROM duckdb_constraints() WHERE {HERE} AND "
+        asked += "constraint_type IN ('PRIMARY KEY', 'UNIQUE') ORDER BY constraint_type LIMIT 1"
+        found = self.rows(asked, self.schema, self.bare)
         return tuple(found[0][0]) if found else ()
 
     # --- rows -------------------------------------------------------------------------------------
@@ -130,23 +117,22 @@ class DuckDBDatabase(FileDatabase):
     def result(self, query: str, *, write: bool) -> Result | None:
         """See :class:`rowfall.engines.database.Database`."""
         self.read_only(only=not write)
-        cursor = self.cursor()
+        cursor = self.file.cursor()
         with self.translated():
             cursor.execute(f"SET search_path = {literal(f'{self.schema},main')}")
             found = cursor.sql(query)
             if found is None:
                 return None
-            read = {
-                name: read_type(type_, nullable=True) or ("Nullable(String)", "{x}::VARCHAR", 0.0)
-                for name, type_ in zip(found.columns, found.types, strict=True)
-            }
-            texts = ", ".join(select(name, sql) for name, (_, sql, _) in read.items())
-            reader = found.project(texts).to_arrow_reader(_BATCH_ROWS)
-        columns = [(name, type_) for name, (type_, _, _) in read.items()]
+            columns, texts = [], []
+            for name, type_ in zip(found.columns, found.types, strict=True):
+                read = read_type(type_, nullable=True) or ("Nullable(String)", 0.0, "VARCHAR")
+                columns.append((name, read[0]))
+                texts.append(select(name, type_, read[2]))
+            reader = found.project(", ".join(texts)).to_arrow_reader(ROWS)
         return Result(columns, in_frames(reader.schema, reader), "ArrowStream", "lz4")
 
     def _begin(self) -> DuckDBTransaction:
-        return DuckDBTransaction(self, self.cursor())
+        return DuckDBTransaction(self, self.file.cursor())
 
 
 class DuckDBTransaction(FileTransaction):
@@ -157,20 +143,16 @@ class DuckDBTransaction(FileTransaction):
     def insert(self, into: str, columns: Sequence[str], rows: Iterator[bytes]) -> int:
         names = ", ".join(map(identifier, columns))
         types = self.database.types(names)
-        # What a column of its type has in the same bytes; from text DuckDB makes the others.
-        plain = {name: _SAME[type_.id] for name, type_ in types.items() if type_.id in _SAME}
-        stream = TextBatches(rows, plain)
-        with stream.reader() as reader:
+        binary = {n for n, t in types.items() if "BLOB" in str(t) and "VARCHAR" not in str(t)}
+        moments = {n for n, t in types.items() if t.id.startswith("timestamp") and " " not in t.id}
+        with TextBatches(rows, binary, moments).reader() as reader:
             if reader is None:
                 return 0
             self.cursor.register("_rowfall_rows", reader)
-            try:
-                ((count,),) = self.cursor.execute(
-                    f"INSERT INTO {into} ({names}) SELECT * FROM _rowfall_rows"
-                ).fetchall()
-            finally:
-                self.cursor.unregister("_rowfall_rows")
-        return int(count)
+            asked = f"INSERT INTO {into} ({names}) SELECT * FROM _rowfall_rows"
+            ((count,),) = self.cursor.execute(asked).fetchall()
+            self.cursor.unregister("_rowfall_rows")
+            return int(count)
 
 
 def _taken(type_: Any, *, nullable: bool) -> str:

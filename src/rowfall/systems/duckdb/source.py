@@ -8,49 +8,41 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import shlex
-import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from hashlib import blake2b
 from typing import Any
 
-from rowfall.core import units, uri
-from rowfall.core.digest import hexdigest
-from rowfall.core.errors import SourceError, UsageError
+from rowfall.core.errors import SourceError
 from rowfall.core.listing import Split
-from rowfall.core.nearest import did_you_mean
 from rowfall.core.options import Options
 from rowfall.core.sqltext import identifier, literal, qualified
 from rowfall.engines.database import RECORD
+from rowfall.engines.file_database import OpenFile
 from rowfall.sources.arrow_database import ArrowDatabaseSource
 from rowfall.sources.databases import (
     BLOCKS,
     Described,
     Key,
     KeyKind,
+    Place,
     SourceColumn,
     count_ranges,
     cut,
     digest,
+    no_key,
     no_table,
+    no_type,
+    only_table,
     parse_file,
 )
-from rowfall.systems.duckdb.client import SCHEMA, connect, driver, said
+from rowfall.systems.duckdb.client import HERE, ROWS, SCHEMA, connect, driver, said
 from rowfall.systems.duckdb.types import KEYS, read_type, select
 
-# Rows of a batch: as many as a row group has.
-_ROWS = 122_880
 # Values of a key that are looked at to cut it, evenly from all of the table.
 _SAMPLE = 10_000
 # Each range of a key in no order reads the whole column of it.
 _SCATTERED = 4
-
-
-class _Place(Key):
-    """The number of a row in its table."""
-
-    def literal(self, number: int) -> str:
-        return str(number - self.low)
 
 
 class DuckDBSource(ArrowDatabaseSource):
@@ -60,59 +52,36 @@ class DuckDBSource(ArrowDatabaseSource):
 
     def __init__(self, texts: Sequence[str], options: Options) -> None:
         super().__init__(parse_file(texts, options, SCHEMA), options)
-        self._options, self._guard = options, threading.Lock()
-        self._connection: Any = None
+        self._file = OpenFile(
+            lambda: connect(self.address.database, options, SourceError, read_only=True), self._said
+        )
         self._relation = ""
 
     def close(self) -> None:
         """Close the file when nobody reads from it any more."""
         super().close()
-        with self._guard:
-            if self._connection is not None:
-                self._connection.close()
-            self._connection = None
-
-    def _cursor(self) -> Any:
-        """Return a connection of its own to the open file; it is read by one thread."""
-        with self._guard:
-            if self._connection is None:
-                self._connection = connect(
-                    self.address.database, self._options, SourceError, read_only=True
-                )
-            return self._connection.cursor()
+        self._file.close()
 
     @contextlib.contextmanager
-    def _said(self, name: str = "") -> Iterator[Any]:
-        """Give a connection, and turn its errors into ours.
-
-        Raises:
-            SourceError: the file cannot be read.
-        """
-        cursor = self._cursor()
+    def _said(self) -> Iterator[None]:
         try:
-            yield cursor
+            yield
         except driver().Error as error:
             hint = "Try the query in DuckDB." if self.query else None
-            text = f"cannot read {name or self.text}: {said(error)}"
-            raise SourceError(text, hint=hint) from error
-        finally:
-            cursor.close()
+            raise SourceError(f"cannot read {self.text}: {said(error)}", hint=hint) from error
 
     # --- catalogue --------------------------------------------------------------------------------
 
     def describe(self) -> Described:
         at = self.address
-        with self._said() as cursor:
+        with self._file.asking() as cursor:
             if self.query:
                 self._relation = f"({self.query}\n) AS q"
                 columns, _ = self._columns(cursor, {})
                 return Described("", digest(self.query), columns, 0, None, "a query")
-            table = at.table or self._only_table(cursor)
-            rows = self._ask(
-                cursor,
-                "SELECT column_name, column_default, is_nullable FROM duckdb_columns()",
-                table,
-            )
+            table = at.table or only_table(at, self._tables(cursor))
+            asked = "SELECT column_name, column_default, is_nullable FROM duckdb_columns()"
+            rows = self._ask(cursor, asked, table)
             if not rows:
                 raise no_table(at, table, self._tables(cursor))
             self._relation = qualified(at.schema, table)
@@ -121,12 +90,10 @@ class DuckDBSource(ArrowDatabaseSource):
             made = self._ask(cursor, "SELECT sql, estimated_size FROM duckdb_tables()", table)
             if not made:
                 return Described(name, "", columns, 0, None, f"{table} is a view")
-            keys = self._ask(
-                cursor, "SELECT constraint_column_names FROM duckdb_constraints()", table,
-                "constraint_type = 'PRIMARY KEY'",
-            )  # fmt: skip
+            asked = "SELECT constraint_column_names FROM duckdb_constraints()"
+            keys = self._ask(cursor, asked, table, "constraint_type = 'PRIMARY KEY'")
             order = tuple(keys[0][0]) if keys else ()
-            version = hexdigest(str(made[0][0]).encode(), 8)
+            version = blake2b(str(made[0][0]).encode(), digest_size=8).hexdigest()
             found = Described(name, version, columns, int(made[0][1]), None, "", (), order)
             if not cursor.execute(f"SELECT 1 FROM {self._relation} LIMIT 1").fetchone():
                 return found  # so that a later run loads what comes
@@ -136,19 +103,13 @@ class DuckDBSource(ArrowDatabaseSource):
                 default = next((str(d) for n, d, _ in rows if n == wanted), "")
                 return self._cut_by_key(cursor, found, wanted, count, default)
             if at.key:
-                names = [name for name, type_ in types.items() if type_ in KEYS]
-                raise UsageError(
-                    f"{self.text}: {at.key} is no integer column to cut by",
-                    hint=f"{did_you_mean(at.key, names)}Integers: {', '.join(names) or 'none'}.",
-                )
+                raise no_key(at, [name for name, type_ in types.items() if type_ in KEYS])
             return self._cut_by_place(cursor, found, count)
 
     def _ask(self, cursor: Any, query: str, table: str, also: str = "true") -> list[Any]:
         """Return rows of the catalogue about a table."""
-        return list(cursor.execute(
-            f"{query} WHERE database_name = current_database() AND schema_name = ? AND "
-            f"table_name = ? AND {also}", [self.address.schema, table],
-        ).fetchall())  # fmt: skip
+        asked = f"{query} WHERE {HERE} AND {also}"
+        return list(cursor.execute(asked, [self.address.schema, table]).fetchall())
 
     def _tables(self, cursor: Any) -> list[str]:
         return [str(name) for (name,) in cursor.execute(
@@ -156,22 +117,6 @@ class DuckDBSource(ArrowDatabaseSource):
             "table_catalog = current_database() AND table_name <> ? ORDER BY 1",
             [self.address.schema, RECORD],
         ).fetchall()]  # fmt: skip
-
-    def _only_table(self, cursor: Any) -> str:
-        """Return the table of a file that has one.
-
-        Raises:
-            UsageError: it has several, or none.
-        """
-        tables = self._tables(cursor)
-        if len(tables) == 1:
-            return tables[0]
-        file = f"duckdb://{self.address.database}"
-        names = ", ".join(shlex.quote(f"{file}/{uri.encode(name)}") for name in tables[:10])
-        raise UsageError(
-            f"{self.text} has {units.counted(len(tables), 'table')}",
-            hint=f"Name one of them: {names}" if tables else "Make one, or name another file.",
-        )
 
     def _columns(
         self, cursor: Any, nullable: dict[str, bool]
@@ -190,18 +135,12 @@ class DuckDBSource(ArrowDatabaseSource):
                 bad[name] = str(type_)
                 continue
             columns.append(SourceColumn(
-                name, read[0], f"{type_} of DuckDB", select(name, read[1]), read[2] + null,
+                name, read[0], f"{type_} of DuckDB", select(name, type_, read[2]), read[1] + null,
                 bytes=type_.id == "blob",
             ))  # fmt: skip
         if bad:
             casts = ", ".join(f"{identifier(n)}::VARCHAR AS {identifier(n)}" for n in bad)
-            words = [f"duckdb://{self.address.database}", "--query",
-                     f"SELECT * REPLACE ({casts}) FROM {self._relation}", "--table",
-                     self.address.table or "NAME"]  # fmt: skip
-            raise SourceError(
-                f"{self.text}: no column is like {', '.join(f'{n} {t}' for n, t in bad.items())}",
-                hint=f"Cast it: rowfall load {shlex.join(words)}",
-            )
+            raise no_type(self.address, bad, f"SELECT * REPLACE ({casts}) FROM {self._relation}")
         return tuple(columns), {n: t.id for n, t in zip(found.columns, found.types, strict=True)}
 
     def _cut_by_key(
@@ -212,9 +151,8 @@ class DuckDBSource(ArrowDatabaseSource):
         (high,) = cursor.execute(f"SELECT max({sql}) FROM {self._relation}").fetchone()
         grows = default.startswith("nextval(")
         key = Key(name, sql, KeyKind.INTEGER, grows, nullable=name not in found.order_by)
-        values = [] if count == 1 else [value for (value,) in cursor.execute(
-            f"SELECT {sql} FROM {self._relation} WHERE rowid % {step} = 0 ORDER BY rowid"
-        ).fetchall()]  # fmt: skip
+        asked = f"SELECT {sql} FROM {self._relation} WHERE rowid % {step} = 0 ORDER BY rowid"
+        values = [v for (v,) in cursor.execute(asked).fetchall()] if count > 1 else []
         if any(a > b for a, b in itertools.pairwise(v for v in values if v is not None)):
             count = min(count, _SCATTERED)
         end = high + 1 if grows and high is not None and 0 < high < key.end else key.end
@@ -230,9 +168,10 @@ class DuckDBSource(ArrowDatabaseSource):
             "block_id, block_offset, has_updates), ';' ORDER BY row_group_id, column_path, "
             f"segment_id) FROM pragma_storage_info({literal(self._relation)})"
         ).fetchone()
-        low = (int(hexdigest(f"{last};{state}".encode(), 8), 16) & 0x7FFF_FFFE | 1) << 32
-        key = _Place("rowid", "rowid", KeyKind.BLOCK, low=low, end=low + BLOCKS)
-        places = {low + (last // _ROWS + 1) * n // count * _ROWS for n in range(1, count)}
+        digest = blake2b(f"{last};{state}".encode(), digest_size=4).digest()
+        low = (int.from_bytes(digest) & 0x7FFF_FFFE | 1) << 32
+        key = Place("rowid", "rowid", KeyKind.BLOCK, low=low, end=low + BLOCKS)
+        places = {low + (last // ROWS + 1) * n // count * ROWS for n in range(1, count)}
         bounds = sorted({low, *places, key.end})
         return replace(
             found, key=key, why="it has no integer for its key",
@@ -246,11 +185,7 @@ class DuckDBSource(ArrowDatabaseSource):
         """See :meth:`rowfall.sources.arrow_database.ArrowDatabaseSource.read`."""
         columns = ", ".join(column.select for column in self.described.columns)
         where = self.condition(split)
-        with (
-            self._said(split.name) as cursor,
-            # Closed, as an error's traceback would keep it, and with it the file.
-            cursor.sql(
-                f"SELECT {columns} FROM {self._relation}" + (f" WHERE {where}" if where else "")
-            ).to_arrow_reader(_ROWS) as reader,
-        ):
+        query = f"SELECT {columns} FROM {self._relation}" + (f" WHERE {where}" if where else "")
+        # Closed, as an error's traceback would keep it, and with it the file.
+        with self._file.asking() as cursor, cursor.sql(query).to_arrow_reader(ROWS) as reader:
             yield reader

@@ -25,6 +25,7 @@ from rowfall.sources.databases import (
     cut,
     digest,
     no_table,
+    no_type,
     or_null,
 )
 from rowfall.systems.postgresql.types import KEYS, PgType, in_binary, map_type
@@ -369,11 +370,7 @@ class Catalogue:
             else f"{_name(column[0])}::text AS {_name(column[0])}"
             for column in columns
         )
-        what = ", ".join(f"{name} {type_}" for name, type_ in bad)
-        raise SourceError(
-            f"{self._at.text}: no column of ClickHouse is like {what}",
-            hint=f"Cast it: {self._at.command(f'SELECT {listed} FROM {relation}')}",
-        )
+        raise no_type(self._at, dict(bad), f"SELECT {listed} FROM {relation}")
 
     def _type(self, oid: int, modifier: int) -> PgType:
         """Return a type by its number, domains resolved."""

@@ -26,6 +26,7 @@ from rowfall.engines.base import ExistingTable
 from rowfall.engines.codes import NETWORK_ERROR
 from rowfall.engines.database import (
     ACCEPTED,
+    KEY_HINT,
     RECORD,
     Binary,
     RefusedRowError,
@@ -164,7 +165,7 @@ class PostgresDatabase(Transactions):
         shown = "" if value is None else f": {value[:_MOST_VALUE]!r}"
         hint = "Correct the data, or change the table."
         if error.sqlstate == "23505":
-            hint = "--on-conflict skip keeps the rows that are there, --on-conflict replace the new"
+            hint = KEY_HINT
         if error.sqlstate == _NO_TEXT:
             hint = (
                 "Texts of PostgreSQL are UTF-8 without zero bytes; a column of bytea takes any "

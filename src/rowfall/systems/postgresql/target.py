@@ -11,7 +11,7 @@ from rowfall.core.sqltext import SqlText, identifier, qualified
 from rowfall.core.type_names import parse_type
 from rowfall.systems.postgresql.client import PASSWORD_VARIABLE, PORT, SETTINGS
 from rowfall.systems.postgresql.types import NESTED, SECOND_DIGITS, STRINGS, declared_type
-from rowfall.targets.transactional import TransactionalTable, column_lines
+from rowfall.targets.transactional import TransactionalTable
 
 # Longer names are cut without an error.
 _LONGEST = 63
@@ -98,13 +98,7 @@ class PostgresTarget(TransactionalTable):
                 f"PostgreSQL cuts names of more than {_LONGEST} bytes: {long[0]}",
                 hint="Give it another one with --rename OLD=NEW.",
             )
-        columns = column_lines([
-            (
-                identifier(c.name),
-                self.column_type(c) + ("" if parse_type(c.type).nullable else " NOT NULL"),
-            )
-            for c in schema.columns
-        ])  # fmt: skip
+        columns = self.column_lines(schema, identifier)
         kind = "UNLOGGED TABLE" if self.options.unlogged else "TABLE"
         at = qualified(self.database, table or self.table)
         return (SqlText.of(f"CREATE {kind} IF NOT EXISTS {at} (\n{columns}\n)"),)

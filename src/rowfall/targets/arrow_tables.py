@@ -1,0 +1,59 @@
+"""Tables of databases that take rows as a stream of Arrow."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+from rowfall.core import sql
+from rowfall.core.model import Column
+from rowfall.core.type_names import SECOND_DIGITS, Type, in_other_words, parse_type
+from rowfall.targets.transactional import FileTable
+
+# Sent as text: Arrow has no type for them, or the engine writes other bytes.
+_AS_TEXT = frozenset((
+    "Int128", "Int256", "UInt128", "UInt256", "UUID", "IPv4", "IPv6", "Enum8", "Enum16", "JSON",
+    "Variant", "Dynamic", "Time", "Time64",
+))  # fmt: skip
+# Of a decimal in 16 bytes.
+_MOST_DIGITS = 38
+
+
+def arrow_type(type_: str) -> str:
+    """Return the type of ClickHouse as which the engine writes values into Arrow."""
+
+    def leaf(found: Type) -> str:
+        wide = found.base == "Decimal" and int(found.args.partition(",")[0]) > _MOST_DIGITS
+        sent = found.bare
+        if wide or found.base in _AS_TEXT:
+            sent = "String"
+        elif found.base.startswith("DateTime"):
+            sent = f"DateTime64({found.digits}, 'UTC')"
+        elif found.base == "BFloat16":
+            sent = "Float32"
+        return f"Nullable({sent})" if found.nullable else sent
+
+    return in_other_words(type_, leaf, ("Array(%s)", "Map(%s, %s)", "Tuple(%s)"), sql.name)
+
+
+class ArrowFileTable(FileTable):
+    """One table in a file of a database that takes Arrow."""
+
+    format: str = "ArrowStream"
+    lines: str = "ArrowStream"
+    form: ClassVar[str] = "Arrow"
+    # Days as days, and texts as texts.
+    engine_settings: Mapping[str, str] = {
+        "output_format_arrow_date_as_uint16": "0", "output_format_arrow_string_as_string": "1",
+        "output_format_arrow_low_cardinality_as_dictionary": "0",
+    }  # fmt: skip
+
+    def written_type(self, column: Column) -> str:
+        """See :class:`rowfall.targets.transactional.TransactionalTable`."""
+        return arrow_type(column.type)
+
+    def only_engine_writes(self, column: Column) -> bool:
+        """See :class:`rowfall.targets.transactional.TransactionalTable`."""
+        # Arrow counts no such parts of a second; the engine makes smaller ones of them.
+        between = SECOND_DIGITS < parse_type(column.type).digits < 9
+        return super().only_engine_writes(column) or between
