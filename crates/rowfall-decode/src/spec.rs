@@ -666,6 +666,7 @@ impl OutputFormat {
         OutputFormat::PostgreSql,
         OutputFormat::MariaDb,
         OutputFormat::PostgreSqlBinary,
+        OutputFormat::ArrowStream,
     ];
 }
 
