@@ -62,7 +62,6 @@ RUN_BY = {
     "Write a command before it: zcat trips.csv.gz | rowfall load -": "e2e/test_hint_commands.py::test_the_command_before_stdin",
     "Name it alone, as a local file: rowfall load FILE": "e2e/test_duckdb.py::test_what_is_no_table_of_a_file",
     "Write --to {} --table {}.": "e2e/test_duckdb.py::test_commands_on_the_target",
-    "Cast it: rowfall load {}": "e2e/test_duckdb.py::test_what_is_no_table_of_a_file",
     "{}: --on-conflict {}": "e2e/test_to_postgresql.py::test_conflicts",
     "GRANT {} TO {};": "e2e/test_to_postgresql.py::test_refusals",
     "Write --to {} --table NAME.": "e2e/test_to_postgresql.py::test_refusals",
