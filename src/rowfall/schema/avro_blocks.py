@@ -15,8 +15,8 @@ from contextlib import suppress
 from rowfall.core import units
 from rowfall.core.errors import RowfallError, SourceError
 from rowfall.core.listing import Split
+from rowfall.core.pieces import Pieces
 from rowfall.schema.text.long_records import unpacked
-from rowfall.stores.archives import Pieces
 from rowfall.stores.objects import ObjectSource
 
 _MAGIC, _SYNC = b"Obj\x01", 16
