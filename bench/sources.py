@@ -66,7 +66,9 @@ class Case:
 
 
 def cpu_of(pid: int) -> float:
-    """Return the CPU seconds of a process so far, and of its children that have ended."""
+    """Return the CPU seconds of a process, 0 for none, and of its children that have ended."""
+    if not pid:
+        return 0.0
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return sum(map(int, fields[11:15])) / _TICKS
 

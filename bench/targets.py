@@ -168,6 +168,66 @@ sys.exit(any([process.wait() for process in started]))
 """
 
 
+# Rows of TPC-H's lineitem, as dbgen spreads them, about.
+_LINEITEM = """
+COPY (SELECT range // 4 + 1 AS l_orderkey, hash(range) % 200000 AS l_partkey,
+  hash(range + 1) % 10000 AS l_suppkey, range % 4 + 1 AS l_linenumber,
+  hash(range + 2) % 50 + 1 AS l_quantity, (hash(range + 3) % 9000000 + 90000) / 100 AS
+  l_extendedprice, (hash(range + 4) % 11) / 100 AS l_discount, (hash(range + 5) % 9) / 100 AS l_tax,
+  ['A', 'N', 'R'][hash(range + 6) % 3 + 1] AS l_returnflag, ['O', 'F'][hash(range + 7) % 2 + 1] AS
+  l_linestatus, DATE '1992-01-02' + (hash(range + 8) % 2526)::INT AS l_shipdate,
+  DATE '1992-01-31' + (hash(range + 9) % 2466)::INT AS l_commitdate,
+  DATE '1992-01-04' + (hash(range + 10) % 2554)::INT AS l_receiptdate,
+  ['DELIVER IN PERSON', 'COLLECT COD', 'NONE', 'TAKE BACK RETURN'][hash(range + 11) % 4 + 1] AS
+  l_shipinstruct, ['TRUCK', 'MAIL', 'REG AIR', 'AIR', 'FOB', 'RAIL', 'SHIP'][hash(range + 12) % 7
+  + 1] AS l_shipmode, substr(md5(range::VARCHAR) || ' ' || md5((range + 1)::VARCHAR), 1,
+  (hash(range + 13) % 34 + 10)::INT) AS l_comment FROM range({rows})) TO '{path}' (HEADER)
+"""
+
+
+@contextlib.contextmanager
+def duckdb(rows: int, folder: Path, kind: str = "taxi") -> Iterator[Case]:
+    """CSV into a file of DuckDB, against its own COPY of it into the same table."""
+    import duckdb as driver
+
+    path, file = folder / f"{kind}.csv.gz", folder / "b.duckdb"
+    if kind == "lineitem":
+        path = folder / "lineitem.csv"
+        driver.execute(_LINEITEM.format(rows=rows, path=path))
+    else:
+        to = ("--to", str(path))
+        measure.run([*rowfall("load", f"generate://{kind}?rows={rows}", *to)])
+    load = rowfall("load", str(path), "--table", "t", "--to", str(file))
+    measure.run(load)
+    with driver.connect(str(file)) as made:
+        ((create,),) = made.execute(
+            "SELECT sql FROM duckdb_tables() WHERE table_name = 't'"
+        ).fetchall()
+
+    def fresh() -> None:
+        for old in folder.glob("b.duckdb*"):
+            old.unlink()
+        with driver.connect(str(file)) as connection:
+            connection.execute(create)
+
+    def count() -> int:
+        with driver.connect(str(file)) as connection:
+            return int(connection.execute("SELECT count(*) FROM t").fetchall()[0][0])
+
+    own = "import duckdb, sys; duckdb.connect(sys.argv[1]).execute(sys.argv[2])"
+    copy = rf"COPY t FROM '{path}' (FORMAT csv, HEADER, NULLSTR '\N')"
+    yield Case(
+        (
+            Side("COPY", [sys.executable, "-c", own, str(file), copy]),
+            Side("rowfall", load),
+            Side("rowfall --decoder never", [*load, "--decoder", "never"]),
+        ),
+        lambda: 0,
+        fresh,
+        count,
+    )
+
+
 # Partitions times transactions: one of each file, and of each range of a large one.
 _MARKERS = 100
 
@@ -229,6 +289,9 @@ def kafka(rows: int, folder: Path, partitions: int = 1) -> Iterator[Case]:
 CASES: dict[str, Callable[[int, Path], contextlib.AbstractContextManager[Case]]] = {
     "postgresql": postgresql,
     "mariadb": mariadb,
+    "duckdb": duckdb,
+    "duckdb-trips": partial(duckdb, kind="trips"),
+    "duckdb-lineitem": partial(duckdb, kind="lineitem"),
     "kafka": kafka,
     "kafka-4": partial(kafka, partitions=4),
 }
