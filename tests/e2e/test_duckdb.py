@@ -180,6 +180,22 @@ def test_commands_on_the_target(shell: Shell) -> None:
     assert ask(shell, "SELECT id FROM u") == [(1,)]
 
 
+def test_a_column_rowid_hides_the_numbers_of_rows(shell: Shell) -> None:
+    """Such a table is read as one stream, and nothing is decided by the order of its rows."""
+    with duckdb_at(shell.folder / "a.duckdb") as do:
+        do("CREATE TABLE t AS SELECT 7 AS ROWID, range AS id FROM range(300000)")
+    done = shell.ok("load", "a.duckdb", "--to", "b.csv")
+    assert "as one stream: it has a column rowid" in done.talk
+    with (shell.folder / "b.csv").open() as file:
+        assert sum(int(line.split(",")[1]) for line in list(file)[1:]) == 299_999 * 150_000
+    with duckdb_at(shell.folder / "into.duckdb") as do:
+        do("CREATE TABLE t (id BIGINT PRIMARY KEY, rowid BIGINT)")
+    shell.write("c.csv", "id,rowid\n1,2\n1,1\n")
+    done = shell.ends(2, "load", "c.csv", "--to", "into.duckdb", "--table", "t",
+                      "--on-conflict", "replace")  # fmt: skip
+    assert "a column rowid hides" in done.talk
+
+
 def test_a_file_is_known_by_its_first_bytes(shell: Shell) -> None:
     shell.write("a.csv", "id\n1\n")
     with duckdb_at(shell.folder / "shop.db") as do:

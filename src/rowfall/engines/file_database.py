@@ -293,8 +293,13 @@ class FileTransaction:
         """Insert what was kept as ``--on-conflict`` says; return the rows that have come.
 
         Raises:
-            UsageError: the table has no key, or the files lack some of it.
+            UsageError: the table has no key, the files lack some of it, or have a column rowid.
         """
+        if "rowid" in map(str.lower, self._columns):
+            raise UsageError(
+                "--on-conflict goes by the order of rows, which a column rowid hides",
+                hint="Rename the column in the table, and here with --rename rowid=NAME.",
+            )
         names = ", ".join(map(identifier, self._columns))
         chosen, action = f"SELECT {names}", "DO NOTHING"
         if self.database.options.on_conflict == REPLACE:

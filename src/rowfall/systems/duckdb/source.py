@@ -22,6 +22,7 @@ from rowfall.engines.file_database import OpenFile
 from rowfall.sources.arrow_database import ArrowDatabaseSource
 from rowfall.sources.databases import (
     BLOCKS,
+    WHOLE,
     Described,
     Key,
     KeyKind,
@@ -97,6 +98,8 @@ class DuckDBSource(ArrowDatabaseSource):
             found = Described(name, version, columns, int(made[0][1]), None, "", (), order)
             if not cursor.execute(f"SELECT 1 FROM {self._relation} LIMIT 1").fetchone():
                 return found  # so that a later run loads what comes
+            if "rowid" in map(str.lower, types):  # it hides the numbers of rows
+                return replace(found, why="it has a column rowid", ranges=WHOLE)
             count = count_ranges(int(found.rows * sum(column.bytes_each for column in columns)))
             wanted = at.key or (order[0] if len(order) == 1 else "")
             if types.get(wanted) in KEYS:
