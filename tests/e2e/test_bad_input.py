@@ -124,6 +124,35 @@ TEXT = {
 }  # fmt: skip
 
 
+OPEN = {
+    # In a file that is looked at as a whole the value holds the only line breaks.
+    "with the rest": ('id,name\n1,a\n2,"open\n3,b\n4,c\n', 'line 3 column "name"'),
+    "at the very end": ('id,name\n1,a\n2,"cut off', 'line 3 column "name"'),
+    "others with line breaks": (
+        "id,name\n" + "".join(f'{n},"a\nb{n}"\n' for n in range(30_000)) + '1,"open\n3,b\n',
+        'line 60002 column "name"',
+    ),
+}
+
+
+@pytest.mark.parametrize("name", OPEN)
+def test_rows_behind_a_quote_never_closed_are_not_one_value(shell: Shell, name: str) -> None:
+    """The engine's own reader takes all that follows for the value of the last row."""
+    text, place = OPEN[name]
+    shell.write("in/a.csv", "id,name\n1,a\n")
+    bad = shell.write("in/b.csv", text)
+    done = shell.ends(1, "load", "in/*.csv", "--table", "t", "--json")
+    (failure,) = done.document["failures"]
+    assert (
+        failure["error"]
+        == f"{bad} {place}: a quote is opened here and not closed before the file ends"
+    )
+    assert done.document["rows"] == 1
+    if "--quote none" in failure["hint"] and text.count("\n") < 10:
+        again = shell.ok("load", "in/b.csv", "--table", "u", "--quote", "none", "--json")
+        assert again.document["rows"] == text.count("\n") + (not text.endswith("\n")) - 1
+
+
 @pytest.mark.parametrize("name", TEXT)
 @pytest.mark.sampled(1)
 def test_a_bad_row_fails_its_file_only(shell: Shell, name: str) -> None:

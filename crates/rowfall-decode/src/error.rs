@@ -16,6 +16,8 @@ pub enum DeclineKind {
     Malformed,
     /// A record that is longer than the spec allows.
     TooLong,
+    /// A quote that is opened and not closed before the input ends.
+    Unclosed,
 }
 
 impl DeclineKind {
@@ -25,6 +27,7 @@ impl DeclineKind {
             DeclineKind::Value => "value",
             DeclineKind::Malformed => "malformed",
             DeclineKind::TooLong => "too_long",
+            DeclineKind::Unclosed => "unclosed",
         }
     }
 }

@@ -163,6 +163,24 @@ class RecordTooLongError(DataError):
     """A record is longer than ``--max-record``: it is not even looked at as a whole."""
 
 
+class UnclosedQuoteError(DataError):
+    """A quote is opened and not closed before the text ends: nobody knows where its row ends.
+
+    Attributes:
+        split_id: of the object, of several that are read together; "" where that is not known.
+    """
+
+    def __init__(
+        self, message: str, *, uri: str, split_id: str, line: int | None, column: str | None
+    ) -> None:
+        super().__init__(
+            message, uri=uri, line=line, column=column,
+            hint="Close the quote, or cut the file off before that line. Where quotes are letters "
+            "of the values: --quote none.",
+        )  # fmt: skip
+        self.split_id = split_id
+
+
 class VerifyError(RowfallError):
     """Source and target hold different rows."""
 

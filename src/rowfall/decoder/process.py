@@ -47,6 +47,7 @@ class Declined:
     Attributes:
         uri: of the input as the program knows it; None where it is about none, "" for several.
         too_long: a record is longer than it may be; ``line`` and ``offset`` are where it begins.
+        unclosed: a quote in ``column`` is opened at ``line`` and ``offset`` and never closed.
     """
 
     message: str
@@ -54,6 +55,8 @@ class Declined:
     too_long: bool = False
     line: int = 0
     offset: int = 0
+    unclosed: bool = False
+    column: str = ""
 
 
 class DecoderProcess:
@@ -208,7 +211,10 @@ class DecoderProcess:
             if kind == "malformed":
                 what = f"line {line}: {what}"
             offset = int(said.get("offset", 0))
-            return Declined(what, str(said.get("uri", "")), kind == "too_long", line, offset)
+            return Declined(
+                what, str(said.get("uri", "")), kind == "too_long", line, offset,
+                kind == "unclosed", str(said.get("column", "")),
+            )  # fmt: skip
         if code == Exit.READER_LEFT or (code == -signal.SIGKILL and self.killed):
             return None
         if code == -signal.SIGABRT:

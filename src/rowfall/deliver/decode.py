@@ -20,7 +20,7 @@ from typing import cast
 from rowfall.contracts.delivery import Delivery, Order
 from rowfall.core import sql
 from rowfall.core.dataclass import dataclass
-from rowfall.core.errors import EngineError, RowfallError, TargetError
+from rowfall.core.errors import EngineError, RowfallError, TargetError, UnclosedQuoteError
 from rowfall.core.listing import Split
 from rowfall.core.long_records import Place, too_long
 from rowfall.core.masked import Secret
@@ -323,6 +323,7 @@ class Decode:
         Raises:
             DeclinedError: it declined, or could not read.
             RecordTooLongError: a record is longer than it may be.
+            UnclosedQuoteError: a quote is opened and never closed.
             EngineError: somebody has killed it.
         """
         ended = child.result()
@@ -341,6 +342,17 @@ class Decode:
             # Lines are counted from the beginning of a range on.
             place = Place(0 if begins else ended.line, ended.offset)
             raise too_long(name, place, self._input.most, self._input.encoding)
+        if ended.unclosed:
+            begins = next((s.start for s in child.inputs if s.uri == named), 0)
+            line = 0 if begins else ended.line  # counted from the beginning of a range on
+            at = f"line {line}" if line else f"byte {ended.offset:,}"
+            of = f' column "{ended.column}"' if ended.column else ""
+            raise UnclosedQuoteError(
+                f"{name} {at}{of}: a quote is opened here and not closed before the file ends",
+                uri=name,
+                split_id=split.id if split is not None else "",
+                line=line or None, column=ended.column or None,
+            )  # fmt: skip
         raise DeclinedError(f"{name}: {ended.message}", split)
 
     def kill(self, attempt: str) -> None:

@@ -41,6 +41,7 @@ from rowfall.core.errors import (
     SourceError,
     SourceGoneError,
     TargetError,
+    UnclosedQuoteError,
     UsageError,
 )
 from rowfall.core.events import AttemptPublished, AttemptStarted, Listener, SplitFailed
@@ -579,6 +580,10 @@ class AttemptRunner:
             error = self._too_long(work) or error
         if isinstance(error, RecordTooLongError):
             return self._halves(work, error)
+        if isinstance(error, UnclosedQuoteError):
+            # The engine would take all that follows the quote for one value.
+            one = [s for s in work.splits if s.id == error.split_id]
+            return self._without(work, [(one[0], error)]) if one else self._halves(work, error)
         if isinstance(error, NullListsError):
             return self._without(work, [(s, _with_null_lists(s, n)) for s, n in error.changed])
         if isinstance(error, OtherColumnsError):

@@ -127,6 +127,30 @@ impl TextReader {
         Ok(RecordCounts { rows: position.rows, lines: position.lines, bytes })
     }
 
+    /// Decline the last record, at `start`, behind so many delimiters and line ends: a field of it
+    /// begins with a quote that nothing closes. No reader can tell where it was to end: what follows
+    /// would be one value. A range may end there, and its rest closes the quote.
+    fn decline_unclosed(
+        &self,
+        position: &InputPosition<'_>,
+        layout: &Layout,
+        (start, marks): (usize, usize),
+    ) -> Fail {
+        let end = self.buffer.end;
+        if position.input.is_cut() {
+            return self.decline(position, (start, end), None, "a quote never closed");
+        }
+        let fields = &self.scan.index[marks..];
+        let open = fields.last().map_or(start, |&at| at as usize + 1);
+        let column = layout.field_numbers.iter().rposition(|&first| first <= fields.len());
+        let mut fail =
+            self.decline(position, (open, end), column, "a quote is opened and never closed");
+        if let Fail::Value(decline) = &mut fail {
+            decline.kind = DeclineKind::Unclosed;
+        }
+        fail
+    }
+
     fn decline_long(&self, position: &InputPosition<'_>) -> Fail {
         let at = self.buffer.start;
         Fail::too_long(position.input.name(), position.lines + 1, self.buffer.offset(at))
@@ -286,12 +310,7 @@ impl TextReader {
         }
         let end = self.scan.index[rows * layout.width] as usize + 1;
         if self.buffer.ended && end < self.buffer.end {
-            return Err(self.decline(
-                position,
-                (end, self.buffer.end),
-                None,
-                "a quote never closed",
-            ));
+            return Err(self.decline_unclosed(position, layout, (end, rows * layout.width + 1)));
         }
         position.lines += if self.scan.has_line_breaks {
             newlines(&self.buffer.text()[self.buffer.start..end])
