@@ -174,6 +174,13 @@ LATE = {
 }
 
 
+def test_a_quote_never_closed_behind_the_sample_of_stdin(shell: Shell) -> None:
+    text = MANY + '5,"n1,7,2024-01-01\n6,n2,8,2024-01-02\n'
+    done = shell.ends(1, "load", "-", "--table", "t", "--format", "csv", stdin=text)
+    assert 'stdin:// column "c2": a quote is opened and not closed in its line' in done.talk
+    assert "while executing" not in done.talk
+
+
 @pytest.mark.parametrize("name", LATE)
 @pytest.mark.sampled(1)
 def test_a_value_that_the_sample_missed(shell: Shell, name: str) -> None:

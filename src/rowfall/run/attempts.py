@@ -569,6 +569,10 @@ class AttemptRunner:
             return self._without(work, [(s, _half_visible(s, error)) for s in work.splits])
         if not self._source.replayable:
             # What was read of stdin is gone: another try would load the rest as if it were all.
+            if error.code in DATA_CODES and not isinstance(error, DataError):
+                error = data_errors.explain_engine_error(
+                    error.code, error.message, work.splits[0].name
+                )
             return self._without(work, [(s, error) for s in work.splits])
         if isinstance(error, RefusedRowError):
             if again := self._around_refused(work):

@@ -65,6 +65,7 @@ READ_HERE = (
 """The hint where the reader of an older server raises at a value before any check can see it."""
 
 _OUT = "Correct the file, or leave bad rows out with --max-errors N."
+_CLOSE = "Close the quote. Where values do hold line breaks, one must be among the first rows."
 _ENCODING = (
     "Name the encoding of the file, e.g. --encoding windows-1252; --encoding binary loads the "
     "bytes as they are."
@@ -234,7 +235,7 @@ def _value_error(
         return (
             f"{where}: a quote is opened here and not closed in this line (the value goes on "
             f"for {bad.breaks:,} more lines)",
-            "Close the quote. Where values do hold line breaks, one must be among the first rows.",
+            _CLOSE,
         )
     if SIGN in column.expression and bad.value:
         return f'{where}: "{shown}" is {SIGN} of a table that collapses rows', _OUT
@@ -414,6 +415,12 @@ def _cause_and_hint(code: int, message: str) -> tuple[str, str]:
             return (
                 "ends in a delimiter without a line end, and other rows end in an empty string",
                 "Add a line end behind its last line.",
+            )
+        if guard.startswith("line break in "):
+            column, _, _ = guard.removeprefix("line break in ").rpartition(" ")
+            return (
+                f'column "{column}": a quote is opened and not closed in its line',
+                _CLOSE,
             )
         if " takes none (list " in guard:
             return (
