@@ -131,6 +131,10 @@ class TransactionalDatabase(RecordedDatabase):
         """
         if options.transactional:
             return 1  # a topic has one open transaction, so that another rowfall can fence it
+        if table_of(facts.target).in_process and not options.streams:
+            # Two cut row groups short, which are written again: 2 million lineitem rows take 3.6
+            # CPU seconds and 92 MB in place of 2.5 and 67.
+            return 1
         return options.streams or max(_LEAST, min(_MOST, facts.cores_here))
 
     def adapt_transport(

@@ -48,6 +48,7 @@ class TransactionalTable:
         zeros_in_text: see :class:`rowfall.targets.base.Declaring`.
         takes_back: rows of an attempt that fails are rolled back.
         takes: options of tables that the dialect knows.
+        in_process: the database runs here, and one transaction uses all cores.
         engine_settings: with which the engine writes.
     """
 
@@ -61,6 +62,7 @@ class TransactionalTable:
     takes_back: bool = True
     zeros_in_text: bool = True
     takes: ClassVar[frozenset[str]] = frozenset()
+    in_process: ClassVar[bool] = False
     engine_settings: Mapping[str, str] = {}
 
     def __init__(
@@ -227,6 +229,7 @@ class FileTable(TransactionalTable):
     """
 
     schema: ClassVar[str]
+    in_process: ClassVar[bool] = True
 
     def located(
         self, text: str, table: str, password: Secret | None
