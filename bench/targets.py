@@ -183,7 +183,8 @@ COPY (SELECT range // 4 + 1 AS l_orderkey, hash(range) % 200000 AS l_partkey,
   ['DELIVER IN PERSON', 'COLLECT COD', 'NONE', 'TAKE BACK RETURN'][
   (hash(range + 11) % 4)::INT + 1]
   AS l_shipinstruct, ['TRUCK', 'MAIL', 'REG AIR', 'AIR', 'FOB', 'RAIL', 'SHIP'][
-  (hash(range + 12) % 7)::INT + 1] AS l_shipmode, substr(md5(range::VARCHAR) || ' ' || md5((range + 1)::VARCHAR), 1,
+  (hash(range + 12) % 7)::INT + 1] AS l_shipmode,
+  substr(md5(range::VARCHAR) || ' ' || md5((range + 1)::VARCHAR), 1,
   (hash(range + 13) % 34 + 10)::INT) AS l_comment FROM range({rows})) TO '{path}' (HEADER)
 """
 
