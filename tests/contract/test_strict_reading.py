@@ -20,7 +20,7 @@ from rowfall.core.sqltext import SqlText
 from rowfall.plan.statements import for_server
 from rowfall.schema.types.reader_settings import reader_settings
 from unit.memory import Chdb, ChdbError, from_file
-from unit.schema.test_strict_reading import (  # noqa: F401 - the tests themselves, with the fixtures of this file
+from unit.schema.types.test_strict_reading import (  # noqa: F401 - the tests themselves, with the fixtures of this file
     test_a_byte_order_mark_is_no_value,
     test_a_column_that_the_header_lacks_raises,
     test_a_quote_never_closed_does_not_swallow_rows,

@@ -32,3 +32,23 @@ def test_a_room_imports_what_it_says(room: str) -> None:
     assert said is not None, f"{room}/__init__.py does not say what it imports"
     names = set() if said[1] == NOTHING else set(re.split(r", +", said[1]))
     assert names == imported(room)
+
+
+UNIT = Path(__file__).parents[1] / "unit"
+# Tests of benchmarks are of no room.
+TESTS = sorted(p.relative_to(UNIT) for p in UNIT.rglob("test_*.py") if p.parent.name != "bench")
+
+
+def test_unit_tests_lie_where_their_module_lies() -> None:
+    """A file is named after a module of its folder, or after a subject that no module is named."""
+    modules: dict[str, set[str]] = {}
+    for path in SRC.glob("*/**/*.py"):
+        name = path.parent.name if path.stem == "__init__" else path.stem.strip("_")
+        folder = path.parent.parent if path.stem == "__init__" else path.parent
+        modules.setdefault(name, set()).add(str(folder.relative_to(SRC)))
+    wrong = []
+    for test in TESTS:
+        folders = modules.get(test.stem.removeprefix("test_"), set())
+        if not (SRC / test.parent).is_dir() or (folders and str(test.parent) not in folders):
+            wrong.append(f"{test}: the module is in {', '.join(sorted(folders)) or 'no folder'}")
+    assert not wrong

@@ -2,7 +2,7 @@
 //! per column how they are written. A plan asks for that before every load of text.
 //!
 //! The facts are those of `src/rowfall/schema/sampling.py`, where the engine's expressions for them
-//! stand, and `tests/unit/schema/test_text_facts.py` compares the two. Text that is not clean is
+//! stand, and `tests/unit/schema/text/test_text_facts.py` compares the two. Text that is not clean is
 //! declined: whoever asked then asks the engine, which reads it in its own way.
 
 use std::borrow::Cow;

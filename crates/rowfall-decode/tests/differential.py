@@ -37,7 +37,7 @@ from rowfall.schema.types.strict_reading import TextTraits, strict_column
 from rowfall.systems.mysql.target import MySQLTable
 from rowfall.systems.postgresql.target import PostgresTarget
 from unit.memory import CSV, JSON, TSV, Chdb, ChdbError
-from unit.schema.test_strict_reading import MOMENTS, NUMBERS, WORDS
+from unit.schema.types.test_strict_reading import MOMENTS, NUMBERS, WORDS
 
 DECODER = os.environ.get("ROWFALL_DECODE", "rowfall-decode")
 TYPES = [
