@@ -25,7 +25,10 @@ def secret(tmp_path: Path) -> Path:
     return path
 
 
-@pytest.mark.parametrize("statement", ["SHOW VARIABLES", "SET SESSION", "SELECT", "INSERT"])
+ANSWERED = ["SHOW VARIABLES", "SET SESSION", "SELECT", "INSERT", "COMMIT"]
+
+
+@pytest.mark.parametrize("statement", ANSWERED)
 def test_no_answer_to_a_statement_is_a_file(shell: Shell, secret: Path, statement: str) -> None:
     with MySQLSink(Script({statement: Loads(str(secret))})) as server:
         shell.write("t.csv", "id,name\n1,a\n2,b\n")

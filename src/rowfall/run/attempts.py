@@ -730,7 +730,8 @@ class AttemptRunner:
         elif self._is_read_by_server and (work.skips_bad_rows or not _names_row(found)):
             # The reader of another release raises at a value before any check can leave it out.
             for _, one in found:
-                one.hint = data_errors.READ_HERE
+                if one.hint is None or "--max-errors" in one.hint:  # others help there, too
+                    one.hint = data_errors.READ_HERE
         return self._without(work, found) if found else self._halves(work, error)
 
     def _halves(self, work: Work, error: RowfallError) -> Sequence[Work]:

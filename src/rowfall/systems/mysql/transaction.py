@@ -264,7 +264,9 @@ class MySQLTransaction:
         """See :meth:`rowfall.engines.database.Transaction.commit`."""
         database, connection = self._database, self._connection
         try:
-            connection.commit()
+            with connection.cursor() as cursor:
+                # Not the driver's commit(): it waits where a server answers by asking for a file.
+                cursor.execute("COMMIT")
         except (driver().err.MySQLError, OSError) as error:
             found = database.explained(error, "commit")
             self.release()
