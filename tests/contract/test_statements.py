@@ -29,7 +29,7 @@ def test_a_small_load_asks_a_server_few_questions(
     database = "few_statements"
     clickhouse.query(f"CREATE DATABASE {database}")
     try:
-        for name, most in (("a.csv", 42), ("b.csv", 51)):
+        for name, most in (("a.csv", 43), ("b.csv", 52)):
             Path(name).write_text("a,b\n" + "".join(f"{n},{name}{n}\n" for n in range(100)))
             del seen[:]
             rowfall.load(name, to=clickhouse.uri(database), table="t")

@@ -46,7 +46,7 @@ def test_a_header_alone_is_said(shell: Shell) -> None:
     ("name", "format", "text", "said"),
     [
         ("a.txt", "CSV", "id,name\n1,a\n2,b\n", "--header yes reads it so"),
-        ("a.txt", "CSVWithNames", "1,a\n2,b\n", "a --format without WithNames reads it so"),
+        ("a.txt", "CSVWithNames", "1,a\n2,b\n", "--format CSV reads it so"),
     ],
 )
 def test_a_format_that_takes_a_header_for_a_row_is_questioned(

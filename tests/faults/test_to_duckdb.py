@@ -172,9 +172,10 @@ def test_what_is_recorded_survives_a_power_cut(rowfall: Any, tmp_path: Path) -> 
         assert process.returncode == 0, err
     steps = {int(s.split()[0]): s for s in (folder / "steps").read_text().splitlines()}
     commits = [n for n, text in steps.items() if text.endswith("database: commit")]
-    images = [i for i in sorted(folder.glob("*.img")) if int(i.stem.split()[0]) in commits]
+    # Of equal copies one is kept, under the number of whichever step of the two streams was first.
+    images = [i for i in sorted(folder.glob("*.img")) if int(i.stem.split()[0]) >= commits[0] - 1]
     assert images
-    for image in images:
+    for image in images[:: max(1, len(images) // 6)]:
         home = rowfall.cwd / f"home of {image.stem}"
         with closing(PowerDisk(image)) as disk:
             target.command = tuple(

@@ -86,7 +86,7 @@ ABILITIES: dict[str, Any] = {
     ),
     "output_formats": (
         "Native", "TSV", "CSV", "JSONEachRow", "MySQL", "PostgreSQL", "MariaDB",
-        "PostgreSQL binary",
+        "PostgreSQL binary", "ArrowStream",
     ),
     "postgresql": {
         "bool": (

@@ -585,6 +585,10 @@ class AttemptRunner:
         if isinstance(error, RecordTooLongError):
             return self._halves(work, error)
         if isinstance(error, UnclosedQuoteError):
+            schema = work.schema or self._schema
+            if self._bad_rows.may_be_left_out and strict_reading.refuses_line_breaks(schema):
+                # The reader of bad rows counts the lines that the quote swallows.
+                return [replace(work, skips_bad_rows=True, engine_reads=True)]
             # The engine would take all that follows the quote for one value.
             one = [s for s in work.splits if s.id == error.split_id]
             return self._without(work, [(one[0], error)]) if one else self._halves(work, error)
