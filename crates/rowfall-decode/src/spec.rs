@@ -678,10 +678,10 @@ const ARROW_BLOCK: (usize, usize) = (122_880, 16 << 20);
 
 /// Why values of a type are not written as Arrow.
 fn arrow_reason(data_type: &Type) -> Option<&'static str> {
-    #[cfg(feature = "arrow")]
-    return (!crate::output::arrow::takes(data_type)).then_some("Arrow has other values");
-    #[cfg(not(feature = "arrow"))]
-    Some("this program was built without Arrow")
+    if !cfg!(feature = "arrow") {
+        return Some("this program was built without Arrow");
+    }
+    (!data_type.is_written_as_arrow()).then_some("Arrow has other values")
 }
 
 fn comma() -> String {

@@ -36,15 +36,6 @@ pub struct Output {
     texts: Vec<Texts>,
 }
 
-/// Whether values of a type can be written: flat ones whose unit of time Arrow has.
-pub fn takes(data_type: &Type) -> bool {
-    match data_type.base {
-        BaseType::DateTime64(digits, _) => digits <= 6 || digits == 9,
-        BaseType::Array(_) | BaseType::Map(_) | BaseType::Tuple(..) => false,
-        _ => true,
-    }
-}
-
 fn kind(data_type: &Type) -> DataType {
     let utc = || Some(Arc::from("UTC"));
     match &data_type.base {

@@ -80,6 +80,15 @@ pub struct Type {
 }
 
 impl Type {
+    /// Whether values are written as Arrow: flat ones whose unit of time Arrow has.
+    pub fn is_written_as_arrow(&self) -> bool {
+        match self.base {
+            BaseType::DateTime64(digits, _) => digits <= 6 || digits == 9,
+            BaseType::Array(_) | BaseType::Map(_) | BaseType::Tuple(..) => false,
+            _ => true,
+        }
+    }
+
     /// Bytes of a value; 0 where they vary.
     pub fn width(&self) -> usize {
         match self.base {

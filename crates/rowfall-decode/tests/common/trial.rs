@@ -91,7 +91,10 @@ pub fn text(format: &str, data: &[u8]) {
             match &found {
                 // The widest row of two bytes: six values of 33 bytes, and as many empty strings.
                 Ok(blocks) => assert!(blocks.len() <= 2000 + text.len() * 6 * 34 / 2),
-                Err(said) => assert_eq!(said["error"], "value", "{said}"),
+                Err(said) => {
+                    let kind = said["error"].as_str().unwrap_or_default();
+                    assert!(["value", "malformed", "unclosed"].contains(&kind), "{said}");
+                }
             }
             let first = first.get_or_insert_with(|| found.clone());
             assert_eq!(*first, found, "{simd}: {format} {kind}");
