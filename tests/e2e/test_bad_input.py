@@ -174,6 +174,16 @@ LATE = {
 }
 
 
+@pytest.mark.parametrize("name", ["with the rest", "at the very end"])
+def test_a_quote_never_closed_in_a_short_stream(shell: Shell, name: str) -> None:
+    text = OPEN[name][0]
+    done = shell.ends(4, "load", "-", "--table", "t", "--format", "csv", stdin=text)
+    assert "stdin line 3: a quote is opened here and not closed" in done.talk
+    # Letters of values, and doubled ones: an odd number of them.
+    fine = 'id,name\n1,5" tall\n2,"y ""z"""\n'
+    assert shell.ok("load", "-", "--table", "u", "--json", stdin=fine).document["rows"] == 2
+
+
 def test_a_quote_never_closed_behind_the_sample_of_stdin(shell: Shell) -> None:
     text = MANY + '5,"n1,7,2024-01-01\n6,n2,8,2024-01-02\n'
     done = shell.ends(1, "load", "-", "--table", "t", "--format", "csv", stdin=text)

@@ -23,7 +23,7 @@ from rowfall.core.dialect import (
     TextSample,
     sniff,
 )
-from rowfall.core.errors import RowfallError, SourceError, UsageError
+from rowfall.core.errors import RowfallError, SourceError, UnclosedQuoteError, UsageError
 from rowfall.core.header_line import brief, has_header, unique_names
 from rowfall.core.listing import Split
 from rowfall.core.model import Dialect, Encoding
@@ -140,6 +140,7 @@ def find_text_format(
     Raises:
         SourceError: there are no rows, or more columns.
         UsageError: files differ in header or column count; or cannot be read as they are written.
+        UnclosedQuoteError: a stream is here as a whole, and a quote of it is never closed.
     """
     each = max(SAMPLE // len(splits), SAMPLE // 16)
     samples = _read(source, splits, encoding, ask, each, LINES)
@@ -159,6 +160,11 @@ def find_text_format(
             f"{splits[0].uri} holds no rows to infer columns from",
             hint="Check what writes it, and whether it has finished.",
         )
+    if not source.replayable and encoding.is_csv:
+        # Of files rowfall-decode says it, of each by itself. A stream may be left to the engine,
+        # which takes all that follows for one value.
+        name = "stdin" if source.text == "-" else source.text
+        _check_closed(name, samples, found)
     check_width(splits, columns_of(found), asked.most_columns)
     if asked.columns and len(asked.columns) != columns_of(found):
         raise UsageError(
@@ -215,6 +221,32 @@ def find_text_format(
         notes.append((UNSURE, said.text))
         notes += [(OTHERWISE, said.flags)] if said.flags is not None else []
     return TextFormat(encoding, named, found.bom, tuple(notes))
+
+
+def _check_closed(name: str, samples: Sequence[TextSample], found: Finding) -> None:
+    """Check that each quote which begins a field is closed, in text that is here as a whole."""
+    plain = found.quote and found.escape == found.quote and found.charset == "utf-8"
+    for sample in samples if plain else ():
+        quote, text = found.quote.encode(), sample.data
+        # A field that is not closed has an odd number of quotes.
+        if not sample.whole or text.count(quote) % 2 == 0:
+            continue
+        at, before = text.find(quote), (b"\n", b"\r", found.delimiter.encode())
+        while at >= 0:
+            if at and not text[:at].endswith(before):
+                at = text.find(quote, at + 1)  # a letter of its value
+                continue
+            end = text.find(quote, at + 1)
+            while end >= 0 and text[end + 1 : end + 2] == quote:
+                end = text.find(quote, end + 2)
+            if end < 0:
+                line = text[:at].count(b"\n") + 1
+                raise UnclosedQuoteError(
+                    f"{name} line {line}: a quote is opened here and not closed before the "
+                    "file ends",
+                    uri=name, split_id="", line=line, column=None,
+                )  # fmt: skip
+            at = text.find(quote, end + 1)
 
 
 def check_width(splits: Sequence[Split], count: int, most: int) -> None:
