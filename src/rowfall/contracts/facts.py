@@ -226,7 +226,7 @@ class ExportState:
 
 @dataclass(frozen=True, slots=True)
 class FirstFacts:
-    """What is asked first: with it the survey knows which further questions matter.
+    """The first answers: with them the survey knows which further questions matter.
 
     Attributes:
         listing: what there is to load, whole files.

@@ -166,15 +166,20 @@ class RecordTooLongError(DataError):
 class UnclosedQuoteError(DataError):
     """A quote is opened and not closed before the text ends: nobody knows where its row ends.
 
+    Args:
+        place: where the quote is opened, ``line 3`` or ``byte 1,024``.
+
     Attributes:
         split_id: of the object, of several that are read together; "" where that is not known.
     """
 
     def __init__(
-        self, message: str, *, uri: str, split_id: str, line: int | None, column: str | None
+        self, place: str, *, uri: str, split_id: str, line: int | None, column: str | None
     ) -> None:
+        of = f' column "{column}"' if column else ""
         super().__init__(
-            message, uri=uri, line=line, column=column,
+            f"{uri} {place}{of}: a quote is opened here and not closed before the file ends",
+            uri=uri, line=line, column=column,
             hint="Close the quote, or cut the file off before that line. Where quotes are letters "
             "of the values: --quote none.",
         )  # fmt: skip

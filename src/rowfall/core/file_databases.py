@@ -13,7 +13,7 @@ _MAGIC = ((8, b"DUCK", "duckdb"),)
 _ENDS = {".duckdb": "duckdb"}
 _HEAD_BYTES = 16
 SCHEMES = frozenset(_ENDS.values())
-"""Of all such databases: ``scheme:///path/of/the.file/table``."""
+"""Form of the address of all such databases: ``scheme:///path/of/the.file/table``."""
 
 
 def scheme_of_head(head: bytes) -> str:

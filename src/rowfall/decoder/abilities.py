@@ -1,4 +1,4 @@
-"""What rowfall-decode can do, for those who decide whether it is used."""
+"""Says what rowfall-decode can do, for plans that may use it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ TEXT_FORMATS = frozenset(ABILITIES["text_formats"])
 ROW_FORMATS = frozenset(ABILITIES["row_formats"])
 """Formats of rows in binary, as databases send them."""
 COMPRESSIONS = frozenset(ABILITIES["compressions"])
-"""Of text; what has columns or rows is read as it is."""
+"""Formats of text; what has columns or rows is read as it is."""
 TYPES = frozenset(ABILITIES["types"])
 """Flat types, without arguments, of which it knows values."""
 CODECS = frozenset(ABILITIES["codecs"])

@@ -337,19 +337,15 @@ class Decode:
         one = [s for s in order.splits if s.uri == named or s.id in ids]
         split = one[0] if len(one) == 1 else None
         name = split.name if split is not None else named
+        # Lines are counted from the beginning of a range on.
+        begins = next((s.start for s in child.inputs if s.uri == named), 0)
+        line = 0 if begins else ended.line
         if ended.too_long and MOST_RECORD >= self._input.most > 0:
-            begins = next((s.start for s in child.inputs if s.uri == named), 0)
-            # Lines are counted from the beginning of a range on.
-            place = Place(0 if begins else ended.line, ended.offset)
+            place = Place(line, ended.offset)
             raise too_long(name, place, self._input.most, self._input.encoding)
         if ended.unclosed:
-            begins = next((s.start for s in child.inputs if s.uri == named), 0)
-            line = 0 if begins else ended.line  # counted from the beginning of a range on
-            at = f"line {line}" if line else f"byte {ended.offset:,}"
-            of = f' column "{ended.column}"' if ended.column else ""
             raise UnclosedQuoteError(
-                f"{name} {at}{of}: a quote is opened here and not closed before the file ends",
-                uri=name,
+                f"line {line}" if line else f"byte {ended.offset:,}", uri=name,
                 split_id=split.id if split is not None else "",
                 line=line or None, column=ended.column or None,
             )  # fmt: skip

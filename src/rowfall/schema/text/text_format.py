@@ -233,19 +233,17 @@ def _check_closed(name: str, samples: Sequence[TextSample], found: Finding) -> N
             continue
         at, before = text.find(quote), (b"\n", b"\r", found.delimiter.encode())
         while at >= 0:
-            if at and not text[:at].endswith(before):
+            if at and not text.endswith(before, 0, at):
                 at = text.find(quote, at + 1)  # a letter of its value
                 continue
             end = text.find(quote, at + 1)
             while end >= 0 and text[end + 1 : end + 2] == quote:
                 end = text.find(quote, end + 2)
             if end < 0:
-                line = text[:at].count(b"\n") + 1
+                line = text.count(b"\n", 0, at) + 1
                 raise UnclosedQuoteError(
-                    f"{name} line {line}: a quote is opened here and not closed before the "
-                    "file ends",
-                    uri=name, split_id="", line=line, column=None,
-                )  # fmt: skip
+                    f"line {line}", uri=name, split_id="", line=line, column=None
+                )
             at = text.find(quote, end + 1)
 
 
