@@ -27,8 +27,8 @@ from bench.data import FILES, make, scaled, table
 from bench.decoder_spec import spec
 from bench.measure import BenchError, median, run
 from bench.table import markdown
+from rowfall.core.machine import usable_cores
 from rowfall.decoder import installed
-from rowfall.engines.embedded import usable_cores
 
 HERE = Path(__file__).resolve().parent
 DEFAULT_DATA = Path.home() / ".cache/rowfall-bench"

@@ -21,7 +21,7 @@ from rowfall.core.options import Options
 from rowfall.core.sqltext import SqlText, quote
 from rowfall.destinations import open_destination
 from rowfall.plan.planner import make_plan
-from rowfall.targets.table import embedded
+from rowfall.systems.clickhouse.target import embedded
 
 _SIZE = 25_000_000
 _SCHEMA = Schema(

@@ -31,7 +31,7 @@ from bench import sides, small, table
 from bench.data import CASES, SMALL, Case, Input, opened, select
 from bench.measure import BenchError, Result, adopt_orphans, agree, fastest, run
 from rowfall import __version__
-from rowfall.engines.embedded import free_memory, usable_cores
+from rowfall.core.machine import free_memory, usable_cores
 
 HERE = Path(__file__).resolve().parent
 DEFAULT_DATA = Path.home() / ".cache/rowfall-bench"

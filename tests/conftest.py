@@ -32,7 +32,7 @@ from lab.mariadb import MariaDB
 from lab.postgresql import PostgresqlServer
 from lab.seaweed import Seaweed
 from rowfall.cli import app
-from rowfall.engines import prestart
+from rowfall.systems.clickhouse import prestart
 
 # Shared machines pause for longer than any per-example deadline; the test timeout still holds.
 # The gate tries the same examples each time; runs by hand look for new ones.

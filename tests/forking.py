@@ -25,7 +25,7 @@ from collections.abc import Sequence
 from typing import IO, Any, cast
 
 from rowfall.core import environment
-from rowfall.engines import prestart
+from rowfall.systems.clickhouse import prestart
 
 started = prestart._spawn
 """As users start it."""
@@ -138,10 +138,10 @@ def spawn(fds: Sequence[int]) -> prestart.Child:
 
 def serve(number: int) -> None:
     """Fork a child for each request, until the process that asks has gone."""
-    from rowfall.engines import _chdb_child
+    from rowfall.systems.clickhouse import chdb_child
 
     channel = socket.socket(fileno=number)
-    _chdb_child.engine()
+    chdb_child.engine()
     assert len(os.listdir("/proc/self/task")) == 1, "a thread would be missing in each child"
     while True:
         message, fds, _, _ = socket.recv_fds(channel, MOST, MOST_FDS)
@@ -157,7 +157,7 @@ def serve(number: int) -> None:
             try:
                 channel.close()
                 _become(asked, fds)
-                _chdb_child.main()
+                chdb_child.main()
             except BaseException:
                 traceback.print_exc()  # to what is the engine's own stderr by now
             finally:

@@ -38,7 +38,7 @@ from rowfall.core.options import (
     restored,
 )
 from rowfall.core.results import Report, Verification
-from rowfall.engines.prestart import prestart
+from rowfall.systems.clickhouse.prestart import prestart
 from rowfall.targets import open_target
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from rowfall.core.masked import Secret
 from rowfall.core.model import Ask, Statement
 from rowfall.core.sqltext import SqlText
 from rowfall.engines.base import read_rows
-from rowfall.engines.server import Server
+from rowfall.systems.clickhouse.server import Server
 
 _numbers = itertools.count()
 

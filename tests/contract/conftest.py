@@ -8,8 +8,8 @@ import pytest
 
 from contract.engines import Guarded, connect
 from lab.clickhouse import ClickHouse
-from rowfall.engines.embedded import Embedded
-from rowfall.engines.server import Server
+from rowfall.systems.clickhouse.embedded import Embedded
+from rowfall.systems.clickhouse.server import Server
 
 
 @pytest.fixture(scope="session")

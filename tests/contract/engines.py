@@ -14,8 +14,8 @@ from lab.proxy import Proxy
 from rowfall.core.masked import Secret
 from rowfall.core.model import Outcome, Statement
 from rowfall.core.sqltext import SqlText
-from rowfall.engines.embedded import Embedded
-from rowfall.engines.server import Server
+from rowfall.systems.clickhouse.embedded import Embedded
+from rowfall.systems.clickhouse.server import Server
 
 _numbers = itertools.count()
 

@@ -14,13 +14,13 @@ import pytest
 
 from contract.engines import run, text
 from rowfall.core.model import Pair
-from rowfall.engines.embedded import Embedded
-from rowfall.engines.server import Server
 from rowfall.ledger import Ledger
 from rowfall.publish import altered
 from rowfall.publish.altered import AlteredTableError
 from rowfall.publish.attach import Publisher
-from rowfall.targets.staging import clone, facts
+from rowfall.systems.clickhouse.embedded import Embedded
+from rowfall.systems.clickhouse.server import Server
+from rowfall.systems.clickhouse.staging import clone, facts
 
 pytestmark = pytest.mark.xdist_group("engine")
 

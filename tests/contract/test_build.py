@@ -22,9 +22,9 @@ from contract.engines import run
 from rowfall.core import sql
 from rowfall.decoder import installed
 from rowfall.decoder.documents import plain
-from rowfall.engines.embedded import Embedded
 from rowfall.plan import statements, table_definition
 from rowfall.plan.keys import sorting_elements
+from rowfall.systems.clickhouse.embedded import Embedded
 
 SEED = int(os.environ.get("ROWFALL_SEED", "1"))
 NULL, QUOTE = "\\N", '"'

@@ -18,9 +18,9 @@ from lab.cluster import Node
 from lab.process import free_ports, wait_until
 from rowfall.core.errors import EngineError, RowfallError, TargetError
 from rowfall.core.masked import Secret
-from rowfall.engines import _relay as relay
-from rowfall.engines._http import Address
-from rowfall.engines.server import Server
+from rowfall.systems.clickhouse import relay as relay
+from rowfall.systems.clickhouse.http import Address
+from rowfall.systems.clickhouse.server import Server
 
 SESAME = "sesame-0123456789"
 Reach = Callable[..., Server]

@@ -14,8 +14,8 @@ from contract.engines import Guarded, connect, new_id, new_table, run, running, 
 from lab.process import wait_until
 from rowfall.core.errors import EngineError, RowfallError
 from rowfall.core.masked import Secret
-from rowfall.engines.embedded import Embedded
-from rowfall.engines.server import Server
+from rowfall.systems.clickhouse.embedded import Embedded
+from rowfall.systems.clickhouse.server import Server
 
 # One worker of a parallel run starts the server.
 pytestmark = pytest.mark.xdist_group("engine")

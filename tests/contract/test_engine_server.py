@@ -18,9 +18,9 @@ from lab.process import free_ports, wait_until
 from lab.proxy import Proxy
 from rowfall.core.errors import EngineError, RowfallError, TargetError, UsageError
 from rowfall.core.masked import Secret
-from rowfall.engines._http import HttpAnswer
-from rowfall.engines._status import UnknownOutcome
-from rowfall.engines.server import Server
+from rowfall.systems.clickhouse.http import HttpAnswer
+from rowfall.systems.clickhouse.server import Server
+from rowfall.systems.clickhouse.status import UnknownOutcome
 
 # One worker of a parallel run starts the server.
 pytestmark = pytest.mark.xdist_group("engine")

@@ -15,11 +15,11 @@ from lab.process import wait_until
 from lab.proxy import Proxy
 from rowfall.core.errors import LedgerError
 from rowfall.core.listing import Listing, Part, Split
-from rowfall.engines.server import Server
 from rowfall.ledger import journal as journals
 from rowfall.ledger import leases
 from rowfall.ledger.journal import Journal
 from rowfall.ledger.leases import Ownership, StagedPartition
+from rowfall.systems.clickhouse.server import Server
 
 INTO = "11111111-2222-3333-4444-555555555555"
 MOVE = StagedPartition("default", "t", "_rowfall_a_1", "all", 10, 0, -1)

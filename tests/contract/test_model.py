@@ -24,12 +24,12 @@ from rowfall.core.listing import Split
 from rowfall.core.model import Outcome, Pair, Statement
 from rowfall.core.sqltext import SqlText, quote
 from rowfall.engines.base import table_uuid
-from rowfall.engines.embedded import Embedded
-from rowfall.engines.server import Server
 from rowfall.ledger import Ledger
 from rowfall.ledger.journal import TABLE, Journal
 from rowfall.publish.attach import Publisher
-from rowfall.targets import staging
+from rowfall.systems.clickhouse import staging
+from rowfall.systems.clickhouse.embedded import Embedded
+from rowfall.systems.clickhouse.server import Server
 from simulator.server import Server as Model
 from simulator.server import Table
 

@@ -18,7 +18,7 @@ from rowfall.cluster.topology import discover
 from rowfall.core.model import Pair, Statement
 from rowfall.core.sqltext import SqlText
 from rowfall.publish.attach import Publisher
-from rowfall.targets import staging
+from rowfall.systems.clickhouse import staging
 from simulator.server import Keeper, Table
 from simulator.server import Server as Model
 

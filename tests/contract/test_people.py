@@ -21,13 +21,13 @@ from lab.process import wait_until
 from rowfall.core.errors import LedgerError
 from rowfall.core.model import Pair
 from rowfall.core.options import ALL, NONE
-from rowfall.engines.embedded import Embedded
-from rowfall.engines.server import Server
 from rowfall.ledger import Ledger
 from rowfall.ledger.leases import StagedPartition
 from rowfall.publish.attach import Publisher
 from rowfall.publish.evidence import LoadedAnswer
-from rowfall.targets.staging import clone, facts
+from rowfall.systems.clickhouse.embedded import Embedded
+from rowfall.systems.clickhouse.server import Server
+from rowfall.systems.clickhouse.staging import clone, facts
 
 pytestmark = pytest.mark.xdist_group("engine")
 

@@ -20,11 +20,11 @@ from rowfall.core.model import Encoding, Statement
 from rowfall.core.options import Options
 from rowfall.core.sqltext import SqlText
 from rowfall.core.sqltext import quote as quoted
-from rowfall.engines.embedded import Embedded
-from rowfall.engines.server import Server
 from rowfall.plan.reach import reach
 from rowfall.sources import open_source
 from rowfall.sources.base import Source, any_version
+from rowfall.systems.clickhouse.embedded import Embedded
+from rowfall.systems.clickhouse.server import Server
 
 COLUMNS = ("a Int64", "b String", "c Float64", "d Date", "e Nullable(String)")
 STRUCTURE = ", ".join(COLUMNS)

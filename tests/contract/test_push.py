@@ -29,8 +29,6 @@ from rowfall.core.options import Options
 from rowfall.core.sqltext import SqlText, quote
 from rowfall.deliver import streams
 from rowfall.deliver.push import Pusher
-from rowfall.engines.embedded import Embedded
-from rowfall.engines.server import Server
 from rowfall.plan import transport
 from rowfall.plan.statements import FLOAT_PROBE, for_server
 from rowfall.schema.text.headers import Headers
@@ -39,6 +37,8 @@ from rowfall.schema.types.reader_settings import reader_settings
 from rowfall.schema.types.strict_reading import TextTraits, strict_column
 from rowfall.sources import open_source
 from rowfall.sources.base import Source
+from rowfall.systems.clickhouse.embedded import Embedded
+from rowfall.systems.clickhouse.server import Server
 
 # One worker of a parallel run starts the server.
 pytestmark = pytest.mark.xdist_group("engine")

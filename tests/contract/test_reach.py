@@ -29,13 +29,13 @@ from rowfall.core.masked import Secret
 from rowfall.core.model import PULL, Encoding, Statement
 from rowfall.core.options import Options
 from rowfall.core.sqltext import SqlText
-from rowfall.engines.server import Server
 from rowfall.plan.reach import BUDGET_SECONDS, reach
 from rowfall.plan.transport import choose_delivery
 from rowfall.sources import open_source
 from rowfall.sources.base import Probe, Source
 from rowfall.stores.files import LocalFiles
 from rowfall.stores.s3 import S3
+from rowfall.systems.clickhouse.server import Server
 
 TOKEN = "a-session-token-0123456789"
 PASSWORD = "a-password-of-the-web-9876"

@@ -23,13 +23,13 @@ from rowfall.core.listing import Split
 from rowfall.core.masked import Secret
 from rowfall.core.model import Pair
 from rowfall.engines.base import table_uuid
-from rowfall.engines.server import Server
 from rowfall.ledger import Ledger, leases
 from rowfall.ledger.journal import Journal
 from rowfall.publish.attach import Publisher
 from rowfall.publish.evidence import Partition, Search
 from rowfall.publish.recover import NodeRecovery, Recovery
-from rowfall.targets.staging import clone, facts
+from rowfall.systems.clickhouse.server import Server
+from rowfall.systems.clickhouse.staging import clone, facts
 
 # Of equal size: a sum of rows does not tell one attempt from the other.
 ROWS = 100

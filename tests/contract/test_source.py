@@ -35,10 +35,10 @@ from rowfall.core.listing import Part, Split
 from rowfall.core.model import Encoding, Kind, Statement
 from rowfall.core.options import Options
 from rowfall.core.sqltext import SqlText
-from rowfall.engines.embedded import Embedded
 from rowfall.sources import open_source
 from rowfall.sources.base import Continued, Pullable, Ranged, Source, Streamed, any_version
 from rowfall.stores.objects import ObjectSource
+from rowfall.systems.clickhouse.embedded import Embedded
 
 STRUCTURE = "`a` Int64, `b` String"
 

@@ -24,9 +24,9 @@ from rowfall.core.listing import Listing, Split
 from rowfall.core.model import Encoding, Statement
 from rowfall.core.options import Options
 from rowfall.core.sqltext import SqlText
-from rowfall.engines.embedded import Embedded
 from rowfall.sources import open_source
 from rowfall.sources.base import Source
+from rowfall.systems.clickhouse.embedded import Embedded
 
 STRUCTURE = "`a` Int64, `b` String"
 ROWS = b"".join(b"%d,abc\n" % n for n in range(200_000))  # unpacked more than a pipe holds

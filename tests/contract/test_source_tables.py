@@ -15,9 +15,9 @@ from rowfall.core.listing import Split
 from rowfall.core.model import Encoding, Statement
 from rowfall.core.options import Options
 from rowfall.core.sqltext import SqlText
-from rowfall.engines.embedded import Embedded
 from rowfall.sources import open_source
 from rowfall.sources.base import Continued, Source, Streamed
+from rowfall.systems.clickhouse.embedded import Embedded
 
 pytestmark = pytest.mark.xdist_group("mysql")
 _EVERYTHING = (60_000, 12_540_210_000)

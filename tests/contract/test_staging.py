@@ -14,11 +14,11 @@ import pytest
 from contract.engines import run, text
 from rowfall.core.errors import TargetError
 from rowfall.core.model import Ask, Pair
-from rowfall.engines.embedded import Embedded
-from rowfall.engines.server import Server
 from rowfall.ledger import Ledger
 from rowfall.publish.attach import Publisher
-from rowfall.targets.staging import (
+from rowfall.systems.clickhouse.embedded import Embedded
+from rowfall.systems.clickhouse.server import Server
+from rowfall.systems.clickhouse.staging import (
     TableFacts,
     allowances,
     clone,

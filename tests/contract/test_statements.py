@@ -10,7 +10,7 @@ import pytest
 import rowfall
 from lab.clickhouse import ClickHouse
 from rowfall.core.model import Statement
-from rowfall.engines.server import Server
+from rowfall.systems.clickhouse.server import Server
 
 
 def test_a_small_load_asks_a_server_few_questions(

@@ -17,12 +17,12 @@ from rowfall.core.errors import RowfallError, TargetError
 from rowfall.core.masked import Secret
 from rowfall.core.model import Ask, Pair
 from rowfall.core.sql import qualified
-from rowfall.engines.embedded import Embedded
-from rowfall.engines.server import Server
 from rowfall.plan import table_definition
 from rowfall.publish.staging_tables import StagingTables
-from rowfall.targets.staging import clone, discard, facts
-from rowfall.targets.views import Select, Views, discover, fed_name
+from rowfall.systems.clickhouse.embedded import Embedded
+from rowfall.systems.clickhouse.server import Server
+from rowfall.systems.clickhouse.staging import clone, discard, facts
+from rowfall.systems.clickhouse.views import Select, Views, discover, fed_name
 
 pytestmark = pytest.mark.xdist_group("engine")
 

@@ -18,12 +18,12 @@ from rowfall.core.events import silent
 from rowfall.core.listing import Split
 from rowfall.core.model import Pair
 from rowfall.engines.base import table_uuid
-from rowfall.engines.server import Server
 from rowfall.ledger import Ledger, leases
 from rowfall.ledger.journal import Journal
 from rowfall.publish.attach import Publisher
 from rowfall.publish.recover import NodeRecovery, Recovery
-from rowfall.targets.staging import clone, facts
+from rowfall.systems.clickhouse.server import Server
+from rowfall.systems.clickhouse.staging import clone, facts
 
 _numbers = itertools.count()
 ROWS = 100

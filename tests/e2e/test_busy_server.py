@@ -16,7 +16,7 @@ from e2e.lake import Lake
 from lab.clickhouse import ClickHouse
 from lab.faulty import Fault, Faulty, Request, first
 from lab.seaweed import Seaweed
-from rowfall.engines import server as engine
+from rowfall.systems.clickhouse import server as engine
 
 PAGE = {"Content-Type": "text/html"}
 HTML = b"<html><head><title>502 Bad Gateway</title></head><body>nginx</body></html>"

@@ -11,8 +11,8 @@ import pytest
 
 from e2e.tools import Shell, csv
 from rowfall.deliver.decode import PIPES
-from rowfall.engines.embedded import LOCK_NAME
 from rowfall.schema.bad_rows.search import REJECTS
+from rowfall.systems.clickhouse.embedded import LOCK_NAME
 from rowfall.targets.base import LEDGER_NAME
 
 LOAD = ("load", "a.csv", "--table", "t", "--schema", "id UInt64, name String")

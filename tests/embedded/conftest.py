@@ -10,9 +10,9 @@ import pytest
 import forking
 from rowfall.core.model import Statement
 from rowfall.core.sqltext import SqlText
-from rowfall.engines import prestart
-from rowfall.engines.embedded import Embedded
 from rowfall.ledger import Ledger
+from rowfall.systems.clickhouse import prestart
+from rowfall.systems.clickhouse.embedded import Embedded
 
 Run = Callable[[str], list[list[str]]]
 

@@ -14,7 +14,7 @@ from rowfall.core.model import Statement
 from rowfall.core.sql import about_tables, tables_called
 from rowfall.core.sqltext import SqlText
 from rowfall.engines.base import table_uuid
-from rowfall.engines.embedded import Embedded
+from rowfall.systems.clickhouse.embedded import Embedded
 
 TABLE = "ENGINE = MergeTree ORDER BY a"
 

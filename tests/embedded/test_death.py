@@ -19,9 +19,9 @@ import pytest
 from rowfall.core.errors import EngineError
 from rowfall.core.model import Outcome, Statement
 from rowfall.core.sqltext import SqlText
-from rowfall.engines import embedded
-from rowfall.engines.embedded import Embedded
-from rowfall.engines.prestart import Child
+from rowfall.systems.clickhouse import embedded
+from rowfall.systems.clickhouse.embedded import Embedded
+from rowfall.systems.clickhouse.prestart import Child
 
 ONE = Statement(SqlText.of("SELECT 1"), format="TSV")
 LONG = Statement(SqlText.of("SELECT sleep(2)"), format="TSV")

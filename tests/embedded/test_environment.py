@@ -10,7 +10,7 @@ import pytest
 from rowfall.core import environment
 from rowfall.decoder.documents import Spec
 from rowfall.decoder.process import DecoderProcess
-from rowfall.engines.embedded import Embedded
+from rowfall.systems.clickhouse.embedded import Embedded
 
 SECRETS = ("ROWFALL_PASSWORD", "CLICKHOUSE_PASSWORD", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN",
            "AZURE_STORAGE_ACCOUNT_KEY", "DATABASE_URL")  # fmt: skip

@@ -13,12 +13,12 @@ from rowfall.core.events import silent
 from rowfall.core.listing import Split
 from rowfall.core.model import Column, Pair, Schema, Statement
 from rowfall.engines.base import table_uuid
-from rowfall.engines.embedded import Embedded
 from rowfall.ledger import Ledger, target_key
 from rowfall.publish.attach import Publisher
 from rowfall.publish.recover import end_open_attempts
-from rowfall.targets import staging as twin
-from rowfall.targets.table import Table, embedded
+from rowfall.systems.clickhouse import staging as twin
+from rowfall.systems.clickhouse.embedded import Embedded
+from rowfall.systems.clickhouse.target import Table, embedded
 
 INTO = target_key("default", "t")
 SCHEMA = Schema(

@@ -15,10 +15,10 @@ from rowfall.core.errors import EngineError
 from rowfall.core.model import Statement
 from rowfall.core.sql import tables_called
 from rowfall.core.sqltext import SqlText
-from rowfall.engines import prestart
-from rowfall.engines._chdb_child import STATUS
 from rowfall.engines.base import table_uuid
-from rowfall.engines.embedded import Embedded, FolderInUseError
+from rowfall.systems.clickhouse import prestart
+from rowfall.systems.clickhouse.chdb_child import STATUS
+from rowfall.systems.clickhouse.embedded import Embedded, FolderInUseError
 
 ONE = Statement(SqlText.of("SELECT 1"), format="TSV")
 

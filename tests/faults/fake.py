@@ -16,8 +16,8 @@ from typing import Any
 from zlib import crc32
 
 from rowfall.core.errors import EngineError
-from rowfall.engines.codes import UNKNOWN_TABLE
 from rowfall.publish.evidence import NO_UUID
+from rowfall.systems.clickhouse.codes import UNKNOWN_TABLE
 
 TARGET, TARGET_UUID = "t", "11111111-1111-1111-1111-111111111111"
 JOURNAL = "_rowfall_journal"

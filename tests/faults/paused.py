@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from rowfall.cli import main
-from rowfall.engines.embedded import Embedded
 from rowfall.ledger import Ledger
+from rowfall.systems.clickhouse.embedded import Embedded
 
 
 def wait(folder: Path) -> None:

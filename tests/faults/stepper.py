@@ -24,10 +24,10 @@ from kills import CHANGES, children  # beside this script
 
 from rowfall.cli import main
 from rowfall.deliver import build
-from rowfall.engines.embedded import Embedded
 from rowfall.engines.file_database import FileTransaction
-from rowfall.engines.server import Server
 from rowfall.ledger.ledger import LedgerStore
+from rowfall.systems.clickhouse.embedded import Embedded
+from rowfall.systems.clickhouse.server import Server
 from rowfall.systems.postgresql.transaction import PostgresTransaction
 
 TRANSACTIONS = (PostgresTransaction, FileTransaction)

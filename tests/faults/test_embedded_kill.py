@@ -31,8 +31,8 @@ def expected(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
     from rowfall.core.model import Statement
     from rowfall.core.options import Options
     from rowfall.core.sqltext import SqlText
-    from rowfall.engines.embedded import Embedded
     from rowfall.sources import open_source
+    from rowfall.systems.clickhouse.embedded import Embedded
 
     source = open_source([SOURCE], Options())
     engine = Embedded(None)

@@ -22,7 +22,7 @@ from rowfall.core.model import Pair, Statement
 from rowfall.ledger import Ledger
 from rowfall.ledger.leases import StagedPartition
 from rowfall.publish.attach import Publisher
-from rowfall.targets.staging import clone, facts
+from rowfall.systems.clickhouse.staging import clone, facts
 
 PARTITIONS = 100
 # A request to Keeper is given up after 10 s (operation_timeout_ms), and the session with it.

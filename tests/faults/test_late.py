@@ -17,7 +17,7 @@ from conftest import Cli
 from lab.clickhouse import ClickHouse
 from lab.faulty import Fault, Faulty, Request
 from lab.process import ServiceError
-from rowfall.targets.staging import drop
+from rowfall.systems.clickhouse.staging import drop
 
 ROWS = 1000
 _numbers = itertools.count()

@@ -13,7 +13,7 @@ from faults.test_embedded_steps import STEPPER
 from lab.process import wait_until
 from rowfall.core.model import Statement
 from rowfall.core.sqltext import SqlText
-from rowfall.engines.embedded import Embedded
+from rowfall.systems.clickhouse.embedded import Embedded
 
 KILL = "kill -9 both"
 LOAD = ("load", "in.csv", "--table", "t")

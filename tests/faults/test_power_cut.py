@@ -23,8 +23,8 @@ from lab.disk import MountError, PowerDisk, copy_image
 from lab.faulty import Fault, Faulty, Request
 from rowfall.core import disk as core_disk
 from rowfall.core.model import Statement
-from rowfall.engines.embedded import Embedded
 from rowfall.ledger import Ledger
+from rowfall.systems.clickhouse.embedded import Embedded
 
 CUTTER = Path(__file__).with_name("cutter.py")
 FILES, EACH = 4, 500

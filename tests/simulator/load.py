@@ -41,8 +41,8 @@ from rowfall.ledger import Ledger
 from rowfall.run.attempts import AttemptRunner, _fill, _run_all
 from rowfall.run.open_load import open_load
 from rowfall.run.work_queue import WorkQueue
+from rowfall.systems.clickhouse.target import Table
 from rowfall.targets.base import ServerAt
-from rowfall.targets.table import Table
 from simulator.network import Connection
 
 if TYPE_CHECKING:

@@ -186,7 +186,7 @@ _STANDS_FOR: dict[Any, Any] = {
     ThreadPoolExecutor: _Pool,
 }  # fmt: skip
 # These are not driven: they start programs, or watch them.
-_NOT = ("rowfall.engines.embedded", "rowfall.engines.prestart", "rowfall.lab")
+_NOT = ("rowfall.systems.clickhouse.embedded", "rowfall.systems.clickhouse.prestart", "rowfall.lab")
 
 
 @contextmanager

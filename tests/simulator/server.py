@@ -15,7 +15,7 @@ from functools import cache, partial
 from typing import Any
 
 from rowfall.core.errors import RowfallError
-from rowfall.engines.codes import TABLE_EXISTS, UNKNOWN_TABLE, translate
+from rowfall.systems.clickhouse.codes import TABLE_EXISTS, UNKNOWN_TABLE, translate
 from simulator import selects
 
 NO_UUID = "00000000-0000-0000-0000-000000000000"

@@ -1,6 +1,6 @@
 """The command line. Here is what has to happen before anything else is imported.
 
-Imports api, report, targets, engines, lab, core.
+Imports api, report, systems, targets, lab, core.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     # Imports leave nothing to collect; looking for it every 700 objects is 5 % of their time, and
     # once takes 25 ms. A small load makes 55,000 objects in all.
     gc.set_threshold(200_000)
-    from rowfall.engines.prestart import prestart_early
+    from rowfall.systems.clickhouse.prestart import prestart_early
 
     prestart_early(given)
     from rowfall.cli import app  # click takes 20 ms, in which the engine's process starts

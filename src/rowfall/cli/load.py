@@ -41,7 +41,7 @@ def load(
     SOURCE is a path, a pattern, a URI, or - for stdin. Running the same command again resumes a
     load and skips what is loaded.
     """
-    from rowfall.engines.prestart import prestart
+    from rowfall.systems.clickhouse.prestart import prestart
 
     prestart(sources, to)  # before the imports below, which take as long
     from rowfall import api

@@ -41,7 +41,7 @@ def plan(
     Takes the arguments of 'rowfall load'; prints the table, the settings with their reasons, a
     forecast and the SQL. With -v every column says why it got its type.
     """
-    from rowfall.engines.prestart import prestart
+    from rowfall.systems.clickhouse.prestart import prestart
 
     prestart(sources, to)  # before the imports below, which take as long
     from rowfall import api

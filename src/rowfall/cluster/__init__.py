@@ -1,5 +1,5 @@
 """Clusters: which nodes there are, their tables and DDL, sharding keys, the writers of a load.
 
 How a load is shared out among shards lives in plan, how rows get there in deliver.
-Imports ledger, schema, targets, engines, core.
+Imports ledger, schema, systems, targets, engines, core.
 """

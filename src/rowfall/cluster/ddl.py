@@ -25,7 +25,7 @@ from rowfall.core.errors import RowfallError, TargetError
 from rowfall.core.model import Ask, Schema
 from rowfall.core.patterns import regex
 from rowfall.core.sqltext import quote
-from rowfall.engines.codes import (
+from rowfall.systems.clickhouse.codes import (
     ACCESS_DENIED,
     KEEPER_FAILS,
     NO_KEEPER,

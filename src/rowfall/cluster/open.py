@@ -37,9 +37,9 @@ from rowfall.core.options import DISTRIBUTED, FILTER, Options
 from rowfall.core.sqltext import SqlText, quote
 from rowfall.engines.base import POLL_SECONDS, Engine
 from rowfall.ledger.journal import TABLE as JOURNAL
-from rowfall.targets import staging
+from rowfall.systems.clickhouse import staging
+from rowfall.systems.clickhouse.target import Table
 from rowfall.targets.base import ServerAt
-from rowfall.targets.table import Table
 
 # ON CLUSTER, nodes begin within a second of each other; what takes longer is left to the user.
 ALTER_SECONDS, ALTER_PAUSE_SECONDS = 5.0, 0.5

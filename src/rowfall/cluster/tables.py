@@ -20,8 +20,8 @@ from rowfall.core.model import Ask
 from rowfall.core.patterns import regex
 from rowfall.core.sql import closing, items, tokens
 from rowfall.core.sqltext import quote, quoted_list
-from rowfall.engines.codes import ACCESS_DENIED
 from rowfall.schema.types.wider_types import lossless
+from rowfall.systems.clickhouse.codes import ACCESS_DENIED
 
 LOCAL_SUFFIX = "_local"
 """End of the name of the local tables that rowfall makes."""

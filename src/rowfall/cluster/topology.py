@@ -20,8 +20,8 @@ from rowfall.core.errors import RowfallError, TargetError
 from rowfall.core.model import Ask, version_numbers
 from rowfall.core.patterns import regex
 from rowfall.core.sqltext import quote
-from rowfall.engines.codes import ACCESS_DENIED, CLUSTER_DOES_NOT_EXIST, NO_NODE_ANSWERS
-from rowfall.engines.server_facts import OLDEST, usable_memory
+from rowfall.systems.clickhouse.codes import ACCESS_DENIED, CLUSTER_DOES_NOT_EXIST, NO_NODE_ANSWERS
+from rowfall.systems.clickhouse.server_facts import OLDEST, usable_memory
 
 # A node that is up accepts in milliseconds; 2 s cover another continent. One that hangs accepts,
 # too, and says nothing: with the server's own patience and three tries each question took 25 s.

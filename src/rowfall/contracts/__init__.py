@@ -3,5 +3,5 @@
 A destination is where the rows of a load go. Each kind of it is one class of
 :mod:`rowfall.destinations` behind :class:`rowfall.contracts.destination.Destination`; nothing else
 asks which kind it is.
-Imports cluster, ledger, schema, sources, targets, engines, core.
+Imports cluster, ledger, schema, systems, sources, targets, engines, core.
 """

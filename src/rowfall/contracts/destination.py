@@ -39,9 +39,9 @@ if TYPE_CHECKING:
     from rowfall.contracts.session import Session, Writer
     from rowfall.core.errors import LedgerError, RowfallError, TargetError
     from rowfall.engines.database import Database
-    from rowfall.engines.embedded import Embedded
     from rowfall.ledger import Ledger
     from rowfall.schema.table_changes import TableQuestions
+    from rowfall.systems.clickhouse.embedded import Embedded
 
 
 @dataclass(frozen=True, slots=True)

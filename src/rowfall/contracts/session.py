@@ -15,9 +15,9 @@ from rowfall.core.model import Encoding
 from rowfall.core.options import Options
 from rowfall.engines.base import Engine
 from rowfall.engines.database import Database
-from rowfall.engines.embedded import Embedded
 from rowfall.ledger import Ledger, target_key
 from rowfall.sources.base import Source
+from rowfall.systems.clickhouse.embedded import Embedded
 from rowfall.targets.base import Target
 
 if TYPE_CHECKING:

@@ -34,10 +34,10 @@ from rowfall.deliver.decode import (
 )
 from rowfall.deliver.streams import into_file
 from rowfall.engines.base import Engine, Tick
-from rowfall.engines.codes import MEMORY_LIMIT, QUERY_WAS_CANCELLED
 from rowfall.plan import attempts, decoding, keys, statements, table_definition
 from rowfall.plan.keys import PartitionKey, SortingKey
 from rowfall.plan.table_definition import Definition
+from rowfall.systems.clickhouse.codes import MEMORY_LIMIT, QUERY_WAS_CANCELLED
 
 # As often as the decoder reports its progress.
 _BUILD_POLL_SECONDS = decoding.PROGRESS_MS / 1e3

@@ -33,12 +33,12 @@ from rowfall.decoder.process import Answers, Declined, DecoderProcess, Summary
 from rowfall.deliver.pull import QUIET_SECONDS
 from rowfall.deliver.ranges import LEAST, Ranges, cut_files, join_ranges, length
 from rowfall.engines.base import SOURCE_BYTES, Engine, Tick
-from rowfall.engines.codes import CHILD_FAILED, CHILD_GONE, DATA_CODES
 from rowfall.plan import balance, decoding
 from rowfall.plan.statements import block_structure, insert_decoded_blocks, select_blocks
 from rowfall.schema.text.headers import Headers
 from rowfall.sources import pipes
 from rowfall.sources.base import Addressed, HttpAddress, Ranged, Source, Streamed
+from rowfall.systems.clickhouse.codes import CHILD_FAILED, CHILD_GONE, DATA_CODES
 from rowfall.targets.base import Target
 
 PIPES = "rowfall.pipes"

@@ -1,9 +1,9 @@
 """Feeds materialized views with rows that are in staging already.
 
 Parts that are attached fire no view. So the views of an attempt read from a table that keeps
-nothing (see :func:`rowfall.targets.views.fed_name`), and the rows are inserted there once more, out
-of the page cache. The engine then neither parses nor sorts nor compresses the rows of the loaded
-table, only what the views make of them.
+nothing (see :func:`rowfall.systems.clickhouse.views.fed_name`), and the rows are inserted there
+once more, out of the page cache. The engine then neither parses nor sorts nor compresses the rows
+of the loaded table, only what the views make of them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from rowfall.core import sql
 from rowfall.core.model import Outcome, Statement
 from rowfall.core.sqltext import SqlText
 from rowfall.engines.base import Engine, Tick
-from rowfall.targets.views import fed_name
+from rowfall.systems.clickhouse.views import fed_name
 
 
 class FeedViews:

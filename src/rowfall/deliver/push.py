@@ -35,14 +35,14 @@ from rowfall.deliver.streams import (
 )  # fmt: skip
 from rowfall.deliver.watch import WATCH_LANE, stored_bytes
 from rowfall.engines.base import SOURCE_BYTES, Engine, Tick
-from rowfall.engines.codes import QUERY_WAS_CANCELLED
-from rowfall.engines.embedded import Embedded
 from rowfall.plan import statements
 from rowfall.plan.transport import SentAs, sent_as
 from rowfall.schema.text.headers import Headers
 from rowfall.schema.text.whole_rows import raw_settings
 from rowfall.sources.base import Source
 from rowfall.sources.compression import compression_of
+from rowfall.systems.clickhouse.codes import QUERY_WAS_CANCELLED
+from rowfall.systems.clickhouse.embedded import Embedded
 
 # Every stream ticks twice a second; the local engine is asked once for all of them.
 ASK_SECONDS = 0.4

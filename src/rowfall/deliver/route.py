@@ -21,13 +21,12 @@ from rowfall.core.units import parse_size
 from rowfall.deliver.decode import Decode, DecodeInside, DecodePush, DecoderInput
 from rowfall.deliver.files import WriteFiles
 from rowfall.deliver.pull import Pull
-from rowfall.engines.base import Tick, on_all, started_within
-from rowfall.engines.codes import NETWORK_ERROR
+from rowfall.engines.base import NETWORK_ERROR, Tick, on_all, started_within
 from rowfall.engines.database import Database, FileLayout, SupportsCompression
 from rowfall.plan.decoding import read_encoding
 from rowfall.plan.transport import LZ4, ZLIB
 from rowfall.schema.text.headers import Headers
-from rowfall.targets.table import Table
+from rowfall.systems.clickhouse.target import Table
 
 # What only some loads need is imported by these: 100 kB of code, 4 ms of a start.
 if TYPE_CHECKING:

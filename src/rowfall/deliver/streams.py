@@ -28,7 +28,6 @@ from rowfall.core.model import Column, Encoding, Facts, Kind, Outcome, Schema, S
 from rowfall.core.sqltext import SqlText
 from rowfall.deliver.pull import QUIET_SECONDS
 from rowfall.engines.base import Engine, Tick
-from rowfall.engines.embedded import Embedded
 from rowfall.plan.statements import sent_column, sent_type
 from rowfall.schema.projection import read_relation, select_typed
 from rowfall.schema.text.headers import Headers
@@ -38,6 +37,7 @@ from rowfall.sources.base import Ranged, Source
 from rowfall.sources.compression import compression_of
 from rowfall.stores.completeness import is_padded
 from rowfall.stores.first_bytes import beginning
+from rowfall.systems.clickhouse.embedded import Embedded
 
 Values = Mapping[str, str | int | float]
 """Settings of a statement."""

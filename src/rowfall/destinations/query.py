@@ -24,13 +24,13 @@ from rowfall.destinations import open_destination
 from rowfall.destinations.clickhouse.opening import connect
 from rowfall.destinations.database import open_database
 from rowfall.engines.base import Engine
-from rowfall.engines.codes import TABLE_EXISTS, UNKNOWN_TABLE
 from rowfall.engines.database import FileTable, Result
-from rowfall.engines.embedded import QUERY, Embedded, FolderInUseError
-from rowfall.engines.snapshot import snapshot
 from rowfall.ledger import Ledger
 from rowfall.ledger.leases import has_ended
 from rowfall.sources.pipes import Streams
+from rowfall.systems.clickhouse.codes import TABLE_EXISTS, UNKNOWN_TABLE
+from rowfall.systems.clickhouse.embedded import QUERY, Embedded, FolderInUseError
+from rowfall.systems.clickhouse.snapshot import snapshot
 from rowfall.targets.base import STAGING_PREFIX, ServerAt, Target
 
 # Compared with what was typed: 20 ms of difflib.

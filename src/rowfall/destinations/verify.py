@@ -24,7 +24,6 @@ from rowfall.core.results import Verification, VerifiedSplit
 from rowfall.core.sqltext import SqlText, quote
 from rowfall.engines.base import Engine
 from rowfall.engines.database import Database, FileTable
-from rowfall.engines.embedded import Embedded
 from rowfall.ledger import Ledger
 from rowfall.ledger.manifest import Manifest
 from rowfall.plan import attempts
@@ -38,7 +37,8 @@ from rowfall.schema.text.headers import Headers
 from rowfall.schema.text.whole_rows import last_name, with_loose_blanks, with_open_end
 from rowfall.sources.base import Source
 from rowfall.stores.frames import ArrowStreams
-from rowfall.targets import staging
+from rowfall.systems.clickhouse import staging
+from rowfall.systems.clickhouse.embedded import Embedded
 from rowfall.targets.export import reading
 
 MASK64 = (1 << 64) - 1

@@ -1,6 +1,6 @@
-"""The engines: embedded ClickHouse in a child process, servers over HTTP, other databases.
+"""The protocols of engines, which run the statements of loads, and of databases that take rows.
 
-They run the statements of loads; sources of databases run those that read.
+Each system's own lie in rowfall.systems; here is what several of them share.
 
 What a statement means belongs to sources, targets, schema and plan.
 Imports core.
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from rowfall.engines.base import Engine
     from rowfall.engines.database import Database
 
-REGISTRY = {"clickhouse": "server:Server"}
-"""Kind of server -> module in this package and class; it takes the arguments of ``Server``."""
+REGISTRY = {"clickhouse": "systems.clickhouse.server:Server"}
+"""Kind of server -> module and class; it takes the arguments of ``Server``."""
 
 DATABASES = {
     "postgresql": "systems.postgresql.database:PostgresDatabase",
@@ -27,8 +27,8 @@ DATABASES = {
     "kafka": "systems.kafka.database:KafkaDatabase",
     "iceberg": "systems.lakes.destination:IcebergTable",
 }
-"""Kind of database -> module in this package and class, which takes host, port, user, password,
-parameters of the URI, database or schema, table, and options."""
+"""Kind of database -> module and class, which takes host, port, user, password, parameters of the
+URI, database or schema, table, and options."""
 
 
 def server_class(kind: str) -> Callable[..., Engine]:

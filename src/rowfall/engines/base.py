@@ -39,6 +39,9 @@ Settings = Mapping[str, str | int | float]
 Body = Iterable[bytes] | IO[bytes]
 """Bytes of an insert: an open binary file, or any iterable of chunks (64 KiB and more is best)."""
 
+NETWORK_ERROR = 210
+"""Code of errors about lost connections, whatever system they led to. ClickHouse's own number."""
+
 # In the path of a table's parts.
 _FOLDER = regex("/([0-9a-f-]{36})/$")
 # The format in which engines answer small questions.

@@ -1,7 +1,7 @@
 """The memory of loads: the ledger (SQLite), the journal beside a shared target, leases.
 
 How rows become visible lives in publish, and which table is the target in targets.
-Imports stores, targets, engines, core.
+Imports systems, stores, targets, engines, core.
 """
 
 from rowfall.ledger.leases import StagedPartition

@@ -28,9 +28,9 @@ from rowfall.core.listing import MARK, Split, range_of, without_salt
 from rowfall.core.model import Statement
 from rowfall.core.sqltext import SqlText, quote, quoted_list
 from rowfall.engines.base import Engine
-from rowfall.engines.codes import ACCESS_DENIED
 from rowfall.ledger import leases
 from rowfall.ledger.leases import Lease, Ownership, StagedPartition
+from rowfall.systems.clickhouse.codes import ACCESS_DENIED
 
 TABLE = "_rowfall_journal"
 # A process of another machine that has written nothing for so long counts as dead.

@@ -1,5 +1,5 @@
 """Forecasts from measurements: the rate of one core, and loads projected to several nodes.
 
 Loads themselves belong to run.
-Imports run, destinations, plan, contracts, ledger, sources, targets, engines, core.
+Imports run, destinations, plan, contracts, ledger, systems, sources, targets, core.
 """

@@ -23,15 +23,15 @@ from rowfall.core.model import Encoding, Kind
 from rowfall.core.options import Options, restored
 from rowfall.core.results import Rates, Report
 from rowfall.destinations import open_destination
-from rowfall.engines.embedded import Embedded
 from rowfall.ledger import Ledger
 from rowfall.plan.attempts import core_rate
 from rowfall.run import history
 from rowfall.run.load import run_load
 from rowfall.sources.base import Source
+from rowfall.systems.clickhouse.embedded import Embedded
+from rowfall.systems.clickhouse.target import embedded
 from rowfall.targets.base import Target
 from rowfall.targets.null import Null
-from rowfall.targets.table import embedded
 
 # Past loads that count: the newest of the same kind; old ones were of other versions and machines.
 MOST_LOADS = 5

@@ -15,6 +15,7 @@ from rowfall.core import formats, units, uri
 from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import UsageError
 from rowfall.core.listing import Listing
+from rowfall.core.machine import resident, usable_cores
 from rowfall.core.masked import Secret
 from rowfall.core.model import Encoding, Kind
 from rowfall.core.options import Options
@@ -29,7 +30,6 @@ from rowfall.core.results import (
     ScaleReport,
 )
 from rowfall.destinations.clickhouse.opening import connect
-from rowfall.engines.embedded import resident, usable_cores
 from rowfall.measure import rates
 from rowfall.measure.rates import source_bytes
 from rowfall.plan.attempts import MOST_SPLITS, attempt_bytes

@@ -32,8 +32,8 @@ from rowfall.plan.transport import choose_reading, choose_transport, sent_as
 from rowfall.plan.visibility import check_atomic
 from rowfall.schema.types import strict_reading
 from rowfall.sources.base import Once
+from rowfall.systems.clickhouse.target import Table
 from rowfall.targets.base import Target
-from rowfall.targets.table import Table
 
 FOREGROUND = (
     Setting("distributed_foreground_insert", 1, "rows are on their shards when it ends"),

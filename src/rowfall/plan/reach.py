@@ -28,8 +28,8 @@ from rowfall.core.sqltext import SqlText, quote
 from rowfall.core.version import __version__
 from rowfall.decoder import installed
 from rowfall.engines.base import Engine, NoAnswerError
-from rowfall.engines.codes import ACCESS_DENIED
 from rowfall.sources.base import Pullable, ReaderFeatures, Source
+from rowfall.systems.clickhouse.codes import ACCESS_DENIED
 
 # s3('{a,b}') asks for each key from here on; older servers leave out what is missing.
 EXACT = (25, 1)

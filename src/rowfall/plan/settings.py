@@ -18,8 +18,8 @@ from rowfall.core.model import Column, Encoding, Facts, Kind, Setting
 from rowfall.core.nearest import did_you_mean
 from rowfall.core.units import counted
 from rowfall.core.units import memory as bytes_text
-from rowfall.engines.codes import forbidden
 from rowfall.schema.types.reader_settings import reader_settings
+from rowfall.systems.clickhouse.codes import forbidden
 
 # Resident before the first row: the engine's code and its caches (measured 270-330 MB, chDB 26.9).
 ENGINE_BASE = 350 << 20

@@ -30,6 +30,7 @@ from rowfall.core.errors import (
 )
 from rowfall.core.events import Note
 from rowfall.core.listing import Listing, Split
+from rowfall.core.machine import usable_cores
 from rowfall.core.model import (
     Dialect,
     Encoding,
@@ -42,8 +43,6 @@ from rowfall.core.sqltext import SqlText
 from rowfall.core.time_range import WIDE, TimeRange, time_range
 from rowfall.decoder import installed, rewriting
 from rowfall.engines.base import ExistingTable
-from rowfall.engines.codes import BROKEN_OFF, DATA_CODES, MEMORY_LIMIT, TIMEOUT_EXCEEDED
-from rowfall.engines.embedded import usable_cores
 from rowfall.plan import attempts, cutting, transport
 from rowfall.plan.continued import continue_streams
 from rowfall.plan.other_names import loaded_under_other_names
@@ -65,6 +64,7 @@ from rowfall.sources.base import (
     any_version,
 )
 from rowfall.sources.compression import compression_of
+from rowfall.systems.clickhouse.codes import BROKEN_OFF, DATA_CODES, MEMORY_LIMIT, TIMEOUT_EXCEEDED
 
 # The first that was tried; 24.10 refuses it.
 NULL_TUPLES_RELEASE = (26, 9)

@@ -18,8 +18,8 @@ from rowfall.core.model import Pair, Statement
 from rowfall.core.sql import closing, identifier, items, tokens
 from rowfall.core.sqltext import SqlText, quote, quoted_list
 from rowfall.engines.base import Engine
-from rowfall.engines.codes import ACCESS_DENIED, GONE, TABLES_DIFFER
-from rowfall.targets import staging
+from rowfall.systems.clickhouse import staging
+from rowfall.systems.clickhouse.codes import ACCESS_DENIED, GONE, TABLES_DIFFER
 from rowfall.targets.base import STAGING_PREFIX
 
 # Columns of these kinds are in no part.

@@ -21,7 +21,6 @@ from rowfall.core.errors import EngineError, LedgerError, RowfallError, TargetEr
 from rowfall.core.model import Column, Pair, Statement
 from rowfall.core.sqltext import SqlText, quote
 from rowfall.engines.base import Engine, started_within
-from rowfall.engines.codes import ACCESS_DENIED, NOT_ALIKE
 from rowfall.ledger import Ledger
 from rowfall.ledger.leases import Leases, NoLeases, StagedPartition
 from rowfall.ledger.ledger import coming
@@ -30,6 +29,7 @@ from rowfall.publish.evidence import LoadedAnswer, Search, StagedPart, change_ti
 from rowfall.publish.fence import publish_id, renamed
 from rowfall.publish.protocol import Action, Evidence, Recorded, after_crash
 from rowfall.publish.target_tables import OwnTable
+from rowfall.systems.clickhouse.codes import ACCESS_DENIED, NOT_ALIKE
 
 # What a part costs when it is attached, dropped and merged later.
 SECONDS_PER_PART = 0.0005

@@ -21,9 +21,9 @@ from rowfall.core.model import Ask, Column, Pair
 from rowfall.core.options import ALL, NONE
 from rowfall.core.sqltext import quote, quoted_list
 from rowfall.engines.base import Engine
-from rowfall.engines.codes import ACCESS_DENIED, GONE, UNKNOWN_TABLE
 from rowfall.ledger.leases import StagedPartition
 from rowfall.publish.protocol import Evidence, Traces, judge
+from rowfall.systems.clickhouse.codes import ACCESS_DENIED, GONE, UNKNOWN_TABLE
 from rowfall.targets.base import STAGING_PREFIX
 
 _of = sql.table_is

@@ -21,8 +21,8 @@ from rowfall.core.model import Pair, Statement
 from rowfall.core.patterns import regex
 from rowfall.core.sqltext import SqlText, quote
 from rowfall.engines.base import Engine
-from rowfall.engines.codes import UNKNOWN_TABLE
 from rowfall.ledger.leases import StagedPartition
+from rowfall.systems.clickhouse.codes import UNKNOWN_TABLE
 
 # An ATTACH takes milliseconds a part; one that runs longer than this is stuck on a lock.
 MOST_WAIT = 120.0

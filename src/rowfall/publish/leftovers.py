@@ -17,7 +17,7 @@ from rowfall.ledger import leases, target_key
 from rowfall.ledger.journal import TABLE as JOURNAL
 from rowfall.publish.recover import open_journal, open_recovery
 from rowfall.publish.target_tables import OwnTable, TargetTables
-from rowfall.targets import staging
+from rowfall.systems.clickhouse import staging
 from rowfall.targets.base import SHADOW_SUFFIX, STAGING_PREFIX
 
 # Under its first name, or under one that a recovery has given to it.

@@ -12,8 +12,8 @@ from rowfall.core.errors import RowfallError
 from rowfall.core.events import Listener, Note
 from rowfall.core.sqltext import quote
 from rowfall.engines.base import Engine
-from rowfall.engines.codes import ACCESS_DENIED
 from rowfall.ledger.leases import StagedPartition
+from rowfall.systems.clickhouse.codes import ACCESS_DENIED
 
 # A merge is planned within seconds of the last one, and pauses of idle tables grow to ten. So where
 # nothing was merged for so long, waiting longer does not help.

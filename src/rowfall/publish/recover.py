@@ -20,7 +20,6 @@ from rowfall.core.model import Pair, Statement
 from rowfall.core.patterns import regex
 from rowfall.core.sqltext import SqlText, quote
 from rowfall.engines.base import Engine, table_uuid
-from rowfall.engines.codes import GONE
 from rowfall.ledger import Attempt, Ledger, StagedPartition, target_key_parts
 from rowfall.ledger.journal import Journal, JournalEntry
 from rowfall.ledger.ledger import coming
@@ -30,7 +29,8 @@ from rowfall.publish.evidence import LoadedAnswer
 from rowfall.publish.fence import MOST_WAIT, POLL_SECONDS, fence, wait_for
 from rowfall.publish.protocol import Action, Evidence, Recorded, after_crash
 from rowfall.publish.target_tables import OwnTable, TargetTables
-from rowfall.targets import staging
+from rowfall.systems.clickhouse import staging
+from rowfall.systems.clickhouse.codes import GONE
 from rowfall.targets.base import SHADOW_SUFFIX, STAGING_PREFIX
 
 if TYPE_CHECKING:
@@ -386,7 +386,7 @@ class NodeRecovery:
         """Drop the staging tables that :meth:`fence` has put aside.
 
         Args:
-            there: see :func:`rowfall.targets.staging.drop`.
+            there: see :func:`rowfall.systems.clickhouse.staging.drop`.
         """
         for database, name in dict.fromkeys((m.database, m.staging) for m in moves):
             self.engine.run(Statement(staging.drop(database, name, there=there)))

@@ -20,8 +20,8 @@ from rowfall.core.errors import EngineError, RowfallError
 from rowfall.core.model import Ask, Pair, Statement
 from rowfall.core.sqltext import SqlText, quote, quoted_list
 from rowfall.engines.base import Engine
-from rowfall.engines.codes import ACCESS_DENIED
 from rowfall.ledger.leases import StagedPartition
+from rowfall.systems.clickhouse.codes import ACCESS_DENIED
 
 _of = sql.table_is
 # A session with Keeper is made anew some seconds after Keeper is back, and what the replica lacks

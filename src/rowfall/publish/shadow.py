@@ -17,7 +17,6 @@ from rowfall.core.errors import EngineError, LedgerError, RowfallError, TargetEr
 from rowfall.core.model import Statement
 from rowfall.core.sqltext import SqlText, quote
 from rowfall.engines.base import Engine, table_uuid
-from rowfall.engines.codes import TABLE_EXISTS
 from rowfall.ledger import Ledger
 from rowfall.publish.altered import AlteredTableError, alter_alike
 from rowfall.publish.attach import Publisher
@@ -25,7 +24,8 @@ from rowfall.publish.fence import new_name, rename, renamed, wait_for
 from rowfall.publish.staging_tables import StagingTables
 from rowfall.publish.table_writer import TableWriter
 from rowfall.publish.tables import CommittedParts
-from rowfall.targets import staging
+from rowfall.systems.clickhouse import staging
+from rowfall.systems.clickhouse.codes import TABLE_EXISTS
 from rowfall.targets.base import SHADOW_SUFFIX, STAGING_PREFIX
 
 SWAP = "swap"

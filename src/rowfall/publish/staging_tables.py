@@ -11,9 +11,9 @@ from rowfall.core.errors import TargetError
 from rowfall.core.model import Ask, Pair
 from rowfall.core.sqltext import SqlText
 from rowfall.plan import table_definition
-from rowfall.targets import staging
-from rowfall.targets.staging import TableFacts
-from rowfall.targets.views import Views, fed_name
+from rowfall.systems.clickhouse import staging
+from rowfall.systems.clickhouse.staging import TableFacts
+from rowfall.systems.clickhouse.views import Views, fed_name
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,6 @@ from rowfall.core.errors import RowfallError
 from rowfall.core.model import PULL, Pair, Statement
 from rowfall.core.sqltext import SqlText
 from rowfall.engines.base import on_all, started_within
-from rowfall.engines.codes import GONE
 from rowfall.ledger import Ledger
 from rowfall.ledger.leases import Leases, Ownership, StagedPartition
 from rowfall.publish.altered import AlteredTableError, alter_alike
@@ -30,7 +29,8 @@ from rowfall.publish.receiver import BaseReceiver
 from rowfall.publish.recover import Recovery
 from rowfall.publish.staging_tables import StagingTables
 from rowfall.publish.table_writer import TableWriter
-from rowfall.targets import staging
+from rowfall.systems.clickhouse import staging
+from rowfall.systems.clickhouse.codes import GONE
 from rowfall.targets.base import STAGING_PREFIX
 
 _Found = TypeVar("_Found")

@@ -29,7 +29,6 @@ from rowfall.core.model import Pair, Statement
 from rowfall.core.patterns import regex
 from rowfall.core.sqltext import SqlText, quote, quoted_list
 from rowfall.engines.base import Engine, table_uuid
-from rowfall.engines.codes import NO_DEFINITION, NOT_ALIKE, TABLE_EXISTS
 from rowfall.ledger import Ledger, leases, target_key
 from rowfall.ledger.journal import Journal
 from rowfall.publish.attach import Publisher
@@ -38,7 +37,8 @@ from rowfall.publish.recover import Recovery, open_journal, open_recovery
 from rowfall.publish.shadow import SWAP, Shadow
 from rowfall.publish.table_writer import TableWriter
 from rowfall.publish.target_tables import OwnTable, TargetTables, table_dropped
-from rowfall.targets import staging
+from rowfall.systems.clickhouse import staging
+from rowfall.systems.clickhouse.codes import NO_DEFINITION, NOT_ALIKE, TABLE_EXISTS
 from rowfall.targets.base import STAGING_PREFIX
 
 PREFIX = f"{STAGING_PREFIX}upsert_"

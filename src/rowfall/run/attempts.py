@@ -54,14 +54,6 @@ from rowfall.decoder import rewriting
 from rowfall.deliver.decode import DeclinedError
 from rowfall.deliver.route import sending_since
 from rowfall.deliver.watch import TotalProgress, Watch
-from rowfall.engines.codes import (
-    DATA_CODES,
-    GONE,
-    LIBRARY_ERROR,
-    MEMORY_LIMIT,
-    QUERY_WAS_CANCELLED,
-    is_one_value,
-)
 from rowfall.engines.database import RefusedRowError, RolledBackError
 from rowfall.ledger.leases import Lease, Ownership
 from rowfall.plan.settings import lower
@@ -76,6 +68,14 @@ from rowfall.schema.text import long_records
 from rowfall.schema.types import strict_reading
 from rowfall.sources.base import Streamed
 from rowfall.stores.objects import ObjectSource
+from rowfall.systems.clickhouse.codes import (
+    DATA_CODES,
+    GONE,
+    LIBRARY_ERROR,
+    MEMORY_LIMIT,
+    QUERY_WAS_CANCELLED,
+    is_one_value,
+)
 
 # Ctrl-C must be answered within two seconds: one for a polite KILL, then the engine is left.
 POLITE_SECONDS = 1.0

@@ -8,12 +8,13 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from rowfall.core.errors import SourceError, TargetError, UsageError
+from rowfall.core.machine import free_memory
 from rowfall.core.own_files import LEDGER_NAME
-from rowfall.engines.embedded import QUERY, Embedded, FolderInUseError, free_memory, take_folder
-from rowfall.engines.folder_reader import FolderReader
-from rowfall.engines.snapshot import snapshot
 from rowfall.ledger import Ledger
 from rowfall.sources.base import KeptInTables
+from rowfall.systems.clickhouse.embedded import QUERY, Embedded, FolderInUseError, take_folder
+from rowfall.systems.clickhouse.folder_reader import FolderReader
+from rowfall.systems.clickhouse.snapshot import snapshot
 from rowfall.targets.base import Target
 
 # Of what a load may take. Its scans need some 2 MiB for each column and thread, and what they read

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from rowfall.contracts.destination import Opening
 from rowfall.core.errors import NoSpaceError, UsageError
 from rowfall.core.events import Listener, Note
+from rowfall.core.machine import total_memory
 from rowfall.core.masked import Secret
 from rowfall.core.model import Plan
 from rowfall.core.options import (
@@ -35,10 +36,10 @@ from rowfall.core.units import memory as memory_text
 from rowfall.core.units import parse_duration, parse_size
 from rowfall.destinations import open_destination
 from rowfall.engines.base import Engine
-from rowfall.engines.embedded import PLAN, Embedded, total_memory
-from rowfall.engines.prestart import prestart
 from rowfall.sources import check_options, open_source
 from rowfall.sources.base import Folders, KeptInTables, Queried, Streamed
+from rowfall.systems.clickhouse.embedded import PLAN, Embedded
+from rowfall.systems.clickhouse.prestart import prestart
 from rowfall.targets import default_table, open_target
 
 if TYPE_CHECKING:

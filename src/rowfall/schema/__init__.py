@@ -4,5 +4,5 @@ sampling and inference decide columns and layout, from options and the table tha
 knows how lines are written, types/ says how each column is read strictly, and bad_rows/ finds,
 explains and leaves out what a strict reader refuses. How rows travel and where they are stored is
 not decided here.
-Imports stores, sources, engines, decoder, core.
+Imports systems, stores, sources, engines, decoder, core.
 """

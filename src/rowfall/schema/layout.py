@@ -12,13 +12,13 @@ from rowfall.core.model import Column, Kind, Schema
 from rowfall.core.patterns import regex
 from rowfall.core.sqltext import SqlText, quote
 from rowfall.core.type_names import parse_type
-from rowfall.engines.codes import UNKNOWN_IDENTIFIER
 from rowfall.schema import sampling
 from rowfall.schema.projection import read_relation
 from rowfall.schema.sampling import RunSelect, SourceSample
 from rowfall.schema.table_options import TableOptions
 from rowfall.schema.types.inferred_types import ENOUGH_ROWS, LOW_SHARE
 from rowfall.sources.base import Source
+from rowfall.systems.clickhouse.codes import UNKNOWN_IDENTIFIER
 
 FEW_VALUES = 100
 """So few distinct values make long runs when rows are sorted by them."""

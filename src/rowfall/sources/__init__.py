@@ -3,8 +3,8 @@
 A new source is one file with the methods of :class:`rowfall.sources.base.Source` and one line in
 :data:`REGISTRY`. Here lies what all of them share (base, from_clause, pipes, rewriting, rewrites),
 what databases share (databases, arrow_database, arrow_batches, handover, relay), and the rows that
-the engine makes (generate, recipes) or has (clickhouse, data_folder). What gives files lies in
-rowfall.stores, systems in rowfall.systems. Sources write nothing. Imports decoder, core.
+the engine makes (generate, recipes). What gives files lies in rowfall.stores, systems in
+rowfall.systems. Sources write nothing. Imports decoder, core.
 Modules load when their scheme is used.
 """
 
@@ -42,8 +42,8 @@ REGISTRY = {
     "mysql": "systems.mysql.source:MySQLSource",
     "mariadb": "systems.mysql.source:MySQLSource",
     "singlestore": "systems.mysql.source:MySQLSource",
-    "clickhouse": "clickhouse:ClickHouse",
-    "clickhouses": "clickhouse:ClickHouse",
+    "clickhouse": "systems.clickhouse.source:ClickHouse",
+    "clickhouses": "systems.clickhouse.source:ClickHouse",
     "duckdb": "systems.duckdb.source:DuckDBSource",
     "postgresql": "systems.postgresql.source:PostgresSource",
     "postgres": "systems.postgresql.source:PostgresSource",
@@ -51,7 +51,7 @@ REGISTRY = {
 """Scheme -> module in this package, ``stores.file`` or ``systems.folder.file``, and class, which
 takes (texts, options)."""
 
-_TABLES = "data_folder:DataFolder"
+_TABLES = "systems.clickhouse.data_folder:DataFolder"
 _ARCHIVES = "stores.archives:open_archives"
 # Those that nobody writes as scheme://.
 _UNWRITTEN = frozenset({"file", "stdin", "arrow"})

@@ -1,4 +1,4 @@
-"""Targets of rows, one file per kind: a table, exported files, nothing.
+"""Targets of rows: exported files, nothing, and what the targets of all systems share.
 
 A target gives text and facts and runs no statement; engines do, and publish makes rows visible.
 Imports core.
@@ -19,9 +19,9 @@ from rowfall.targets.table_names import default_table
 __all__ = ["DEFAULT_FOLDER", "REGISTRY", "default_table", "open_target"]
 
 REGISTRY = {
-    "folder": "table:open_folder",
-    "clickhouse": "table:open_server",
-    "clickhouses": "table:open_server",
+    "folder": "systems.clickhouse.target:open_folder",
+    "clickhouse": "systems.clickhouse.target:open_server",
+    "clickhouses": "systems.clickhouse.target:open_server",
     "postgresql": "systems.postgresql.target:PostgresTarget",
     "mysql": "systems.mysql.target:MySQLTable",
     "mariadb": "systems.mysql.target:MariaDBTable",

@@ -566,8 +566,8 @@ main(["status"])
 
 @pytest.mark.parametrize(
     "module",
-    ["rowfall.engines.prestart", "subprocess", "rowfall.cli.app", "click", "rowfall.cli.status",
-     "rowfall.api"],
+    ["rowfall.systems.clickhouse.prestart", "subprocess", "rowfall.cli.app", "click",
+     "rowfall.cli.status", "rowfall.api"],
 )  # fmt: skip
 def test_ctrl_c_during_an_import_ends_quietly(module: str) -> None:
     done = subprocess.run(

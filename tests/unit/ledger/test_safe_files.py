@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from rowfall.core.errors import LedgerError, TargetError
-from rowfall.engines.embedded import take_folder
 from rowfall.ledger import Ledger
+from rowfall.systems.clickhouse.embedded import take_folder
 
 
 def test_everybody_may_write_to_the_folder_of_ledgers(

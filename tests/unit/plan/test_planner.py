@@ -31,8 +31,8 @@ from rowfall.destinations.clickhouse.folder import FolderTables
 from rowfall.plan.planner import chosen_settings, make_plan
 from rowfall.plan.settings import Shape, compute_settings, lower
 from rowfall.plan.transport import count_streams
+from rowfall.systems.clickhouse.target import embedded
 from rowfall.targets.export import Export
-from rowfall.targets.table import embedded
 
 CSV_GZ = Encoding("CSV", "gzip", Kind.TEXT)
 SCHEMA = Schema((Column("a", "UInt32"), Column("b", "String")), order_by="a")

@@ -14,7 +14,7 @@ from rowfall.core.options import Options
 from rowfall.destinations.clickhouse.folder import FolderTables
 from rowfall.plan.space import free_bytes, with_space
 from rowfall.sources.generate import Generate
-from rowfall.targets.table import embedded
+from rowfall.systems.clickhouse.target import embedded
 
 MACHINE = Facts("26.9.2.1", 4, 8 << 30)
 EMPTY = Forecast(1_000, 1.0, 1 << 30, 1)

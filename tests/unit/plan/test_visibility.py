@@ -18,8 +18,8 @@ from rowfall.core.sqltext import SqlText
 from rowfall.destinations.clickhouse.folder import FolderTables
 from rowfall.destinations.files import WrittenFiles
 from rowfall.plan.planner import make_plan
+from rowfall.systems.clickhouse.target import embedded
 from rowfall.targets.export import Export
-from rowfall.targets.table import embedded
 
 ENGINE = Facts("26.9.2.1", 4, 8 << 30)
 SCHEMA = Schema((Column("a", "UInt32"),), order_by="a")

@@ -19,9 +19,9 @@ from rowfall.core.options import ADD
 from rowfall.core.sqltext import SqlText, quote
 from rowfall.destinations.clickhouse.nodes import nodes_of
 from rowfall.engines.base import Engine
-from rowfall.engines.codes import ACCESS_DENIED
 from rowfall.schema.bad_rows.data_errors import type_options
 from rowfall.schema.types.wider_types import lossless
+from rowfall.systems.clickhouse.codes import ACCESS_DENIED
 
 if TYPE_CHECKING:
     from rowfall.cluster.open import OpenCluster

@@ -19,7 +19,6 @@ from rowfall.core.sqltext import quote
 from rowfall.destinations.clickhouse.opening import connect, shards_of
 from rowfall.destinations.clickhouse.own_tables import drop_order, is_own_and_empty, made_tables
 from rowfall.engines.base import Engine, table_uuid
-from rowfall.engines.embedded import Embedded
 from rowfall.ledger import Ledger, leases, target_key
 from rowfall.ledger.journal import TABLE as JOURNAL
 from rowfall.ledger.journal import Journal
@@ -32,7 +31,8 @@ from rowfall.publish.recover import (
     staging_of,
 )
 from rowfall.publish.upsert import PREFIX as REBUILT
-from rowfall.targets import staging
+from rowfall.systems.clickhouse import staging
+from rowfall.systems.clickhouse.embedded import Embedded
 from rowfall.targets.base import STAGING_PREFIX, ServerAt, Target
 
 if TYPE_CHECKING:

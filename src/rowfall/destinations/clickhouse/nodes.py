@@ -18,7 +18,7 @@ from rowfall.core.model import ColumnChange, Plan, Schema, Statement
 from rowfall.core.patterns import regex
 from rowfall.destinations.notes import created
 from rowfall.engines.base import Engine, ExistingTable
-from rowfall.engines.codes import ACCESS_DENIED, READONLY
+from rowfall.systems.clickhouse.codes import ACCESS_DENIED, READONLY
 
 if TYPE_CHECKING:
     from rowfall.cluster.open import OpenCluster

@@ -14,8 +14,8 @@ from rowfall.core.options import ADD, Options
 from rowfall.core.units import parse_duration, parse_size
 from rowfall.engines import server_class
 from rowfall.engines.base import Engine
+from rowfall.systems.clickhouse.target import Table
 from rowfall.targets.base import ServerAt, Target
-from rowfall.targets.table import Table
 
 if TYPE_CHECKING:
     from rowfall.cluster.open import OpenCluster
@@ -103,7 +103,7 @@ def _check_writer(
     from rowfall.destinations.clickhouse.loaded_state import (
         check_identity,  # 20 ms that loads into folders save
     )
-    from rowfall.targets import staging, views
+    from rowfall.systems.clickhouse import staging, views
 
     engine, target = writer.engine, writer.target
     asks = engine.ask

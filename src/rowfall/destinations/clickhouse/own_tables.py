@@ -13,7 +13,7 @@ from rowfall.core import sql
 from rowfall.engines.base import Engine, table_uuid
 from rowfall.ledger import Ledger, target_key, target_key_parts
 from rowfall.ledger.journal import Journal
-from rowfall.targets import views
+from rowfall.systems.clickhouse import views
 
 if TYPE_CHECKING:
     pass

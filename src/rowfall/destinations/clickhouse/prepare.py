@@ -22,7 +22,6 @@ from rowfall.destinations.clickhouse.record import record_of
 from rowfall.destinations.clickhouse.settle import open_shadow
 from rowfall.destinations.notes import add_splits
 from rowfall.engines.base import table_uuid
-from rowfall.engines.codes import GONE
 from rowfall.ledger.journal import Journal
 from rowfall.ledger.leases import Leases, NoLeases
 from rowfall.publish.merges import Merges
@@ -32,7 +31,8 @@ from rowfall.publish.staging_tables import StagingTables
 from rowfall.publish.table_writer import TableWriter
 from rowfall.publish.tables import TableReceiver
 from rowfall.publish.target_tables import TargetTables, table_dropped
-from rowfall.targets import staging, views
+from rowfall.systems.clickhouse import staging, views
+from rowfall.systems.clickhouse.codes import GONE
 
 if TYPE_CHECKING:
     pass

@@ -28,8 +28,8 @@ from rowfall.publish.recover import (
 )
 from rowfall.publish.shadow import Shadow
 from rowfall.publish.target_tables import OwnTable, TargetTables
-from rowfall.targets import staging
-from rowfall.targets.table import DEFAULT_DATABASE
+from rowfall.systems.clickhouse import staging
+from rowfall.systems.clickhouse.target import DEFAULT_DATABASE
 
 # After the name of a file of which a part was loaded.
 _RANGE = regex(r"\[-?\d+:-?\d+\]\Z")

@@ -15,13 +15,13 @@ from rowfall.core.patterns import regex
 from rowfall.core.sqltext import quote
 from rowfall.destinations.clickhouse.nodes import UNPARTITIONED, filled_table, nodes_of
 from rowfall.engines.base import ExistingTable
-from rowfall.engines.codes import GONE
 from rowfall.plan import keys, table_definition, transport
 from rowfall.plan.upserts import ask_stored
 from rowfall.schema.bad_rows import data_errors
 from rowfall.schema.table_changes import TableQuestions
 from rowfall.schema.types.strict_reading import with_sign
-from rowfall.targets import views
+from rowfall.systems.clickhouse import views
+from rowfall.systems.clickhouse.codes import GONE
 
 # The first release whose type JSON is no experiment.
 JSON_RELEASE = (25, 3)

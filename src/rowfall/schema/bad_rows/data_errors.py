@@ -14,7 +14,6 @@ from rowfall.core.listing import Split
 from rowfall.core.model import Column, Encoding, Kind, Schema
 from rowfall.core.patterns import regex
 from rowfall.core.type_names import Type, parse_type
-from rowfall.engines.codes import VIOLATED_CONSTRAINT
 from rowfall.schema.bad_rows.queries import (
     LONG,
     MALFORMED,
@@ -29,6 +28,7 @@ from rowfall.schema.text.whole_rows import LAST_EMPTY
 from rowfall.schema.types import json_objects
 from rowfall.schema.types.strict_reading import CANONICAL, SIGN, TAG
 from rowfall.sources.compression import compression_of
+from rowfall.systems.clickhouse.codes import VIOLATED_CONSTRAINT
 
 _URI = regex(r"\(in file/uri (.+?)\)(?:[:.,\s]|$)")
 _AT_ROW = regex(r"\(at row (\d+)\)")

@@ -28,7 +28,6 @@ from rowfall.core.own_files import REJECTS_NAME
 from rowfall.core.sqltext import SqlText, quote
 from rowfall.core.type_names import parse_type
 from rowfall.engines.base import Engine
-from rowfall.engines.codes import BLANKS_REFUSED
 from rowfall.engines.database import RefusedRowError
 from rowfall.schema.bad_rows import data_errors
 from rowfall.schema.bad_rows.data_errors import CONTAINERS, same_object
@@ -60,6 +59,7 @@ from rowfall.schema.types.footers import Footer
 from rowfall.schema.types.null_lists import null_lists
 from rowfall.schema.types.strict_reading import CANONICAL
 from rowfall.sources.base import Numbered, Ranged, Rewritten, Source
+from rowfall.systems.clickhouse.codes import BLANKS_REFUSED
 
 # Finding bad rows runs beside nothing else, but not on a lane that the watch or a KILL needs.
 LANE = 3

@@ -9,10 +9,10 @@ from types import ModuleType
 from typing import Any
 
 from rowfall.core.errors import RowfallError, UsageError
+from rowfall.core.machine import total_memory, usable_cores
 from rowfall.core.options import ERROR, Options
 from rowfall.core.patterns import regex
 from rowfall.core.units import parse_duration, parse_size
-from rowfall.engines.embedded import total_memory, usable_cores
 
 SCHEMA = "main"
 HERE = "database_name = current_database() AND schema_name = ? AND table_name = ?"

@@ -19,8 +19,7 @@ from rowfall.core.listing import MARK
 from rowfall.core.masked import Secret
 from rowfall.core.options import Options
 from rowfall.core.sqltext import SqlText
-from rowfall.engines.base import ExistingTable
-from rowfall.engines.codes import NETWORK_ERROR
+from rowfall.engines.base import NETWORK_ERROR, ExistingTable
 from rowfall.engines.database import (
     LEASE_SECONDS,
     RECORD,

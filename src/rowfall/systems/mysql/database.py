@@ -24,8 +24,7 @@ from rowfall.core.netaddress import is_loopback, is_own_name
 from rowfall.core.options import ERROR, REPLACE, SKIP, Options
 from rowfall.core.sqltext import SqlText
 from rowfall.core.units import parse_duration
-from rowfall.engines.base import ExistingTable
-from rowfall.engines.codes import NETWORK_ERROR
+from rowfall.engines.base import NETWORK_ERROR, ExistingTable
 from rowfall.engines.database import (
     ACCEPTED,
     RECORD,

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rowfall.core.options import SKIP
-from rowfall.engines.codes import NETWORK_ERROR
+from rowfall.engines.base import NETWORK_ERROR
 from rowfall.engines.database import (
     LEASE_SECONDS,
     RECORD,

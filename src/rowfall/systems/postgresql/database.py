@@ -22,8 +22,7 @@ from rowfall.core.options import ERROR, Options
 from rowfall.core.patterns import regex
 from rowfall.core.sqltext import SqlText, identifier, qualified
 from rowfall.core.units import parse_duration
-from rowfall.engines.base import ExistingTable
-from rowfall.engines.codes import NETWORK_ERROR
+from rowfall.engines.base import NETWORK_ERROR, ExistingTable
 from rowfall.engines.database import (
     ACCEPTED,
     KEY_HINT,

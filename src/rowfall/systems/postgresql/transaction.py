@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from rowfall.core.errors import TargetError, UsageError
 from rowfall.core.options import ERROR, REPLACE
 from rowfall.core.sqltext import identifier
-from rowfall.engines.codes import NETWORK_ERROR
+from rowfall.engines.base import NETWORK_ERROR
 from rowfall.engines.database import (
     LEASE_SECONDS,
     Binary,

@@ -16,7 +16,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from rowfall.core.errors import TargetError
-from rowfall.engines.embedded import COPIES
+from rowfall.systems.clickhouse.embedded import COPIES
 
 _FOLDERS = ("metadata", "data", "store")
 # What an engine makes or removes at this moment, and what it does not show.

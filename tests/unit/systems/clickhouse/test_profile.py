@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from rowfall.core.errors import TargetError
-from rowfall.engines.profile import judge, read_profile
+from rowfall.systems.clickhouse.profile import judge, read_profile
 
 Row = Sequence[Any]
 # As a server lists them by default.

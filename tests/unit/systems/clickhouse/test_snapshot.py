@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from rowfall.core.errors import TargetError
-from rowfall.engines import snapshot as copies
-from rowfall.engines.embedded import COPIES
-from rowfall.engines.snapshot import remove_stale, snapshot
+from rowfall.systems.clickhouse import snapshot as copies
+from rowfall.systems.clickhouse.embedded import COPIES
+from rowfall.systems.clickhouse.snapshot import remove_stale, snapshot
 
 TABLE = "store/abc/abc-uuid"
 

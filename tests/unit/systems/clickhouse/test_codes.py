@@ -6,7 +6,7 @@ import pytest
 
 from rowfall.core.errors import ObjectChangedError, SourceError
 from rowfall.core.sql import CHANGED
-from rowfall.engines.codes import DATA_CODES, is_one_value, translate
+from rowfall.systems.clickhouse.codes import DATA_CODES, is_one_value, translate
 
 QUOTED = f"FUNCTION throwIf(x :: 1, '{CHANGED}' :: 2) -> throwIf() UInt8 : 3"
 

@@ -2,7 +2,7 @@
 
 The folder's own engine reads them, from a copy made of links, so a load may go on meanwhile. What a
 split is, and what a later run loads, is as of a server's table: see
-:mod:`rowfall.sources.clickhouse`.
+:mod:`rowfall.systems.clickhouse.source`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from rowfall.core.errors import EngineError, SourceError, UsageError
 from rowfall.core.nearest import did_you_mean
 from rowfall.core.options import Options
 from rowfall.sources.base import TableReader
-from rowfall.sources.clickhouse import Tables
+from rowfall.systems.clickhouse.source import Tables
 
 _OWN = "_rowfall_"
 _SHOWN = 10

@@ -31,14 +31,14 @@ from rowfall.core.errors import EngineError, RowfallError, TargetError
 from rowfall.core.masked import Secret
 from rowfall.core.patterns import regex
 from rowfall.core.sqltext import SqlText, quote
-from rowfall.engines._http import Address, Connection, Connections, Form, Reply
 from rowfall.engines.base import ROWS_FORMAT, read_rows
-from rowfall.engines.codes import (
+from rowfall.systems.clickhouse.codes import (
     ACCESS_DENIED,
     AUTHENTICATION_FAILED,
     RECEIVED_ERROR_FROM_HTTP,
     URL_REFUSED,
 )
+from rowfall.systems.clickhouse.http import Address, Connection, Connections, Form, Reply
 
 # As for a connection of our own: a server that is up accepts in milliseconds.
 CONNECT_SECONDS = 10

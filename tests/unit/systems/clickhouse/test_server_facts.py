@@ -8,10 +8,10 @@ from typing import Any, cast
 import pytest
 
 from rowfall.core.errors import UsageError
-from rowfall.engines._http import Address
-from rowfall.engines._status import StatementStatus
-from rowfall.engines.profile import UserProfile
-from rowfall.engines.server_facts import MEMORY_PER_CORE, may_sync, read_facts
+from rowfall.systems.clickhouse.http import Address
+from rowfall.systems.clickhouse.profile import UserProfile
+from rowfall.systems.clickhouse.server_facts import MEMORY_PER_CORE, may_sync, read_facts
+from rowfall.systems.clickhouse.status import StatementStatus
 
 LIMIT, FREE = 40 << 30, 64 << 30
 AT = Address("h", 8123, False, "u", None)

@@ -24,13 +24,6 @@ from rowfall.core.netaddress import is_loopback, is_own_name
 from rowfall.core.patterns import regex
 from rowfall.core.sqltext import SqlText, quote
 from rowfall.core.units import duration
-from rowfall.engines._http import Address, Connections, Exchange, HttpAnswer, Lost, form
-from rowfall.engines._relay import RelayedServer
-from rowfall.engines._status import (
-    StatementProgress,
-    StatementStatus,
-    cpu_seconds,
-)
 from rowfall.engines.base import (
     POLL_SECONDS,
     READ_EVENTS,
@@ -41,9 +34,21 @@ from rowfall.engines.base import (
     Settings,
     Tick,
 )
-from rowfall.engines.codes import ACCESS_DENIED, READONLY, forbidden
-from rowfall.engines.profile import read_profile
-from rowfall.engines.server_facts import check_options, check_rights, may_sync, read_facts
+from rowfall.systems.clickhouse.codes import ACCESS_DENIED, READONLY, forbidden
+from rowfall.systems.clickhouse.http import Address, Connections, Exchange, HttpAnswer, Lost, form
+from rowfall.systems.clickhouse.profile import read_profile
+from rowfall.systems.clickhouse.relay import RelayedServer
+from rowfall.systems.clickhouse.server_facts import (
+    check_options,
+    check_rights,
+    may_sync,
+    read_facts,
+)
+from rowfall.systems.clickhouse.status import (
+    StatementProgress,
+    StatementStatus,
+    cpu_seconds,
+)
 
 # A finished statement answers at once; 30 s of silence means that the answer got stuck on the way.
 SILENCE_SECONDS = 30.0
@@ -78,7 +83,7 @@ class Server(Asking):
         sharing: servers that load at the same time on its machine, itself among them; each gets
             its part of the cores, and of the memory that is free there.
         through: another server that can reach this one by HTTP when this process cannot, see
-            :mod:`rowfall.engines._relay`; ``host`` is then what the other one calls it.
+            :mod:`rowfall.systems.clickhouse.relay`; ``host`` is then what the other one calls it.
         durable: what was written is flushed when :meth:`sync` asks for it.
         patience: seconds that it may be away.
 

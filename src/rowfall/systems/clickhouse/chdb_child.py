@@ -1,8 +1,8 @@
 """The engine's own process: chDB and a line protocol, nothing else. The only importer of chDB.
 
 Why a process: chDB allows one folder per process and a crash or an OOM kill takes the process
-with it. Started by :mod:`rowfall.engines.prestart`; nothing travels in argv. Few imports: a load
-waits for this process to be ready, and json, threading and contextlib take 15 ms.
+with it. Started by :mod:`rowfall.systems.clickhouse.prestart`; nothing travels in argv. Few
+imports: a load waits for this process to be ready, and json, threading and contextlib take 15 ms.
 
 Protocol: lines, and counted bytes of UTF-8 behind them. Requests on stdin:
     open BYTES SIZE SIZE SIZE and then path, name of the lock, folder to work in  first

@@ -13,7 +13,7 @@ from typing import Any
 
 from rowfall.core.model import Statement
 from rowfall.core.sqltext import SqlText, quote
-from rowfall.engines.embedded import Embedded, numbering
+from rowfall.systems.clickhouse.embedded import Embedded, numbering
 
 _PIECE = 1 << 20
 # Whoever reads the rows may have gone while the engine still sorts.

@@ -17,9 +17,8 @@ from rowfall.core.model import Outcome
 from rowfall.core.patterns import regex
 from rowfall.core.sqltext import quote
 from rowfall.core.units import duration
-from rowfall.engines._http import Connections, Exchange, HttpAnswer, Lost
 from rowfall.engines.base import ROWS_FORMAT, read_rows
-from rowfall.engines.codes import (
+from rowfall.systems.clickhouse.codes import (
     ACCESS_DENIED,
     CUT_SHORT,
     REFUSED_USER,
@@ -29,6 +28,7 @@ from rowfall.engines.codes import (
     missing_rights,
     translate,
 )
+from rowfall.systems.clickhouse.http import Connections, Exchange, HttpAnswer, Lost
 
 _Found = TypeVar("_Found")
 

@@ -7,7 +7,7 @@ import stat
 
 import pytest
 
-from rowfall.engines.embedded import distrust
+from rowfall.systems.clickhouse.embedded import distrust
 
 ROOT, USER, OTHER = 0, 1000, 1001
 HOME, SHARED = 0o755, 0o1777

@@ -15,7 +15,7 @@ from typing import Any
 from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import RowfallError
 from rowfall.core.model import Constraint
-from rowfall.engines.codes import READONLY, SETTING_CONSTRAINT_VIOLATION
+from rowfall.systems.clickhouse.codes import READONLY, SETTING_CONSTRAINT_VIOLATION
 
 Value = str | int
 

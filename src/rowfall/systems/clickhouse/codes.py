@@ -19,6 +19,7 @@ from rowfall.core.errors import (
 )
 from rowfall.core.patterns import regex
 from rowfall.core.sqltext import quote
+from rowfall.engines.base import NETWORK_ERROR
 
 BAD_ARGUMENTS = 36
 UNKNOWN_IDENTIFIER = 47
@@ -29,7 +30,6 @@ RECEIVED_ERROR_FROM_HTTP = 86
 TABLES_DIFFER = 122  # INCOMPATIBLE_COLUMNS
 TIMEOUT_EXCEEDED = 159
 READONLY = 164  # "this user may not change anything"
-NETWORK_ERROR = 210
 STATEMENT_RUNS = 216  # another one with the same id
 TABLE_IS_DROPPED = 218
 MEMORY_LIMIT = 241

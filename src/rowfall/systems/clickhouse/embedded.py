@@ -9,7 +9,6 @@ import contextlib
 import errno
 import fcntl
 import json
-import math
 import os
 import queue
 import re
@@ -30,6 +29,7 @@ from rowfall.core.errors import (
     TargetError,
     UsageError,
 )
+from rowfall.core.machine import free_memory, resident, usable_cores
 from rowfall.core.masked import Secret, redact
 from rowfall.core.model import Facts, Outcome, Statement
 from rowfall.core.sql import AboutTables, settings_clause
@@ -43,8 +43,8 @@ from rowfall.engines.base import (
     Tick,
     table_uuid,
 )
-from rowfall.engines.codes import translate
-from rowfall.engines.prestart import Child, take
+from rowfall.systems.clickhouse.codes import translate
+from rowfall.systems.clickhouse.prestart import Child, take
 
 # The lane of KILL and of the watch queries: never busy with a long statement.
 CONTROL_LANE = 99
@@ -536,7 +536,7 @@ class Embedded(Asking):
     def renumber(self, uuid: str, partition: str, word: str) -> None:
         """Record by a word that blocks of a partition may get numbers that others had before.
 
-        Where the table lies on the default disk; see :class:`rowfall.sources.data_folder`.
+        Where the table lies on the default disk; see :mod:`rowfall.systems.clickhouse.data_folder`.
         """
         folder = self._marked_folder(uuid)
         if folder is None:
@@ -700,7 +700,7 @@ def take_folder(folder: Path, reads: str = "") -> FolderLock:
     os.ftruncate(lock, 0)
     os.pwrite(lock, said, 0)
     if any(folder.glob(f"{COPIES}*")):
-        from rowfall.engines.snapshot import remove_stale  # 5 ms that others save
+        from rowfall.systems.clickhouse.snapshot import remove_stale  # 5 ms that others save
 
         remove_stale(folder)
     return FolderLock(lock, said)
@@ -751,61 +751,6 @@ def _alive(pid: str) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] not in "ZX"
     except (OSError, IndexError):
         return False
-
-
-# --- cores and memory of this machine ------------------------------------------------------------
-
-_CGROUP = Path("/sys/fs/cgroup")
-
-
-def usable_cores() -> int:
-    """Return the CPU cores for this process: affinity, then the cgroup's quota (rounded up)."""
-    cores = len(os.sched_getaffinity(0))
-    quota = _read(_CGROUP / "cpu.max").split()
-    if len(quota) == 2 and quota[0] != "max":
-        cores = min(cores, max(1, math.ceil(int(quota[0]) / int(quota[1]))))
-    return max(1, cores)
-
-
-def total_memory() -> int:
-    """Return the memory of this machine, or of its cgroup; 0 where that is not known."""
-    found = 0
-    for line in _read(Path("/proc/meminfo")).splitlines():
-        if line.startswith("MemTotal:"):
-            found = int(line.split()[1]) * 1024
-    limit = _read(_CGROUP / "memory.max").strip()
-    return min(found or int(limit), int(limit)) if limit.isdigit() else found
-
-
-def free_memory() -> int:
-    """Return the bytes to take without swapping: MemAvailable, or less by the cgroup's limit."""
-    available = 0
-    for line in _read(Path("/proc/meminfo")).splitlines():
-        if line.startswith("MemAvailable:"):
-            available = int(line.split()[1]) * 1024
-    limit, used = _read(_CGROUP / "memory.max").strip(), _read(_CGROUP / "memory.current").strip()
-    if limit.isdigit() and used.isdigit():
-        # Page cache counts as used in a cgroup but is given back on demand.
-        cache = sum(
-            int(line.split()[1])
-            for line in _read(_CGROUP / "memory.stat").splitlines()
-            if line.startswith("inactive_file ")
-        )
-        available = min(available or int(limit), max(0, int(limit) - int(used) + cache))
-    return available
-
-
-def resident(pid: int) -> tuple[int, int]:
-    """Return the bytes resident in a process now and at its highest; zeros when it is gone.
-
-    Not ``ru_maxrss``: that begins with what the parent held when it started the program.
-    """
-    found = {"VmRSS": 0, "VmHWM": 0}
-    for line in _read(Path(f"/proc/{pid}/status")).splitlines():
-        name, _, value = line.partition(":")
-        if name in found:
-            found[name] = int(value.split()[0]) * 1024
-    return found["VmRSS"], found["VmHWM"]
 
 
 def _read(path: Path) -> str:

@@ -11,12 +11,12 @@ from rowfall.core.errors import RowfallError, TargetError, UsageError
 from rowfall.core.model import Ask, Facts, version_numbers
 from rowfall.core.patterns import regex
 from rowfall.core.sqltext import quote
-from rowfall.engines.codes import ACCESS_DENIED, LACKS, denied
+from rowfall.systems.clickhouse.codes import ACCESS_DENIED, LACKS, denied
 
 if TYPE_CHECKING:  # http.client takes 20 ms that loads into a folder save
-    from rowfall.engines._http import Address
-    from rowfall.engines._status import StatementStatus
-    from rowfall.engines.profile import UserProfile
+    from rowfall.systems.clickhouse.http import Address
+    from rowfall.systems.clickhouse.profile import UserProfile
+    from rowfall.systems.clickhouse.status import StatementStatus
 
 # The release from which everything used here behaves as tested.
 OLDEST = (24, 8)
@@ -169,7 +169,7 @@ def check_rights(
     not exist tells, and changes nothing.
 
     Args:
-        ask: raises the error of :func:`rowfall.engines.codes.denied`.
+        ask: raises the error of :func:`rowfall.systems.clickhouse.codes.denied`.
         tables: (database, name) of each; ``replicated``: some of them are.
 
     Raises:

@@ -22,7 +22,7 @@ from rowfall.core.model import Ask, Pair
 from rowfall.core.patterns import regex
 from rowfall.core.sql import identifier, tokens
 from rowfall.core.sqltext import SqlText
-from rowfall.targets.staging import HIDDEN, TableFacts, clone, lookup
+from rowfall.systems.clickhouse.staging import HIDDEN, TableFacts, clone, lookup
 
 Name = tuple[str, str]
 """Database and table."""

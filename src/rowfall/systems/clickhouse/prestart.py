@@ -43,7 +43,7 @@ class Child:
 
 _waiting: list[Child] = []
 _SERVERS = ("clickhouse://", "clickhouses://")
-_START = "from rowfall.engines._chdb_child import main; main()"
+_START = "from rowfall.systems.clickhouse.chdb_child import main; main()"
 
 
 def prestart(sources: Sequence[str], to: str | None) -> None:

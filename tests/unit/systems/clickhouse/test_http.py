@@ -10,7 +10,7 @@ import warnings
 
 import pytest
 
-from rowfall.engines._http import Address, Connections, Exchange, Lost
+from rowfall.systems.clickhouse.http import Address, Connections, Exchange, Lost
 
 RESET = struct.pack("ii", 1, 0)  # SO_LINGER of 0 s: close() resets
 

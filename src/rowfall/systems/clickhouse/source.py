@@ -1,7 +1,7 @@
 """Tables of another ClickHouse server: ``clickhouse://user@host:8123/database/table``.
 
 Rows come over HTTP as Native blocks, which the engine reads from a pipe without parsing. Those of
-a data folder come from its own engine, see :mod:`rowfall.sources.data_folder`.
+a data folder come from its own engine, see :mod:`rowfall.systems.clickhouse.data_folder`.
 
 **Partitions.** A split is the blocks of one partition, by their numbers. Parts come and go by
 merges, but a merge keeps the numbers of its blocks: they are in the name of the part. One SELECT
