@@ -16,7 +16,7 @@ from typing import IO, Any
 
 import pytest
 
-from rowfall.core.errors import EngineError
+from rowfall.core.errors import EngineError, MemoryOverrunError
 from rowfall.core.model import Outcome, Statement
 from rowfall.core.sqltext import SqlText
 from rowfall.systems.clickhouse import embedded
@@ -160,3 +160,21 @@ def test_whoever_waits_while_the_engine_is_closed_hears_that_it_has_ended() -> N
     engine.close()
     waiting.join(30)
     assert [type(error) for error in heard] == [EngineError]
+
+
+def test_a_statement_that_takes_all_memory_is_named(folder: Path) -> None:
+    """Others that ran beside it hear that they were not the reason; a new process goes on."""
+    many = "SELECT length(groupArray(number)) FROM numbers(100000000) SETTINGS max_threads = 1"
+    engine = Embedded(folder, memory=512 << 20)
+    try:
+        hours = "SELECT sleep(2) FROM numbers(9999) SETTINGS max_block_size = 1"
+        going = start(engine, Statement(SqlText.of(hours), format="TSV"), OTHER_LANE)
+        wait_for(lambda: begun(engine))
+        with pytest.raises(MemoryOverrunError, match=r"than --memory allows \(512 MiB\)") as own:
+            engine.run(Statement(SqlText.of(many), format="TSV"), lane=LANE)
+        with pytest.raises(MemoryOverrunError) as other:
+            going.result(timeout=_WAIT)
+        assert [own.value.own, other.value.own] == [True, False]
+        assert engine.run(ONE).data == b"1\n"
+    finally:
+        engine.close()

@@ -68,6 +68,44 @@ def write(path: Path, size: int, *, first: bytes = b"", each: bytes, last: bytes
     return path
 
 
+def write_avro(path: Path, size: int, rows: int = 60_000) -> int:
+    """Write a block of ``rows`` rows, and one of a single value of ``size`` bytes; of deflate.
+
+    Returns:
+        The bytes of the second block and of what stands around it.
+    """
+    schema = (
+        b'{"type":"record","name":"r","fields":'
+        b'[{"name":"id","type":"long"},{"name":"a","type":"string"}]}'
+    )
+    sync, each = b"s" * 16, 1 << 24
+    words = [b"avro.codec", b"deflate", b"avro.schema", schema]
+    head = b"Obj\x01\x04" + b"".join(_zigzag(len(word)) + word for word in words) + b"\0" + sync
+    short = b"".join(_zigzag(n) + b"\x02x" for n in range(rows))
+    blocks = [(rows, [(short, 1)])] if rows else []
+    blocks.append((1, [(b"\0" + _zigzag(size // each * each), 1), (b"y" * each, size // each)]))
+    length = 0
+    with path.open("wb") as file:
+        file.write(head)
+        for count, pieces in blocks:
+            packed = []
+            for data, times in pieces:
+                packer = zlib.compressobj(1, wbits=-15)
+                packed += [packer.compress(data) + packer.flush(zlib.Z_FULL_FLUSH)] * times
+            packed.append(zlib.compressobj(1, wbits=-15).flush())
+            body = b"".join(packed)
+            length = file.write(_zigzag(count) + _zigzag(len(body)) + body + sync)
+    return length
+
+
+def _zigzag(number: int) -> bytes:
+    number, found = number << 1, bytearray()
+    while number >= 0x80:
+        found.append(number & 0x7F | 0x80)
+        number >>= 7
+    return bytes([*found, number])
+
+
 def write_zip(path: Path, size: int, name: str, *, first: bytes = b"", each: bytes) -> Path:
     """Write a zip file with one member, ``size`` bytes long, of deflate."""
     piece = each * (PIECE // len(each))

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from faults import bombs
+from lab.http import Web
 
 MEMORY = 1 << 30
 MOST = MEMORY * 115 // 100
@@ -43,7 +44,7 @@ def run(rowfall: Any, tmp_path: Path) -> Any:
     """Runs a command on a bomb and returns what it took."""
     env = {**os.environ, "HOME": str(rowfall.home), "ROWFALL_HOME": str(rowfall.home / "state")}
 
-    def run(command: str, path: Path, *args: str, **more: Any) -> bombs.Taken:
+    def run(command: str, path: Path | str, *args: str, **more: Any) -> bombs.Taken:
         words = bombs.rowfall(command, str(path), "--table", "t", "--memory", "1GiB", *args)
         return bombs.measure(words, rowfall.cwd, env, 2 * SECONDS, **more)
 
@@ -197,3 +198,44 @@ def test_one_value_behind_the_sample(run: Any, tmp_path: Path, form: str) -> Non
     assert f"a.{form}" in taken.out
     assert "takes more memory than --memory allows" in " ".join(taken.out.split())
     assert "MEMORY_LIMIT_EXCEEDED" not in taken.out
+
+
+@long
+@pytest.mark.parametrize("where", ["here", "on the web"])
+def test_a_value_of_avro_that_its_reader_unpacks_before_the_limit(
+    run: Any, tmp_path: Path, where: str
+) -> None:
+    """1.21 GiB were taken for 1 MB of deflate from a web server: only files here were looked at."""
+    with Web() as web:
+        path = web.root / "a.avro"
+        bombs.write_avro(path, SIZE // 2)
+        begins = path.stat().st_size - bombs.write_avro(tmp_path / "b.avro", SIZE // 2, rows=0)
+        taken = run("load", path if where == "here" else web.url("a.avro"))
+    kept(taken)
+    assert taken.code == 1
+    assert f"a.avro: a block of more than 256 MiB begins at byte {begins:,}" in taken.out
+
+
+@long
+@pytest.mark.parametrize("flipped", [0, 3], ids=["whole", "broken"])
+def test_values_of_orc_among_other_files(run: Any, tmp_path: Path, flipped: int) -> None:
+    """1.60 GiB were taken; the other files are loaded, sampled together or not."""
+    import pyarrow as pa
+    from pyarrow import orc
+
+    (tmp_path / "in").mkdir()
+    small = pa.table({"id": pa.array(range(60_000)), "a": pa.array(["x"] * 60_000)})
+    for number in range(4):
+        orc.write_table(small, tmp_path / f"in/g{number}.orc")
+    path = tmp_path / "in/v.orc"
+    with orc.ORCWriter(path, compression="zstd") as out:
+        out.write(small)
+        out.write(pa.table({"id": [1], "a": ["y" * (1000 << 20)]}))
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= flipped
+    path.write_bytes(data)
+    taken = run("load", tmp_path / "in/*.orc")
+    kept(taken)
+    assert taken.code == 1
+    assert "240,000 rows from 4 of 5 files" in taken.out
+    assert "v.orc" in taken.out

@@ -132,6 +132,19 @@ class EngineError(RowfallError):
     exit = Exit.ENGINE
 
 
+class MemoryOverrunError(EngineError):
+    """The embedded engine held more than ``--memory`` and has ended; another one has to go on.
+
+    Attributes:
+        own: this statement took it, and not another one that ran at the same time.
+    """
+
+    def __init__(self, message: str, *, code: int, own: bool) -> None:
+        hint = "Give more with --memory, or write the file with smaller values."
+        super().__init__(message, hint=hint, transient=True, code=code)
+        self.own = own
+
+
 class DataError(SourceError):
     """A value of the source does not fit: names file, line, column and value.
 

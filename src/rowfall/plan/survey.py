@@ -7,7 +7,7 @@ Nothing is decided here, and nothing written. Some questions cost requests: they
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -400,24 +400,28 @@ def _ask_schema(
     def asks(text: SqlText, settings: Mapping[str, str | int | float]) -> list[list[Any]]:
         return engine.ask(text, {**limits, **settings})
 
+    def infer(sampled: Listing) -> tuple[Encoding | None, Schema]:
+        return inference.schema_for(
+            source, sampled, session.declared, destination.options_here(session), asks,
+            existing, json_type=destination.stores_json(session),
+            null_tuples=_stores_null_tuples(session),
+            table=destination.questions(session), stored=stored,
+            times=_times(session),
+        )  # fmt: skip
+
     while True:
         try:
             if limits and (long := _begins_long(source, listing, session.declared, most)):
                 raise long
-            return inference.schema_for(
-                source, listing, session.declared, destination.options_here(session), asks,
-                existing, json_type=destination.stores_json(session),
-                null_tuples=_stores_null_tuples(session),
-                table=destination.questions(session), stored=stored,
-                times=_times(session),
-            )  # fmt: skip
+            return infer(listing)
         except RowfallError as error:
             if isinstance(error, EngineError):
                 _check_sample(source, listing)
                 if source.remote and error.code in BROKEN_OFF:
                     raise _broken_off(source, listing, error) from None
             if error.code in (MEMORY_LIMIT, TIMEOUT_EXCEEDED) and limits:
-                error = _too_much(session, source, listing, most, error.code)
+                one = _first_too_large(source, listing, error, infer)
+                error = _too_much(session, source, one, most, error.code)
             listing = _without_broken(listing, error)
 
 
@@ -480,6 +484,23 @@ def _may_be_long(source: Source, split: Split, encoding: Encoding, most: int) ->
     return not source.remote and long_records.may_begin(source, split, packed)
 
 
+def _first_too_large(
+    source: Source, listing: Listing, error: RowfallError,
+    infer: Callable[[Listing], tuple[Encoding | None, Schema]],
+) -> Listing:  # fmt: skip
+    """Return the one sampled object that alone takes more memory than there is, or all of them."""
+    splits = source.sample(listing, FILES)
+    for split in splits if error.code == MEMORY_LIMIT and len(splits) > 1 else ():
+        alone = Listing()
+        alone.add(split.uri, split.version, split.size)
+        try:
+            infer(alone)
+        except RowfallError as again:
+            if again.code == MEMORY_LIMIT:
+                return alone
+    return listing
+
+
 def _too_much(
     session: Session, source: Source, listing: Listing, most: int, code: int
 ) -> RowfallError:  # fmt: skip
@@ -496,13 +517,15 @@ def _too_much(
             "beginning of the file. --skip-lines leaves lines out.",
             code=code,
         )
-    return SourceError(
-        f"a sample of {names} takes more memory than --memory allows "
-        f"({units.memory(session.reader.facts.memory)})",
-        hint="One value, block or page of it is very large: give more with --memory, or write the "
-        "file with smaller ones.",
-        code=MEMORY_LIMIT,
+    memory = units.memory(session.reader.facts.memory)
+    said = f"a sample of {names} takes more memory than --memory allows ({memory})"
+    hint = (
+        "One value, block or page of it is very large: give more with --memory, or write the file "
+        "with smaller ones."
     )
+    if len(splits) == 1:
+        return DataError(said, uri=splits[0].uri, hint=hint)
+    return SourceError(said, hint=hint, code=MEMORY_LIMIT)
 
 
 def _check_sample(source: Source, listing: Listing) -> None:

@@ -35,6 +35,7 @@ from rowfall.core.errors import (
     EngineError,
     Interrupted,
     LockLostError,
+    MemoryOverrunError,
     ObjectChangedError,
     RecordTooLongError,
     RowfallError,
@@ -388,26 +389,9 @@ class AttemptRunner:
         if nulls := () if attempt.work.pieces else self._bad_rows.null_lists(splits):
             raise NullListsError(nulls)
 
-    def _check_blocks(self, work: Work) -> None:
-        """Check that the engine here can hold the blocks of Avro files.
-
-        Raises:
-            SourceError: it cannot; of what is far away the limits of the engine have to do.
-        """
-        encoding, source = self._given.plan.encoding, self._source
-        if encoding is None or encoding.format != "Avro" or source.remote or work.tries:
-            return
-        if isinstance(source, ObjectSource):
-            memory = self._given.load.session.reader.facts.memory
-            for split in work.splits:
-                # The block, a value of it, and the column that holds this.
-                if error := avro_blocks.too_large(source, split, memory, memory // 4):
-                    raise error
-
     def _deliver(self, attempt: _Attempt, lane: int) -> Outcome:
         """Insert the rows of an attempt into staging."""
         work, receiver = attempt.work, self._receiver
-        self._check_blocks(work)
         settings = {s.name: s.value for s in work.settings or self._settings}
         settings |= receiver.settings(attempt.staging)
         select = None
@@ -580,7 +564,11 @@ class AttemptRunner:
             return self._halves(work, self._bad_rows.locate(work.splits, error))
         if isinstance(error, DeclinedError):
             return self._read_by_engine(work, error)
+        if isinstance(error, MemoryOverrunError) and not error.own:
+            return [work]  # whose statement it was fails, or is cut in two
         if error.code == MEMORY_LIMIT and not work.lowered:
+            if broken := self._too_large_blocks(work):
+                return self._without(work, broken)
             error = self._too_long(work) or error
         if isinstance(error, RecordTooLongError):
             return self._halves(work, error)
@@ -607,7 +595,7 @@ class AttemptRunner:
             )
             self.sent = lower(work.settings or self._settings)
             return [replace(work, settings=self.sent, lowered=work.lowered + 1)]
-        if self._typed and is_one_value(error):
+        if isinstance(error, MemoryOverrunError) or (self._typed and is_one_value(error)):
             return self._halves(work, error)
         if error.code != MEMORY_LIMIT:
             if work.pieces and error.code in DATA_CODES:
@@ -662,6 +650,15 @@ class AttemptRunner:
         """Return the error about a record that is too long for any memory; None where none is."""
         encoding = self._given.plan.encoding
         return long_records.find(self._source, work.splits, encoding, self._longest)
+
+    def _too_large_blocks(self, work: Work) -> list[tuple[Split, RowfallError]]:
+        """Return the errors about Avro files of which a block takes more memory than there is."""
+        encoding, source = self._given.plan.encoding, self._source
+        if encoding is None or encoding.format != "Avro" or not isinstance(source, ObjectSource):
+            return []
+        memory = self._given.load.session.reader.facts.memory
+        # The block, a value of it, and the column that holds this.
+        return avro_blocks.too_large(source, work.splits, memory, memory // 4)
 
     def _too_large(self, split: Split) -> SourceError:
         """Return the error about an object of which one value takes more memory than there is."""

@@ -1,15 +1,16 @@
-"""Finds the block of an Avro file that no memory holds, before an engine reads it.
+"""Finds the block of an Avro file that no memory holds, where an engine has met its limit.
 
-The reader of Avro unpacks a block, and takes a value out of it, before the engine looks at its
-limit: of 1 GiB it took 1.2 for a value of 700 MB, which were 0.9 MB of deflate.
+The reader of Avro unpacks a whole block, and takes a value out of it: 700 MB may be 0.9 MB of
+deflate.
 """
 
 from __future__ import annotations
 
 import io
 import lzma
+import time
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 
 from rowfall.core import units
@@ -19,6 +20,8 @@ from rowfall.core.pieces import Pieces
 from rowfall.schema.text.long_records import unpacked
 from rowfall.stores.objects import ObjectSource
 
+# Behind that an error without a place is given, as for records of text.
+_MOST_SECONDS = 30.0
 _MAGIC, _SYNC = b"Obj\x01", 16
 # Names and schema stand in front; libraries write them in kilobytes.
 _MOST_METADATA = 64 << 20
@@ -33,32 +36,38 @@ class _Counted(io.BufferedReader):
     at = 0
 
 
-def too_large(source: ObjectSource, split: Split, memory: int, most: int) -> SourceError | None:
-    """Return the error about the first block that unpacks to more than ``most`` bytes.
+def too_large(
+    source: ObjectSource, splits: Sequence[Split], memory: int, most: int
+) -> list[tuple[Split, RowfallError]]:
+    """Return the files with a block that unpacks to more than ``most`` bytes, and the errors.
 
-    None where there is none, or where the file cannot be read: who loads it says why. All of it
-    passes, 1 GB in a second; blocks are unpacked only where they may be so large.
+    Those that cannot be read are left out: who loads them says why. All of a file passes, 1 GB in
+    a second; blocks are unpacked only where they may be so large. Ends after half a minute.
     """
-    with (
-        suppress(RowfallError, OSError, ValueError, EOFError, zlib.error, lzma.LZMAError),
-        _Counted(Pieces(source.pieces(split))) as file,
-    ):
-        for at, size in _large_blocks(file, most):
-            return SourceError(
-                f"{split.name}: a block of {size} begins at byte {at:,}, which takes more memory "
-                f"than --memory allows ({units.memory(memory)})",
-                hint="Give more with --memory, or write the file with smaller values.",
-            )
-    return None
+    found: list[tuple[Split, RowfallError]] = []
+    until = time.monotonic() + _MOST_SECONDS
+    for split in splits:
+        with (
+            suppress(RowfallError, OSError, ValueError, EOFError, zlib.error, lzma.LZMAError),
+            _Counted(Pieces(source.pieces(split))) as file,
+        ):
+            for at, size in _large_blocks(file, most, until):
+                error = SourceError(
+                    f"{split.name}: a block of {size} begins at byte {at:,}, which takes more "
+                    f"memory than --memory allows ({units.memory(memory)})",
+                    hint="Give more with --memory, or write the file with smaller values.",
+                )
+                found.append((split, error))
+    return found
 
 
-def _large_blocks(file: _Counted, most: int) -> Iterator[tuple[int, str]]:
-    """Give offset and size of the blocks that are too large."""
+def _large_blocks(file: _Counted, most: int, until: float) -> Iterator[tuple[int, str]]:
+    """Give offset and size of the first block that is too large."""
     if _take(file, len(_MAGIC)) != _MAGIC:
         return
     codec = _codec(file)
     _take(file, _SYNC)
-    while file.peek(1):
+    while time.monotonic() < until and file.peek(1):
         at = file.at
         _number(file)  # of its values
         size = _checked(_number(file), 1 << 62)

@@ -20,8 +20,10 @@ SMALL, LARGE = 1 << 20, 4 << 20
 def said(path: Path) -> str | None:
     source = open_source([str(path)], Options())
     assert isinstance(source, ObjectSource)
-    error = too_large(source, source.listing().split(0, ""), 1 << 30, 2 << 20)
-    return None if error is None else error.message
+    split = source.listing().split(0, "")
+    found = too_large(source, [split, split], 1 << 30, 2 << 20)
+    assert found in ([], [(split, one) for _, one in found])
+    return found[0][1].message if found else None
 
 
 def written(codec: str, sizes: list[int]) -> bytes:

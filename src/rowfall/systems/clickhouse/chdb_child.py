@@ -13,6 +13,7 @@ descriptor that was stdout:
     {"id", "tick": {...}}                                    progress of a running statement
     {"id", "ok": {...}, "size": n} and then n bytes of result
     {"id", "error": true, "size": n} and then the text of the engine
+    {"id", "overrun": true, "size": 0}                       it has taken more than all memory
 End of stdin means that the parent has gone: the process ends at once, whatever it is doing.
 """
 
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from typing import Any, BinaryIO, Literal, NoReturn
 
-    Done = Mapping[str, float] | Literal["error", "held"]
+    Done = Mapping[str, float] | Literal["error", "held", "overrun"]
     Request = tuple[int, int, int, str, str]
     """Its number, lane, descriptor for the result or -1, format, statement."""
 
@@ -46,6 +47,11 @@ GIVE_BACK_FROM, GIVE_BACK_SHARE = 60, 20
 the process grows until that is done again."""
 FILL_SPEED = 8e9
 """Bytes a second that no process fills faster; between two looks (7 us each) it stays below."""
+OVERRUN = 3
+"""Status with which this process ends when it holds more than it may, see :func:`watch_memory`."""
+MOST_SHARE, BESIDE, FILLED = 110, 160 << 20, 32 << 20
+"""Percentage of the memory that all processes of a load may hold; bytes of those beside this one
+(measured 90-150 MB), and bytes that may come until this process has ended, on a busy machine."""
 FREE_SECONDS = 5.0
 """How long a folder may still be held by an engine that has ended: moments, on a busy machine."""
 
@@ -64,6 +70,7 @@ class Lane:
         self.requests: SimpleQueue[Request] = SimpleQueue()
         self.guard = allocate_lock()
         self.number, self.left = 0, 0  # the parent's lane, and requests that are not answered
+        self.running: Request | None = None
         start_new_thread(self.run, ())
 
     def take(self, request: Request, *, busy: bool) -> bool:
@@ -79,13 +86,14 @@ class Lane:
     def run(self) -> None:
         connection = self.connection or connect(self.path)
         while True:
-            request = self.requests.get()
+            request = self.running = self.requests.get()
             done: Done = "error"
             try:
                 done, data = self.answer(connection, request)
             except Exception as error:  # the engine's text is all there is; the parent maps it
                 data = text_of(error)
                 clear(connection)
+            self.running = None
             with self.guard:
                 self.left -= 1  # first: the next request comes at once
             self.answers.send(request[0], done, data)
@@ -290,14 +298,18 @@ def wait_until_free(path: str) -> str | None:
         os.close(status)
 
 
-def give_back(path: str, memory: int) -> None:
-    """Give freed pages back to the system whenever this process holds much of ``memory`` bytes.
+def watch_memory(path: str, memory: int, lanes: list[Lane], scratch: str) -> None:
+    """Give freed pages back whenever this process holds much of ``memory`` bytes; end over it.
 
     The engine counts what it uses, but freed pages stay with its allocator for seconds: a buffer
     that grows to 420 MiB by 1 MiB at a time left 3.3 GiB behind, where the limit was 850 MiB. An
     allocator that keeps none (dirty_decay_ms:0) makes loads of text a quarter slower.
+
+    Readers of some formats unpack a block, or make room for a value, before the engine looks at
+    its limit (Avro, ORC): 4 MB of deflate are 4 GB. Nothing but the end of the process stops them.
     """
     threshold = memory * GIVE_BACK_FROM // 100
+    most = max(memory - FILLED, memory * MOST_SHARE // 100 - BESIDE)
     kept = 0  # held after the last time: what is in use is not given back
     connection = None
     try:
@@ -306,13 +318,28 @@ def give_back(path: str, memory: int) -> None:
         while True:
             held = int(os.pread(statm, 128, 0).split()[1]) * page
             kept = min(kept, held)
-            if held >= max(threshold, kept + memory // GIVE_BACK_SHARE):
+            if held >= max(threshold, min(kept + memory // GIVE_BACK_SHARE, most)):
                 connection = connection or connect(path)
                 connection.query("SYSTEM JEMALLOC PURGE", "Null")
                 kept = int(os.pread(statm, 128, 0).split()[1]) * page
+                if kept > most:
+                    end_overrun(connection, lanes, scratch)
             time.sleep(min(max((threshold - held) / FILL_SPEED, 0.005), 1.0))
     except Exception:  # no /proc, or another allocator: nothing can be given back
         return
+
+
+def end_overrun(connection: Any, lanes: list[Lane], scratch: str) -> NoReturn:
+    """End this process, and tell the parent which statement takes most of its memory."""
+    running = [(lane, request) for lane in lanes if (request := lane.running)]
+    if len(running) > 1:
+        sql = "SELECT query FROM system.processes ORDER BY memory_usage DESC LIMIT 1"
+        # Statements that take much have a comment in front that names them.
+        largest = value_of(connection, sql)[:64]
+        running = [(o, r) for o, r in running if r[4].lstrip().startswith(largest)] or running
+    for lane, request in running[:1]:
+        lane.answers.send(request[0], "overrun", b"")
+    leave(OVERRUN, scratch)
 
 
 def value_of(connection: Any, sql: str) -> str:
@@ -388,7 +415,7 @@ def main() -> None:
         os._exit(1)
     answers.send(0, {}, version.encode())
     lanes = [Lane(path, answers, first)]
-    start_new_thread(give_back, (path, int(opening[1])))
+    start_new_thread(watch_memory, (path, int(opening[1]), lanes, scratch))
     while words := requests.readline().split():
         if words[0] == b"quit":
             break

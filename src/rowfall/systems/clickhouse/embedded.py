@@ -20,11 +20,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any, Literal
 
-from rowfall.core import disk
+from rowfall.core import disk, units
 from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import (
     EngineError,
     LockLostError,
+    MemoryOverrunError,
     RowfallError,
     TargetError,
     UsageError,
@@ -43,7 +44,8 @@ from rowfall.engines.base import (
     Tick,
     table_uuid,
 )
-from rowfall.systems.clickhouse.codes import translate
+from rowfall.systems.clickhouse.chdb_child import OVERRUN
+from rowfall.systems.clickhouse.codes import MEMORY_LIMIT, translate
 from rowfall.systems.clickhouse.prestart import Child, take
 
 # The lane of KILL and of the watch queries: never busy with a long statement.
@@ -174,6 +176,10 @@ class Embedded(Asking):
         """
         with self._opening:
             child = self._process or self._start()
+            if self._version and child.process.poll() == OVERRUN:
+                self._version = ""  # it has ended itself, and another one goes on
+                self._gone.append(child)
+                child = self._start()
             if self._version:
                 return child
             try:
@@ -361,13 +367,25 @@ class Embedded(Asking):
             elif "error" in answer:
                 text = answer["data"].decode("utf-8", "backslashreplace")
                 raise translate(redact(text, *secrets))
+            elif "overrun" in answer:
+                child.process.wait()
+                raise self._overrun(own=True)
             elif "death" in answer:
                 raise self._death(child)
             else:
                 return Outcome(data=answer["data"], **answer["ok"])
 
+    def _overrun(self, *, own: bool) -> MemoryOverrunError:
+        return MemoryOverrunError(
+            "the engine's process took more memory than --memory allows "
+            f"({units.memory(self._memory)}) and was ended",
+            code=MEMORY_LIMIT, own=own,
+        )  # fmt: skip
+
     def _death(self, child: Child) -> EngineError:
         code = child.process.wait()
+        if code == OVERRUN:
+            return self._overrun(own=False)
         cause = f"was killed by signal {-code}" if code < 0 else f"ended with status {code}"
         hint = "Run the same command again: what is loaded is not loaded twice."
         if code == -9:
