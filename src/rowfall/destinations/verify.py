@@ -61,28 +61,24 @@ def verify_tables(session: Session, ledger: Ledger, load_id: str) -> Verificatio
     loaded = facts.loaded_of(plan.listing)
     splits = _splits(session, plan, loaded)
     comparison = Comparison(session, facts, plan)
-    source = comparison.source(splits)
+    source = SourceRows(load_id, start, splits, comparison.source(splits))
     obstacle = _obstacle(session, ledger, len(loaded))
     if obstacle is not None:
-        return _counted(session, ledger, load_id, splits, source, obstacle, start)
-    return _compared(comparison, load_id, splits, source, start)
+        return _counted(session, ledger, source, obstacle)
+    return _compared(comparison, source)
 
 
-def _compared(
-    comparison: Comparison, load_id: str, splits: Sequence[Split],
-    source: Sequence[tuple[int, int]], start: float,
-) -> Verification:  # fmt: skip
+def _compared(comparison: Comparison, source: SourceRows) -> Verification:
     """Compare all rows of the table with those of the source."""
-    rows, total = comparison.target()
-    loaded_rows: list[int | None] = [rows for rows, _ in source]
+    target = comparison.target()
+    loaded: Sequence[int | None] = source.rows
     foreign, scope = 0, "the whole table"
-    if (rows, total) != _sum(source):
-        difference = comparison.difference(splits)
-        foreign = difference.foreign
-        loaded_rows = difference.loaded([rows for rows, _ in source])
+    if target != source.total:
+        difference = comparison.difference(source.splits)
+        foreign, loaded = difference.foreign, difference.loaded(source.rows)
         if difference.share < 1:
             scope += f"; where it differs by looking at {difference.share:.0%} of the rows"
-    return _verdict(load_id, splits, source, (rows, total), loaded_rows, foreign, scope, start)
+    return source.verdict(target, loaded, scope, foreign)
 
 
 def verify_files(session: Session, ledger: Ledger, load_id: str, table: FileTable) -> Verification:
@@ -100,11 +96,11 @@ def verify_files(session: Session, ledger: Ledger, load_id: str, table: FileTabl
         )
         relation = SqlText.of(f"(SELECT {columns} FROM ", table.relation(), ")")
         comparison = Comparison(session, facts, plan, relation, engine)
-        source = comparison.source(splits)
+        source = SourceRows(load_id, start, splits, comparison.source(splits))
         if others > 0:
             why = f"the table also holds {others:,} files of other loads or older versions"
-            return _counted(session, ledger, load_id, splits, source, why, start)
-        return _compared(comparison, load_id, splits, source, start)
+            return _counted(session, ledger, source, why)
+        return _compared(comparison, source)
 
 
 def verify_export(session: Session, load_id: str) -> Verification:
@@ -141,14 +137,14 @@ def verify_export(session: Session, load_id: str) -> Verification:
     union = _union([SqlText.of(f"SELECT {names} FROM ", one) for one in there])
     table = SqlText.of("(", union, ")") if 0 < len(there) <= MOST_READERS else None
     comparison = Comparison(session, facts, plan, table or SqlText.of(""), session.reader)
-    source = comparison.source(splits)
-    loaded: list[int | None] = [rows for rows, _ in source]
+    source = SourceRows(load_id, start, splits, comparison.source(splits))
+    loaded: Sequence[int | None] = source.rows
     foreign = 0
-    if found != _sum(source):
+    if found != source.total:
         loaded = [None] * len(splits)
         if table is not None:
             difference = comparison.difference(splits)
-            foreign, loaded = difference.foreign, difference.loaded([rows for rows, _ in source])
+            foreign, loaded = difference.foreign, difference.loaded(source.rows)
     files = units.counted(len(recorded.outputs), "file")
     scope = f"{files} that the export has written"
     odd = [n for n, output in recorded.outputs.items() if counted[n][0] != output.rows]
@@ -159,7 +155,7 @@ def verify_export(session: Session, load_id: str) -> Verification:
             f"{recorded.outputs[first].rows:,} were written"
         )
         scope += f", and {len(odd) - 1:,} more differ" if len(odd) > 1 else ""
-    return _verdict(load_id, splits, source, found, loaded, foreign, scope, start)
+    return source.verdict(found, loaded, scope, foreign)
 
 
 def _exported(session: Session, recorded: Manifest) -> list[Split]:
@@ -198,11 +194,11 @@ def verify_database(
     plan = make_plan(facts, session.options)
     loaded = facts.loaded_of(plan.listing)
     splits = _splits(session, plan, loaded)
-    source = Comparison(session, facts, plan).source(splits)
-    count, rows = database.count(), sum(rows for rows, _ in source)
+    source = SourceRows(load_id, start, splits, Comparison(session, facts, plan).source(splits))
+    count, rows = database.count(), sum(source.rows)
     others = len(ledger.loaded(session.target_key)) - len(loaded)
     why = f"they were committed, and the table holds {units.counted(count, 'row')}"
-    found = _counted(session, ledger, load_id, splits, source, why, start)
+    found = _counted(session, ledger, source, why)
     if others <= 0 and count < rows:
         return replace(found, ok=False, target_rows=count)
     return found
@@ -232,11 +228,63 @@ def _obstacle(session: Session, ledger: Ledger, loaded: int) -> str | None:
     return None
 
 
-def _counted(
-    session: Session, ledger: Ledger, load_id: str, splits: Sequence[Split],
-    source: Sequence[tuple[int, int]], obstacle: str, start: float,
-) -> Verification:  # fmt: skip
+@dataclass(frozen=True, slots=True)
+class SourceRows:
+    """The rows of a load as its source, read again, has them.
+
+    Attributes:
+        started: when the comparison began, by the monotonic clock.
+        counts: (rows, checksum) of each split.
+    """
+
+    load_id: str
+    started: float
+    splits: Sequence[Split]
+    counts: Sequence[tuple[int, int]]
+
+    @property
+    def rows(self) -> list[int]:
+        """Return the number of rows of each split."""
+        return [rows for rows, _ in self.counts]
+
+    @property
+    def total(self) -> tuple[int, int]:
+        """Return (rows, checksum) of all splits together."""
+        return _sum(self.counts)
+
+    def verdict(
+        self, target: tuple[int, int | None], loaded: Sequence[int | None], scope: str,
+        foreign: int = 0, *, ok: bool = True,
+    ) -> Verification:  # fmt: skip
+        """Return how the target compares.
+
+        Args:
+            target: (rows, checksum) there; None where rows could only be counted.
+            loaded: rows of each split there, None where that cannot be told.
+            foreign: rows of the target that no split holds.
+            ok: False where something else than these sums is known to differ.
+        """
+        rows, checksum = self.total
+        return Verification(
+            self.load_id,
+            ok and rows == target[0] and target[1] in (None, checksum),
+            rows,
+            target[0],
+            f"{checksum:016x}",
+            "" if target[1] is None else f"{target[1]:016x}",
+            scope,
+            time.monotonic() - self.started,
+            tuple(
+                VerifiedSplit(split.name, count, f"{own:016x}", there)
+                for split, (count, own), there in zip(self.splits, self.counts, loaded, strict=True)
+            ),
+            foreign,
+        )
+
+
+def _counted(session: Session, ledger: Ledger, source: SourceRows, obstacle: str) -> Verification:
     """Compare the source with the ledger: the rows that each attempt had staged."""
+    splits, expected = source.splits, source.rows
     known = {split.id: n for n, split in enumerate(splits)}
     loaded: list[int | None] = [None] * len(splits)
     ok, total = True, 0
@@ -245,9 +293,9 @@ def _counted(
         if len(own) < len(ids):
             continue  # of another load, or a version that is gone
         total += rows
-        if rows == sum(source[n][0] for n in own):
+        if rows == sum(expected[n] for n in own):
             for n in own:
-                loaded[n] = source[n][0]
+                loaded[n] = expected[n]
         else:
             ok = False
             if len(own) == 1:
@@ -256,31 +304,8 @@ def _counted(
     scope = f"rows as they were counted before they became visible, because {obstacle}"
     if unknown:
         scope += f"; {unknown:,} files were loaded from another machine, which has their counts"
-        total += sum(source[n][0] for n, rows in enumerate(loaded) if rows is None)
-    return _verdict(load_id, splits, source, (total, None), loaded, 0, scope, start, ok=ok)
-
-
-def _verdict(
-    load_id: str, splits: Sequence[Split], source: Sequence[tuple[int, int]],
-    target: tuple[int, int | None], loaded: Sequence[int | None], foreign: int, scope: str,
-    start: float, *, ok: bool = True,
-) -> Verification:  # fmt: skip
-    rows, total = _sum(source)
-    return Verification(
-        load_id,
-        ok and rows == target[0] and target[1] in (None, total),
-        rows,
-        target[0],
-        f"{total:016x}",
-        "" if target[1] is None else f"{target[1]:016x}",
-        scope,
-        time.monotonic() - start,
-        tuple(
-            VerifiedSplit(split.name, count, f"{own:016x}", there)
-            for split, (count, own), there in zip(splits, source, loaded, strict=True)
-        ),
-        foreign,
-    )
+        total += sum(expected[n] for n, rows in enumerate(loaded) if rows is None)
+    return source.verdict((total, None), loaded, scope, ok=ok)
 
 
 def compare_staged(
@@ -298,9 +323,8 @@ def compare_staged(
     """
     start = time.monotonic()
     splits = [split for split in plan.listing.splits(session.target_key) if split.id in loaded]
-    source = Comparison(session, facts, plan).source(splits)
-    rows = [rows for rows, _ in source]
-    found = _verdict(load_id, splits, source, staged, rows, 0, "the rows of this run", start)
+    source = SourceRows(load_id, start, splits, Comparison(session, facts, plan).source(splits))
+    found = source.verdict(staged, source.rows, "the rows of this run")
     if not found.ok:
         raise VerifyError(
             f"source and target differ: {found.source_rows:,} rows with checksum "

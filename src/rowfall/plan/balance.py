@@ -31,7 +31,6 @@ class Assignment:
         loads: for each shard, the sum of its items' sizes.
         counts: for each shard, how many items it has.
         speeds: as given, size per second of each shard.
-        makespan: seconds until the last shard is done.
         lower_bound: seconds that no assignment of these items to these shards can beat.
     """
 
@@ -39,8 +38,12 @@ class Assignment:
     loads: array[float]
     counts: array[int]
     speeds: array[float]
-    makespan: float
     lower_bound: float
+
+    @property
+    def makespan(self) -> float:
+        """Return the seconds until the last shard is done."""
+        return max(load / rate for load, rate in zip(self.loads, self.speeds, strict=True))
 
     @property
     def imbalance(self) -> float:
@@ -76,14 +79,17 @@ def assign(sizes: Iterable[float | None], speeds: Sequence[float]) -> Assignment
         raise ValueError("every shard needs a speed above zero, and there has to be one")
     values = _known(sizes)
     order = array("l", sorted(range(len(values)), key=values.__getitem__, reverse=True))
-    loads, counts = array("d", bytes(8 * len(rates))), array("l", [0] * len(rates))
-    shard_of = array("i", bytes(4 * len(values)))
+    given = Assignment(
+        array("i", bytes(4 * len(values))), array("d", bytes(8 * len(rates))),
+        array("l", [0] * len(rates)), rates,
+        lower_bound(array("d", (values[index] for index in order)), rates),
+    )  # fmt: skip
     classes = _classes(rates)
-    place = _place_alike if len(classes) == 1 else _place
-    place(values, order, classes, rates, loads, counts, shard_of)
-    makespan = max(load / rate for load, rate in zip(loads, rates, strict=True))
-    bound = lower_bound(array("d", (values[index] for index in order)), rates)
-    return Assignment(shard_of, loads, counts, rates, makespan, bound)
+    if len(classes) == 1:
+        _place_alike(values, order, classes[0], given)
+    else:
+        _place(values, order, classes, given)
+    return given
 
 
 def lower_bound(falling: Sequence[float], speeds: Sequence[float]) -> float:
@@ -201,11 +207,10 @@ def _classes(rates: Sequence[float]) -> list[_Heap]:
 
 
 def _place_alike(
-    values: Sequence[float], order: Sequence[int], classes: Sequence[_Heap],
-    rates: Sequence[float], loads: array[float], counts: array[int], shard_of: array[int],
-) -> None:  # fmt: skip
+    values: Sequence[float], order: Sequence[int], heap: _Heap, given: Assignment
+) -> None:
     """Give items to equal shards: the one that is done first finishes any item first."""
-    heap, rate = classes[0], rates[0]
+    shard_of, loads, counts, rate = given.shard_of, given.loads, given.counts, given.speeds[0]
     for index in order:
         _, _, shard = heap[0]
         shard_of[index] = shard
@@ -215,10 +220,10 @@ def _place_alike(
 
 
 def _place(
-    values: Sequence[float], order: Sequence[int], classes: Sequence[_Heap],
-    rates: Sequence[float], loads: array[float], counts: array[int], shard_of: array[int],
-) -> None:  # fmt: skip
+    values: Sequence[float], order: Sequence[int], classes: Sequence[_Heap], given: Assignment
+) -> None:
     """Give items to the shard that finishes first; of each class only one is compared."""
+    shard_of, loads, counts, rates = given.shard_of, given.loads, given.counts, given.speeds
     for index in order:
         size = values[index]
         best = (math.inf, 0, 0)
