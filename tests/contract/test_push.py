@@ -24,13 +24,14 @@ from lab.process import wait_until
 from lab.proxy import Proxy
 from rowfall.core.errors import EngineError, RowfallError, SourceError, UsageError
 from rowfall.core.formats import find
-from rowfall.core.model import Encoding, Kind, Outcome, Schema
+from rowfall.core.model import Encoding, Kind, Outcome, Schema, Statement
 from rowfall.core.options import Options
 from rowfall.core.sqltext import SqlText, quote
 from rowfall.deliver import streams
-from rowfall.deliver.push import Pusher
+from rowfall.deliver.push import Insert, Pusher
 from rowfall.plan import transport
 from rowfall.plan.statements import FLOAT_PROBE, for_server
+from rowfall.schema.projection import Scan
 from rowfall.schema.text.headers import Headers
 from rowfall.schema.text.records import Read
 from rowfall.schema.types.reader_settings import reader_settings
@@ -164,16 +165,12 @@ class Push:
         if encoding is not None and encoding.is_csv and encoding.has_header:
             # As the sample gives it: rows are read by position.
             encoding = replace(encoding, names=tuple(c.source for c in schema.columns))
+        schema = for_server(schema, encoding, exact=self.reads_floats()) if encoding else schema
+        headers = Headers(source, encoding, lambda: self.reader.ask)
         return self.pusher.insert(
-            list(listing.splits("")),
-            source,
-            encoding,
-            for_server(schema, encoding, exact=self.reads_floats()) if encoding else schema,
-            SqlText.of(self.table),
-            {**given, **settings},
-            self.attempt,
+            Scan(source, list(listing.splits("")), encoding, schema, headers),
+            Insert(SqlText.of(self.table), {**given, **settings}, self.attempt),
             lambda seen: self.ticks.append(dict(seen)),
-            Headers(source, encoding, lambda: self.reader.ask),
         )
 
     def count(self, server: Server | None = None) -> int:
@@ -194,7 +191,7 @@ def checksum(schema: Schema, relation: str) -> str:
 def embedded_checksum(reader: Embedded, source: Source, encoding: Encoding, schema: Schema) -> str:
     """What the same load gives without a server."""
     splits = list(source.listing().splits(""))
-    select = streams.local_select(source, splits, encoding, schema).reveal()
+    select = streams.local_select(Scan(source, splits, encoding, schema)).reveal()
     sql = checksum(schema, f"({select})")
     return text(reader, sql, settings=settings_of(reader, encoding, schema))
 
@@ -275,9 +272,9 @@ server = Server("127.0.0.1", int(port), user=user, password=Secret(password))
 schema, encoding = schema_of(format, QUOTED), encoding_of(format)
 source = open_source([path], Options(format=format))
 out = Pusher(server, streams=int(streams), reader=None).insert(
-    list(source.listing().splits("")), source, encoding,
-    for_server(schema, encoding, exact=reads_floats(server)), SqlText.of(table),
-    settings_of(server, encoding, schema), "big-" + table,
+    Scan(source, list(source.listing().splits("")), encoding,
+         for_server(schema, encoding, exact=reads_floats(server))),
+    Insert(SqlText.of(table), settings_of(server, encoding, schema), "big-" + table),
 )
 high = re.search(r"VmHWM:\\s*(\\d+)", open("/proc/self/status").read())[1]
 print(out.rows_read, int(high) // 1024)
@@ -443,7 +440,9 @@ def test_without_a_local_engine_blocks_are_refused(server: Server) -> None:
     source = open_source(["generate://random?rows=10&bytes=100"], Options())
     splits = list(source.listing().splits(""))
     with pytest.raises(UsageError, match="an engine that reads them here"):
-        push.insert(splits, source, None, schema_of("CSV"), SqlText.of("t"), {}, new_id())
+        push.insert(
+            Scan(source, splits, None, schema_of("CSV")), Insert(SqlText.of("t"), {}, new_id())
+        )
 
 
 # --- stdin and generators ------------------------------------------------------------------------
@@ -484,8 +483,8 @@ def test_generated_rows_go_as_blocks(push: Push, reader: Embedded) -> None:
         reader,
         checksum(
             source.made,
-            "(" + streams.local_select(source, list(source.listing().splits("")), None,
-                                      source.made).reveal() + ")",
+            "(" + streams.local_select(Scan(source, list(source.listing().splits("")), None,
+                                            source.made)).reveal() + ")",
         ),
         settings={"prefer_column_name_to_alias": 1},
     )  # fmt: skip
@@ -495,12 +494,15 @@ def test_any_select_of_the_local_engine(push: Push) -> None:
     schema = schema_of("CSV", {"a": "Int64", "b": "Nullable(String)"})
     table = new_table(push.server, "a Int64, b Nullable(String)")
     selects = [
-        SqlText.of(f"SELECT toInt64(number) AS a, NULL AS b FROM numbers({n}) WHERE number % 2 = 0")
+        Statement(
+            SqlText.of(
+                f"SELECT toInt64(number) AS a, NULL AS b FROM numbers({n}) WHERE number % 2 = 0"
+            )
+        )
         for n in (100_000, 50_000, 10)
     ]
-    out = push.pusher.insert_selects(
-        selects, schema.columns, SqlText.of(table), {}, {}, push.attempt
-    )
+    into = Insert(SqlText.of(table), {}, push.attempt)
+    out = push.pusher.insert_selects(selects, schema.columns, into)
     assert out.rows_written == 75_005
     assert text(push.server, f"SELECT count(), countIf(b IS NULL) FROM {table}") == "75005\t75005"
 

@@ -132,7 +132,7 @@ def test_blocks_come_from_the_data_nodes(shell: Shell, hdfs: Hdfs, folder: str) 
     away = replace(address, url=Secret(f"http://127.0.0.1:{nobody}/"))
     columns = (Column("id", "Int64", shape=""), Column("name", "String", shape=""))
     encoding = Encoding("CSVWithNames", "none", Kind.TEXT, names=("id", "name"))
-    spec = decoding.spec([split], encoding, Schema(columns), {}, ["-"], (), [away])
+    spec = decoding.spec(decoding.inputs([split], [away]), encoding, Schema(columns), {}, ["-"])
     done = subprocess.run(
         [installed.program() or "", "run", "--spec", "-"],
         input=encode(spec).encode(), capture_output=True, check=True,

@@ -37,6 +37,7 @@ from rowfall.engines.base import Engine, Tick
 from rowfall.plan import attempts, decoding, keys, statements, table_definition
 from rowfall.plan.keys import PartitionKey, SortingKey
 from rowfall.plan.table_definition import Definition
+from rowfall.schema.projection import Scan
 from rowfall.systems.clickhouse.codes import MEMORY_LIMIT, QUERY_WAS_CANCELLED
 
 # As often as the decoder reports its progress.
@@ -343,18 +344,17 @@ class BuildFromEngine(Build):
         columns = order.schema.columns
         sent = Schema(tuple(Column(c.name, c.type, source=c.name) for c in columns))
         outputs = [str(folder / str(n)) for n in range(self._pipes(order))]
-        asked = decoding.spec(
-            [Split("", pipe, "", None)], NATIVE, sent, order.settings, outputs, self._input.sort_by
-        )
+        inputs = decoding.inputs([Split("", pipe, "", None)])
+        asked = decoding.spec(inputs, NATIVE, sent, order.settings, outputs)
+        asked = replace(asked, sort_by=self._input.sort_by or None)
         run = self._begin(order, outputs, lane)
         child = self._start(run, asked)
         done = threading.Event()
         threading.Thread(target=release, args=(child, [pipe], done), daemon=True).start()
         settings = {k: v for k, v in order.settings.items() if k not in _OF_PARTS}
-        query = statements.select_handed_over(
-            self._input.source, order.schema, self._input.read, order.splits, order.select,
-            self._input.headers,
-        )  # fmt: skip
+        input_ = self._input
+        scan = Scan(input_.source, order.splits, input_.read, order.schema, input_.headers)
+        query = statements.select_handed_over(scan, order.select)
         names = [column.name for column in asked.columns]
         if names != [column.name for column in columns]:
             query = SqlText.of(f"SELECT {', '.join(map(sql.name, names))} FROM (", query, ")")

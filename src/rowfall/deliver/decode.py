@@ -86,7 +86,7 @@ class DecoderInput:
         source: gives the addresses of what are no files.
         encoding: of what the program reads; ``read``: of what the engine would read, None where it
             makes the rows.
-        sort_by: see :func:`rowfall.plan.decoding.spec`.
+        sort_by: columns to sort blocks by, as indexes; none to leave them as they come.
         fallback: the delivery of orders that the decoder does not take.
         headers: of the files; all of them the same where columns are found by position.
         most: bytes of a record of text, 0 where nothing is said.
@@ -113,8 +113,13 @@ class DecoderInput:
             self.headers.groups(order.splits, order.schema.reading)
         return True
 
-    def bounded(self, asked: Spec) -> Spec:
-        """Return a spec with the bytes that a record may have."""
+    def spec(self, order: Order, found: Ranges, outputs: Sequence[str]) -> Spec:
+        """Return what the program is asked for: to read ranges, and write rows to outputs."""
+        inputs = decoding.inputs(found.splits, self.addresses(found.splits))
+        asked = decoding.spec(
+            inputs, found.encoding, order.schema, order.settings, outputs, found.names
+        )
+        asked = replace(asked, sort_by=self.sort_by or None)
         return replace(asked, record_bytes=min(self.most, MOST_RECORD)) if self.most else asked
 
     def addresses(self, splits: Sequence[Split]) -> Sequence[HttpAddress]:
@@ -231,11 +236,7 @@ class Decode:
             pipes = min(pipes, len(found.splits))
         outputs = [str(folder / str(n)) for n in range(pipes)]
         found = input_.piped(found)
-        asked = decoding.spec(
-            found.splits, found.encoding, order.schema, order.settings, outputs, input_.sort_by,
-            input_.addresses(found.splits), found.names,
-        )  # fmt: skip
-        asked = replace(input_.bounded(asked), read_ahead=few)
+        asked = replace(input_.spec(order, found, outputs), read_ahead=few)
         run = self._begin(order, outputs, lane)
         child = self._start(run, asked)
         child.inputs = found.splits
@@ -506,10 +507,10 @@ class DecodeInside:
             return self._input.fallback.insert(order, lane, on_tick)
         programs = max(1, int(order.settings.get("max_insert_threads", 1)))
         found = self._input.ranges(order, programs)
-        texts = {
-            f"rowfall_{n}": Secret(encode(self._spec(order, own)))
-            for n, own in enumerate(shares(found, programs))
-        }
+        texts = {}
+        for n, own in enumerate(shares(found, programs)):
+            asked = replace(self._input.spec(order, own, ["-"]), progress_ms=0)
+            texts[f"rowfall_{n}"] = Secret(encode(asked))
         most = sum(split.size or 0 for split in order.splits)
 
         def tick(progress: Mapping[str, int]) -> None:
@@ -531,13 +532,6 @@ class DecodeInside:
 
     def kill(self, attempt: str) -> None:
         self._server.kill(attempt)
-
-    def _spec(self, order: Order, own: Ranges) -> Spec:
-        asked = decoding.spec(
-            own.splits, own.encoding, order.schema, order.settings, ["-"], self._input.sort_by,
-            self._input.addresses(own.splits), own.names,
-        )  # fmt: skip
-        return replace(self._input.bounded(asked), progress_ms=0)
 
     def _statement(self, order: Order, tables: Sequence[str]) -> SqlText:
         schema = order.schema

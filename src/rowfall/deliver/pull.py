@@ -7,6 +7,7 @@ from rowfall.core import sql
 from rowfall.core.model import Encoding, Outcome, Statement
 from rowfall.engines.base import Engine, Tick
 from rowfall.plan import statements
+from rowfall.schema.projection import Scan
 from rowfall.schema.text.headers import Headers
 from rowfall.sources.base import Source
 from rowfall.targets.base import Target
@@ -30,16 +31,15 @@ class Pull:
         self._headers = headers
 
     def insert(self, order: Order, lane: int, on_tick: Tick) -> Outcome:
+        into = self._target.into(order.staging, order.schema)
         if order.select is not None:
             columns, rows = order.schema.columns, order.select
             if order.only is not None:
                 rows = sql.only(rows, columns, order.only)
-            text = sql.insert(self._target.into(order.staging, order.schema), columns, rows)
+            text = sql.insert(into, columns, rows)
         else:
-            text = statements.insert_select(
-                self._source, self._target, order.schema, self._encoding, order.splits,
-                order.staging, order.only, self._headers,
-            )  # fmt: skip
+            scan = Scan(self._source, order.splits, self._encoding, order.schema, self._headers)
+            text = statements.insert_select(scan, into, order.only)
         settings = self._engine.facts.known(order.settings)
         statement = Statement(text, settings, query_id=order.attempt, alters=None)
         return self._engine.run(statement, lane=lane, on_tick=on_tick)

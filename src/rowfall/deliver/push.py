@@ -11,13 +11,15 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 
 from rowfall.contracts.delivery import Order
 from rowfall.contracts.facts import LoadFacts
 from rowfall.contracts.session import Session, Writer
+from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import EngineError, RowfallError, UsageError
 from rowfall.core.listing import Split
-from rowfall.core.model import Column, Encoding, Outcome, Schema, Statement
+from rowfall.core.model import Column, Outcome, Statement
 from rowfall.core.sqltext import SqlText
 from rowfall.deliver.streams import (
     POLL_SECONDS,
@@ -37,9 +39,9 @@ from rowfall.deliver.watch import WATCH_LANE, stored_bytes
 from rowfall.engines.base import SOURCE_BYTES, Engine, Tick
 from rowfall.plan import statements
 from rowfall.plan.transport import SentAs, sent_as
+from rowfall.schema.projection import Scan
 from rowfall.schema.text.headers import Headers
 from rowfall.schema.text.whole_rows import raw_settings
-from rowfall.sources.base import Source
 from rowfall.sources.compression import compression_of
 from rowfall.systems.clickhouse.codes import QUERY_WAS_CANCELLED
 from rowfall.systems.clickhouse.embedded import Embedded
@@ -53,6 +55,21 @@ _LANES = 1000  # of the streams, clear of all others
 
 class StoppedError(Exception):
     """Raised inside a body whose attempt has been ended."""
+
+
+@dataclass(frozen=True, slots=True)
+class Insert:
+    """The INSERTs of one attempt.
+
+    Attributes:
+        staging: the table that gets the rows.
+        settings: of each stream's INSERT, so with its share of cores and memory.
+        attempt: streams get the query ids ``<attempt>_0``, ``<attempt>_1``, ...
+    """
+
+    staging: SqlText
+    settings: Values
+    attempt: str
 
 
 class Pusher:
@@ -78,24 +95,11 @@ class Pusher:
         self._running: dict[str, _PushedAttempt] = {}
 
     def insert(
-        self,
-        splits: Sequence[Split],
-        source: Source,
-        encoding: Encoding | None,
-        schema: Schema,
-        staging: SqlText,
-        settings: Values,
-        attempt: str,
-        on_tick: Tick | None = None,
-        headers: Headers | None = None,
-        *,
-        here: bool = False,
+        self, scan: Scan, into: Insert, on_tick: Tick | None = None, *, here: bool = False
     ) -> Outcome:
-        """Send all rows of ``splits`` into the existing table ``staging``.
+        """Send all rows of a scan into a table that is there.
 
         Args:
-            settings: of each stream's INSERT, so with its share of cores and memory.
-            attempt: streams get the query ids ``<attempt>_0``, ``<attempt>_1``, ...
             on_tick: called from several threads in turn, with ``read_rows``, ``read_bytes``,
                 ``written_rows`` and ``sent_bytes`` (of the bodies) of all streams together.
             here: see :func:`rowfall.plan.transport.sent_as`.
@@ -111,38 +115,32 @@ class Pusher:
         """
 
         def streams(run: _PushedAttempt) -> Iterator[Stream]:
-            sends = sent_as(splits, encoding, schema, stream=not source.replayable, here=here)
-            return self._pieces(run, sends, source, encoding, schema, staging, settings, headers)
+            once = not scan.source.replayable
+            sends = sent_as(scan.splits, scan.encoding, scan.schema, stream=once, here=here)
+            return self._pieces(run, sends, scan, into)
 
-        return self._perform(attempt, streams, on_tick)
+        return self._perform(into.attempt, streams, on_tick)
 
     def insert_selects(
-        self,
-        selects: Sequence[SqlText],
-        columns: Sequence[Column],
-        staging: SqlText,
-        settings: Values,
-        local: Values,
-        attempt: str,
+        self, selects: Sequence[Statement], columns: Sequence[Column], into: Insert,
         on_tick: Tick | None = None,
-    ) -> Outcome:
+    ) -> Outcome:  # fmt: skip
         """Send what SELECTs of the local engine give, each as a stream of blocks.
 
         Args:
-            columns: of ``staging``, as the SELECTs give them.
-            settings: of the INSERTs; ``local``: of the SELECTs.
+            columns: of the table, as the SELECTs give them.
 
         Raises:
             RowfallError: see :meth:`insert`.
         """
 
         def streams(run: _PushedAttempt) -> Iterator[Stream]:
-            into = statements.insert_sent_blocks(staging, columns)
-            for query in selects:
-                insert = Statement(into, settings)
-                yield BlockStream(run, self._engine(), query, local, insert, packed=self._packed)
+            text = statements.insert_sent_blocks(into.staging, columns)
+            for select in selects:
+                insert = Statement(text, into.settings)
+                yield BlockStream(run, self._engine(), select, insert, packed=self._packed)
 
-        return self._perform(attempt, streams, on_tick)
+        return self._perform(into.attempt, streams, on_tick)
 
     def kill(self, attempt: str) -> None:
         """End every stream of an attempt; returns when they have ended, or after 60 s."""
@@ -165,16 +163,16 @@ class Pusher:
             del self._running[attempt]
 
     def _pieces(
-        self, run: _PushedAttempt, delivery: SentAs, source: Source, encoding: Encoding | None,
-        schema: Schema, staging: SqlText, settings: Values, headers: Headers | None,
-    ) -> Iterator[Stream]:  # fmt: skip
+        self, run: _PushedAttempt, delivery: SentAs, scan: Scan, into: Insert
+    ) -> Iterator[Stream]:
         """Give what there is to send, found while it is sent: cutting reads ahead."""
-        once = not source.replayable
+        source, encoding, schema = scan.source, scan.encoding, scan.schema
+        staging, settings = into.staging, into.settings
         left = list(delivery.blocks)
         if delivery.raw and encoding is not None:
-            into = statements.insert_raw(staging, encoding, schema)
-            insert = Statement(into, raw_settings(settings))
-            if once:
+            text = statements.insert_raw(staging, encoding, schema)
+            insert = Statement(text, raw_settings(settings))
+            if not source.replayable:
                 yield StdinStream(run, source, encoding, insert)
                 return
             every = piece_size(delivery.raw, self.streams)
@@ -196,8 +194,9 @@ class Pusher:
             insert = Statement(statements.insert_decoded_blocks(staging, schema), settings)
         for number in range(count):
             # The server selects: so all rows that are read here have to arrive there.
-            query = local_select(source, left[number::count], encoding, schema, headers)
-            yield BlockStream(run, engine, query, local, insert, packed=self._packed, exact=True)
+            query = local_select(replace(scan, splits=left[number::count]))
+            select = Statement(query, local)
+            yield BlockStream(run, engine, select, insert, packed=self._packed, exact=True)
 
     def _engine(self) -> Embedded:
         if self._reader is None:
@@ -359,15 +358,12 @@ class Push:
         into = self._writer.target.into(order.staging, order.schema)
         # A row that waits in the server's queue would be missing when staging is counted.
         settings = self._writer.engine.facts.known({**order.settings, "async_insert": 0})
+        insert = Insert(into, settings, order.attempt)
         if order.select is not None:
-            local = session.reader.facts.known(order.settings)
-            return self._pusher.insert_selects(
-                [order.select], order.schema.columns, into, settings, local, order.attempt, on_tick
-            )
-        return self._pusher.insert(
-            order.splits, facts.source, facts.encoding, order.schema, into, settings,
-            order.attempt, on_tick, self._headers, here=order.engine_reads,
-        )  # fmt: skip
+            select = Statement(order.select, session.reader.facts.known(order.settings))
+            return self._pusher.insert_selects([select], order.schema.columns, insert, on_tick)
+        scan = Scan(facts.source, order.splits, facts.encoding, order.schema, self._headers)
+        return self._pusher.insert(scan, insert, on_tick, here=order.engine_reads)
 
     def kill(self, attempt: str) -> None:
         self._pusher.kill(attempt)

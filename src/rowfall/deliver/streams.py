@@ -24,13 +24,12 @@ from rowfall.core import sql
 from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import EngineError, RowfallError, SourceError
 from rowfall.core.listing import Split
-from rowfall.core.model import Column, Encoding, Facts, Kind, Outcome, Schema, Statement
+from rowfall.core.model import Column, Encoding, Facts, Kind, Outcome, Statement
 from rowfall.core.sqltext import SqlText
 from rowfall.deliver.pull import QUIET_SECONDS
 from rowfall.engines.base import Engine, Tick
 from rowfall.plan.statements import sent_column, sent_type
-from rowfall.schema.projection import read_relation, select_typed
-from rowfall.schema.text.headers import Headers
+from rowfall.schema.projection import Scan
 from rowfall.schema.text.records import SCAN, Read, header_names, record_starts
 from rowfall.schema.types.reader_settings import reader_settings
 from rowfall.sources.base import Ranged, Source
@@ -160,24 +159,17 @@ class BlockStream(Stream):
     Named, because an engine that runs already inherits no descriptors.
 
     Args:
-        settings: of the SELECT.
+        select: what it runs; the stream's INSERT has the same query id.
         packed: the engine compresses what it writes (LZ4).
         exact: the rows that it reads are the rows that it gives.
     """
 
     def __init__(
-        self,
-        run: Run,
-        engine: Embedded,
-        query: SqlText,
-        settings: Values,
-        insert: Statement,
-        *,
-        packed: bool = False,
-        exact: bool = False,
-    ) -> None:
+        self, run: Run, engine: Embedded, select: Statement, insert: Statement, *,
+        packed: bool = False, exact: bool = False,
+    ) -> None:  # fmt: skip
         super().__init__(run, insert, "lz4" if packed else "none")
-        self._engine, self._query, self._settings = engine, query, settings
+        self._engine, self._select = engine, select
         self._exact = exact
         self._made: Outcome | BaseException | None = None
         self._maker = threading.Thread(target=self._make, daemon=True)
@@ -211,9 +203,9 @@ class BlockStream(Stream):
         self._result()
 
     def _make(self) -> None:
-        query = into_file(self._query, self._path, self._packed)
+        query = into_file(self._select.sql, self._path, self._packed)
         try:
-            statement = Statement(query, self._settings, self._query_id, alters=None)
+            statement = replace(self._select, sql=query, query_id=self._query_id, alters=None)
             self._made = self._engine.run(statement, lane=self._lane)
         except BaseException as error:
             self._made = error
@@ -425,24 +417,18 @@ def _cuttable(encoding: Encoding, settings: Values) -> bool:
 # --- blocks of the local engine ------------------------------------------------------------------
 
 
-def local_select(
-    source: Source,
-    splits: Sequence[Split],
-    encoding: Encoding | None,
-    schema: Schema,
-    headers: Headers | None = None,
-) -> SqlText:
-    """Return what the local engine runs to make blocks of ``splits``."""
-    kind = encoding.kind if encoding is not None else Kind.MADE
+def local_select(scan: Scan) -> SqlText:
+    """Return what the local engine runs to make blocks of the rows of a scan."""
+    schema = scan.schema
+    kind = scan.encoding.kind if scan.encoding is not None else Kind.MADE
     if schema.projection is not None:
         own = tuple(
             replace(sent_column(c, kind), type=sent_type(c)) for c in schema.projection.columns
         )
-        schema = replace(schema, projection=replace(schema.projection, columns=own))
-        return select_typed(source, splits, encoding, schema, headers)
-    relation = read_relation(source, splits, encoding, schema, headers)
+        sent = replace(schema, projection=replace(schema.projection, columns=own))
+        return replace(scan, schema=sent).select_typed()
     columns = [sent_column(c, kind) for c in schema.columns]
-    return SqlText.of(f"SELECT {sql.projection(columns)}\nFROM ", relation)
+    return SqlText.of(f"SELECT {sql.projection(columns)}\nFROM ", scan.relation())
 
 
 def into_file(query: SqlText, path: str, packed: str = "none") -> SqlText:

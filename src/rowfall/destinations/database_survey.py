@@ -16,7 +16,7 @@ from rowfall.engines.base import ExistingTable
 from rowfall.engines.database import Database, SupportsCompression, TakesBinary
 from rowfall.plan import transport
 from rowfall.plan.reach import rate_of, source_reader
-from rowfall.schema.projection import read_relation
+from rowfall.schema.projection import Scan
 from rowfall.schema.table_options import read_table_options
 from rowfall.schema.text.density import FILES
 from rowfall.schema.types import bytes_columns, footers
@@ -131,7 +131,7 @@ def _bytes_of_source(
     strings = [c for c in schema.reads if c.source and bytes_columns.holds_strings(c.type)]
     if not (splits and strings and source.replayable):
         return frozenset()
-    relation = read_relation(source, splits[:1], encoding, schema)
+    relation = Scan(source, splits[:1], encoding, schema).relation()
     zeros = isinstance(session.target, Declaring) and session.target.zeros_in_text
     ((*counts,),) = engine.ask(bytes_columns.question(strings, relation, zeros=zeros), {})
     return frozenset(c.source for c, count in zip(strings, counts, strict=True) if int(count))

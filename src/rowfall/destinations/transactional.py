@@ -37,7 +37,7 @@ from rowfall.publish.transaction import (
     hold_streams,
     loaded_in,
 )
-from rowfall.schema.projection import read_relation
+from rowfall.schema.projection import Scan
 from rowfall.systems.mysql import pipelines
 from rowfall.targets.base import Target
 from rowfall.targets.transactional import TransactionalTable
@@ -165,8 +165,8 @@ class TransactionalDatabase(RecordedDatabase):
             )
             own = pipelines.pipeline_name(facts.source, target)
             return f"{create};\nSTART PIPELINE `{own}` FOREGROUND;\nDROP PIPELINE `{own}`"
-        source = facts.source_for(transport)
-        rows = sql.select(schema.columns, read_relation(source, splits, facts.encoding, schema))
+        scan = Scan(facts.source_for(transport), splits, facts.encoding, schema)
+        rows = sql.select(schema.columns, scan.relation())
         command, form = target.command(schema), target.form
         if transport.binary:
             command, form = target.command_of_binary(schema), "values in binary"

@@ -31,11 +31,10 @@ from rowfall.plan.planner import make_plan
 from rowfall.plan.survey import survey
 from rowfall.schema.bad_rows.search import BadRows
 from rowfall.schema.other_reading import read_by_pyarrow, why_not_read_again
-from rowfall.schema.projection import read_relation
+from rowfall.schema.projection import Scan
 from rowfall.schema.text.file_ends import matters, open_ended
 from rowfall.schema.text.headers import Headers
 from rowfall.schema.text.whole_rows import last_name, with_loose_blanks, with_open_end
-from rowfall.sources.base import Source
 from rowfall.stores.frames import ArrowStreams
 from rowfall.systems.clickhouse import staging
 from rowfall.systems.clickhouse.embedded import Embedded
@@ -525,22 +524,10 @@ class Comparison:
             return self._typed([split], self._schema)
         self._others.append(rows)  # its pipe is open as long as somebody holds it
         listing = rows.listing()
-        return self._selected(rows, [listing.split(0, "")], rows.encoding(listing), self._schema)
+        return _selected(Scan(rows, [listing.split(0, "")], rows.encoding(listing), self._schema))
 
     def _typed(self, splits: Sequence[Split], schema: Schema) -> SqlText:
-        return self._selected(self._source, splits, self._encoding, schema, self._headers)
-
-    def _selected(
-        self, source: Source, splits: Sequence[Split], encoding: Encoding | None, schema: Schema,
-        headers: Headers | None = None,
-    ) -> SqlText:  # fmt: skip
-        typed = ", ".join(
-            f"CAST({c.expression or sql.name(c.source or c.name)}, {quote(c.type)}) "
-            f"AS {sql.name(c.name)}"
-            for c in schema.columns
-        )
-        relation = read_relation(source, splits, encoding, schema, headers)
-        return SqlText.of(f"SELECT {typed} FROM ", relation)
+        return _selected(Scan(self._source, splits, self._encoding, schema, self._headers))
 
     def _grouped(self, splits: Sequence[Split], values: str) -> Iterator[list[SqlText]]:
         """Yield SELECTs of (position, values) of splits, as many together as a statement takes."""
@@ -559,6 +546,15 @@ class Comparison:
 
     def _ask(self, text: SqlText) -> list[list[Any]]:
         return self._reads.ask(text, self._settings)
+
+
+def _selected(scan: Scan) -> SqlText:
+    typed = ", ".join(
+        f"CAST({c.expression or sql.name(c.source or c.name)}, {quote(c.type)}) "
+        f"AS {sql.name(c.name)}"
+        for c in scan.schema.columns
+    )
+    return SqlText.of(f"SELECT {typed} FROM ", scan.relation())
 
 
 def _union(selects: Sequence[SqlText]) -> SqlText:

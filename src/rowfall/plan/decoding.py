@@ -183,23 +183,19 @@ def zone(type_: str) -> str | None:
 
 
 def spec(
-    splits: Sequence[Split],
+    inputs: Sequence[Input],
     encoding: Encoding,
     schema: Schema,
     settings: Mapping[str, str | int | float],
     outputs: Sequence[str],
-    sort_by: Sequence[int],
-    addresses: Sequence[HttpAddress] = (),
     names: Sequence[str] = (),
 ) -> Spec:
     """Return what ``rowfall-decode run`` is asked for.
 
     Args:
+        inputs: see :func:`inputs`.
         settings: of the INSERT: a block of the decoder is a block of the engine, so nothing is
             put together again.
-        sort_by: columns to sort blocks by, as indexes; none to leave them as they come.
-        addresses: one a split where they are no files. The document then holds their secrets, as
-            :class:`rowfall.core.masked.Secret`.
         names: of the columns in the files, where ranges of them lack the header.
     """
     names = names or encoding.header
@@ -207,7 +203,7 @@ def spec(
     limit = int(settings.get("max_memory_usage", 0)) or None
     dialect = encoding.dialect
     return Spec(
-        inputs=_inputs(splits, addresses),
+        inputs=tuple(inputs),
         format=encoding.format,
         columns=tuple(
             _column(column, _position(column, n, names) if by_position else None)
@@ -230,15 +226,19 @@ def spec(
         timezone="UTC",
         block_rows=_size(settings, _PARQUET_ROWS, "min_insert_block_size_rows", 1_000_000),
         block_bytes=_size(settings, _PARQUET_BYTES, "min_insert_block_size_bytes", 256 << 20),
-        sort_by=tuple(sort_by) or None,
         progress_ms=PROGRESS_MS,
         # Whoever wrote the file says how much memory its values take.
         memory_bytes=limit if copies(encoding) else None,
     )
 
 
-def _inputs(splits: Sequence[Split], addresses: Sequence[HttpAddress]) -> tuple[Input, ...]:
-    """Return splits as inputs; ``addresses`` are empty where they are files."""
+def inputs(splits: Sequence[Split], addresses: Sequence[HttpAddress] = ()) -> tuple[Input, ...]:
+    """Return splits as inputs of the decoder.
+
+    Args:
+        addresses: one a split where they are no files. The document then holds their secrets, as
+            :class:`rowfall.core.masked.Secret`.
+    """
     found = tuple(Input(s.uri, start=s.start or 0, stop=s.stop, size=s.size) for s in splits)
     if not addresses:
         return found

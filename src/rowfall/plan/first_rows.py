@@ -11,6 +11,7 @@ from rowfall.core.errors import RowfallError
 from rowfall.core.model import Plan, Statement
 from rowfall.core.sqltext import SqlText
 from rowfall.plan import statements
+from rowfall.schema.projection import Scan
 from rowfall.sources.base import Ranged, Streamed
 
 ROWS = 3
@@ -40,7 +41,8 @@ def first_rows(
     known = session.reader.facts.settings
     settings = {s.name: s.value for s in plan.settings} | _SHORT
     try:
-        query = statements.select_handed_over(source, plan.schema, facts.encoding, [split])
+        scan = Scan(source, [split], facts.encoding, plan.schema)
+        query = statements.select_handed_over(scan)
         outcome = session.reader.run(Statement(
             SqlText.of(query, f" LIMIT {ROWS}"),
             {name: value for name, value in settings.items() if not known or name in known},

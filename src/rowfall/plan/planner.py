@@ -30,6 +30,7 @@ from rowfall.plan.settings import ENGINE_BASE, Shape, compute_settings, not_allo
 from rowfall.plan.space import with_space
 from rowfall.plan.transport import choose_reading, choose_transport, sent_as
 from rowfall.plan.visibility import check_atomic
+from rowfall.schema.projection import Scan
 from rowfall.schema.types import strict_reading
 from rowfall.sources.base import Once
 from rowfall.systems.clickhouse.target import Table
@@ -325,7 +326,8 @@ def _example(
     source = facts.source_for(transport)
     if other := facts.destination.example(facts, options, transport, splits):
         return other
-    text = statements.insert_select(source, target, schema, encoding, splits, staging, only)
+    scan = Scan(source, splits, encoding, schema)
+    text = statements.insert_select(scan, target.into(staging, schema), only)
     more = len(group.indexes) - len(splits)
     note = f"\n-- and {more} more objects in the same statement" if more > 0 else ""
     return f"{text}\n{clause.strip()}{note}"

@@ -22,7 +22,7 @@ from rowfall.core.sqltext import SqlText, quote
 from rowfall.engines.base import Engine
 from rowfall.plan.reach import source_reader
 from rowfall.schema import sampling
-from rowfall.schema.projection import read_relation
+from rowfall.schema.projection import Scan
 from rowfall.sources.base import any_version
 
 # Rows of a table that is there say better than any sample what the next ones take.
@@ -126,7 +126,7 @@ def _of_sample(session: Session, facts: FirstFacts, rows: int) -> float | None:
         splits = list(source.sample(facts.listing, _SAMPLE_FILES))[:_SAMPLE_FILES]
         taken = _packed(engine, [
             SqlText.of("SELECT ", sql.projection(schema.columns), " FROM ",
-                       read_relation(source, [split], encoding, schema),
+                       Scan(source, [split], encoding, schema).relation(),
                        f" LIMIT {max(1, most // len(splits))}")
             for split in splits
         ], encoding, schema, most)  # fmt: skip

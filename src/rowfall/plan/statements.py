@@ -6,60 +6,41 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from rowfall.core import sql
-from rowfall.core.listing import Split
 from rowfall.core.model import Column, Encoding, Kind, Schema
 from rowfall.core.sqltext import SqlText, quote
 from rowfall.core.type_names import arguments, elements, parse_type, without_nested
-from rowfall.schema.projection import of_raw, of_typed, read_relation
+from rowfall.schema.projection import Scan, of_raw, of_typed
 from rowfall.schema.text import whole_rows
-from rowfall.schema.text.headers import Headers
 from rowfall.schema.types.strict_reading import MISSING, TAG, strict_column
-from rowfall.sources.base import Source
-from rowfall.targets.base import Target
 
 _TRIM_END = ", ' \\t')"  # written around padded values by strict_reading
 
 
-def insert_select(
-    source: Source,
-    target: Target,
-    schema: Schema,
-    encoding: Encoding | None,
-    splits: Sequence[Split],
-    staging: str,
-    only: str | None = None,
-    headers: Headers | None = None,
-) -> SqlText:
-    """Return the INSERT SELECT by which an engine reads the splits of one attempt itself.
+def insert_select(scan: Scan, into: SqlText, only: str | None = None) -> SqlText:
+    """Return the INSERT SELECT by which an engine reads the rows of one attempt itself.
 
     Args:
+        into: what the rows go into.
         only: a condition on the rows that are kept, None for all of them.
-        headers: of the files; None where all are taken to be those of the sample.
     """
-    rows = sql.select(schema.columns, read_relation(source, splits, encoding, schema, headers))
+    columns = scan.schema.columns
+    rows = sql.select(columns, scan.relation())
     if only is not None:
-        rows = sql.only(rows, schema.columns, only)
-    return sql.insert(target.into(staging, schema), schema.columns, rows)
+        rows = sql.only(rows, columns, only)
+    return sql.insert(into, columns, rows)
 
 
-def select_handed_over(
-    source: Source,
-    schema: Schema,
-    encoding: Encoding | None,
-    splits: Sequence[Split],
-    rows: SqlText | None = None,
-    headers: Headers | None = None,
-) -> SqlText:
+def select_handed_over(scan: Scan, rows: SqlText | None = None) -> SqlText:
     """Return the SELECT of what an INSERT SELECT would store, in the types of the table.
 
     But without dictionaries: whoever stores the rows makes its own.
 
     Args:
-        rows: another way to read the rows, None for the schema's own.
+        rows: another way to read the rows, None for the scan's own.
     """
-    columns = schema.columns
+    columns = scan.schema.columns
     if rows is None:
-        rows = sql.select(columns, read_relation(source, splits, encoding, schema, headers))
+        rows = sql.select(columns, scan.relation())
     typed = ", ".join(
         f"CAST({sql.name(c.name)}, {quote(plain_type(c.type))}) AS {sql.name(c.name)}"
         for c in columns

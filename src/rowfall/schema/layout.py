@@ -13,7 +13,7 @@ from rowfall.core.patterns import regex
 from rowfall.core.sqltext import SqlText, quote
 from rowfall.core.type_names import parse_type
 from rowfall.schema import sampling
-from rowfall.schema.projection import read_relation
+from rowfall.schema.projection import Scan
 from rowfall.schema.sampling import RunSelect, SourceSample
 from rowfall.schema.table_options import TableOptions
 from rowfall.schema.types.inferred_types import ENOUGH_ROWS, LOW_SHARE
@@ -164,7 +164,7 @@ def count_partitions(
             (c.source, c.read_type) for c in schema.columns
         ])  # fmt: skip
     else:
-        rows = read_relation(source, sample.splits, sample.encoding, schema)
+        rows = Scan(source, sample.splits, sample.encoding, schema).relation()
         inner = SqlText.of("(SELECT * FROM ", rows, f" LIMIT {sampling.ROWS})")
     text = SqlText.of(
         f"SELECT uniqExact({key}), uniqExactIf({key}, rand() % 4 = 0), count() "

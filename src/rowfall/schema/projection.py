@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from urllib.parse import unquote
 
 from rowfall.core import sql
+from rowfall.core.dataclass import dataclass
 from rowfall.core.listing import Listing, Split
 from rowfall.core.model import Encoding, Schema
 from rowfall.core.patterns import regex
@@ -34,72 +35,73 @@ def read_structure(schema: Schema, encoding: Encoding | None) -> str:
     return whole_rows.read_structure(schema.reads, encoding, loose=schema.loose_blanks)
 
 
-def read_relation(
-    source: Source, splits: Sequence[Split], encoding: Encoding | None, schema: Schema,
-    headers: Headers | None = None,
-) -> SqlText:  # fmt: skip
-    """Return the relation of splits that the columns of the table are selected from.
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """Rows that an engine reads of a source: which, and how.
 
-    Args:
+    Attributes:
+        encoding: None for rows that the engine makes.
         headers: of the files; None where all are taken to be those of the sample.
     """
-    return of_raw(schema, _raw(source, splits, encoding, schema, headers))
 
+    source: Source
+    splits: Sequence[Split]
+    encoding: Encoding | None
+    schema: Schema
+    headers: Headers | None = None
 
-def select_typed(
-    source: Source, splits: Sequence[Split], encoding: Encoding | None, schema: Schema,
-    headers: Headers | None = None,
-) -> SqlText:  # fmt: skip
-    """Return a SELECT of what a projection is made of, every column in its own type."""
-    return _typed(schema, _raw(source, splits, encoding, schema, headers))
+    def relation(self) -> SqlText:
+        """Return the relation that the columns of the table are selected from."""
+        return of_raw(self.schema, self._raw())
 
+    def select_typed(self) -> SqlText:
+        """Return a SELECT of what a projection is made of, every column in its own type."""
+        return _typed(self.schema, self._raw())
 
-def _whole(
-    source: Source, splits: Sequence[Split], encoding: Encoding | None, schema: Schema,
-    headers: Headers | None,
-) -> SqlText:  # fmt: skip
-    """Return the relation of the columns of objects, which raises at a row of another length."""
-    groups = [((), list(splits))] if headers is None else headers.groups(splits, schema.reading)
-    parts = []
-    for names, some in groups:
-        structure = whole_rows.read_structure(
-            schema.reads, encoding, names, loose=schema.loose_blanks
-        )
-        read = encoding and whole_rows.read_as(schema.reads, encoding)
-        relation = source.relation(some, read, structure)
-        parts.append(whole_rows.guarded(schema, encoding, relation, names))
-    if len(parts) == 1:
-        return parts[0]
-    listed = ", ".join(sql.name(c.source) for c in schema.reads)
-    pieces: list[str | SqlText] = []
-    for part in parts:
-        pieces += [" UNION ALL " if pieces else "(", f"SELECT {listed} FROM ", part]
-    return SqlText.of(*pieces, ")")
+    def _raw(self) -> SqlText:
+        """Return the relation of the columns as the reader gives them, with constants of files."""
+        schema, projection = self.schema, self.schema.projection
+        if projection is None or not projection.constants:
+            return self._whole(self.splits)
+        names = "".join(f"{sql.name(c.source)}, " for c in schema.reads)
+        groups: dict[tuple[str | None, ...], list[Split]] = {}
+        for split in self.splits:
+            values = tuple(constant(split.uri, name) for name in projection.constants)
+            groups.setdefault(values, []).append(split)
+        parts: list[str | SqlText] = []
+        for values, members in groups.items():
+            given = ", ".join(
+                f"CAST({'NULL' if value is None else quote(value)}, 'Nullable(String)') "
+                f"AS {sql.name(name)}"
+                for name, value in zip(projection.constants, values, strict=True)
+            )
+            parts += ["\n    UNION ALL " if parts else "", f"SELECT {names}{given} FROM "]
+            parts += [self._whole(members)]
+        return SqlText.of("(", *parts, ")")
 
+    def _whole(self, splits: Sequence[Split]) -> SqlText:
+        """Return the relation of the columns of objects, which raises at a row of another length.
 
-def _raw(
-    source: Source, splits: Sequence[Split], encoding: Encoding | None, schema: Schema,
-    headers: Headers | None,
-) -> SqlText:  # fmt: skip
-    """Return the relation of the columns as the reader gives them, with the constants of files."""
-    projection = schema.projection
-    if projection is None or not projection.constants:
-        return _whole(source, splits, encoding, schema, headers)
-    names = "".join(f"{sql.name(c.source)}, " for c in schema.reads)
-    groups: dict[tuple[str | None, ...], list[Split]] = {}
-    for split in splits:
-        values = tuple(constant(split.uri, name) for name in projection.constants)
-        groups.setdefault(values, []).append(split)
-    parts: list[str | SqlText] = []
-    for values, members in groups.items():
-        given = ", ".join(
-            f"CAST({'NULL' if value is None else quote(value)}, 'Nullable(String)') "
-            f"AS {sql.name(name)}"
-            for name, value in zip(projection.constants, values, strict=True)
-        )
-        parts += ["\n    UNION ALL " if parts else "", f"SELECT {names}{given} FROM "]
-        parts += [_whole(source, members, encoding, schema, headers)]
-    return SqlText.of("(", *parts, ")")
+        Args:
+            splits: some of those of the scan.
+        """
+        schema, encoding, headers = self.schema, self.encoding, self.headers
+        groups = [((), list(splits))] if headers is None else headers.groups(splits, schema.reading)
+        parts = []
+        for names, some in groups:
+            structure = whole_rows.read_structure(
+                schema.reads, encoding, names, loose=schema.loose_blanks
+            )
+            read = encoding and whole_rows.read_as(schema.reads, encoding)
+            relation = self.source.relation(some, read, structure)
+            parts.append(whole_rows.guarded(schema, encoding, relation, names))
+        if len(parts) == 1:
+            return parts[0]
+        listed = ", ".join(sql.name(c.source) for c in schema.reads)
+        pieces: list[str | SqlText] = []
+        for part in parts:
+            pieces += [" UNION ALL " if pieces else "(", f"SELECT {listed} FROM ", part]
+        return SqlText.of(*pieces, ")")
 
 
 def of_raw(schema: Schema, relation: SqlText) -> SqlText:

@@ -43,7 +43,7 @@ from rowfall.schema.bad_rows.queries import (
     read_bad_row,
 )
 from rowfall.schema.bad_rows.tried_types import candidates, taken_types
-from rowfall.schema.projection import of_typed, read_relation
+from rowfall.schema.projection import Scan, of_typed
 from rowfall.schema.sampling import RunSelect, described
 from rowfall.schema.text.file_ends import matters, open_ended, quoted_last
 from rowfall.schema.text.headers import parse_header
@@ -384,7 +384,7 @@ class BadRows:
             rows = SqlText.of(
                 "SELECT n, toString(v) FROM (SELECT rowNumberInAllBlocks() + 1 AS n, "
                 f"{value} AS v FROM ",
-                read_relation(self._source, [split], encoding, schema),
+                Scan(self._source, [split], encoding, schema).relation(),
                 f") WHERE {wanted} LIMIT {_SOME}",
             )  # fmt: skip
             with suppress(RowfallError):
@@ -420,7 +420,7 @@ class BadRows:
         found = f"multiIf({', '.join(parts)}, ('', ''))"
         rows = SqlText.of(
             f"SELECT f.1, f.2 FROM (SELECT {found} AS f FROM ",
-            read_relation(self._source, [split], encoding, schema),
+            Scan(self._source, [split], encoding, schema).relation(),
             ") WHERE f.1 != '' LIMIT 1",
         )
         with suppress(RowfallError):
