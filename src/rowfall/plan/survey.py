@@ -53,6 +53,7 @@ from rowfall.plan.settings import ENGINE_BASE, LEAST_MEMORY
 from rowfall.plan.statements import FLOAT_PROBE
 from rowfall.schema import inference
 from rowfall.schema.bad_rows import data_errors
+from rowfall.schema.table_changes import TargetColumns
 from rowfall.schema.text import long_records
 from rowfall.schema.text.density import FILES, rows_per_byte
 from rowfall.schema.types.strict_reading import with_whole_tuples, within
@@ -414,6 +415,15 @@ def _ask_schema(
             if limits and (long := _begins_long(source, listing, session.declared, most)):
                 raise long
             return infer(listing)
+            target = TargetColumns(
+                existing, destination.questions(session), stored,
+                json_type=destination.stores_json(session),
+                null_tuples=_stores_null_tuples(session),
+                times=_times(session),
+            )  # fmt: skip
+            return inference.schema_for(
+                source, listing, session.declared, destination.options_here(session), asks, target
+            )
         except RowfallError as error:
             if isinstance(error, EngineError):
                 _check_sample(source, listing)

@@ -18,14 +18,15 @@ from rowfall.core.errors import RowfallError, UsageError
 from rowfall.core.listing import Listing
 from rowfall.core.model import Column, Kind, Projection
 from rowfall.core.nearest import did_you_mean
-from rowfall.core.options import Options
+from rowfall.core.options import ERROR, Options
 from rowfall.core.patterns import regex
 from rowfall.core.sqltext import SqlText, quote
 from rowfall.core.type_names import parse_type
 from rowfall.schema import projection
 from rowfall.schema.bad_rows.data_errors import type_options
+from rowfall.schema.column_facts import ColumnFacts, RunSelect
 from rowfall.schema.projection import FILE_COLUMNS
-from rowfall.schema.sampling import ColumnFacts, RunSelect, SourceSample
+from rowfall.schema.sampling import SourceSample
 from rowfall.schema.types.strict_reading import TextTraits, strict_column
 
 _NOT_AN_ITEM = frozenset((
@@ -50,6 +51,7 @@ class ColumnOptions:
         skips: source names.
         added: name -> ``_path`` or ``_file``.
         select, where: SQL, "" where nothing is computed or left out.
+        on_new, on_missing: what becomes of columns that the table lacks, and that files lack.
     """
 
     renames: Mapping[str, str]
@@ -57,6 +59,8 @@ class ColumnOptions:
     added: Mapping[str, str]
     select: str = ""
     where: str = ""
+    on_new: str = ERROR
+    on_missing: str = ERROR
 
     @property
     def any(self) -> bool:
@@ -84,7 +88,10 @@ def read_column_options(options: Options, annotations: Sequence[str] = ()) -> Co
     select, where = (options.select or "").strip(), (options.where or "").strip()
     _check_clause(select, "--select")
     _check_clause(where, "--where")
-    return ColumnOptions(renames, frozenset(options.skip), added, select, where)
+    return ColumnOptions(
+        renames, frozenset(options.skip), added, select, where,
+        options.on_new_column, options.on_missing_column,
+    )  # fmt: skip
 
 
 def check_syntax(options: Options) -> None:
@@ -199,8 +206,8 @@ def shape(
     sources += [(w, w) for w in FILE_COLUMNS if w in mentioned and w not in taken]
     for source, name in sources:
         values = set(projection.constants(listing, source))
-        constants.append(ColumnFacts(
-            name, rows=max((c.rows for c in kept), default=0), distinct=len(values), origin=source,
+        constants.append(ColumnFacts(name, origin=source).measured(
+            rows=max((c.values.rows for c in kept), default=0), distinct=len(values),
             nulls=int(None in values), bytes_each=len(max((v or "" for v in values), key=len)),
         ))  # fmt: skip
     final = [found.name for found in (*kept, *constants)]
@@ -227,7 +234,7 @@ def constant_type(found: ColumnFacts, listing: Listing) -> tuple[str, str]:
         type_ = "Int64"
     elif values and all(map(_is_day, values)):
         type_ = "Date"
-    if found.nulls:
+    if found.values.nulls:
         type_ = type_.replace("String", "Nullable(String)")
         type_ = type_ if "String" in type_ else f"Nullable({type_})"
     return type_, f"of the folders {found.source}=..."

@@ -12,19 +12,19 @@ import shlex
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 from rowfall.core import engine_formats, sql
+from rowfall.core.dataclass import dataclass
 from rowfall.core.dialect import Asked
 from rowfall.core.errors import TargetError, UsageError
 from rowfall.core.listing import Listing
 from rowfall.core.model import Column, ColumnChange, Encoding, Kind, Projection, Schema
 from rowfall.core.nearest import did_you_mean
 from rowfall.core.options import ADD, IGNORE, Options
-from rowfall.core.time_range import WIDE, TimeRange
 from rowfall.core.type_names import csv_fields, first_fields, parse_type
 from rowfall.schema import sampling
 from rowfall.schema.bad_rows.data_errors import type_options
+from rowfall.schema.column_facts import ColumnFacts, RunSelect, WantedFacts
 from rowfall.schema.column_options import (
     ColumnOptions,
     Shaped,
@@ -37,11 +37,12 @@ from rowfall.schema.column_options import (
 )
 from rowfall.schema.layout import check_order, count_partitions, lay_out, named_key, row_bytes
 from rowfall.schema.projection import folder_keys
-from rowfall.schema.sampling import ColumnFacts, RunSelect, SourceSample, WantedFacts
+from rowfall.schema.sampling import SampleOptions, SourceSample
 from rowfall.schema.table_changes import (
     Defaults,
     Fitted,
-    TableQuestions,
+    Rows,
+    TargetColumns,
     asked_types,
     fit_names,
     sampled_types,
@@ -65,35 +66,22 @@ from rowfall.sources.base import Annotated, Source, TellingNulls
 
 
 def schema_for(
-    source: Source,
-    listing: Listing,
-    encoding: Encoding | None,
-    options: Options,
-    ask: RunSelect,
-    existing: Sequence[Sequence[Any]] | None = None,
-    *,
-    json_type: bool = True,
-    null_tuples: bool = True,
-    table: TableQuestions | None = None,
-    stored: str = "",
-    times: TimeRange = WIDE,
-) -> tuple[Encoding | None, Schema]:
+    source: Source, listing: Listing, encoding: Encoding | None, options: Options, ask: RunSelect,
+    target: TargetColumns | None = None,
+) -> tuple[Encoding | None, Schema]:  # fmt: skip
     """Return encoding (with or without a header, as found) and schema of a load.
 
     Args:
         encoding: by extension or option; None for generators.
         ask: runs a SELECT with settings and gives its rows.
-        existing: (name, type, default_kind) of the target's columns when it is there already.
-        table: answers questions about it, where its columns may be changed.
-        stored: its partition key; "" for none.
-        json_type: the target has the type JSON, for objects whose keys vary.
-        null_tuples: the target has the type Nullable(Tuple).
-        times: that the target holds.
+        target: by default one with all types, and without the table.
 
     Raises:
         UsageError: options contradict the source; files differ in header or column count.
         TargetError: the existing table does not fit the source.
     """
+    target = target or TargetColumns()
+    existing, table = target.existing, target.questions
     declared = source.made
     if declared is not None and encoding is None:
         return encoding, _made(declared, options, ask, existing)
@@ -115,25 +103,24 @@ def schema_for(
         )
     added = source.annotations if isinstance(source, Annotated) else ()
     asked, own = read_table_options(options, ask), read_column_options(options, added)
-    asked = replace(asked, json_type=json_type, null_tuples=null_tuples, times=times)
+    asked = replace(
+        asked, json_type=target.json_type, null_tuples=target.null_tuples, times=target.times
+    )
     shapes = own.any or bool(folder_keys(listing))
     if engine_formats.is_engine_only(encoding.format):
         ask = _with_format_settings(ask, options)
     if declared is not None:
         sample = _declared(declared, encoding, source)
     else:
-        sample = sampling.take_sample(
-            source,
-            listing,
-            encoding,
-            ask,
+        wanted = _wanted_of_source(asked, own) if shapes else _wanted(asked, existing, options)
+        reading = SampleOptions(
             text=_with_added(asked_of(options), added),
             union=options.union_by_name,
             skip_bad_lines=bool(options.max_errors or options.max_error_ratio),
-            without=own.skips,
-            wanted=_wanted_of_source(asked, own) if shapes else _wanted(asked, existing, options),
         )
-    sample = replace(sample, narrow=options.narrow, times=times)
+        wanted = replace(wanted, without=own.skips)
+        sample = sampling.take_sample(source, listing, encoding, ask, reading, wanted)
+    sample = replace(sample, narrow=options.narrow, times=target.times)
     if sample.encoding.has_names and sample.encoding.fields > len(sample.columns):
         # Behind the elements of a tuple it showed the fields of others.
         sample = replace(sample, columns=tuple(ColumnFacts(found.name) for found in sample.columns))
@@ -158,7 +145,7 @@ def schema_for(
             asked = replace(asked, types={**asked.types, **kept})
         if sample.encoding.has_names:
             infer = partial(_inferred, sample=sample, asked=asked)
-            fitted = fit_names(sample, listing, own, asked, existing, options, infer)
+            fitted = fit_names(sample, listing, own, asked, existing, infer)
             sample, existing = fitted.sample, fitted.columns
             own = replace(own, skips=own.skips | set(fitted.skips))
         _check_same(asked, existing)
@@ -167,18 +154,20 @@ def schema_for(
     if not own.select and (existing is not None or asked.columns):
         only = _names_of(existing, asked)
     shaped = shape(sample, listing, own, only)
-    columns, made = _made_of(
-        shaped, listing, asked, own, existing, ask, widen=options.widen,
+    inference = _Inference(
+        listing, asked, own, existing, ask, widen=options.widen,
         defaults=None if table is None else table.defaults,
     )  # fmt: skip
+    columns, made = inference.columns_of(shaped)
     widens = options.widen and table is not None and bool(sample.splits)
-    if widens and table is not None and existing is not None and not own.select:
+    if widens and existing is not None and not own.select:
         read = Schema(columns, projection=made)
         names = [found.name for found in sample.columns]
-        more = sampled_types(source, shaped.sample, read, ask, existing, table, names)
+        there = replace(target, existing=existing)
+        more = sampled_types(source, shaped.sample, read, ask, there, names)
         if more:
             existing = with_types(existing, more)
-            columns, made = _made_of(shaped, listing, asked, own, existing, ask)
+            columns, made = replace(inference, existing=existing).columns_of(shaped)
             fitted = replace(fitted, changes=_merged(fitted.changes, more))
     sample = replace(
         shaped.sample, notes=(*shaped.sample.notes, *_rounding(columns, shaped.sample))
@@ -219,7 +208,7 @@ def schema_for(
     encoding = marked_values.only_where_read(sample.encoding, columns)
     sample = replace(sample, encoding=encoding)
     check_order(schema, asked, ask)
-    return encoding, count_partitions(schema, sample, source, ask, stored)
+    return encoding, count_partitions(schema, sample, source, ask, target.partition_key)
 
 
 def _with_added(asked: Asked, added: Sequence[str]) -> Asked:
@@ -234,16 +223,17 @@ def _rounding(columns: Sequence[Column], sample: SourceSample) -> Iterator[tuple
     known = {found.source: found for found in sample.columns}
     for made in columns:
         found = known.get(made.source)
-        if found is None or not found.rounded or parse_type(made.type).base != "Float64":
+        if found is None or not found.numbers.rounded or parse_type(made.type).base != "Float64":
             continue
+        numbers = found.numbers
         # A few digits more than those seen, and room for 20 before the point.
-        scale = min(found.places + 2, 56)
-        type_ = "String" if found.exponents else f"Decimal({max(38, scale + 20)}, {scale})"
+        scale = min(numbers.places + 2, 56)
+        type_ = "String" if numbers.exponents else f"Decimal({max(38, scale + 20)}, {scale})"
         wanted = f"Nullable({type_})" if parse_type(made.type).nullable else type_
         yield (
             UNSURE,
             (
-                f"Float64 keeps {float(found.rounded)!r} of {found.rounded} in {made.name}; "
+                f"Float64 keeps {float(numbers.rounded)!r} of {numbers.rounded} in {made.name}; "
                 f"{type_options([(made.name, wanted)])} keeps all digits"
             ),
         )
@@ -254,17 +244,6 @@ def _passing_by(sample: SourceSample, asked: TableOptions) -> SourceSample:
     names = {name for name, _ in asked.columns}
     kept = tuple(c for c in sample.columns if not names or c.name in names)
     return replace(sample, columns=kept, encoding=replace(sample.encoding, ignores=True))
-
-
-def _made_of(
-    shaped: Shaped, listing: Listing, asked: TableOptions, own: ColumnOptions,
-    existing: Sequence[Sequence[Any]] | None, ask: RunSelect, *, widen: bool = False,
-    defaults: Defaults | None = None,
-) -> tuple[tuple[Column, ...], Projection | None]:  # fmt: skip
-    """Return the columns of the table, and what they are made of where they are not those read."""
-    if own.select or own.where or shaped.computed:
-        return _projected(shaped, listing, asked, own, existing, ask, widen=widen)
-    return _columns_of(shaped.sample, asked, existing, ask, defaults), None
 
 
 def _inferred(found: ColumnFacts, sample: SourceSample, asked: TableOptions) -> str:
@@ -289,86 +268,107 @@ def _with_format_settings(ask: RunSelect, options: Options) -> RunSelect:
     return lambda text, settings: ask(text, {**settings, **own})
 
 
-def _columns_of(
-    sample: SourceSample, asked: TableOptions, existing: Sequence[Sequence[Any]] | None,
-    ask: RunSelect, defaults: Defaults | None = None,
-) -> tuple[Column, ...]:  # fmt: skip
-    """Return the columns of the table: those that it has, those asked for, or by the sample."""
-    if existing is not None:
-        columns = _match(existing, sample, asked.types, ask, defaults)
-    else:
-        columns = _given(asked.columns, sample) if asked.columns else _chosen(sample, asked)
-    check_states(columns, sample.columns, sample.encoding, ask)
-    return columns
-
-
-def _names_of(existing: Sequence[Sequence[Any]] | None, asked: TableOptions) -> frozenset[str]:
+def _names_of(existing: Rows | None, asked: TableOptions) -> frozenset[str]:
     names = asked.columns if existing is None else [(str(row[0]), "") for row in existing]
     return frozenset(name for name, _ in names)
 
 
-def _projected(
-    shaped: Shaped, listing: Listing, asked: TableOptions, own: ColumnOptions,
-    existing: Sequence[Sequence[Any]] | None, ask: RunSelect, *, widen: bool,
-) -> tuple[tuple[Column, ...], Projection]:  # fmt: skip
-    """Return the columns of the table, and what they are made of.
+@dataclass(frozen=True, slots=True)
+class _Inference:
+    """The way from columns of a sample to those of the table.
 
-    Without ``--select`` what is read has the types of the table; with it its own, and what is
-    selected of it is converted, strictly, to those of a table that is there.
+    Attributes:
+        existing: columns of the table, None where there is none yet.
+        widen: those of a table become wider for values of files.
+        defaults: gives what the table computes by itself; None where it cannot be asked.
     """
-    inner, table = asked, existing
-    if own.select:
-        inner, table = replace(asked, columns=()), None
-    fixed: dict[str, str] = {}
-    names = {found.name for found in shaped.constants}
-    if table is not None:
-        fixed = {str(n): str(t) for n, t, k in table if k in ("", "DEFAULT") and n in names}
-        table = [row for row in table if row[0] not in names]
-    elif inner.columns:
-        fixed = {n: t for n, t in inner.columns if n in names}
-        inner = replace(inner, columns=tuple(c for c in inner.columns if c[0] not in names))
-    fixed |= {n: t for n, t in inner.types.items() if n in names}
-    inner = replace(inner, types={n: t for n, t in inner.types.items() if n not in names})
-    reads = list(_columns_of(shaped.sample, inner, table, ask))
-    for found in shaped.constants:
-        type_, reason = constant_type(found, listing)
-        reads.append(constant_column(found, fixed.get(found.name, type_), reason))
-    made = project(shaped, reads, own)
-    types = {str(n): str(t) for n, t, *_ in existing} if existing else dict(asked.columns)
-    if not own.select:
-        if own.where:
-            selected(made, ask, types)
-        kept = (strict_column(c.name, c.name, c.type, Kind.TYPED, c.type) for c in reads)
-        reasons = {c.name: c.reason for c in reads}
-        return tuple(replace(c, reason=reasons[c.name]) for c in kept), made
-    found_types = selected(made, ask, types)
-    selection = replace(
-        shaped.sample,
-        encoding=replace(shaped.sample.encoding, format="Native", kind=Kind.TYPED),
-        columns=tuple(ColumnFacts(name, type_) for name, type_ in found_types),
-        example="--select",
-    )
-    if existing is None and not asked.columns:
-        by_name = {c.name: c for c in reads}
-        return tuple(
-            replace(
-                strict_column(name, name, type_, Kind.TYPED, type_),
-                reason=by_name[name].reason
-                if name in by_name and by_name[name].type == type_
-                else "as --select gives it",
-            )
-            for name, type_ in found_types
-        ), made
-    taken = {str(row[0]) for row in existing} if existing else {n for n, _ in asked.columns}
-    extra = [name for name, _ in found_types if name not in taken]
-    if extra:
-        raise UsageError(
-            f"--select gives {', '.join(extra[:10])}, which the table lacks",
-            hint="Name each with AS as the table names it.",
+
+    listing: Listing
+    asked: TableOptions
+    own: ColumnOptions
+    existing: Rows | None
+    ask: RunSelect
+    widen: bool = False
+    defaults: Defaults | None = None
+
+    def columns_of(self, shaped: Shaped) -> tuple[tuple[Column, ...], Projection | None]:
+        """Return the columns of the table, and what they are made of if not of those read."""
+        if self.own.select or self.own.where or shaped.computed:
+            return self.projected(shaped)
+        return self.plain_columns(shaped.sample, self.asked, self.existing, self.defaults), None
+
+    def plain_columns(
+        self, sample: SourceSample, asked: TableOptions, existing: Rows | None,
+        defaults: Defaults | None = None,
+    ) -> tuple[Column, ...]:  # fmt: skip
+        """Return columns as they are read: those of a table, those asked for, or by the sample."""
+        if existing is not None:
+            columns = _match(existing, sample, asked.types, self.ask, defaults)
+        else:
+            columns = _given(asked.columns, sample) if asked.columns else _chosen(sample, asked)
+        check_states(columns, sample.columns, sample.encoding, self.ask)
+        return columns
+
+    def projected(self, shaped: Shaped) -> tuple[tuple[Column, ...], Projection]:
+        """Return the columns of the table, and what they are made of.
+
+        Without ``--select`` what is read has the types of the table; with it its own, and what is
+        selected of it is converted, strictly, to those of a table that is there.
+        """
+        asked, own, existing = self.asked, self.own, self.existing
+        inner, table = asked, existing
+        if own.select:
+            inner, table = replace(asked, columns=()), None
+        fixed: dict[str, str] = {}
+        names = {found.name for found in shaped.constants}
+        if table is not None:
+            fixed = {str(n): str(t) for n, t, k in table if k in ("", "DEFAULT") and n in names}
+            table = [row for row in table if row[0] not in names]
+        elif inner.columns:
+            fixed = {n: t for n, t in inner.columns if n in names}
+            inner = replace(inner, columns=tuple(c for c in inner.columns if c[0] not in names))
+        fixed |= {n: t for n, t in inner.types.items() if n in names}
+        inner = replace(inner, types={n: t for n, t in inner.types.items() if n not in names})
+        reads = list(self.plain_columns(shaped.sample, inner, table))
+        for found in shaped.constants:
+            type_, reason = constant_type(found, self.listing)
+            reads.append(constant_column(found, fixed.get(found.name, type_), reason))
+        made = project(shaped, reads, own)
+        types = {str(n): str(t) for n, t, *_ in existing} if existing else dict(asked.columns)
+        if not own.select:
+            if own.where:
+                selected(made, self.ask, types)
+            kept = (strict_column(c.name, c.name, c.type, Kind.TYPED, c.type) for c in reads)
+            reasons = {c.name: c.reason for c in reads}
+            return tuple(replace(c, reason=reasons[c.name]) for c in kept), made
+        found_types = selected(made, self.ask, types)
+        selection = replace(
+            shaped.sample,
+            encoding=replace(shaped.sample.encoding, format="Native", kind=Kind.TYPED),
+            columns=tuple(ColumnFacts(name, type_) for name, type_ in found_types),
+            example="--select",
         )
-    if widen and existing:
-        _check_fit(found_types, types)
-    return _columns_of(selection, replace(asked, types={}), existing, ask), made
+        if existing is None and not asked.columns:
+            by_name = {c.name: c for c in reads}
+            return tuple(
+                replace(
+                    strict_column(name, name, type_, Kind.TYPED, type_),
+                    reason=by_name[name].reason
+                    if name in by_name and by_name[name].type == type_
+                    else "as --select gives it",
+                )
+                for name, type_ in found_types
+            ), made
+        taken = {str(row[0]) for row in existing} if existing else {n for n, _ in asked.columns}
+        extra = [name for name, _ in found_types if name not in taken]
+        if extra:
+            raise UsageError(
+                f"--select gives {', '.join(extra[:10])}, which the table lacks",
+                hint="Name each with AS as the table names it.",
+            )
+        if self.widen and existing:
+            _check_fit(found_types, types)
+        return self.plain_columns(selection, replace(asked, types={}), existing), made
 
 
 def _check_fit(found: Sequence[tuple[str, str]], table: Mapping[str, str]) -> None:
@@ -389,7 +389,7 @@ def _check_fit(found: Sequence[tuple[str, str]], table: Mapping[str, str]) -> No
         )
 
 
-def _check_same(asked: TableOptions, existing: Sequence[Sequence[Any]]) -> None:
+def _check_same(asked: TableOptions, existing: Rows) -> None:
     """Check that the types asked for are those of the table, as when a command is run again.
 
     Raises:
@@ -415,9 +415,7 @@ def _wanted_of_source(asked: TableOptions, own: ColumnOptions) -> WantedFacts:
     return WantedFacts(lambda encoding, names: types, not asked.order_by)
 
 
-def _wanted(
-    asked: TableOptions, existing: Sequence[Sequence[Any]] | None, options: Options
-) -> WantedFacts:
+def _wanted(asked: TableOptions, existing: Rows | None, options: Options) -> WantedFacts:
     """Return what the sample has to show: only what neither the user nor the table has given.
 
     Everything, where the table may change.
@@ -549,7 +547,7 @@ def _flattened(
 
 
 def _match(
-    rows: Sequence[Sequence[Any]], sample: SourceSample, given: Collection[str], ask: RunSelect,
+    rows: Rows, sample: SourceSample, given: Collection[str], ask: RunSelect,
     defaults: Defaults | None,
 ) -> tuple[Column, ...]:  # fmt: skip
     """Return the columns of the existing table: by name where there are names, else by position.
@@ -604,7 +602,7 @@ def _match(
 
 
 def _computed_hint(
-    rows: Sequence[Sequence[Any]], used: Sequence[str], known: Collection[str],
+    rows: Rows, used: Sequence[str], known: Collection[str],
     defaults: Mapping[str, str], ask: RunSelect,
 ) -> str:  # fmt: skip
     """Return the hint for values that a table computes others of and does not store.
@@ -647,9 +645,7 @@ def _of_columns(types: Sequence[str], sample: SourceSample) -> list[ColumnFacts]
     return [sample.columns[n] for n in first] if csv and total == len(sample.columns) else None
 
 
-def _takes(
-    rows: Sequence[Sequence[Any]], names: Sequence[str], encoding: Encoding
-) -> list[tuple[str, str]]:
+def _takes(rows: Rows, names: Sequence[str], encoding: Encoding) -> list[tuple[str, str]]:
     """Return (name, type) of the existing table's columns that a row of the source fills."""
     takes = [(str(n), str(t)) for n, t, k in rows if k in ("", "DEFAULT")]
     fields = first_fields([t for _, t in takes])[-1] if encoding.format == "CSV" else len(takes)
@@ -684,9 +680,7 @@ def _declared(declared: Schema, encoding: Encoding, source: Source) -> SourceSam
 # --- generators -------------------------------------------------------------------------------
 
 
-def _made(
-    made: Schema, options: Options, ask: RunSelect, existing: Sequence[Sequence[Any]] | None
-) -> Schema:
+def _made(made: Schema, options: Options, ask: RunSelect, existing: Rows | None) -> Schema:
     """Return a generator's own schema, with the layout that the user asks for."""
     asked = read_table_options(options, ask)
     if asked.columns or asked.types:
@@ -715,7 +709,7 @@ def _made(
 
 
 def _made_and_selected(
-    made: Schema, own: ColumnOptions, ask: RunSelect, existing: Sequence[Sequence[Any]] | None
+    made: Schema, own: ColumnOptions, ask: RunSelect, existing: Rows | None
 ) -> Schema:
     """Return a generator's schema with what ``--select`` and ``--where`` make of its rows.
 

@@ -13,8 +13,9 @@ from rowfall.core.patterns import regex
 from rowfall.core.sqltext import SqlText, quote
 from rowfall.core.type_names import parse_type
 from rowfall.schema import sampling
+from rowfall.schema.column_facts import RunSelect
 from rowfall.schema.projection import Scan
-from rowfall.schema.sampling import RunSelect, SourceSample
+from rowfall.schema.sampling import SourceSample
 from rowfall.schema.table_options import TableOptions
 from rowfall.schema.types.inferred_types import ENOUGH_ROWS, LOW_SHARE
 from rowfall.sources.base import Source
@@ -79,19 +80,20 @@ def propose_order(columns: Sequence[Column], sample: SourceSample) -> tuple[str,
     few: list[tuple[int, str]] = []
     for made in columns:
         type_, found = parse_type(made.type), known.get(made.source)
-        if found is None or type_.nullable or found.nested or found.rows < 2:
+        if found is None or type_.nullable or found.nested or found.values.rows < 2:
             continue
+        values = found.values
         if type_.base in ("Date", "Date32", "DateTime", "DateTime64"):
             times.append(made.name)
-        elif found.distinct > 0.95 * found.rows and re.search(r"(^|_)(id|key)$", made.name, re.I):
+        elif values.distinct > 0.95 * values.rows and re.search(r"(^|_)(id|key)$", made.name, re.I):
             ids.append(made.name)
-        elif 1 < found.distinct <= LOW_SHARE * found.rows and (
+        elif 1 < values.distinct <= LOW_SHARE * values.rows and (
             made.type.startswith("LowCardinality")
             or (_KEY_NAME.search(made.name) and (type_.bits or type_.text))
         ):
-            keys.append((found.distinct, made.name))
-        elif found.rows >= ENOUGH_ROWS and 1 < found.distinct <= FEW_VALUES and type_.bits:
-            few.append((found.distinct, made.name))
+            keys.append((values.distinct, made.name))
+        elif values.rows >= ENOUGH_ROWS and 1 < values.distinct <= FEW_VALUES and type_.bits:
+            few.append((values.distinct, made.name))
     if not times and not ids:
         keys = [*sorted(keys)[:2], *sorted(few)][:3]
     leading = sorted(keys)[:2] if times or ids else keys
@@ -117,10 +119,10 @@ def row_bytes(columns: Sequence[Column], sample: SourceSample) -> float:
             total += _WIDTHS[type_.base]
         elif made.type.startswith("LowCardinality"):
             total += 2
-        elif sample.encoding.kind is Kind.TYPED and found and found.rows:
-            total += found.bytes_each - type_.nullable  # all that it takes
+        elif sample.encoding.kind is Kind.TYPED and found and found.values.rows:
+            total += found.values.bytes_each - type_.nullable  # all that it takes
         else:
-            total += 8 + (found.bytes_each + 8 * found.nested if found else 16)
+            total += 8 + (found.values.bytes_each + 8 * found.nested if found else 16)
         total += type_.nullable
     return max(total, 1.0)
 

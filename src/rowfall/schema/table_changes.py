@@ -15,16 +15,18 @@ from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import TargetError, UsageError
 from rowfall.core.listing import Listing
 from rowfall.core.model import ColumnChange, Kind, Schema
-from rowfall.core.options import ADD, DEFAULT, IGNORE, Options
+from rowfall.core.options import ADD, DEFAULT, IGNORE
 from rowfall.core.patterns import regex
+from rowfall.core.time_range import WIDE, TimeRange
 from rowfall.core.type_names import parse_type
 from rowfall.schema import projection
 from rowfall.schema.bad_rows.data_errors import type_options
-from rowfall.schema.bad_rows.misfits import find_misfits
+from rowfall.schema.bad_rows.misfits import FileRows, find_misfits
 from rowfall.schema.bad_rows.queries import LenientReader
 from rowfall.schema.bad_rows.search import BadRowSearch
+from rowfall.schema.column_facts import ColumnFacts, RunSelect
 from rowfall.schema.column_options import ColumnOptions, constant_type
-from rowfall.schema.sampling import ColumnFacts, RunSelect, SourceSample, rows_each
+from rowfall.schema.sampling import SourceSample, rows_each
 from rowfall.schema.table_options import TableOptions
 from rowfall.schema.text.excerpts import excerpts
 from rowfall.schema.types.wider_types import keeps_key, lossless
@@ -53,6 +55,27 @@ class TableQuestions:
 
 
 @dataclass(frozen=True, slots=True)
+class TargetColumns:
+    """Columns of the table that is there, and the types that the target has.
+
+    Attributes:
+        existing: its columns, None where there is no table yet.
+        questions: to it, where its columns may be changed.
+        partition_key: of it; "" for none.
+        json_type: there is the type JSON, for objects whose keys vary.
+        null_tuples: there is the type Nullable(Tuple).
+        times: that the target holds.
+    """
+
+    existing: Rows | None = None
+    questions: TableQuestions | None = None
+    partition_key: str = ""
+    json_type: bool = True
+    null_tuples: bool = True
+    times: TimeRange = WIDE
+
+
+@dataclass(frozen=True, slots=True)
 class Fitted:
     """Columns of a table and of files that fit each other by name.
 
@@ -71,7 +94,7 @@ class Fitted:
 
 def fit_names(
     sample: SourceSample, listing: Listing, own: ColumnOptions, asked: TableOptions,
-    existing: Rows, options: Options, infer: Callable[[ColumnFacts], str],
+    existing: Rows, infer: Callable[[ColumnFacts], str],
 ) -> Fitted:  # fmt: skip
     """Add columns, leave them out, or leave them to their defaults, as the options say.
 
@@ -92,14 +115,15 @@ def fit_names(
     }
     extra = {name: found for name, found in given.items() if name not in filled}
     left_out = tuple(found.name for found in extra.values())
-    left_out = left_out if options.on_new_column == IGNORE else ()
+    left_out = left_out if own.on_new == IGNORE else ()
     skips = left_out
     changes = []
-    if options.on_new_column == ADD:
+    if own.on_new == ADD:
         types = {name: infer(found) for name, found in extra.items()}
         for name, key in {**keys, **own.added}.items():
             nulls = int(None in set(projection.constants(listing, key)))
-            types[name] = constant_type(ColumnFacts(name, nulls=nulls, origin=key), listing)[0]
+            found = ColumnFacts(name, origin=key).measured(nulls=nulls)
+            types[name] = constant_type(found, listing)[0]
         for name in types.keys() - taken:
             types[name] = asked.types.get(name) or nullable(types[name])
         changes = [ColumnChange(n, t) for n, t in types.items() if n not in taken]
@@ -109,7 +133,7 @@ def fit_names(
         if kind == "" and name not in given and name not in keys and name not in own.added
     ]  # fmt: skip
     if sample.encoding.kind is Kind.JSON:
-        if options.on_new_column == IGNORE:
+        if own.on_new == IGNORE:
             # Later objects may have more of them: the reader passes by what it is not asked for.
             kept = tuple(c for c in sample.columns if c.name not in left_out)
             encoding, skips = replace(sample.encoding, ignores=True), ()
@@ -119,7 +143,7 @@ def fit_names(
         sample = replace(sample, columns=(*sample.columns, *seen))
         lacking = [(n, t) for n, t in lacking if not parse_type(t).nullable]
     defaulted: tuple[str, ...] = ()
-    if options.on_missing_column == DEFAULT:
+    if own.on_missing == DEFAULT:
         defaulted = tuple(name for name, _ in lacking)
         columns = [row for row in columns if row[0] not in defaulted]
     return Fitted(sample, columns, tuple(changes), skips, left_out, defaulted)
@@ -183,8 +207,8 @@ _NAMED = regex(r"\s*(`(?:[^`\\]|\\.)+`|\w+)\s+\w")
 
 
 def sampled_types(
-    source: Source, sample: SourceSample, schema: Schema, ask: RunSelect, existing: Rows,
-    table: TableQuestions, names: Sequence[str],
+    source: Source, sample: SourceSample, schema: Schema, ask: RunSelect, target: TargetColumns,
+    names: Sequence[str],
 ) -> tuple[ColumnChange, ...]:  # fmt: skip
     """Return the changes after which the values of a sample fit.
 
@@ -195,18 +219,19 @@ def sampled_types(
     Raises:
         TargetError: the engine does not change a column of a key; it names all of them.
     """
-    encoding, there = sample.encoding, {str(name): str(type_) for name, type_, _ in existing}
-    if not source.replayable:
+    encoding, existing, table = sample.encoding, target.existing, target.questions
+    if not source.replayable or existing is None or table is None:
         return ()
+    there = {str(name): str(type_) for name, type_, _ in existing}
     search = BadRowSearch(source, encoding, schema.reading, ask)
     splits = [(split, search.header_of(split)) for split in sample.splits]
-    found = find_misfits(
-        LenientReader(source, encoding, schema.reading), splits, ask,
-        limit=rows_each(len(names), len(splits)),
+    rows = FileRows(
+        splits, rows_each(len(names), len(splits)),
         more=excerpts(source, sample.splits, encoding, names),
         names=names if encoding.has_header else (),
-        facts={column.source: column for column in sample.columns},
     )  # fmt: skip
+    facts = {column.source: column for column in sample.columns}
+    found = find_misfits(LenientReader(source, encoding, schema.reading), rows, ask, facts)
     changes = []
     for misfit in found:
         name = misfit.column.name

@@ -17,6 +17,8 @@ from rowfall.core.model import Column, Dialect, Encoding, Kind, Schema
 from rowfall.core.options import Options
 from rowfall.decoder import installed
 from rowfall.schema import inference, projection, sampling
+from rowfall.schema.column_facts import ColumnFacts, FactQuery, WantedFacts
+from rowfall.schema.table_changes import TargetColumns
 from rowfall.schema.text import text_format
 from unit.memory import CSV, JSON, TSV, Chdb, Files
 
@@ -33,7 +35,7 @@ def schema(
 ) -> tuple[Encoding, Schema]:
     source = Files(*paths)
     found, made = inference.schema_for(
-        source, source.listing(), encoding, Options(**options), engine.ask, existing
+        source, source.listing(), encoding, Options(**options), engine.ask, TargetColumns(existing)
     )
     assert found is not None
     return found, made
@@ -532,12 +534,12 @@ def test_only_columns_that_a_decision_depends_on_are_sampled(
     format: str, layout: bool, wanted: dict[str, tuple[str, ...]]
 ) -> None:
     columns = [
-        sampling.ColumnFacts(name, declared)
+        ColumnFacts(name, declared)
         for name, declared in (
             ("id", "Nullable(Int64)"), ("name", "Nullable(String)"), ("n", "Int32"),
         )
     ]  # fmt: skip
-    asked = sampling.WantedFacts(layout=layout)
-    groups = sampling._grouped(columns, Encoding(format, "none", Kind.TYPED), asked)
+    asked = WantedFacts(layout=layout)
+    groups = FactQuery.of(columns, Encoding(format, "none", Kind.TYPED), asked).groups
     found = {columns[n].name: facts for (_, facts), members in groups.items() for n in members}
     assert found == wanted

@@ -9,6 +9,7 @@ from dataclasses import replace
 from urllib.parse import unquote, urlsplit
 
 from rowfall.core import formats, sql
+from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import DataError
 from rowfall.core.listing import Split
 from rowfall.core.model import Column, Encoding, Kind, Schema
@@ -116,24 +117,36 @@ def same_object(uri: str, said: str) -> bool:
     return uri == said or uri.endswith("/" + said.lstrip("/")) or said.endswith("/" + uri)
 
 
+@dataclass(frozen=True, slots=True)
+class RowPlace:
+    """The place of a row.
+
+    Attributes:
+        line: in the file, None where it is not known.
+        named: what names the row; by default its line or number in the split.
+    """
+
+    split: Split
+    line: int | None
+    named: str = ""
+
+    def name(self, row: int) -> str:
+        """Return what names the row, of which the number is known as well (from 0)."""
+        number = f"line {self.line}" if self.line else f"row {row + 1}"
+        return self.named or f"{self.split.name} {number}"
+
+
 def bad_row_error(
-    split: Split,
-    encoding: Encoding,
-    schema: Schema,
-    bad: BadRow,
-    line: int | None,
-    width: int = 0,
-    where: str = "",
-    trial: Trial | None = None,
-) -> DataError:
+    place: RowPlace, encoding: Encoding, schema: Schema, bad: BadRow,
+    trial: Trial | None = None, width: int = 0,
+) -> DataError:  # fmt: skip
     """Return the error for one bad row.
 
     Args:
         trial: what helps; by default it can be left out, and nothing is known of types.
         width: number of fields a row should have.
-        where: what names the row; by default its line of the split.
     """
-    where = where or (f"{split.name} line {line}" if line else f"{split.name} row {bad.row + 1}")
+    split, line, where = place.split, place.line, place.name(bad.row)
     width = width or len(schema.columns)
     shown = None if bad.value is None else _shorten(bad.value)
     trial = trial or Trial()
@@ -159,7 +172,7 @@ def bad_row_error(
             hint = f"--short-rows null fills the fields that a row lacks with NULL. {out}"
     else:
         column = column_of(bad, schema.columns, width)
-        text, hint = _value_error(where, column, bad, shown, schema, trial, encoding)
+        text, hint = _value_error(where, column, bad, schema, trial, encoding)
         named = (column.source or column.name) == bad.value
         if named and encoding.kind is Kind.TEXT and encoding.has_header:
             text, hint = f"{where} is the header again ({shown})", out
@@ -223,10 +236,10 @@ def _with_key(schema: Schema, keys: str) -> str:
 
 
 def _value_error(
-    row: str, column: Column, bad: BadRow, shown: str | None, schema: Schema, trial: Trial,
-    encoding: Encoding,
-) -> tuple[str, str]:  # fmt: skip
+    row: str, column: Column, bad: BadRow, schema: Schema, trial: Trial, encoding: Encoding
+) -> tuple[str, str]:
     where = f'{row} column "{column.name}"'
+    shown = None if bad.value is None else _shorten(bad.value)
     target = parse_type(column.type)
     bad = replace(bad, value=without_null_mark(bad.value, target))
     if target.base == "String" and (is_foreign(bad.value) or (bad.value and not bad.breaks)):

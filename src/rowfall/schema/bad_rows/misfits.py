@@ -13,9 +13,8 @@ from rowfall.core.model import Column, Encoding, Kind
 from rowfall.core.patterns import regex
 from rowfall.core.sqltext import SqlText, quote
 from rowfall.core.type_names import TIMES, parse_type
-from rowfall.schema import sampling
 from rowfall.schema.bad_rows.queries import WHOLE, LenientReader, Misfit
-from rowfall.schema.sampling import ColumnFacts, RunSelect
+from rowfall.schema.column_facts import ColumnFacts, RunSelect, measure_text
 from rowfall.schema.types.strict_reading import MISSING
 from rowfall.schema.types.wider_types import MOST_NAMES, Values, wider
 from rowfall.sources.base import Source
@@ -42,29 +41,49 @@ class Lines:
         return SqlText.of(f"format({format_}, {columns}{quote(self.text)})")
 
 
+@dataclass(frozen=True, slots=True)
+class FileRows:
+    """Rows of some files.
+
+    Attributes:
+        splits: each with its header, () where there is none.
+        limit: rows of each at most.
+        more: further lines, without a header; ``names`` is theirs, () where files have none.
+    """
+
+    splits: Sequence[tuple[Split, Sequence[str]]]
+    limit: int = MOST_ROWS
+    more: str = ""
+    names: Sequence[str] = ()
+
+    def relation(self, reader: LenientReader, columns: Sequence[Column]) -> SqlText:
+        """Return columns of all files as one relation, every field as text."""
+        listed = ", ".join(sql.name(c.source) for c in columns)
+        readers = [(reader, split, header) for split, header in self.splits]
+        if self.more:
+            lines = replace(reader, source=cast(Source, Lines(self.more)))
+            readers.append((lines, self.splits[0][0], self.names))
+        parts: list[str | SqlText] = []
+        for one, split, header in readers:
+            parts += [" UNION ALL " if parts else "(", f"SELECT {listed} FROM "]
+            parts += [one.relation(split, header), f" LIMIT {self.limit}"]
+        return SqlText.of(*parts, ")")
+
+
 def find_misfits(
-    reader: LenientReader,
-    splits: Sequence[tuple[Split, Sequence[str]]],
-    ask: RunSelect,
-    *,
-    limit: int = MOST_ROWS,
-    more: str = "",
-    names: Sequence[str] = (),
+    reader: LenientReader, rows: FileRows, ask: RunSelect,
     facts: Mapping[str, ColumnFacts] | None = None,
-) -> list[Misfit]:
-    """Return all columns that values of some objects do not fit.
+) -> list[Misfit]:  # fmt: skip
+    """Return all columns that values of some files do not fit.
 
     Args:
-        splits: each with its header, () where there is none.
-        limit: rows of each that are looked at.
-        more: further lines, without a header; ``names`` is theirs, () where files have none.
         facts: about the columns that are read, by their names in the source; by default they are
             measured, those of the misfits alone.
     """
     columns = [c for c in reader.schema.columns if c.bad]
-    if not columns or not splits:
+    if not columns or not rows.splits:
         return []
-    relation = _together(reader, splits, columns, limit, more, names)
+    relation = rows.relation(reader, columns)
     settings = {**reader.settings, "max_threads": 4, "input_format_parallel_parsing": 1}
     asked = [f"[{_counts(c)}]" for c in columns]
     shown = [f"anyIf({_text(c)}, {_wrong(c)})" for c in columns]
@@ -79,7 +98,7 @@ def find_misfits(
         return []
     of_them = [column for column, *_ in found]
     if facts is None:
-        facts = _measured(reader, splits, of_them, ask, limit)
+        facts = _measured(reader, rows, of_them, ask)
     misfits = []
     details = _details(reader, relation, of_them, ask)
     for column, wrong, nulls, value in found:
@@ -91,23 +110,6 @@ def find_misfits(
             types = [t for t in types if parse_type(t).base not in TIMES]
         misfits.append(Misfit(column, text, tuple(t for t in types if t != column.type)))
     return misfits
-
-
-def _together(
-    reader: LenientReader, splits: Sequence[tuple[Split, Sequence[str]]],
-    columns: Sequence[Column], limit: int, more: str = "", header_of_more: Sequence[str] = (),
-) -> SqlText:  # fmt: skip
-    """Return the rows of all objects as one relation, every field as text."""
-    listed = ", ".join(sql.name(c.source) for c in columns)
-    readers = [(reader, split, header) for split, header in splits]
-    if more:
-        lines = replace(reader, source=cast(Source, Lines(more)))
-        readers.append((lines, splits[0][0], header_of_more))
-    parts: list[str | SqlText] = []
-    for one, split, header in readers:
-        parts += [" UNION ALL " if parts else "(", f"SELECT {listed} FROM "]
-        parts += [one.relation(split, header), f" LIMIT {limit}"]
-    return SqlText.of(*parts, ")")
 
 
 def _text(column: Column) -> str:
@@ -162,13 +164,12 @@ def _details(
 
 
 def _measured(
-    reader: LenientReader, splits: Sequence[tuple[Split, Sequence[str]]],
-    columns: Sequence[Column], ask: RunSelect, limit: int,
-) -> dict[str, ColumnFacts]:  # fmt: skip
-    """Return the facts about the values of some columns."""
+    reader: LenientReader, rows: FileRows, columns: Sequence[Column], ask: RunSelect
+) -> dict[str, ColumnFacts]:
+    """Return the facts about the values of some columns, without further lines."""
     if reader.encoding.kind is Kind.TYPED:
         return {c.source: ColumnFacts(c.source, c.read_type) for c in columns}
-    relation = _together(reader, splits, columns, limit)
+    relation = replace(rows, more="").relation(reader, columns)
     facts = [ColumnFacts(c.source) for c in columns]
-    found = sampling.measure_text(relation, facts, reader.encoding, ask, reader.settings)
+    found = measure_text(relation, facts, reader.encoding, ask, reader.settings)
     return {fact.name: fact for fact in found}

@@ -31,7 +31,7 @@ from rowfall.engines.base import Engine
 from rowfall.engines.database import RefusedRowError
 from rowfall.schema.bad_rows import data_errors
 from rowfall.schema.bad_rows.data_errors import CONTAINERS, same_object
-from rowfall.schema.bad_rows.misfits import find_misfits
+from rowfall.schema.bad_rows.misfits import FileRows, find_misfits
 from rowfall.schema.bad_rows.queries import (
     LONG,
     MALFORMED,
@@ -43,8 +43,9 @@ from rowfall.schema.bad_rows.queries import (
     read_bad_row,
 )
 from rowfall.schema.bad_rows.tried_types import candidates, taken_types
+from rowfall.schema.column_facts import RunSelect
 from rowfall.schema.projection import Scan, of_typed
-from rowfall.schema.sampling import RunSelect, described
+from rowfall.schema.sampling import described
 from rowfall.schema.text.file_ends import matters, open_ended, quoted_last
 from rowfall.schema.text.headers import parse_header
 from rowfall.schema.text.records import IN_ORDER, lines_relation
@@ -151,10 +152,9 @@ class BadRowSearch:
             (line,) = lines_in_source(self.source, split, self.encoding, [line])
             if isinstance(self.source, Numbered):
                 where = f"{split.uri} {self.source.number} {line}"
-        return data_errors.bad_row_error(
-            split, self.encoding, self.schema, bad, line, len(header), where,
-            self._try_remedies(split, header, bad),
-        )  # fmt: skip
+        place = data_errors.RowPlace(split, line, where)
+        trial = self._try_remedies(split, header, bad)
+        return data_errors.bad_row_error(place, self.encoding, self.schema, bad, trial, len(header))
 
     def _try_remedies(self, split: Split, header: Sequence[str], bad: BadRow) -> Trial:
         """Return what helps against a bad row: each type has been tried on the value."""
@@ -163,7 +163,7 @@ class BadRowSearch:
         if bad.which <= 0 or data_errors.is_foreign(bad.value):
             return Trial(left_out=left_out)
         try:
-            found = find_misfits(self.reader, [(split, header)], self.ask)
+            found = find_misfits(self.reader, FileRows([(split, header)]), self.ask)
         except RowfallError:
             found = []  # it cannot be read so far
         own = data_errors.column_of(bad, columns, len(header))

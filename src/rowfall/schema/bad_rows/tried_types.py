@@ -18,7 +18,7 @@ from rowfall.core.patterns import regex
 from rowfall.core.sqltext import SqlText, quote
 from rowfall.core.type_names import Type, parse_type
 from rowfall.schema.bad_rows.queries import WHOLE
-from rowfall.schema.sampling import RunSelect
+from rowfall.schema.column_facts import RunSelect
 from rowfall.schema.types import nested_reading
 from rowfall.schema.types.strict_reading import TextTraits, strict_column
 

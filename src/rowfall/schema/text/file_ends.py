@@ -12,7 +12,7 @@ from rowfall.core.listing import Split
 from rowfall.core.model import Encoding, Schema
 from rowfall.core.sqltext import SqlText, quote
 from rowfall.core.type_names import parse_type
-from rowfall.schema.sampling import RunSelect
+from rowfall.schema.column_facts import RunSelect
 from rowfall.schema.text.records import IN_ORDER, lines_relation
 from rowfall.schema.text.whole_rows import by_position, last_name
 from rowfall.sources.base import Ranged, Source

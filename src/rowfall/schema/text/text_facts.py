@@ -23,7 +23,7 @@ FACTS = frozenset({
     "nulls", "blanks", "marks", "padded", "breaks", "swallowed", "bytes_each", "integers", "low",
     "high", "infinite", "zeros", "plus", "booleans", "days", "with_t", "with_z",
 })  # fmt: skip
-"""Lists what is found out here, see :class:`rowfall.schema.sampling.ColumnFacts`."""
+"""Lists what is found out here, see :class:`rowfall.schema.column_facts.ColumnFacts`."""
 
 
 def text_facts(

@@ -7,7 +7,8 @@ from rowfall.core.model import Kind
 from rowfall.core.patterns import regex
 from rowfall.core.time_range import WIDE, TimeRange
 from rowfall.core.type_names import TIMES, parse_type
-from rowfall.schema.sampling import ColumnFacts, SourceSample
+from rowfall.schema.column_facts import ColumnFacts
+from rowfall.schema.sampling import SourceSample
 from rowfall.schema.types import json_objects
 
 _ID_NAME = regex(r"(?i:(^|[_ .-])(id|key|no|nr|number))$|[a-z](Id|ID|Key|No|Nr|Number)$")
@@ -39,17 +40,18 @@ def infer_type(
     if found.nested:
         return _nested(found, json_type=json_type)
     if not found.filled:
-        return "Nullable(String)", f"empty in all {found.rows:,} rows seen"
+        return "Nullable(String)", f"empty in all {found.values.rows:,} rows seen"
     type_, reason = _bare_type(found, sample)
-    if parse_type(type_).base in TIMES and not times.holds(found.first, found.last):
+    if parse_type(type_).base in TIMES and not times.holds(found.times.first, found.times.last):
         # As String it takes whatever the file holds.
-        reason = f"{found.first[:10]}..{found.last[:10]} seen, which its times do not reach"
+        seen = f"{found.times.first[:10]}..{found.times.last[:10]} seen"
+        reason = f"{seen}, which its times do not reach"
         type_ = "String"
     if type_ == "String":
         return _string(found, sample, found.why or reason)
-    if found.nulls or found.blanks:
-        empty = found.nulls + found.blanks
-        return f"Nullable({type_})", f"{reason}; {empty:,} of {found.rows:,} empty"
+    if found.values.nulls or found.values.blanks:
+        empty = found.values.nulls + found.values.blanks
+        return f"Nullable({type_})", f"{reason}; {empty:,} of {found.values.rows:,} empty"
     return type_, reason
 
 
@@ -60,37 +62,37 @@ def _nested(found: ColumnFacts, *, json_type: bool) -> tuple[str, str]:
         json_type: the target has the type JSON.
     """
     type_, why = found.declared, found.why
-    if found.nulls and type_ not in (json_objects.JSON, json_objects.TEXT):
+    if found.values.nulls and type_ not in (json_objects.JSON, json_objects.TEXT):
         type_, why = found.nullable, "null or missing in some rows, which no nested type takes"
         why += ": kept as JSON text" if type_ == json_objects.TEXT else ""
     if type_ == json_objects.JSON and not json_type:
         type_ = json_objects.TEXT
         why = f"{why.split(':')[0]}; the target has no JSON type: kept as JSON text"
-    return (f"Nullable({type_})" if found.nulls else type_), why
+    return (f"Nullable({type_})" if found.values.nulls else type_), why
 
 
 def _bare_type(found: ColumnFacts, sample: SourceSample) -> tuple[str, str]:
-    if found.integers == found.filled:
-        if found.zeros:
+    if found.kinds.integers == found.filled:
+        if found.numbers.zeros:
             return "String", "numbers with leading zeros"
-        if found.plus:
+        if found.numbers.plus:
             return "String", "numbers with a plus sign, which an integer would lose"
         return _counted(found, sample)
-    if found.floats == found.filled and not found.zeros:
-        if found.integers > 0 and max(abs(found.low), abs(found.high)) > EXACT:
+    if found.kinds.floats == found.filled and not found.numbers.zeros:
+        if found.kinds.integers > 0 and found.numbers.largest > EXACT:
             return "String", "integers beyond 2^53 among fractions: Float64 would change them"
-        if found.plus:
+        if found.numbers.plus:
             return "String", "integers with a plus sign, which a number would lose"
         return "Float64", "fractions seen; 15 digits are kept"
-    if found.booleans == found.filled:
+    if found.kinds.booleans == found.filled:
         return "Bool", "true and false seen"
-    if found.uuids == found.filled:
+    if found.kinds.uuids == found.filled:
         return "UUID", "only UUIDs seen"
-    if found.days == found.filled:
-        early, late = found.first, found.last
+    if found.kinds.days == found.filled:
+        early, late = found.times.first, found.times.last
         narrow = early >= "1970-01-01" and late < "2130-01-01"
         return ("Date" if narrow else "Date32"), f"{early}..{late} seen"
-    if found.moments == found.filled and len({found.with_t, found.with_z, 0, found.filled}) == 2:
+    if found.kinds.moments == found.filled and found.times.alike(found.filled):
         return _moment(found)
     return "String", ""
 
@@ -102,7 +104,7 @@ def _counted(found: ColumnFacts, sample: SourceSample) -> tuple[str, str]:
     file, and compressed, the bytes that are 0 cost next to nothing. ``--narrow`` takes less where
     the values allow it, the narrowest type where the sample is all the data.
     """
-    low, high = found.low, found.high
+    low, high = found.numbers.low, found.numbers.high
     shown = f"{low:,}..{high:,} seen"
     wide, how = _integer(low, high)
     if not sample.narrow:
@@ -112,14 +114,14 @@ def _counted(found: ColumnFacts, sample: SourceSample) -> tuple[str, str]:
     if found.filled < SOME_ROWS:
         return wide, f"{shown}, {how}: {units.counted(found.filled, 'value')} tell little"
     # Counters may start anew in every file, so each sampled file may show the same numbers.
-    if found.distinct > 0.9 * found.filled / len(sample.splits):
+    if found.values.distinct > 0.9 * found.filled / len(sample.splits):
         return wide, f"{shown}, {how}: almost all different, may grow"
     if sample.whole:
         type_, how = _integer(low, high, 2)
         return type_, f"{shown} in all the data, {how}"
-    if found.distinct > LOW_SHARE * found.filled:
+    if found.values.distinct > LOW_SHARE * found.filled:
         type_, how = _integer(low, max(high, 2**29), 2, signed=True)
-        return type_, f"{shown}, {found.distinct:,} different: {how}"
+        return type_, f"{shown}, {found.values.distinct:,} different: {how}"
     type_, how = _integer(low, high, HEADROOM, signed=True)
     return type_, f"{shown} in a sample: {how}"
 
@@ -144,36 +146,37 @@ def _integer(low: int, high: int, room: int = 0, *, signed: bool = False) -> tup
 
 
 def _moment(found: ColumnFacts) -> tuple[str, str]:
-    span = f"{found.first[:19]}..{found.last[:19]} seen"
-    zone = "they end in Z" if found.with_z else "no zone is written, UTC prints them as they are"
-    digits = next((d for d in (0, 3, 6, 9) if d >= found.digits), None)
-    if digits is None or (digits == 9 and not "1900" <= found.first < found.last < "2262"):
+    times = found.times
+    span = f"{times.first[:19]}..{times.last[:19]} seen"
+    zone = "they end in Z" if times.with_z else "no zone is written, UTC prints them as they are"
+    digits = next((d for d in (0, 3, 6, 9) if d >= times.digits), None)
+    if digits is None or (digits == 9 and not "1900" <= times.first < times.last < "2262"):
         return "String", "more digits of a second than DateTime64 holds"
-    if digits == 0 and found.first >= "1970-01-01" and found.last < "2100":
+    if digits == 0 and times.first >= "1970-01-01" and times.last < "2100":
         return "DateTime('UTC')", f"{span}; {zone}"
     return f"DateTime64({digits}, 'UTC')", f"{span}; {zone}"
 
 
 def _string(found: ColumnFacts, sample: SourceSample, reason: str) -> tuple[str, str]:
     text = sample.encoding.kind is Kind.TEXT
-    empty = found.nulls + found.blanks if text else found.nulls
+    empty = found.values.nulls + found.values.blanks if text else found.values.nulls
     csv = sample.encoding.is_csv
     words = sample.encoding.dialect is not None and sample.encoding.dialect.nulls
     # Words for NULL are rewritten to unquoted empty fields: these are NULL where words are named.
-    null = found.marks > 0 if csv and not words else found.nulls > 0
-    if empty * 2 > found.rows or (found.optional and text):
+    null = found.values.marks > 0 if csv and not words else found.values.nulls > 0
+    if empty * 2 > found.values.rows or (found.optional and text):
         null = True
     inner = "Nullable(String)" if null else "String"
-    why = [reason, f"{empty:,} of {found.rows:,} empty" if null else ""]
+    why = [reason, f"{empty:,} of {found.values.rows:,} empty" if null else ""]
     if _is_low(found):
         inner = f"LowCardinality({inner})"
-        why.append(f"{found.distinct:,} distinct values in {found.rows:,} rows")
+        why.append(f"{found.values.distinct:,} distinct values in {found.values.rows:,} rows")
     return inner, "; ".join(w for w in why if w) or "text"
 
 
 def _is_low(found: ColumnFacts) -> bool:
-    few = found.distinct <= min(LOW_MOST, LOW_SHARE * found.rows)
-    return found.rows >= ENOUGH_ROWS and few
+    few = found.values.distinct <= min(LOW_MOST, LOW_SHARE * found.values.rows)
+    return found.values.rows >= ENOUGH_ROWS and few
 
 
 def _keep_declared(found: ColumnFacts, sample: SourceSample) -> tuple[str, str]:
@@ -181,7 +184,10 @@ def _keep_declared(found: ColumnFacts, sample: SourceSample) -> tuple[str, str]:
     if declared.base == "String" and _is_low(found):
         keeps = declared.nullable and found.name not in sample.filled
         inner = "Nullable(String)" if keeps else "String"
-        return f"LowCardinality({inner})", f"{found.distinct:,} distinct values in {found.rows:,}"
+        return (
+            f"LowCardinality({inner})",
+            f"{found.values.distinct:,} distinct values in {found.values.rows:,}",
+        )
     if declared.nullable and found.name in sample.filled and not found.optional:
         return declared.bare, f"declared {found.declared}, but no row holds a NULL"
     return found.declared, "declared in the file"

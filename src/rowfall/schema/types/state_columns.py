@@ -13,7 +13,7 @@ from rowfall.core.model import Column, Encoding, Kind
 from rowfall.core.sqltext import SqlText, quote
 from rowfall.core.type_names import arguments, parse_type
 from rowfall.schema.bad_rows.data_errors import plain_name, shell_word, type_options
-from rowfall.schema.sampling import ColumnFacts, RunSelect
+from rowfall.schema.column_facts import ColumnFacts, RunSelect
 
 _STATE = "AggregateFunction"
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from rowfall.core.dataclass import dataclass
 from rowfall.core.patterns import regex
 from rowfall.core.type_names import Type, parse_type
-from rowfall.schema.sampling import ColumnFacts
+from rowfall.schema.column_facts import ColumnFacts
 
 EXACT = 2**53
 """Integers beyond it have no Float64 of their own."""
@@ -64,22 +64,22 @@ def _bare(t: Type, found: ColumnFacts, values: Values) -> list[str]:
     filled, declared = found.filled, parse_type(found.declared or "?")
     if t.text:
         return text
-    if declared.known and declared.base != "String" and found.integers < 0:
+    if declared.known and declared.base != "String" and found.kinds.integers < 0:
         return [*_of_declared(t, declared), *text]
     if t.base.startswith("Enum"):
         return [*_enum(t, values), *text]
     if t.base == "Decimal":
         return [*_decimal(t, values), *text]
-    if (found.zeros or found.plus) and (t.bits or t.base.startswith("Float")):
+    if (found.numbers.zeros or found.numbers.plus) and (t.bits or t.base.startswith("Float")):
         return text  # 007 is a text where it is not said that it is a number
-    if t.bits and found.integers == filled:
-        return [*_integer(t, found.low, found.high), *text]
-    if (t.bits or t.base.startswith("Float")) and found.floats == filled:
-        exact = found.integers <= 0 or max(abs(found.low), abs(found.high)) <= EXACT
+    if t.bits and found.kinds.integers == filled:
+        return [*_integer(t, found.numbers.low, found.numbers.high), *text]
+    if (t.bits or t.base.startswith("Float")) and found.kinds.floats == filled:
+        exact = found.kinds.integers <= 0 or found.numbers.largest <= EXACT
         return ["Float64", *text] if exact and t.base != "Float64" else text
-    if t.base == "Date" and found.days == filled:
+    if t.base == "Date" and found.kinds.days == filled:
         return ["Date32", *text]
-    if t.base in ("Date", "Date32", "DateTime", "DateTime64") and found.moments == filled:
+    if t.base in ("Date", "Date32", "DateTime", "DateTime64") and found.kinds.moments == filled:
         return [*_moments(t, found), *text]
     return text
 
@@ -133,17 +133,18 @@ def _enum(t: Type, values: Values) -> list[str]:
 
 
 def _moments(t: Type, found: ColumnFacts) -> list[str]:
-    if len({found.with_t, found.with_z, 0, found.filled}) != 2:
+    if not found.times.alike(found.filled):
         return []  # written in several ways
     args = [a.strip() for a in t.args.split(",") if a.strip()]
     zone = next((a for a in args if a.startswith("'")), "")
     zone = zone or ("" if t.base.startswith("DateTime") else "'UTC'")
     own = int(args[0]) if t.base == "DateTime64" and args and args[0].isdigit() else 0
-    digits = next((d for d in (0, 3, 6, 9) if d >= max(found.digits, own)), None)
-    if digits is None or (digits == 9 and not "1900" <= found.first < found.last < "2262"):
+    digits = next((d for d in (0, 3, 6, 9) if d >= max(found.times.digits, own)), None)
+    first, last = found.times.first, found.times.last
+    if digits is None or (digits == 9 and not "1900" <= first < last < "2262"):
         return []
     long = [f"DateTime64({digits}{', ' if zone else ''}{zone})"]
-    if t.base == "Date" and digits == 0 and found.first > "1970" and found.last < _LAST_DATETIME:
+    if t.base == "Date" and digits == 0 and first > "1970" and last < _LAST_DATETIME:
         return [f"DateTime({zone})", *long]
     return long
 

@@ -15,7 +15,7 @@ from rowfall.core.errors import RowfallError
 from rowfall.core.model import Encoding, Kind
 from rowfall.core.options import Options
 from rowfall.schema import sampling
-from rowfall.schema.sampling import ColumnFacts, WantedFacts
+from rowfall.schema.column_facts import ColumnFacts, WantedFacts
 from rowfall.stores.files import LocalFiles
 from unit.memory import Chdb, ChdbError
 
@@ -48,14 +48,14 @@ class Answers:
     def _columns(self, encoding: Encoding, paths: Sequence[Path]) -> tuple[ColumnFacts, ...]:
         source = LocalFiles([str(path) for path in paths], Options())
         wanted = WantedFacts(lambda _, names: dict(zip(names, TYPES, strict=False)), layout=False)
-        asked = sampling._measure
+        asked = sampling._Sampler.measure
 
         def counting(*given: Any, **more: Any) -> tuple[ColumnFacts, ...]:
             self.asked += 1
             return asked(*given, **more)
 
         with self._monkeypatch.context() as patch:
-            patch.setattr(sampling, "_measure", counting)
+            patch.setattr(sampling._Sampler, "measure", counting)
             return sampling.take_sample(
                 source, source.listing(), encoding, self._engine.ask, wanted=wanted
             ).columns

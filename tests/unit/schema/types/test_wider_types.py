@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import pytest
 
-from rowfall.schema.sampling import ColumnFacts
+from rowfall.schema.column_facts import ColumnFacts
 from rowfall.schema.types.wider_types import Values, keeps_key, lossless, wider
 
 
+def measured(**facts: int | str) -> ColumnFacts:
+    return ColumnFacts("x").measured(**facts)
+
+
 def numbers(low: int, high: int, **more: int) -> ColumnFacts:
-    return ColumnFacts("x", rows=9, integers=9, floats=9, low=low, high=high, **more)
+    return measured(rows=9, integers=9, floats=9, low=low, high=high, **more)
 
 
 def times(digits: int, first: str, last: str) -> ColumnFacts:
-    return ColumnFacts("x", rows=9, moments=9, integers=0, floats=0, days=0, digits=digits,
-                       first=first, last=last)  # fmt: skip
+    return measured(rows=9, moments=9, integers=0, floats=0, days=0, digits=digits,
+                    first=first, last=last)  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -27,30 +31,30 @@ def times(digits: int, first: str, last: str) -> ColumnFacts:
         ("Int64", numbers(0, 2**63), {}, ["Int128", "String"]),
         ("Nullable(Int32)", numbers(0, 2**40), {}, ["Nullable(Int64)", "Nullable(String)"]),
         ("Int32", numbers(0, 5), {"wrong": 0, "nulls": 1}, ["Nullable(Int32)"]),
-        ("Int32", ColumnFacts("x", rows=9, integers=5, floats=9, low=1, high=7), {},
+        ("Int32", measured(rows=9, integers=5, floats=9, low=1, high=7), {},
          ["Float64", "String"]),
-        ("Int32", ColumnFacts("x", rows=9, integers=5, floats=9, low=1, high=2**60), {},
+        ("Int32", measured(rows=9, integers=5, floats=9, low=1, high=2**60), {},
          ["String"]),
-        ("Int32", ColumnFacts("x", rows=9, integers=5, floats=8), {}, ["String"]),
-        ("Float32", ColumnFacts("x", rows=9, integers=0, floats=9), {}, ["Float64", "String"]),
-        ("Date", ColumnFacts("x", rows=9, integers=0, days=9), {}, ["Date32", "String"]),
+        ("Int32", measured(rows=9, integers=5, floats=8), {}, ["String"]),
+        ("Float32", measured(rows=9, integers=0, floats=9), {}, ["Float64", "String"]),
+        ("Date", measured(rows=9, integers=0, days=9), {}, ["Date32", "String"]),
         ("Date", times(0, "2024-01-01 00:00:00", "2024-01-02 00:00:00"), {},
          ["DateTime('UTC')", "DateTime64(0, 'UTC')", "String"]),
         ("Date", times(2, "2024-01-01 00:00:00", "2024-01-02 00:00:00"), {},
          ["DateTime64(3, 'UTC')", "String"]),
         ("DateTime('Asia/Tokyo')", times(6, "2024-01-01 00:00:00", "2024-01-02"), {},
          ["DateTime64(6, 'Asia/Tokyo')", "String"]),
-        ("Enum8('a' = 1, 'b' = 5)", ColumnFacts("x", rows=9), {"names": ("'d'", "'c'")},
+        ("Enum8('a' = 1, 'b' = 5)", measured(rows=9), {"names": ("'d'", "'c'")},
          ["Enum8('a' = 1, 'b' = 5, 'c' = 6, 'd' = 7)", "String"]),
-        ("Enum8('a' = 127)", ColumnFacts("x", rows=9), {"names": ("'c'",)},
+        ("Enum8('a' = 127)", measured(rows=9), {"names": ("'c'",)},
          ["Enum16('a' = 127, 'c' = 128)", "String"]),
-        ("Decimal(9, 2)", ColumnFacts("x", rows=9), {"whole": 9, "places": 4},
+        ("Decimal(9, 2)", measured(rows=9), {"whole": 9, "places": 4},
          ["Decimal(13, 4)", "String"]),
-        ("Decimal(9, 2)", ColumnFacts("x", rows=9), {}, ["String"]),
-        ("FixedString(3)", ColumnFacts("x", rows=9), {}, ["String"]),
-        ("LowCardinality(FixedString(3))", ColumnFacts("x", rows=9), {},
+        ("Decimal(9, 2)", measured(rows=9), {}, ["String"]),
+        ("FixedString(3)", measured(rows=9), {}, ["String"]),
+        ("LowCardinality(FixedString(3))", measured(rows=9), {},
          ["LowCardinality(String)"]),
-        ("UUID", ColumnFacts("x", rows=9), {"nulls": 1}, ["Nullable(String)"]),
+        ("UUID", measured(rows=9), {"nulls": 1}, ["Nullable(String)"]),
         ("Int32", ColumnFacts("x", "Nullable(Int64)"), {}, ["Int64", "String"]),
         ("Int64", ColumnFacts("x", "Float64"), {}, ["Float64", "String"]),
         ("Array(Int8)", ColumnFacts("x"), {}, []),
