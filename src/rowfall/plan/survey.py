@@ -401,29 +401,23 @@ def _ask_schema(
     def asks(text: SqlText, settings: Mapping[str, str | int | float]) -> list[list[Any]]:
         return engine.ask(text, {**limits, **settings})
 
+    target = TargetColumns(
+        existing, destination.questions(session), stored,
+        json_type=destination.stores_json(session),
+        null_tuples=_stores_null_tuples(session),
+        times=_times(session),
+    )  # fmt: skip
+
     def infer(sampled: Listing) -> tuple[Encoding | None, Schema]:
         return inference.schema_for(
-            source, sampled, session.declared, destination.options_here(session), asks,
-            existing, json_type=destination.stores_json(session),
-            null_tuples=_stores_null_tuples(session),
-            table=destination.questions(session), stored=stored,
-            times=_times(session),
-        )  # fmt: skip
+            source, sampled, session.declared, destination.options_here(session), asks, target
+        )
 
     while True:
         try:
             if limits and (long := _begins_long(source, listing, session.declared, most)):
                 raise long
             return infer(listing)
-            target = TargetColumns(
-                existing, destination.questions(session), stored,
-                json_type=destination.stores_json(session),
-                null_tuples=_stores_null_tuples(session),
-                times=_times(session),
-            )  # fmt: skip
-            return inference.schema_for(
-                source, listing, session.declared, destination.options_here(session), asks, target
-            )
         except RowfallError as error:
             if isinstance(error, EngineError):
                 _check_sample(source, listing)
