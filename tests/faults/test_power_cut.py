@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -26,7 +27,7 @@ from rowfall.core.model import Statement
 from rowfall.ledger import Ledger
 from rowfall.systems.clickhouse.embedded import Embedded
 
-CUTTER = Path(__file__).with_name("cutter.py")
+CUTTER, LOSSY = (Path(__file__).with_name(name) for name in ("cutter.py", "lossy.py"))
 FILES, EACH = 4, 500
 ROWS = FILES * EACH
 # Each file is an attempt, and one is inserted while the one before is published.
@@ -185,6 +186,35 @@ def test_power_cut_at_every_step(
         except AssertionError as error:
             wrong.append(str(error))
     assert not wrong, f"{len(wrong)} of {len(cuts.images)} cuts:\n" + "\n---\n".join(wrong)
+
+
+def test_a_power_cut_leaves_rows_with_their_mark(
+    rowfall: Any, source: Path, survived: Survived
+) -> None:
+    """Rows that are attached may be on disk before anybody has flushed them; an older ledger asks.
+
+    The copy of the ledger is of the moment before: without the mark it would fit the table.
+    """
+    first, second = sorted(source.glob("*.csv"))[:2]
+    done = rowfall("load", first, "--table", "t")
+    assert done.returncode == 0, done.stderr
+    data = rowfall.cwd / "rowfall-data"
+    kept = {path: path.read_bytes() for path in data.glob("rowfall.ledger*")}
+    process = rowfall.start(
+        "load", first, second, "--table", "t", program=[sys.executable, str(LOSSY), str(data)]
+    )
+    process.communicate(timeout=100)
+    assert process.returncode == -signal.SIGKILL
+    for path in data.glob("rowfall.ledger*"):
+        path.unlink()
+    for path, text in kept.items():
+        path.write_bytes(text)
+    done = rowfall("load", first, second, "--table", "t")
+    assert done.returncode == 3, done.stderr
+    assert "it is older than the rows" in done.stderr
+    out = rowfall("query", "SELECT count(), uniqExact(id) FROM t", "--format", "TSV")
+    assert out.stdout.split() == [str(2 * EACH)] * 2
+    survived("power cut, older ledger")
 
 
 # --- a server -------------------------------------------------------------------------------------

@@ -91,6 +91,7 @@ OLD = (
     ("a table without a record is appended to", "memory", range(20), "doubled"),
     ("no mark", "memory is older", range(90, 100), "doubled"),
     ("no mark", "memory is newer", range(70, 80), "missing"),
+    ("marks stay in memory", "memory is older", range(4895, 4905), "doubled"),
     ("unmarked attempts", "memory is newer", range(1970, 1980), "missing"),
 )
 """Behaviours that are put back one by one: the kind of search, its seeds, and what is found."""

@@ -134,12 +134,14 @@ class Connection(Asking):
     def keeps_mark(self, uuid: str) -> bool:
         return not self.shared and "no mark" not in self.world.old and self._named(uuid) is not None
 
-    def mark(self, uuid: str, text: str) -> None:
+    def mark(self, uuid: str, text: str, *, at_once: bool = False) -> None:
         self._before("mark")
         table = self._named(uuid)
         if table is not None:
             self.world.note(f"{self.process.name}: mark {text}")
             table.mark = text
+            if at_once and "marks stay in memory" not in self.world.old:
+                table.mark_on_disk = text
 
     def marked(self, uuid: str) -> str:
         table = self._named(uuid)

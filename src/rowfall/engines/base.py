@@ -239,8 +239,11 @@ class Engine(Protocol):
     def keeps_mark(self, uuid: str) -> bool:
         """Return True where a mark can lie with the rows of a table, in its own folder."""
 
-    def mark(self, uuid: str, text: str) -> None:
+    def mark(self, uuid: str, text: str, *, at_once: bool = False) -> None:
         """Write the mark of a table in place of the last; :meth:`sync` puts it on disk.
+
+        Args:
+            at_once: put this file alone on disk now.
 
         Raises:
             TargetError: it cannot be written.
@@ -272,7 +275,7 @@ class Asking:
         """Return False: the folders of a server are its own."""
         return False
 
-    def mark(self, uuid: str, text: str) -> None:
+    def mark(self, uuid: str, text: str, *, at_once: bool = False) -> None:
         """Do nothing: see :meth:`keeps_mark`."""
 
     def marked(self, uuid: str) -> str:

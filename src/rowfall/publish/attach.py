@@ -191,7 +191,9 @@ class Publisher:
         # Behind them another one: a newer ledger knows that they have all come.
         uuid = "" if self.engine.shared else self.ledger.marks(attempt_id)
         if uuid:
-            self.engine.mark(uuid, coming(attempt_id))
+            # At once: a power cut may keep the rows that are attached, and lose a mark that is in
+            # the kernel's memory only. An older ledger would take them for those it knows.
+            self.engine.mark(uuid, coming(attempt_id), at_once=True)
         for pair in pairs:
             try:
                 search = self._search(attempt_id, pair, moves, leases, node)

@@ -528,7 +528,7 @@ class Embedded(Asking):
         """See :class:`rowfall.engines.base.Engine`: where the table lies on the default disk."""
         return self._marked_folder(uuid) is not None
 
-    def mark(self, uuid: str, text: str) -> None:
+    def mark(self, uuid: str, text: str, *, at_once: bool = False) -> None:
         """See :class:`rowfall.engines.base.Engine`: a file that the engine does not look at."""
         folder = self._marked_folder(uuid)
         if folder is None:
@@ -539,7 +539,12 @@ class Embedded(Asking):
             opened = disk.open_own(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
             with os.fdopen(opened, "w") as file:
                 file.write(text)
+                if flushes := at_once and self._durable:
+                    file.flush()
+                    os.fsync(file.fileno())
             new.replace(folder / MARK_NAME)
+            if flushes:
+                disk.sync_folder(folder)
         except OSError as error:
             raise TargetError(
                 f"cannot write {new}: {error.strerror}",
