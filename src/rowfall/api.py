@@ -29,6 +29,7 @@ from rowfall.core.masked import Secret
 from rowfall.core.model import Plan
 from rowfall.core.options import (
     ADOPT,
+    DOCTOR,
     LOAD,
     PLAN,
     SCALE,
@@ -45,13 +46,13 @@ if TYPE_CHECKING:
     from typing import Unpack
 
     from rowfall.core.keywords import AdoptKeywords, LoadKeywords, PlanKeywords, ScaleKeywords
-    from rowfall.core.results import Adopted, Leftover, ScaleReport
+    from rowfall.core.results import Adopted, DoctorReport, Leftover, ScaleReport
     from rowfall.destinations.clickhouse.install import Installed
     from rowfall.report.query_result import QueryResult
     from rowfall.run.session import OpenSource
 
 __all__ = [
-    "Verification", "adopt", "clean", "forget", "install_decoder", "leftovers",
+    "Verification", "adopt", "clean", "doctor", "forget", "install_decoder", "leftovers",
     "load", "loads", "plan", "query", "report", "resume", "scale", "verify",
 ]  # fmt: skip
 
@@ -533,6 +534,35 @@ def scale(
         return project_source(_texts(sources), _text(to), options, _secret(password))
 
 
+def doctor(
+    sources: Where | Iterable[Where],
+    *,
+    to: Where | None = None,
+    table: str | None = None,
+    options: Options | None = None,
+    on_event: Listener = silent,
+    password: Secret | str | None = None,
+    **keywords: Unpack[PlanKeywords],
+) -> DoctorReport:
+    """Measure each link of a :func:`load` with the same arguments, and name the slowest.
+
+    Samples are loaded into places of their own beside the target, for about 20 s; nothing stays.
+
+    Args:
+        on_event: called with notes of what is measured.
+
+    Raises:
+        UsageError: the source can be read only once.
+        SourceError: it is empty. Otherwise as :func:`load`.
+    """
+    from rowfall.core.signals import terminable
+    from rowfall.measure.doctor import examine
+
+    options = from_keywords(DOCTOR, options, dict(keywords))
+    with terminable():
+        return examine(_texts(sources), _text(to), table, options, _secret(password), on_event)
+
+
 def _prestart(sources: Sequence[str] | OpenSource, to: Where | None) -> None:
     """Start the engine's process before the imports of a load, which take 0.1 s, as it does."""
     names = () if callable(sources) else (sources,) if isinstance(sources, str) else sources
@@ -636,7 +666,8 @@ def _verification_html(value: Verification) -> str:
     return verification_html(value)
 
 
-for _function, _command in ((load, LOAD), (plan, PLAN), (scale, SCALE), (adopt, ADOPT)):
+for _function, _command in ((load, LOAD), (plan, PLAN), (scale, SCALE), (adopt, ADOPT),
+                             (doctor, DOCTOR)):  # fmt: skip
     _list_options(_function, _command)
 # core's values know nothing of reports, and a notebook asks the value itself: so their classes get
 # here what they do not declare.

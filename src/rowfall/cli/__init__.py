@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 COMMANDS = (
     "load", "plan", "query", "status", "report", "verify", "resume", "adopt", "forget", "clean",
-    "scale", "install-decoder", "lab", "completion", "help",
+    "doctor", "scale", "install-decoder", "lab", "completion", "help",
 )  # fmt: skip
 _INTERRUPTED = 130  # see rowfall.core.errors.Exit, which is not imported yet
 

@@ -8,7 +8,7 @@ and compared. Nothing outside :mod:`rowfall.destinations` asks which kind one is
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -17,7 +17,7 @@ from rowfall.core.events import Listener
 from rowfall.core.listing import Listing, Split
 from rowfall.core.model import Encoding, Group, MergeWork, Plan, Schema, Transport
 from rowfall.core.options import Options
-from rowfall.core.results import Leftover, Verification
+from rowfall.core.results import Leftover, Link, Verification
 from rowfall.core.sqltext import SqlText
 from rowfall.engines.base import Engine, ExistingTable
 from rowfall.targets.base import Target
@@ -67,6 +67,7 @@ class Opening:
 
     Attributes:
         dry: nothing is written or made.
+        scratch: the target is one of its own, in which loads are measured.
         stack: closes what is opened.
         check_setting_names: raises UsageError where an engine lacks a setting of ``--set``.
         reader: opens the engine of this machine for a source that can be read again; None where the
@@ -80,6 +81,7 @@ class Opening:
     dry: bool
     check_setting_names: Callable[[Engine], None]
     reader: Callable[[], Embedded] | None
+    scratch: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -343,6 +345,36 @@ class Destination(Protocol):
         self, facts: LoadFacts, options: Options, transport: Transport, splits: Sequence[Split]
     ) -> str:
         """Return what brings the rows of some splits, for people; "" for an INSERT."""
+
+    # --- measuring --------------------------------------------------------------------------------
+
+    def make_scratch(self, session: Session, like: str) -> None:
+        """Make the table of a scratch like the one that it stands for, where there is one.
+
+        Args:
+            like: see :attr:`rowfall.targets.base.Scratch.like`.
+        """
+
+    def erase(self, session: Session) -> None:
+        """Remove everything that loads into a scratch have made; harmless where there is nothing.
+
+        Raises:
+            RowfallError: the target does not answer.
+        """
+
+    def links(self, session: Session, load_id: str) -> Sequence[Link]:
+        """Measure what this kind of target has besides taking rows: its network, merges, engine.
+
+        Args:
+            load_id: of a load into the scratch of the session, whose rows are there.
+        """
+
+    def engine_times(self, session: Session, load_id: str) -> Mapping[str, float] | None:
+        """Return where the engine that stored a load has spent time, in seconds, by its counters.
+
+        Returns:
+            None where it has none, or the user may not read them.
+        """
 
     # --- besides loads ----------------------------------------------------------------------------
 

@@ -43,6 +43,7 @@ class Session:
         shards: the cluster that the writers are of, None where there is none.
         began: when the user began to wait, as of ``time.monotonic``.
         derived: the table has its name from the source.
+        scratch: the target is one of its own, in which loads are measured and nothing stays.
     """
 
     sources: tuple[str, ...]
@@ -61,6 +62,7 @@ class Session:
     began: float = 0.0
     database: Database | None = None
     derived: bool = False
+    scratch: bool = False
 
     @property
     def engine(self) -> Engine:

@@ -234,6 +234,18 @@ class Listing:
         self._starts.append(_NONE if start is None else start)
         self._stops.append(_NONE if stop is None else stop)
 
+    def only(self, indexes: Iterable[int]) -> Listing:
+        """Return a listing of some of the splits, as they are here."""
+        found = Listing(self.projection, continued=self.continued)
+        found.label, found.folders = self.label, self.folders
+        for index in indexes:
+            start: int | None = self._starts[index]
+            stop: int | None = self._stops[index]
+            start, stop = (None, None) if start == _NONE else (start, stop)
+            found.add(self._uris[index], self._versions[index], self.size(index), start, stop,
+                      self._parts.get(index))  # fmt: skip
+        return found
+
     def __len__(self) -> int:
         return len(self._uris)
 

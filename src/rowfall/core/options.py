@@ -40,9 +40,9 @@ MAIN = frozenset((
 """Options that most loads need: those that ``--help`` lists without being asked for more."""
 
 LOAD, PLAN, QUERY, STATUS, REPORT, VERIFY = "load", "plan", "query", "status", "report", "verify"
-SCALE, ADOPT = "scale", "adopt"
-_BOTH = (LOAD, PLAN)
-_READS = (LOAD, PLAN, SCALE)
+SCALE, ADOPT, DOCTOR = "scale", "adopt", "doctor"
+_BOTH = (LOAD, PLAN, DOCTOR)
+_READS = (LOAD, PLAN, SCALE, DOCTOR)
 # What says which rows a source has: part of what is recorded as loaded.
 _NAMES = (*_READS, ADOPT)
 
@@ -301,7 +301,7 @@ class Options:
         "Where a topic is loaded from. OFFSET may be PARTITION:OFFSET,...; TIME is ISO 8601, UTC "
         "without a zone. Default: behind what is loaded, at first the earliest message.",
         "Source",
-        (LOAD, PLAN, ADOPT),
+        (LOAD, PLAN, ADOPT, DOCTOR),
     )
     until: str | None = _opt(
         None,
@@ -309,7 +309,7 @@ class Options:
         "latest|OFFSET|TIME",
         "Where a topic is loaded to. Default: the end that it has when the load begins.",
         "Source",
-        (LOAD, PLAN, ADOPT),
+        (LOAD, PLAN, ADOPT, DOCTOR),
     )
     follow: bool = _opt(
         False,
@@ -410,7 +410,7 @@ class Options:
         "What to load, as a SELECT list over the columns of the source: "
         "'id, toDate(ts) AS day'. Part of what makes a file loaded already.",
         "Columns",
-        (LOAD, PLAN, ADOPT),
+        (LOAD, PLAN, ADOPT, DOCTOR),
     )
     where: str | None = _opt(
         None,
@@ -419,7 +419,7 @@ class Options:
         "Rows to load, as a condition on the columns of the source. "
         "Part of what makes a file loaded already.",
         "Columns",
-        (LOAD, PLAN, ADOPT),
+        (LOAD, PLAN, ADOPT, DOCTOR),
     )
     order_by: str | None = _opt(
         None,

@@ -361,3 +361,86 @@ class ScaleReport:
     notes: tuple[str, ...]
     planning_cpu_seconds: float
     peak_memory: int
+
+
+# --- rowfall doctor ------------------------------------------------------------------------------
+
+
+class Part(StrEnum):
+    """Where a link is: the order in which people look for what is slow."""
+
+    SOURCE = "source"
+    NETWORK = "network"
+    TARGET = "target"
+    PROTOCOL = "protocol"
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """One link of the chain from source to target, measured by itself.
+
+    Attributes:
+        part: see :class:`Part`; ``name``: which link of it.
+        figure: measured, in ``unit``: ``bytes/s``, ``rows/s`` or ``seconds``.
+        rows_per_second: that this load would have if every other link took no time; None where the
+            figure alone says nothing of it.
+        why: what was measured, one clause.
+        row_bytes: bytes of a row on this link, to turn ``bytes/s`` into rows; None where not known.
+    """
+
+    part: Part
+    name: str
+    figure: float
+    unit: str
+    why: str
+    rows_per_second: float | None = None
+    row_bytes: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """Something that would make a load faster.
+
+    Attributes:
+        text: what to do, one clause; ``option``: to add to the command, "" for none.
+        gain: predicted rows per second with it, divided by those without.
+        measured: it was tried on a sample; otherwise it follows from the links.
+    """
+
+    text: str
+    gain: float
+    option: str = ""
+    measured: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class DoctorReport:
+    """The answer of ``rowfall doctor``.
+
+    Attributes:
+        source, target: as typed, without secrets; ``table``: that would be loaded.
+        rows: about how many there are to load; None where nobody knows.
+        links: in the order of :class:`Part`.
+        slowest: the link that limits the load.
+        predicted_seconds: of the whole load; None where its rows are not known.
+        changes: those that would help most, the best first.
+        sample_rows: loaded to measure; ``sample_seconds`` of the largest of these loads.
+        engine: where the time of the target's engine went, by its own counters: name, share.
+        notes: what the figures leave out.
+        seconds: that measuring took.
+    """
+
+    source: str
+    target: str
+    table: str
+    rows: int | None
+    links: tuple[Link, ...]
+    slowest: Link
+    predicted_rows_per_second: float
+    predicted_seconds: float | None
+    changes: tuple[Change, ...]
+    sample_rows: int
+    sample_seconds: float
+    engine: tuple[tuple[str, float], ...]
+    notes: tuple[str, ...]
+    seconds: float

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -12,7 +12,7 @@ from rowfall.core.events import Listener
 from rowfall.core.listing import Listing, Split
 from rowfall.core.model import Encoding, Group, MergeWork, Plan, Schema, Transport
 from rowfall.core.options import Options
-from rowfall.core.results import Leftover, Verification
+from rowfall.core.results import Leftover, Link, Verification
 from rowfall.destinations.options_check import check_options
 from rowfall.engines.base import ExistingTable
 from rowfall.targets.base import Target
@@ -228,6 +228,18 @@ class BaseDestination:
         self, facts: LoadFacts, options: Options, transport: Transport, splits: Sequence[Split]
     ) -> str:
         return ""
+
+    def make_scratch(self, session: Session, like: str) -> None:
+        """Do nothing: the load makes what it needs."""
+
+    def erase(self, session: Session) -> None:
+        """Do nothing: what lies in a folder of its own is removed with it."""
+
+    def links(self, session: Session, load_id: str) -> Sequence[Link]:
+        return ()
+
+    def engine_times(self, session: Session, load_id: str) -> Mapping[str, float] | None:
+        return None
 
     def join_loads(self, session: Session, ledger: Ledger, load_id: str, older: str) -> bool:
         """Join them in the ledger, whose ranges of streams are all that is known."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import closing
 from typing import Any
 
@@ -13,13 +14,15 @@ from rowfall.core.events import Note
 from rowfall.core.listing import Listing, without_salt
 from rowfall.core.model import Encoding, Schema
 from rowfall.core.options import ERROR, Options
+from rowfall.core.results import Link
 from rowfall.destinations import database_survey
 from rowfall.destinations.base import BaseDestination
+from rowfall.destinations.network_links import network_links
 from rowfall.destinations.options_check import DATABASE
 from rowfall.destinations.questions import unrecorded_rows
 from rowfall.engines import database_class
 from rowfall.engines.base import ExistingTable
-from rowfall.engines.database import RECORD, Database
+from rowfall.engines.database import RECORD, Database, OverNetwork
 from rowfall.ledger import Ledger
 from rowfall.targets.base import Target
 
@@ -110,6 +113,19 @@ class RecordedDatabase(BaseDestination):
         self, session: Session, listed: ExistingTable | None, schema: Schema, *, thorough: bool
     ) -> TargetFacts:
         return database_survey.ask(session, database_of(session), listed, thorough=thorough)
+
+    def make_scratch(self, session: Session, like: str) -> None:
+        if like:
+            database_of(session).make_like(like)
+
+    def erase(self, session: Session) -> None:
+        database_of(session).erase()
+
+    def links(self, session: Session, load_id: str) -> Sequence[Link]:
+        database = database_of(session)
+        if not isinstance(database, OverNetwork):
+            return ()
+        return network_links(database.ping, database.send_seconds, database.fetch_seconds)
 
     def forget(self, target: Target, load_id: str, options: Options) -> int:
         """Take a load out of the record beside the table and out of the ledger."""

@@ -120,6 +120,9 @@ class WrittenObjects(BaseDestination):
             hint="Write them anew with --replace, or remove a file to have it written again.",
         )
 
+    def erase(self, session: Session) -> None:
+        exports.erase(session)
+
     def verified(self, load: LoadRun) -> Verification:
         found = super().verified(load)
         load.session.emit(Note(

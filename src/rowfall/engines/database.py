@@ -337,6 +337,15 @@ class Database(Protocol):
             TargetError: it may not be made.
         """
 
+    def make_like(self, table: str) -> None:
+        """Make the table of a scratch like another one, with all that costs time for each row.
+
+        Nothing is made where there is no such table.
+        """
+
+    def erase(self) -> None:
+        """Remove the table of a scratch and its record; harmless where there is neither."""
+
     def loaded(self) -> set[str]:
         """Return the ids of the splits that the table holds, by the record.
 
@@ -496,6 +505,20 @@ class SupportsCompression(Protocol):
 
     def pack(self, *, packed: bool) -> None:
         """Say whether what is sent from now on is to be compressed."""
+
+
+@runtime_checkable
+class OverNetwork(Protocol):
+    """A database on a server, whose network can be measured."""
+
+    def ping(self) -> None:
+        """Ask something that costs one round trip and no work."""
+
+    def send_seconds(self, size: int) -> float:
+        """Return the seconds until it has got so many bytes and has said so."""
+
+    def fetch_seconds(self, size: int) -> float:
+        """Return the seconds until so many bytes have come from it."""
 
 
 def upkeep(indexes: int, keys: int, checks: int, triggers: int) -> str:

@@ -178,6 +178,12 @@ class FileDatabase(Transactions):
             cursor.execute("COMMIT")
             self.give_id(cursor)
 
+    def make_like(self, table: str) -> None:
+        """Do nothing: a scratch is a file of its own, in which there is no other table."""
+
+    def erase(self) -> None:
+        """Do nothing: whoever has made the file of a scratch removes it."""
+
     def _recorded(self, what: str, condition: str = "1 = 1", *values: object) -> list[Any]:
         """Return rows of the record about this table."""
         number = self.table_id()

@@ -1,4 +1,4 @@
-"""Forecasts from measurements: the rate of one core, and loads projected to several nodes.
+"""Forecasts from measurements: the rate of one core, several nodes, and each link of a load.
 
 Loads themselves belong to run.
 Imports run, destinations, plan, contracts, ledger, systems, sources, targets, core.

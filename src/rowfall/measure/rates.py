@@ -203,7 +203,7 @@ def _load_sample(
     """
     second = core_rate(encoding) * Embedded(None, threads=options.threads, idle=True).cores
     row_bytes = source.made.row_bytes if source.made is not None else 0.0
-    few = _some(listing, READ_SECONDS * second, row_bytes)
+    few = some_files(listing, READ_SECONDS * second, row_bytes)
     if few is None:
         return "no file is small enough to be loaded as a sample"
     with tempfile.TemporaryDirectory(prefix="rowfall-scale-") as name:
@@ -212,7 +212,7 @@ def _load_sample(
         read = _load(source, few, encoding, options, null, None)
         if read.seconds > SLOW_SECONDS:
             return f"reading a sample took too long ({read.seconds:.0f} s)"
-        more = _some(listing, STORE_SECONDS * second, row_bytes) or few
+        more = some_files(listing, STORE_SECONDS * second, row_bytes) or few
         table = embedded(folder / "data", "default", "sample")
         stored = _load(source, more, encoding, options, table, folder / "data")
     for report in (read, stored):
@@ -240,32 +240,34 @@ def _load(
         engine.close()
 
 
-def _some(listing: Listing, wanted: float, row_bytes: float) -> Listing | None:
-    """Return files of about ``wanted`` bytes, spread over the listing; None if all are larger."""
+def some_files(
+    listing: Listing, wanted: float, row_bytes: float, times: float = MOST_TIMES, each: int = 1
+) -> Listing | None:
+    """Return files of about ``wanted`` bytes, spread over the listing; None if all are larger.
+
+    Args:
+        times: one file may have that many times what is wanted.
+        each: that many files are loaded side by side, so that their number should be a multiple.
+    """
     sizes = [source_bytes(listing, i, row_bytes) or 0.0 for i in range(len(listing))]
     filled = [i for i, size in enumerate(sizes) if size]
     if not filled:
         return None
     fitting = wanted * len(filled) / sum(sizes)
     count = max(1, min(SAMPLE_FILES, len(filled), round(fitting)))
+    if each < count < len(filled):
+        count -= count % each
     taken, total = [], 0.0
     for index in (filled[len(filled) * n // count] for n in range(count)):
-        if total + sizes[index] <= wanted:
+        if total + sizes[index] <= wanted * max(1.0, count / max(fitting, 1e-9)):
             taken.append(index)
             total += sizes[index]
     if not taken:
         small = min(filled, key=sizes.__getitem__)
-        if sizes[small] > MOST_TIMES * wanted:
+        if sizes[small] > times * wanted:
             return None
         taken = [small]
-    return _subset(listing, taken)
-
-
-def _subset(listing: Listing, indexes: list[int]) -> Listing:
-    found = Listing()
-    for split in listing.splits("", indexes):
-        found.add(split.uri, split.version, split.size, split.start, split.stop)
-    return found
+    return listing.only(taken)
 
 
 def source_bytes(listing: Listing, index: int, row_bytes: float) -> float | None:

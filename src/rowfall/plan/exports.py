@@ -32,7 +32,7 @@ from rowfall.ledger.manifest import (
     sources_of,
 )
 from rowfall.plan import attempts
-from rowfall.targets.export import NUMBER
+from rowfall.targets.export import NUMBER, Export
 
 # A file name has at most 255 bytes; a new manifest is written under a longer one.
 _LONGEST = 200
@@ -81,6 +81,18 @@ def look(session: Session, listing: Listing, schema: Schema, load_id: str = "") 
         base, place, name, None if found is None else found[1], names, present, decided.manifest,
         decided.done, decided.refusal, decided.notes, frozenset(loaded), old, all_sources(wanted),
     )  # fmt: skip
+
+
+def erase(session: Session) -> None:
+    """Remove the files of an export and its manifest; harmless where there are none."""
+    target = session.target
+    assert isinstance(target, Export)  # noqa: S101 - exports write into them
+    base, rest = split_pattern(target.pattern)
+    place = open_place(session, base)
+    for number in range(target.files):
+        name = target.staging_name("", number, None)
+        place.remove(name.removeprefix(base).lstrip("/"))
+    place.remove(manifest_name(rest))
 
 
 def split_pattern(pattern: str) -> tuple[str, str]:

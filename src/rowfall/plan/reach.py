@@ -352,7 +352,7 @@ def network_rate(server: Engine) -> float | None:
 
     None where its user may not try that.
     """
-    return rate_of(partial(_send_seconds, server))
+    return rate_of(partial(send_seconds, server))
 
 
 def rate_of(send_seconds: Callable[[int], float]) -> float | None:
@@ -374,7 +374,7 @@ def rate_of(send_seconds: Callable[[int], float]) -> float | None:
     return None
 
 
-def _send_seconds(server: Engine, size: int) -> float:
+def send_seconds(server: Engine, size: int) -> float:
     """Return the seconds until the server has got ``size`` bytes and has said so."""
     # Nothing on the way can make less of them.
     block = b"\x01\x80\x80\x02\x04data\x06UInt64" + os.urandom(8 * _BLOCK_ROWS)

@@ -45,6 +45,7 @@ from rowfall.targets import default_table, open_target
 if TYPE_CHECKING:
     from rowfall.contracts.session import Session
     from rowfall.sources.base import Source
+    from rowfall.targets.base import Target
 
     OpenSource = Callable[[Options], Source]
     """Opens a source of rows that this process has in memory."""
@@ -63,12 +64,13 @@ def open_session(
     dry: bool,
     password: Secret | None = None,
     began: float = 0.0,
+    scratch: Target | None = None,
 ) -> Iterator[Session]:
     """Open source, target, listing, engines and ledger; close them in the other order.
 
     ``sources`` may be what opens a source of rows in memory. ``dry`` touches no target: a data
     folder that does not exist is not made (the engine then works in memory), and the ledger is only
-    read.
+    read. ``scratch`` stands for the target that ``to`` names.
     """
     given = None
     if callable(sources):
@@ -94,16 +96,17 @@ def open_session(
     derived = table is None
     if isinstance(source, KeptInTables) and (read := source.choose(table)):
         named, table, derived = read, None, False  # that of the target has the same name
-    target = open_target(to, named, options, password)
+    target = scratch or open_target(to, named, options, password)
     destination = open_destination(target)
     # What is remembered of a load then names the target as its table.
     fixed = not target.caps.takes_table_name
-    if given is not None and table is None and target.table == named and not fixed:
+    derived = derived and scratch is None
+    if given is not None and derived and target.table == named and not fixed:
         raise UsageError(
             "rows in memory have no name that could be that of a table",
             hint='Give one: rowfall.load(frame, table="trips").',
         )
-    if fixed and table not in (None, target.table):
+    if fixed and scratch is None and table not in (None, target.table):
         raise UsageError(
             f"--table {table} names a table, and {target.text} is {target.caps.noun}",
             hint="Leave out --table, or name a folder or a server with --to.",
@@ -139,7 +142,7 @@ def open_session(
         opened = destination.open(Opening(
             target, options, emit, stack, dry, check_names,
             # The descriptor of stdin, which the engine inherits, is made when it is listed.
-            open_reader if source.replayable else None,
+            open_reader if source.replayable else None, scratch is not None,
         ))  # fmt: skip
         reader, served = opened.reader, bool(opened.writers)
         if options.set and reader is None and not served and source.replayable:
@@ -167,6 +170,7 @@ def open_session(
             texts, to, options, source, target, destination, listing, encoding, reader,
             opened.writers or (Writer(0, "", reader, target),), ledger, emit, opened.shards,
             began or time.monotonic(), opened.database, derived and not fixed,
+            scratch is not None,
         )  # fmt: skip
 
 

@@ -106,6 +106,28 @@ class Declaring(Protocol):
         """
 
 
+@dataclass(frozen=True, slots=True)
+class Scratch:
+    """A place of its own beside a target, where loads are measured and nothing stays.
+
+    Attributes:
+        target: of the same kind, on the same disk, server or bucket.
+        folder: is removed afterwards with all that is in it; None where nothing lies on this
+            machine.
+        like: name of the table whose definition the new one gets, "" for none.
+    """
+
+    target: Target
+    folder: Path | None = None
+    like: str = ""
+
+
+def scratch_folder(path: Path, name: str) -> Path:
+    """Return a hidden folder on the disk of ``path``: in its nearest parent that is there."""
+    there = next(parent for parent in path.absolute().parents if parent.is_dir())
+    return there / f".{name}"
+
+
 class Target(Protocol):
     """One place for rows; how targets differ is data in :class:`Caps`.
 
@@ -147,6 +169,13 @@ class Target(Protocol):
 
         Args:
             number: of the group, from 0.
+        """
+
+    def scratch(self, name: str, ledger: Path) -> Scratch:
+        """Return a place beside this one that nobody else uses; nothing is made yet.
+
+        Args:
+            name: of its table, topic or folder. ``ledger``: of its loads.
         """
 
 

@@ -6,6 +6,7 @@ rows, its pieces go to the files in their order.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +18,7 @@ from rowfall.core.model import Column, Encoding, Kind, Schema
 from rowfall.core.options import Options
 from rowfall.core.patterns import regex
 from rowfall.core.sqltext import SqlText, quote
-from rowfall.targets.base import Caps, Publish, ServerAt, state_ledger
+from rowfall.targets.base import Caps, Publish, Scratch, ServerAt, scratch_folder, state_ledger
 
 NUMBER = "{n}"
 PIECE = ".rowfall-piece"
@@ -99,6 +100,17 @@ class Export:
             return final
         path = Path(final)
         return str(path.with_name(f".{path.name}.{attempt_id}"))
+
+    def scratch(self, name: str, ledger: Path) -> Scratch:
+        found = copy.copy(self)
+        found.ledger_path = ledger
+        if self.remote:
+            folder, _, file = self.pattern.rpartition("/")
+            found.text = found.pattern = f"{folder}/{name}/{file}"
+            return Scratch(found)
+        own = scratch_folder(Path(self.pattern), name)
+        found.text = found.pattern = str(own / Path(self.pattern).name)
+        return Scratch(found, own)
 
 
 _TYPE = regex(r"\b(UUID|JSON|Time64\(\d\)|Time64|Time)(?=[,)]|$)")

@@ -9,7 +9,7 @@ from rowfall.core.masked import Secret
 from rowfall.core.model import Encoding, Schema
 from rowfall.core.options import Options
 from rowfall.core.sqltext import SqlText, quote
-from rowfall.targets.base import Caps, Publish, ServerAt, state_ledger
+from rowfall.targets.base import Caps, Publish, Scratch, ServerAt, state_ledger
 
 
 class Null:
@@ -37,6 +37,9 @@ class Null:
 
     def staging_name(self, attempt_id: str, number: int, encoding: Encoding | None) -> str:
         return ""
+
+    def scratch(self, name: str, ledger: Path) -> Scratch:
+        return Scratch(Null(ledger))
 
 
 def open_null(text: str, table: str, options: Options, password: Secret | None) -> Null:

@@ -7,13 +7,14 @@ file, and a dialect says which format, which types, and how the table is made.
 
 from __future__ import annotations
 
+import copy
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from hashlib import blake2b
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, Self
 
 from rowfall.core import file_databases, sql, uri
 from rowfall.core.errors import UsageError
@@ -23,12 +24,22 @@ from rowfall.core.nearest import did_you_mean
 from rowfall.core.options import Options
 from rowfall.core.sqltext import SqlText, quote
 from rowfall.core.type_names import parse_type
-from rowfall.targets.base import STAGING_PREFIX, Caps, Publish, ServerAt, state_folder
+from rowfall.targets.base import (
+    STAGING_PREFIX,
+    Caps,
+    Publish,
+    Scratch,
+    ServerAt,
+    scratch_folder,
+    state_folder,
+)
 
 PROMISE = (
     "exactly once: rows and the record of their files are committed in one transaction, so a "
     "re-run after a crash loads only what is missing"
 )
+RECORD_NAME = "rowfall.record"
+"""Option of an address: the name of the record of what is loaded, where it has one of its own."""
 # Options of a table that is made, or of how rows become visible there.
 _OF_TABLES = (
     "engine", "order_by", "partition_by", "shard_key", "unlogged", "replace", "atomic", "direct",
@@ -220,6 +231,19 @@ class TransactionalTable:
     def staging_name(self, attempt_id: str, number: int, encoding: Encoding | None) -> str:
         return f"{STAGING_PREFIX}{attempt_id}"
 
+    def scratch(self, name: str, ledger: Path) -> Scratch:
+        """See :class:`rowfall.targets.base.Target`; with a record of its own."""
+        found = copy.copy(self)
+        found.table, found.ledger_path = name, ledger
+        return Scratch(found._at({RECORD_NAME: f"{name}_loaded"}), like=self.table)
+
+    def _at(self, options: Mapping[str, str]) -> Self:
+        """Put more options into the address of a copy, and return it."""
+        at = self.address
+        assert at is not None  # noqa: S101 - a database has one
+        self.address = replace(at, options={**at.options, **options})
+        return self
+
 
 class FileTable(TransactionalTable):
     """One table of a database in a file: ``scheme:///path/of/the.file``, or the path alone.
@@ -245,6 +269,15 @@ class FileTable(TransactionalTable):
         own = (schema, name) if dot else (by_parameter, table)
         options = {**given, "database": path}
         return ServerAt("", 0, False, "", None, options, kind=self.scheme), own
+
+    def scratch(self, name: str, ledger: Path) -> Scratch:
+        """See :class:`rowfall.targets.base.Target`; in a file of its own: one never shrinks."""
+        found = copy.copy(self)
+        found.table, found.ledger_path, found.database = name, ledger, self.schema
+        assert self.address is not None  # noqa: S101 - a database has one
+        path = Path(self.address.options["database"])
+        own = scratch_folder(path, name)
+        return Scratch(found._at({"database": str(own / path.name)}), own)
 
 
 def column_lines(columns: Sequence[tuple[str, str]]) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +12,7 @@ from rowfall.core.events import Listener, Note
 from rowfall.core.listing import Listing, Split
 from rowfall.core.model import Encoding, MergeWork, Plan, Schema, Transport
 from rowfall.core.options import Options
-from rowfall.core.results import Leftover, Verification
+from rowfall.core.results import Leftover, Link, Verification
 from rowfall.destinations.base import BaseDestination, ledger_of
 from rowfall.engines.base import ExistingTable, table_uuid
 from rowfall.ledger import target_key
@@ -218,6 +218,26 @@ class ClickHouseTables(BaseDestination):
         # A journal joins ranges by itself.
         ranges = not session.engine.shared
         return ledger.join_load(load_id, older, session.target_key, ranges=ranges)
+
+    def make_scratch(self, session: Session, like: str) -> None:
+        from rowfall.destinations.clickhouse.scratch import make_scratch
+
+        make_scratch(session, like)
+
+    def erase(self, session: Session) -> None:
+        from rowfall.destinations.clickhouse.scratch import erase
+
+        erase(session)
+
+    def links(self, session: Session, load_id: str) -> Sequence[Link]:
+        from rowfall.destinations.clickhouse.scratch import links
+
+        return links(session, load_id)
+
+    def engine_times(self, session: Session, load_id: str) -> Mapping[str, float] | None:
+        from rowfall.destinations.clickhouse.scratch import engine_times
+
+        return engine_times(session, load_id)
 
     def adopts(self, target: Target) -> bool:
         return True

@@ -40,7 +40,7 @@ def open_servers(opening: Opening, at: ServerAt) -> Opened:
     opening.check_setting_names(server)
     for writer in writers:
         _check_writer(writer, options, dry, may_lack_database=shards is not None)
-        if not dry:
+        if not dry and not opening.scratch:
             make_durable(writer.engine, writer.target.database)
     if shards is not None:
         shards.sharding_key(options)

@@ -362,5 +362,7 @@ class JournalRecord:
 
 def record_of(session: Session) -> Record:
     """Return the record of loads into the target of a session."""
-    # Who shares the tables with others has to agree with them on what is loaded.
-    return JournalRecord(session) if session.engine.shared else LedgerRecord(session)
+    # Who shares the tables with others has to agree with them on what is loaded. Nobody else has a
+    # scratch, and a journal would stay.
+    shared = session.engine.shared and not session.scratch
+    return JournalRecord(session) if shared else LedgerRecord(session)

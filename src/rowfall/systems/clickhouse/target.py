@@ -19,7 +19,9 @@ from rowfall.targets.base import (
     STAGING_PREFIX,
     Caps,
     Publish,
+    Scratch,
     ServerAt,
+    scratch_folder,
     state_folder,
 )
 
@@ -91,6 +93,19 @@ class Table:
 
     def staging_name(self, attempt_id: str, number: int, encoding: Encoding | None) -> str:
         return f"{STAGING_PREFIX}{attempt_id}"
+
+    def scratch(self, name: str, ledger: Path) -> Scratch:
+        """See :class:`rowfall.targets.base.Target`; in a new folder where there is none yet."""
+        found = copy.copy(self)
+        found.table, found.ledger_path = name, ledger
+        if self.folder is None:
+            return Scratch(found, like=self.table)
+        if self.folder.is_dir():
+            if not (self.folder / "metadata" / self.database).exists():
+                found.database = DEFAULT_DATABASE  # one that is made would stay
+            return Scratch(found, like=self.table)
+        found.folder = scratch_folder(self.folder, name)
+        return Scratch(found, found.folder)
 
 
 def embedded(folder: Path, database: str, table: str) -> Table:

@@ -328,6 +328,21 @@ class Client:
                 )
             time.sleep(0.05)
 
+    def remove(self, topics: Sequence[str]) -> None:
+        """Remove topics, and wait until the brokers know none of them; harmless where none is."""
+        with self.explained(f"remove the topic {topics[0]} at"):
+            from confluent_kafka import KafkaException
+
+            for topic in topics:
+                try:
+                    self._answer("delete_topics", [topic])
+                except KafkaException as error:
+                    if meaning(error.args[0].code()) is not KafkaErrorMeaning.NO_TOPIC:
+                        raise
+        until = time.monotonic() + ASK_SECONDS
+        while any(self.describe(topic) for topic in topics) and time.monotonic() < until:
+            time.sleep(0.05)
+
     def config(self, topic: str) -> dict[str, str]:
         """Return the configuration of a topic."""
         with self.explained():

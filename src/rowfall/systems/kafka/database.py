@@ -42,6 +42,7 @@ from rowfall.systems.kafka.producer import (
 )
 from rowfall.systems.kafka.record import KafkaRecord
 from rowfall.systems.kafka.rows import keyed, lines
+from rowfall.targets.transactional import RECORD_NAME
 
 if TYPE_CHECKING:
     from rowfall.systems.kafka.rows import Batch
@@ -80,8 +81,10 @@ class KafkaDatabase(Transactions):
         self.topic, self.options = table, options
         self._config = dict(settings)
         self.format = self._config.pop("rowfall.format")
+        own = self._config.pop(RECORD_NAME, "")
+        self._scratch = bool(own)
         self.client = Client(with_secrets(self._config), (), options.patience, _direction(table))
-        self.record = KafkaRecord(self.client, table)
+        self.record = KafkaRecord(self.client, table, own or RECORD)
         self._guard = threading.RLock()
         self._limit = 0
         self._idle: list[Producer] = []
@@ -95,7 +98,7 @@ class KafkaDatabase(Transactions):
         """See :class:`rowfall.engines.database.Database`."""
         found = self.client.describe(self.topic)
         wanted = self.options.partitions
-        if found is None and not wanted:
+        if found is None and not wanted and not self._scratch:
             raise TargetError(
                 f"the brokers have no topic {self.topic}",
                 hint="Make it as you want it, or let this load make it with --partitions 4.",
@@ -139,6 +142,17 @@ class KafkaDatabase(Transactions):
         self.record.refresh()
         if self.record.accepted is None and not self.record.splits:
             self.accept()
+
+    def make_like(self, table: str) -> None:
+        """See :class:`rowfall.engines.database.Database`."""
+        like = self.client.describe(table)
+        if like is not None:
+            self.client.make(self.topic, len(like.partitions), {})
+            self.check(dry=False)
+
+    def erase(self) -> None:
+        """See :class:`rowfall.engines.database.Database`."""
+        self.client.remove([self.topic, self.record.name])
 
     def limit(self) -> int:
         """Return the bytes of the largest message that the topic takes."""
@@ -214,7 +228,7 @@ class KafkaDatabase(Transactions):
     def _send(self, messages: Sequence[tuple[str, str | None]]) -> None:
         """Send messages of the record, and wait for them."""
         producer = self.take()
-        producer.send_few(RECORD, messages)
+        producer.send_few(self.record.name, messages)
         producer.flush()
         self.leave(producer, clean=True)
         self.record.learn(messages)
@@ -355,7 +369,7 @@ class KafkaTransaction:
         """Send the record of the splits, behind all rows."""
         kafka, producer = self._kafka, self._sender()
         producer.send_few(
-            RECORD, kafka.record.loaded(self._records, self._attempt, self._load, rows)
+            kafka.record.name, kafka.record.loaded(self._records, self._attempt, self._load, rows)
         )
         producer.flush()
         return rows

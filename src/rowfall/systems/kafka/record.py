@@ -26,12 +26,13 @@ class KafkaRecord:
     """What the record says of one topic, as it was read last.
 
     Attributes:
+        name: of the topic that is the record.
         topic_id: of the topic; "" where it does not exist yet. ``splits``: id of a split -> what is
             known of it. ``accepted``: the mark of the first load into the topic, None for none.
     """
 
-    def __init__(self, client: Client, topic: str) -> None:
-        self._client, self._topic = client, topic
+    def __init__(self, client: Client, topic: str, name: str = RECORD) -> None:
+        self._client, self._topic, self.name = client, topic, name
         self.topic_id = ""
         self.splits: dict[str, dict[str, Any]] = {}
         self.accepted: dict[str, Any] | None = None
@@ -41,12 +42,12 @@ class KafkaRecord:
 
     def exists(self) -> bool:
         """Return whether there is a record."""
-        return self._client.describe(RECORD) is not None
+        return self._client.describe(self.name) is not None
 
     def make(self) -> None:
         """Make the record where it is missing."""
         if not self.exists():
-            self._client.make(RECORD, 1, _KEPT)
+            self._client.make(self.name, 1, _KEPT)
 
     def keep(self) -> None:
         """Let the record keep its messages for ever.
@@ -55,7 +56,7 @@ class KafkaRecord:
             TargetError: it would expire, and this user may not alter it.
         """
         try:
-            policy = self._client.config(RECORD)["cleanup.policy"]
+            policy = self._client.config(self.name)["cleanup.policy"]
         except TargetError as error:
             if error.transient:
                 raise
@@ -63,16 +64,16 @@ class KafkaRecord:
         if policy == _KEPT["cleanup.policy"]:
             return
         try:
-            self._client.alter(RECORD, _KEPT)
+            self._client.alter(self.name, _KEPT)
         except TargetError as error:
             if error.transient:
                 raise
             kept = ",".join(f"{name}={value}" for name, value in _KEPT.items())
             raise TargetError(
-                f"the topic {RECORD} forgets what is loaded: its cleanup.policy is {policy}, and "
-                "this user may not alter it",
+                f"the topic {self.name} forgets what is loaded: its cleanup.policy is {policy}, "
+                "and this user may not alter it",
                 hint=f"kafka-configs.sh --bootstrap-server {self._client.servers} "
-                f"--entity-type topics --entity-name {RECORD} --alter --add-config {kept}",
+                f"--entity-type topics --entity-name {self.name} --alter --add-config {kept}",
             ) from None
 
     def refresh(self) -> None:
@@ -82,24 +83,24 @@ class KafkaRecord:
             TargetError: the brokers do not answer, or this user may not.
         """
         with self._guard:
-            found = self._client.describe(RECORD)
+            found = self._client.describe(self.name)
             if found is None:
                 return
             # One that brokers have made has as many partitions as they give by default.
             starts = {p: self._read_to.get(p, 0) for p in found.partitions}
             try:
-                for batch in self._client.read(RECORD, starts):
+                for batch in self._client.read(self.name, starts):
                     for message in batch:
                         self._learn((message.key() or b"").decode(), message.value())
                         self._read_to[message.partition()] = message.offset() + 1
             except ReadingError as error:
                 if error.answer is KafkaErrorMeaning.NO_RIGHT_TO_TOPIC:
                     raise TargetError(
-                        f"cannot read the topic {RECORD}: this user may not",
+                        f"cannot read the topic {self.name}: this user may not",
                         hint="It needs READ of it: it says what is loaded.",
                     ) from None
                 raise TargetError(
-                    f"cannot read {RECORD}: the brokers do not answer{self._client.reason()}",
+                    f"cannot read {self.name}: the brokers do not answer{self._client.reason()}",
                     hint="Run the same command again when they are back.",
                     transient=True,
                 ) from None
@@ -153,8 +154,8 @@ class KafkaRecord:
 
     def _first_offsets(self) -> dict[int, int]:
         """Return the first offset that each partition of the record still has."""
-        found = self._client.describe(RECORD)
-        return {} if found is None else self._client.offsets(RECORD, found.partitions)
+        found = self._client.describe(self.name)
+        return {} if found is None else self._client.offsets(self.name, found.partitions)
 
 
 def _now() -> str:

@@ -48,6 +48,9 @@ class TableCatalogue(Protocol):
     def name_newest(self) -> None:
         """Finish what a commit that was killed has left."""
 
+    def erase(self) -> None:
+        """Remove the table of a scratch with all its files; harmless where there is none."""
+
 
 class NamedTable:
     """One table of a catalogue of pyiceberg's configuration.
@@ -108,6 +111,13 @@ class NamedTable:
 
     def name_newest(self) -> None:
         """Do nothing: the catalogue knows it."""
+
+    def erase(self) -> None:
+        """See :class:`TableCatalogue`."""
+        from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError
+
+        with suppress(NoSuchTableError, NoSuchNamespaceError):
+            self._opened.purge_table(self._name)
 
 
 def first_line(error: BaseException) -> str:

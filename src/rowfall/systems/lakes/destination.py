@@ -248,6 +248,14 @@ class IcebergTable:
         self._uuid = ""
         self.table_id()
 
+    def make_like(self, table: str) -> None:
+        """Do nothing: a scratch is laid out as the options say."""
+
+    def erase(self) -> None:
+        """See :class:`rowfall.engines.database.Database`."""
+        with self._explained("remove"):
+            self._opened().erase()
+
     def mend(self) -> None:
         """See :class:`rowfall.engines.database.FileTable`."""
         self._opened().name_newest()

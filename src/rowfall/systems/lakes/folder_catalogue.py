@@ -193,6 +193,12 @@ class FolderCatalog(NoopCatalog):
         ToOutputFile.table_metadata(metadata, _New(self._path(version), self.store))
         self.name_newest()
 
+    def erase(self) -> None:
+        """See :class:`rowfall.systems.lakes.catalogue.TableCatalogue`."""
+        for folder in (f"{self.location}/data", f"{self.location}/metadata"):
+            for name in self.store.names(folder):
+                self.store.remove(f"{folder}/{name}")
+
     def name_newest(self) -> None:
         """Name the newest version in the hint, from which readers start that cannot list.
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from hashlib import blake2b
 from pathlib import Path
 
@@ -20,7 +21,7 @@ from rowfall.core.options import ERROR, Options
 from rowfall.core.sqltext import SqlText, quote
 from rowfall.systems.lakes import types
 from rowfall.systems.lakes.catalogue import HOW_TO_NAME, catalogue_and_name
-from rowfall.targets.base import Caps, Publish, ServerAt, state_folder
+from rowfall.targets.base import Caps, Publish, Scratch, ServerAt, scratch_folder, state_folder
 
 PROMISE = (
     "exactly once: one commit of the table makes all rows visible and carries the record of their "
@@ -117,6 +118,21 @@ class IcebergTarget:
 
         folder = Path(self.location) / "_rowfall" if self._local else Path(tempfile.gettempdir())
         return str(folder / f"rowfall-{attempt_id}")
+
+    def scratch(self, name: str, ledger: Path) -> Scratch:
+        """See :class:`rowfall.targets.base.Target`."""
+        found: IcebergTarget = object.__new__(IcebergTarget)
+        found.__dict__.update(self.__dict__, ledger_path=ledger)
+        folder = scratch_folder(Path(self.location), name) if self._local else None
+        if folder is not None:
+            found.location = found.table = str(folder)
+        elif self.location:
+            found.location = found.table = f"{self.location.rpartition('/')[0]}/{name}"
+        else:
+            found.table = f"{self.table.rpartition('.')[0]}.{name}"
+        assert self.address is not None  # noqa: S101 - set by __init__
+        found.address = replace(self.address, options={"location": found.location})
+        return Scratch(found, folder)
 
 
 def _place(text: str) -> tuple[str, str, str]:

@@ -58,6 +58,7 @@ from rowfall.systems.mysql.client import (
 from rowfall.systems.mysql.session import Pool, end, takes_parameters
 from rowfall.systems.mysql.transaction import MySQLTransaction
 from rowfall.systems.mysql.types import declared_type, result_column, taken_column, tsv
+from rowfall.targets.transactional import RECORD_NAME
 
 _RETRY_SECONDS = 0.5
 # How long the end of a transaction is waited for that nobody answers for.
@@ -134,6 +135,7 @@ class MySQLDatabase(Transactions):
             settings.get("ssl_ca", ""),
         )  # fmt: skip
         self._database, self._table = database, table
+        self._record = settings.get(RECORD_NAME, RECORD)
         self._options = options
         self.name, self.on_conflict = database, options.on_conflict
         self._patience = parse_duration(options.patience)
@@ -339,7 +341,7 @@ class MySQLDatabase(Transactions):
         )  # fmt: skip
         made = _RECORDS.format(at=self.records, more=more, engine=engine)
         made = made.replace("CREATE TABLE", "CREATE ROWSTORE TABLE") if self.distributed else made
-        known = self.ask(self._catalogue(RECORD))
+        known = self.ask(self._catalogue(self._record))
         for text in (*(s.reveal() for s in statements), *(() if known else (made,))):
             self.do(text)
         if known and not self._knows_tables() and not self.distributed:
@@ -354,6 +356,30 @@ class MySQLDatabase(Transactions):
         found = self.recorded()
         if found:
             self._remove(found if self._emptied() else self._of_this_table(found)[1])
+
+    def ping(self) -> None:
+        """See :class:`rowfall.engines.database.OverNetwork`."""
+        self.ask("SELECT 1")
+
+    def fetch_seconds(self, size: int) -> float:
+        """See :class:`rowfall.engines.database.OverNetwork`."""
+        most = max(1024, int(self.settings.get("max_allowed_packet", wire.PACKET)) // 2)
+        began = time.monotonic()
+        for _ in range(max(1, -(-size // most))):
+            self.ask(f"SELECT REPEAT('rowfall ', {min(size, most) // 8})")
+        return time.monotonic() - began
+
+    def make_like(self, table: str) -> None:
+        """See :meth:`rowfall.engines.database.Database.make_like`."""
+        if self.ask(self._catalogue(table)):
+            like = f"{name(self._database)}.{name(table)}"
+            self.do(f"CREATE TABLE {self.whole_name} LIKE {like}")
+            self._columns = None
+
+    def erase(self) -> None:
+        """See :meth:`rowfall.engines.database.Database.erase`."""
+        for one in (self.whole_name, self.records):  # SingleStore takes one a statement
+            self.do(f"DROP TABLE IF EXISTS {one}")
 
     def loaded(self) -> set[str]:
         """Return the ids of the splits that the table holds, by the record.
@@ -396,7 +422,7 @@ class MySQLDatabase(Transactions):
 
     def recorded(self) -> list[RecordedSplit]:
         """Return each record of the table."""
-        if not self.ask(self._catalogue(RECORD)):
+        if not self.ask(self._catalogue(self._record)):
             return []
         more = ", table_made, sample" if self._knows_tables() else ""
         rows = self.ask(
@@ -411,7 +437,7 @@ class MySQLDatabase(Transactions):
         """Tell whether the record says when a table was made: not that of earlier versions."""
         if self.distributed:
             return False
-        known = declared(self.ask(columns_query(self._database, RECORD)))
+        known = declared(self.ask(columns_query(self._database, self._record)))
         return any(column.name == "sample" for column in known)
 
     def _remove(self, records: Sequence[RecordedSplit]) -> None:
@@ -509,7 +535,7 @@ class MySQLDatabase(Transactions):
 
     def settled(self, attempt: str) -> bool:
         """See :meth:`rowfall.engines.database.Database.settled`."""
-        if not self.ask(self._catalogue(RECORD)):
+        if not self.ask(self._catalogue(self._record)):
             return False
         deadline = time.monotonic() + max(self._patience, _LOCK_SECONDS)
         self._end_session(attempt)
@@ -588,7 +614,7 @@ class MySQLDatabase(Transactions):
 
     def forget(self, load_id: str) -> int:
         """See :meth:`rowfall.engines.database.Database.forget`."""
-        if not self.ask(self._catalogue(RECORD)):
+        if not self.ask(self._catalogue(self._record)):
             return 0
         where = f"{self._of_target} AND load_id = {quote(load_id)}"
         ((count,),) = self.ask(f"SELECT COUNT(*) FROM {self.records} WHERE {where}")
@@ -872,7 +898,7 @@ class MySQLDatabase(Transactions):
 
     @property
     def records(self) -> str:
-        return f"{name(self._database)}.{name(RECORD)}"
+        return f"{name(self._database)}.{name(self._record)}"
 
     @property
     def _of_target(self) -> str:

@@ -8,9 +8,12 @@ lost has ended. The record of an unlogged table is unlogged: a crash of the serv
 
 from __future__ import annotations
 
+import base64
 import contextlib
+import os
 import re
 import threading
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -45,6 +48,7 @@ from rowfall.systems.postgresql.catalogue import (
 from rowfall.systems.postgresql.client import HINTS, Cause, PostgresServer, driver
 from rowfall.systems.postgresql.transaction import PostgresTransaction, application_of
 from rowfall.systems.postgresql.types import binary_of, read_type, taken_type, takes_binary
+from rowfall.targets.transactional import RECORD_NAME
 
 if TYPE_CHECKING:
     from psycopg import Connection, Error
@@ -66,7 +70,9 @@ class PostgresDatabase(Transactions):
         self, host: str, port: int, user: str, password: Secret | None,
         settings: Mapping[str, str], schema: str, table: str, options: Options,
     ) -> None:  # fmt: skip
-        given = {name: value for name, value in settings.items() if name != "database"}
+        given = dict(settings)
+        self._record = given.pop(RECORD_NAME, RECORD)
+        given.pop("database")
         self._server = PostgresServer(host, port, user, password, settings["database"], given)
         self._schema, self._name = schema, table
         self._table = qualified(schema, table)
@@ -247,7 +253,7 @@ class PostgresDatabase(Transactions):
             )
 
     def _record_name(self, *, unlogged: bool) -> str:
-        name = f"{RECORD}_unlogged" if unlogged else RECORD
+        name = f"{self._record}_unlogged" if unlogged else self._record
         return qualified(self._schema, name)
 
     def _find(self) -> dict[str, Any] | None:
@@ -341,6 +347,38 @@ class PostgresDatabase(Transactions):
                 "NULL, whole text NOT NULL, rows bigint, at timestamptz NOT NULL DEFAULT now(), "
                 "PRIMARY KEY (table_id, split))".encode()
             )
+
+    def ping(self) -> None:
+        """See :class:`rowfall.engines.database.OverNetwork`."""
+        self._rows("SELECT 1")
+
+    def send_seconds(self, size: int) -> float:
+        """See :class:`rowfall.engines.database.OverNetwork`."""
+        text = base64.b64encode(os.urandom(size * 3 // 4)).decode()
+        began = time.monotonic()
+        self._rows("SELECT length(%s::text)", text)
+        return time.monotonic() - began
+
+    def fetch_seconds(self, size: int) -> float:
+        """See :class:`rowfall.engines.database.OverNetwork`."""
+        began = time.monotonic()
+        self._rows("SELECT repeat('rowfall ', %s)", size // 8)
+        return time.monotonic() - began
+
+    def make_like(self, table: str) -> None:
+        """See :class:`rowfall.engines.database.Database`."""
+        like = qualified(self._schema, table)
+        if self._rows("SELECT 1 WHERE to_regclass(%s) IS NOT NULL", like):
+            with self._asking() as connection:
+                connection.execute(
+                    f"CREATE TABLE {self._table} (LIKE {like} INCLUDING ALL)".encode()
+                )
+
+    def erase(self) -> None:
+        """See :class:`rowfall.engines.database.Database`."""
+        names = [self._table, *(self._record_name(unlogged=each) for each in (False, True))]
+        with self._asking() as connection:
+            connection.execute(f"DROP TABLE IF EXISTS {', '.join(names)}".encode())
 
     def loaded(self) -> set[str]:
         """See :class:`rowfall.engines.database.Database`."""

@@ -1,0 +1,46 @@
+"""Measure the network to a target: a round trip, and bytes both ways."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from statistics import median
+
+from rowfall.core.errors import RowfallError
+from rowfall.core.results import Link, Part
+from rowfall.plan.reach import rate_of
+
+# Round trips that are timed: the first may open a connection.
+_PINGS = 5
+
+
+def network_links(
+    ping: Callable[[], object], send: Callable[[int], float], fetch: Callable[[int], float]
+) -> tuple[Link, ...]:
+    """Return the links of a network; those that the server refuses are left out.
+
+    Args:
+        ping: one round trip. ``send``, ``fetch``: seconds for so many bytes.
+    """
+    try:
+        ping()
+        taken = []
+        for _ in range(_PINGS):
+            began = time.monotonic()
+            ping()
+            taken.append(time.monotonic() - began)
+    except RowfallError:
+        return ()
+    links = [Link(Part.NETWORK, LATENCY, median(taken), "seconds", f"median of {_PINGS}")]
+    for name, seconds, why in (
+        (SENDING, send, "one stream"),
+        (RECEIVING, fetch, "one stream"),
+    ):
+        rate = rate_of(seconds)
+        if rate is not None:
+            links.append(Link(Part.NETWORK, name, rate, "bytes/s", why))
+    return tuple(links)
+
+
+LATENCY, SENDING, RECEIVING = "round trip", "to the target", "from the target"
+"""Names of these links."""

@@ -1,0 +1,348 @@
+"""``rowfall doctor``: each link is measured, nothing stays, and bad input says what it is."""
+
+from __future__ import annotations
+
+import signal
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from e2e.tools import Shell, csv
+from lab.clickhouse import ClickHouse
+from lab.kafka import Kafka
+from lab.mariadb import MariaDB
+from lab.postgresql import PostgresqlServer
+from lab.process import wait_until
+from lab.proxy import Proxy
+from lab.seaweed import Seaweed
+from rowfall.measure.trials import PREFIX
+
+ROWS, FILES = 3_000, 3
+
+
+@pytest.fixture
+def files(shell: Shell) -> str:
+    """Three files, which are smaller than a block."""
+    for number in range(FILES):
+        rows = [(i, f"n{i}", i / 8) for i in range(number * 1000, (number + 1) * 1000)]
+        shell.write(f"in/{number}.csv", csv(rows, "id", "name", "price"))
+    return "in/*.csv"
+
+
+def doctor(shell: Shell, *args: str) -> dict[str, Any]:
+    """The document of a run, in which everything that is measured makes sense."""
+    found = shell.ok("doctor", *args, "--json").document
+    assert found["rowfall_doctor"] == 1
+    assert found["predicted_rows_per_second"] > 0
+    assert found["predicted_seconds"] > 0
+    assert found["rows"] == ROWS
+    assert found["sample"]["rows"] == ROWS
+    names = [(link["part"], link["name"]) for link in found["links"]]
+    assert len(names) == len(set(names))
+    # In the order in which people look for what is slow.
+    order = ["source", "network", "target", "protocol"]
+    assert names == sorted(names, key=lambda name: order.index(name[0]))
+    for link in found["links"]:
+        assert link["figure"] > 0
+        assert link["unit"] in ("seconds", "bytes/s", "rows/s")
+        assert link["rows_per_second"] is None or link["rows_per_second"] > 0
+    slow = found["slowest"]
+    limits = [x["rows_per_second"] for x in found["links"] if x["rows_per_second"]]
+    assert slow["rows_per_second"] == min(limits)
+    assert slow["figure"] > 0
+    assert slow["why"]
+    assert all(change["gain"] > 1 for change in found["changes"])
+    assert len(found["changes"]) <= 2
+    return found
+
+
+def links(found: dict[str, Any]) -> set[str]:
+    return {f"{link['part']}: {link['name']}" for link in found["links"]}
+
+
+HERE = {"source: listing", "source: request", "source: reading", "source: parsing",
+        "target: ready rows", "protocol: one row"}  # fmt: skip
+SERVER = {"network: round trip", "network: to the target", "network: from the target"}
+
+
+def everything(*roots: Path) -> dict[str, int]:
+    """Every file below some folders, with its size."""
+    return {str(p): p.stat().st_size for r in roots for p in r.rglob("*") if p.is_file()}
+
+
+@pytest.fixture
+def untouched(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """Checks that a run has left no file: in its folder, among its ledgers, among the temporary."""
+    temporary = shell.folder.parent / "tmp"
+    temporary.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
+    shell.env["TMPDIR"] = str(temporary)
+    before: dict[str, int] = {}
+
+    def check() -> None:
+        found = everything(shell.folder, shell.cli.home, temporary)
+        if not before:
+            before.update(found)
+        assert found == before
+        assert not list(shell.folder.parent.rglob(f"*{PREFIX}*"))
+
+    return check
+
+
+def test_a_new_folder(shell: Shell, files: str, untouched: Callable[[], None]) -> None:
+    untouched()
+    found = doctor(shell, files)
+    untouched()
+    assert not (shell.folder / "rowfall-data").exists()
+    assert links(found) >= HERE
+    assert found["engine"]["working"] > 0
+    assert (found["table"], found["target"]) == ("default.in", str(shell.folder / "rowfall-data"))
+
+
+@pytest.mark.long
+def test_a_folder_with_the_table(shell: Shell, files: str, untouched: Callable[[], None]) -> None:
+    """Its rows, its definition and what is known of its loads stay."""
+    shell.ok("load", "in/0.csv", "--table", "t", "--order-by", "name")
+    count = shell.ok("query", "SELECT count(), max(id) FROM t", "--format", "TSV").out
+    status = shell.ok("status", "--all", "--json").document
+    tables = shell.ok("query", "SHOW TABLES", "--format", "TSV").out
+    doctor(shell, files, "--table", "t")
+    assert shell.ok("query", "SELECT count(), max(id) FROM t", "--format", "TSV").out == count
+    assert shell.ok("query", "SHOW TABLES", "--format", "TSV").out == tables
+    assert shell.ok("status", "--all", "--json").document == status
+    assert not list(shell.folder.rglob(f"*{PREFIX}*"))
+    assert shell.ok("load", files, "--table", "t", "--json").document["rows"] == ROWS - 1000
+
+
+def tables(server: ClickHouse, database: str) -> list[str]:
+    found = server.query(
+        "SELECT name, uuid, ifNull(total_rows, 0) FROM system.tables WHERE database = "
+        f"'{database}' ORDER BY name"
+    )
+    return found.splitlines()
+
+
+@pytest.fixture
+def database(clickhouse: ClickHouse, tmp_path: Path) -> str:
+    name = f"doctor_{abs(hash(tmp_path)) % 10**9}"
+    clickhouse.query(f"CREATE DATABASE {name}")
+    return name
+
+
+def test_a_server(
+    shell: Shell, files: str, clickhouse: ClickHouse, database: str, untouched: Callable[[], None]
+) -> None:
+    untouched()
+    found = doctor(shell, files, "--to", clickhouse.uri(database), "--table", "t")
+    untouched()
+    assert tables(clickhouse, database) == []  # no journal either
+    assert links(found) >= HERE | SERVER
+    assert found["engine"]["working"] > 0
+
+
+@pytest.mark.long
+def test_a_server_with_the_table(
+    shell: Shell, files: str, clickhouse: ClickHouse, database: str
+) -> None:
+    to = ("--to", clickhouse.uri(database), "--table", "t")
+    shell.ok("load", "in/0.csv", *to, "--order-by", "name")
+    before = tables(clickhouse, database)
+    doctor(shell, files, *to)
+    assert tables(clickhouse, database) == before
+    assert shell.ok("load", files, *to, "--json").document["rows"] == ROWS - 1000
+
+
+def test_a_user_without_rights_to_system_tables(
+    shell: Shell, files: str, clickhouse: ClickHouse, database: str
+) -> None:
+    """What a load needs is asked for; without the rest it is measured all the same."""
+    needed = ("parts", "merge_tree_settings", "processes")
+    grants = (f"SELECT, INSERT, CREATE TABLE, DROP TABLE, ALTER, TRUNCATE ON {database}.*",)
+    user = clickhouse.add_user(f"u_{database}", *grants)
+    to = ("--to", clickhouse.uri(database, account=user), "--table", "t")
+    assert "GRANT SELECT ON system.parts" in shell.ends(5, "doctor", files, *to).talk
+    clickhouse.add_user(f"u_{database}", *grants, *(f"SELECT ON system.{t}" for t in needed))
+    found = doctor(shell, files, *to)
+    assert found["engine"] == {}
+    assert any("counters" in note for note in found["notes"])
+    assert tables(clickhouse, database) == []
+
+
+@pytest.mark.xdist_group("postgresql")
+def test_postgresql(
+    shell: Shell, files: str, postgresql: PostgresqlServer, untouched: Callable[[], None]
+) -> None:
+    schema = f"doctor_{abs(hash(shell.folder)) % 10**9}"
+    postgresql.run(f"CREATE SCHEMA {schema}")
+    shell.env["PGPASSWORD"] = postgresql.password
+    untouched()
+    found = doctor(shell, files, "--to", f"{postgresql.uri}?schema={schema}", "--table", "t")
+    untouched()
+    assert links(found) >= HERE | SERVER
+    left = postgresql.ask(
+        f"SELECT relname FROM pg_class WHERE relnamespace = '{schema}'::regnamespace"
+    )
+    assert left == []
+    postgresql.run(f"DROP SCHEMA {schema}")
+
+
+@pytest.mark.long
+@pytest.mark.xdist_group("postgresql")
+def test_a_table_of_postgresql(shell: Shell, files: str, postgresql: PostgresqlServer) -> None:
+    """The scratch has the keys of the table; its record is not that of the loads."""
+    schema = f"doctor_{abs(hash(shell.folder)) % 10**9}"
+    postgresql.run(
+        f"CREATE SCHEMA {schema}",
+        f"CREATE TABLE {schema}.t (id BIGINT PRIMARY KEY, name TEXT, price DOUBLE PRECISION)",
+    )
+    shell.env["PGPASSWORD"] = postgresql.password
+    to = ("--to", f"{postgresql.uri}?schema={schema}", "--table", "t")
+    shell.ok("load", "in/0.csv", *to)
+    record = f"SELECT split, load, rows FROM {schema}._rowfall_loaded ORDER BY 1"
+    before = postgresql.ask(record)
+    doctor(shell, files, *to)
+    assert postgresql.ask(record) == before
+    assert postgresql.ask(f"SELECT count(*) FROM {schema}.t") == [(1000,)]
+    left = postgresql.ask(
+        f"SELECT relname FROM pg_class WHERE relkind = 'r' AND relnamespace = "
+        f"'{schema}'::regnamespace ORDER BY 1"
+    )
+    assert left == [("_rowfall_loaded",), ("t",)]
+    postgresql.run(f"DROP SCHEMA {schema} CASCADE")
+
+
+@pytest.mark.long
+@pytest.mark.xdist_group("mysql")
+def test_mariadb(shell: Shell, files: str, mariadb: MariaDB, untouched: Callable[[], None]) -> None:
+    name = f"doctor_{abs(hash(shell.folder)) % 10**9}"
+    mariadb.query(f"CREATE DATABASE {name}")
+    untouched()
+    found = doctor(shell, files, "--to", mariadb.uri(name), "--table", "t")
+    untouched()
+    assert links(found) >= HERE | SERVER
+    assert not list(mariadb.query("SHOW TABLES", database=name))
+    # A table that is there, with a key: the scratch is like it.
+    mariadb.query("CREATE TABLE t (id BIGINT PRIMARY KEY, name TEXT, price DOUBLE)", database=name)
+    doctor(shell, files, "--to", mariadb.uri(name), "--table", "t")
+    assert mariadb.query("SHOW TABLES", database=name) == [("t",)]
+
+
+@pytest.mark.long
+@pytest.mark.xdist_group("kafka")
+def test_kafka(shell: Shell, files: str, kafka: Kafka, untouched: Callable[[], None]) -> None:
+    topic = kafka.create(partitions=2)
+    before = {name for name in kafka.admin.list_topics(timeout=10).topics if name != topic}
+    untouched()
+    found = doctor(shell, files, "--to", f"kafka://{kafka.servers}/{topic}")
+    untouched()
+    assert links(found) >= HERE
+
+    def gone() -> bool:
+        there = set(kafka.admin.list_topics(timeout=10).topics)
+        return there - {topic} == before
+
+    wait_until(gone, 10, "the topics of doctor are gone")
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("place", ["out/rows_{n}.parquet", "new.duckdb", "iceberg+lake/t", "null:"])
+def test_files_of_other_kinds(
+    shell: Shell, files: str, untouched: Callable[[], None], place: str
+) -> None:
+    untouched()
+    table = ("--table", "t") if place.endswith("duckdb") else ()
+    found = doctor(shell, files, "--to", place, *table)
+    untouched()
+    assert links(found) >= HERE
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("place", ["s3://{b}/out/rows_{n}.parquet", "iceberg+s3://{b}/lake/t"])
+def test_places_in_a_bucket(
+    shell: Shell, files: str, s3: Seaweed, bucket: str, untouched: Callable[[], None], place: str
+) -> None:
+    shell.env |= {**s3.environment(), "AWS_ENDPOINT_URL": s3.endpoint}
+    untouched()
+    doctor(shell, files, "--to", place.replace("{b}", bucket))
+    untouched()
+    assert s3.list(bucket) == []
+
+
+@pytest.mark.long
+def test_sources_of_other_kinds(
+    shell: Shell, s3: Seaweed, bucket: str, postgresql: PostgresqlServer
+) -> None:
+    shell.ok("load", f"generate://trips?rows={ROWS}", "--to", "made/{n}.csv.gz", "--files", "3")
+    shell.env |= {**s3.environment(), "AWS_ENDPOINT_URL": s3.endpoint}
+    for path in sorted((shell.folder / "made").glob("*.gz")):
+        s3.put(bucket, path.name, path.read_bytes())
+    found = doctor(shell, f"s3://{bucket}/*.csv.gz")
+    assert "source: reading" in links(found)
+    found = doctor(shell, f"generate://trips?rows={ROWS}")
+    assert "source: making rows" in links(found)
+    shell.env["PGPASSWORD"] = postgresql.password
+    postgresql.run(
+        "DROP TABLE IF EXISTS doctor_source", "CREATE TABLE doctor_source AS SELECT i AS id, "
+        f"'n' || i AS name FROM generate_series(1, {ROWS}) AS i",
+        "ALTER TABLE doctor_source ADD PRIMARY KEY (id)", "ANALYZE doctor_source",
+    )  # fmt: skip
+    found = shell.ok("doctor", f"{postgresql.uri}/doctor_source", "--json").document
+    assert "source: reading" in links(found)
+    assert found["predicted_rows_per_second"] > 0
+    postgresql.run("DROP TABLE doctor_source")
+
+
+# --- what cannot be measured ----------------------------------------------------------------------
+
+
+def test_bad_input(shell: Shell, files: str) -> None:
+    done = shell.ends(4, "doctor", "missing/*.csv")
+    assert "missing/*.csv" in done.talk
+    shell.write("empty.csv", "")
+    assert "are empty" in shell.ends(4, "doctor", "empty.csv").talk
+    shell.write("names.csv", "id,name,price\n")
+    assert "names.csv is empty" in shell.ends(4, "doctor", "names.csv").talk
+    with Proxy(1) as nobody:
+        nobody.refuse()
+        port = nobody.port
+        done = shell.ends(5, "doctor", files, "--to", f"clickhouse://u@127.0.0.1:{port}/default")
+        assert str(port) in done.talk
+    done = shell.ends(2, "doctor", "-", stdin="a,b\n1,2\n")
+    assert "only once" in done.talk
+    assert not list(shell.folder.rglob(f"*{PREFIX}*"))
+
+
+@pytest.mark.parametrize("moment", ["measuring the source", "loading samples"])
+def test_ctrl_c_leaves_nothing(
+    shell: Shell, clickhouse: ClickHouse, database: str, untouched: Callable[[], None], moment: str
+) -> None:
+    """While a sample is loaded into the server, and before."""
+    shell.ok("load", "generate://trips?rows=2000000", "--to", "in/{n}.csv", "--files", "2")
+    untouched()
+    process = shell.cli.start(
+        "doctor", "in/*.csv", "--to", clickhouse.uri(database), "--table", "t", env=shell.env
+    )
+    said = ""
+    while moment not in said:
+        piece = process.stderr.readline()
+        assert piece, said
+        said += piece
+    if moment == "loading samples":
+        wait_until(lambda: bool(tables(clickhouse, database)), 20, "a scratch is there")
+    process.send_signal(signal.SIGINT)
+    _, rest = process.communicate(timeout=30)
+    assert process.returncode == 130, said + rest
+    assert tables(clickhouse, database) == []
+    untouched()
+
+
+def test_the_text(shell: Shell, files: str) -> None:
+    found = shell.ok("doctor", files, "--to", "null:")
+    lines = found.out.splitlines()
+    assert max(map(len, lines)) <= 80
+    for heading in ("Links, each by itself", "Slowest", "Prediction"):
+        assert heading in lines
+    assert "nothing was left" in lines[-1]
