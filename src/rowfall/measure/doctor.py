@@ -39,6 +39,7 @@ from rowfall.plan.attempts import core_rate
 from rowfall.plan.planner import make_plan
 from rowfall.plan.survey import survey
 from rowfall.run.session import open_session
+from rowfall.schema.projection import Scan
 from rowfall.targets.export import Export
 from rowfall.targets.null import Null
 
@@ -248,10 +249,10 @@ class _Examination:
         rows = max(1.0, min(rows, _READY_BYTES / self._row_bytes))
         group = next(g for g in plan.groups if g.indexes)
         found = {s.name: s for s in map(_whole, plan.listing.splits("", group.indexes[:64]))}
+        some = list(found.values())[: self._cores]
         query = statements.select_handed_over(
-            self._facts.source, plan.schema, self._facts.encoding,
-            list(found.values())[: self._cores],
-        )  # fmt: skip
+            Scan(self._facts.source, some, self._facts.encoding, plan.schema)
+        )
         ready = self._write("ready.native", query, int(rows))
         again = SqlText.of(f"SELECT * FROM file({quote(str(ready))}, 'Native')")
         one = self._write("one.native", again, 1)

@@ -15,7 +15,7 @@ from rowfall.destinations.clickhouse.nodes import nodes_of
 from rowfall.destinations.network_links import network_links
 from rowfall.engines.base import Engine
 from rowfall.plan.reach import send_seconds
-from rowfall.targets import staging
+from rowfall.systems.clickhouse import staging
 from rowfall.targets.base import STAGING_PREFIX
 
 MERGES = "merging"
