@@ -27,10 +27,15 @@ def test_a_title_above_the_table_is_said(shell: Shell) -> None:
         "a.csv", "Sales 2023,,,\nmade 2024-01-05,,,\nid,region,sum,share\n1,N,1,12%\n2,S,3,34%\n"
     )
     done = shell.ok("load", "a.csv")
+    assert "header yes, lines skipped 2" in done.talk
+    assert shell.rows("SELECT id, share FROM a ORDER BY 1") == [[1, "12%"], [2, "34%"]]
+    # Where nothing but texts stands below, it is said only.
+    shell.write("b.csv", "Sales 2023,,\nmade today,,\na,region,by\nx,N,Ann\ny,S,Bob\n")
+    done = shell.ok("load", "b.csv")
     assert "the first 2 lines hold one value at most; --skip-lines 2 leaves them out" in done.talk
-    again = shell.ok("load", "a.csv", "--table", "b", "--skip-lines", "2")
+    again = shell.ok("load", "a.csv", "--table", "c", "--skip-lines", "2")
     assert "warning" not in again.err
-    assert shell.row("SELECT count(), sum(id) FROM b") == [2, 3]
+    assert shell.row("SELECT count(), sum(id) FROM c") == [2, 3]
 
 
 def test_a_header_alone_is_said(shell: Shell) -> None:

@@ -226,6 +226,32 @@ MARKED = {
                             "DateTime"),
     "dates, some with times": (_lines("31.12.2023", "1.2.2024 17:05:09"), None, "v for"),
     "dates and what is no time": (_lines("31.12.2023 today"), None, "v for"),
+    "thousands with points": (_lines("1.234", "12.345.678"), "--decimal , --thousands .", "Int64"),
+    "thousands with blanks": (
+        _lines("1 234", "12 345"), "--decimal , --thousands blank", "Int64",
+    ),
+    "blanks that do not break": (
+        _lines("1\u00a0234", "2\u00a0345"), "--decimal , --thousands nbsp", "Int64",
+    ),
+    "thin blanks": (
+        _lines("1\u202f234,5", "2\u202f345"), "--decimal , --thousands thin", "Float64",
+    ),
+    "numbers of telephones": (_lines("030 123 456", "030 123 457"), None, ""),
+    "a word for some": (_lines("12", "(null)"), "--null '(null)'", "Nullable(Int64)"),
+    "a word that may be a value": (_lines("12", "13") + "7;x\n", None, 'v for "x"'),
+    "minutes": (_lines("2023-01-02 10:30", "2023-01-03 11:45"), "--dates ymd", "DateTime"),
+    "names of months": (
+        _lines("31-Dec-2023", "1-Feb-2024"),
+        "--select '* EXCEPT v, toDate32(parseDateTime64BestEffort(v, 6, '\"'\"'UTC'\"'\"')) AS v'",
+        "Date32",
+    ),
+    "zones": (
+        _lines("2023-12-31T10:00:00+02:00", "2023-02-01T11:00:00-05:00"),
+        "--select '* EXCEPT v, parseDateTime64BestEffort(v, 6, '\"'\"'UTC'\"'\"') AS v'",
+        "DateTime64(6, 'UTC')",
+    ),
+    "no time of day": (_lines("2023-01-01 10:00:00", "2023-01-02 10:00:00")
+                       + "13;2023-01-02 24:00:00\n", None, 'v for "2023-01-02 24:00:00"'),
     "shares and a word for none": (_lines("12%", "NA"), None, ""),
     "a word for none": (_lines("12", "NA"), "--null NA", "Nullable(Int64)"),
     "behind the first thousand": (

@@ -27,6 +27,10 @@ _COMMAND = re.compile(r"if that is wrong: (rowfall load .*)$", re.M)
         ("time,temp\ns,C\n0,5.5\n1,6.5\n2,7.5\n", [[0, 5.5], [1, 6.5], [2, 7.5]]),
         ("amount\n68,527.00\n1,234.50\n", [[1234.5], [68527.0]]),
         ("id,n\n1,5\n2,NULL\n3,7\n", [[1, 5], [2, None], [3, 7]]),
+        ("city;year;n\nOslo;2020;1\nBern;2021;2\nRome;2022;3\nTotal;;6\n",
+         [["Bern", 2021, 2], ["Oslo", 2020, 1], ["Rome", 2022, 3]]),
+        ("city,year,n\nOslo,2020,1\nBern,2021,2\nRome,2022,3\n,,\nSource: the city's office,,\n",
+         [["Bern", 2021, 2], ["Oslo", 2020, 1], ["Rome", 2022, 3]]),
         ("City,2019\nOslo,5\nBern,7\nRome,6\n",
          [["Bern", 7], ["City", 2019], ["Oslo", 5], ["Rome", 6]]),
     ],
@@ -46,6 +50,16 @@ def test_the_whole_command_repairs(shell: Shell, text: str, rows: list[list[obje
 def test_a_first_row_with_decimal_commas_holds_no_units(shell: Shell) -> None:
     shell.write("a.csv", "name;share\nx;0,61\ny;0,5\nz;0,7\nx;0,9\n")
     assert "units" not in shell.ok("load", "a.csv").err
+
+
+def test_a_sheet_with_titles_and_prices_in_euro_needs_no_option(shell: Shell) -> None:
+    """Delimiters behind a title made names of it, and a comma in a price another delimiter."""
+    shell.write("a.csv", "Turnover by city,,\n,,\ncity,year,n\nOslo,2020,1\nBern,2021,2\n")
+    shell.write("b.csv", "name;price\nTea;€ 12,50\nRice;€ 3,10\n")
+    shell.ok("load", "a.csv")
+    assert shell.rows("SELECT * FROM a ORDER BY 1") == [["Bern", 2021, 2], ["Oslo", 2020, 1]]
+    shell.ok("load", "b.csv")
+    assert shell.rows("SELECT * FROM b ORDER BY 1") == [["Rice", "€ 3,10"], ["Tea", "€ 12,50"]]
 
 
 def test_a_table_that_was_there_is_not_replaced(shell: Shell) -> None:

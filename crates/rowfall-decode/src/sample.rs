@@ -390,6 +390,9 @@ fn moment(t: &[u8]) -> Option<(u8, bool)> {
     if t.len() < 19 || !has_shape(&t[..10], b"0000-00-00") || !has_shape(&t[11..19], b"00:00:00") {
         return None;
     }
+    if t[11..13] > b"23"[..] || t[14] > b'5' || t[17] > b'5' {
+        return None; // 24:00:00 is no time of day that a column holds
+    }
     let (rest, zone) = match &t[19..] {
         [rest @ .., b'Z'] => (rest, true),
         rest => (rest, false),
@@ -447,7 +450,10 @@ mod tests {
         for (text, found) in [
             ("2024-02-29 12:00:00", Some((b' ', false))),
             ("2024-02-29T12:00:00Z", Some((b'T', true))),
-            ("2024-99-99T99:00:00.123Z", Some((b'T', true))),
+            ("2024-99-99T23:59:59.123Z", Some((b'T', true))),
+            ("2024-02-29T24:00:00Z", None),
+            ("2024-02-29 12:60:00", None),
+            ("2024-02-29 12:00:60", None),
             ("2024-02-29T12:00:00.", None),
             ("2024-02-29T12:00:00ZZ", None),
             ("2024-02-29_12:00:00", None),

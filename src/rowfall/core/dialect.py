@@ -274,6 +274,8 @@ def _best(sources: _Sources, asked: Asked) -> tuple[_Try, tuple[tuple[str, int],
         if useful and not strong and _typed(single.files, ",", 1):
             useful = []
     useful = [t for t in useful if t.delimiter != asked.decimal] or useful
+    # In "€ 12,50" a comma splits rows, too: what splits the header as well leaves no line out.
+    useful = [t for t in useful if t.even == 1 and not any(f.skipped for f in t.files)] or useful
     best = max(useful or tries or [single], key=lambda t: t.score)
     if not useful and asked.delimiter is None:
         best = single if single.width == 1 or not tries else best
@@ -431,7 +433,9 @@ def _try(sources: _Sources, mark: str, quote: str, escape: str, asked: Asked) ->
     rows_of = [[row for _, row in records] for _, records in kept]
     ends = _ends(rows_of, width, mark, header=asked.header)
     for uri, records in kept:
-        start = 0 if asked.skip_lines is not None else _first_row(records, width, ends)
+        start = 0
+        if asked.skip_lines is None:
+            start = _first_row(records, width, ends) or _below_titles(records, width, mark)
         skipped = records[start][0] if start < len(records) else 0
         rows = tuple(row for _, row in records[start:])
         hits += sum(len(row) == width for row in rows)
@@ -547,6 +551,28 @@ def _first_row(records: Sequence[tuple[int, tuple[str, ...]]], width: int, ends:
         if len(row) > width or line > _JUNK_LINES or sum(map(bool, row)) > max(1, width // 2):
             return 0
     return 0
+
+
+def _below_titles(records: Sequence[tuple[int, tuple[str, ...]]], width: int, mark: str) -> int:
+    """Return the index of the header below rows with one text at most, as sheets have titles.
+
+    0 where there is none: a name has to stand in each column, some above numbers or times.
+    """
+    if width < _LEAST_TITLED:
+        return 0
+    for n, (line, row) in enumerate(records):
+        filled = [field for field in row if field.strip()]
+        if len(filled) == width == len(row):
+            if not n or any(map(kind_of, filled)):
+                return 0
+            rows = [row for _, row in records[n + 1 :]]
+            return n if _typed([FileRecords("", ((), *rows))], mark, width) else 0
+        if len(row) != width or len(filled) > 1 or line > _JUNK_LINES or any(map(kind_of, filled)):
+            return 0
+    return 0
+
+
+_LEAST_TITLED = 3  # columns: of two, one may well be empty
 
 
 def _ends(

@@ -207,10 +207,19 @@ def with_dialect(encoding: Encoding, options: Options) -> Encoding:
     return _rewritten(encoding, _marks(dialect, options) if values else dialect, bool(values))
 
 
+# Blanks of two kinds that no eye tells from others, and that are shown escaped.
+_NAMED_MARKS = {"blank": " ", "nbsp": "\u00a0", "thin": "\u202f"}
+
+
+def spelled_mark(mark: str) -> str:
+    """Return a mark between thousands as ``--thousands`` takes it."""
+    return next((name for name, own in _NAMED_MARKS.items() if own == mark), mark)
+
+
 def _marks(dialect: Dialect, options: Options) -> Dialect:
     """Return the dialect with the marks and words that options name."""
     decimal = options.decimal or ("," if options.thousands == "." else ".")
-    thousands = options.thousands or ""
+    thousands = _NAMED_MARKS.get(options.thousands or "", options.thousands or "")
     for flag, mark in (("--decimal", decimal), ("--thousands", thousands or "'")):
         if len(mark) != 1 or mark.isalnum() or mark in '+-"\r\n':
             raise UsageError(

@@ -80,7 +80,9 @@ class ReadKeywords(TypedDict, total=False):
     """Mark before the decimals of numbers in CSV or TSV, e.g. a comma. Default: a point."""
 
     thousands: str | None
-    """Mark between thousands of numbers in CSV or TSV, e.g. a point. Default: none."""
+    """Mark between thousands of numbers in CSV or TSV, e.g. a point; also blank, nbsp (U+00A0),
+    thin (U+202F). Default: none.
+    """
 
     dates: Literal["dmy", "mdy", "ymd"] | None
     """Order of dates in CSV or TSV that are not ISO: 31.12.2023 is dmy, 12/31/2023 mdy, 2023/12/31

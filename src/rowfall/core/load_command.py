@@ -33,6 +33,12 @@ def load_command(sources: Sequence[str], to: str, table: str, options: Options, 
     return f"{shlex.join(words)} {more}"
 
 
+def quoted(text: str) -> str:
+    """Return a text for a shell, within double quotes where nothing in it means something there."""
+    special = set('"$`\\!') & set(text.replace("!=", ""))  # bash keeps != as it is
+    return shlex.quote(text) if special else f'"{text}"'
+
+
 def _near(path: str) -> str:
     """Return a path below the folder here as it is typed here."""
     return os.path.relpath(path) if path.startswith(f"{os.getcwd()}{os.sep}") else path

@@ -228,7 +228,8 @@ class Options:
         None,
         "--thousands",
         "CHAR",
-        "Mark between thousands of numbers in CSV or TSV, e.g. a point. Default: none.",
+        "Mark between thousands of numbers in CSV or TSV, e.g. a point; also blank, nbsp (U+00A0), "
+        "thin (U+202F). Default: none.",
         "Source",
         _READS,
     )

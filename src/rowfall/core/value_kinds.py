@@ -10,8 +10,13 @@ from functools import lru_cache
 from rowfall.core.patterns import regex
 
 NULL_WORDS = frozenset(
-    ("NULL", "null", "Null", "NA", "N/A", "n/a", "#N/A", "-", "--", "None", "none", "nil", "\\N")
-)
+    (
+        "NULL", "null", "Null", "NA", "N/A", "n/a", "#N/A", "-", "--", "None", "none", "nil", "\\N",
+        "(null)", "<NA>", "NONE", "NIL", "n.a.", "N.A.", "n.d.", "nd", "missing", "unknown",
+        ".", "..", "...", "*", "?", ":", "---", "\u2013", "\u2014",
+        "#DIV/0!", "#NAME?", "#NULL!", "#NUM!", "#REF!", "#VALUE!",
+    )
+)  # fmt: skip
 """Words that stand where a value is missing."""
 
 _NUMBER = regex(r"[-+]?((\d+\.?\d*|\.\d+)([eE][-+]?\d+)?|inf(inity)?|nan)%?\Z", re.I)
@@ -74,7 +79,7 @@ _ENOUGH = 10
 
 
 _PLAIN = regex(r"[-+]?((\d+\.?\d*|\.\d+)([eE][-+]?\d+)?|inf(inity)?|nan)\Z", re.I)
-_ISO = regex(r"\d{4}-\d\d-\d\d([ T]\d\d:\d\d:\d\d(\.\d+)?Z?)?\Z")
+_ISO = regex(r"\d{4}-\d\d-\d\d([ T]([01]\d|2[0-3])(:[0-5]\d){2}(\.\d+)?Z?)?\Z")
 
 
 def value_class(values: Sequence[str], nulls: Sequence[str] = ()) -> str:

@@ -133,7 +133,12 @@ def _otherwise(session: Session, plan: Plan) -> list[str]:
     While the table is new they replace it, also when this load has ended; otherwise the files get a
     table of their own. [] where nothing is unsure, or no command would do.
     """
-    flags = [text for subject, text in plan.schema.notes if subject == OTHERWISE]
+    # A condition or list that was given would have to be one with that of the note.
+    given = {"--where": session.options.where, "--select": session.options.select}
+    flags = [
+        text for subject, text in plan.schema.notes
+        if subject == OTHERWISE and not given.get(text.split()[0])
+    ]  # fmt: skip
     # Parameters and logins of addresses are not shown, so they could not be pasted.
     shown = not any(text == "-" or set(text) & {"?", "@"} for text in session.sources)
     if not flags or not shown or "*" in plan.target or not session.destination.replaces:

@@ -444,7 +444,9 @@ def _conditions(width: int, encoding: Encoding) -> dict[str, str]:
     ``t`` is ``x`` without blanks around it.
     """
     text = encoding.kind is Kind.TEXT
-    shape = "^[0-9]{4}-[0-9]{2}-[0-9]{2}[ T][0-9]{2}:[0-9]{2}:[0-9]{2}(\\\\.[0-9]+)?Z?$"
+    shape = (
+        "^[0-9]{4}-[0-9]{2}-[0-9]{2}[ T]([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\\\\.[0-9]+)?Z?$"
+    )
     real = "toString(toDate32OrNull(substring(t, 1, 10))) = substring(t, 1, 10)"
     commas = f"countSubstrings(l, {sql.literal(encoding.delimiter)}) = {width - 1}"
     lines = f"arrayCount(l -> {commas}, splitByChar('\\n', ifNull(x, '')))"

@@ -8,7 +8,6 @@ already, rowfall-decode tells these of clean CSV and TSV in files
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import field, replace
@@ -22,6 +21,7 @@ from rowfall.core.errors import DataError, EngineError, RowfallError, SourceErro
 from rowfall.core.formats import LAKES
 from rowfall.core.header_line import AGAIN
 from rowfall.core.listing import Listing, Split
+from rowfall.core.load_command import quoted
 from rowfall.core.model import Encoding, Kind
 from rowfall.core.sqltext import SqlText, quote
 from rowfall.core.time_range import WIDE, TimeRange
@@ -560,8 +560,7 @@ def _repeated(
         return ((UNSURE, _REPEATED.format(count)),)
     name = columns[0].name
     plain = name.isascii() and name.isidentifier()
-    condition = f"{name if plain else sql.name(name)} != {quote(name)}"
-    flags = f'--where "{condition}"' if plain else f"--where {shlex.quote(condition)}"
+    flags = f"--where {quoted(f'{name if plain else sql.name(name)} != {sql.literal(name)}')}"
     return (UNSURE, _REPEATED_TEXT.format(count, flags)), (OTHERWISE, flags)
 
 

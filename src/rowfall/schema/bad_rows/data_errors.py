@@ -15,6 +15,7 @@ from rowfall.core.listing import Split
 from rowfall.core.model import Column, Encoding, Kind, Schema
 from rowfall.core.patterns import regex
 from rowfall.core.type_names import Type, parse_type
+from rowfall.core.units import counted
 from rowfall.schema.bad_rows.queries import (
     LONG,
     MALFORMED,
@@ -152,7 +153,7 @@ def bad_row_error(
     trial = trial or Trial()
     out = _OUT if trial.left_out else _CORRECT
     if bad.which == LONG:
-        count = f"{bad.fields} fields instead of" if bad.fields > width else "more than"
+        count = f"{counted(bad.fields, 'field')} instead of" if bad.fields > width else "more than"
         text, hint = f"{where} has {count} {width}" + " fields" * (count == "more than"), out
     elif bad.which == OPEN:
         mark = encoding.delimiter
@@ -165,7 +166,7 @@ def bad_row_error(
         text = f"{where} has a key that the table lacks: {shown}"
         hint = _with_key(schema, bad.value or "")
     elif encoding.kind is Kind.TEXT and bad.fields < width and not bad.breaks:
-        text, hint = f"{where} has {bad.fields} fields instead of {width}", out
+        text, hint = f"{where} has {counted(bad.fields, 'field')} instead of {width}", out
         if bad.fields == 0:
             hint = "Load it with --blank-lines skip, which leaves blank lines out."
         elif not (encoding.dialect and encoding.dialect.fill):

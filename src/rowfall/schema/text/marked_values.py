@@ -15,8 +15,9 @@ from dataclasses import replace
 from datetime import date
 from functools import partial
 
+from rowfall.core import sql
 from rowfall.core.dataclass import dataclass
-from rowfall.core.formats import ORDERS
+from rowfall.core.formats import ORDERS, spelled_mark
 from rowfall.core.model import Column, Dialect, Encoding
 from rowfall.core.patterns import regex
 from rowfall.core.type_names import parse_type
@@ -67,11 +68,12 @@ class Suggestion:
 
 def suggest(
     dialect: Dialect, names: Sequence[str], rows: Sequence[Sequence[str]],
-    every: Sequence[Sequence[str]], words: Mapping[int, Sequence[str]],
+    every: Sequence[Sequence[str]], words: Mapping[int, Sequence[str]], known: Sequence[str],
 ) -> Sequence[Suggestion]:  # fmt: skip
     """Return the options that make numbers and dates of columns, tried on all values seen.
 
     Args:
+        known: the value of each column that is no exception: its name, or its unit.
         rows: some of the sample, see :func:`find_columns`; ``every`` are all of it.
         words: for NULL, by the columns that hold numbers or times besides.
     """
@@ -109,12 +111,114 @@ def suggest(
             f"{text}; {options} makes numbers and dates of it",
             None if " or " in options else options,  # the user knows which
         ))  # fmt: skip
-    left = [f'{names[i]} for "{odd[i]}"' for i in sorted(numbers | dates) if odd.get(i) is not None]
+    plain = {i for i in range(len(names)) if i not in odd}
+    spelled = {i: kind for i in plain if columns[i] and (kind := spelled_kind(columns[i]))}
+    for i in plain - set(spelled):
+        value = _exception(columns[i])
+        odd[i] = value if value != known[i].strip() else None
+    for i, kind in spelled.items():
+        (values,) = _columns([(row[i],) for row in every], 1, ())
+        odd[i] = next((value for value in values if _spelled(value) != kind), None)
+    if parsed := {i: kind for i, kind in spelled.items() if odd[i] is None}:
+        select = _parsing({names[i]: (kind, _empty(every, i)) for i, kind in parsed.items()})
+        text = f"text as it is written: {_some([names[i] for i in sorted(parsed)])}"
+        said.append(Suggestion(f"{text}; {select} makes numbers and dates of it", select))
+    left = [f'{names[i]} for "{value}"' for i, value in sorted(odd.items()) if value is not None]
     if left:
         said.append(Suggestion(
             f"text as it is written: {_some(left)}; all others are numbers or dates"
         ))  # fmt: skip
     return said
+
+
+def _exception(values: Counter[str]) -> str | None:
+    """Return the only value of a column of numbers or times that is none; None where there is none.
+
+    Of a few rows it is one among three; of more, one of ten rows may hold it.
+    """
+    if not values.total() >= _FEW_ROWS or len(values) == 1:
+        return None
+    found = None
+    kinds = set()
+    for value in values:
+        if kind := value_class([value]):
+            kinds.add(kind)
+        if kind not in ("number", "time"):
+            if found is not None:
+                return None
+            found = value
+    kinds.discard("text")
+    if found is None or len(kinds) > 1 or _is_code(found):
+        return None
+    return found if values[found] <= max(1, values.total() // 10) else None
+
+
+_FEW_ROWS = 4
+
+
+def _empty(rows: Sequence[Sequence[str]], column: int) -> bool:
+    return any(not row[column].strip() for row in rows)
+
+
+# Dates and times that no order of numbers describes, and parseDateTime64BestEffort reads right. It
+# takes "Dec-31-2023" for another year, so only what it was tried on is named.
+_MONTHS = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"]
+_MONTH = (
+    "(jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec|january|february|march|april|june|july|"
+    "august|september|october|november|december)"
+)
+_OF_DAY = r"(?:[01]?\d|2[0-3]):[0-5]\d(?::[0-5]\d(?:\.\d{1,6})?)?"
+_ZONE = r"(?:[-+](?:0\d|1[0-4])(?::?[0-5]\d)?|UTC|GMT)"
+_WITH_ZONE = regex(rf"(\d{{4}})-(\d\d)-(\d\d)[ T]{_OF_DAY} ?(?:{_ZONE}|Z)", re.I)
+_WITH_MONTH = regex(
+    rf"(?:(?:mon|tue|wed|thu|fri|sat|sun), )?(\d{{1,2}})[- ]{_MONTH}[- ](\d{{4}})"
+    rf"(?:[ T]({_OF_DAY})(?: ?[ap]m)?(?: {_ZONE})?)?",
+    re.I,
+)
+_MONTH_FIRST = regex(rf"{_MONTH} (\d{{1,2}}),? (\d{{4}})(?: ({_OF_DAY})(?: ?[ap]m)?)?", re.I)
+
+
+def spelled_kind(values: Counter[str]) -> str:
+    """Return whether most values are days or times with a zone or the name of a month."""
+    kind = _spelled(next(iter(values)))
+    if not kind or not _most(values, lambda value: _spelled(value) == kind):
+        return ""
+    # Times that end in Z, all of them, are read as they are.
+    return kind if any(value_class([value]) == "text" for value in values) else ""
+
+
+def _spelled(value: str) -> str:
+    """Return "day", or "time", of a value with a zone or the name of a month; "" of others."""
+    if found := _WITH_ZONE.fullmatch(value):
+        year, month, day, timed = found[1], int(found[2]), found[3], True
+    elif found := _WITH_MONTH.fullmatch(value):
+        year, month, day, timed = found[3], _number_of(found[2]), found[1], found[4] is not None
+    elif found := _MONTH_FIRST.fullmatch(value):
+        year, month, day, timed = found[3], _number_of(found[1]), found[2], found[4] is not None
+    else:
+        return ""
+    try:
+        date(int(year), month, int(day))
+    except ValueError:
+        return ""
+    return "time" if timed else "day"
+
+
+def _number_of(month: str) -> int:
+    return _MONTHS.index(month[:3].lower()) + 1
+
+
+def _parsing(columns: Mapping[str, tuple[str, bool]]) -> str:
+    """Return the --select that parses columns, by their kind and whether they have empty values."""
+    made = []
+    for name, (kind, empty) in columns.items():
+        column = name if name.isascii() and name.isidentifier() else sql.name(name)
+        value = f"nullIf({column}, '')" if empty else column
+        read = f"parseDateTime64BestEffort({value}, 6, 'UTC')"
+        made.append((column, f"toDate32({read})" if kind == "day" else read))
+    names = ", ".join(column for column, _ in made)
+    every = f"* EXCEPT ({names})" if len(made) > 1 else f"* EXCEPT {names}"
+    return "--select " + shlex.quote(", ".join([every, *(f"{e} AS {c}" for c, e in made)]))
 
 
 def _some(shown: Sequence[str]) -> str:
@@ -136,13 +240,30 @@ def _marks_of(
         (decimal, thousands): {
             i for i in text
             if _are_numbers(columns[i], _with(dialect, (decimal, thousands)))
-            and any((decimal if decimal != "." else thousands) in v for v in columns[i])
+            and _show(columns[i], decimal, thousands)
         }
         for decimal, thousands in _MARKS
     }  # fmt: skip
     best = max(fits.values(), key=len)
     same = [marks for marks in _MARKS if best and fits[marks] == best]
     return same[:1] + [marks for marks in same[1:] if marks == (".", ",")], best
+
+
+def _show(values: Counter[str], decimal: str, thousands: str) -> bool:
+    """Tell whether values hold the marks, so that nothing plainer reads them.
+
+    Digits with points or blanks alone are numbers where they have groups of several lengths:
+    1.234 and 10.345.678; 123 456 and 234 567 may be telephone numbers.
+    """
+    held = [v for v in values if thousands and thousands in v]
+    if thousands and not held:
+        return False
+    if decimal != "." and any(decimal in v for v in values):
+        return True
+    if thousands not in (".", " "):
+        return bool(held)
+    lengths = {len(v.lstrip("-")) for v in held}
+    return len(lengths) > 1 and (thousands != "." or any(v.count(".") > 1 for v in held))
 
 
 def _orders_of(columns: Sequence[Counter[str]]) -> tuple[list[str], set[int]]:
@@ -202,14 +323,17 @@ def _reads_plain(values: Counter[str]) -> Callable[[str], bool]:
 
 
 _ISO = regex(r"\d{4}-\d\d-\d\d")
-# Marks before decimals and between three digits, by how common they are. Digits with blanks and
-# nothing else are telephone numbers more often.
-_MARKS = ((",", ""), (",", "."), (",", " "), (".", ","), (".", "'"))
+# Marks before decimals and between three digits, by how common they are.
+_MARKS = (
+    (",", ""), (",", "."), (",", " "), (".", ","), (".", "'"),
+    (",", "\u00a0"), (",", "\u202f"), (".", " "), (".", "\u00a0"), (".", "\u202f"),
+)  # fmt: skip
 
 
 def _flags(decimal: str, thousands: str) -> str:
     flags = [f"--decimal {decimal}"] if decimal != "." else []
-    return " ".join(flags + ([f"--thousands {shlex.quote(thousands)}"] if thousands else []))
+    mark = spelled_mark(thousands)
+    return " ".join(flags + ([f"--thousands {shlex.quote(mark)}"] if mark else []))
 
 
 def _are_numbers(values: Counter[str], dialect: Dialect) -> bool:
@@ -268,7 +392,11 @@ def _is_code(value: str) -> bool:
 
 
 def _is_foreign_date(value: str, order: str) -> bool:
-    return not _ISO.match(value) and _is_date(value, order)
+    return (not _ISO.match(value) or bool(_MINUTES.fullmatch(value))) and _is_date(value, order)
+
+
+# What no reader takes for a time as it is, and --dates ymd makes one of.
+_MINUTES = regex(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d")
 
 
 def _is_date(value: str, order: str) -> bool:

@@ -34,6 +34,7 @@ from rowfall.core.value_kinds import NULL_WORDS, kind, kind_of, value_class
 from rowfall.decoder import rewriting
 from rowfall.engines.base import on_all
 from rowfall.schema.text import marked_values
+from rowfall.schema.text.last_rows import find_last_rows
 from rowfall.schema.text.records import APART, lines_relation
 from rowfall.sources.base import Once, Source
 from rowfall.stores.first_bytes import beginning
@@ -215,8 +216,9 @@ def find_text_format(
     named = tuple(zip(found.names, classes, strict=True))
     some = narrow[:: 1 + len(narrow) // _FOR_HINTS]
     seen = marked_values.suggest(
-        encoding.dialect or Dialect(), found.names, some, narrow, dict(found.null_words)
-    )
+        encoding.dialect or Dialect(), found.names, some, narrow, dict(found.null_words),
+        narrow[0] if narrow and _has_units(found) else found.names,
+    )  # fmt: skip
     for said in () if encoding.binary else seen:
         notes.append((UNSURE, said.text))
         notes += [(OTHERWISE, said.flags)] if said.flags is not None else []
@@ -310,7 +312,7 @@ def _notes(
                 reads = _reads(samples, replace(asked, header=named), found.width, odd=odd)
                 yield UNSURE, f"{why}; {way} reads it so" if reads else why
     titles = {_titles(file.rows) for file in found.files}
-    if not found.header and asked.skip_lines is None and len(titles) == 1 and titles != {0}:
+    if asked.skip_lines is None and len(titles) == 1 and titles != {0}:
         count = titles.pop()
         lines = "line holds" if count == 1 else f"{count} lines hold"
         why = f"the first {lines} one value at most"
@@ -331,6 +333,7 @@ def _notes(
             yield UNSURE, why
     if found.header and whole and all(len(file.rows) == 1 for file in found.files):
         yield UNSURE, "there is no row below the header, so nothing shows the types of the columns"
+    yield from _last_rows(found, samples)
     if found.comment and asked.comment is None:
         mark = found.comment
         # In front of the rows it is a comment, among them it may be a row that is not whole.
@@ -387,6 +390,21 @@ def _notes(
         yield "names", ", ".join(renamed[:8]) + (", ..." if len(renamed) > 8 else "")
 
 
+def _last_rows(found: Finding, samples: Sequence[TextSample]) -> Iterator[tuple[str, str]]:
+    """Yield notes about totals and notes below the rows of files that were read to their ends."""
+    ends = {sample.uri for sample in samples if sample.whole}
+    for file in found.files:
+        wide = [row for row in file.rows[int(found.header) :] if len(row) == found.width]
+        rows = [row[: len(found.names)] for row in wide]
+        said = find_last_rows(found.names, rows) if file.uri in ends and found.header else None
+        if said is not None:
+            why, flags = said
+            yield UNSURE, f"{why}; {flags} leaves out such rows" if flags else why
+            if flags:
+                yield OTHERWISE, flags
+            return
+
+
 def _has_units(found: Finding) -> bool:
     """Tell whether the line below the header is text where the lines below it hold numbers."""
     if not found.header or found.skip_lines or len(found.files) > 1 or found.comment:
@@ -401,7 +419,7 @@ def _has_units(found: Finding) -> bool:
     return bool(text) and len(text) * 2 > len(typed)
 
 
-_LEAST_VALUES = 3  # below a line of units: one number may just be the first of a column of text
+_LEAST_VALUES = 2  # below a line of units: one number may just be the first of a column of text
 
 
 def _titles(rows: Sequence[Sequence[str]]) -> int:
