@@ -26,6 +26,7 @@ UNKNOWN_IDENTIFIER = 47
 INCORRECT_DATA = 117
 TABLE_EXISTS = 57
 UNKNOWN_TABLE = 60
+UNKNOWN_DATABASE = 81
 RECEIVED_ERROR_FROM_HTTP = 86
 TABLES_DIFFER = 122  # INCOMPATIBLE_COLUMNS
 TIMEOUT_EXCEEDED = 159
@@ -155,7 +156,9 @@ _MEANINGS: dict[int, Meaning] = {
     62: Meaning(TargetError, "Check the SQL that was given on the command line."),
     115: Meaning(TargetError, "This engine version does not know that setting."),
     # Raised by servers only.
-    81: Meaning(TargetError, "Create the database first, or name another one in --to."),
+    UNKNOWN_DATABASE: Meaning(
+        TargetError, "Create the database first, or name another one in --to."
+    ),
     192: Meaning(TargetError, "Check the user name and the password."),
     193: Meaning(TargetError, "Check the user name and the password."),
     194: Meaning(TargetError, "Check the user name and the password."),

@@ -214,7 +214,7 @@ def _unreachable(address: Address, error: OSError) -> TargetError:
     if isinstance(error, socket.gaierror):
         return TargetError(
             f"{where}: the host name {address.host!r} is not known",
-            hint="Check the spelling of the host in --to.",
+            hint="Check the spelling of the host.",
         )
     if isinstance(error, ssl.SSLCertVerificationError):
         return TargetError(
@@ -464,6 +464,74 @@ class Exchange:
             _write(self._out, piece)
             self.own_fault = False
         return HttpAnswer(response.status, headers, tail)
+
+
+class Download:
+    """The answer to one statement, given in pieces to who iterates over it.
+
+    Args:
+        parameters: of the URL.
+        timeout: see :meth:`Connections.take`.
+
+    Attributes:
+        answer: after the last piece, or where there are none as the statement failed: what the
+            server said, with the end of its rows.
+    """
+
+    def __init__(
+        self,
+        connections: Connections,
+        parameters: Mapping[str, str],
+        statement: str,
+        timeout: float | None,
+    ) -> None:
+        self._connections = connections
+        self._url = "/?" + urlencode(parameters)
+        self._statement = statement.encode()
+        self._timeout = timeout
+        self.answer: HttpAnswer | None = None
+
+    def __iter__(self) -> Iterator[bytes]:
+        """Give the rows in pieces.
+
+        Raises:
+            Lost: the connection broke, or ended before the rows did.
+            TargetError: there was none.
+        """
+        connection = self._connections.take(self._timeout)
+        whole = False
+        try:
+            headers = self._connections.address.headers()
+            connection.request("POST", self._url, self._statement, headers)
+            with contextlib.closing(connection.getresponse()) as response:
+                yield from self._pieces(response)
+            whole = True
+        except (OSError, http.client.HTTPException) as error:
+            raise Lost(reason(error), complete=True) from None
+        finally:
+            if not whole:
+                connection.close()
+        assert self.answer is not None  # noqa: S101 - all pieces are here
+        self._connections.give(connection, self.answer.headers)
+
+    def _pieces(self, response: Reply) -> Iterator[bytes]:
+        headers = {name.lower(): value for name, value in response.getheaders()}
+        if response.status >= 400 or "x-clickhouse-exception-code" in headers:
+            self.answer = HttpAnswer(response.status, headers, response.read())
+            return
+        tail = b""
+        try:
+            while piece := response.read(PIECE):
+                tail = (tail + piece)[-TAIL:]
+                yield piece
+        except http.client.IncompleteRead as error:
+            # Some versions end the connection behind the text of the exception.
+            answer = HttpAnswer(response.status, headers, (tail + error.partial)[-TAIL:])
+            if answer.failure() is None:
+                raise
+            self.answer = answer
+            return
+        self.answer = HttpAnswer(response.status, headers, tail)
 
 
 class Form(bytes):

@@ -11,40 +11,43 @@ merge between listing and reading neither loses rows nor doubles them.
 
 from __future__ import annotations
 
-import contextlib
-import http.client
-import json
 import os
-import ssl
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
-from urllib.parse import urlencode
 
 from rowfall.core import sql, uri
-from rowfall.core.errors import SourceError
+from rowfall.core.errors import RowfallError, SourceError
 from rowfall.core.listing import Listing, Split
-from rowfall.core.masked import Secret, redact
+from rowfall.core.masked import Secret
 from rowfall.core.model import Column, Encoding, Kind, Schema
 from rowfall.core.nearest import did_you_mean
 from rowfall.core.options import Options
 from rowfall.core.patterns import regex
 from rowfall.core.sqltext import quote
+from rowfall.engines.base import ROWS_FORMAT, read_rows
 from rowfall.sources.databases import digest, parse, without
 from rowfall.sources.pipes import Streams
+from rowfall.systems.clickhouse.codes import (
+    QUERY_WAS_CANCELLED,
+    REFUSED_USER,
+    THROW_IF,
+    TIMEOUT_EXCEEDED,
+    UNKNOWN_DATABASE,
+    UNKNOWN_TABLE,
+)
+from rowfall.systems.clickhouse.http import Address, Connections, Download, Lost
+from rowfall.systems.clickhouse.status import StatementStatus
+from rowfall.systems.clickhouse.target import HTTP_PORT, HTTPS_PORT
 
-_PORT, _TLS_PORT = 8123, 8443
 _TLS = "clickhouses"
 # A server that answers nothing for so long is gone; a query may sort for minutes before its first
 # row.
 _SILENCE_SECONDS = 600
-_PIECE = 1 << 20
 _MIXED = "rowfall: a part holds other blocks, too"
-_THROWN = 395
-_NO_TABLE, _NO_RIGHT, _LOGIN = (60, 81), (497,), (516, 192, 193, 194)
-# Of a server that ends, is overloaded, or had to give up a query.
-_PASSING = frozenset({159, 202, 209, 210, 225, 236, 241, 242, 319, 394, 425, 999})
-_CODE = regex(r"Code: (\d+)")
+_NO_TABLE = frozenset({UNKNOWN_TABLE, UNKNOWN_DATABASE})
+# Where another try may help who reads, besides what is transient for everybody: a query that had to
+# be given up, and a server that ends (SYSTEM_ERROR).
+_PASSING = frozenset({TIMEOUT_EXCEEDED, QUERY_WAS_CANCELLED, 425})
 _FOLDER = regex(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}(?=/?\Z)")
 
 
@@ -235,85 +238,59 @@ class ClickHouse(Tables):
 
     def __init__(self, texts: Sequence[str], options: Options) -> None:
         at = parse(texts, options, port=0, variable="CLICKHOUSE_PASSWORD", settings=())
-        port = at.port or (_TLS_PORT if at.scheme == _TLS else _PORT)
+        tls = at.scheme == _TLS
+        port = at.port or (HTTPS_PORT if tls else HTTP_PORT)
         table = f"{at.schema}.{at.table}" if at.schema else at.table  # a dot is a letter here
         base = f"clickhouse://{at.host}:{port}/{uri.encode(at.database)}"
         super().__init__(at.text, base, at.database, table, options.query)
-        self._at = replace(at, port=port)
+        user = at.user or os.environ.get("CLICKHOUSE_USER", "default")
+        self._connections = Connections(Address(at.host, port, tls, user, at.password))
+        self._status = StatementStatus(self._connections, {})
         if at.password:
             self.secrets = (at.password,)
 
     def ask(self, text: str) -> list[list[Any]]:
         """See :class:`Tables`."""
-        try:
-            connection, answer = self._send(f"{text} FORMAT JSONCompactEachRow")
-            with contextlib.closing(connection):
-                return [json.loads(line) for line in answer.read().splitlines()]
-        except (OSError, http.client.HTTPException) as error:
-            raise SourceError(
-                f"cannot read {self.text}: {str(error) or type(error).__name__}", hint=_AGAIN
-            ) from None
+        return read_rows(b"".join(self._answer(f"{text} FORMAT {ROWS_FORMAT}")))
 
     def blocks(self, text: str) -> Iterator[bytes]:
         """See :class:`Tables`."""
-        try:
-            connection, answer = self._send(f"{text} FORMAT Native")
-            try:
-                # A connection that ends before the last chunk raises.
-                while piece := answer.read(_PIECE):
-                    yield piece
-            finally:
-                connection.close()
-        except (OSError, http.client.HTTPException) as error:
-            raise SourceError(
-                f"cannot read {self.text}: {str(error) or type(error).__name__}", hint=_AGAIN,
-                transient=True,
-            ) from None  # fmt: skip
+        yield from self._answer(f"{text} FORMAT Native")
 
-    def _send(self, text: str) -> tuple[http.client.HTTPConnection, http.client.HTTPResponse]:
-        at = self._at
+    def close(self) -> None:
+        super().close()
+        self._connections.close()
+
+    def _answer(self, text: str) -> Iterator[bytes]:
         settings = {
-            "database": at.database, "max_execution_time": "0", "http_send_timeout": "3600",
+            "database": self.database, "max_execution_time": "0", "http_send_timeout": "3600",
             "output_format_json_quote_64bit_integers": "0", "extremes": "0",
         }  # fmt: skip
-        headers = {"X-ClickHouse-User": at.user or os.environ.get("CLICKHOUSE_USER", "default")}
-        if at.password:
-            headers["X-ClickHouse-Key"] = at.password.reveal()
-        connection: http.client.HTTPConnection
-        if at.scheme == _TLS:
-            context = ssl.create_default_context()
-            connection = http.client.HTTPSConnection(
-                at.host, at.port, timeout=_SILENCE_SECONDS, context=context
-            )
-        else:
-            connection = http.client.HTTPConnection(at.host, at.port, timeout=_SILENCE_SECONDS)
+        download = Download(self._connections, settings, text, _SILENCE_SECONDS)
         try:
-            connection.request("POST", f"/?{urlencode(settings)}", text.encode(), headers)
-            answer = connection.getresponse()
-            if answer.status != 200:
-                raise self._refused(answer.read(10_000).decode(errors="replace"))
-        except BaseException:
-            connection.close()
-            raise
-        return connection, answer
+            yield from download
+            if download.answer is not None:
+                self._status.check(download.answer)
+        except Lost as lost:
+            raise SourceError(
+                f"cannot read {self.text}: {lost.cause}", hint=_AGAIN, transient=True
+            ) from None
+        except RowfallError as error:
+            raise self._refused(error) from None
 
-    def _refused(self, said: str) -> SourceError:
-        at = self._at
-        found = _CODE.search(said)
-        code = int(found[1]) if found else 0
-        if code == _THROWN and (merged := self.merged(said)):
+    def _refused(self, error: RowfallError) -> SourceError:
+        """Return an error of the server as one about this source."""
+        if error.code == THROW_IF and (merged := self.merged(error.message)):
             return merged
-        text = redact(" ".join(said.split()), *self.secrets).partition(" (version")[0]
-        hint: str | None = None
-        if code in _LOGIN:
+        hint = error.hint
+        if error.code in REFUSED_USER:
             hint = "Name user and password in the address; or set CLICKHOUSE_PASSWORD."
-        elif code in _NO_RIGHT:
-            hint = f"GRANT SELECT ON {sql.name(at.database)}.* TO {sql.name(at.user or 'default')}."
-        elif code in _NO_TABLE:
+        elif error.code in _NO_TABLE:
             hint = "See its databases with SHOW DATABASES."
         return SourceError(
-            f"cannot read {self.text}: {text[:500]}", hint=hint, transient=code in _PASSING
-        )
+            f"cannot read {self.text}: {error.message[:500]}", hint=hint, code=error.code,
+            transient=error.transient or error.code in _PASSING,
+        )  # fmt: skip
 
 
 _AGAIN = "Check that the server runs and is reached from here, then run the same command again."
