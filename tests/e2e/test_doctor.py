@@ -240,11 +240,9 @@ def test_kafka(shell: Shell, files: str, kafka: Kafka, untouched: Callable[[], N
     untouched()
     assert links(found) >= HERE
 
-    def gone() -> bool:
-        there = set(kafka.admin.list_topics(timeout=10).topics)
-        return there - {topic} == before
-
-    wait_until(gone, 10, "the topics of doctor are gone")
+    left = set(kafka.admin.list_topics(timeout=10).topics) - before
+    # The brokers' own, which they make for the first consumer that there is.
+    assert {name for name in left if not name.startswith("__")} == {topic}
 
 
 @pytest.mark.long
@@ -281,7 +279,7 @@ def test_sources_of_other_kinds(
         s3.put(bucket, path.name, path.read_bytes())
     found = doctor(shell, f"s3://{bucket}/*.csv.gz")
     assert "source: reading" in links(found)
-    found = doctor(shell, f"generate://trips?rows={ROWS}")
+    found = shell.ok("doctor", "generate://trips?rows=3000000", "--json").document
     assert "source: making rows" in links(found)
     shell.env["PGPASSWORD"] = postgresql.password
     postgresql.run(

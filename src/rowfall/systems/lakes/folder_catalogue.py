@@ -24,6 +24,7 @@ from pyiceberg.table.update import update_table_metadata
 
 from rowfall.core.errors import RowfallError, TargetError
 from rowfall.core.patterns import regex
+from rowfall.systems.lakes import record
 from rowfall.systems.lakes.files import FolderFiles, Taken
 
 _HINT = "version-hint.text"
@@ -195,7 +196,8 @@ class FolderCatalog(NoopCatalog):
 
     def erase(self) -> None:
         """See :class:`rowfall.systems.lakes.catalogue.TableCatalogue`."""
-        for folder in (f"{self.location}/data", f"{self.location}/metadata"):
+        for below in ("data", "metadata", record.FOLDER):
+            folder = f"{self.location}/{below}"
             for name in self.store.names(folder):
                 self.store.remove(f"{folder}/{name}")
 
