@@ -1,10 +1,12 @@
 """What ``rowfall doctor`` predicts beside the load that follows.
 
-    python bench/doctor.py [--rounds 3] [--scale 1.0] [--only CASE,CASE] [--data FOLDER]
+    python bench/doctor.py [--rounds 3] [--scale 1.0] [--only CASE,CASE] [--data FOLDER] [--slowed]
 
 A round asks doctor and then loads, case after case, so that what else the machine does meets all
 of them. The predictions are compared with the report of the load: its rows by its seconds. Real
 services of tests/lab. Prints a table and writes results-doctor.json beside this file.
+
+``--slowed`` instead makes one link slow on purpose and looks whether that is the one that is named.
 """
 
 from __future__ import annotations
@@ -125,6 +127,86 @@ CASES = (
 )
 
 
+@dataclass(frozen=True, slots=True)
+class Slowed:
+    """A load with one link that is made slow.
+
+    Attributes:
+        source, to: of the command. ``prefix``: in front of it.
+        links: either of these is the right name.
+    """
+
+    source: str
+    to: str
+    links: tuple[str, ...]
+    environment: Mapping[str, str] = field(default_factory=dict)
+    prefix: tuple[str, ...] = ()
+
+
+@contextlib.contextmanager
+def slowed(root: Path, scale: float) -> Iterator[dict[str, Slowed]]:
+    """A narrow store, a far and a narrow server, one core, and a user with one insert thread."""
+    from lab.clickhouse import ClickHouse
+    from lab.proxy import Proxy
+
+    rows = max(int(ROWS["taxi"] * scale), 1000)
+    found = data.make(root, "taxi", "csv.gz", rows, FILES["taxi"])
+    few = data.make(root, "taxi", "csv", 20_000, 4)
+    local, small = (f"{paths[0].parent}/part_*" for paths in (found, few))
+    with (
+        data.served(found) as (url, keys),
+        ClickHouse() as node,
+        Proxy(int(url.rpartition(":")[2])) as narrow_store,
+        Proxy(node.http_port) as far,
+        Proxy(node.http_port) as narrow,
+    ):
+        node.query("CREATE DATABASE b")
+        one = node.add_user("one", "CURRENT GRANTS(ALL ON *.*)", settings="max_insert_threads = 1 CONST")
+        narrow_store.throttle(400_000)
+        far.delay(0.025)
+        narrow.throttle(2_000_000)
+        bucket = f"s3://{data.BUCKET}/part_*.csv.gz"
+        yield {
+            "a store of 0.4 MB/s for each request": Slowed(
+                bucket, str(root / "x"), ("source: reading",),
+                {**keys, "AWS_ENDPOINT_URL": f"http://127.0.0.1:{narrow_store.port}"},
+            ),
+            "a server 50 ms away": Slowed(
+                small, node.uri("b", port=far.port),
+                ("protocol: one row", "network: to the target"),
+            ),
+            "a network of 2 MB/s": Slowed(
+                local, node.uri("b", port=narrow.port), ("network: to the target",)
+            ),
+            "one core": Slowed(
+                local, "null:", ("source: parsing", "source: unpacking and parsing"),
+                prefix=("taskset", "-c", "0"),
+            ),
+            "one insert thread": Slowed(
+                local, node.uri("b", account=one), ("target: ready rows",)
+            ),
+        }  # fmt: skip
+
+
+def name_slowed(root: Path, scale: float, rounds: int) -> None:
+    """Print which link doctor names where one is made slow."""
+    with slowed(root, scale) as cases:
+        for name, case in cases.items():
+            for _ in range(rounds):
+                table = [] if case.to == "null:" else ["--table", "t"]
+                found = json.loads(measure.run(
+                    [*case.prefix, data.ROWFALL, "doctor", case.source, "--to", case.to, *table,
+                     "--json"], env=case.environment,
+                ).output)  # fmt: skip
+                link = found["slowest"]["link"]
+                right = "right" if link in case.links else f"not one of {case.links}"
+                print(f"{name:38} {link:32} {right}", flush=True)
+                if link not in case.links:
+                    for each in found["links"]:
+                        print("   ", each["part"], each["name"], each["figure"],
+                              each["rows_per_second"])  # fmt: skip
+
+
 def name_of(case: tuple[str, str, str, str]) -> str:
     return "-".join(case)
 
@@ -146,6 +228,7 @@ def main() -> None:
     parser.add_argument("--scale", type=float, default=1.0)
     parser.add_argument("--only", default="")
     parser.add_argument("--data", type=Path)
+    parser.add_argument("--slowed", action="store_true")
     asked = parser.parse_args()
     wanted = [name.strip() for name in asked.only.split(",") if name.strip()]
     cases = [case for case in CASES if not wanted or name_of(case) in wanted]
@@ -158,6 +241,9 @@ def main() -> None:
         made.chmod(0o755)
         root = asked.data or made
         os.environ["ROWFALL_HOME"] = str(made / "state")
+        if asked.slowed:
+            name_slowed(root, asked.scale, asked.rounds)
+            return
         sources = {case[:3]: _source(stack, root, case, asked.scale) for case in cases}
         places = {
             name: stack.enter_context(TARGETS[name](made))

@@ -51,7 +51,8 @@ def doctor(shell: Shell, *args: str) -> dict[str, Any]:
         assert link["rows_per_second"] is None or link["rows_per_second"] > 0
     slow = found["slowest"]
     limits = [x["rows_per_second"] for x in found["links"] if x["rows_per_second"]]
-    assert slow["rows_per_second"] == min(limits)
+    # Where the network is about as slow as what is behind it, it is the network.
+    assert min(limits) <= slow["rows_per_second"] < min(limits) * 1.3
     assert slow["figure"] > 0
     assert slow["why"]
     assert all(change["gain"] > 1 for change in found["changes"])

@@ -46,6 +46,7 @@ class Proxy:
         self._mark: tuple[bytes, bool] | None = None
         self._hold: tuple[bytes, int] | None = None
         self._rate: int | None = None
+        self._delay = 0.0
         self._links: dict[asyncio.Task[None], tuple[socket.socket, ...]] = {}
         self._listener: socket.socket | None = None
         self._accepting: asyncio.Task[None] | None = None
@@ -105,6 +106,10 @@ class Proxy:
     def throttle(self, bytes_per_second: int | None) -> None:
         """Slow each direction of each connection down; None for full speed."""
         self._rate = bytes_per_second
+
+    def delay(self, seconds: float) -> None:
+        """Be so far away: new connections get each byte so much later, in either direction."""
+        self._delay = seconds
 
     def close(self) -> None:
         """Reset everything and give the port back; safe to call twice."""
@@ -182,6 +187,16 @@ class Proxy:
                     _reset(client, service)
 
     async def _pump(self, source: socket.socket, sink: socket.socket, way: Direction) -> None:
+        far = _Far(self._loop, sink, self._delay) if self._delay else None
+        try:
+            await self._forward(source, sink, way, far)
+        finally:
+            if far is not None:
+                far.close()
+
+    async def _forward(
+        self, source: socket.socket, sink: socket.socket, way: Direction, far: _Far | None
+    ) -> None:
         while True:
             rate = self._rate
             # Twenty pieces a second are smooth enough and keep every sleep short.
@@ -199,18 +214,53 @@ class Proxy:
             left = self._left[way]
             if left is not None:
                 data, self._left[way] = data[:left], max(0, left - len(data))
-            await self._loop.sock_sendall(sink, data)
+            if far is None:
+                await self._loop.sock_sendall(sink, data)
+            else:
+                await far.send(data)
             self.passed[way] += len(data)
             if self._left[way] == 0:
                 self._left[way] = None
                 self.dropped.set()
                 raise ConnectionResetError
             if not data:
+                if far is not None:
+                    await far.arrived()
                 with contextlib.suppress(OSError):
                     sink.shutdown(socket.SHUT_WR)
                 return
             if rate:
                 await asyncio.sleep(len(data) / rate)
+
+
+class _Far:
+    """Sends bytes later; more of them are on their way meanwhile, as in a long cable."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, sink: socket.socket, delay: float) -> None:
+        self._loop, self._sink, self._delay = loop, sink, delay
+        # 4 MiB at most: 80 MB/s at 50 ms.
+        self._way: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue(64)
+        self._task = loop.create_task(self._deliver())
+
+    async def send(self, data: bytes) -> None:
+        if self._task.done():
+            self._task.result()  # the other side has gone
+        await self._way.put((self._loop.time() + self._delay, data))
+
+    async def arrived(self) -> None:
+        """Wait until everything has been sent, ended by an empty piece."""
+        await self._task
+
+    async def _deliver(self) -> None:
+        while True:
+            due, data = await self._way.get()
+            await asyncio.sleep(max(0.0, due - self._loop.time()))
+            if not data:
+                return
+            await self._loop.sock_sendall(self._sink, data)
+
+    def close(self) -> None:
+        self._task.cancel()
 
 
 async def _ended(task: asyncio.Task[None]) -> None:

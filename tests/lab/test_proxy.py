@@ -159,3 +159,17 @@ def test_close_ends_everything(proxy: Proxy) -> None:
         proxy.close()
         with pytest.raises(ConnectionResetError):
             connection.recv(1)
+
+
+def test_delay_is_far_and_not_narrow(proxy: Proxy) -> None:
+    """A round trip takes twice the delay, and many pieces no longer than one."""
+    proxy.delay(0.1)
+    with client(proxy) as connection:
+        data, began = b"x" * (1 << 20), time.monotonic()
+        thread = threading.Thread(target=connection.sendall, args=(data,))
+        thread.start()
+        assert exactly(connection, 1) == b"x"
+        assert time.monotonic() - began >= 0.2
+        assert exactly(connection, len(data) - 1) == data[1:]
+        thread.join()
+        assert time.monotonic() - began < 1.5  # 16 pieces of 64 KiB, 3.2 s one after the other

@@ -362,12 +362,11 @@ class Destination(Protocol):
             RowfallError: the target does not answer.
         """
 
-    def links(self, session: Session, load_id: str) -> Sequence[Link]:
-        """Measure what this kind of target has besides taking rows: its network, merges, engine.
+    def network(self, session: Session) -> Sequence[Link]:
+        """Measure the network to the target; () where there is none, or nobody may."""
 
-        Args:
-            load_id: of a load into the scratch of the session, whose rows are there.
-        """
+    def merging(self, session: Session) -> Link | None:
+        """Merge what a load into a scratch has written; None where nothing is merged."""
 
     def engine_times(self, session: Session, load_id: str) -> Mapping[str, float] | None:
         """Return where the engine that stored a load has spent time, in seconds, by its counters.

@@ -235,8 +235,11 @@ class BaseDestination:
     def erase(self, session: Session) -> None:
         """Do nothing: what lies in a folder of its own is removed with it."""
 
-    def links(self, session: Session, load_id: str) -> Sequence[Link]:
+    def network(self, session: Session) -> Sequence[Link]:
         return ()
+
+    def merging(self, session: Session) -> Link | None:
+        return None
 
     def engine_times(self, session: Session, load_id: str) -> Mapping[str, float] | None:
         return None

@@ -121,7 +121,7 @@ class RecordedDatabase(BaseDestination):
     def erase(self, session: Session) -> None:
         database_of(session).erase()
 
-    def links(self, session: Session, load_id: str) -> Sequence[Link]:
+    def network(self, session: Session) -> Sequence[Link]:
         database = database_of(session)
         if not isinstance(database, OverNetwork):
             return ()

@@ -33,7 +33,7 @@ from rowfall.core.sqltext import SqlText, quote
 from rowfall.destinations.network_links import LATENCY, SENDING
 from rowfall.measure.rates import some_files, source_bytes
 from rowfall.measure.source_links import READING, SourceRate, listing_link, read_source
-from rowfall.measure.trials import Trials
+from rowfall.measure.trials import Trial, Trials
 from rowfall.plan import statements
 from rowfall.plan.attempts import core_rate
 from rowfall.plan.planner import make_plan
@@ -65,6 +65,9 @@ _LEAST_MEASURED = 1.15
 _APART = 0.95
 # No change is tried when so many seconds have passed.
 _TRY_SECONDS = 16.0
+# Rows that are loaded before a sample, and seconds from which on they say how slow the target is:
+# samples are smaller then. Of others they only say how a load starts.
+_FEW, _SLOW_FEW = 10_000, 0.1
 # Splits that are read to measure the source.
 _MOST_FILES = 64
 # The first sample is enough where the second would not be much larger.
@@ -73,8 +76,8 @@ _WORTH_AGAIN = 1.5
 _FAR = 0.002
 # Share of the time of unpacking gzip that zstd or lz4 save.
 _UNPACKED = 0.7
-# Share of the CPU that others had, from which on it is said.
-_LEAST_OTHERS = 0.1
+# Threads for each core from which on others are in the way; a load alone has one or two.
+_CROWD = 2.5
 # Share of the cores that is busy from which on more of them help.
 _BUSY = 0.6
 # Bytes a second to an address of this machine, above which there is no network: a tunnel is slower.
@@ -82,6 +85,8 @@ _LOOPBACK = 30e6
 # A network that carries less than this share of the rows that were taken through it was measured
 # too slow: by a busy server, or by bytes that are packed when they are rows.
 _LESS = 0.8
+# A network that carries less than so many times what the target takes is named in its place.
+_AS_SLOW = 1.3
 # Options that say where rows come from and what becomes of them: not of rows that are ready.
 _OF_SOURCE = (
     "format", "compression", "delimiter", "header", "columns", "quote", "escape", "comment",
@@ -170,11 +175,13 @@ class _Kept:
     """Rows of the source in files here; each None where there is no need of it.
 
     Attributes:
-        one: a row. ``ready``: rows in blocks. ``text``: the same as text that is not packed.
+        one, few: a row, and :data:`_FEW`. ``ready``: rows in blocks.
+        text: the same as text that is not packed.
         copy: the same as the source has them, where its files are too large for a sample.
     """
 
     one: _Sample | None = None
+    few: _Sample | None = None
     ready: _Sample | None = None
     text: _Sample | None = None
     copy: _Sample | None = None
@@ -185,18 +192,19 @@ class _Loaded:
     """A sample that was loaded.
 
     Attributes:
-        others: see :class:`rowfall.measure.trials.Trial`. ``cores``: of this machine.
+        seconds: without the work of others on this machine. ``crowd``: threads for each core.
     """
 
     sample: _Sample
     report: Report
-    others: float
-    cores: int
+    seconds: float
+    crowd: float
 
-    @property
-    def alone(self) -> float:
-        """Return the seconds that it would have taken without the work of others."""
-        return max(self.report.seconds * (1 - self.others), 1e-3)
+    @classmethod
+    def of(cls, sample: _Sample, trial: Trial, cores: int) -> _Loaded:
+        """Return the figures of a trial, whose session ends."""
+        alone = trial.machine.without(trial.report.seconds, trial.cpu, cores)
+        return cls(sample, trial.report, alone, trial.machine.factor)
 
     @property
     def cpu(self) -> float:
@@ -222,7 +230,10 @@ class _Examination:
         self._notes: list[str] = []
         self._rate: SourceRate | None = None
         self._kept = _Kept()
-        self._start = 0.0  # seconds of a load of one row
+        self._start = self._start_alone = 0.0  # seconds of a load of one row
+        self._row_size = self._row_bytes  # of a ready row
+        self._ready_rows = 0
+        self._takes = 0.0  # rows a second of the target, by a few; 0 where it is not known
         self._engine: Mapping[str, float] = {}
         self._changes: list[Change] = []
 
@@ -235,6 +246,7 @@ class _Examination:
         splits = list(plan.listing.splits("", range(min(len(plan.listing), _MOST_FILES))))
         links, self._rate = read_source(source, splits, self._cores)
         self._links += links
+        self._links += self._session.destination.network(self._session)
 
     def keep_rows(self) -> None:
         """Keep the first rows of the source in files here."""
@@ -255,7 +267,9 @@ class _Examination:
         )
         ready = self._write("ready.native", query, int(rows))
         again = SqlText.of(f"SELECT * FROM file({quote(str(ready))}, 'Native')")
-        one = self._write("one.native", again, 1)
+        one, few = self._write("one.native", again, 1), self._write("few.native", again, _FEW)
+        self._ready_rows = self._counted(ready)
+        self._row_size = ready.stat().st_size / max(1, self._ready_rows)
         text = copies = None
         if encoding is not None and _is_packed_text(encoding):
             path = self._write(f"plain.{_extension(encoding, 'none')}", again, int(rows))
@@ -265,7 +279,9 @@ class _Examination:
             ending = "native" if encoding is None else _extension(encoding, encoding.compression)
             path = self._write(f"rows.{ending}", again, max(1, int(rows / count)))
             copies = self._here(*self._trials.copies(path, count))
-        return _Kept(self._here(str(one)), self._here(str(ready)), text, copies)
+        return _Kept(
+            self._here(str(one)), self._here(str(few)), self._here(str(ready)), text, copies
+        )
 
     def _write(self, name: str, query: SqlText, rows: int) -> Path:
         """Write some rows of a query into a file here, in the format that its name says."""
@@ -277,6 +293,10 @@ class _Examination:
             SqlText.of("INSERT INTO ", into, "\n", query, f" LIMIT {rows}"), known, alters=None
         ))  # fmt: skip
         return path
+
+    def _counted(self, path: Path) -> int:
+        ((count,),) = self._session.reader.ask(f"SELECT count() FROM file({quote(str(path))})")
+        return int(count)
 
     def _here(self, *paths: str) -> _Sample:
         """Return files here as a sample that goes into a table like the load's."""
@@ -303,6 +323,8 @@ class _Examination:
         rate = core_rate(self._plan.encoding) * self._cores
         if self._rate is not None and self._session.remote:
             rate = min(rate, self._rate.rate)
+        if self._takes:
+            rate = min(rate, self._takes * self._total / max(1.0, self._rows_of(self._total)))
         return seconds * rate
 
     # --- samples ----------------------------------------------------------------------------------
@@ -314,6 +336,8 @@ class _Examination:
         files = self._files(wanted)
         if files is not None:
             return _Sample(self._sources, self._options, files)
+        if self._takes and self._kept.few is not None:
+            return self._kept.few
         if self._kept.copy is not None:
             return self._kept.copy
         return _Sample(self._sources, self._options, whole=True)
@@ -324,12 +348,18 @@ class _Examination:
         ) as trial:
             times = trial.session.destination.engine_times(trial.session, trial.report.load_id)
             self._engine = self._engine if times is None else times
-            return _Loaded(sample, trial.report, trial.others, self._cores)
+            return _Loaded.of(sample, trial, self._cores)
 
     def load_samples(self) -> None:
         """Load one row, a little and then more, as the load does."""
         if self._kept.one is not None:
-            self._start = self._load(self._kept.one).report.seconds
+            one = self._load(self._kept.one)
+            self._start, self._start_alone = one.report.seconds, one.seconds
+        if self._kept.few is not None:
+            few = self._load(self._kept.few).report
+            taken = few.seconds - self._start
+            if taken > _SLOW_FEW:
+                self._takes = few.rows / taken
         self._whole = self._load(self._sample(self._wanted(_FIRST_SECONDS)))
         growth = min(_MOST_GROWTH, _SAMPLE_SECONDS / max(self._whole.report.seconds, 0.05))
         larger = self._sample(self._wanted(_FIRST_SECONDS) * growth)
@@ -355,7 +385,7 @@ class _Examination:
         with self._trials.load(
             sample.sources, options, listing=sample.listing, target=null
         ) as trial:
-            return _Loaded(sample, trial.report, trial.others, self._cores)
+            return _Loaded.of(sample, trial, self._cores)
 
     def _link_reading(self, read: _Loaded) -> None:
         """Add the links whose work is this machine's: by CPU time, whoever else uses it."""
@@ -382,29 +412,30 @@ class _Examination:
     def _link_target(self) -> None:
         """Add what the target takes of ready rows, its network, and merges."""
         ready = self._kept.ready
+        if self._takes and self._rows_of(self._wanted(_SAMPLE_SECONDS)) < self._ready_rows:
+            ready = self._kept.few
         if ready is None:
             return
         with self._trials.load(ready.sources, ready.options) as trial:
-            report, taken = trial.report, _Loaded(ready, trial.report, trial.others, self._cores)
-            others = trial.session.destination.links(trial.session, report.load_id)
-        seconds = max(taken.alone - self._start * (1 - taken.others), 0.2 * taken.alone)
-        rate = report.rows / seconds
-        sent = self._plan.transport.delivery.value in (PUSH, SEND)
-        size = Path(ready.sources[0]).stat().st_size / max(1, report.rows)
-        for link in others:
-            if link.name == SENDING and sent:
-                link = self._of_rows_sent(link, size, rate)
-            self._links.append(link)
+            report, taken = trial.report, _Loaded.of(ready, trial, self._cores)
+            merging = trial.session.destination.merging(trial.session)
+        rate = report.rows / max(taken.seconds - self._start_alone, 0.2 * taken.seconds)
+        if merging is not None:
+            self._links.append(merging)
+        self._links = [self._of_rows_sent(x, rate) if x.name == SENDING else x for x in self._links]
         self._links.append(Link(
             Part.TARGET, READY, rate, "rows/s", f"{units.count(report.rows)} rows", rate
         ))  # fmt: skip
 
-    def _of_rows_sent(self, link: Link, size: float, taken: float) -> Link:
-        """Return the network that rows are sent over with the rows that it carries.
+    def _of_rows_sent(self, link: Link, taken: float) -> Link:
+        """Return the network with the rows that it carries, where they are sent over it.
 
         Args:
-            size: bytes of a row. ``taken``: rows a second that the target takes through it.
+            taken: rows a second that the target takes through it.
         """
+        if self._plan.transport.delivery.value not in (PUSH, SEND):
+            return link
+        size = self._row_size
         at = self._session.target.server or self._session.target.address
         here = at is not None and is_loopback(at.host)
         carries = link.figure / size
@@ -485,8 +516,8 @@ class _Examination:
             self._changes.append(Change(
                 "loading more rows at once", (1 / self._row_seconds) / now,
             ))  # fmt: skip
-        busy = self._whole.cpu / max(self._row_seconds * (1 - self._whole.others), 1e-12)
-        busy = min(busy, self._cores)
+        whole = self._whole
+        busy = min(self._cores, whole.cpu * whole.report.rows / whole.seconds)
         if busy > _BUSY * self._cores and slowest.name != READING:
             one_more = (self._cores + 1) / self._cores
             self._changes.append(Change("another core", 1 + (one_more - 1) * busy / self._cores))
@@ -522,7 +553,7 @@ class _Examination:
                 loaded = self._load(self._whole.sample, options)
             except RowfallError:
                 continue  # not for this load
-            gain = self._whole.alone / loaded.alone
+            gain = self._whole.seconds / loaded.seconds
             if gain >= _LEAST_MEASURED:
                 self._changes.append(Change("tried on the sample", gain, option, measured=True))
 
@@ -559,7 +590,13 @@ class _Examination:
         if not found:
             rate = self._predict()[0]
             return Link(Part.TARGET, READY, rate, "rows/s", "the whole load", rate)
-        return min(found, key=lambda link: link.rows_per_second or math.inf)
+        slow = min(found, key=lambda link: link.rows_per_second or math.inf)
+        # What the target takes has come through the network: one that is as slow is the reason.
+        network = next((link for link in found if link.name == SENDING), None)
+        if slow.name == READY and network is not None:
+            carries, taken = network.rows_per_second or math.inf, slow.rows_per_second or 0.0
+            return network if carries < taken * _AS_SLOW else slow
+        return slow
 
     def report(self, began: float) -> DoctorReport:
         """Return everything that was found."""
@@ -575,10 +612,10 @@ class _Examination:
                                "here; reading the source was measured by itself")  # fmt: skip
         if self._plan.views:
             self._notes.append("materialized views of the table were not filled")
-        if self._whole.others > _LEAST_OTHERS:
+        if self._whole.crowd > _CROWD:
             self._notes.append(
-                f"other processes had {units.percent(self._whole.others)} of this machine's CPU "
-                "meanwhile: the prediction is for a machine that is as busy"
+                f"{self._whole.crowd:.0f} threads wanted each core of this machine meanwhile: the "
+                "prediction is for one that is as busy"
             )
         return DoctorReport(
             self._plan.source, self._plan.target, self._session.table_text, rows, tuple(links),

@@ -1,63 +1,71 @@
-"""Tell how busy this machine was with the work of others while something was measured."""
+"""Tell how many processes wanted the cores of this machine while something was measured."""
 
 from __future__ import annotations
 
 import os
-import time
+import re
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from rowfall.core.dataclass import dataclass
+from rowfall.core.patterns import regex
 
-# Share of the cores that was idle, below which whoever wants one has to wait for it.
-_FULL = 0.15
+# Looks at what is ready to run: often enough for a second's load, and 0.1 % of a core.
+_LOOK_SECONDS = 0.05
+_RUNNING = regex(rb"^procs_running (\d+)", re.M)
 
 
 @dataclass(slots=True)
 class Contention:
-    """The CPU of this machine during a measurement.
+    """The demand for the CPU of this machine during a measurement.
 
     Attributes:
-        seconds: wall seconds. ``idle``: share of all cores, 0..1; 1 where nobody knows.
-        busy: CPU seconds that all processes have used.
+        factor: threads that were ready to run for each core, 1 where there were fewer.
     """
 
-    seconds: float = 0.0
-    idle: float = 1.0
-    busy: float = 0.0
+    factor: float = 1.0
 
-    def others(self, own: float) -> float:
-        """Return the share of the CPU that others had, 0 where there was enough for all.
+    def without(self, seconds: float, cpu: float, cores: int) -> float:
+        """Return the seconds that something would have taken without the work of others.
+
+        Its threads waited for a core as long as it took others to use it; what it waited for
+        besides, a disk or a network, it would have waited for in any case.
 
         Args:
-            own: CPU seconds that were used for what was measured.
+            cpu: seconds that it used on ``cores`` of this machine.
         """
-        if self.idle > _FULL or self.busy <= 0:
-            return 0.0
-        return max(0.0, 1 - own / self.busy)
+        return max(cpu / cores, seconds - cpu * (self.factor - 1) / cores, 1e-3)
 
 
 @contextmanager
 def contention() -> Iterator[Contention]:
     """Give what is filled in when the block has ended."""
-    found, before, began = Contention(), _cpu(), time.monotonic()
+    found, ended, seen = Contention(), threading.Event(), list[int]()
+
+    def look() -> None:
+        while not ended.wait(_LOOK_SECONDS):
+            if (count := _running()) is not None:
+                seen.append(count)
+
+    thread = threading.Thread(target=look, daemon=True)
+    thread.start()
     try:
         yield found
     finally:
-        found.seconds = time.monotonic() - began
-        after = _cpu()
-        if before is not None and after is not None:
-            total, idle = (a - b for a, b in zip(after, before, strict=True))
-            found.idle = idle / total if total > 0 else 1.0
-            found.busy = total - idle
+        ended.set()
+        thread.join()
+        if seen:
+            # One that was ready is the look itself.
+            ready = sum(seen) / len(seen) - 1
+            found.factor = max(1.0, ready / (os.cpu_count() or 1))
 
 
-def _cpu() -> tuple[float, float] | None:
-    """Return the seconds of all cores since the start of the machine, and those without work."""
+def _running() -> int | None:
+    """Return how many threads of the machine run or are ready to; None where nobody says it."""
     try:
-        with open("/proc/stat", encoding="ascii") as stat:
-            values = [int(word) for word in stat.readline().split()[1:9]]
-    except (OSError, ValueError):
+        with open("/proc/stat", "rb") as stat:
+            match = _RUNNING.search(stat.read())
+    except OSError:
         return None
-    ticks = os.sysconf("SC_CLK_TCK")
-    return sum(values) / ticks, (values[3] + values[4]) / ticks
+    return int(match[1]) if match else None

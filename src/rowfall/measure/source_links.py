@@ -19,8 +19,9 @@ LISTING, REQUEST, READING = "listing", "request", "reading"
 """Names of the links."""
 # Requests whose latency is taken; the first one opens a connection.
 _REQUESTS = 5
-# A piece of an object: what rowfall-decode asks for at once is of that order.
-_PIECE = 4 << 20
+# Pieces of objects. Each reader begins with the least, as a slow store gives a large one after its
+# patience has ended, and asks for twice as much while a piece comes within this many seconds.
+_LEAST_PIECE, _MOST_PIECE, _PIECE_SECONDS = 128 << 10, 4 << 20, 0.25
 # Seconds and bytes after which reading has been measured; either is enough.
 _SECONDS, _BYTES = 1.5, 512 << 20
 # Readers beside each other of one object store: a request waits most of its time.
@@ -103,14 +104,23 @@ def _read_objects(
     return (request, reading), SourceRate(rate, readers, more, more_readers)
 
 
-def _pieces(objects: Sequence[Split]) -> Iterator[tuple[Split, int]]:
-    """Give objects and offsets of pieces, one of each object in turn; again when all were given."""
-    while True:
-        offset, left = 0, list(objects)
-        while left:
-            yield from ((split, offset) for split in left)
-            offset += _PIECE
-            left = [split for split in left if (_size(split)) > offset]
+class _Pieces:
+    """Hands out pieces of objects, one of each in turn, and again when all were given."""
+
+    def __init__(self, objects: Sequence[Split]) -> None:
+        self._objects, self._guard = objects, threading.Lock()
+        self._given, self._at = [0] * len(objects), 0
+
+    def take(self, size: int) -> tuple[Split, int]:
+        """Return an object and an offset in it, of the next ``size`` bytes."""
+        with self._guard:
+            at = self._at % len(self._objects)
+            self._at += 1
+            offset = self._given[at]
+            if offset >= _size(self._objects[at]):
+                offset = 0
+            self._given[at] = offset + size
+            return self._objects[at], offset
 
 
 def _size(split: Split) -> int:
@@ -118,14 +128,23 @@ def _size(split: Split) -> int:
 
 
 def _rate(store: Ranged, objects: Sequence[Split], readers: int) -> float:
-    pieces, guard = _pieces(objects), threading.Lock()
+    pieces = _Pieces(objects)
 
-    def piece() -> bytes:
-        with guard:
-            split, offset = next(pieces)
-        return store.part(split, offset, _PIECE)
+    def reader() -> Callable[[], bytes | None]:
+        size = _LEAST_PIECE
 
-    return _together([piece] * readers)
+        def read() -> bytes:
+            nonlocal size
+            split, offset = pieces.take(size)
+            began = time.monotonic()
+            data = store.part(split, offset, size)
+            if time.monotonic() - began < _PIECE_SECONDS:
+                size = min(size * 2, _MOST_PIECE)
+            return data
+
+        return read
+
+    return _together([reader() for _ in range(readers)])
 
 
 def _together(readers: Sequence[Callable[[], bytes | None]]) -> float:

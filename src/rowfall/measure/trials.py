@@ -24,7 +24,7 @@ from rowfall.core.listing import Listing
 from rowfall.core.masked import Secret
 from rowfall.core.options import Options
 from rowfall.core.results import Report
-from rowfall.measure.machine import contention
+from rowfall.measure.machine import Contention, contention
 from rowfall.run.load import run_load
 from rowfall.run.session import open_session
 from rowfall.targets.base import Target
@@ -39,12 +39,13 @@ class Trial:
 
     Attributes:
         session: of the load, open.
-        others: share of this machine's CPU that others had meanwhile; 0 where there was enough.
+        machine: how busy this one was meanwhile. ``cpu``: seconds that the load used on it.
     """
 
     session: Session
     report: Report
-    others: float
+    machine: Contention
+    cpu: float
 
 
 class Trials:
@@ -105,7 +106,7 @@ class Trials:
                     first = report.failures[0] if report.failures else None
                     raise EngineError(first.error if first else report.outcome,
                                       hint=first.hint if first else None)  # fmt: skip
-                yield Trial(session, report, machine.others(_used(session, report)))
+                yield Trial(session, report, machine, _used(session, report))
         finally:
             if scratch.folder is not None:
                 shutil.rmtree(scratch.folder, ignore_errors=True)

@@ -229,10 +229,15 @@ class ClickHouseTables(BaseDestination):
 
         erase(session)
 
-    def links(self, session: Session, load_id: str) -> Sequence[Link]:
-        from rowfall.destinations.clickhouse.scratch import links
+    def network(self, session: Session) -> Sequence[Link]:
+        from rowfall.destinations.clickhouse.scratch import network
 
-        return links(session, load_id)
+        return network(session.engine)
+
+    def merging(self, session: Session) -> Link | None:
+        from rowfall.destinations.clickhouse.scratch import merging
+
+        return merging(session)
 
     def engine_times(self, session: Session, load_id: str) -> Mapping[str, float] | None:
         from rowfall.destinations.clickhouse.scratch import engine_times

@@ -62,18 +62,15 @@ def erase(session: Session) -> None:
                 engine.run(Statement(statement))
 
 
-def links(session: Session, load_id: str) -> Sequence[Link]:
-    """Measure the network to a server, and merging what a load has written."""
-    engine = session.engine
-    found: list[Link] = []
-    if engine.kind == "server":
-        found += network_links(
-            lambda: engine.ask("SELECT 1"),
-            lambda size: send_seconds(engine, size),
-            lambda size: _fetch_seconds(engine, size),
-        )
-    merges = _merge(session)
-    return (*found, merges) if merges is not None else found
+def network(engine: Engine) -> Sequence[Link]:
+    """Measure the network to a server."""
+    if engine.kind != "server":
+        return ()
+    return network_links(
+        lambda: engine.ask("SELECT 1"),
+        lambda size: send_seconds(engine, size),
+        lambda size: _fetch_seconds(engine, size),
+    )
 
 
 def _fetch_seconds(engine: Engine, size: int) -> float:
@@ -86,7 +83,7 @@ def _fetch_seconds(engine: Engine, size: int) -> float:
     return time.monotonic() - began
 
 
-def _merge(session: Session) -> Link | None:
+def merging(session: Session) -> Link | None:
     """Merge the scratch into one part for each partition; None where there is nothing to merge."""
     engine, target = session.engine, session.first_target
     try:
