@@ -161,7 +161,8 @@ def slowed(root: Path, scale: float) -> Iterator[dict[str, Slowed]]:
         Proxy(node.http_port) as narrow,
     ):
         node.query("CREATE DATABASE b")
-        one = node.add_user("one", "CURRENT GRANTS(ALL ON *.*)", settings="max_insert_threads = 1 CONST")
+        grants, threads = "CURRENT GRANTS(ALL ON *.*)", "max_insert_threads = 1 CONST"
+        one = node.add_user("one", grants, settings=threads)
         narrow_store.throttle(400_000)
         far.delay(0.025)
         narrow.throttle(2_000_000)
@@ -200,7 +201,7 @@ def name_slowed(root: Path, scale: float, rounds: int) -> None:
                 ).output)  # fmt: skip
                 link = found["slowest"]["link"]
                 right = "right" if link in case.links else f"not one of {case.links}"
-                print(f"{name:38} {link:32} {right}", flush=True)
+                print(f"{name:38} {link:32} {right} ({found['seconds']:.0f} s)", flush=True)
                 if link not in case.links:
                     for each in found["links"]:
                         print("   ", each["part"], each["name"], each["figure"],
