@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from pyarrow import parquet
 
 from contract.values import duckdb_at
 from e2e.tools import Shell
+from faults.bombs import measure, rowfall
 
 
 @pytest.fixture
@@ -143,6 +145,30 @@ def test_text_that_is_not_utf8_is_refused(shell: Shell) -> None:
         assert ask(shell, "SELECT * FROM t") == []
     shell.ok("load", "a.parquet", "--to", "into.duckdb", "--table", "b")
     assert ask(shell, "SELECT hex(name) FROM b ORDER BY id") == [("6F6B",), ("FFFE",)]
+
+
+def test_bytes_of_csv_are_refused_where_text_is_wanted(shell: Shell) -> None:
+    """Also where the decoder takes any bytes, and says so in the stream of Arrow."""
+    (shell.folder / "a.csv").write_bytes(b"id,name\n1,\xc3\xb8\n2,\xff\xfe\n")
+    with duckdb_at(shell.folder / "into.duckdb") as do:
+        do("CREATE TABLE t (id BIGINT, name VARCHAR)")
+    load = ("load", "a.csv", "--to", "into.duckdb", "--encoding", "binary", "--table")
+    done = shell.ends(1, *load, "t")
+    assert "a text is not UTF-8" in done.talk
+    assert ask(shell, "SELECT * FROM t") == []
+    shell.ok(*load, "b")
+    assert ask(shell, "SELECT hex(name) FROM b ORDER BY id") == [("C3B8",), ("FFFE",)]
+
+
+@pytest.mark.long
+def test_the_memory_of_a_load_holds(shell: Shell) -> None:
+    """Row groups of 51 columns, in two threads."""
+    shell.ok("load", "generate://taxi?rows=600000", "--to", "taxi.csv.gz")
+    load = rowfall("load", "taxi.csv.gz", "--to", "into.duckdb", "--memory", "512MiB")
+    taken = measure([*load, "--threads", "2"], shell.folder, os.environ)
+    assert taken.code == 0, taken.out
+    assert taken.peak <= 1.15 * (512 << 20), f"{taken.peak >> 20} MiB"
+    assert ask(shell, "SELECT count(*) FROM taxi") == [(600_000,)]
 
 
 def test_commands_on_the_target(shell: Shell) -> None:

@@ -673,8 +673,9 @@ impl OutputFormat {
 /// Rows and bytes of a block whose rows become text: it stays in the cache until they are written.
 const TEXT_BLOCK: (usize, usize) = (4096, 1 << 20);
 
-/// Rows and bytes of a batch of Arrow: a row group of DuckDB, and not much in a reader's memory.
-const ARROW_BLOCK: (usize, usize) = (122_880, 16 << 20);
+/// Rows and bytes of a batch of Arrow: whole vectors of DuckDB (2,048 rows), written and read while they
+/// are in the cache.
+const ARROW_BLOCK: (usize, usize) = (16_384, 4 << 20);
 
 /// Why values of a type are not written as Arrow.
 fn arrow_reason(data_type: &Type) -> Option<&'static str> {

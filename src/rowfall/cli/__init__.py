@@ -34,6 +34,9 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     # Imports leave nothing to collect; looking for it every 700 objects is 5 % of their time, and
     # once takes 25 ms. A small load makes 55,000 objects in all.
     gc.set_threshold(200_000)
+    # numpy comes with some libraries, and nothing here multiplies matrices: the threads that its
+    # OpenBLAS starts for each core spin for 0.1 CPU-seconds, a quarter of a small load.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     from rowfall.systems.clickhouse.prestart import prestart_early
 
     prestart_early(given)

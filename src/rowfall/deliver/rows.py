@@ -7,6 +7,8 @@ are handed on in pieces; where a row ends is no matter here.
 
 from __future__ import annotations
 
+import fcntl
+import io
 import os
 import tempfile
 import threading
@@ -14,7 +16,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import IO
+from typing import TYPE_CHECKING
 
 from rowfall.contracts.delivery import Delivery, Order
 from rowfall.contracts.receiver import CountError
@@ -32,7 +34,7 @@ from rowfall.deliver.decode import (
     DecoderRun,
 )
 from rowfall.deliver.refused import write_good
-from rowfall.deliver.streams import AGAIN_SECONDS, POLL_SECONDS, Pipe, readings
+from rowfall.deliver.streams import AGAIN_SECONDS, PIPE_BYTES, POLL_SECONDS, Pipe, readings
 from rowfall.engines.base import Engine, Tick
 from rowfall.engines.database import (
     Binary,
@@ -46,6 +48,9 @@ from rowfall.engines.database import (
 )
 from rowfall.plan import decoding
 from rowfall.targets.transactional import TransactionalTable
+
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
 
 # Bytes of each connection that ``--prefill`` has ready, and how long it waits for those of others:
 # an attempt whose files another process holds brings none.
@@ -302,7 +307,7 @@ class _CheckRows(Decode):
         return Outcome(rows_read=0 if report is None else report.rows)
 
 
-class _Written:
+class _Written(io.RawIOBase):
     """Reads what rowfall-decode writes into a pipe, which it opens when the first is wanted.
 
     The rows end where the program has ended well. Where it sends them by itself, the pipe has the
@@ -311,12 +316,14 @@ class _Written:
 
     def __init__(self, child: DecoderProcess, path: str) -> None:
         self._child, self._path = child, path
-        self._file: IO[bytes] | None = None
+        self._file: io.FileIO | None = None
 
     @property
-    def _end(self) -> IO[bytes]:
+    def _end(self) -> io.FileIO:
         if self._file is None:
             self._file = open(self._path, "rb", buffering=0)  # noqa: SIM115 - see close
+            with suppress(OSError, AttributeError):
+                fcntl.fcntl(self._file, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
         return self._file
 
     def number(self) -> int | None:
@@ -332,6 +339,15 @@ class _Written:
         self.check()
         raise StopIteration
 
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: WriteableBuffer) -> int:
+        """Read into memory of a reader that takes a file; the end is checked as of pieces."""
+        if not (length := self._end.readinto(buffer)):
+            self.check()
+        return length
+
     def check(self) -> None:
         """Check, at the end of the pipe, that the program has written all rows.
 
@@ -346,6 +362,7 @@ class _Written:
         """Close the pipe; who still writes into it is ended."""
         if self._file is not None:
             self._file.close()
+        super().close()
 
 
 class _StoppedError(Exception):

@@ -58,7 +58,8 @@ CHUNK = 1 << 20
 POLL_SECONDS = 0.2
 # A local statement that was not there yet when it was killed is killed again after this.
 AGAIN_SECONDS = 1.0
-_PIPE = 1 << 20  # Linux lets a pipe grow to this; fewer wake-ups of reader and writer
+# Linux lets a pipe grow to this; fewer wake-ups of reader and writer.
+PIPE_BYTES = 1 << 20
 
 
 class Run(Protocol):
@@ -236,7 +237,7 @@ class Pipe:
         # Without waiting for the writer, which may fail before it opens the other end.
         self._end = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         with contextlib.suppress(OSError, AttributeError):
-            fcntl.fcntl(self._end, fcntl.F_SETPIPE_SZ, _PIPE)
+            fcntl.fcntl(self._end, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
         self._guard = threading.Lock()
 
     def read(self) -> bytes | None:

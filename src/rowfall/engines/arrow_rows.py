@@ -12,23 +12,27 @@ from rowfall.engines.database import RefusedRowError
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from _typeshed import WriteableBuffer
 
-_READ_BYTES = 1 << 20
+# Longer reads go past the buffer, straight to where pyarrow wants them.
+_BUFFER_BYTES = 64 << 10
+# Of a stream whose texts rowfall-decode has checked (output/arrow.rs).
+_CHECKED = (b"rowfall.text", b"utf-8")
 
 
 class TextBatches:
     """The batches of a stream of Arrow; a text that is not UTF-8 ends it.
 
     Args:
-        rows: the bytes of the stream.
+        rows: the bytes of the stream, as pieces or as a file.
         binary: columns whose strings are bytes. ``moments``: those whose times have no zone.
     """
 
     def __init__(
         self, rows: Iterator[bytes], binary: Collection[str], moments: Collection[str]
     ) -> None:
-        self._rows, self._binary, self._moments = rows, binary, moments
-        self._failed: BaseException | None = None
+        self._rows, self._binary, self._moments = _Watched(rows), binary, moments
+        self._refused: RefusedRowError | None = None
 
     @contextlib.contextmanager
     def reader(self) -> Iterator[pa.RecordBatchReader | None]:
@@ -41,7 +45,7 @@ class TextBatches:
         """
         import pyarrow as pa
 
-        file = io.BufferedReader(Pieces(self._pieces()), _READ_BYTES)
+        file = io.BufferedReader(self._rows, _BUFFER_BYTES)
         try:
             if not file.peek(1):
                 yield None
@@ -50,8 +54,8 @@ class TextBatches:
             schema = pa.schema([field.with_type(self._type(field)) for field in stream.schema])
             yield pa.RecordBatchReader.from_batches(schema, self._batches(stream, schema))
         except Exception:
-            if self._failed is not None:
-                raise self._failed from None
+            if (failed := self._rows.failed or self._refused) is not None:
+                raise failed from None
             raise
 
     def _type(self, field: pa.Field) -> pa.DataType:
@@ -63,16 +67,10 @@ class TextBatches:
             return pa.timestamp(field.type.unit)
         return field.type
 
-    def _pieces(self) -> Iterator[bytes]:
-        try:
-            yield from self._rows
-        except BaseException as error:
-            self._failed = error
-            raise
-
     def _batches(self, stream: pa.RecordBatchReader, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa
 
+        checked = _CHECKED in (stream.schema.metadata or {}).items()
         for batch in stream:
             columns = [
                 column if column.type == field.type else column.cast(field.type)
@@ -80,12 +78,35 @@ class TextBatches:
             ]
             found = pa.RecordBatch.from_arrays(columns, schema=schema)
             try:
-                found.validate(full=True)
+                if not checked:
+                    found.validate(full=True)
             except pa.ArrowInvalid:
-                self._failed = RefusedRowError("a text is not UTF-8", uri="")
-                self._failed.no_text = True
+                self._refused = RefusedRowError("a text is not UTF-8", uri="")
+                self._refused.no_text = True
                 raise
             yield found
+
+
+class _Watched(io.RawIOBase):
+    """The bytes of a stream as a file, which keeps the error that reading has met.
+
+    Attributes:
+        failed: the error.
+    """
+
+    def __init__(self, rows: Iterator[bytes]) -> None:
+        self._file = rows if isinstance(rows, io.RawIOBase) else Pieces(rows)
+        self.failed: BaseException | None = None
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: WriteableBuffer) -> int | None:
+        try:
+            return self._file.readinto(buffer)
+        except BaseException as error:
+            self.failed = error
+            raise
 
 
 def _as_binary(type_: pa.DataType) -> pa.DataType:

@@ -45,6 +45,12 @@ _OF_TABLES = (
     "engine", "order_by", "partition_by", "shard_key", "unlogged", "replace", "atomic", "direct",
     "upsert", "widen", "wait",
 )  # fmt: skip
+# What does it there.
+_INSTEAD = {
+    "upsert": "--on-conflict replace puts rows in the place of those with their key.",
+    "replace": "Delete its rows with a client of the database (DELETE FROM), then load with "
+    "--force.",
+}
 
 
 class TransactionalTable:
@@ -84,10 +90,9 @@ class TransactionalTable:
             if getattr(options, name) and name not in self.takes:
                 raise UsageError(
                     f"--{name.replace('_', '-')} is not for tables of {self.scheme}://",
-                    hint="--on-conflict replace puts rows in the place of those with their key."
-                    if name == "upsert"
-                    else "Make the table as you want it before the load, or leave it out.",
-                )
+                    hint=_INSTEAD.get(name, "Make the table as you want it before the load, or "
+                                      "leave it out."),
+                )  # fmt: skip
         at, (self.database, self.table) = self.located(text, table, password)
         self.address: ServerAt | None = at
         self.server: ServerAt | None = None
