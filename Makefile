@@ -87,14 +87,23 @@ wheels: $(WHEELS_ENV)  ## build into dist/: rowfall, and rowfall-decode for x86-
 			--target $$cpu-unknown-linux-gnu --compatibility manylinux2014 -o $(DIST); \
 	done
 
-demo: venv decoder  ## load, query and resume, step by step, in a temporary folder
-	@PATH="$(CURDIR)/$(BIN):$$PATH" bash examples/demo.sh
+# In the environment of developers, where it is made; otherwise in one with what the demo needs, which
+# is ready within a minute.
+DEVELOPED := $(and $(wildcard $(STAMP)),$(wildcard $(DECODER) .venv/.decoder-quick-$(SOURCES)))
+DEMO := build/demo-$(shell sha256sum < requirements.lock | cut -c1-8)-$(SOURCES)
+
+demo: $(if $(DEVELOPED),,$(DEMO)/.made)  ## load, query and resume, step by step, in a temporary folder
+	@PATH="$(CURDIR)/$(if $(DEVELOPED),.venv,$(DEMO))/bin:$$PATH" bash examples/demo.sh
+
+build/demo-%/.made:
+	@PYTHON="$(PYTHON)" bash examples/demo-setup.sh $(@D)
 
 rust: venv  ## style and tests of the crate
 	@command -v cargo >/dev/null || { echo "make test needs a Rust toolchain (cargo)"; exit 1; }
 	$(OURS)
 	export CARGO_TARGET_DIR=$(KEPT) && cd $(CRATE) && cargo fmt --check && \
 		cargo clippy -q --profile quick --all-targets -- -D warnings && \
+		cargo check -q --profile quick --no-default-features && \
 		cargo test -q --profile quick
 
 # Not part of the tests, as it builds them once more. valgrind knows no AVX-512: the rest is run.

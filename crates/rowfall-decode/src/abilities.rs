@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use crate::codec;
+#[cfg(feature = "arrow")]
 use crate::columnar::arrow;
 use crate::spec::{Compression, Format, OutputFormat, VERSION};
 use crate::types::parse::ELEMENTS;
@@ -96,13 +97,7 @@ pub fn abilities() -> Value {
         .filter(|(_, t)| Type::parse(&format!("LowCardinality({})", t.name), Some("UTC")).is_ok())
         .map(|(name, _)| *name)
         .collect();
-    let converted: BTreeMap<&str, Vec<&str>> = arrow::SAMPLES
-        .iter()
-        .map(|(own, found)| {
-            let takes = flat.iter().filter(|(_, wanted)| arrow::takes(found, wanted));
-            (kind(own), takes.map(|(name, _)| *name).collect())
-        })
-        .collect();
+    let converted = converted(&flat);
     let postgresql: BTreeMap<&str, Vec<&str>> = POSTGRESQL
         .iter()
         .map(|server| {
@@ -132,6 +127,23 @@ pub fn abilities() -> Value {
         "postgresql": postgresql,
         "postgresql_second_digits": postgresql::MOST_DIGITS,
     })
+}
+
+/// The types that each type of Parquet and Arrow is read as.
+#[cfg(feature = "arrow")]
+fn converted(flat: &[&(&'static str, Type)]) -> BTreeMap<&'static str, Vec<&'static str>> {
+    arrow::SAMPLES
+        .iter()
+        .map(|(own, found)| {
+            let takes = flat.iter().filter(|(_, wanted)| arrow::takes(found, wanted));
+            (kind(own), takes.map(|(name, _)| *name).collect())
+        })
+        .collect()
+}
+
+#[cfg(not(feature = "arrow"))]
+fn converted(_: &[&(&'static str, Type)]) -> BTreeMap<&'static str, Vec<&'static str>> {
+    BTreeMap::new()
 }
 
 /// The name of a type without its arguments.

@@ -4,7 +4,9 @@
 use std::io::{self, Read};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
-use std::thread::{self, JoinHandle};
+#[cfg(feature = "arrow")]
+use std::thread;
+use std::thread::JoinHandle;
 
 use crate::columnar::{BatchError, BatchReader, Input, native, random};
 #[cfg(feature = "arrow")]
