@@ -46,13 +46,13 @@ if TYPE_CHECKING:
     from typing import Unpack
 
     from rowfall.core.keywords import AdoptKeywords, LoadKeywords, PlanKeywords, ScaleKeywords
-    from rowfall.core.results import Adopted, DoctorReport, Leftover, ScaleReport
+    from rowfall.core.results import Adopted, DoctorReport, Explanation, Leftover, ScaleReport
     from rowfall.destinations.clickhouse.install import Installed
     from rowfall.report.query_result import QueryResult
     from rowfall.run.session import OpenSource
 
 __all__ = [
-    "Verification", "adopt", "clean", "doctor", "forget", "install_decoder", "leftovers",
+    "Verification", "adopt", "clean", "doctor", "explain", "forget", "install_decoder", "leftovers",
     "load", "loads", "plan", "query", "report", "resume", "scale", "verify",
 ]  # fmt: skip
 
@@ -343,6 +343,20 @@ def report(load_id: str, *, to: Where | None = None) -> Report:
         f"{len(found) or 'no'} loads match {load_id!r}",
         hint="rowfall status --all lists all loads.",
     )
+
+
+def explain(load_id: str, *, to: Where | None = None) -> Explanation:
+    """Return the plan of a load beside what its last run did, attempt by attempt.
+
+    Args:
+        load_id, to: as of :func:`report`.
+
+    Raises:
+        UsageError: no load has that id, or several have.
+    """
+    from rowfall.run import history
+
+    return history.explanation(report(load_id, to=to), _text(to))
 
 
 def _whose(known: Report) -> str:

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from typing import NoReturn
 
 COMMANDS = (
-    "load", "plan", "query", "status", "report", "verify", "resume", "adopt", "forget", "clean",
-    "doctor", "scale", "install-decoder", "lab", "completion", "help",
+    "load", "plan", "query", "status", "report", "explain", "verify", "resume", "adopt", "forget",
+    "clean", "doctor", "scale", "install-decoder", "lab", "completion", "help",
 )  # fmt: skip
 _INTERRUPTED = 130  # see rowfall.core.errors.Exit, which is not imported yet
 

@@ -10,7 +10,7 @@ from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import RowfallError
 from rowfall.core.events import Listener
 from rowfall.core.model import Setting
-from rowfall.core.results import Failure
+from rowfall.core.results import AttemptRecord, Failure
 from rowfall.ledger import Ledger
 
 
@@ -74,6 +74,7 @@ class Counts:
         loaded_ids: of splits, kept only where a checksum is wanted.
         checksum: rows and sum of their hashes, None where it is not wanted.
         shares: of each published attempt, what each writer has got.
+        ended: what attempts have done, for those who ask afterwards.
     """
 
     rows: int = 0
@@ -94,6 +95,7 @@ class Counts:
     query_ids: tuple[str, ...] = ()
     loaded_ids: tuple[tuple[str, ...], ...] = ()
     shares: tuple[tuple[Staged, ...], ...] = ()
+    ended: tuple[AttemptRecord, ...] = ()
     checksum: tuple[int, int] | None = None
 
     def __add__(self, other: Counts) -> Counts:

@@ -216,6 +216,81 @@ class Leftover:
     node: str = ""
 
 
+# --- rowfall explain -----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptRecord:
+    """What one attempt has done.
+
+    Attributes:
+        id: of the attempt; its statements' ids on a server begin with it.
+        splits: how many; ``first`` is the name of one of them.
+        rows, bytes_source, bytes_written, parts: 0 where it has failed.
+        seconds: from its beginning to its end: ``insert_seconds`` until its rows were staged,
+            ``waited_seconds`` until the attempt before it was published, ``publish_seconds`` to
+            count and publish them.
+        core_seconds: its threads were ready so long while others had the cores.
+        outcome: ``published`` or ``failed``, then with an ``error``.
+    """
+
+    id: str
+    splits: int
+    first: str
+    rows: int = 0
+    bytes_source: int = 0
+    bytes_written: int = 0
+    parts: int = 0
+    seconds: float = 0.0
+    insert_seconds: float = 0.0
+    waited_seconds: float = 0.0
+    publish_seconds: float = 0.0
+    core_seconds: float = 0.0
+    outcome: str = "published"
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedLoad:
+    """What a plan has said of a run, without its listing.
+
+    Attributes:
+        rows, seconds, memory, parts, disk: of the forecast; None for what was not known.
+        choices: (name, value, reason) of how rows travel.
+        settings: (name, value, reason). ``lanes``, ``attempts``: how many; ``cores`` of an engine.
+        ddl, sql: of the table and of one attempt, secrets masked; "" for none.
+    """
+
+    rows: int | None
+    seconds: float | None
+    memory: int
+    parts: int
+    disk: int | None
+    choices: tuple[tuple[str, str, str], ...]
+    settings: tuple[tuple[str, str, str], ...]
+    lanes: int
+    attempts: int
+    cores: int
+    ddl: str
+    sql: str
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """The answer of ``rowfall explain``.
+
+    Attributes:
+        plan: of the last run; None of a load from before plans were kept.
+        attempts: of the last run, in the order in which they ended.
+        left_out: attempts behind them that were not kept.
+    """
+
+    report: Report
+    plan: PlannedLoad | None
+    attempts: tuple[AttemptRecord, ...] = ()
+    left_out: int = 0
+
+
 # --- rowfall scale -------------------------------------------------------------------------------
 
 # Seconds before the first row is read: processes start, the first statement is planned (as in the

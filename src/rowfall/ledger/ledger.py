@@ -348,6 +348,16 @@ class Ledger:
                 ((key, new, old, was) for was, new in names.items()),
             )
 
+    def explain(self, load_id: str, document: str) -> None:
+        """Keep the plan of a load's last run and what came of it, as JSON without secrets."""
+        with self._store.change() as db:
+            db.execute("INSERT OR REPLACE INTO explained VALUES (?, ?)", (load_id, document))
+
+    def explained(self, load_id: str) -> str | None:
+        """Return what :meth:`explain` has kept; None where it was an older version that loaded."""
+        rows = self._store.rows("SELECT document FROM explained WHERE load_id = ?", load_id)
+        return str(rows[0][0]) if rows else None
+
     # --- splits and attempts ------------------------------------------------------------------
 
     def add_splits(self, load_id: str, splits: Iterable[Split]) -> None:

@@ -100,3 +100,9 @@ CREATE TABLE IF NOT EXISTS staged_files (
     changed_at   INTEGER NOT NULL,
     PRIMARY KEY (attempt_id, staging, partition_id)
 ) STRICT, WITHOUT ROWID;
+
+-- The plan of the last run of a load and what its attempts did, as JSON for rowfall explain.
+CREATE TABLE IF NOT EXISTS explained (
+    load_id  TEXT PRIMARY KEY REFERENCES load,
+    document TEXT NOT NULL
+) STRICT, WITHOUT ROWID;

@@ -49,7 +49,7 @@ from rowfall.core.events import AttemptPublished, AttemptStarted, Listener, Spli
 from rowfall.core.listing import Split
 from rowfall.core.model import PULL, PUSH, Kind, Outcome, Plan, Schema, Setting
 from rowfall.core.options import FILTER
-from rowfall.core.results import Failure
+from rowfall.core.results import AttemptRecord, Failure
 from rowfall.core.signals import GO_ON, undisturbed
 from rowfall.decoder import rewriting
 from rowfall.deliver.decode import DeclinedError
@@ -282,6 +282,7 @@ class AttemptRunner:
             receiver.stage(attempt.staging, lane)
             enter(Step.DELIVER)
             delivered = attempt.delivered(self._deliver(attempt, lane))
+            staged = time.monotonic()
             yield True
             began = time.monotonic()
             enter(Step.CHECK_SOURCE)
@@ -315,7 +316,7 @@ class AttemptRunner:
         except RowfallError as error:
             self._failed(attempt, error)
             return
-        self._count(attempt, delivered, counted, rejected, written, began)
+        self._count(attempt, delivered, counted, rejected, written, (staged, began))
 
     def _start(self, work: Work) -> _Attempt:
         """Record an attempt before anything reaches the target."""
@@ -468,14 +469,16 @@ class AttemptRunner:
 
     def _count(
         self, attempt: _Attempt, delivered: Delivered, counted: Counted, rejected: int,
-        written: int, began: float,
+        written: int, times: tuple[float, float],
     ) -> None:  # fmt: skip
         """Count and report a published attempt.
 
         Args:
-            written: bytes of files. ``began``: when its rows were in staging.
+            written: bytes of files.
+            times: when its rows were in staging, and when it was its turn to be published.
         """
-        splits, outcome = delivered.splits, delivered.outcome
+        splits, outcome, (staged, began) = delivered.splits, delivered.outcome, times
+        ended = time.monotonic()
         self.queue.loaded()
         self._add(Counts(
             rows=counted.rows,
@@ -485,13 +488,20 @@ class AttemptRunner:
             written=counted.bytes + written,
             parts=counted.parts,
             loaded=len(splits),
-            publish_seconds=time.monotonic() - began,
+            publish_seconds=ended - began,
             helper_seconds=outcome.helper_seconds,
             writing_seconds=outcome.writing_seconds,
             waited_seconds=outcome.waited_seconds,
             loaded_ids=(tuple(s.id for s in splits),) if self._verify else (),
             shares=(counted.shares,) if len(counted.shares) > 1 else (),
             checksum=counted.checksum,
+            ended=(AttemptRecord(
+                attempt.id, len(splits), splits[0].name if splits else "", counted.rows,
+                attempt.stored, counted.bytes + written, counted.parts,
+                round(ended - attempt.started, 3), round(staged - attempt.started, 3),
+                round(began - staged, 3), round(ended - began, 3),
+                round(outcome.waited_seconds, 3),
+            ),),
         ))  # fmt: skip
         self._watch.finished(attempt.id, outcome.rows_read, attempt.stored)
         seconds = time.monotonic() - attempt.started
@@ -537,6 +547,11 @@ class AttemptRunner:
             self._receiver.discard(attempt.staging)
         self._leases.release(attempt.id)
         self._ledger.attempt_ended(attempt.id, "failed", shown(error.message))
+        self._add(Counts(ended=(AttemptRecord(
+            attempt.id, len(work.splits), work.splits[0].name if work.splits else "",
+            seconds=round(time.monotonic() - attempt.started, 3), outcome="failed",
+            error=shown(error.message),
+        ),)))  # fmt: skip
         self._again(*self._pieces.of(work, self._remedy(work, error)))
 
     def _remedy(self, work: Work, error: RowfallError) -> Sequence[Work]:

@@ -14,9 +14,10 @@ from rowfall.core.errors import LedgerError, UsageError
 from rowfall.core.masked import MASK
 from rowfall.core.model import MergeWork
 from rowfall.core.options import Options
-from rowfall.core.results import Failure, Report, ShardReport
+from rowfall.core.results import Explanation, Failure, Report, ShardReport
 from rowfall.ledger import Ledger, LoadRow, running
 from rowfall.ledger.leases import has_ended
+from rowfall.run import explained
 from rowfall.targets import open_target
 from rowfall.targets.base import state_folder, state_ledger
 
@@ -112,6 +113,20 @@ def request(load_id: str, to: str | None) -> dict[str, Any]:
                 found: dict[str, Any] = json.loads(row.request)
                 return found
     raise LedgerError(f"load {load_id} is in no ledger")
+
+
+def explanation(report: Report, to: str | None) -> Explanation:
+    """Return the plan of a load and what its attempts did."""
+    for path in _ledgers(to, everywhere=True):
+        if not path.exists():
+            continue
+        ledger = Ledger(path)
+        try:
+            if any(row.id == report.load_id for row in ledger.loads()):
+                return explained.read(ledger.explained(report.load_id), report)
+        finally:
+            ledger.close()
+    return explained.read(None, report)
 
 
 def sources(asked: Mapping[str, Any], load_id: str, instead: str) -> list[str]:

@@ -18,6 +18,7 @@ from rowfall.core.results import Report
 from rowfall.plan.continued import loaded_streams
 from rowfall.plan.planner import make_plan
 from rowfall.plan.survey import survey
+from rowfall.run import explained
 from rowfall.run.attempts import run_attempts
 from rowfall.run.history import record
 from rowfall.run.open_load import open_load
@@ -57,6 +58,7 @@ def run_next(session: Session, known: frozenset[str] | None) -> tuple[Report, fr
             finished = prepared.finish(plan, done)
             report = make_report(load, facts, plan, done, finished)
             record(load.ledger, report)
+            explained.keep(load.ledger, load.id, plan, done.total.ended)
             load.emit(LoadEnded(load.id, report.outcome))
             if finished.problem is not None:
                 raise finished.problem

@@ -1,0 +1,148 @@
+"""Render a plan beside what happened: text for people, one versioned JSON document."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from rich.text import Text
+
+from rowfall.core import units
+from rowfall.core.results import AttemptRecord, Explanation, PlannedLoad, Report
+from rowfall.report.layout import WIDTH, facts, grid, render, wrap, wrap_sql
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+EXPLANATION_VERSION = 1
+# Attempts that are listed: the slowest ones; --json has all.
+_SHOWN = 20
+# A part of an attempt of less than this share of it is not what it waited for.
+_MUCH = 0.3
+
+
+def explain_document(found: Explanation) -> dict[str, Any]:
+    """Return the JSON document of ``rowfall explain``, see docs/reference/json.md."""
+    plan = found.plan
+    return {
+        "rowfall_explanation": EXPLANATION_VERSION,
+        "report": asdict(found.report),
+        "plan": None if plan is None else {
+            **asdict(plan),
+            "choices": [
+                {"name": name, "value": value, "reason": reason}
+                for name, value, reason in plan.choices
+            ],
+            "settings": [
+                {"name": name, "value": value, "reason": reason}
+                for name, value, reason in plan.settings
+            ],
+        },
+        "attempts": [
+            {**asdict(each), "waited_for": waited_for(each, plan.cores if plan else 1)}
+            for each in found.attempts
+        ],
+        "left_out": found.left_out,
+    }  # fmt: skip
+
+
+def explain_text(
+    found: Explanation, *, color: bool = False, width: int = WIDTH, verbose: bool = False
+) -> str:
+    """Return plan and reality side by side, the attempts, and the SQL."""
+    report, plan = found.report, found.plan
+    parts: list[RenderableType] = [
+        Text(f"load {report.load_id[:8]}  {report.outcome}", "bold"),
+        facts([("from", report.source), ("into", report.table or report.target)]),
+        "",
+    ]
+    if plan is None:
+        parts.append(wrap(
+            "its plan was not kept: an older rowfall has loaded it, or it never came so far. "
+            f"rowfall report {report.load_id[:8]} shows what is known.",
+            first="  ", indent="  ", width=width,
+        ))  # fmt: skip
+        return render(parts, color=color, width=width)
+    parts += [Text("Plan and what happened", "bold"), _beside(plan, report), ""]
+    parts.append(Text("How the rows travelled", "bold"))
+    parts.append(facts([(name, _choice(value, why)) for name, value, why in plan.choices if why]))
+    parts += ["", Text("Attempts", "bold"), *_attempts(found)]
+    if report.limited_by:
+        parts += ["", Text("Limited by", "bold"),
+                  wrap(report.limited_by, first="  ", indent="  ", width=width)]  # fmt: skip
+    if plan.sql or plan.ddl:
+        parts += ["", Text("SQL (secrets masked)", "bold")]
+        parts += [wrap_sql(text, width) for text in (plan.ddl, plan.sql) if text]
+    if verbose and plan.settings:
+        parts += ["", Text("Settings", "bold")]
+        parts.append(facts([(f"{n} = {value}", why) for n, value, why in plan.settings]))
+    return render(parts, color=color, width=width)
+
+
+def _choice(value: str, why: str) -> str:
+    return f"{value}: {why}"
+
+
+def _beside(plan: PlannedLoad, report: Report) -> RenderableType:
+    def rate(rows: float | None, seconds: float | None) -> str:
+        return units.row_rate(rows / seconds) if rows and seconds else ""
+
+    known = plan.rows is not None
+    rows = [
+        ["", "plan", "happened"],
+        ["rows", units.exact(plan.rows or 0) if known else "not known", units.exact(report.rows)],
+        ["seconds", "not known" if plan.seconds is None else units.forecast(plan.seconds),
+         units.duration(report.seconds)],
+        ["rate", rate(plan.rows, plan.seconds), rate(report.rows, report.seconds)],
+        ["memory", units.memory(plan.memory), units.memory(report.peak_memory)
+         if report.peak_memory else ""],
+        ["parts", units.exact(plan.parts), units.exact(report.parts_written)],
+        ["disk", "" if plan.disk is None else units.size(plan.disk),
+         units.size(report.bytes_written) if report.bytes_written else ""],
+        ["attempts", units.exact(plan.attempts), units.exact(report.attempts)
+         + (f", {report.retries} again" if report.retries else "")],
+    ]  # fmt: skip
+    return grid([row for row in rows if row[1] or row[2]])
+
+
+def _attempts(found: Explanation) -> list[RenderableType]:
+    if not found.attempts:
+        return ["  there were none: nothing was left to load, or the run ended before"]
+    shown, cores = found.attempts, found.plan.cores if found.plan else 1
+    more = found.left_out
+    if len(shown) > _SHOWN:
+        slowest = {a.id for a in sorted(shown, key=lambda a: -a.seconds)[:_SHOWN]}
+        more += len(shown) - _SHOWN
+        shown = tuple(a for a in shown if a.id in slowest or a.error)
+    lines = [["", "files", "rows", "bytes", "s", "insert", "publish", "waited for"]]
+    lines += [
+        [
+            each.id.partition("_")[2], f"{each.splits:,}", units.count(each.rows),
+            units.size(each.bytes_source), f"{each.seconds:.2f}", f"{each.insert_seconds:.2f}",
+            f"{each.publish_seconds:.2f}",
+            f"failed: {each.error.splitlines()[0]}" if each.error else waited_for(each, cores),
+        ]
+        for each in shown
+    ]  # fmt: skip
+    tail: list[RenderableType] = [grid(lines, right=range(7))]
+    if more > 0:
+        tail.append(f"  and {more:,} faster ones")
+    return tail
+
+
+def waited_for(each: AttemptRecord, cores: int) -> str:
+    """Return what took much of the time of an attempt beside work; "" for nothing.
+
+    Args:
+        cores: that its threads had, so that they waited at the same time.
+    """
+    if each.error or not each.seconds:
+        return ""
+    parts = {
+        "cores": min(each.core_seconds / max(1, cores), each.insert_seconds),
+        "the attempt before": each.waited_seconds,
+        "publishing": each.publish_seconds,
+    }
+    name = max(parts, key=lambda part: parts[part])
+    share = parts[name] / each.seconds
+    return f"{name}, {units.percent(share)}" if share >= _MUCH else ""

@@ -1,0 +1,72 @@
+"""The plan of a load and what really happened: kept when a run ends, read when somebody asks."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from rowfall.core.errors import LedgerError
+from rowfall.core.model import Choice, Plan
+from rowfall.core.results import AttemptRecord, Explanation, PlannedLoad, Report
+from rowfall.ledger import Ledger
+
+# Attempts that are kept of a run, 300 bytes each: a load of 20 s an attempt has them after 5 h.
+_MOST = 1_000
+# Letters of an SQL statement that are kept: a definition of 10,000 columns has 500,000.
+_MOST_TEXT = 20_000
+
+
+def keep(ledger: Ledger, load_id: str, plan: Plan, attempts: Sequence[AttemptRecord]) -> None:
+    """Keep the plan of a run and its attempts.
+
+    Of many attempts those that have failed and the first ones are kept.
+    """
+    kept = [*(a for a in attempts if a.error), *(a for a in attempts if not a.error)][:_MOST]
+    order = {attempt.id: at for at, attempt in enumerate(attempts)}
+    kept.sort(key=lambda attempt: order[attempt.id])
+    ledger.explain(load_id, json.dumps({
+        "plan": dataclasses.asdict(_planned(plan)),
+        "attempts": [dataclasses.asdict(attempt) for attempt in kept],
+        "left_out": len(attempts) - len(kept),
+    }))  # fmt: skip
+
+
+def _planned(plan: Plan) -> PlannedLoad:
+    forecast, transport = plan.forecast, plan.transport
+    named = {f.name: getattr(transport, f.name) for f in dataclasses.fields(transport)}
+    choices = {name: each for name, each in named.items() if isinstance(each, Choice)}
+    return PlannedLoad(
+        forecast.rows, forecast.seconds, forecast.memory, forecast.parts, forecast.disk,
+        tuple((name, each.value, each.reason) for name, each in choices.items() if each.value),
+        tuple((s.name, str(s.value), s.reason) for s in plan.settings),
+        plan.lanes, sum(1 for group in plan.groups if group.indexes), plan.facts.cores,
+        plan.ddl[:_MOST_TEXT], plan.example[:_MOST_TEXT],
+    )  # fmt: skip
+
+
+def read(text: str | None, report: Report) -> Explanation:
+    """Return what was kept of a load; fields that a newer rowfall has added are left out.
+
+    Raises:
+        LedgerError: it cannot be read.
+    """
+    if text is None:
+        return Explanation(report, None)
+    try:
+        found: dict[str, Any] = json.loads(text)
+        plan = _known(PlannedLoad, found["plan"])
+        for name in ("choices", "settings"):
+            plan[name] = tuple(tuple(map(str, each)) for each in plan[name])
+        attempts = tuple(AttemptRecord(**_known(AttemptRecord, a)) for a in found["attempts"])
+        return Explanation(report, PlannedLoad(**plan), attempts, int(found.get("left_out", 0)))
+    except (ValueError, TypeError, KeyError) as error:
+        raise LedgerError(
+            f"the ledger holds a plan of load {report.load_id} that cannot be read: {error}"
+        ) from None
+
+
+def _known(kind: type[PlannedLoad | AttemptRecord], values: dict[str, Any]) -> dict[str, Any]:
+    names = {field.name for field in dataclasses.fields(kind)}
+    return {name: value for name, value in values.items() if name in names}
