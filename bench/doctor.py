@@ -255,10 +255,12 @@ def main() -> None:
             for case in cases:
                 (source, environment), place = sources[case[:3]], places[case[3]]
                 place.fresh()
+                os.sync()  # what the case before has written is not to be waited for in this one
                 said = run("doctor", source, place, environment)
                 place.fresh()
                 # A ledger of its own: the loads of rounds before count as loaded otherwise.
                 shutil.rmtree(made / "state", ignore_errors=True)
+                os.sync()
                 loaded = run("load", source, place, environment)
                 results[name_of(case)].append({
                     "predicted": said["predicted_rows_per_second"],

@@ -138,7 +138,6 @@ COMMANDS = {
     "rollback": "A load that has failed leaves no half of a file; rowfall clean drops what it "
     "staged.",
     "dry-run": "To see what a load would do: rowfall plan SOURCE...",
-    "explain": "To see what a load would do: rowfall plan SOURCE...",
     "import": "To load: rowfall load SOURCE... --table NAME.",
     "copy": "To load: rowfall load SOURCE... --table NAME.",
     "insert": "To load: rowfall load SOURCE... --table NAME.",

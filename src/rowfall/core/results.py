@@ -461,6 +461,7 @@ class Link:
             figure alone says nothing of it.
         why: what was measured, one clause.
         row_bytes: bytes of a row on this link, to turn ``bytes/s`` into rows; None where not known.
+        limits: it can limit a load: not what goes on behind it, nor a network that is none.
     """
 
     part: Part
@@ -470,6 +471,7 @@ class Link:
     why: str
     rows_per_second: float | None = None
     row_bytes: float | None = None
+    limits: bool = True
 
 
 @dataclass(frozen=True, slots=True)

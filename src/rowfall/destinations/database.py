@@ -125,7 +125,9 @@ class RecordedDatabase(BaseDestination):
         database = database_of(session)
         if not isinstance(database, OverNetwork):
             return ()
-        return network_links(database.ping, database.send_seconds, database.fetch_seconds)
+        return network_links(
+            database.host, database.ping, database.send_seconds, database.fetch_seconds
+        )
 
     def forget(self, target: Target, load_id: str, options: Options) -> int:
         """Take a load out of the record beside the table and out of the ledger."""

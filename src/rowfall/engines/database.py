@@ -509,7 +509,14 @@ class SupportsCompression(Protocol):
 
 @runtime_checkable
 class OverNetwork(Protocol):
-    """A database on a server, whose network can be measured."""
+    """A database on a server, whose network can be measured.
+
+    Attributes:
+        host: name or address of the server.
+    """
+
+    @property
+    def host(self) -> str: ...
 
     def ping(self) -> None:
         """Ask something that costs one round trip and no work."""

@@ -26,7 +26,6 @@ from rowfall.core.events import Listener, Note, silent
 from rowfall.core.listing import Listing, Split
 from rowfall.core.masked import Secret
 from rowfall.core.model import BUILD, PUSH, SEND, Encoding, Kind, Plan, Statement
-from rowfall.core.netaddress import is_loopback
 from rowfall.core.options import Options
 from rowfall.core.results import Change, DoctorReport, Link, Part, Report
 from rowfall.core.sqltext import SqlText, quote
@@ -80,8 +79,6 @@ _UNPACKED = 0.7
 _CROWD = 2.5
 # Share of the cores that is busy from which on more of them help.
 _BUSY = 0.6
-# Bytes a second to an address of this machine, above which there is no network: a tunnel is slower.
-_LOOPBACK = 30e6
 # A network that carries less than this share of the rows that were taken through it was measured
 # too slow: by a busy server, or by bytes that are packed when they are rows.
 _LESS = 0.8
@@ -436,12 +433,9 @@ class _Examination:
         if self._plan.transport.delivery.value not in (PUSH, SEND):
             return link
         size = self._row_size
-        at = self._session.target.server or self._session.target.address
-        here = at is not None and is_loopback(at.host)
         carries = link.figure / size
-        # What a server of this machine does with the bytes is slower than they come; and rows that
-        # have come have come, whatever the network did to the bytes that measured it.
-        if (here and link.figure > _LOOPBACK) or carries < taken * _LESS:
+        # Rows that have come have come, whatever the network did to the bytes that measured it.
+        if not link.limits or carries < taken * _LESS:
             return replace(link, row_bytes=size)
         return replace(link, row_bytes=size, rows_per_second=carries)
 

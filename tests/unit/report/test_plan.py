@@ -31,6 +31,8 @@ from rowfall.core.model import (
 from rowfall.core.options import Options
 from rowfall.core.results import Report
 from rowfall.measure.scale import project_source
+from rowfall.report.doctor import doctor_document
+from rowfall.report.explain import explain_document
 from rowfall.report.html import plan_html
 from rowfall.report.loads import loads_document, report_document, verification_document
 from rowfall.report.plan import plan_document, plan_text
@@ -269,5 +271,20 @@ def test_the_page_about_json_lists_the_fields_that_there_are() -> None:
     real["rowfall_loads"] = set(loads_document([]))
     adopted = results.Adopted("id", "s", "t", "x", (), 0, 0)
     real["rowfall_adopted"] = {"rowfall_adopted", "recorded", *asdict(adopted)}
+    link = results.Link(results.Part.SOURCE, "reading", 1.0, "bytes/s", "1 reader", 1.0)
+    examined = results.DoctorReport(
+        "s", "t", "x", 1, (link,), link, 1.0, 1.0, (results.Change("more", 2.0),), 1, 1.0,
+        (("working", 1.0),), (), 1.0,
+    )  # fmt: skip
+    real |= shapes("rowfall_doctor", doctor_document(examined))
+    del real["rowfall_doctor/engine"]  # by name, as the phases of a report
+    planned = results.PlannedLoad(
+        1, 1.0, 1, 1, 1, (("delivery", "pull", "so"),), (("max_threads", "1", "so"),), 1, 1, 1, "",
+        "",
+    )  # fmt: skip
+    attempts = (results.AttemptRecord("id_1", 1, "a"),)
+    document = explain_document(results.Explanation(report, planned, attempts))
+    assert document["report"] == asdict(report)
+    real |= shapes("rowfall_explanation", {**document, "report": None})
     real["rowfall_error"] = set(error_document("a", None, 1))
     assert documented() == real

@@ -229,11 +229,6 @@ class ClickHouseTables(BaseDestination):
 
         erase(session)
 
-    def network(self, session: Session) -> Sequence[Link]:
-        from rowfall.destinations.clickhouse.scratch import network
-
-        return network(session.engine)
-
     def merging(self, session: Session) -> Link | None:
         from rowfall.destinations.clickhouse.scratch import merging
 

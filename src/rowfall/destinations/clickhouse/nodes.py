@@ -52,10 +52,12 @@ class Nodes(Protocol):
     Attributes:
         replicated: shards have further replicas of the table.
         may_lack_database: the load makes the database where it is missing.
+        alone: one engine has all tables, so that one statement makes a table.
     """
 
     replicated: bool
     may_lack_database: bool
+    alone: bool
 
     def definition(self, listed: ExistingTable | None) -> Definition | None:
         """Return the definition of the table; None where no node has it.
@@ -112,6 +114,7 @@ class OneNode:
     """A folder, or a server by itself."""
 
     replicated = may_lack_database = False
+    alone = True
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -182,6 +185,7 @@ class ClusterNodes:
     """The nodes of a cluster that answer."""
 
     may_lack_database = True
+    alone = False
 
     def __init__(self, session: Session, shards: OpenCluster) -> None:
         self._session, self._shards = session, shards

@@ -35,7 +35,7 @@ _TIMES = {
 
 def make_scratch(session: Session, like: str) -> None:
     """Make the table like the one that it stands for; one of a cluster is made as a new one is."""
-    if not like or session.shards is not None:
+    if not like or not nodes_of(session).alone:
         return
     engine, target = session.engine, session.first_target
     there = staging.facts(engine.ask, target.database, like)
@@ -62,11 +62,10 @@ def erase(session: Session) -> None:
                 engine.run(Statement(statement))
 
 
-def network(engine: Engine) -> Sequence[Link]:
+def network(engine: Engine, host: str) -> Sequence[Link]:
     """Measure the network to a server."""
-    if engine.kind != "server":
-        return ()
     return network_links(
+        host,
         lambda: engine.ask("SELECT 1"),
         lambda size: send_seconds(engine, size),
         lambda size: _fetch_seconds(engine, size),
@@ -101,7 +100,7 @@ def merging(session: Session) -> Link | None:
         return None  # rights that a load does not need
     return Link(
         Part.TARGET, MERGES, int(size) / seconds, "bytes/s",
-        f"{int(parts)} parts, {units.count(int(rows))} rows",
+        f"{int(parts)} parts, {units.count(int(rows))} rows", limits=False,
     )  # fmt: skip
 
 

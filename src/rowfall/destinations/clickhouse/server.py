@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
 from rowfall.contracts.destination import Opened, Opening, Query
 from rowfall.core.errors import TargetError
 from rowfall.core.options import Options
+from rowfall.core.results import Link
 from rowfall.destinations.clickhouse import ClickHouseTables
 from rowfall.destinations.options_check import CLUSTER, SERVER, TABLES, check_options
 from rowfall.targets.base import ServerAt, Target
@@ -35,6 +37,11 @@ class ServerTables(ClickHouseTables):
         from rowfall.destinations.clickhouse.opening import refusal
 
         return refusal(session)
+
+    def network(self, session: Session) -> Sequence[Link]:
+        from rowfall.destinations.clickhouse.scratch import network
+
+        return network(session.engine, server_of(session.target).host)
 
     def query(self, target: Target, query: Query) -> None:
         from rowfall.destinations.query import query_server

@@ -357,6 +357,11 @@ class MySQLDatabase(Transactions):
         if found:
             self._remove(found if self._emptied() else self._of_this_table(found)[1])
 
+    @property
+    def host(self) -> str:
+        """See :class:`rowfall.engines.database.OverNetwork`."""
+        return self._login.host
+
     def ping(self) -> None:
         """See :class:`rowfall.engines.database.OverNetwork`."""
         self.ask("SELECT 1")

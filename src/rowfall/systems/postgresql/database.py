@@ -348,6 +348,11 @@ class PostgresDatabase(Transactions):
                 "PRIMARY KEY (table_id, split))".encode()
             )
 
+    @property
+    def host(self) -> str:
+        """See :class:`rowfall.engines.database.OverNetwork`."""
+        return self._server.host
+
     def ping(self) -> None:
         """See :class:`rowfall.engines.database.OverNetwork`."""
         self._rows("SELECT 1")
