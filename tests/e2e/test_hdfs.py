@@ -28,7 +28,7 @@ from e2e.lake import Lake
 from e2e.tools import Shell, csv, made
 from faults.kills import kill_rowfall
 from lab.clickhouse import ClickHouse
-from lab.hdfs import Hdfs
+from lab.hdfs import Hdfs, NameService
 from lab.process import free_ports, wait_until
 from rowfall.core.masked import Secret
 from rowfall.core.model import Column, Encoding, Kind, Schema
@@ -333,3 +333,44 @@ def _resident(pid: int) -> int:
             with contextlib.suppress(OSError):
                 found += sum(map(_resident, map(int, (task / "children").read_text().split())))
     return found
+
+
+# --- a name service -------------------------------------------------------------------------------
+
+
+@pytest.mark.long
+def test_a_name_service_whose_active_name_node_changes(shell: Shell) -> None:
+    """Also where one name node and one data node are dead; files keep their names."""
+    with NameService() as service:
+        at = f"hdfs://{service.superuser}@{service.name}"
+        env = {"HADOOP_CONF_DIR": str(service.conf)}
+        command = ("load", f"{at}/*.csv", "--table", "t", "--json")
+
+        def loaded(expected: int) -> int:
+            done = shell.ok(*command, env=env).document
+            assert done["rows"] == expected, done
+            return int(done["splits_skipped"])
+
+        service.put("/0.csv", rows(0, 100_000))
+        loaded(100_000)
+        assert loaded(0) == 1
+        service.activate(1)
+        assert loaded(0) == 1
+        service.put("/1.csv", rows(100_000, 300_000))
+        loaded(200_000)
+        service.put("/2.csv", rows(300_000, 500_000))
+        service.put("/3.parquet", parquet(500_000, 500_100))
+        service.name_nodes[0].kill()
+        service.data_nodes[0].kill()
+        loaded(200_000)
+        query = shell.ok("load", f"{at}/*.parquet", "--table", "t", "--json", env=env)
+        assert query.document["rows"] == 100
+        assert shell.row(SUMS) == sums(500_100)
+        service.name_nodes[1].kill()
+        dead = shell.ends(4, *command, "--patience", "1s", env=env)
+        assert "no connection to http://127.0.0.1:" in dead.talk
+    lost = shell.ends(4, "load", f"{at}/*.csv", "--table", "t")
+    assert "set HADOOP_CONF_DIR to the folder with its hdfs-site.xml" in lost.talk
+    (shell.folder / "hdfs-site.xml").write_text("<configuration>")
+    here = {"HADOOP_CONF_DIR": str(shell.folder)}
+    assert "cannot read" in shell.ends(2, *command, env=here).talk

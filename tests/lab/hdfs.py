@@ -34,7 +34,7 @@ class _Node(Service):
 
     start_seconds = 90.0
 
-    def __init__(self, main: str, lab: Hdfs) -> None:
+    def __init__(self, main: str, lab: Hdfs | NameService) -> None:
         self.name = main.rpartition(".")[2].lower()
         self._main, self._lab = main, lab
         super().__init__()
@@ -187,11 +187,11 @@ def _answer(method: str, where: str, query: str, body: bytes | None = None) -> b
     return text
 
 
-def _configure(folder: Path, settings: Mapping[str, str]) -> None:
+def _configure(folder: Path, settings: Mapping[str, str], replication: int = 1) -> None:
     """Write the configuration of a daemon."""
     everything = {
         **settings,
-        "dfs.replication": "1",
+        "dfs.replication": str(replication),
         "dfs.blocksize": str(1 << 20),
         "dfs.namenode.fs-limits.min-block-size": "1024",
         # Nothing waits for nodes that might still come, or for disks that might fill.
@@ -273,3 +273,103 @@ def _tool(name: str) -> str:
     if found is None:
         raise ServiceError(f"{name} is not installed; the tests of HDFS need Java 17 and Maven")
     return found
+
+
+class NameService:
+    """Two name nodes with one log of edits, of which one is active, and two data nodes.
+
+    Attributes:
+        name: of the service.
+        conf: folder with the configuration of clients, for ``HADOOP_CONF_DIR``.
+        name_nodes, data_nodes: the daemons.
+    """
+
+    name = "lab"
+
+    def __init__(self) -> None:
+        self.packages = reachable(_packages())
+        self.superuser = "nobody" if os.geteuid() == 0 else getpass.getuser()
+        self.name_nodes = [_Node(_NAME_NODE, self), _Node(_NAME_NODE, self)]
+        self.data_nodes = [_Node(_DATA_NODE, self), _Node(_DATA_NODE, self)]
+        self._ports = [free_ports(2), free_ports(2)]
+        edits = self.name_nodes[0].folder / "edits"
+        shutil.copytree(self.packages / "formatted" / "current", edits / "current")
+        for path in (edits, *edits.rglob("*")):
+            self.name_nodes[0]._own(path)
+        settings = {
+            "fs.defaultFS": f"hdfs://{self.name}",
+            "dfs.nameservices": self.name,
+            f"dfs.ha.namenodes.{self.name}": "nn0,nn1",
+            f"dfs.client.failover.proxy.provider.{self.name}":
+                "org.apache.hadoop.hdfs.server.namenode.ha.ConfiguredFailoverProxyProvider",
+            "dfs.namenode.shared.edits.dir": f"file://{edits}",
+        }  # fmt: skip
+        for number, (rpc, web) in enumerate(self._ports):
+            settings[f"dfs.namenode.rpc-address.{self.name}.nn{number}"] = f"127.0.0.1:{rpc}"
+            settings[f"dfs.namenode.http-address.{self.name}.nn{number}"] = f"127.0.0.1:{web}"
+        for number, node in enumerate(self.name_nodes):
+            shutil.copytree(self.packages / "formatted", node.folder / "name", dirs_exist_ok=True)
+            for path in (node.folder / "name").rglob("*"):
+                node._own(path)
+            own = {"dfs.ha.namenode.id": f"nn{number}",
+                   "dfs.namenode.name.dir": f"file://{node.folder}/name"}  # fmt: skip
+            _configure(node.folder, {**settings, **own}, replication=2)
+        for node in self.data_nodes:
+            transfer, web, ipc = free_ports(3)
+            own = {
+                "dfs.datanode.data.dir": f"file://{node.folder}/data",
+                "dfs.datanode.address": f"127.0.0.1:{transfer}",
+                "dfs.datanode.http.address": f"127.0.0.1:{web}",
+                "dfs.datanode.ipc.address": f"127.0.0.1:{ipc}",
+                "dfs.datanode.hostname": "127.0.0.1",
+            }
+            _configure(node.folder, {**settings, **own}, replication=2)
+        self.conf = self.data_nodes[0].folder / "conf"
+
+    def __enter__(self) -> Self:
+        try:
+            with ThreadPoolExecutor() as pool:
+                list(pool.map(_Node.start, self.name_nodes))
+            self.activate(0)
+            with ThreadPoolExecutor() as pool:
+                list(pool.map(_Node.start, self.data_nodes))
+            return self
+        except BaseException:
+            self.__exit__()
+            raise
+
+    def __exit__(self, *_: object) -> None:
+        for node in (*self.data_nodes, *self.name_nodes):
+            node.close()
+
+    def healthy(self, node: _Node) -> bool:
+        """A name node answers; of data nodes the active one knows as many as are up."""
+        if node in self.name_nodes:
+            _answer("GET", f"127.0.0.1:{self._ports[self.name_nodes.index(node)][1]}", "/jmx?qry=x")
+            return True
+        asked = "/jmx?qry=Hadoop:service=NameNode,name=FSNamesystemState"
+        text = _answer("GET", f"127.0.0.1:{self._ports[0][1]}", asked)
+        return bool(json.loads(text)["beans"][0]["NumLiveDataNodes"] > self.data_nodes.index(node))
+
+    def activate(self, number: int) -> None:
+        """Make one name node the active one, and the other the standby."""
+        for at, word in ((1 - number, "-transitionToStandby"), (number, "-transitionToActive")):
+            if self.name_nodes[at].pid:
+                self._tool("org.apache.hadoop.hdfs.tools.DFSHAAdmin", word, f"nn{at}")
+
+    def put(self, path: str, body: bytes) -> None:
+        """Write a file, with a copy on each data node."""
+        with tempfile.NamedTemporaryFile(dir=self.conf.parent) as file:
+            file.write(body)
+            file.flush()
+            os.chmod(file.name, 0o644)
+            self._tool("org.apache.hadoop.fs.FsShell", "-put", "-f", file.name, path)
+
+    def _tool(self, main: str, *arguments: str) -> None:
+        done = subprocess.run(
+            [*_java(self.packages, self.conf.parent), main, *arguments],
+            env={**os.environ, "HADOOP_USER_NAME": self.superuser}, stdin=subprocess.DEVNULL,
+            capture_output=True, text=True, timeout=120, check=False,
+        )  # fmt: skip
+        if done.returncode != 0:
+            raise ServiceError(f"{main} {arguments}: {(done.stderr or done.stdout)[-800:]}")

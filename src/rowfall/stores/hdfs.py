@@ -1,5 +1,6 @@
 """Files in HDFS: ``hdfs://user@host:8020/path-or-glob?http=9870``, without Java.
 
+In the place of a host a name service may stand, whose name nodes the configuration of Hadoop names.
 The name node is asked over WebHDFS: what there is, and where its blocks are. rowfall-decode reads
 them from the data nodes by their own protocol, and over WebHDFS what it does not get there; samples
 come over WebHDFS. The engine's ``hdfs()`` speaks the RPC protocol of the port in the URI, and reads
@@ -13,6 +14,7 @@ import http.client
 import json
 import os
 import re
+import socket
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -35,12 +37,10 @@ from rowfall.core.sqltext import SqlText
 from rowfall.sources import from_clause, pipes
 from rowfall.sources.base import EMBEDDED, Block, HttpAddress, Probe, any_version
 from rowfall.sources.from_clause import TableFunction
-from rowfall.stores import completeness, globs
+from rowfall.stores import completeness, globs, hadoop_config
+from rowfall.stores.hadoop_config import HTTP_PORT, RPC_PORT, Place
 from rowfall.stores.objects import REQUESTS, ObjectSource, with_data
 from rowfall.stores.patience import Patience
-
-RPC_PORT, HTTP_PORT = 8020, 9870
-"""Ports of a name node where nothing else is configured (Hadoop 3)."""
 
 # A name node answers within milliseconds, and within seconds while it collects garbage.
 _TIMEOUT = 9.0
@@ -95,10 +95,11 @@ class Hdfs(ObjectSource):
         if not host or (user and ":" in user):
             why = "HDFS knows no passwords" if host else "it names no host"
             raise UsageError(f"cannot read {uri.mask(text)!r}: {why}", hint=f"Write {_SHAPE}.")
+        several = () if rpc or port else hadoop_config.name_nodes(host)
+        one = (host, int(rpc or RPC_PORT), int(port or HTTP_PORT))
         node = NameNode(
-            host, int(rpc or RPC_PORT), int(port or HTTP_PORT), user or _user(),
-            Patience.of(self._options),
-        )  # fmt: skip
+            several or (one,), user or _user(), host if several else "", Patience.of(self._options)
+        )
         if node.rpc == node.http:
             raise UsageError(
                 f"cannot read {text!r}: {node.http} is given as both ports of the name node",
@@ -178,7 +179,7 @@ class Hdfs(ObjectSource):
         functions = []
         for node, paths in groups.items():
             for pattern, only, count in _patterns(paths):
-                url = literal(f"hdfs://{uri.encode(node.user)}@{node.place}{pattern}")
+                url = literal(f"hdfs://{uri.encode(node.user)}@{node.host}:{node.rpc}{pattern}")
                 text, counted = (SqlText.of(f"hdfs({url}{end})") for end in (tail, census))
                 # Servers (24.10) leave out what is missing, and show no first slash in paths.
                 there = self.reader is not EMBEDDED
@@ -196,6 +197,8 @@ class Hdfs(ObjectSource):
         return from_clause.url_probe(function, split.size, head)
 
     def addresses(self, splits: Sequence[Split]) -> list[HttpAddress]:
+        for node in {node for node, _ in (self._at(split.uri) for split in splits) if node.service}:
+            node.status("/")  # who reads these addresses knows of no other name node
         large = {s.uri: s for s in splits if (s.size or 0) >= _LEAST_IN_BLOCKS}
         with ThreadPoolExecutor(REQUESTS) as pool:
             blocks = dict(zip(large, pool.map(self._blocks, large.values()), strict=True))
@@ -356,22 +359,38 @@ def _nearest(node: NameNode, path: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class NameNode:
-    """A name node that is asked over WebHDFS.
+    """A name node that is asked over WebHDFS; of a name service, the one that is active.
 
     Attributes:
-        rpc, http: its ports: where Hadoop's tools and the engine ask, and the web interface.
+        nodes: where it is, or those that may be the active one.
+        service: their name; "" for a name node that the URI names itself.
     """
 
-    host: str
-    rpc: int
-    http: int
+    nodes: tuple[Place, ...]
     user: str
+    service: str = ""
     patience: Patience = field(default_factory=Patience, compare=False)
+    _active: list[int] = field(default_factory=lambda: [0], compare=False)
+
+    @property
+    def host(self) -> str:
+        """Return the host of the name node that is asked."""
+        return self.nodes[self._active[0]][0]
+
+    @property
+    def rpc(self) -> int:
+        """Return the port where Hadoop's tools and the engine ask."""
+        return self.nodes[self._active[0]][1]
+
+    @property
+    def http(self) -> int:
+        """Return the port of the web interface."""
+        return self.nodes[self._active[0]][2]
 
     @property
     def place(self) -> str:
-        """Return ``host:port`` as URIs of files have it."""
-        return f"{self.host}:{self.rpc}"
+        """Return what URIs of files begin with: the service, or ``host:port``."""
+        return self.service or f"{self.host}:{self.rpc}"
 
     @property
     def where(self) -> str:
@@ -464,7 +483,20 @@ class NameNode:
         return found
 
     def _get(self, path: str, operation: str, **more: int | str) -> bytes | None:
-        """Return the body of an answer, None where there is no such file."""
+        """Return the body of an answer, None where there is no such file.
+
+        A name node that is away or on standby is left for the next one of its service.
+        """
+        for _ in self.nodes[1:]:
+            at = self._active[0]
+            try:
+                return self._answer(path, operation, **more)
+            except (_StandbyError, NotReachedError):
+                self._active[0] = (at + 1) % len(self.nodes)
+        return self._answer(path, operation, **more)
+
+    def _answer(self, path: str, operation: str, **more: int | str) -> bytes | None:
+        """Ask one name node; as :meth:`_get`."""
         try:
             # Redirects lead to a data node.
             with urlopen(self.url(path, operation, **more), timeout=_TIMEOUT) as answer:  # noqa: S310
@@ -493,7 +525,14 @@ class NameNode:
             message = f"permission denied for the user {self.user}"
             hint = f"Name another user as in {_SHAPE}, or with HADOOP_USER_NAME."
         elif kind == "StandbyException":
-            message, hint = "this name node is on standby", "Name the active one."
+            raise _StandbyError(
+                f"cannot read hdfs://{self.place}{path}: the name node {self.host} is on standby",
+                hint="No name node of the service is active: hdfs haadmin -getAllServiceState"
+                if self.service
+                else "Name the active one, or the name service, with its configuration in "
+                "HADOOP_CONF_DIR.",
+                transient=bool(self.service),
+            )
         elif code == 401 or kind == "SecurityException":
             hint = "Kerberos and tokens are not spoken; a gateway (HttpFS) may take user names."
         else:
@@ -527,6 +566,11 @@ class NameNode:
             f"Check host and ports: ?http= names that of the web interface (here {self.http}; "
             "dfs.namenode.http-address), and redirects lead to data nodes by their own names."
         )
+        if isinstance(reason, socket.gaierror) and not self.service:
+            hint = (
+                f"If {self.host} is a name service, set HADOOP_CONF_DIR to the folder with its "
+                "hdfs-site.xml. " + hint
+            )
         if isinstance(reason, ConnectionRefusedError) and self._speaks_webhdfs(self.rpc):
             hint = (
                 f"{self.rpc} is the port of its web interface: write "
@@ -551,6 +595,10 @@ class NameNode:
                 return b"FileStatus" in answer.read()
         except (OSError, http.client.HTTPException):
             return False
+
+
+class _StandbyError(SourceError):
+    """A name node answers that another one is active."""
 
 
 def _block(located: dict[str, Any]) -> Block | None:

@@ -1,9 +1,11 @@
 """Facts about the columns of clean CSV and TSV, as rowfall-decode finds them.
 
-Before every load of text a plan asks how its values are written. The engine answers by a query of
-some hundred aggregates: 0.1 s for three columns and 0.27 s for 105, most of it to read code that
-nothing else needs. ``rowfall-decode sample`` reads the same rows in some milliseconds. It declines
-what is not clean; then the engine is asked, and its answer is what counts.
+A plan asks how the values of text are written. The engine answers by a query of some hundred
+aggregates: 0.1 s for three columns and 0.27 s for 105, most of it to read code that nothing else
+needs. Where the types of all columns are known (from ``--schema`` or the table that is there),
+``rowfall-decode sample`` reads the same rows in some milliseconds. It declines what is not clean;
+then the engine is asked, and its answer is what counts. Types that nobody knows yet are a matter of
+more facts than these, which only the engine finds.
 """
 
 from __future__ import annotations
