@@ -47,7 +47,7 @@ from rowfall.core.errors import (
 )
 from rowfall.core.events import AttemptPublished, AttemptStarted, Listener, SplitFailed
 from rowfall.core.listing import Split
-from rowfall.core.model import PULL, PUSH, Kind, Outcome, Plan, Schema, Setting
+from rowfall.core.model import ENGINE, PULL, PUSH, Kind, Outcome, Plan, Schema, Setting
 from rowfall.core.options import FILTER
 from rowfall.core.results import AttemptRecord, Failure
 from rowfall.core.signals import GO_ON, undisturbed
@@ -65,9 +65,10 @@ from rowfall.run.work_queue import OutputPiece, Work, WorkQueue
 from rowfall.schema import avro_blocks
 from rowfall.schema.bad_rows import data_errors
 from rowfall.schema.bad_rows.search import BadRows, TooManyBadRowsError
-from rowfall.schema.text import long_records
+from rowfall.schema.text import long_records, open_quotes
 from rowfall.schema.types import strict_reading
 from rowfall.sources.base import Streamed
+from rowfall.sources.compression import compression_of
 from rowfall.stores.objects import ObjectSource
 from rowfall.systems.clickhouse.codes import (
     DATA_CODES,
@@ -288,6 +289,7 @@ class AttemptRunner:
             enter(Step.CHECK_SOURCE)
             if not work.pieces:
                 self._check_source(work.splits)
+                self._check_quotes(work)
             enter(Step.COUNT)
             counted = self._counted(work, delivered)
             rejected = self._reject(delivered, counted)
@@ -460,6 +462,30 @@ class AttemptRunner:
         if changed:
             raise ChangedError(changed)
 
+    def _check_quotes(self, work: Work) -> None:
+        """Make sure that no quote is open where a file ends that an engine has parsed.
+
+        Raises:
+            UnclosedQuoteError: one is, and the engine has taken the rest for its value.
+        """
+        plan, schema = self._given.plan, work.schema or self._schema
+        encoding, transport = plan.encoding, plan.transport
+        if encoding is None or not encoding.is_csv or encoding.dialect is not None:
+            return
+        refused = strict_reading.refuses_line_breaks(schema)
+        decoded = transport.parser.value != ENGINE and self._decodes and not work.engine_reads
+        if decoded or not self._source.replayable:
+            return
+        splits, engine = work.splits, self._writer.engine
+        if self._is_read_by_server and self._source.remote:
+            # What is packed has to be read once more as a whole, which its server does best.
+            packed = [s for s in splits if compression_of(s.uri, encoding) != "none"]
+            if packed and self._bad_rows.quotes_are_closed_for(packed, engine):
+                splits = [s for s in splits if s not in packed]
+        found = open_quotes.first(self._source, splits, encoding, self._longest, breaks=not refused)
+        if found is not None:
+            raise found
+
     def _reject(self, delivered: Delivered, counted: Counted) -> int:
         """Write the bad rows that were left out into the rejects file; return how many."""
         refused, skips = delivered.outcome.refused, delivered.skips_bad_rows
@@ -589,7 +615,8 @@ class AttemptRunner:
             return self._halves(work, error)
         if isinstance(error, UnclosedQuoteError):
             schema = work.schema or self._schema
-            if self._bad_rows.may_be_left_out and strict_reading.refuses_line_breaks(schema):
+            skips = self._bad_rows.may_be_left_out and not work.skips_bad_rows
+            if skips and strict_reading.refuses_line_breaks(schema):
                 # The reader of bad rows counts the lines that the quote swallows.
                 return [replace(work, skips_bad_rows=True, engine_reads=True)]
             # The engine would take all that follows the quote for one value.
@@ -645,11 +672,9 @@ class AttemptRunner:
 
     @property
     def _is_read_by_server(self) -> bool:
-        """Tell whether a server fetches and reads files with types by itself."""
+        """Tell whether a server fetches and reads files by itself."""
         plan = self._given.plan
-        return (
-            self._typed and plan.transport.delivery.value == PULL and plan.placement != "embedded"
-        )
+        return plan.transport.delivery.value == PULL and plan.placement != "embedded"
 
     def _is_sent_as_it_is(self, work: Work, error: RowfallError) -> bool:
         """Tell whether a file with types has failed that an older server was to read by itself.
@@ -743,12 +768,25 @@ class AttemptRunner:
         if isinstance(error, TooManyBadRowsError):
             # The count is the news; where the first one is stands in it, too.
             found = [(split, error) for split, _ in found]
-        elif self._is_read_by_server and (work.skips_bad_rows or not _names_row(found)):
+        elif (
+            self._typed
+            and self._is_read_by_server
+            and (work.skips_bad_rows or not _names_row(found))
+        ):
             # The reader of another release raises at a value before any check can leave it out.
             for _, one in found:
                 if one.hint is None or "--max-errors" in one.hint:  # others help there, too
                     one.hint = data_errors.READ_HERE
         return self._without(work, found) if found else self._halves(work, error)
+
+    def _open_quote(self, split: Split, error: RowfallError) -> RowfallError:
+        """Return the error about a value with line breaks, or about the quote that opens none."""
+        encoding = self._given.plan.encoding
+        if encoding is None or not encoding.is_csv or encoding.dialect is not None:
+            return error
+        found = open_quotes.find(self._source, split, encoding, self._longest, breaks=True)
+        line = error.line if isinstance(error, DataError) else None
+        return error if found is None or found.line in (None, line) else found
 
     def _halves(self, work: Work, error: RowfallError) -> Sequence[Work]:
         """Return the halves of a group with a bad object that no error names; one alone fails."""

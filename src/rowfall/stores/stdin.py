@@ -15,12 +15,13 @@ import weakref
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from rowfall.core import formats, units
+from rowfall.core import formats, open_quotes, units
 from rowfall.core.errors import RowfallError, SourceError
 from rowfall.core.listing import Listing, Split, split_id
 from rowfall.core.long_records import Records, too_long
 from rowfall.core.masked import Secret
 from rowfall.core.model import Encoding, Kind, Schema
+from rowfall.core.open_quotes import OpenQuotes
 from rowfall.core.options import Options
 from rowfall.core.sql import literal
 from rowfall.core.sqltext import SqlText
@@ -311,6 +312,7 @@ def _pump(
                 rewriting.Rewriting(pieces, encoding, compression, pipe.fileno()).end()
                 return
             records = _records(encoding, most)
+            quotes = _quotes(encoding, most)
             if compression == pipes.GZIP:
                 pieces = _without_padding(pieces)
             for piece in pipes.unpack_bz2(pieces) if compression == pipes.BZ2 else pieces:
@@ -320,6 +322,10 @@ def _pump(
                 # The engine closes its end early when it fails; it reports why.
                 if not pipes.write(pipe.fileno(), piece):
                     return
+                if quotes is not None:
+                    quotes.pass_by(piece)
+            if quotes is not None and (opened := quotes.end()) is not None:
+                broken[0] = open_quotes.error("stdin", opened)
         except SourceError as error:
             broken[0] = error
         except Exception as error:
@@ -350,6 +356,13 @@ def _records(encoding: Encoding | None, most: int) -> Records | None:
     if encoding is None or not text or encoding.compression not in ("none", pipes.BZ2):
         return None
     return Records(most, quotes=encoding.is_csv)
+
+
+def _quotes(encoding: Encoding | None, most: int) -> OpenQuotes | None:
+    """Return what finds a quote that is never closed; None where the engine gets what is packed."""
+    if encoding is None or not encoding.is_csv or _records(encoding, most) is None:
+        return None
+    return OpenQuotes(encoding, most, breaks=True)
 
 
 def _stream(head: bytes, rest: io.RawIOBase) -> Iterator[bytes]:

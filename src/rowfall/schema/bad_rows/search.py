@@ -560,17 +560,18 @@ class BadRows:
         header = self._search.header_of(split)
         return header[-1] if header else last_name(schema, self._encoding)
 
+    def quotes_are_closed_for(self, splits: Sequence[Split], engine: Engine) -> bool:
+        """Tell whether every object holds an even number of quotes, by the engine that loads them.
+
+        Raises:
+            RowfallError: it cannot read them.
+        """
+        rows = engine.ask(_odd_quotes(self._loading, splits, self._encoding), lane=LANE)
+        return not rows or not int(rows[0][0] or 0)
+
     def _quotes_are_closed(self, splits: Sequence[Split]) -> bool:
         """Tell whether every object holds an even number of quotes, as RFC 4180 asks for."""
-        lines = lines_relation(self._source, splits, self._encoding)
-        rows = self._ask(
-            SqlText.of(
-                "SELECT max(odd) FROM (SELECT sum(countSubstrings(line, '\"')) % 2 AS odd FROM ",
-                lines,
-                " GROUP BY _path)",
-            ),
-            {},
-        )
+        rows = self._ask(_odd_quotes(self._source, splits, self._encoding), {})
         return not rows or not int(rows[0][0] or 0)
 
     # --- loading around bad rows --------------------------------------------------------------
@@ -750,6 +751,15 @@ class BadRows:
 
     def _ask(self, text: SqlText, settings: Mapping[str, str | int | float]) -> list[list[Any]]:
         return self._engine.ask(text, settings, lane=LANE)
+
+
+def _odd_quotes(source: Source, splits: Sequence[Split], encoding: Encoding) -> SqlText:
+    """Return the SELECT that gives 1 where some object holds an odd number of quotes."""
+    return SqlText.of(
+        "SELECT max(odd) FROM (SELECT sum(countSubstrings(line, '\"')) % 2 AS odd FROM ",
+        lines_relation(source, splits, encoding),
+        " GROUP BY _path)",
+    )
 
 
 def _records(

@@ -31,6 +31,8 @@ _ONE_BY_ONE: dict[str, Any] = {
     "bz2": bz2.BZ2Decompressor,
     "xz": lzma.LZMADecompressor,
 }
+UNREADABLE = (OSError, zlib.error, lzma.LZMAError, EOFError, ValueError)
+"""What :func:`unpacked` and its source raise of a broken file."""
 _BY_PYARROW = {"zstd": "zstd", "lz4": "lz4", "br": "brotli", "brotli": "brotli"}
 
 
@@ -46,7 +48,7 @@ def find(
     until = time.monotonic() + _MOST_SECONDS
     for split in {s.uri: s for s in splits}.values():
         packed = compression_of(split.uri, encoding)
-        with suppress(RowfallError, OSError, zlib.error, lzma.LZMAError, EOFError, ValueError):
+        with suppress(RowfallError, *UNREADABLE):
             place = in_pieces(unpacked(source.pieces(split), packed), encoding, most, until)
             if place is not None:
                 return too_long(split.uri, place, most, encoding)
@@ -58,7 +60,7 @@ def may_begin(source: Source, split: Split, packed: str) -> bool:
     if not isinstance(source, ObjectSource):
         return False
     head, size = bytearray(), split.size
-    with suppress(RowfallError, OSError, zlib.error, lzma.LZMAError, EOFError, ValueError):
+    with suppress(RowfallError, *UNREADABLE):
         # All of a small file has been read already.
         small = size is not None and size <= AHEAD
         stored = [source.part(split, 0, size or 0)] if small else source.pieces(split)
