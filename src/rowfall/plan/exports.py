@@ -71,10 +71,8 @@ def look(session: Session, listing: Listing, schema: Schema, load_id: str = "") 
     }  # fmt: skip
     asked = {*names, *((*old.outputs, *old.stale, *old.claims) if old else ())}
     present = _versions(place, sorted(asked), remote=target.text.startswith("s3://"))
-    decided = _decide(
-        old, layout, names, wanted, present, load_id, _full(base, ""),
-        anew=options.replace or options.force,
-    )  # fmt: skip
+    asks = _Asked(layout, names, wanted, load_id, anew=options.replace or options.force)
+    decided = asks.decide(old, present, _full(base, ""))
     bounds = list(attempts.file_bounds(len(splits), files))
     loaded = {i for number in decided.done for i in range(*bounds[number])}
     return ExportState(
@@ -138,67 +136,80 @@ class _Decision:
     notes: tuple[str, ...] = ()
 
 
-def _decide(
-    old: Manifest | None, layout: Mapping[str, Any], names: Sequence[str],
-    wanted: Sequence[Sequence[Range]], present: Mapping[str, str], load_id: str, folder: str, *,
-    anew: bool,
-) -> _Decision:  # fmt: skip
-    """Decide what is written; pure.
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """What is to be exported.
 
-    Args:
-        old: the manifest that is there. ``anew``: what is there may be overwritten.
-        wanted: what each output is to hold. ``present``: versions of what is there.
+    Attributes:
+        layout: how rows become files. ``names``: of the outputs.
+        wanted: what each output is to hold.
+        anew: what is there may be overwritten.
     """
-    reads = dict.fromkeys(source[0] for sources in wanted for source in sources)
-    fresh = Manifest(layout, claims=tuple(names), reads=tuple(reads))
-    if old is None:
-        there = [name for name in names if name in present]
-        if there and not anew:
-            return _Decision(fresh, refusal=_in_the_way(folder, there, None))
-        return _Decision(fresh)
-    if old.owner and not anew and (busy := _busy(old, folder)) is not None:
-        return _Decision(old, refusal=busy)
-    if old.owner and _lives(old.owner):
-        return _Decision(old, refusal=_in_use(old, folder))
-    intact = {name for name, o in old.outputs.items() if present.get(name, "") == o.version}
-    # What a run with --replace has begun, it goes on with.
-    anew = anew and old.load != load_id
-    same = dict(old.layout) == dict(layout)
-    keeps = {
-        number: old.outputs[name]
-        for number, (name, sources) in enumerate(zip(names, wanted, strict=True))
-        if same and name in intact and old.outputs[name].sources == tuple(sources)
-    }  # fmt: skip
-    if anew:
-        return _overwritten(fresh, old, names, present, ())
-    edited = sorted(name for name in old.outputs if name in present and name not in intact)
-    if old.state == WHOLE:
-        everything = all_sources([o.sources for o in old.outputs.values()])
-        if not same or everything != all_sources(wanted):
-            there = sorted(name for name in {*names, *old.outputs} if name in present)
-            if there:
-                return _Decision(old, refusal=_in_the_way(folder, there, old))
-            return _Decision(fresh)  # somebody has removed all of its files
-        if edited:
-            return _Decision(old, refusal=_edited(folder, edited))
-        if len(intact) == len(old.outputs) == len(names):
-            # Perhaps the source is cut at other places now: together the files hold all of it.
-            return _Decision(old, frozenset(range(len(names))))
-        if len(keeps) < len(intact):
+
+    layout: Mapping[str, Any]
+    names: Sequence[str]
+    wanted: Sequence[Sequence[Range]]
+    load_id: str
+    anew: bool
+
+    def decide(self, old: Manifest | None, present: Mapping[str, str], folder: str) -> _Decision:
+        """Decide what is written; pure.
+
+        Args:
+            old: the manifest that is there.
+            present: versions of what is there.
+        """
+        layout, names, wanted, anew = self.layout, self.names, self.wanted, self.anew
+        reads = dict.fromkeys(source[0] for sources in wanted for source in sources)
+        fresh = Manifest(layout, claims=tuple(names), reads=tuple(reads))
+        if old is None:
+            there = [name for name in names if name in present]
+            if there and not anew:
+                return _Decision(fresh, refusal=_in_the_way(folder, there, None))
+            return _Decision(fresh)
+        if old.owner and not anew and (busy := _busy(old, folder)) is not None:
+            return _Decision(old, refusal=busy)
+        if old.owner and _lives(old.owner):
+            return _Decision(old, refusal=_in_use(old, folder))
+        intact = {name for name, o in old.outputs.items() if present.get(name, "") == o.version}
+        # What a run with --replace has begun, it goes on with.
+        anew = anew and old.load != self.load_id
+        same = dict(old.layout) == dict(layout)
+        keeps = {
+            number: old.outputs[name]
+            for number, (name, sources) in enumerate(zip(names, wanted, strict=True))
+            if same and name in intact and old.outputs[name].sources == tuple(sources)
+        }  # fmt: skip
+        if anew:
             return _overwritten(fresh, old, names, present, ())
-    else:
-        own = any(name in present for name in old.claims)
-        if own and not reads.keys() >= set(old.reads):
-            return _Decision(old, refusal=_of_others(old, folder, present))
-        if edited:
-            return _Decision(old, refusal=_edited(folder, edited))
-        if not same:
-            files = units.counted(len(old.outputs), "file")
-            note = f"an unfinished export with other options is there ({files}): written anew"
-            return _overwritten(fresh, old, names, present, (note,))
-    kept = {output.name: output for output in keeps.values()}
-    manifest = replace(fresh, state=old.state, load=old.load, outputs=kept, stale=old.stale)
-    return _Decision(manifest, frozenset(keeps))
+        edited = sorted(name for name in old.outputs if name in present and name not in intact)
+        if old.state == WHOLE:
+            everything = all_sources([o.sources for o in old.outputs.values()])
+            if not same or everything != all_sources(wanted):
+                there = sorted(name for name in {*names, *old.outputs} if name in present)
+                if there:
+                    return _Decision(old, refusal=_in_the_way(folder, there, old))
+                return _Decision(fresh)  # somebody has removed all of its files
+            if edited:
+                return _Decision(old, refusal=_edited(folder, edited))
+            if len(intact) == len(old.outputs) == len(names):
+                # Perhaps the source is cut at other places now: together the files hold all of it.
+                return _Decision(old, frozenset(range(len(names))))
+            if len(keeps) < len(intact):
+                return _overwritten(fresh, old, names, present, ())
+        else:
+            own = any(name in present for name in old.claims)
+            if own and not reads.keys() >= set(old.reads):
+                return _Decision(old, refusal=_of_others(old, folder, present))
+            if edited:
+                return _Decision(old, refusal=_edited(folder, edited))
+            if not same:
+                files = units.counted(len(old.outputs), "file")
+                note = f"an unfinished export with other options is there ({files}): written anew"
+                return _overwritten(fresh, old, names, present, (note,))
+        kept = {output.name: output for output in keeps.values()}
+        manifest = replace(fresh, state=old.state, load=old.load, outputs=kept, stale=old.stale)
+        return _Decision(manifest, frozenset(keeps))
 
 
 def _overwritten(

@@ -52,7 +52,8 @@ def make_report(
     """Return the report of one run."""
     session = load.session
     counts, problem = done.total, finished.problem
-    seconds = time.monotonic() - done.started
+    run = _Run(load, plan, done, counts, time.monotonic() - done.started)
+    seconds = run.seconds
     outcome = "done"
     if counts.failures:
         outcome = "partial" if counts.loaded or plan.loaded else "failed"
@@ -64,20 +65,21 @@ def make_report(
     cpu = max(0.0, session.engine.cpu_seconds() - done.engine_cpu)
     costs = _Costs(cpu + counts.helper_seconds, 0.0, session.engine.resident()[1])
     worked: dict[str, float] = {}
-    shards = _shards(session, plan, done, load.id, seconds) if alive else ()
+    shards = run.shards() if alive else ()
     if shards:
-        here = _cpu_here(session, plan, done)
+        here = run.cpu_here()
         costs = _Costs(sum(s.cpu_seconds for s in shards), here, max(s.peak_memory for s in shards))
     elif alive and counts.rows:
-        costs = _costs(session, plan, done, load.id, seconds, cpu)
-    if alive and not shards and _has_phases(counts, seconds):
+        costs = run.costs(cpu)
+    if alive and not shards and run.has_phases:
         own = counts.query_ids if session.engine.query_log else ()
         writing = counts.writing_seconds
         built = {"read": counts.helper_seconds - writing, "insert": writing} if writing else {}
         worked = phases(session.engine, counts.publish_seconds, own, built)
     limited = ""
     if counts.rows and alive:
-        limited = _limit(session, facts, plan, worked, costs, seconds, counts)
+        partitioned = any(table.partitioned for table in facts.table.filled)
+        limited = run.limit(worked, costs, partitioned=partitioned)
     return Report(
         load_id=load.id,
         outcome=outcome,
@@ -131,70 +133,101 @@ class _Costs:
     peak: int
 
 
-def _pushes(plan: Plan) -> bool:
-    return plan.transport.delivery.value == PUSH
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """A run that has ended.
 
-
-def _cpu_here(session: Session, plan: Plan, done: Done) -> float:
-    """Return the CPU seconds of this machine where rows were read here and sent; else 0."""
-    return max(0.0, session.cpu_seconds_here() - done.cpu_here) if _pushes(plan) else 0.0
-
-
-def _costs(
-    session: Session, plan: Plan, done: Done, load_id: str, seconds: float, cpu: float
-) -> _Costs:
-    """Return what a load on one engine has cost; ``cpu``: seconds that the engine has seen."""
-    counts, (_, peak) = done.total, session.engine.resident()
-    if not session.engine.query_log:
-        return _Costs(cpu + counts.helper_seconds, 0.0, peak)
-    here = _cpu_here(session, plan, done)
-    if _pushes(plan):
-        here += counts.helper_seconds
-    logged = server_costs(session.engine, load_id, seconds, len(set(counts.query_ids)))
-    if logged is not None:  # without the right to flush the log, its last lines may be missing
-        return _Costs(max(cpu, logged[0]), here, max(peak, logged[1]))
-    return _Costs(cpu if seconds > LONG_SECONDS else 0.0, here, peak)
-
-
-def _has_phases(counts: Counts, seconds: float) -> bool:
-    """Tell whether a load says where its time goes; of others it is start and bookkeeping."""
-    return counts.rows >= FEW_ROWS and seconds >= SHORT_SECONDS
-
-
-def _limit(
-    session: Session,
-    facts: LoadFacts,
-    plan: Plan,
-    worked: dict[str, float],
-    costs: _Costs,
-    seconds: float,
-    counts: Counts,
-) -> str:
-    """Return the sentence that says what limited a load.
-
-    Args:
-        worked: seconds per phase.
+    Attributes:
+        seconds: since it began: statements of earlier runs of the load do not count.
     """
-    server = session.engine.query_log
-    most = max((len(g.indexes) for g in plan.groups), default=1)
-    encoding = plan.encoding
-    waited = counts.waited_seconds if not server else 0.0
-    if not server and _has_phases(counts, seconds):
-        waited += cpu_wait(session.engine)
-    return limited_by(Effort(
-        seconds, costs.cpu, sum(writer.engine.facts.cores for writer in session.writers),
-        server=server, here=costs.here if server and _pushes(plan) else None,
-        cores_here=session.reader.cores, phases=worked,
-        blocks=not counts.writing_seconds,
-        generated=encoding is None, remote=session.remote,
-        streamed=isinstance(session.source, Streamed),
-        text=encoding is not None and encoding.kind in (Kind.TEXT, Kind.JSON),
-        packed=encoding is not None and encoding.compression != "none",
-        target=session.destination.rows_become,
-        objects=plan.facts.cores if encoding is None else most * plan.lanes,
-        waited=waited, few=counts.rows < FEW_ROWS,
-        partitioned=any(table.partitioned for table in facts.table.filled),
-    ))  # fmt: skip
+
+    load: LoadRun
+    plan: Plan
+    done: Done
+    counts: Counts
+    seconds: float
+
+    @property
+    def session(self) -> Session:
+        return self.load.session
+
+    @property
+    def pushes(self) -> bool:
+        """True where rows were read here and sent to a server."""
+        return self.plan.transport.delivery.value == PUSH
+
+    @property
+    def has_phases(self) -> bool:
+        """True where it says where its time went; of others it is start and bookkeeping."""
+        return self.counts.rows >= FEW_ROWS and self.seconds >= SHORT_SECONDS
+
+    def cpu_here(self) -> float:
+        """Return the CPU seconds of this machine where rows were read here and sent; else 0."""
+        spent = self.session.cpu_seconds_here() - self.done.cpu_here
+        return max(0.0, spent) if self.pushes else 0.0
+
+    def costs(self, cpu: float) -> _Costs:
+        """Return what a load on one engine has cost; ``cpu``: seconds that the engine has seen."""
+        counts, engine = self.counts, self.session.engine
+        peak = engine.resident()[1]
+        if not engine.query_log:
+            return _Costs(cpu + counts.helper_seconds, 0.0, peak)
+        here = self.cpu_here()
+        if self.pushes:
+            here += counts.helper_seconds
+        logged = server_costs(engine, self.load.id, self.seconds, len(set(counts.query_ids)))
+        if logged is not None:  # without the right to flush the log, its last lines may be missing
+            return _Costs(max(cpu, logged[0]), here, max(peak, logged[1]))
+        return _Costs(cpu if self.seconds > LONG_SECONDS else 0.0, here, peak)
+
+    def limit(self, worked: dict[str, float], costs: _Costs, *, partitioned: bool) -> str:
+        """Return the sentence that says what limited the load.
+
+        Args:
+            worked: seconds per phase.
+            partitioned: a table that is filled has a partition key.
+        """
+        session, plan, counts = self.session, self.plan, self.counts
+        server = session.engine.query_log
+        most = max((len(g.indexes) for g in plan.groups), default=1)
+        encoding = plan.encoding
+        waited = counts.waited_seconds if not server else 0.0
+        if not server and self.has_phases:
+            waited += cpu_wait(session.engine)
+        return limited_by(Effort(
+            self.seconds, costs.cpu, sum(writer.engine.facts.cores for writer in session.writers),
+            server=server, here=costs.here if server and self.pushes else None,
+            cores_here=session.reader.cores, phases=worked,
+            blocks=not counts.writing_seconds,
+            generated=encoding is None, remote=session.remote,
+            streamed=isinstance(session.source, Streamed),
+            text=encoding is not None and encoding.kind in (Kind.TEXT, Kind.JSON),
+            packed=encoding is not None and encoding.compression != "none",
+            target=session.destination.rows_become,
+            objects=plan.facts.cores if encoding is None else most * plan.lanes,
+            waited=waited, few=counts.rows < FEW_ROWS, partitioned=partitioned,
+        ))  # fmt: skip
+
+    def shards(self) -> tuple[ShardReport, ...]:
+        """Return one row for each shard of a cluster; () elsewhere."""
+        plan, writers = self.plan, self.session.writers
+        if plan.placement != "shards":
+            return ()
+        counted = _by_writer(self.done.counts, len(writers))
+
+        def one(at: int) -> ShardReport:
+            counts, writer = counted[at], writers[at]
+            cpu, memory, requests, received, busy = _logged(writer, self.load.id, self.seconds)
+            return ShardReport(
+                plan.writers[at].shard, writer.node, counts.rows, counts.loaded, counts.stored,
+                counts.written, counts.parts, round(busy, 3), round(cpu, 3), memory, requests,
+                received,
+            )  # fmt: skip
+
+        from concurrent.futures import ThreadPoolExecutor  # 4 ms that others save
+
+        with ThreadPoolExecutor(AT_ONCE) as pool:
+            return tuple(pool.map(one, range(len(writers))))
 
 
 def phases(
@@ -287,32 +320,6 @@ def cpu_wait(engine: Engine) -> float:
 
 
 # --- shards ---------------------------------------------------------------------------------------
-
-
-def _shards(
-    session: Session, plan: Plan, done: Done, load_id: str, seconds: float
-) -> tuple[ShardReport, ...]:
-    """Return one row for each shard of a cluster; () elsewhere.
-
-    Args:
-        seconds: since the run began: statements of earlier runs do not count.
-    """
-    if plan.placement != "shards":
-        return ()
-    counted = _by_writer(done.counts, len(session.writers))
-
-    def one(at: int) -> ShardReport:
-        counts, writer = counted[at], session.writers[at]
-        cpu, memory, requests, received, busy = _logged(writer, load_id, seconds)
-        return ShardReport(
-            plan.writers[at].shard, writer.node, counts.rows, counts.loaded, counts.stored,
-            counts.written, counts.parts, round(busy, 3), round(cpu, 3), memory, requests, received,
-        )  # fmt: skip
-
-    from concurrent.futures import ThreadPoolExecutor  # 4 ms that others save
-
-    with ThreadPoolExecutor(AT_ONCE) as pool:
-        return tuple(pool.map(one, range(len(session.writers))))
 
 
 def _by_writer(counts: Sequence[Counts], writers: int) -> Sequence[Counts]:
