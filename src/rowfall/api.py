@@ -89,10 +89,10 @@ def plan(
     from rowfall.plan.planner import make_plan
     from rowfall.plan.survey import survey
     from rowfall.publish.shadow import shadow_name
-    from rowfall.run.session import no_space, open_session
+    from rowfall.run.session import Request, no_space, open_session
 
-    with open_session(opened, _text(to), table, options, silent, dry=True,
-                      password=_secret(password)) as session:  # fmt: skip
+    request = Request(opened, _text(to), table, options, _secret(password))
+    with open_session(request, silent, dry=True) as session:
         anew = session.options.replace or session.options.force
         # No such table: it would be made anew.
         table = shadow_name("plan") if session.options.replace else ""
@@ -154,14 +154,14 @@ def load(
     opened = _sources(sources, batch_id)
     _prestart(opened, to)
     from rowfall.core.signals import GO_ON, terminable
-    from rowfall.run.session import open_session
+    from rowfall.run.session import Request, open_session
 
+    request = Request(opened, _text(to), table, options, _secret(password), began)
     with (
         terminable(GO_ON),
         _listener(on_event, progress) as emit,
-        open_session(opened, _text(to), table, options, emit, dry=False,
-                     password=_secret(password), began=began) as session,
-    ):  # fmt: skip
+        open_session(request, emit, dry=False) as session,
+    ):
         from rowfall.run.load import run_load  # 50 ms, in which the engine opens the folder
 
         if session.options.follow:
@@ -427,12 +427,12 @@ def adopt(
         TargetError: there is no such table.
     """
     from rowfall.run.adopt import adopt as run_adopt
-    from rowfall.run.session import open_session
+    from rowfall.run.session import Request, open_session
 
     options = from_keywords(ADOPT, options, dict(keywords))
     until = _moment(before) if isinstance(before, str) else before
-    with open_session(_texts(sources), _text(to), table, options, silent, dry=dry,
-                      password=_secret(password)) as session:  # fmt: skip
+    request = Request(_texts(sources), _text(to), table, options, _secret(password))
+    with open_session(request, silent, dry=dry) as session:
         return run_adopt(session, until, dry=dry)
 
 
@@ -505,7 +505,7 @@ def verify(
         SourceError: the source is gone or changed.
     """
     from rowfall.run import history
-    from rowfall.run.session import open_session
+    from rowfall.run.session import Request, open_session
 
     known = report(load_id, to=to)
     on_event(Note("info", f"load {_whose(known)}"))
@@ -515,11 +515,12 @@ def verify(
             f"load {known.load_id} has loaded nothing: there is nothing to compare",
             hint=f"rowfall report {known.load_id[:8]} says why.",
         )
-    request = history.request(known.load_id, _text(to))
-    options = restored(request["options"])
-    sources = history.sources(request, known.load_id, "rowfall load ... --verify.")
-    with open_session(sources, _text(to) or request["to"], request["table"], options, on_event,
-                      dry=True, password=_secret(password)) as session:  # fmt: skip
+    kept = history.request(known.load_id, _text(to))
+    options = restored(kept["options"])
+    sources = history.sources(kept, known.load_id, "rowfall load ... --verify.")
+    place = _text(to) or kept["to"]
+    request = Request(sources, place, kept["table"], options, _secret(password))
+    with open_session(request, on_event, dry=True) as session:
         return session.destination.verify(session, known.load_id)
 
 

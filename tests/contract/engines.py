@@ -50,8 +50,8 @@ def run(
     engine: Embedded | Server, *parts: str | Secret, format: str | None = None, **other: object
 ) -> Outcome:
     settings = other.pop("settings", {})
-    query_id = other.pop("query_id", "")
-    statement = Statement(SqlText.of(*parts), settings, query_id, format)  # type: ignore[arg-type]
+    query_id, texts = other.pop("query_id", ""), other.pop("texts", {})
+    statement = Statement(SqlText.of(*parts), settings, query_id, format, texts=texts)  # type: ignore[arg-type]
     return engine.run(statement, **other)  # type: ignore[arg-type]
 
 

@@ -99,10 +99,9 @@ def _nothing_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterato
 def schema_of(format: str, types: Mapping[str, str] = TYPES) -> Schema:
     kind = find(format.removesuffix("WithNames")).kind
     named = kind is not Kind.TEXT or format.endswith("WithNames")
+    seen = replace(SEEN, csv=format.startswith("CSV"))
     columns = (
-        strict_column(
-            n, n if named else f"c{at + 1}", t, kind, csv=format.startswith("CSV"), traits=SEEN
-        )
+        strict_column(n, n if named else f"c{at + 1}", t, kind, traits=seen)
         for at, (n, t) in enumerate(types.items())
     )
     return Schema(tuple(columns))

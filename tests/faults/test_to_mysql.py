@@ -27,6 +27,7 @@ from lab.process import wait_until
 from lab.proxy import Proxy
 from rowfall.core.masked import Secret
 from rowfall.core.options import Options
+from rowfall.core.server_address import ServerAt
 from rowfall.systems.mysql.database import MySQLDatabase
 
 pytestmark = pytest.mark.xdist_group("mysql")
@@ -321,20 +322,16 @@ def test_a_deadlock_is_tried_again(here: Place) -> None:
 
 
 def opened(server: MariaDB, port: int, database: str) -> MySQLDatabase:
-    return MySQLDatabase(
-        "127.0.0.1", port, server.user, Secret(server.password), {}, database, "t",
-        Options(patience="10s"),
-    )  # fmt: skip
+    at = ServerAt("127.0.0.1", port, False, server.user, Secret(server.password))
+    return MySQLDatabase(at, database, "t", Options(patience="10s"))
 
 
 def test_a_stream_belongs_to_one_process(here: Place) -> None:
     """Of two that load a topic into one table one stops; other tables are another matter."""
     port = here.proxy.port
     one, two = (opened(here.server, port, here.name) for _ in range(2))
-    other = MySQLDatabase(
-        "127.0.0.1", port, here.server.user, Secret(here.server.password), {}, here.name, "u",
-        Options(),
-    )  # fmt: skip
+    at = ServerAt("127.0.0.1", port, False, here.server.user, Secret(here.server.password))
+    other = MySQLDatabase(at, here.name, "u", Options())
     try:
         assert one.hold(["s", "q"])
         assert one.hold(["s"])

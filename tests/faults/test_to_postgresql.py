@@ -24,6 +24,7 @@ from lab.proxy import Proxy
 from rowfall.core.errors import TargetError
 from rowfall.core.masked import Secret
 from rowfall.core.options import Options
+from rowfall.core.server_address import ServerAt
 from rowfall.engines.database import BusyError, Record, UnknownEndError
 from rowfall.systems.postgresql.database import PostgresDatabase
 
@@ -131,10 +132,9 @@ def target(rowfall: Any, postgresql: PostgresqlServer) -> Iterator[Target]:
 
 def opened(server: PostgresqlServer, port: int, schema: str) -> PostgresDatabase:
     """Return the table ``t`` of a schema, as a load opens it."""
-    return PostgresDatabase(
-        "127.0.0.1", port, server.user, Secret(server.password), {"database": server.database},
-        schema, "t", Options(),
-    )  # fmt: skip
+    options = {"database": server.database}
+    at = ServerAt("127.0.0.1", port, False, server.user, Secret(server.password), options)
+    return PostgresDatabase(at, schema, "t", Options())
 
 
 def _stepped(target: Target, number: int, side: str, kind: str) -> tuple[list[str], str]:

@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from rowfall.cluster.open import open_cluster
+from rowfall.cluster.open import ClusterTarget, open_cluster
 from rowfall.contracts.delivery import Order
 from rowfall.contracts.destination import PreparedLoad, Receiving
 from rowfall.contracts.facts import LoadFacts
@@ -30,11 +30,13 @@ from rowfall.core.model import (
     Group,
     Outcome,
     Plan,
+    PlannedWriter,
     Schema,
     Statement,
     Transport,
 )
 from rowfall.core.options import Options
+from rowfall.core.server_address import ServerAt
 from rowfall.core.sqltext import SqlText
 from rowfall.destinations import open_destination
 from rowfall.ledger import Ledger
@@ -42,7 +44,6 @@ from rowfall.run.attempts import AttemptRunner, _fill, _run_all
 from rowfall.run.open_load import open_load
 from rowfall.run.work_queue import WorkQueue
 from rowfall.systems.clickhouse.target import Table
-from rowfall.targets.base import ServerAt
 from simulator.network import Connection
 
 if TYPE_CHECKING:
@@ -150,9 +151,9 @@ def _session(
     if world.layout and "local journal" not in world.old:
         assert target.server is not None
         shards = open_cluster(
-            reader, replace(target.server, cluster="c"), target,
+            reader, ClusterTarget(replace(target.server, cluster="c"), target, skip=False),
             lambda there, through: world.connect(process, there.host),  # type: ignore[arg-type,return-value]
-            stack, emit, skip=False,
+            stack, emit,
         )  # fmt: skip
         writers = shards.writers
     return Session(
@@ -215,7 +216,8 @@ def _plan(world: World, session: Session, known: frozenset[str], exists: bool) -
     return Plan(
         session.source.text, session.target.text, session.target.database, session.target.table,
         "server", TRANSPORT, "", None, schema, "", listing, tuple(groups), 1, (),
-        Forecast(None, None, 0, 0), session.engine.facts, "", (),
+        Forecast(None, None, 0, 0), session.engine.facts, "",
+        tuple(PlannedWriter(0, "", "", 1, 0, 0, None, 0, ()) for _ in session.writers),
     )  # fmt: skip
 
 
@@ -232,7 +234,7 @@ def _run_attempts(load: LoadRun, plan: Plan, prepared: PreparedLoad) -> Done:
         delivery: Any = _Delivery(writer.engine)  # type: ignore[arg-type]
         runners.append(AttemptRunner(
             given, prepared.receiver(given), delivery=delivery, bad_rows=bad_rows, queue=queue,
-            emit=session.emit, settings=(),
+            emit=session.emit,
         ))  # fmt: skip
         runners[-1]._watch = watch
     problem = None

@@ -18,7 +18,7 @@ from rowfall.core.options import Options
 from rowfall.plan.planner import make_plan
 from rowfall.plan.survey import survey
 from rowfall.run.open_load import open_load
-from rowfall.run.session import open_session
+from rowfall.run.session import Request, open_session
 
 
 @contextmanager
@@ -32,7 +32,8 @@ def small_session(
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("ROWFALL_HOME", str(folder / "state"))  # the ledger of files
         asked = Options(**options)
-        with open_session(str(source), target, None, asked, emit, dry=False) as session:
+        request = Request(str(source), target, None, asked)
+        with open_session(request, emit, dry=False) as session:
             yield session
 
 

@@ -34,12 +34,12 @@ from rowfall.core.errors import LedgerError, RowfallError, TargetError, UsageErr
 from rowfall.core.events import Listener, Note
 from rowfall.core.model import Ask, Schema, Statement
 from rowfall.core.options import DISTRIBUTED, FILTER, Options
+from rowfall.core.server_address import ServerAt
 from rowfall.core.sqltext import SqlText, quote
 from rowfall.engines.base import POLL_SECONDS, Engine
 from rowfall.ledger.journal import TABLE as JOURNAL
 from rowfall.systems.clickhouse import staging
 from rowfall.systems.clickhouse.target import Table
-from rowfall.targets.base import ServerAt
 
 # ON CLUSTER, nodes begin within a second of each other; what takes longer is left to the user.
 ALTER_SECONDS, ALTER_PAUSE_SECONDS = 5.0, 0.5
@@ -194,24 +194,35 @@ Connects = Callable[[ServerAt, Engine | None], Engine]
 """Connects to a server, through another one where that is given."""
 
 
-def open_cluster(
-    entry: Engine, at: ServerAt, target: Table, connects: Connects, stack: ExitStack,
-    emit: Listener, *, skip: bool, altering: bool = False,
-) -> OpenCluster:  # fmt: skip
-    """Choose the nodes of a load and connect to them; ``stack`` closes the connections.
+@dataclass(frozen=True, slots=True)
+class ClusterTarget:
+    """A table on the shards of a cluster.
 
-    Args:
-        altering: the load may change columns of the table.
+    Attributes:
         at: the entry, which names the cluster.
         skip: load into the shards that are there when others are not.
+        altering: the load may change columns of the table.
+    """
+
+    at: ServerAt
+    table: Table
+    skip: bool
+    altering: bool = False
+
+
+def open_cluster(
+    entry: Engine, target: ClusterTarget, connects: Connects, stack: ExitStack, emit: Listener
+) -> OpenCluster:
+    """Choose the nodes of a load and connect to them; ``stack`` closes the connections.
 
     Raises:
         TargetError: no such cluster, a shard without a replica that answers, tables that are not
             alike, a node that can be reached neither from here nor through the entry.
     """
+    at = target.at
     asks = entry.ask
     cluster = discover(asks, at.cluster, tls=at.tls)
-    tables = _alike(asks, cluster, target, altering=altering)
+    tables = _alike(asks, cluster, target.table, altering=target.altering)
     uuids = server_uuids(asks, cluster)
 
     def look(node: Node, text: str) -> list[list[Any]]:
@@ -224,7 +235,7 @@ def open_cluster(
                 server.close()
 
     keeper = find_journal(asks, cluster, tables, look)
-    chosen = _chosen(cluster, keeper, emit, skip=skip)
+    chosen = _chosen(cluster, keeper, emit, skip=target.skip)
     if _unreplicated(cluster, tables):
         chosen = [keeper, *(node for node in cluster.up if node != keeper)]
 
@@ -258,13 +269,13 @@ def open_cluster(
 
     writers = tuple(
         Writer(
-            number, node.address, known[node], target.on_node(address(node), *tables.local),
+            number, node.address, known[node], target.table.on_node(address(node), *tables.local),
             node.shard,
         )
         for number, node in enumerate(chosen)
     )  # fmt: skip
     check_order(asks, cluster)
-    return OpenCluster(cluster, entry, tables, writers, connect, altering)
+    return OpenCluster(cluster, entry, tables, writers, connect, target.altering)
 
 
 def _alike(asks: Ask, cluster: Cluster, target: Table, *, altering: bool) -> ClusterTables:

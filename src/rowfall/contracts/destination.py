@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from rowfall.core.dataclass import dataclass
 from rowfall.core.events import Listener
 from rowfall.core.listing import Listing, Split
-from rowfall.core.model import Encoding, Group, MergeWork, Plan, Schema, Transport
+from rowfall.core.model import Encoding, Group, MergeWork, Plan, Schema, Setting, Transport
 from rowfall.core.options import Options
 from rowfall.core.results import Leftover, Link, Verification
 from rowfall.core.sqltext import SqlText
@@ -59,6 +59,11 @@ class Receiving:
     notes: Notes
     revivals: Revivals
     stopped: threading.Event
+
+    @property
+    def settings(self) -> tuple[Setting, ...]:
+        """Return those of the INSERTs of this writer."""
+        return self.plan.writers[self.writer.number].settings
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 from rowfall.core.dataclass import dataclass
 from rowfall.core.listing import Listing
+from rowfall.core.masked import Secret
 from rowfall.core.sqltext import SqlText
 from rowfall.core.time_range import WIDE, TimeRange
 
@@ -337,6 +338,8 @@ class Statement:
         format: output format for SELECT, None for statements without rows.
         alters: what the names of tables begin with that it may make, alter or drop; "" for any
             table, None for no table.
+        texts: tables of one row and one column ``text`` that only this statement sees, by their
+            names; for servers only.
     """
 
     sql: SqlText
@@ -344,6 +347,7 @@ class Statement:
     query_id: str = ""
     format: str | None = None
     alters: str | None = ""
+    texts: Mapping[str, Secret] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -75,8 +75,8 @@ def _opt(
     help: str,
     group: str,
     commands: tuple[str, ...] = _BOTH,
-    many: bool = False,
 ) -> Any:
+    many = isinstance(default, tuple)
     return field(
         default=default,
         metadata={"flag": Flag(tuple(flags.split()), metavar, help, group, commands, many)},
@@ -343,7 +343,6 @@ class Options:
         "Type of one column, the others stay inferred.",
         "Table",
         _READS,
-        many=True,
     )
     rename: tuple[str, ...] = _opt(
         (),
@@ -351,10 +350,9 @@ class Options:
         "OLD=NEW",
         "Another name in the table for a column of the source.",
         "Columns",
-        many=True,
     )
     skip: tuple[str, ...] = _opt(
-        (), "--skip", "NAME", "A column of the source to leave out.", "Columns", many=True
+        (), "--skip", "NAME", "A column of the source to leave out.", "Columns"
     )
     add_column: tuple[str, ...] = _opt(
         (),
@@ -363,7 +361,6 @@ class Options:
         "A column that holds the full name of each row's file, or its last part; of messages "
         "_offset, _partition, _timestamp, _key, _headers or _topic.",
         "Columns",
-        many=True,
     )
     union_by_name: bool = _opt(
         False,
@@ -642,7 +639,6 @@ class Options:
         "NAME=VALUE",
         "An engine setting for every INSERT; wins over the computed one.",
         "Tuning",
-        many=True,
     )
     attempt_bytes: str | None = _opt(
         None,

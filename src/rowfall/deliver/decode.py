@@ -520,10 +520,10 @@ class DecodeInside:
         statement = Statement(
             self._statement(order, list(texts)),
             self._server.facts.known(order.settings),
-            query_id=order.attempt, alters=None,
+            query_id=order.attempt, alters=None, texts=texts,
         )  # fmt: skip
         try:
-            return self._server.run(statement, lane=lane, on_tick=tick, texts=texts)
+            return self._server.run(statement, lane=lane, on_tick=tick)
         except RowfallError as error:
             # What it made and is not whole is its fault, not that of the objects.
             if not _is_of_program(error):

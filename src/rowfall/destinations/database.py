@@ -32,9 +32,7 @@ def open_database(target: Target, options: Options) -> Database:
     at = target.address
     assert at is not None  # noqa: S101 - by its kind
     opened = database_class(at.kind)  # its driver takes time that others save
-    return opened(
-        at.host, at.port, at.user, at.password, at.options, target.database, target.table, options
-    )
+    return opened(at, target.database, target.table, options)
 
 
 def database_of(session: Session) -> Database:

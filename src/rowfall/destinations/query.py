@@ -18,6 +18,7 @@ from rowfall.core.model import Encoding, Kind, Statement
 from rowfall.core.nearest import nearest
 from rowfall.core.options import Options
 from rowfall.core.patterns import regex
+from rowfall.core.server_address import ServerAt
 from rowfall.core.signals import terminable
 from rowfall.core.sqltext import SqlText
 from rowfall.destinations import open_destination
@@ -31,7 +32,7 @@ from rowfall.sources.pipes import Streams
 from rowfall.systems.clickhouse.codes import TABLE_EXISTS, UNKNOWN_TABLE
 from rowfall.systems.clickhouse.embedded import QUERY, Embedded, FolderInUseError
 from rowfall.systems.clickhouse.snapshot import snapshot
-from rowfall.targets.base import STAGING_PREFIX, ServerAt, Target
+from rowfall.targets.base import STAGING_PREFIX, Target
 
 # Compared with what was typed: 20 ms of difflib.
 MOST_TABLES = 2_000

@@ -9,7 +9,6 @@ from typing import IO, Any, Literal, Protocol, TypeVar
 
 from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import EngineError
-from rowfall.core.masked import Secret
 from rowfall.core.model import Facts, Outcome, Statement
 from rowfall.core.patterns import regex
 from rowfall.core.sql import about_tables, table_is
@@ -126,7 +125,6 @@ class Engine(Protocol):
         on_tick: Tick | None = None,
         body: Body | None = None,
         encoding: str = "",
-        texts: Mapping[str, Secret] | None = None,
         out_fd: int | None = None,
     ) -> Outcome:
         """Run one statement and wait for it.
@@ -135,8 +133,6 @@ class Engine(Protocol):
             lane: statements on different lanes run at the same time; one lane runs one at a time.
             body: the rows of an INSERT; servers that are reached from here take them.
             encoding: ``Content-Encoding`` of ``body``.
-            texts: tables of one row and one column ``text`` that only this statement sees, by
-                their names; for servers only.
             out_fd: gets the result in place of ``Outcome.data``.
 
         Raises:

@@ -10,14 +10,14 @@ import contextlib
 import os
 import threading
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
 from rowfall.core.errors import RowfallError, TargetError, UsageError
 from rowfall.core.listing import MARK
-from rowfall.core.masked import Secret
 from rowfall.core.options import ERROR, REPLACE, Options
+from rowfall.core.server_address import ServerAt
 from rowfall.core.sqltext import SqlText, identifier
 from rowfall.engines.database import ACCEPTED, RECORD, Record, Transactions
 
@@ -81,17 +81,10 @@ class FileDatabase(Transactions):
         path: of the file. ``table``, ``record``: as SQL; ``name``: for people.
     """
 
-    def __init__(
-        self, host: str, port: int, user: str, password: Secret | None,
-        settings: Mapping[str, str], schema: str, table: str, options: Options,
-    ) -> None:  # fmt: skip
+    def __init__(self, at: ServerAt, schema: str, table: str, options: Options) -> None:
         super().__init__()
-        self.path, self.schema, self.bare, self.options = (
-            settings["database"],
-            schema,
-            table,
-            options,
-        )
+        self.path, self.schema, self.bare = at.options["database"], schema, table
+        self.options = options
         self.name = f"{schema}.{table}"
         self.table = f"{identifier(schema)}.{identifier(table)}"
         self.record = f"{identifier(schema)}.{identifier(RECORD)}"

@@ -37,7 +37,7 @@ from rowfall.plan import statements
 from rowfall.plan.attempts import core_rate
 from rowfall.plan.planner import make_plan
 from rowfall.plan.survey import survey
-from rowfall.run.session import open_session
+from rowfall.run.session import Request, open_session
 from rowfall.schema.projection import Scan
 from rowfall.targets.export import Export
 from rowfall.targets.null import Null
@@ -110,7 +110,8 @@ def examine(
         options, force=False, force_append=False, loaded=None, verify=False, rejects=None,
         wait=None, follow=False, replace=False,
     )  # fmt: skip
-    with open_session(sources, to, table, options, silent, dry=True, password=password) as session:
+    request = Request(sources, to, table, options, password)
+    with open_session(request, silent, dry=True) as session:
         if not session.source.replayable:
             raise UsageError(
                 f"{session.source.text} can be read only once, and samples of it are loaded "

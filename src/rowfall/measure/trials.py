@@ -26,7 +26,7 @@ from rowfall.core.options import Options
 from rowfall.core.results import Report
 from rowfall.measure.machine import Contention, contention
 from rowfall.run.load import run_load
-from rowfall.run.session import open_session
+from rowfall.run.session import Request, open_session
 from rowfall.targets.base import Target
 
 PREFIX = "rowfall_doctor_"
@@ -81,20 +81,12 @@ class Trials:
         """
         name = f"{PREFIX}{secrets.token_hex(4)}"
         scratch = (target or self._target).scratch(name, self.folder / f"{name}.ledger")
+        request = Request(sources, self._to, None, options, self._password, scratch=scratch.target)
         try:
             if scratch.folder is not None:
                 _make(scratch.folder)
             with (
-                open_session(
-                    sources,
-                    self._to,
-                    None,
-                    options,
-                    silent,
-                    dry=False,
-                    password=self._password,
-                    scratch=scratch.target,
-                ) as session,
+                open_session(request, silent, dry=False) as session,
                 _erased(session),
             ):
                 session.destination.make_scratch(session, scratch.like)

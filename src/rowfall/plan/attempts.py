@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 
 from rowfall.contracts.facts import FirstFacts, LoadFacts
+from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import UsageError
 from rowfall.core.listing import Listing
 from rowfall.core.model import (
@@ -196,22 +197,33 @@ def file_bounds(pieces: int, files: int) -> Iterator[tuple[int, int]]:
 # --- forecasts -----------------------------------------------------------------------------------
 
 
-def expect(
-    facts: LoadFacts, transport: Transport, engine: Facts, share: Facts, shape: Shape,
-    todo: Sequence[int], groups: Sequence[Group], lanes: int,
-) -> Forecast:  # fmt: skip
-    """Return what the work of one writer is expected to take.
+@dataclass(frozen=True, slots=True)
+class WriterWork:
+    """The work of one writer.
 
-    Args:
+    Attributes:
         engine: the writer's. ``share``: what one of its ``lanes`` has of it.
         shape: of its attempts.
         todo: indexes of its splits, in ``groups``.
     """
+
+    engine: Facts
+    share: Facts
+    shape: Shape
+    todo: Sequence[int]
+    groups: Sequence[Group]
+    lanes: int
+
+
+def expect(facts: LoadFacts, transport: Transport, work: WriterWork) -> Forecast:
+    """Return what the work of one writer is expected to take."""
+    engine, share, shape, todo = work.engine, work.share, work.shape, work.todo
+    groups, lanes = work.groups, work.lanes
     listing, encoding = facts.listing, facts.encoding
     count = rows(facts, todo)
-    work = sum(weight(listing, i, facts.schema.row_bytes) for i in todo)
+    size = sum(weight(listing, i, facts.schema.row_bytes) for i in todo)
     unknown = encoding is not None and listing.total_size is None
-    seconds = None if unknown else 0.3 + work / (core_rate(encoding) * engine.cores)
+    seconds = None if unknown else 0.3 + size / (core_rate(encoding) * engine.cores)
     block_rows, block_bytes = block(share, shape)
     threads = insert_threads(share, shape)
     block_size = min(block_bytes, int(block_rows * shape.row_bytes))
@@ -230,9 +242,9 @@ def expect(
                 # The rows of a partition are held until they are a part.
                 blocks = math.ceil(own * shape.row_bytes / (share.memory // HELD_SHARE))
             parts += max(1, blocks) * shape.partitions
-        size = int(count * shape.row_bytes)
+        stored = int(count * shape.row_bytes)
         into = max(1, shape.partitions)
-        merges = MergeWork.of(parts, into, size, size // into, engine.cores)
+        merges = MergeWork.of(parts, into, stored, stored // into, engine.cores)
     return Forecast(
         count,
         seconds,

@@ -219,8 +219,8 @@ def _plan_writer(
         settings = tuple(s for s in settings if s.name != "log_queries" or not s.routine)
     if transport.sharding.value == DISTRIBUTED:
         settings += FOREGROUND
-    expected = attempts.expect(facts, transport, engine, share, shape, todo, groups, lanes)
-    return _Work(groups, lanes, settings, expected)
+    work = attempts.WriterWork(engine, share, shape, todo, groups, lanes)
+    return _Work(groups, lanes, settings, attempts.expect(facts, transport, work))
 
 
 def _planned(

@@ -124,7 +124,7 @@ def run_attempts(load: LoadRun, facts: LoadFacts, plan: Plan, prepared: Prepared
         given = Receiving(load, plan, writer, notes, Revivals(notes), queue.stopped)
         runners.append(AttemptRunner(
             given, prepared.receiver(given), delivery=delivery, bad_rows=bad_rows, queue=queue,
-            emit=progress.part(writer.number), settings=plan.writers[writer.number].settings,
+            emit=progress.part(writer.number),
         ))  # fmt: skip
     started, engine_cpu = time.monotonic(), session.engine.cpu_seconds()
     cpu_here = session.cpu_seconds_here()
@@ -236,12 +236,11 @@ class AttemptRunner:
         bad_rows: finds the rows behind an error of the engine.
         queue: of the load; runners of other writers may take from it, too.
         emit: of the progress of this writer.
-        settings: for the INSERT.
     """
 
     def __init__(
         self, given: Receiving, receiver: Receiver, *, delivery: Delivery, bad_rows: BadRows,
-        queue: WorkQueue, emit: Listener, settings: tuple[Setting, ...],
+        queue: WorkQueue, emit: Listener,
     ) -> None:  # fmt: skip
         load = given.load
         self._given, self._receiver, self._load_id = given, receiver, load.id
@@ -252,7 +251,7 @@ class AttemptRunner:
         self._patience = units.parse_duration(options.patience)
         self._notes, self._ledger, self._leases = given.notes, load.ledger, receiver.leases
         # ``sent``: as they were sent last.
-        self._settings = self.sent = settings
+        self._settings = self.sent = given.settings
         self.counts = Counts()
         self._schema: Schema = given.plan.schema
         self._pieces = OutputPieces(whole=receiver.output_files)

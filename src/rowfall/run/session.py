@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rowfall.contracts.destination import Opening
+from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import NoSpaceError, UsageError
 from rowfall.core.events import Listener, Note
 from rowfall.core.machine import total_memory
@@ -53,25 +54,36 @@ if TYPE_CHECKING:
 _WAIT = regex(r"merges=[1-9]\d*|replicas")
 
 
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What is asked for: which rows go where, and how.
+
+    Attributes:
+        sources: as typed, or what opens a source of rows in memory.
+        to, table: as typed; None for the default.
+        began: when the user began to wait, as of ``time.monotonic``; 0 for now.
+        scratch: stands for the target that ``to`` names.
+    """
+
+    sources: Sequence[str] | str | OpenSource
+    to: str | None
+    table: str | None
+    options: Options
+    password: Secret | None = None
+    began: float = 0.0
+    scratch: Target | None = None
+
+
 @contextmanager
-def open_session(
-    sources: Sequence[str] | str | OpenSource,
-    to: str | None,
-    table: str | None,
-    options: Options,
-    emit: Listener,
-    *,
-    dry: bool,
-    password: Secret | None = None,
-    began: float = 0.0,
-    scratch: Target | None = None,
-) -> Iterator[Session]:
+def open_session(request: Request, emit: Listener, *, dry: bool) -> Iterator[Session]:
     """Open source, target, listing, engines and ledger; close them in the other order.
 
-    ``sources`` may be what opens a source of rows in memory. ``dry`` touches no target: a data
-    folder that does not exist is not made (the engine then works in memory), and the ledger is only
-    read. ``scratch`` stands for the target that ``to`` names.
+    Args:
+        dry: touch no target: a data folder that does not exist is not made (the engine then works
+            in memory), and the ledger is only read.
     """
+    sources, to, table = request.sources, request.to, request.table
+    options, scratch = request.options, request.scratch
     given = None
     if callable(sources):
         given = sources(options)
@@ -96,7 +108,7 @@ def open_session(
     derived = table is None
     if isinstance(source, KeptInTables) and (read := source.choose(table)):
         named, table, derived = read, None, False  # that of the target has the same name
-    target = scratch or open_target(to, named, options, password)
+    target = scratch or open_target(to, named, options, request.password)
     destination = open_destination(target)
     # What is remembered of a load then names the target as its table.
     fixed = not target.caps.takes_table_name
@@ -169,7 +181,7 @@ def open_session(
         yield Session(
             texts, to, options, source, target, destination, listing, encoding, reader,
             opened.writers or (Writer(0, "", reader, target),), ledger, emit, opened.shards,
-            began or time.monotonic(), opened.database, derived and not fixed,
+            request.began or time.monotonic(), opened.database, derived and not fixed,
             scratch is not None,
         )  # fmt: skip
 

@@ -184,6 +184,7 @@ class ColumnFacts:
             native=bool(encoding.null),
             binary=encoding.binary,
             hex=self.source in encoding.hex,
+            csv=encoding.is_csv,
             nonzero=0 < self.filled == self.kinds.integers
             and (self.numbers.low > 0 or self.numbers.high < 0),
         )

@@ -250,7 +250,7 @@ def _is_day(text: str) -> bool:
 def constant_column(found: ColumnFacts, type_: str, reason: str) -> Column:
     """Return how a column is made of what the names of files give."""
     made = strict_column(
-        found.name, found.source, type_, Kind.TEXT, csv=False, traits=TextTraits(infinite=True)
+        found.name, found.source, type_, Kind.TEXT, traits=TextTraits(infinite=True, csv=False)
     )
     return replace(made, reason=reason)
 
@@ -288,8 +288,8 @@ def project(shaped: Shaped, columns: Sequence[Column], asked: ColumnOptions) -> 
 def _unread(found: ColumnFacts, number: int, *, csv: bool, kind: Kind) -> Column:
     """Return a column that is read because the reader wants it, and whose values may be any."""
     made = strict_column(
-        f"rowfall_skipped_{number}", found.source, "Nullable(String)", kind, csv=csv,
-        traits=TextTraits(breaks=True),
+        f"rowfall_skipped_{number}", found.source, "Nullable(String)", kind,
+        traits=TextTraits(breaks=True, csv=csv),
     )  # fmt: skip
     return replace(made, expression="", bad="", lenient="")
 

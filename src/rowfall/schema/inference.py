@@ -466,8 +466,7 @@ def column(
         type_,
         encoding.kind,
         sampling.declared_as(found, type_),
-        csv=encoding.is_csv,
-        traits=traits,
+        traits,
     )
     if found.stored:
         made = with_days(made, found.stored, found.declared, sample.times)

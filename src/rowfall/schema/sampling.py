@@ -35,14 +35,14 @@ from rowfall.schema.text.excerpts import excerpts
 from rowfall.schema.text.records import lines_relation
 from rowfall.schema.text.text_facts import FACTS, text_facts
 from rowfall.schema.text.text_format import OTHERWISE, UNSURE, check_width, find_text_format
-from rowfall.schema.text.united_headers import unite
+from rowfall.schema.text.united_headers import SAMPLED_FILES, unite
 from rowfall.schema.types import footers, json_objects, nested_reading
 from rowfall.schema.types.footers import Footer
 from rowfall.schema.types.reader_settings import MISSING_COLUMNS, reader_settings
 from rowfall.schema.types.strict_reading import days_of, has_spellings
 from rowfall.sources.base import Source
 
-FILES, ROWS = 8, 20_000
+FILES, ROWS = SAMPLED_FILES, 20_000
 """Objects in a sample, rows of all of them together."""
 VALID_LINES = 1_000
 """Lines of broken JSON that are sampled: they travel inside the statement."""
@@ -165,7 +165,7 @@ class _Sampler:
         asked, optional = options.text or Asked(), frozenset[str]()
         united = None
         if options.union and len(self.listing) > 1:
-            united = unite(source, self.listing, splits, encoding, ask, asked, most=FILES)
+            united = unite(source, self.listing, splits, encoding, ask, asked)
         if united is None:
             shape = find_text_format(source, splits, encoding, ask, asked)
         else:

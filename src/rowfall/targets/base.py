@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
-from dataclasses import field
 from enum import StrEnum
 from pathlib import Path
 from typing import Protocol, runtime_checkable
@@ -13,6 +11,7 @@ from rowfall.core.dataclass import dataclass
 from rowfall.core.masked import Secret
 from rowfall.core.model import Column, Encoding, Schema
 from rowfall.core.own_files import LEDGER_NAME
+from rowfall.core.server_address import ServerAt
 from rowfall.core.sqltext import SqlText
 
 STAGING_PREFIX = "_rowfall_"
@@ -63,28 +62,6 @@ class Caps:
     promise: str
     noun: str = "a table"
     takes_table_name: bool = True
-
-
-@dataclass(frozen=True, slots=True)
-class ServerAt:
-    """Address and user of a server.
-
-    Attributes:
-        options: settings for every statement.
-        cluster: name of the cluster whose shards are the target, "" for this server alone.
-        sharing: servers of the cluster that load at the same time on its machine.
-        kind: of the engine that opens it, as the registries of :mod:`rowfall.engines` name it.
-    """
-
-    host: str
-    port: int
-    tls: bool
-    user: str
-    password: Secret | None
-    options: Mapping[str, str] = field(default_factory=dict)
-    cluster: str = ""
-    sharing: int = 1
-    kind: str = "clickhouse"
 
 
 @runtime_checkable

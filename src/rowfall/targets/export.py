@@ -17,8 +17,9 @@ from rowfall.core.masked import Secret
 from rowfall.core.model import Column, Encoding, Kind, Schema
 from rowfall.core.options import Options
 from rowfall.core.patterns import regex
+from rowfall.core.server_address import ServerAt
 from rowfall.core.sqltext import SqlText, quote
-from rowfall.targets.base import Caps, Publish, Scratch, ServerAt, scratch_folder, state_ledger
+from rowfall.targets.base import Caps, Publish, Scratch, scratch_folder, state_ledger
 
 NUMBER = "{n}"
 PIECE = ".rowfall-piece"

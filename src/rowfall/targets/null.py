@@ -8,8 +8,9 @@ from rowfall.core import sql
 from rowfall.core.masked import Secret
 from rowfall.core.model import Encoding, Schema
 from rowfall.core.options import Options
+from rowfall.core.server_address import ServerAt
 from rowfall.core.sqltext import SqlText, quote
-from rowfall.targets.base import Caps, Publish, Scratch, ServerAt, state_ledger
+from rowfall.targets.base import Caps, Publish, Scratch, state_ledger
 
 
 class Null:

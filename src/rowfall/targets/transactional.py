@@ -22,6 +22,7 @@ from rowfall.core.masked import MASK, Secret
 from rowfall.core.model import Column, Encoding, Projection, Schema
 from rowfall.core.nearest import did_you_mean
 from rowfall.core.options import Options
+from rowfall.core.server_address import ServerAt
 from rowfall.core.sqltext import SqlText, quote
 from rowfall.core.type_names import parse_type
 from rowfall.targets.base import (
@@ -29,7 +30,6 @@ from rowfall.targets.base import (
     Caps,
     Publish,
     Scratch,
-    ServerAt,
     scratch_folder,
     state_folder,
 )

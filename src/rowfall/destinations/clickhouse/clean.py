@@ -15,6 +15,7 @@ from rowfall.core.events import Listener, silent
 from rowfall.core.model import Statement
 from rowfall.core.options import Options
 from rowfall.core.results import Leftover
+from rowfall.core.server_address import ServerAt
 from rowfall.core.sqltext import quote
 from rowfall.destinations.clickhouse.opening import connect, shards_of
 from rowfall.destinations.clickhouse.own_tables import drop_order, is_own_and_empty, made_tables
@@ -33,7 +34,7 @@ from rowfall.publish.recover import (
 from rowfall.publish.upsert import PREFIX as REBUILT
 from rowfall.systems.clickhouse import staging
 from rowfall.systems.clickhouse.embedded import Embedded
-from rowfall.targets.base import STAGING_PREFIX, ServerAt, Target
+from rowfall.targets.base import STAGING_PREFIX, Target
 
 if TYPE_CHECKING:
     from rowfall.cluster.open import OpenCluster

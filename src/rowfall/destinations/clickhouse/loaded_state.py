@@ -165,9 +165,10 @@ def _other_table(
     # Loads of others into the new table account for its rows.
     if rows <= _rows_of(landings, memory.uuid):
         return None
-    return _question(
-        session, LedgerConflict.OTHER_TABLE, memory.uuid, before, memory.ledger, rows, landings
+    other = _OtherTable(
+        LedgerConflict.OTHER_TABLE, memory.uuid, before, session.target_key, memory.ledger
     )
+    return _question(session, other, rows, landings)
 
 
 def _stopped(session: Session, before: str) -> Mapping[str, int]:
@@ -199,15 +200,10 @@ def _came_along(
         name_now = there.get(one.into)
         if own in one.tables and name_now not in one.tables:
             if count := _rows(session):
-                return _question(
-                    session,
-                    LedgerConflict.COPIED_TABLE,
-                    memory.uuid,
-                    one.into,
-                    frozenset(),
-                    count,
-                    landings,
+                other = _OtherTable(
+                    LedgerConflict.COPIED_TABLE, memory.uuid, one.into, session.target_key
                 )
+                return _question(session, other, count, landings)
             return None
         if name_now:
             continue
@@ -218,11 +214,10 @@ def _came_along(
             if _is_staging(name) or name == table:
                 found = _overlap(session, memory, one.into, key)
                 if found and (count := _rows(session)):
-                    return _question(
-                        session, LedgerConflict.COPIED_TABLE, memory.uuid, one.into, found, count,
-                        landings,
-                        key,
-                    )  # fmt: skip
+                    other = _OtherTable(
+                        LedgerConflict.COPIED_TABLE, memory.uuid, one.into, key, found
+                    )
+                    return _question(session, other, count, landings)
     return None
 
 
@@ -378,11 +373,22 @@ def _is_staging(name: str) -> bool:
     return name.startswith(STAGING_PREFIX)
 
 
+@dataclass(frozen=True, slots=True)
+class _OtherTable:
+    """A table in the place of one that was loaded; see :class:`Contradiction`."""
+
+    doubt: LedgerConflict
+    uuid: str
+    before: str
+    key: str
+    ids: frozenset[str] = frozenset()
+
+
 def _question(
-    session: Session, doubt: LedgerConflict, uuid: str, before: str, ids: frozenset[str], rows: int,
-    landings: Collection[Landings], key: str = "",
-) -> Contradiction:  # fmt: skip
+    session: Session, other: _OtherTable, rows: int, landings: Collection[Landings]
+) -> Contradiction:
     """Return the question whether the rows of a new table are those of earlier loads."""
+    uuid, before, ids = other.uuid, other.before, other.ids
     known, stopped = _rows_of(landings, before), _stopped(session, before)
     text = (
         f"{session.table_text} is not the table that was loaded before (its UUID was {before} and "
@@ -405,7 +411,7 @@ def _question(
         "all files are loaded into it)."
     )
     return Contradiction(
-        doubt, uuid, before, key or session.target_key, ids, LedgerError(text, hint=hint), stopped
+        other.doubt, uuid, before, other.key, ids, LedgerError(text, hint=hint), stopped
     )
 
 

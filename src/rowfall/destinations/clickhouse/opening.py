@@ -11,11 +11,12 @@ from rowfall.contracts.session import Session, Writer
 from rowfall.core.errors import TargetError
 from rowfall.core.events import Listener
 from rowfall.core.options import ADD, Options
+from rowfall.core.server_address import ServerAt
 from rowfall.core.units import parse_duration, parse_size
 from rowfall.engines import server_class
 from rowfall.engines.base import Engine
 from rowfall.systems.clickhouse.target import Table
-from rowfall.targets.base import ServerAt, Target
+from rowfall.targets.base import Target
 
 if TYPE_CHECKING:
     from rowfall.cluster.open import OpenCluster
@@ -54,15 +55,16 @@ def shards_of(
     at = target.server
     if at is None or not at.cluster or not isinstance(target, Table):
         return None
-    from rowfall.cluster.open import open_cluster
+    from rowfall.cluster.open import ClusterTarget, open_cluster
 
     def connects(there: ServerAt, through: Engine | None) -> Engine:
         return connect(there, options, through=through)
 
-    return open_cluster(
-        entry, at, target, connects, stack, emit, skip=options.skip_unavailable_shards,
+    wanted = ClusterTarget(
+        at, target, skip=options.skip_unavailable_shards,
         altering=options.widen or options.on_new_column == ADD,
     )  # fmt: skip
+    return open_cluster(entry, wanted, connects, stack, emit)
 
 
 def connect(

@@ -10,9 +10,10 @@ from rowfall.contracts.destination import Opened, Opening, Query
 from rowfall.core.errors import TargetError
 from rowfall.core.options import Options
 from rowfall.core.results import Link
+from rowfall.core.server_address import ServerAt
 from rowfall.destinations.clickhouse import ClickHouseTables
 from rowfall.destinations.options_check import CLUSTER, SERVER, TABLES, check_options
-from rowfall.targets.base import ServerAt, Target
+from rowfall.targets.base import Target
 
 # What follows is imported where it is used: http.client takes 20 ms.
 if TYPE_CHECKING:

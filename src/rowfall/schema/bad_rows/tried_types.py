@@ -57,11 +57,11 @@ def _is_taken(
     shape = column.shape if column.shape in _SHAPES else ""
     traits = TextTraits(
         padded="trimBoth(" in column.bad, shape=shape or "", infinite=value == "inf", breaks=True,
-        native=bool(encoding.null), binary=encoding.binary,
+        native=bool(encoding.null), binary=encoding.binary, csv=encoding.is_csv,
     )  # fmt: skip
     read = strict_column(
         column.name, column.source, type_, encoding.kind, given if typed else "",
-        csv=encoding.is_csv, traits=traits,
+        traits,
     )  # fmt: skip
     if read.reason and not read.bad:
         return False  # nobody can tell by a value alone

@@ -27,6 +27,8 @@ from rowfall.sources.base import Source
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+SAMPLED_FILES = 8
+"""Files in a sample."""
 MOST_FILES = 256
 """Files here whose headers are read before a load: 0.1 ms each."""
 MOST_HEADERS = 64
@@ -50,13 +52,12 @@ class United:
 
 def unite(
     source: Source, listing: Listing, splits: Sequence[Split], encoding: Encoding,
-    ask: RunSelect, asked: Asked, *, most: int,
+    ask: RunSelect, asked: Asked,
 ) -> United | None:  # fmt: skip
     """Find out what the files have; None where all have the same columns in the same order.
 
     Args:
         splits: those of a sample.
-        most: how many files a sample has.
 
     Raises:
         UsageError: a file has no header, or differs in more than its columns.
@@ -79,7 +80,7 @@ def unite(
     for names, own in islice(groups.items(), 1, None):
         formats[names] = find_text_format(source, own[:1], encoding, ask, asked)
         _check(formats[names], first, own[0])
-    return _merged(groups, formats, first, most)
+    return _merged(groups, formats, first)
 
 
 def _check(found: TextFormat, first: TextFormat, split: Split) -> None:
@@ -114,7 +115,7 @@ def _marks(encoding: Encoding) -> Encoding:
 
 def _merged(
     groups: Mapping[tuple[str, ...], Sequence[Split]],
-    formats: Mapping[tuple[str, ...], TextFormat], first: TextFormat, most: int,
+    formats: Mapping[tuple[str, ...], TextFormat], first: TextFormat,
 ) -> United:  # fmt: skip
     classes: dict[str, set[str]] = {}
     for found in formats.values():
@@ -124,7 +125,7 @@ def _merged(
     # A column that is empty in one file is of the class that it has in another.
     kinds = {name: own - {""} for name, own in classes.items()}
     names = tuple((n, next(iter(own)) if len(own) == 1 else "") for n, own in kinds.items())
-    each = max(1, most // len(groups))
+    each = max(1, SAMPLED_FILES // len(groups))
     lacking = f"; some lack {', '.join(sorted(optional))}" if optional else ""
     count = units.counted(len(groups), "header")
     note = ("union", f"{count} in {sum(map(len, groups.values()))} files{lacking}")

@@ -64,6 +64,7 @@ class TextTraits:
             kept as text (``007``, ``+1``) becomes no number behind the sample.
         whole: a tuple of CSV is one field, and not one for each of its elements.
         hex: values are bytes, written as hex digits.
+        csv: fields of text may be quoted, and empty ones mean NULL (False: TSV).
     """
 
     blank: bool = False
@@ -78,6 +79,7 @@ class TextTraits:
     canonical: bool = False
     whole: bool = False
     hex: bool = False
+    csv: bool = True
 
 
 CANONICAL = "canonical"
@@ -95,8 +97,6 @@ def strict_column(
     target_type: str,
     kind: Kind,
     source_type: str = "",
-    *,
-    csv: bool = True,
     traits: TextTraits | None = None,
 ) -> Column:
     """Return how to read ``source`` into a column of ``target_type``.
@@ -104,10 +104,10 @@ def strict_column(
     Args:
         name, source: column of the table, column of the file.
         kind: of the format; ``source_type`` is the declared type where the format has types.
-        csv: TEXT only: fields may be quoted and empty ones mean NULL (False: TSV).
         traits: how the values are written; by default nothing is known.
     """
     target, traits = parse_type(target_type), traits or TextTraits()
+    csv = traits.csv and kind is Kind.TEXT
     column = Column(name=name, type=target_type, source=source)
     if kind is Kind.MADE:
         return column
@@ -115,16 +115,14 @@ def strict_column(
         return _typed(column, target, parse_type(source_type or target_type))
     if target.base == "SimpleAggregateFunction":
         # Its values are those of a type, and it is written as they are.
-        inner = strict_column(
-            name, source, arguments(target.args)[-1], kind, csv=csv, traits=traits
-        )
+        inner = strict_column(name, source, arguments(target.args)[-1], kind, traits=traits)
         return replace(inner, type=target_type, shape=None)
     if nested_reading.is_nested(target_type) and nested_reading.is_checkable(
         target_type, null_tuples=kind is Kind.JSON
     ):
         # Types of nested text are not inferred.
         traits = replace(traits, canonical=traits.canonical and kind is Kind.JSON)
-        return _read_nested(column, kind, csv and kind is Kind.TEXT, traits)
+        return _read_nested(column, kind, csv, traits)
     # Objects of the type JSON are read as they stand and converted, so that each can be checked.
     objects = target.base == "JSON" and (kind is Kind.JSON or bool(_typed_paths(target)))
     if nested_reading.variants(target):
@@ -134,9 +132,8 @@ def strict_column(
         column = replace(column, read_type=target_type, reason=note)
         if regex(r"\bDynamic\b").search(target_type) is None:
             return column
-        value = _checked_dynamic(column, target, csv=csv and kind is Kind.TEXT)
+        value = _checked_dynamic(column, target, csv=csv)
         return replace(column, expression=value)
-    csv = csv and kind is Kind.TEXT
     # What the sample shows to be unusual is for the engine: the decoder would decline it anyway.
     traits = replace(traits, canonical=traits.canonical and has_spellings(target))
     shape = traits.shape if target.base.startswith("DateTime") else ""
@@ -1007,9 +1004,10 @@ def _refuses(column: Column) -> bool:
 def _again(
     schema: Schema, encoding: Encoding, which: Callable[[Column], bool], traits: TextTraits
 ) -> Schema:
+    traits = replace(traits, csv=encoding.is_csv)
     columns = tuple(
         replace(
-            strict_column(c.name, c.source, c.type, Kind.TEXT, csv=encoding.is_csv, traits=traits),
+            strict_column(c.name, c.source, c.type, Kind.TEXT, traits=traits),
             reason=c.reason,
             optional=c.optional,
         )

@@ -238,11 +238,10 @@ class Embedded(Asking):
         on_tick: Tick | None = None,
         body: Body | None = None,
         encoding: str = "",
-        texts: Mapping[str, Secret] | None = None,
         out_fd: int | None = None,
     ) -> Outcome:
         """See :class:`rowfall.engines.base.Engine`; ``out_fd`` streams the result there."""
-        if body is not None or encoding or texts:
+        if body is not None or encoding or statement.texts:
             raise EngineError("the embedded engine reads rows by itself; none can be sent to it")
         settings, sql = statement.settings, statement.sql.reveal()
         if statement.format and out_fd is None:

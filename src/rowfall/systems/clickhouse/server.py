@@ -171,7 +171,6 @@ class Server(Asking):
         on_tick: Tick | None = None,
         body: Body | None = None,
         encoding: str = "",
-        texts: Mapping[str, Secret] | None = None,
         out_fd: int | None = None,
     ) -> Outcome:
         """See :class:`rowfall.engines.base.Engine`.
@@ -194,7 +193,7 @@ class Server(Asking):
             RowfallError: the server's error, or no connection.
             BaseException: whatever reading ``body`` raised; the statement has been ended.
         """
-        send = partial(self._send, statement, lane, on_tick, body, encoding, texts, out_fd)
+        send = partial(self._send, statement, lane, on_tick, body, encoding, out_fd)
         question = statement.format is not None and out_fd is None
         if body is None and (question or _REPEATABLE.match(statement.sql.reveal())):
             return self.status.insist(send)
@@ -202,7 +201,7 @@ class Server(Asking):
 
     def _send(
         self, statement: Statement, lane: int, on_tick: Tick | None, body: Body | None,
-        encoding: str, texts: Mapping[str, Secret] | None, out_fd: int | None,
+        encoding: str, out_fd: int | None,
     ) -> Outcome:  # fmt: skip
         """Send a statement once; see :meth:`run`."""
         if isinstance(self._connections, RelayedServer):
@@ -211,6 +210,7 @@ class Server(Asking):
         sql = statement.sql.reveal()
         parameters = self._parameters(statement, query_id)
         data: bytes | Body = sql.encode() if body is None else body
+        texts = statement.texts
         if texts:
             for name in texts:
                 parameters |= {f"{name}_format": "RawBLOB", f"{name}_structure": "text String"}

@@ -14,13 +14,13 @@ from rowfall.core.masked import MASK, Secret
 from rowfall.core.model import Encoding, Schema
 from rowfall.core.options import Options
 from rowfall.core.own_files import LEDGER_NAME
+from rowfall.core.server_address import ServerAt
 from rowfall.core.sqltext import SqlText, quoted_list
 from rowfall.targets.base import (
     STAGING_PREFIX,
     Caps,
     Publish,
     Scratch,
-    ServerAt,
     scratch_folder,
     state_folder,
 )

@@ -9,15 +9,15 @@ rows, and a crash in between sends them again.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from rowfall.core import units
 from rowfall.core.errors import RowfallError, TargetError, UsageError
 from rowfall.core.listing import MARK
-from rowfall.core.masked import Secret
 from rowfall.core.options import Options
+from rowfall.core.server_address import ServerAt
 from rowfall.core.sqltext import SqlText
 from rowfall.engines.base import NETWORK_ERROR, ExistingTable
 from rowfall.engines.database import (
@@ -73,13 +73,10 @@ class KafkaDatabase(Transactions):
 
     kind = "Kafka"
 
-    def __init__(
-        self, host: str, port: int, user: str, password: Secret | None,
-        settings: Mapping[str, str], schema: str, table: str, options: Options,
-    ) -> None:  # fmt: skip
+    def __init__(self, at: ServerAt, schema: str, table: str, options: Options) -> None:
         super().__init__()
         self.topic, self.options = table, options
-        self._config = dict(settings)
+        self._config = dict(at.options)
         self.format = self._config.pop("rowfall.format")
         own = self._config.pop(RECORD_NAME, "")
         self._scratch = bool(own)

@@ -22,10 +22,11 @@ from rowfall.core.model import Column, Projection, Schema
 from rowfall.core.nearest import did_you_mean
 from rowfall.core.options import ERROR, Options
 from rowfall.core.patterns import regex
+from rowfall.core.server_address import ServerAt
 from rowfall.core.sqltext import SqlText, quote
 from rowfall.core.type_names import parse_type
 from rowfall.systems.kafka.client import SERVERS, parse, revealed, secrets_of
-from rowfall.targets.base import Caps, Publish, ServerAt, state_folder
+from rowfall.targets.base import Caps, Publish, state_folder
 from rowfall.targets.transactional import TransactionalTable
 
 FORMATS = ("JSONEachRow", "CSV", "TSV", "Avro")

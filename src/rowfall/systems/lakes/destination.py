@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from rowfall.core import s3_access, sql
 from rowfall.core.errors import RowfallError, TargetError, UsageError
 from rowfall.core.listing import overlap
-from rowfall.core.masked import Secret
 from rowfall.core.model import Column
 from rowfall.core.options import Options
+from rowfall.core.server_address import ServerAt
 from rowfall.core.sqltext import SqlText
 from rowfall.core.units import parse_duration
 from rowfall.engines.base import ExistingTable
@@ -73,12 +73,9 @@ class IcebergTable:
     kind: ClassVar[str] = "Iceberg"
     marks: ClassVar[bool] = False
 
-    def __init__(
-        self, host: str, port: int, user: str, password: Secret | None,
-        settings: Mapping[str, str], schema: str, table: str, options: Options,
-    ) -> None:  # fmt: skip
+    def __init__(self, at: ServerAt, schema: str, table: str, options: Options) -> None:
         self.name, self.options = table, options
-        self._location, self._catalogue = settings.get("location", ""), host
+        self._location, self._catalogue = at.options.get("location", ""), at.host
         self._patience = parse_duration(options.patience)
         self._catalog: TableCatalogue | None = None
         self._uuid = ""

@@ -18,10 +18,11 @@ from rowfall.core.errors import UsageError
 from rowfall.core.masked import Secret
 from rowfall.core.model import Column, Encoding, Schema
 from rowfall.core.options import ERROR, Options
+from rowfall.core.server_address import ServerAt
 from rowfall.core.sqltext import SqlText, quote
 from rowfall.systems.lakes import types
 from rowfall.systems.lakes.catalogue import HOW_TO_NAME, catalogue_and_name
-from rowfall.targets.base import Caps, Publish, Scratch, ServerAt, scratch_folder, state_folder
+from rowfall.targets.base import Caps, Publish, Scratch, scratch_folder, state_folder
 
 PROMISE = (
     "exactly once: one commit of the table makes all rows visible and carries the record of their "

@@ -10,7 +10,7 @@ import json
 import os
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from hashlib import blake2b
 from typing import Any
@@ -18,10 +18,10 @@ from typing import Any
 from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import EngineError, RowfallError, TargetError, UsageError
 from rowfall.core.listing import MARK
-from rowfall.core.masked import Secret
 from rowfall.core.model import Column
 from rowfall.core.netaddress import is_loopback, is_own_name
 from rowfall.core.options import ERROR, REPLACE, SKIP, Options
+from rowfall.core.server_address import ServerAt
 from rowfall.core.sqltext import SqlText
 from rowfall.core.units import parse_duration
 from rowfall.engines.base import NETWORK_ERROR, ExistingTable
@@ -126,16 +126,13 @@ class RecordedSplit:
 class MySQLDatabase(Transactions):
     """A database of a server, opened for one table."""
 
-    def __init__(
-        self, host: str, port: int, user: str, password: Secret | None,
-        settings: Mapping[str, str], database: str, table: str, options: Options,
-    ) -> None:  # fmt: skip
+    def __init__(self, at: ServerAt, database: str, table: str, options: Options) -> None:
         self._login = Login(
-            host, port, user, password, settings.get("database") or database,
-            settings.get("ssl_ca", ""),
+            at.host, at.port, at.user, at.password, at.options.get("database") or database,
+            at.options.get("ssl_ca", ""),
         )  # fmt: skip
         self._database, self._table = database, table
-        self._record = settings.get(RECORD_NAME, RECORD)
+        self._record = at.options.get(RECORD_NAME, RECORD)
         self._options = options
         self.name, self.on_conflict = database, options.on_conflict
         self._patience = parse_duration(options.patience)

@@ -14,15 +14,15 @@ import os
 import re
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rowfall.core.errors import EngineError, RowfallError, TargetError, UsageError
 from rowfall.core.listing import MARK
-from rowfall.core.masked import Secret
 from rowfall.core.model import Column
 from rowfall.core.options import ERROR, Options
 from rowfall.core.patterns import regex
+from rowfall.core.server_address import ServerAt
 from rowfall.core.sqltext import SqlText, identifier, qualified
 from rowfall.core.units import parse_duration
 from rowfall.engines.base import NETWORK_ERROR, ExistingTable
@@ -66,14 +66,11 @@ _NO_TEXT = "22021"
 class PostgresDatabase(Transactions):
     """One table of a PostgreSQL server; see :class:`rowfall.engines.database.Database`."""
 
-    def __init__(
-        self, host: str, port: int, user: str, password: Secret | None,
-        settings: Mapping[str, str], schema: str, table: str, options: Options,
-    ) -> None:  # fmt: skip
-        given = dict(settings)
+    def __init__(self, at: ServerAt, schema: str, table: str, options: Options) -> None:
+        given = dict(at.options)
         self._record = given.pop(RECORD_NAME, RECORD)
-        given.pop("database")
-        self._server = PostgresServer(host, port, user, password, settings["database"], given)
+        database = given.pop("database")
+        self._server = PostgresServer(at.host, at.port, at.user, at.password, database, given)
         self._schema, self._name = schema, table
         self._table = qualified(schema, table)
         self._options = options

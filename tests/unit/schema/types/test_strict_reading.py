@@ -8,6 +8,7 @@ import re
 import struct
 import uuid
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import date, datetime
 from decimal import Decimal
 from ipaddress import IPv4Address, IPv6Address
@@ -161,9 +162,9 @@ def in_file(encoding: Encoding, text: str, *, quoted: bool, number: bool = False
 
 
 def columns_for(encoding: Encoding, type_: str, seen: TextTraits) -> list[Column]:
-    csv = encoding.format.startswith("CSV")
+    seen = replace(seen, csv=encoding.format.startswith("CSV"))
     return [
-        strict_column(name, name, wanted, encoding.kind, csv=csv, traits=seen)
+        strict_column(name, name, wanted, encoding.kind, traits=seen)
         for name, wanted in (("k", "Int32"), ("v", type_))
     ]
 
