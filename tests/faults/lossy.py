@@ -16,10 +16,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from rowfall.engines.embedded import MARK_NAME, Embedded
-
 from rowfall.cli import main
 from rowfall.core import disk
+from rowfall.systems.clickhouse.embedded import MARK_NAME, Embedded
 
 
 class Marks:
