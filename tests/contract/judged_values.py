@@ -770,16 +770,28 @@ def _together(cells: list[Cell]) -> Cell:
 # --- as files write them -------------------------------------------------------------------------
 
 
-def as_json(kind: Kind, tree: Any, r: random.Random) -> str:
-    """Return a value as JSON; numbers with or without quotes."""
+def as_json(kind: Kind, tree: Any, r: random.Random, *, in_object: bool = False) -> str:
+    """Return a value as JSON; numbers with or without quotes.
+
+    Args:
+        in_object: of a path of the type JSON, whose reader takes no Bool in quotes.
+    """
     if tree is None:
         return "null"
     if kind.base == "Array" or (kind.base == "Tuple" and not kind.names):
         parts = kind.parts * len(tree) if kind.base == "Array" else kind.parts
-        return "[" + ", ".join(as_json(p, t, r) for p, t in zip(parts, tree, strict=True)) + "]"
+        return (
+            "["
+            + ", ".join(
+                as_json(p, t, r, in_object=in_object) for p, t in zip(parts, tree, strict=True)
+            )
+            + "]"
+        )
     if kind.base == "Map":
         value = kind.parts[1]
-        pairs = (f"{json.dumps(str(k))}: {as_json(value, v, r)}" for k, v in tree)
+        pairs = (
+            f"{json.dumps(str(k))}: {as_json(value, v, r, in_object=in_object)}" for k, v in tree
+        )
         return "{" + ", ".join(pairs) + "}"
     if kind.base in ("Tuple", "JSON"):
         members: dict[str, Any] = {}
@@ -788,7 +800,8 @@ def as_json(kind: Kind, tree: Any, r: random.Random) -> str:
             at = members
             for key in above:
                 at = at.setdefault(key, {})
-            at[last] = as_json(part, one, r)
+            inside = in_object or kind.base == "JSON"
+            at[last] = as_json(part, one, r, in_object=inside)
         return _as_object(members, r)
     bare = not kind.quoted and (tree in ("true", "false") or _NUMBER.fullmatch(tree) is not None)
     if kind.quoted and _NUMBER.fullmatch(tree) and "DateTime" in kind.name:
@@ -796,7 +809,8 @@ def as_json(kind: Kind, tree: Any, r: random.Random) -> str:
     always = kind.name == "Dynamic"  # where quotes make a text of it
     return (
         tree
-        if bare and (always or r.random() < 0.9)
+        if bare
+        and (always or r.random() < 0.9 or (in_object and kind.name.endswith(("Bool", "Bool)"))))
         else json.dumps(tree, ensure_ascii=r.random() < 0.5)
     )
 

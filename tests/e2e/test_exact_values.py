@@ -129,6 +129,14 @@ def test_types_whose_values_the_engine_alone_reads(
     assert shell.row("SELECT max(n), count() FROM t") == [2, 2]
 
 
+def test_a_number_without_a_type_stays_one_beside_a_decimal_of_its_name(shell: Shell) -> None:
+    shell.write("a.jsonl", '{"n":1,"v":{"b":{"y":1.2345678901234567},"a":{"y":1.5}}}\n')
+    ways = ("--type", "v JSON(a.y Decimal(38, 20))", "--order-by", "n")
+    shell.ok("load", "a.jsonl", "--table", "t", *ways)
+    asks = "SELECT dynamicType(v.b.y), toString(v.a.y) FROM t FORMAT TSV"
+    assert shell.ok("query", asks).out.split() == ["Float64", "1.5"]
+
+
 def test_decimals_of_a_path_keep_their_digits(shell: Shell) -> None:
     rows = ('{"p": 12345678901234567.89, "q": {"p": 2.5}}', '{"o": 1, "p" : 0.1}')
     shell.write("in.jsonl", "".join(f'{{"n": {n}, "v": {v}}}\n' for n, v in enumerate(rows)))

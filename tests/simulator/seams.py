@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import concurrent.futures
 import gc
+import importlib
+import pkgutil
 import secrets
 import sqlite3
 import sys
@@ -17,13 +19,21 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-import rowfall.run.load  # noqa: F401 - everything that a load uses is there before it is changed
+import rowfall.destinations.clickhouse
+import rowfall.publish
+import rowfall.run.load
 from rowfall.core import disk
 from rowfall.ledger import leases, ledger
 
 if TYPE_CHECKING:
     from simulator.ledgers import Ledger
     from simulator.world import World
+
+# Everything that a load uses is there before it is changed, also what is imported late: a real
+# sleep would never end.
+for _package in (rowfall.destinations.clickhouse, rowfall.publish, rowfall.run):
+    for _found in pkgutil.iter_modules(_package.__path__, f"{_package.__name__}."):
+        importlib.import_module(_found.name)
 
 _world: World | None = None
 

@@ -492,13 +492,17 @@ def _with_long_decimals(t: str, target: Type) -> str:
     """Return SQL for JSON whose decimals of a path are in quotes where a float has fewer digits.
 
     The engine reads numbers with fractions as floats before they become decimals. Only those behind
-    the last key of a path are changed.
+    the last key of a path are changed, and only where that key is there once: at a path without a
+    type the quotes would make a text of the number.
     """
     for path, type_ in _typed_paths(target):
         if parse_type(type_).base == "Decimal":
-            key = re.escape(path.rpartition(".")[2])
-            long = rf'([{{,]\s*"{key}"\s*:\s*)(-?[0-9.]{{16,}})(\s*[,}}])'
-            t = f"replaceRegexpAll({t}, {quote(long)}, '\\\\1\"\\\\2\"\\\\3')"
+            key = path.rpartition(".")[2]
+            long = rf'([{{,]\s*"{re.escape(key)}"\s*:\s*)(-?[0-9.]{{16,}})(\s*[,}}])'
+            name = quote('"' + key + '"')
+            once = f"countSubstrings({t}, {name}) = 1"
+            quoted = f"replaceRegexpAll({t}, {quote(long)}, '\\\\1\"\\\\2\"\\\\3')"
+            t = f"if({once}, {quoted}, {t})"
     return t
 
 
