@@ -491,18 +491,20 @@ def _typed_paths(target: Type) -> list[tuple[str, str]]:
 def _with_long_decimals(t: str, target: Type) -> str:
     """Return SQL for JSON whose decimals of a path are in quotes where a float has fewer digits.
 
-    The engine reads numbers with fractions as floats before they become decimals. Only those behind
-    the last key of a path are changed, and only where that key is there once: at a path without a
-    type the quotes would make a text of the number.
+    The engine reads numbers with fractions as floats before they become decimals. Only the one
+    that stands at the path is changed: elsewhere the quotes would make a text of a number.
     """
+    json = nested_reading.with_numbers_as_strings(f"ifNull({t}, '{{}}')")
     for path, type_ in _typed_paths(target):
         if parse_type(type_).base == "Decimal":
-            key = path.rpartition(".")[2]
-            long = rf'([{{,]\s*"{re.escape(key)}"\s*:\s*)(-?[0-9.]{{16,}})(\s*[,}}])'
-            name = quote('"' + key + '"')
-            once = f"countSubstrings({t}, {name}) = 1"
-            quoted = f"replaceRegexpAll({t}, {quote(long)}, '\\\\1\"\\\\2\"\\\\3')"
-            t = f"if({once}, {quoted}, {t})"
+            key, digits = re.escape(path.rpartition(".")[2]), "-?[0-9.]{16,}"
+            long = rf'([{{,]\s*"{key}"\s*:\s*)({digits})(\s*[,}}])'
+            keys = ", ".join(map(quote, path.split(".")))
+            own = f"match(JSONExtractString({json}, {keys}), {quote(f'^{digits}$')})"
+            quoted = f"replaceRegexpAll(s, {quote(long)}, '\\\\1\"\\\\2\"\\\\3')"
+            one = f"if(countMatches(s, {quote(long)}) = 1 AND {own}, {quoted}, s)"
+            # Written once: each path would make the statement three times as long.
+            t = f"arrayElement(arrayMap(s -> {one}, [{t}]), 1)"
     return t
 
 
