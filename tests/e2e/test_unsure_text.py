@@ -31,6 +31,7 @@ _COMMAND = re.compile(r"if that is wrong: (rowfall load .*)$", re.M)
          [["Bern", 2021, 2], ["Oslo", 2020, 1], ["Rome", 2022, 3]]),
         ("city,year,n\nOslo,2020,1\nBern,2021,2\nRome,2022,3\n,,\nSource: the city's office,,\n",
          [["Bern", 2021, 2], ["Oslo", 2020, 1], ["Rome", 2022, 3]]),
+        ("id, city\n1, Oslo\n2, Bern\n", [[1, "Oslo"], [2, "Bern"]]),
         ("City,2019\nOslo,5\nBern,7\nRome,6\n",
          [["Bern", 7], ["City", 2019], ["Oslo", 5], ["Rome", 6]]),
     ],
@@ -60,6 +61,43 @@ def test_a_sheet_with_titles_and_prices_in_euro_needs_no_option(shell: Shell) ->
     assert shell.rows("SELECT * FROM a ORDER BY 1") == [["Bern", 2021, 2], ["Oslo", 2020, 1]]
     shell.ok("load", "b.csv")
     assert shell.rows("SELECT * FROM b ORDER BY 1") == [["Rice", "€ 3,10"], ["Tea", "€ 12,50"]]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "rows"),
+    [
+        ("a.tsv", '"id"\t"city"\n1\t"Oslo"\n2\t"New York"\n', [[1, "Oslo"], [2, "New York"]]),
+        ("a.tsv", 'id\tcity\n1\t"Oslo"\n2\tNA\n3\t"Rome"\n', [[1, "Oslo"], [2, "NA"], [3, "Rome"]]),
+        ("a.txt", '"id"\t"city"\r\n1\t"Oslo"\r\n2\t"Bern"\r\n', [[1, "Oslo"], [2, "Bern"]]),
+        ("a.tsv", 'id\tsaid\n1\t"no"\n2\tyes\n', [[1, '"no"'], [2, "yes"]]),
+        ("a.tsv", 'id\tsize\n1\t3" pipe\n2\t4"\n', [[1, '3" pipe'], [2, '4"']]),
+        ("a.csv", "id | city | n\n1 | Oslo | 5\n2 | New York | \n",
+         [[1, "Oslo", 5], [2, "New York", None]]),
+        ("a.csv", "id|city|n\n1| Oslo |5\n2|Bern |6\n", [[1, " Oslo ", 5], [2, "Bern ", 6]]),
+    ],
+)  # fmt: skip
+@pytest.mark.sampled(4)
+def test_quotes_and_blanks_that_a_person_would_take_away(
+    shell: Shell, name: str, text: str, rows: list[list[object]]
+) -> None:
+    """TSV as R writes it has quotes around texts, and tables made by hand blanks around pipes."""
+    shell.write(name, text)
+    shell.ok("load", name, "--table", "t")
+    assert shell.rows("SELECT * FROM t ORDER BY 1") == rows
+
+
+def test_an_array_of_objects_is_json_on_stdin_too(shell: Shell) -> None:
+    shell.ok("load", "-", "--table", "t", stdin='[{"id": 1},\n {"id": 2}]\n')
+    assert shell.rows("SELECT id FROM t ORDER BY 1") == [[1], [2]]
+    done = shell.ok("load", "-", "--table", "u", stdin='{"data": [{"id": 1}, {"id": 2}]}')
+    assert "jq -c '.data[]' FILE | rowfall load -" in done.talk
+
+
+def test_addresses_and_times_are_no_two_columns(shell: Shell) -> None:
+    shell.write("a.csv", "http://a.b/c\nhttps://d.e/f\n")
+    shell.write("b.csv", "10:30\n9:45\n")
+    for name in ("a.csv", "b.csv"):
+        assert "splits most lines" not in shell.ok("load", name).talk
 
 
 def test_a_table_that_was_there_is_not_replaced(shell: Shell) -> None:

@@ -108,6 +108,7 @@ class Finding:
         others: (delimiter, fields) that would also split most records.
         null_words: (index of a column, words) of columns that hold numbers or times besides.
         trim: blanks around fields, in quotes or not, are no part of them.
+        behind: all delimiters have a blank behind them, which is part of the fields.
         blank_lines: between rows, in any file.
         short: the header has more fields than any row, so the last columns hold nothing.
         bare: there is no header, and what the lines are split by stands in times and sentences,
@@ -140,6 +141,7 @@ class Finding:
     blank_lines: int = 0
     short: bool = False
     bare: bool = False
+    behind: bool = False
 
 
 def sniff(samples: Sequence[TextSample], asked: Asked | None = None) -> Finding:
@@ -171,6 +173,9 @@ def sniff(samples: Sequence[TextSample], asked: Asked | None = None) -> Finding:
         leads=best.leads, width=best.width, even=round(best.even, 4), ends=best.ends,
         files=best.files, others=others, trim=best.trim,
         blank_lines=max((f.blank for f in best.files), default=0),
+        behind=best.width > 1 and best.delimiter in STRONG and not best.trim and _are_set_off(
+            [(f.uri, [(0, row) for row in f.rows]) for f in best.files], both=False
+        ),
     )  # fmt: skip
     return _named(found, asked)
 
@@ -257,6 +262,7 @@ class _Try:
 
 
 _Sources = Sequence[tuple[str, str, bool]]
+_Numbered = list[tuple[int, tuple[str, ...]]]
 
 
 def _best(sources: _Sources, asked: Asked) -> tuple[_Try, tuple[tuple[str, int], ...]]:
@@ -289,7 +295,18 @@ def _best(sources: _Sources, asked: Asked) -> tuple[_Try, tuple[tuple[str, int],
     others = {t.delimiter: t.width for t in sorted(tries, key=lambda t: t.score)
               if t.width > 1 and t.even >= _LEAST_EVEN}  # fmt: skip
     others.pop(best.delimiter, None)
+    if others.get(":") == 2 and all(map(_ONE_VALUE.fullmatch, _lines_of(single))):
+        del others[":"]
     return best, tuple(reversed(others.items()))
+
+
+# Addresses, paths of Windows, times: nobody means two columns.
+_ONE_VALUE = regex(r"\s*|\w+://\S*|[A-Za-z]:\\.*|[012]?\d:[0-5]\d( ?[ap]m)?", re.I)
+
+
+def _lines_of(found: _Try) -> list[str]:
+    """Return the only fields of rows, without the first of each file, which may be a name."""
+    return [row[0] for file in found.files for row in file.rows[1:]]
 
 
 def _occurs(mark: str, sources: _Sources) -> bool:
@@ -403,7 +420,10 @@ def _try(sources: _Sources, mark: str, quote: str, escape: str, asked: Asked) ->
     parsed = [
         (uri, _records(text, mark, quote, escape, whole, trim=trim)) for uri, text, whole in sources
     ]
-    if asked.blanks is None and quote and _has_blanks_before_quotes(sources, parsed, mark, quote):
+    if asked.blanks is None and (
+        (quote and _has_blanks_before_quotes(sources, parsed, mark, quote))
+        or (mark in STRONG and mark != "\t" and _are_set_off(parsed, both=True))
+    ):
         trim = True
         parsed = [
             (uri, _records(text, mark, quote, escape, whole, trim=True))
@@ -458,6 +478,16 @@ def _try(sources: _Sources, mark: str, quote: str, escape: str, asked: Asked) ->
     return _Try(mark, quote, escape, comment, leads, width, even, ends, tuple(files), trim, score)
 
 
+def _are_set_off(parsed: Sequence[tuple[str, _Numbered]], *, both: bool) -> bool:
+    """Tell whether all delimiters have blanks behind them, and in front where ``both``."""
+    rows = [row for _, records in parsed for _, row in records if len(row) > 1]
+    return len(rows) > 1 and all(
+        all(field[:1] == " " for field in row[1:])
+        and (not both or all(field[-1:] == " " for field in row[:-1]))
+        for row in rows
+    )
+
+
 def _has_blanks_before_quotes(
     sources: _Sources, parsed: Sequence[tuple[str, _Numbered]], mark: str, quote: str
 ) -> bool:
@@ -486,9 +516,6 @@ def _escapes(sources: _Sources, mark: str) -> bool:
         text[m.end() : m.end() + 1] not in ends for _, text, _ in sources
         for m in re.finditer(r'[^\\"]\\"', text)
     )  # fmt: skip
-
-
-_Numbered = list[tuple[int, tuple[str, ...]]]
 
 
 def _records(

@@ -348,10 +348,13 @@ def _is_text(data: bytes) -> bool:
     return not any(byte < 32 and byte not in b"\t\n\r" for byte in data) and bool(data)
 
 
+_FIRST_OBJECT = (b'{"', b"{}", b"{ ", b"{\n", b"{\r", b"{\t")  # of an array of JSON
+
+
 def guess_text(head: bytes) -> str:
     """Return the format of uncompressed text by its first line: JSONEachRow, TSV or CSV."""
     text = head.removeprefix(charsets.BOM.encode()).lstrip()
-    if text[:1] == b"{":
+    if text[:1] == b"{" or (text[:1] == b"[" and text[1:].lstrip()[:2] in _FIRST_OBJECT):
         return "JSONEachRow"
     line = text.partition(b"\n")[0]
     return "TSV" if b"\t" in line and b"," not in line else "CSV"

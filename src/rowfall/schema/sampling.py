@@ -251,7 +251,8 @@ class _Sampler:
                 if broken is not None:
                     raise broken
             columns = self.keys(objects)
-            around = json_objects.rows_inside(objects, [split.uri for split in splits])
+            uris = [split.uri if source.replayable else "FILE" for split in splits]
+            around = json_objects.rows_inside(objects, uris)
             notes = ((UNSURE, around),) if around else ()
         if options.text is not None:
             check_width(splits, len(columns), options.text.most_columns)

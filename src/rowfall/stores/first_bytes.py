@@ -47,7 +47,7 @@ _NO_TABLES = (
     (b"Rar!\x1a\x07", "a RAR archive", "Unpack it first: unrar x FILE."),
     (b"\x7fELF", "a program", "Check the name of the file."),
 )  # fmt: skip
-_PAGES = (b"<!doctype html", b"<html", b"<?xml")
+_PAGES = (b"<!doctype html", b"<html", b"<head", b"<body", b"<table", b"<?xml")
 # What begins the dumps of databases; the engine reads those of MySQL as a format of its own.
 _MYSQL = (b"-- mysql dump", b"-- mariadb dump", b"/*!")
 _SCRIPTS = (
@@ -466,11 +466,12 @@ def _readings(name: str, text: bytes, begin: int) -> str:
     found = shown_readings(line, text[: text.rfind(b"\n") + 1] or line)
     reads = [f'--encoding {c} reads "{shown}"' for c, shown in found if c not in CONVERTED]
     reads = reads or ["--encoding windows-1252 takes any byte"]
-    converted = [(c, shown) for c, shown in found if c in CONVERTED]
+    # Nothing stands where what was piped in could be read again.
+    converted = [(c, shown) for c, shown in found if c in CONVERTED and name != "stdin"]
     if converted:
         command = f"iconv -f {converted[0][0]} -t utf-8 FILE | rowfall load - --table NAME"
         reads.append(f'{_with_name(command, name)} reads "{converted[0][1]}"')
-    if found and found[0][0] in CONVERTED:
+    if converted and found[0] == converted[0]:
         reads.reverse()
     return f"Name its encoding: {', '.join(reads)}"
 

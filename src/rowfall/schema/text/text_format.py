@@ -380,7 +380,10 @@ def _notes(
             )
             yield OTHERWISE, "--blank-lines skip"
     if found.trim and asked.blanks is None:
-        yield "blanks", "blanks around fields are left out, as quotes have some in front of them"
+        yield "blanks", "blanks around fields are left out, as delimiters or quotes have some"
+    if found.behind and asked.blanks is None and _holds_text(found):
+        yield UNSURE, "texts begin with the blank behind a delimiter; --blanks trim leaves it out"
+        yield OTHERWISE, "--blanks trim"
     renamed = [
         f"{given or 'the empty name'!r} is {name}"
         for given, name in zip(found.given, found.names, strict=False)
@@ -403,6 +406,12 @@ def _last_rows(found: Finding, samples: Sequence[TextSample]) -> Iterator[tuple[
             if flags:
                 yield OTHERWISE, flags
             return
+
+
+def _holds_text(found: Finding) -> bool:
+    """Tell whether a column but the first holds texts, whose blanks are part of them."""
+    rows = [row for row in found.files[0].rows[1:512] if len(row) == found.width]
+    return any(kind(column, found.delimiter) == "" for column in [*zip(*rows, strict=True)][1:])
 
 
 def _has_units(found: Finding) -> bool:
@@ -689,6 +698,7 @@ def _of_tsv(samples: Sequence[TextSample], asked: Asked) -> Asked:
     quoted = any(_QUOTED_TSV.search(sample.data) for sample in samples)
     if not asked.fixed and not any(b"\t" in sample.data for sample in samples):
         return asked
+    quoted = quoted or any(_has_quoted_columns(sample.data) for sample in samples)
     return replace(
         asked,
         delimiter=asked.delimiter or "\t",
@@ -699,3 +709,25 @@ def _of_tsv(samples: Sequence[TextSample], asked: Asked) -> Asked:
 
 # A field in quotes that holds what quotes are for.
 _QUOTED_TSV = regex(rb'(?:^|\t)"(?:[^"\n]|"")*(?:\t|"")(?:[^"\n]|"")*"(?=\t|\r?\n|\Z)', re.M)
+
+
+def _has_quoted_columns(data: bytes) -> bool:
+    """Tell whether TSV has quotes around all names, or all texts of a column, as R writes it.
+
+    A quote elsewhere is a letter, and a backslash then an escape of TSV.
+    """
+    if b'"' not in data or b"\\" in data:
+        return False
+    lines = data.split(b"\n", _QUOTED_LINES + 1)[:_QUOTED_LINES]
+    head, *rows = [line.rstrip(b"\r").split(b"\t") for line in lines if line.strip()] or [[]]
+    fields = [field for row in (head, *rows) for field in row]
+    if not rows or any(f[:1] == b'"' and not _IN_QUOTES.fullmatch(f) for f in fields):
+        return False
+    if all(map(_IN_QUOTES.fullmatch, head)):
+        return True
+    columns = [[f for f in column if f not in (b"", b"NA")] for column in zip(*rows, strict=False)]
+    return any(len(own) > 1 and all(map(_IN_QUOTES.fullmatch, own)) for own in columns)
+
+
+_IN_QUOTES = regex(rb'"[^"]*"')
+_QUOTED_LINES = 200  # show what the others are like

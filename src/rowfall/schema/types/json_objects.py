@@ -192,26 +192,80 @@ def rows_inside(objects: Sequence[str], uris: Sequence[str]) -> str | None:
     # More are rows of their own, and a large one is hardly an answer of a service.
     if len(objects) > len(uris) or sum(map(len, objects)) > _MOST_AROUND:
         return None
-    found: dict[str, int] | None = None
+    values: list[dict[str, Any]] = []
     for text in objects:
         try:
             value = json.loads(text, strict=False)
         except (ValueError, RecursionError):
             return None
-        own = {
-            key: len(member) for key, member in value.items()
+        if not isinstance(value, dict):
+            return None
+        values.append(value)
+    names = "FILE..." if len(uris) > 1 else shlex.quote(uris[0])
+    load = f"{names} | rowfall load - --format JSONEachRow --table NAME"
+    if values and all(map(_are_columns, values)):
+        return "one object a file, whose keys hold columns; --format JSONColumns reads their rows"
+    if values and all(map(_are_members, values)):
+        return (
+            f"one object a file, whose {sum(map(len, values))} keys hold objects with the same "
+            f"keys; to load those: jq -c '.[]' {load}"
+        )
+    for depth in range(1, _DEEPEST + 1):
+        found: dict[tuple[str, ...], int] | None = None
+        for value in values:
+            own = _lists_of(value, depth)
+            found = own if found is None else {k: n + own[k] for k, n in found.items() if k in own}
+        if found and len(found) > 1:
+            return None
+        if found:
+            ((path, count),) = found.items()
+            return (
+                f"one object a file, with {count} objects in its key {'.'.join(path)}; to load "
+                f"those: jq -c {shlex.quote(_query(path))} {load}"
+            )
+    return None
+
+
+_DEEPEST = 3  # {"response": {"result": {"items": [...]}}}
+
+
+def _lists_of(value: Mapping[str, Any], depth: int) -> dict[tuple[str, ...], int]:
+    """Return the paths of so many keys that lead to lists of objects, and how many they hold."""
+    if depth == 1:
+        return {
+            (key,): len(member) for key, member in value.items()
             if isinstance(member, list) and member and all(isinstance(m, dict) for m in member)
         }  # fmt: skip
-        found = own if found is None else {k: n + own[k] for k, n in found.items() if k in own}
-    if not found or len(found) > 1:
-        return None
-    ((key, count),) = found.items()
-    query = f".{key}[]" if key.isidentifier() and key.isascii() else f".[{json.dumps(key)}][]"
-    names = "FILE..." if len(uris) > 1 else shlex.quote(uris[0])
+    return {
+        (key, *path): count for key, member in value.items() if isinstance(member, dict)
+        for path, count in _lists_of(member, depth - 1).items()
+    }  # fmt: skip
+
+
+def _query(path: Sequence[str]) -> str:
+    """Return what jq calls the elements of the list at a path."""
+    if all(key.isidentifier() and key.isascii() for key in path):
+        return "".join(f".{key}" for key in path) + "[]"
+    return "." + "".join(f"[{json.dumps(key)}]" for key in path) + "[]"
+
+
+def _are_columns(value: Mapping[str, Any]) -> bool:
+    """Tell whether all members are lists of the same length, two at least, of plain values."""
+    members = list(value.values())
     return (
-        f"one object a file, with {count} objects in its key {key}; to load those: "
-        f"jq -c {shlex.quote(query)} {names} | rowfall load - --format JSONEachRow --table NAME"
+        len(members) > 1
+        and all(isinstance(m, list) and len(m) > 1 for m in members)
+        and len({len(m) for m in members}) == 1
+        and not any(isinstance(x, dict | list) for m in members for x in m)
     )
+
+
+def _are_members(value: Mapping[str, Any]) -> bool:
+    """Tell whether all members, two at least, are objects with the same keys."""
+    members = list(value.values())
+    if len(members) < 2 or not all(isinstance(m, dict) and m for m in members):
+        return False
+    return len({frozenset(m) for m in members}) == 1
 
 
 _MOST_AROUND = 16 << 20

@@ -118,6 +118,14 @@ def test_nested_values_are_looked_at_up_to_a_bound(monkeypatch: pytest.MonkeyPat
         (['{"d": [1, 2]}'], ["a"], None),
         (['{"d": [{}], "e": [{}]}'], ["a"], None),  # which one is meant?
         (['{"a": 1}'], ["a"], None),
+        (['{"r": {"n": 2, "x-y": [{"a": 1}]}}'], ["a"], 'jq -c \'.["r"]["x-y"][]\' a |'),
+        (['{"r": {"s": {"t": [{"a": 1}, {}]}}}'], ["a"], "jq -c '.r.s.t[]' a |"),
+        (['{"r": {"d": [{}]}, "s": {"e": [{}]}}'], ["a"], None),
+        (['{"id": [1, 2], "name": ["a", null]}'], ["a"], "--format JSONColumns"),
+        (['{"id": [1, 2], "name": ["a"]}'], ["a"], None),
+        (['{"1": {"n": 1}, "2": {"n": 2}}'], ["a"], "2 keys hold objects with the same keys"),
+        (['{"1": {"n": 1}, "2": {"m": 2}}'], ["a"], None),
+        (["[1]"], ["a"], None),
     ],
 )
 def test_rows_inside_of_one_object(objects: list[str], files: list[str], query: str | None) -> None:
