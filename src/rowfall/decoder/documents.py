@@ -1,7 +1,7 @@
 """The JSON documents that rowfall-decode takes, as values; one encoder.
 
 They mirror the structs of the program one to one, with their names and defaults:
-crates/rowfall-decode/src/spec.rs says what each field means, input/rewrite and sample.rs those of
+crates/rowfall-decode/src/spec/ says what each field means, input/rewrite and sample.rs those of
 the other two commands. tests/contract/test_decoder_documents.py feeds each to the program.
 """
 

@@ -6,7 +6,6 @@ What a session sets for the load ends with its connection.
 from __future__ import annotations
 
 import base64
-import json
 import os
 import threading
 import time
@@ -15,9 +14,7 @@ from contextlib import suppress
 from hashlib import blake2b
 from typing import Any
 
-from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import EngineError, RowfallError, TargetError, UsageError
-from rowfall.core.listing import MARK
 from rowfall.core.model import Column
 from rowfall.core.netaddress import is_loopback, is_own_name
 from rowfall.core.options import ERROR, REPLACE, SKIP, Options
@@ -26,7 +23,6 @@ from rowfall.core.sqltext import SqlText
 from rowfall.core.units import parse_duration
 from rowfall.engines.base import NETWORK_ERROR, ExistingTable
 from rowfall.engines.database import (
-    ACCEPTED,
     RECORD,
     Binary,
     Result,
@@ -55,14 +51,13 @@ from rowfall.systems.mysql.client import (
     said,
     set_up,
 )
+from rowfall.systems.mysql.record import LoadedSplits
 from rowfall.systems.mysql.session import Pool, end, takes_parameters
 from rowfall.systems.mysql.transaction import MySQLTransaction
 from rowfall.systems.mysql.types import declared_type, result_column, taken_column, tsv
 from rowfall.targets.transactional import RECORD_NAME
 
 _RETRY_SECONDS = 0.5
-# How long the end of a transaction is waited for that nobody answers for.
-_LOCK_SECONDS = 50
 # Without it 0 in an AUTO_INCREMENT column would become the next number.
 _MODE = "STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION,NO_AUTO_VALUE_ON_ZERO"
 # unique_checks stays: without, MariaDB sorts rows into an empty table at the end, for twice the
@@ -71,56 +66,9 @@ _SESSION = {
     "sql_mode": f"'{_MODE}'", "net_read_timeout": PATIENCE_SECONDS, "max_error_count": 64,
     "sql_notes": 1,
 }  # fmt: skip
-# ``session`` ends with the load, for who looks for one that has died.
-_RECORDS = (
-    "CREATE TABLE IF NOT EXISTS {at} (\n"
-    "    target VARCHAR(191) NOT NULL,\n    split VARCHAR(255) NOT NULL,\n"
-    "    attempt VARCHAR(64) NOT NULL,\n    load_id VARCHAR(64) NOT NULL,\n"
-    "    name TEXT NOT NULL,\n    whole VARCHAR(255) NOT NULL,\n"
-    "    attempt_rows BIGINT NULL,\n    session BIGINT NOT NULL,\n"
-    "    loaded DATETIME NOT NULL,\n    table_made VARCHAR(32) NOT NULL DEFAULT '',\n"
-    "    gained BIGINT NULL,\n    sample TEXT NULL,\n"
-    "    PRIMARY KEY (target, split),\n    KEY (attempt){more}\n"
-    "){engine} CHARACTER SET utf8mb4 COLLATE utf8mb4_bin"
-)
-# Of a record that an earlier version has made.
-_MORE_COLUMNS = (
-    "ADD COLUMN table_made VARCHAR(32) NOT NULL DEFAULT '', ADD COLUMN gained BIGINT NULL, "
-    "ADD COLUMN sample TEXT NULL"
-)
-_MOST_SAMPLES = 20  # each may be looked for in the whole table
 # By the reader of LOAD DATA: no text is converted where all columns have UTF-8.
 _UTF8 = frozenset({"utf8", "utf8mb3", "utf8mb4", "ascii", "binary"})
 _IDS = frozenset({"uuid", "inet4", "inet6"})
-
-
-# Enough to tell a row from others, and no more than a few bytes in each record.
-SAMPLED_COLUMNS = 8
-_SAMPLED_BYTES = 64
-
-
-def row_digest(columns: Sequence[str]) -> str:
-    """Return SQL of a digest of a row, by some of its columns."""
-    values = (f"IFNULL(LEFT(CAST({name(c)} AS BINARY), {_SAMPLED_BYTES}), '~')" for c in columns)
-    return f"MD5(CONCAT_WS('|', {', '.join(values)}))"
-
-
-@dataclass(frozen=True, slots=True)
-class RecordedSplit:
-    """A line of the record: one split that is loaded.
-
-    Attributes:
-        whole: id of the file that it is a range of; "" for none.
-        made: when the table was made or altered that it is in, see
-            :meth:`MySQLDatabase.made`; "" in records of earlier versions.
-        sample: a row that the table held.
-    """
-
-    split: str
-    attempt: str
-    whole: str
-    made: str
-    sample: str | None
 
 
 class MySQLDatabase(Transactions):
@@ -132,10 +80,11 @@ class MySQLDatabase(Transactions):
             at.options.get("ssl_ca", ""),
         )  # fmt: skip
         self._database, self._table = database, table
-        self._record = at.options.get(RECORD_NAME, RECORD)
+        self._patience = parse_duration(options.patience)
+        record = at.options.get(RECORD_NAME, RECORD)
+        self.record = LoadedSplits(self, database, table, record, self._patience)
         self._options = options
         self.name, self.on_conflict = database, options.on_conflict
-        self._patience = parse_duration(options.patience)
         self._sessions = Pool(self._connect)
         self._packed = False
         self._holding = threading.Lock()
@@ -144,8 +93,6 @@ class MySQLDatabase(Transactions):
         super().__init__()
         self._settings: dict[str, Any] | None = None
         self._columns: list[Declared] | None = None
-        self._dry = True
-        self._same: dict[str, bool] = {}
 
     # --- what it is ---------------------------------------------------------------------------
 
@@ -184,7 +131,7 @@ class MySQLDatabase(Transactions):
 
     def check(self, *, dry: bool) -> None:
         """See :meth:`rowfall.engines.database.Database.check`."""
-        settings, self._dry = self.settings, dry
+        settings, self.record.dry = self.settings, dry
         if str(settings.get("local_infile", "ON")).upper() in ("OFF", "0"):
             raise self.no_files()
         if self._options.pull and not self.distributed:
@@ -333,26 +280,11 @@ class MySQLDatabase(Transactions):
 
     def prepare(self, statements: Sequence[SqlText]) -> None:
         """See :meth:`rowfall.engines.database.Database.prepare`."""
-        more, engine = ("", " ENGINE=InnoDB") if not self.distributed else (
-            ", SHARD KEY (target, split)", "",
-        )  # fmt: skip
-        made = _RECORDS.format(at=self.records, more=more, engine=engine)
-        made = made.replace("CREATE TABLE", "CREATE ROWSTORE TABLE") if self.distributed else made
-        known = self.ask(self._catalogue(self._record))
-        for text in (*(s.reveal() for s in statements), *(() if known else (made,))):
-            self.do(text)
-        if known and not self._knows_tables() and not self.distributed:
-            try:
-                self.do(f"ALTER TABLE {self.records} {_MORE_COLUMNS}")
-            except RowfallError:
-                if not self._knows_tables():  # no other load has done it meanwhile
-                    raise
+        for text in statements:
+            self.do(text.reveal())
+        self.record.make()
         self._columns = None
-        # The records first, as in loaded(): of a table that was empty when they were read none of
-        # them is true; what another load commits behind that is not among them.
-        found = self.recorded()
-        if found:
-            self._remove(found if self._emptied() else self._of_this_table(found)[1])
+        self.record.forget_others()
 
     @property
     def host(self) -> str:
@@ -380,196 +312,29 @@ class MySQLDatabase(Transactions):
 
     def erase(self) -> None:
         """See :meth:`rowfall.engines.database.Database.erase`."""
-        for one in (self.whole_name, self.records):  # SingleStore takes one a statement
+        for one in (self.whole_name, self.record.at):  # SingleStore takes one a statement
             self.do(f"DROP TABLE IF EXISTS {one}")
 
     def loaded(self) -> set[str]:
-        """Return the ids of the splits that the table holds, by the record.
-
-        Of a table without rows nothing of it is true any more. The records are read first: rows
-        that are committed later have records that are not among them.
-        """
-        found = self.recorded()
-        if found and self._emptied():
-            return set()
-        found, _ = self._of_this_table(found)
-        marks = {f"{MARK}{one.whole}" for one in found if one.whole}
-        return {one.split for one in found} | marks
+        """See :meth:`rowfall.engines.database.Database.loaded`."""
+        return self.record.loaded()
 
     def unrecorded(self) -> bool:
-        """See :meth:`rowfall.engines.database.Database.unrecorded`.
-
-        True as well where some of the record is of another table of this name, which this one may
-        be, after an ALTER, without rows that it held.
-        """
-        if self._emptied():
-            return False
-        found = self.recorded()
-        return not found or bool(self._of_this_table(found)[1])
+        """See :meth:`rowfall.engines.database.Database.unrecorded`."""
+        return self.record.is_unknown()
 
     def accept(self) -> None:
         """See :meth:`rowfall.engines.database.Database.accept`."""
         self.prepare(())
-        made = self.made()
-        columns, values = "", ""
-        if made:
-            sample = self.sample()
-            columns = ", table_made, gained, sample"
-            values = f", {quote(made)}, 0, {'NULL' if sample is None else quote(sample)}"
-        self.do(
-            f"INSERT IGNORE INTO {self.records} (target, split, attempt, load_id, name, whole, "
-            f"session, loaded{columns}) VALUES ({quote(self.target)}, {quote(ACCEPTED)}, '', '', "
-            f"'rows of others', '', 0, UTC_TIMESTAMP(){values})"
-        )
-
-    def recorded(self) -> list[RecordedSplit]:
-        """Return each record of the table."""
-        if not self.ask(self._catalogue(self._record)):
-            return []
-        more = ", table_made, sample" if self._knows_tables() else ""
-        rows = self.ask(
-            f"SELECT split, attempt, whole{more} FROM {self.records} WHERE {self._of_target}"
-        )
-        return [
-            RecordedSplit(str(split), str(attempt), str(whole), *(known or ("", None)))
-            for split, attempt, whole, *known in rows
-        ]
-
-    def _knows_tables(self) -> bool:
-        """Tell whether the record says when a table was made: not that of earlier versions."""
-        if self.distributed:
-            return False
-        known = declared(self.ask(columns_query(self._database, self._record)))
-        return any(column.name == "sample" for column in known)
-
-    def _remove(self, records: Sequence[RecordedSplit]) -> None:
-        for one in records:
-            self.do(
-                f"DELETE FROM {self.records} WHERE {self._of_target} AND split = "
-                f"{quote(one.split)} AND attempt = {quote(one.attempt)}"
-            )
-
-    # --- which table it is --------------------------------------------------------------------
-
-    def made(self) -> str:
-        """Return when the table was made or altered last, as its server says; "" where it does not.
-
-        Equal for two tables only if they were made within one second.
-        """
-        if self.distributed:  # nobody could try what SingleStore says there
-            return ""
-        rows = self.ask(self.made_question)
-        return str(rows[0][0] or "") if rows else ""
-
-    @property
-    def made_question(self) -> str:
-        """Return the question for :meth:`made`."""
-        return f"SELECT CREATE_TIME FROM information_schema.TABLES WHERE {self._is_table}"
-
-    def sample(self) -> str | None:
-        """Return what tells one row of the table from others; None where there is none.
-
-        Of uncommitted rows, too: the first committed one may lie behind millions of other
-        attempts' rows. Those of an attempt that fails are loaded again.
-        """
-        names = [column.name for column in self.columns[:SAMPLED_COLUMNS]]
-        connection = self.take()
-        try:
-            with connection.cursor() as cursor:
-                cursor.execute("SET TRANSACTION ISOLATION LEVEL READ UNCOMMITTED")
-                cursor.execute(f"SELECT {row_digest(names)} FROM {self.whole_name} LIMIT 1")
-                rows = cursor.fetchall()
-            return json.dumps([rows[0][0], *names]) if rows else None
-        except (driver().err.MySQLError, OSError) as error:
-            raise self.explained(error, "read a row of the table") from None
-        finally:
-            self.leave(connection)
-
-    def _of_this_table(
-        self, records: list[RecordedSplit]
-    ) -> tuple[list[RecordedSplit], list[RecordedSplit]]:
-        """Return the records of the table that is there, and those of another one of its name.
-
-        ALTER, OPTIMIZE and a restored dump change the time that the server has for a table; then
-        its rows show that it is the same: one that it held, and as many as were loaded.
-        """
-        if not any(one.made for one in records) or not (now := self.made()):
-            return records, []
-        other = [one for one in records if one.made not in ("", now)]
-        if not other:
-            return records, []
-        if not self._holds(other, now):
-            return [one for one in records if one not in other], other
-        for one in () if self._dry else other:
-            self.do(
-                f"UPDATE {self.records} SET table_made = {quote(now)} WHERE {self._of_target} "
-                f"AND split = {quote(one.split)} AND attempt = {quote(one.attempt)}"
-            )
-        return records, []
-
-    def _holds(self, records: Sequence[RecordedSplit], now: str) -> bool:
-        """Tell whether the table holds the rows of records, by one of them and their number."""
-        if now not in self._same:
-            samples = list(dict.fromkeys(one.sample for one in records if one.sample))
-            enough = self.count() >= self._gained(records)
-            self._same[now] = enough and any(map(self._has, samples[:_MOST_SAMPLES]))
-        return self._same[now]
-
-    def _has(self, sample: str) -> bool:
-        digest, *names = json.loads(sample)
-        if not {column.name for column in self.columns}.issuperset(names):
-            return False
-        return bool(self.ask(
-            f"SELECT 1 FROM {self.whole_name} WHERE {row_digest(names)} = {quote(digest)} LIMIT 1"
-        ))  # fmt: skip
-
-    def _gained(self, records: Sequence[RecordedSplit]) -> int:
-        """Return the rows that a table gained by the attempts of records."""
-        attempts = {one.attempt for one in records}
-        rows = self.ask(
-            f"SELECT attempt, MAX(gained) FROM {self.records} WHERE {self._of_target} "
-            "GROUP BY attempt"
-        )
-        return sum(int(gained or 0) for attempt, gained in rows if str(attempt) in attempts)
-
-    def _emptied(self) -> bool:
-        return not self.columns or not self.ask(f"SELECT 1 FROM {self.whole_name} LIMIT 1")
+        self.record.accept()
 
     def settled(self, attempt: str) -> bool:
         """See :meth:`rowfall.engines.database.Database.settled`."""
-        if not self.ask(self._catalogue(self._record)):
-            return False
-        deadline = time.monotonic() + max(self._patience, _LOCK_SECONDS)
-        self._end_session(attempt)
-        while True:
-            try:  # a locking read waits for who has written the row and not ended
-                return bool(self.ask(
-                    f"SELECT 1 FROM {self.records} WHERE attempt = {quote(attempt)} "
-                    "LIMIT 1 FOR UPDATE"
-                ))  # fmt: skip
-            except EngineError as error:
-                if not error.transient or time.monotonic() > deadline:
-                    raise
+        return self.record.has_ended(attempt)
 
-    def _end_session(self, attempt: str) -> None:
-        """End the session of an attempt that has not been committed, wherever it waits.
-
-        Of a client behind a network that has failed the server may not know for hours.
-        """
-        where = f"FROM {self.records} WHERE attempt = {quote(attempt)} LIMIT 1"
-        if self.ask(f"SELECT 1 {where}"):
-            return
-        connection = self.take()
-        try:
-            with connection.cursor() as cursor:
-                cursor.execute("SET TRANSACTION ISOLATION LEVEL READ UNCOMMITTED")
-                cursor.execute(f"SELECT session {where}")
-                for (session,) in cursor.fetchall():
-                    cursor.execute(f"KILL CONNECTION {int(session)}")
-        except (driver().err.MySQLError, OSError):
-            pass  # it has ended by itself, or the lock tells when it has
-        finally:
-            self.leave(connection)
+    def forget(self, load_id: str) -> int:
+        """See :meth:`rowfall.engines.database.Database.forget`."""
+        return self.record.forget(load_id)
 
     def hold(self, streams: Sequence[str]) -> bool:
         """See :class:`rowfall.engines.database.SupportsStreamLocks`.
@@ -613,15 +378,6 @@ class MySQLDatabase(Transactions):
         self._held.clear()
         if holder is not None:
             end(holder)
-
-    def forget(self, load_id: str) -> int:
-        """See :meth:`rowfall.engines.database.Database.forget`."""
-        if not self.ask(self._catalogue(self._record)):
-            return 0
-        where = f"{self._of_target} AND load_id = {quote(load_id)}"
-        ((count,),) = self.ask(f"SELECT COUNT(*) FROM {self.records} WHERE {where}")
-        self.do(f"DELETE FROM {self.records} WHERE {where}")
-        return int(count)
 
     def count(self) -> int:
         """Return the rows of the table."""
@@ -897,14 +653,6 @@ class MySQLDatabase(Transactions):
     def rows_name(self) -> str:
         """Return the temporary table of rows that change others, as SQL."""
         return f"{name(self._database)}.`_rowfall_rows`"
-
-    @property
-    def records(self) -> str:
-        return f"{name(self._database)}.{name(self._record)}"
-
-    @property
-    def _of_target(self) -> str:
-        return f"target = {quote(self.target)}"
 
     @property
     def _is_table(self) -> str:

@@ -86,7 +86,7 @@ class MySQLTransaction:
                     "UTC_TIMESTAMP())"
                     for one in ordered[start : start + _RECORDS_AT_ONCE]
                 )
-                self._execute(f"INSERT INTO {database.records} ({_COLUMNS}) VALUES {values}")
+                self._execute(f"INSERT INTO {database.record.at} ({_COLUMNS}) VALUES {values}")
             self._wait(_LOCK_SECONDS)
         except (driver().err.MySQLError, OSError) as error:
             self.release()
@@ -104,7 +104,7 @@ class MySQLTransaction:
         Raises:
             BusyError: none is, by now.
         """
-        there = {one.split for one in self._database.recorded()}
+        there = {one.split for one in self._database.record.splits()}
         found = frozenset(one.id for one in records if one.id in there)
         if not found:
             raise BusyError("another load holds these files", transient=True)
@@ -220,7 +220,7 @@ class MySQLTransaction:
         try:
             # Behind the rows: from then on nobody drops or alters the table before the commit.
             self._execute(
-                f"UPDATE {database.records} SET attempt_rows = {rows}{self._identity()} "
+                f"UPDATE {database.record.at} SET attempt_rows = {rows}{self._identity()} "
                 f"WHERE attempt = {quote(self._attempt)}"
             )
         except (driver().err.MySQLError, OSError) as error:
@@ -253,10 +253,10 @@ class MySQLTransaction:
     def _identity(self) -> str:
         """Return what the record says of the table, as the end of a list of assignments."""
         database = self._database
-        made = None if database.distributed else self._execute(database.made_question)[0][0]
+        made = None if database.distributed else self._execute(database.record.made_question)[0][0]
         if made is None:
             return ""
-        sample = database.sample()
+        sample = database.record.sample()
         text = "NULL" if sample is None else quote(sample)
         return f", gained = {self._gained}, table_made = {quote(str(made))}, sample = {text}"
 

@@ -1,0 +1,329 @@
+"""The record of what is loaded, a table beside the target: its lines, and which table they mean."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from rowfall.core.dataclass import dataclass
+from rowfall.core.errors import EngineError, RowfallError
+from rowfall.core.listing import MARK
+from rowfall.engines.database import ACCEPTED
+from rowfall.systems.mysql.catalogue import columns_query, declared, is_table
+from rowfall.systems.mysql.client import driver, name, quote
+
+if TYPE_CHECKING:
+    from rowfall.systems.mysql.database import MySQLDatabase
+
+# How long the end of a transaction is waited for that nobody answers for.
+_LOCK_SECONDS = 50
+# ``session`` ends with the load, for who looks for one that has died.
+_RECORDS = (
+    "CREATE TABLE IF NOT EXISTS {at} (\n"
+    "    target VARCHAR(191) NOT NULL,\n    split VARCHAR(255) NOT NULL,\n"
+    "    attempt VARCHAR(64) NOT NULL,\n    load_id VARCHAR(64) NOT NULL,\n"
+    "    name TEXT NOT NULL,\n    whole VARCHAR(255) NOT NULL,\n"
+    "    attempt_rows BIGINT NULL,\n    session BIGINT NOT NULL,\n"
+    "    loaded DATETIME NOT NULL,\n    table_made VARCHAR(32) NOT NULL DEFAULT '',\n"
+    "    gained BIGINT NULL,\n    sample TEXT NULL,\n"
+    "    PRIMARY KEY (target, split),\n    KEY (attempt){more}\n"
+    "){engine} CHARACTER SET utf8mb4 COLLATE utf8mb4_bin"
+)
+# Of a record that an earlier version has made.
+_MORE_COLUMNS = (
+    "ADD COLUMN table_made VARCHAR(32) NOT NULL DEFAULT '', ADD COLUMN gained BIGINT NULL, "
+    "ADD COLUMN sample TEXT NULL"
+)
+_MOST_SAMPLES = 20  # each may be looked for in the whole table
+
+
+# Enough to tell a row from others, and no more than a few bytes in each record.
+SAMPLED_COLUMNS = 8
+_SAMPLED_BYTES = 64
+
+
+def row_digest(columns: Sequence[str]) -> str:
+    """Return SQL of a digest of a row, by some of its columns."""
+    values = (f"IFNULL(LEFT(CAST({name(c)} AS BINARY), {_SAMPLED_BYTES}), '~')" for c in columns)
+    return f"MD5(CONCAT_WS('|', {', '.join(values)}))"
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedSplit:
+    """A line of the record: one split that is loaded.
+
+    Attributes:
+        whole: id of the file that it is a range of; "" for none.
+        made: when the table was made or altered that it is in, see
+            :meth:`LoadedSplits.made`; "" in records of earlier versions.
+        sample: a row that the table held.
+    """
+
+    split: str
+    attempt: str
+    whole: str
+    made: str
+    sample: str | None
+
+
+class LoadedSplits:
+    """The splits that a table holds, by the record.
+
+    Args:
+        database: that has both. ``schema``, ``table``: of the rows.
+        record: name of the table of the record.
+        patience: seconds that the end of a transaction is waited for.
+
+    Attributes:
+        dry: nothing may be written.
+    """
+
+    def __init__(
+        self, database: MySQLDatabase, schema: str, table: str, record: str, patience: float
+    ) -> None:
+        self._database, self._schema, self._table, self._name = database, schema, table, record
+        self._patience = patience
+        self.dry = True
+        self._same: dict[str, bool] = {}
+
+    @property
+    def at(self) -> str:
+        """Return the table of the record as SQL."""
+        return f"{name(self._schema)}.{name(self._name)}"
+
+    @property
+    def _of_target(self) -> str:
+        return f"target = {quote(self._database.target)}"
+
+    def _is_there(self) -> bool:
+        return bool(self._database.ask(
+            "SELECT TABLE_NAME FROM information_schema.TABLES WHERE "
+            f"{is_table(self._schema, self._name)}"
+        ))  # fmt: skip
+
+    def make(self) -> None:
+        """Make the table of the record, or what it lacks."""
+        distributed = self._database.distributed
+        if not self._is_there():
+            more = ", SHARD KEY (target, split)" if distributed else ""
+            made = _RECORDS.format(
+                at=self.at, more=more, engine="" if distributed else " ENGINE=InnoDB"
+            )
+            if distributed:
+                made = made.replace("CREATE TABLE", "CREATE ROWSTORE TABLE")
+            self._database.do(made)
+        elif not distributed and not self._knows_tables():
+            try:
+                self._database.do(f"ALTER TABLE {self.at} {_MORE_COLUMNS}")
+            except RowfallError:
+                if not self._knows_tables():  # no other load has done it meanwhile
+                    raise
+
+    def forget_others(self) -> None:
+        """Remove what is recorded of another table of this name."""
+        # The records first, as in loaded(): of a table that was empty when they were read none of
+        # them is true; what another load commits behind that is not among them.
+        found = self.splits()
+        if found:
+            self._remove(found if self._emptied() else self._of_this_table(found)[1])
+
+    def loaded(self) -> set[str]:
+        """Return the ids of the splits that the table holds, by the record.
+
+        Of a table without rows nothing of it is true any more. The records are read first: rows
+        that are committed later have records that are not among them.
+        """
+        found = self.splits()
+        if found and self._emptied():
+            return set()
+        found, _ = self._of_this_table(found)
+        marks = {f"{MARK}{one.whole}" for one in found if one.whole}
+        return {one.split for one in found} | marks
+
+    def is_unknown(self) -> bool:
+        """Return whether the table holds rows of which the record says nothing.
+
+        True as well where some of the record is of another table of this name, which this one may
+        be, after an ALTER, without rows that it held.
+        """
+        if self._emptied():
+            return False
+        found = self.splits()
+        return not found or bool(self._of_this_table(found)[1])
+
+    def accept(self) -> None:
+        """Record that the rows which are there count as loaded."""
+        made = self.made()
+        columns, values = "", ""
+        if made:
+            sample = self.sample()
+            columns = ", table_made, gained, sample"
+            values = f", {quote(made)}, 0, {'NULL' if sample is None else quote(sample)}"
+        self._database.do(
+            f"INSERT IGNORE INTO {self.at} (target, split, attempt, load_id, name, whole, "
+            f"session, loaded{columns}) VALUES ({quote(self._database.target)}, "
+            f"{quote(ACCEPTED)}, '', '', 'rows of others', '', 0, UTC_TIMESTAMP(){values})"
+        )
+
+    def splits(self) -> list[RecordedSplit]:
+        """Return each record of the table."""
+        if not self._is_there():
+            return []
+        more = ", table_made, sample" if self._knows_tables() else ""
+        rows = self._database.ask(
+            f"SELECT split, attempt, whole{more} FROM {self.at} WHERE {self._of_target}"
+        )
+        return [
+            RecordedSplit(str(split), str(attempt), str(whole), *(known or ("", None)))
+            for split, attempt, whole, *known in rows
+        ]
+
+    def _knows_tables(self) -> bool:
+        """Tell whether the record says when a table was made: not that of earlier versions."""
+        if self._database.distributed:
+            return False
+        known = declared(self._database.ask(columns_query(self._schema, self._name)))
+        return any(column.name == "sample" for column in known)
+
+    def _remove(self, records: Sequence[RecordedSplit]) -> None:
+        for one in records:
+            self._database.do(
+                f"DELETE FROM {self.at} WHERE {self._of_target} AND split = "
+                f"{quote(one.split)} AND attempt = {quote(one.attempt)}"
+            )
+
+    # --- which table it is --------------------------------------------------------------------
+
+    def made(self) -> str:
+        """Return when the table was made or altered last, as its server says; "" where it does not.
+
+        Equal for two tables only if they were made within one second.
+        """
+        if self._database.distributed:  # nobody could try what SingleStore says there
+            return ""
+        rows = self._database.ask(self.made_question)
+        return str(rows[0][0] or "") if rows else ""
+
+    @property
+    def made_question(self) -> str:
+        """Return the question for :meth:`made`."""
+        where = is_table(self._schema, self._table)
+        return f"SELECT CREATE_TIME FROM information_schema.TABLES WHERE {where}"
+
+    def sample(self) -> str | None:
+        """Return what tells one row of the table from others; None where there is none.
+
+        Of uncommitted rows, too: the first committed one may lie behind millions of other
+        attempts' rows. Those of an attempt that fails are loaded again.
+        """
+        names = [column.name for column in self._database.columns[:SAMPLED_COLUMNS]]
+        connection = self._database.take()
+        try:
+            with connection.cursor() as cursor:
+                cursor.execute("SET TRANSACTION ISOLATION LEVEL READ UNCOMMITTED")
+                table = self._database.whole_name
+                cursor.execute(f"SELECT {row_digest(names)} FROM {table} LIMIT 1")
+                rows = cursor.fetchall()
+            return json.dumps([rows[0][0], *names]) if rows else None
+        except (driver().err.MySQLError, OSError) as error:
+            raise self._database.explained(error, "read a row of the table") from None
+        finally:
+            self._database.leave(connection)
+
+    def _of_this_table(
+        self, records: list[RecordedSplit]
+    ) -> tuple[list[RecordedSplit], list[RecordedSplit]]:
+        """Return the records of the table that is there, and those of another one of its name.
+
+        ALTER, OPTIMIZE and a restored dump change the time that the server has for a table; then
+        its rows show that it is the same: one that it held, and as many as were loaded.
+        """
+        if not any(one.made for one in records) or not (now := self.made()):
+            return records, []
+        other = [one for one in records if one.made not in ("", now)]
+        if not other:
+            return records, []
+        if not self._holds(other, now):
+            return [one for one in records if one not in other], other
+        for one in () if self.dry else other:
+            self._database.do(
+                f"UPDATE {self.at} SET table_made = {quote(now)} WHERE {self._of_target} "
+                f"AND split = {quote(one.split)} AND attempt = {quote(one.attempt)}"
+            )
+        return records, []
+
+    def _holds(self, records: Sequence[RecordedSplit], now: str) -> bool:
+        """Tell whether the table holds the rows of records, by one of them and their number."""
+        if now not in self._same:
+            samples = list(dict.fromkeys(one.sample for one in records if one.sample))
+            enough = self._database.count() >= self._gained(records)
+            self._same[now] = enough and any(map(self._has, samples[:_MOST_SAMPLES]))
+        return self._same[now]
+
+    def _has(self, sample: str) -> bool:
+        digest, *names = json.loads(sample)
+        if not {column.name for column in self._database.columns}.issuperset(names):
+            return False
+        table, wanted = self._database.whole_name, f"{row_digest(names)} = {quote(digest)}"
+        return bool(self._database.ask(f"SELECT 1 FROM {table} WHERE {wanted} LIMIT 1"))
+
+    def _gained(self, records: Sequence[RecordedSplit]) -> int:
+        """Return the rows that a table gained by the attempts of records."""
+        attempts = {one.attempt for one in records}
+        rows = self._database.ask(
+            f"SELECT attempt, MAX(gained) FROM {self.at} WHERE {self._of_target} GROUP BY attempt"
+        )
+        return sum(int(gained or 0) for attempt, gained in rows if str(attempt) in attempts)
+
+    def _emptied(self) -> bool:
+        database = self._database
+        return not database.columns or not database.ask(
+            f"SELECT 1 FROM {database.whole_name} LIMIT 1"
+        )
+
+    def has_ended(self, attempt: str) -> bool:
+        """End an attempt that waits; return whether it has been committed."""
+        if not self._is_there():
+            return False
+        deadline = time.monotonic() + max(self._patience, _LOCK_SECONDS)
+        self._end_session(attempt)
+        while True:
+            try:  # a locking read waits for who has written the row and not ended
+                return bool(self._database.ask(
+                    f"SELECT 1 FROM {self.at} WHERE attempt = {quote(attempt)} "
+                    "LIMIT 1 FOR UPDATE"
+                ))  # fmt: skip
+            except EngineError as error:
+                if not error.transient or time.monotonic() > deadline:
+                    raise
+
+    def _end_session(self, attempt: str) -> None:
+        """End the session of an attempt that has not been committed, wherever it waits.
+
+        Of a client behind a network that has failed the server may not know for hours.
+        """
+        where = f"FROM {self.at} WHERE attempt = {quote(attempt)} LIMIT 1"
+        if self._database.ask(f"SELECT 1 {where}"):
+            return
+        connection = self._database.take()
+        try:
+            with connection.cursor() as cursor:
+                cursor.execute("SET TRANSACTION ISOLATION LEVEL READ UNCOMMITTED")
+                cursor.execute(f"SELECT session {where}")
+                for (session,) in cursor.fetchall():
+                    cursor.execute(f"KILL CONNECTION {int(session)}")
+        except (driver().err.MySQLError, OSError):
+            pass  # it has ended by itself, or the lock tells when it has
+        finally:
+            self._database.leave(connection)
+
+    def forget(self, load_id: str) -> int:
+        """Remove the records of a load; return how many there were."""
+        if not self._is_there():
+            return 0
+        where = f"{self._of_target} AND load_id = {quote(load_id)}"
+        ((count,),) = self._database.ask(f"SELECT COUNT(*) FROM {self.at} WHERE {where}")
+        self._database.do(f"DELETE FROM {self.at} WHERE {where}")
+        return int(count)
