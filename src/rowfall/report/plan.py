@@ -397,7 +397,8 @@ def _forecast(plan: Plan) -> RenderableType:
     if forecast.rows is not None:
         rows = f"about {units.exact(forecast.rows)}"
     time = "not known" if forecast.seconds is None else units.forecast(forecast.seconds)
-    if forecast.seconds is not None and forecast.rows and forecast.seconds > 0:
+    # Of less than a second the start is most: rows by seconds would be a rate that nothing reaches.
+    if forecast.seconds is not None and forecast.rows and forecast.seconds >= 1:
         time += f" ({units.row_rate(forecast.rows / forecast.seconds)})"
     return facts(
         [
