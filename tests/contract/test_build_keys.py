@@ -26,10 +26,10 @@ from contract.test_build import (
 from contract.test_build_partitions import NUMBERS, same_files, same_parts, schema
 from rowfall.core import sql
 from rowfall.core.errors import EngineError
-from rowfall.core.model import Column
+from rowfall.core.model import InputColumn
 from rowfall.decoder import installed
-from rowfall.decoder.documents import Column as Written
-from rowfall.decoder.documents import Input, PartitionKey, Spec
+from rowfall.decoder.documents import Input, PartPartition, Spec
+from rowfall.decoder.documents import InputColumn as Written
 from rowfall.decoder.process import DecoderProcess
 from rowfall.deliver.build import compute_keys, partitions
 from rowfall.plan import keys, table_definition
@@ -93,7 +93,7 @@ def build(
     by = found.clauses.get("PARTITION", "").removeprefix("BY ")
     partition: Any = keys.partition_key(by, given.columns, list(columns)) if by else None
     if partition is not None:
-        by_key = PartitionKey(partition.used, str(folder / "keys"), hold_bytes=1 << 30)
+        by_key = PartPartition(partition.used, str(folder / "keys"), hold_bytes=1 << 30)
         document = replace(document, partition_by=by_key)
     asked = []
 
@@ -350,7 +350,7 @@ def test_what_is_not_answered_is_declined(parts: Parts) -> None:
     ],
 )
 def test_keys_that_only_the_engine_follows(key: str, types: Sequence[str], why: str) -> None:
-    columns = [Column("a", "UInt8"), Column("arr", "Array(UInt8)")]
+    columns = [InputColumn("a", "UInt8"), InputColumn("arr", "Array(UInt8)")]
     assert keys.sorting_key(key, columns, ["a", "arr", "made"], types) == why
 
 

@@ -30,10 +30,10 @@ from contract.test_build import (
     table_of,
     unpacked,
 )  # fmt: skip
-from rowfall.core.model import Column, Schema
+from rowfall.core.model import InputColumn, Schema
 from rowfall.decoder import installed
-from rowfall.decoder.documents import Column as Written
-from rowfall.decoder.documents import Input, PartitionKey, Spec
+from rowfall.decoder.documents import Input, PartPartition, Spec
+from rowfall.decoder.documents import InputColumn as Written
 from rowfall.decoder.process import DecoderProcess
 from rowfall.deliver.build import partitions
 from rowfall.plan import keys, table_definition
@@ -50,7 +50,7 @@ def partition_key(by: str, columns: Columns) -> keys.PartitionKey:
 
 
 def schema(columns: Columns) -> Schema:
-    return Schema(tuple(Column(name, type_, source=name) for name, type_ in columns.items()))
+    return Schema(tuple(InputColumn(name, type_, source=name) for name, type_ in columns.items()))
 
 
 def build(
@@ -71,7 +71,7 @@ def build(
         trim_strings=False,
         timezone="UTC",
         parts=True,
-        partition_by=PartitionKey(
+        partition_by=PartPartition(
             found.used,
             str(folder / "keys"),
             **{"hold_bytes": 1 << 30, **spec.pop("partition_by", {})},

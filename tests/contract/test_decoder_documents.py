@@ -15,16 +15,16 @@ from rowfall.core.masked import MASK, Secret
 from rowfall.core.model import Dialect
 from rowfall.decoder import documents, installed
 from rowfall.decoder.documents import (
-    Block,
-    Column,
+    BlockInput,
     ComputedKeys,
-    Connection,
     Input,
+    InputColumn,
     KeyColumn,
     KeyExpression,
-    PartitionKey,
+    OutputConnection,
     PartLayout,
-    Rewrite,
+    PartPartition,
+    RewriteRequest,
     Sample,
     Spec,
     encode,
@@ -36,16 +36,16 @@ FOREIGN = Dialect(
     nulls=("NA",), decimal=",", thousands=".", numbers=(0,), dates=((1, "dmy"), (2, "mdy")),
     trailing=True, header=("a", "b"), trim=True, columns=3, fill=True, skip_blank=True,
 )  # fmt: skip
-PLAIN = Spec((Input("a.csv"),), "CSV", (Column("a", "UInt8", position=0),), ("-",))
+PLAIN = Spec((Input("a.csv"),), "CSV", (InputColumn("a", "UInt8", position=0),), ("-",))
 NAMED = replace(PLAIN, format="CSVWithNames")
 PARTS = replace(PLAIN, parts=True)
 USED = (KeyColumn(0), KeyColumn(0, floor=3), KeyColumn(0, modulo=4), KeyColumn(0, divide=5))
-BLOCK = Block(0, 9, "pool", 7, 1001, ("host:9866", "other:9866"))
+BLOCK = BlockInput(0, 9, "pool", 7, 1001, ("host:9866", "other:9866"))
 OBJECT = Input(
     "s3://bucket/a.csv", uri="a.csv", url=Secret("http://127.0.0.1/a.csv?signed"),
     headers={"Authorization": Secret("who")}, size=9, version="1",
 )  # fmt: skip
-TIME, NUMBER = Column("a", "DateTime", position=0), Column("b", "Int64", position=1)
+TIME, NUMBER = InputColumn("a", "DateTime", position=0), InputColumn("b", "Int64", position=1)
 
 SPECS = {
     "plain": PLAIN,
@@ -63,7 +63,7 @@ SPECS = {
         columns=(
             TIME, replace(TIME, name="t", time_notation="T"),
             replace(TIME, name="z", time_notation="Z"), replace(NUMBER, canonical=True),
-            Column("c", "String", source="other", position=3, codecs=("Delta(1)", "ZSTD(3)")),
+            InputColumn("c", "String", source="other", position=3, codecs=("Delta(1)", "ZSTD(3)")),
         ),
     ),
     "foreign": replace(PLAIN, dialect=FOREIGN),
@@ -75,12 +75,12 @@ SPECS = {
     ),
     "parameters": replace(PLAIN, output_format="MariaDB", output_texts=(0,)),
     "connection": replace(
-        PLAIN, output_format="MySQL", output_connection=Connection(7, 1, 1 << 20, 1 << 26)
+        PLAIN, output_format="MySQL", output_connection=OutputConnection(7, 1, 1 << 20, 1 << 26)
     ),
     "parts": replace(
         PARTS, sort_by=(0, 1), primary=1,
         computed=ComputedKeys("values", (KeyExpression("UInt16", USED),)),
-        partition_by=PartitionKey(USED, "keys", max_partitions=100, hold_bytes=1 << 20),
+        partition_by=PartPartition(USED, "keys", max_partitions=100, hold_bytes=1 << 20),
         layout=PartLayout(
             granule_rows=1, granule_bytes=2, min_block=3, max_block=4, sparse_above=0.5,
             strings="inline_typed", wide_bytes=5, wide_rows=6, substream_marks=False,
@@ -142,7 +142,7 @@ def values(kind: type) -> dict[str, set[str]]:
     return found
 
 
-KINDS = (Spec, Input, Block, Column, KeyColumn, PartitionKey, PartLayout, Dialect)
+KINDS = (Spec, Input, BlockInput, InputColumn, KeyColumn, PartPartition, PartLayout, Dialect)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -172,7 +172,7 @@ def test_a_word_that_the_program_lacks_is_refused() -> None:
 def test_a_sample(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     path.write_text("1,x\n2,y\n3,z\n")
-    columns = (Column("a", "String", position=0), Column("b", "String", position=1))
+    columns = (InputColumn("a", "String", position=0), InputColumn("b", "String", position=1))
     spec = replace(PLAIN, inputs=(Input(str(path)),), columns=columns)
     found = measure(str(installed.program()), Sample(spec, rows=2, more="9,w\n"))
     assert found is not None
@@ -192,9 +192,9 @@ def test_a_rewrite(tmp_path: Path) -> None:
     path = tmp_path / "a.csv.gz"
     path.write_bytes(gzip.compress("a;b\n1;\xe9\n2;x\n".encode("latin-1")))
     dialect = Dialect(charset="windows-1252", delimiter=";")
-    document = Rewrite(str(path), "CSVWithNames", dialect, "gzip")
+    document = RewriteRequest(str(path), "CSVWithNames", dialect, "gzip")
 
-    def run(document: Rewrite) -> str:
+    def run(document: RewriteRequest) -> str:
         command = [str(installed.program()), "rewrite", "--spec", encode(document)]
         return subprocess.run(command, capture_output=True, check=True).stdout.decode()
 

@@ -25,7 +25,7 @@ from rowfall.core.errors import TargetError
 from rowfall.core.masked import Secret
 from rowfall.core.options import Options
 from rowfall.core.server_address import ServerAt
-from rowfall.engines.database import BusyError, Record, UnknownEndError
+from rowfall.engines.database import BusyError, SplitRecord, UnknownEndError
 from rowfall.systems.postgresql.database import PostgresDatabase
 
 pytestmark = pytest.mark.xdist_group("postgresql")
@@ -233,7 +233,7 @@ def test_a_commit_whose_answer_is_lost(
         try:
             database.prepare(())
             transaction = database.transaction("l_1")
-            assert not transaction.lease("l_1", "l", [Record("a", "a")])
+            assert not transaction.lease("l_1", "l", [SplitRecord("a", "a")])
             assert transaction.write(["id"], iter([b"1\n2", b"\n"])) == 2
             assert transaction.finish(2) == 2
             proxy.drop_after(**({"up": 1} if way == "up" else {"down": 1}))
@@ -244,7 +244,7 @@ def test_a_commit_whose_answer_is_lost(
             rows = 2 if way == "down" else 0
             assert postgresql.ask(f"SELECT count(*) FROM {schema}.t") == [(rows,)]
             again = database.transaction("l_2")
-            assert again.lease("l_2", "l", [Record("a", "a")]) == ({"a"} if rows else set())
+            assert again.lease("l_2", "l", [SplitRecord("a", "a")]) == ({"a"} if rows else set())
             database.ended("l_2")
         finally:
             database.close()
@@ -259,7 +259,7 @@ def test_a_table_that_is_made_anew_during_a_load_gets_no_rows(postgresql: Postgr
     try:
         database.prepare(())
         transaction = database.transaction("l_1")
-        assert not transaction.lease("l_1", "l", [Record("a", "a")])
+        assert not transaction.lease("l_1", "l", [SplitRecord("a", "a")])
         postgresql.run(f"DROP TABLE {schema}.t", f"CREATE TABLE {schema}.t (id int)")
         assert transaction.write(["id"], iter([b"1\n"])) == 1
         with pytest.raises(TargetError, match="made anew during this load"):
@@ -287,7 +287,8 @@ def test_ranges_of_a_file_and_the_file_exclude_each_other(postgresql: Postgresql
     postgresql.run(f"CREATE SCHEMA {schema}", f"CREATE TABLE {schema}.t (id int)")
     one, two = (opened(postgresql, postgresql.port, schema) for _ in range(2))
     whole, first, second = (
-        Record("w", "w", large=True), Record("r1", "r1", "w"), Record("r2", "r2", "w"),
+        SplitRecord("w", "w", large=True), SplitRecord("r1", "r1", "w"),
+        SplitRecord("r2", "r2", "w"),
     )  # fmt: skip
     try:
         one.prepare(())

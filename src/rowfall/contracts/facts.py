@@ -121,7 +121,7 @@ class StoredRows:
 
 
 @dataclass(frozen=True, slots=True)
-class Link:
+class NetworkLink:
     """The network to a server.
 
     Attributes:
@@ -162,7 +162,7 @@ class TargetFacts:
     stored: StoredRows | None = None
     upkeep: str = ""
     binary: bool = False
-    link: Link | None = None
+    link: NetworkLink | None = None
     key_types: tuple[str, ...] = ()
     viewed: tuple[str, ...] = ()
 
@@ -282,7 +282,7 @@ class FirstFacts:
 
 
 @dataclass(frozen=True, slots=True)
-class Ranges:
+class PossibleRanges:
     """Ranges that large files can be loaded in, for those where that may be wanted.
 
     Attributes:
@@ -329,7 +329,7 @@ class LoadFacts(FirstFacts):
     loaded: frozenset[int] = frozenset()
     known: frozenset[str] = frozenset()
     key: str = ""
-    cuts: Ranges = field(default_factory=Ranges)
+    cuts: PossibleRanges = field(default_factory=PossibleRanges)
     unpinned: str = ""
     unpinned_there: str = ""
     stored_row_bytes: float | None = None

@@ -21,7 +21,7 @@ VERSION = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class BlockInput:
     """A block of a file in HDFS, in bytes, and the data nodes that have it."""
 
     start: int
@@ -43,13 +43,13 @@ class Input:
     url: Secret | None = None
     headers: Mapping[str, Secret] | None = None
     by_query: bool = False
-    blocks: tuple[Block, ...] = ()
+    blocks: tuple[BlockInput, ...] = ()
     size: int | None = None
     version: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class InputColumn:
     """A column to write."""
 
     name: str
@@ -88,7 +88,7 @@ class ComputedKeys:
 
 
 @dataclass(frozen=True, slots=True)
-class PartitionKey:
+class PartPartition:
     """The partition key of a table; the program asks for the partitions of its values."""
 
     columns: tuple[KeyColumn, ...]
@@ -116,7 +116,7 @@ class PartLayout:
 
 
 @dataclass(frozen=True, slots=True)
-class Connection:
+class OutputConnection:
     """A connection of MySQL's protocol that the program writes packets into."""
 
     descriptor: int
@@ -131,7 +131,7 @@ class Spec:
 
     inputs: tuple[Input, ...]
     format: str
-    columns: tuple[Column, ...]
+    columns: tuple[InputColumn, ...]
     outputs: tuple[str, ...]
     version: int = VERSION
     compression: str = "none"
@@ -159,10 +159,10 @@ class Spec:
     output_format: str = "Native"
     output_texts: tuple[int, ...] = ()
     output_types: tuple[str, ...] = ()
-    output_connection: Connection | None = None
+    output_connection: OutputConnection | None = None
     parts: bool = False
     layout: PartLayout = PartLayout()
-    partition_by: PartitionKey | None = None
+    partition_by: PartPartition | None = None
     chunk_bytes: int = 256 << 10
     memory_bytes: int | None = None
     record_bytes: int = 64 << 20
@@ -179,7 +179,7 @@ class Sample:
 
 
 @dataclass(frozen=True, slots=True)
-class Rewrite:
+class RewriteRequest:
     """The document of ``rowfall-decode rewrite``: a file or ``-``, as plain text on stdout.
 
     Attributes:
@@ -197,7 +197,7 @@ class Rewrite:
 _ALWAYS = frozenset({(Spec, "version"), (Dialect, "charset")})
 
 
-def encode(document: Spec | Sample | Rewrite) -> str:
+def encode(document: Spec | Sample | RewriteRequest) -> str:
     """Return a document as JSON; what it holds of secrets is readable in it."""
     return json.dumps(plain(document), default=Secret.reveal)
 

@@ -15,7 +15,7 @@ from rowfall.decoder.documents import VERSION
 PROGRAM = "rowfall-decode"
 
 
-class Exit(IntEnum):
+class ProgramExit(IntEnum):
     """Exit statuses of the program (crates/rowfall-decode/src/error.rs).
 
     ``REFUSED``: the document cannot be followed. ``DECLINED``: only the engine may judge what it

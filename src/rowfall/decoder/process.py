@@ -15,7 +15,7 @@ from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import EngineError, RowfallError
 from rowfall.core.listing import Split
 from rowfall.decoder.documents import Spec, encode
-from rowfall.decoder.installed import PROGRAM, Exit, check_known
+from rowfall.decoder.installed import PROGRAM, ProgramExit, check_known
 
 # The program writes its last line when its pipes are closed; it has nothing else to do then.
 END_SECONDS = 30.0
@@ -200,12 +200,12 @@ class DecoderProcess:
             said: dict[str, Any] = json.loads(last)
         except ValueError:
             said = {}
-        if code == Exit.OK and "rows" in said:
+        if code == ProgramExit.OK and "rows" in said:
             return Summary(
                 int(said["rows"]), int(said["bytes_raw"]), float(said["cpu_seconds"]),
                 float(said["writing_seconds"]), float(said.get("waited_seconds", 0.0)),
             )  # fmt: skip
-        if code in (Exit.DECLINED, Exit.BROKEN):
+        if code in (ProgramExit.DECLINED, ProgramExit.BROKEN):
             what, line = str(said.get("message", last)), int(said.get("line", 0))
             kind = said.get("error")
             if kind == "malformed":
@@ -215,7 +215,7 @@ class DecoderProcess:
                 what, str(said.get("uri", "")), kind == "too_long", line, offset,
                 kind == "unclosed", str(said.get("column", "")),
             )  # fmt: skip
-        if code == Exit.READER_LEFT or (code == -signal.SIGKILL and self.killed):
+        if code == ProgramExit.READER_LEFT or (code == -signal.SIGKILL and self.killed):
             return None
         if code == -signal.SIGABRT:
             return Declined(f"{PROGRAM} gave up: {last[:300] or 'aborted'}")

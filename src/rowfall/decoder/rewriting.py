@@ -22,7 +22,7 @@ from rowfall.core.errors import SourceError, UsageError
 from rowfall.core.model import Dialect, Encoding
 from rowfall.core.patterns import regex
 from rowfall.decoder import documents, installed
-from rowfall.decoder.installed import PROGRAM, Exit
+from rowfall.decoder.installed import PROGRAM, ProgramExit
 
 _PIECE = 1 << 20
 
@@ -62,11 +62,11 @@ def known_dates(dialect: Dialect) -> Dialect:
 
 def document(
     encoding: Encoding, compression: str, path: str, lines: Sequence[int] = ()
-) -> documents.Rewrite:
+) -> documents.RewriteRequest:
     """Return what the program is to do with an object of foreign text; see :class:`Rewriting`."""
     if encoding.dialect is None:
         raise ValueError("plain text is not rewritten")
-    return documents.Rewrite(
+    return documents.RewriteRequest(
         path, encoding.written or encoding.format, known_dates(encoding.dialect), compression,
         tuple(lines),
     )  # fmt: skip
@@ -148,7 +148,7 @@ class Rewriting:
             self._feeder.join()
         if self._failed:
             raise self._failed[0]
-        if code in (Exit.OK, Exit.READER_LEFT):
+        if code in (ProgramExit.OK, ProgramExit.READER_LEFT):
             return
         installed.check_known(said)
         message = _message(said) or f"{PROGRAM} ended with {code}"

@@ -141,7 +141,7 @@ class Build(Decode):
             raise DeclinedError(found, None)
         run.partitioning, order = found, run.order
         limit = int(order.settings.get("max_memory_usage", 0)) or _UNLIMITED
-        held = documents.PartitionKey(
+        held = documents.PartPartition(
             found.used,
             file=str(Path(run.outputs[0]).parent / "keys.native"),
             max_partitions=int(order.settings.get("max_partitions_per_insert_block", 0)),

@@ -24,7 +24,7 @@ from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import EngineError, RowfallError
 from rowfall.core.model import Column, Outcome, Refused
 from rowfall.core.sqltext import SqlText
-from rowfall.decoder.documents import Connection, Spec
+from rowfall.decoder.documents import OutputConnection, Spec
 from rowfall.decoder.process import DecoderProcess
 from rowfall.deliver.decode import (
     CHUNK,
@@ -236,7 +236,7 @@ class WriteRows(Decode):
         if to is None:
             return asked
         fills = _FILL if self.prefill is not None and self.prefill.waits else 0
-        connection = Connection(to.descriptor, to.number, to.packet_bytes, fills)
+        connection = OutputConnection(to.descriptor, to.number, to.packet_bytes, fills)
         return replace(asked, output_connection=connection)
 
     def _socket(self, order: Order) -> Socket | None:

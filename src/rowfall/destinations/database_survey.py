@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from rowfall.contracts.facts import Link, Reach, TargetFacts
+from rowfall.contracts.facts import NetworkLink, Reach, TargetFacts
 from rowfall.contracts.session import Session
 from rowfall.core import charsets
 from rowfall.core.listing import Listing
@@ -68,14 +68,14 @@ def ask(
     )
 
 
-def _link(session: Session, database: Database) -> Link | None:
+def _link(session: Session, database: Database) -> NetworkLink | None:
     """Return the network to a database whose protocol can be compressed; None for others."""
     if not isinstance(database, SupportsCompression):
         return None
     if not transport.measures_link(session.options):
-        return Link()
+        return NetworkLink()
     near = database.same_machine()
-    return Link(near, None if near else rate_of(database.send_seconds))
+    return NetworkLink(near, None if near else rate_of(database.send_seconds))
 
 
 def _takes_binary(session: Session, database: Database) -> bool:

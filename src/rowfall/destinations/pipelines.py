@@ -19,7 +19,7 @@ from rowfall.core.events import Note
 from rowfall.core.model import Plan
 from rowfall.core.sqltext import SqlText
 from rowfall.destinations.database import database_of
-from rowfall.engines.database import Record
+from rowfall.engines.database import SplitRecord
 from rowfall.systems.mysql.database import MySQLDatabase
 from rowfall.systems.mysql.pipelines import (
     PipelineState,
@@ -95,7 +95,7 @@ def _record(
     ]  # fmt: skip
     load.ledger.attempt_started(attempt, load.id, "", session.target_key, splits)
     transaction = database.transaction(attempt)
-    loaded = transaction.lease(attempt, load.id, [Record(s.id, s.name) for s in splits])
+    loaded = transaction.lease(attempt, load.id, [SplitRecord(s.id, s.name) for s in splits])
     if not loaded:
         transaction.finish(state.rows)
         transaction.commit()

@@ -26,7 +26,7 @@ from rowfall.destinations.notes import add_splits, created, dropped
 from rowfall.destinations.older_record import OlderRecord
 from rowfall.destinations.options_check import DATABASE, TOPIC, check_options
 from rowfall.engines.base import ExistingTable
-from rowfall.engines.database import Database, Record
+from rowfall.engines.database import Database, SplitRecord
 from rowfall.ledger import Ledger
 from rowfall.plan import attempts
 from rowfall.plan.transport import choose_text_writer, pack_by_link
@@ -194,7 +194,7 @@ class TransactionalDatabase(RecordedDatabase):
         try:
             taken = transaction.lease(
                 attempt, load_id,
-                [Record(s.id, s.name, s.whole if s.part else "", large=False) for s in splits],
+                [SplitRecord(s.id, s.name, s.whole if s.part else "", large=False) for s in splits],
             )  # fmt: skip
             if taken:
                 raise LedgerError(

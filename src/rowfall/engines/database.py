@@ -100,7 +100,7 @@ class Binary:
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class SplitRecord:
     """A split as the database remembers it.
 
     Attributes:
@@ -165,7 +165,7 @@ class Transaction(Protocol):
     One thread at a time, but for :meth:`cancel`.
     """
 
-    def lease(self, attempt: str, load: str, records: Sequence[Record]) -> frozenset[str]:
+    def lease(self, attempt: str, load: str, records: Sequence[SplitRecord]) -> frozenset[str]:
         """Begin, and record splits as loaded by an attempt.
 
         The key of the record is the lease: whoever records the same split waits until this

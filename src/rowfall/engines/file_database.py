@@ -19,7 +19,7 @@ from rowfall.core.listing import MARK
 from rowfall.core.options import ERROR, REPLACE, Options
 from rowfall.core.server_address import ServerAt
 from rowfall.core.sqltext import SqlText, identifier
-from rowfall.engines.database import ACCEPTED, RECORD, Record, Transactions
+from rowfall.engines.database import ACCEPTED, RECORD, SplitRecord, Transactions
 
 _KEPT = "_rowfall_kept"
 # A statement that was cancelled ends when its rows do; the process that writes them is ended, too.
@@ -245,7 +245,7 @@ class FileTransaction:
     def insert(self, into: str, columns: Sequence[str], rows: Iterator[bytes]) -> int:
         """Send rows into a table, given as SQL; return how many the database has taken."""
 
-    def lease(self, attempt: str, load: str, records: Sequence[Record]) -> frozenset[str]:
+    def lease(self, attempt: str, load: str, records: Sequence[SplitRecord]) -> frozenset[str]:
         """See :class:`rowfall.engines.database.Transaction`."""
         there, self._attempt = self.database.loaded(), attempt
         loaded = frozenset(

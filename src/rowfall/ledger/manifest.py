@@ -23,7 +23,7 @@ from typing import Any, Protocol
 from rowfall.core import disk, s3_access
 from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import LedgerError, RowfallError, TargetError
-from rowfall.core.listing import Listing, Split, joined
+from rowfall.core.listing import Split, joined
 from rowfall.core.options import Options
 from rowfall.stores.s3_clients import open_store
 
@@ -158,11 +158,6 @@ def sources_of(splits: Iterator[Split] | Sequence[Split]) -> tuple[Range, ...]:
     for (name, version), own in ranges.items():
         found += [(name, version, start, stop) for start, stop in joined(own)]
     return tuple(sorted(found, key=lambda s: (s[0], s[1], s[2] is not None, s[2] or 0)))
-
-
-def sources_of_all(listing: Listing) -> tuple[Range, ...]:
-    """Return what a listing holds, see :func:`sources_of`."""
-    return sources_of(listing.splits(""))
 
 
 # --- where it lies --------------------------------------------------------------------------------

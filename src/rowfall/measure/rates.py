@@ -52,7 +52,7 @@ SAMPLE_FILES = 200
 
 
 @dataclass(frozen=True, slots=True)
-class Sample:
+class SampleReports:
     """Reports of a load into ``null:`` and of one into a table, and how many files they read."""
 
     read: Report
@@ -77,7 +77,7 @@ def find_rates(
     if found is not None:
         return found
     sample = _load_sample(source, listing, encoding, options)
-    if isinstance(sample, Sample):
+    if isinstance(sample, SampleReports):
         return _sampled(sample, row_bytes)
     return planned_rates(encoding, f"{sample}, and no earlier load had this format")
 
@@ -98,7 +98,7 @@ def planned_rates(encoding: Encoding | None, why: str) -> Rates:
     )
 
 
-def _sampled(sample: Sample, row_bytes: float) -> Rates:
+def _sampled(sample: SampleReports, row_bytes: float) -> Rates:
     stored, read = sample.stored, sample.read
     files = units.counted(sample.files, "file")
     size = _bytes(stored, row_bytes)
@@ -192,7 +192,7 @@ def _cpu(report: Report) -> float:
 
 def _load_sample(
     source: Source, listing: Listing, encoding: Encoding | None, options: Options
-) -> Sample | str:
+) -> SampleReports | str:
     """Load some files, spread over the listing, in at most about 10 s, into a temporary folder.
 
     Returns:
@@ -220,7 +220,7 @@ def _load_sample(
             return "a sample could not be loaded" + (
                 f": {report.failures[0].error}" if report.failures else ""
             )
-    return Sample(read, stored, len(more))
+    return SampleReports(read, stored, len(more))
 
 
 def _load(

@@ -13,7 +13,7 @@ from dataclasses import replace
 from itertools import accumulate, pairwise
 from typing import Any
 
-from rowfall.contracts.facts import FirstFacts, LoadFacts, Ranges
+from rowfall.contracts.facts import FirstFacts, LoadFacts, PossibleRanges
 from rowfall.contracts.session import Session
 from rowfall.core import units
 from rowfall.core.dataclass import dataclass
@@ -58,7 +58,7 @@ def step(size: int) -> int:
     return max(LEAST, 1 << (-(-size // MOST) - 1).bit_length())
 
 
-def ask_ranges(session: Session, facts: FirstFacts, known: Collection[str]) -> Ranges:
+def ask_ranges(session: Session, facts: FirstFacts, known: Collection[str]) -> PossibleRanges:
     """Ask for the ranges of what has been begun in ranges, and of what may keep shards waiting.
 
     Args:
@@ -70,7 +70,7 @@ def ask_ranges(session: Session, facts: FirstFacts, known: Collection[str]) -> R
     key, options = session.target_key, session.options
     begun, wanted = _begun(facts, known, key), _wanted(facts, options, known, key)
     if not begun and not wanted:
-        return Ranges()
+        return PossibleRanges()
     found: dict[int, tuple[Split, ...] | str] = {}
     # A thousand places of a file are looked at: not where only an engine could read its text.
     typed = facts.encoding is not None and facts.encoding.format == "Parquet"
@@ -83,7 +83,7 @@ def ask_ranges(session: Session, facts: FirstFacts, known: Collection[str]) -> R
                     raise
                 ranges = error.message  # whoever loads it has the patience
             found[index] = ranges if isinstance(ranges, str) else tuple(ranges)
-    return Ranges(frozenset(begun), frozenset(wanted - begun), found)
+    return PossibleRanges(frozenset(begun), frozenset(wanted - begun), found)
 
 
 def cut(facts: LoadFacts, options: Options, parser: Choice) -> Cutting:

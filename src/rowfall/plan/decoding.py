@@ -260,9 +260,9 @@ def _position(column: Column, number: int, names: Sequence[str]) -> int:
     return names.index(column.source or column.name) if names else number
 
 
-def _column(column: Column, position: int | None) -> documents.Column:
+def _column(column: Column, position: int | None) -> documents.InputColumn:
     shape = column.shape
-    return documents.Column(
+    return documents.InputColumn(
         column.name,
         sent_type(column),
         column.source or column.name,
@@ -272,8 +272,8 @@ def _column(column: Column, position: int | None) -> documents.Column:
     )
 
 
-def _block(block: Block) -> documents.Block:
-    return documents.Block(
+def _block(block: Block) -> documents.BlockInput:
+    return documents.BlockInput(
         block.start, block.bytes, block.pool, block.id, block.stamp, tuple(block.nodes)
     )
 

@@ -353,7 +353,7 @@ def _ask_decoders(session: Session, facts: FirstFacts) -> tuple[WriterFacts, ...
     options, reached = session.options, facts.reach
     if options.decoder == "never" or reached is None or not reached.pull:
         return facts.writers
-    if transport.unparsed(facts) is not None:
+    if transport.why_not_decoded(facts) is not None:
         return facts.writers
     writers = list(facts.writers)
     if isinstance(reached.source, Addressed):

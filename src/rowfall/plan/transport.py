@@ -12,7 +12,7 @@ import re
 from collections.abc import Sequence
 
 from rowfall.cluster.sharding_keys import ShardingKey
-from rowfall.contracts.facts import FirstFacts, Link, LoadFacts, Reach, ShardingFacts
+from rowfall.contracts.facts import FirstFacts, LoadFacts, NetworkLink, Reach, ShardingFacts
 from rowfall.core import formats, sql, units
 from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import TargetError, UsageError
@@ -146,22 +146,22 @@ def _reading(facts: LoadFacts, options: Options) -> tuple[Choice, Choice]:
     delivery = choose_delivery(reach, options)
     if wish == "never":
         return delivery, Choice(ENGINE, "--decoder never")
-    why = unparsed(facts)
+    why = why_not_decoded(facts)
     encoding = decoding.read_encoding(facts.source, facts.encoding)
     if why is None and encoding is not None and decoding.makes(encoding):
-        why = _not_made(facts, options)
+        why = _why_not_built(facts, options)
         if why is None:
             return delivery, Choice(HERE, "it makes these rows for less CPU than the engine")
     elif why is None and encoding is not None and decoding.copies(encoding):
-        why = _not_copied(facts, options)
+        why = _why_not_copied(facts, options)
         if why is None:
             return delivery, Choice(HERE, "it copies columns into parts, for less CPU")
     if why is None and reach is not None and delivery.value == PULL:
-        why = _not_inside(facts, reach)
+        why = _why_not_inside(facts, reach)
         if why is None:
             there = f"{reach.reason}; {PROGRAM} parses there"
             return Choice(PULL, there), Choice(INSIDE, "the servers can run it")
-        nearer = _nearer(facts, options)
+        nearer = _why_push(facts, options)
         if nearer is not None:
             return Choice(PUSH, nearer), Choice(HERE, nearer)
     elif why is None and facts.program is None:
@@ -205,7 +205,7 @@ def may_push(facts: FirstFacts, options: Options) -> bool:
     reach = facts.reach
     if reach is None:
         return False
-    return options.push or not reach.pull or _nearer(facts, options) is not None
+    return options.push or not reach.pull or _why_push(facts, options) is not None
 
 
 def engine_may_parse(facts: FirstFacts, options: Options) -> bool:
@@ -214,7 +214,7 @@ def engine_may_parse(facts: FirstFacts, options: Options) -> bool:
     What servers pull, they may read by themselves; columns are copied where that pays.
     """
     reach, encoding = facts.reach, decoding.read_encoding(facts.source, facts.encoding)
-    if options.decoder == "never" or facts.program is None or unparsed(facts) is not None:
+    if options.decoder == "never" or facts.program is None or why_not_decoded(facts) is not None:
         return True
     copied = encoding is not None and (decoding.makes(encoding) or decoding.copies(encoding))
     return copied or (reach is not None and reach.pull)
@@ -223,14 +223,14 @@ def engine_may_parse(facts: FirstFacts, options: Options) -> bool:
 def decoder_may_parse(facts: FirstFacts, options: Options) -> bool:
     """Return whether rowfall-decode may read the source, here or inside the servers."""
     reach = facts.reach
-    if options.decoder == "never" or unparsed(facts) is not None:
+    if options.decoder == "never" or why_not_decoded(facts) is not None:
         return False
     if reach is None or not reach.pull or options.push:
         return facts.program is not None
-    return _not_inside(facts, reach) is None or _nearer(facts, options) is not None
+    return _why_not_inside(facts, reach) is None or _why_push(facts, options) is not None
 
 
-def unparsed(facts: FirstFacts) -> str | None:
+def why_not_decoded(facts: FirstFacts) -> str | None:
     """Return why rowfall-decode cannot parse the rows, wherever it runs; None if it can."""
     encoding = decoding.read_encoding(facts.source, facts.encoding)
     if encoding is not None and decoding.makes(encoding) and facts.reach and facts.reach.pull:
@@ -241,7 +241,7 @@ def unparsed(facts: FirstFacts) -> str | None:
     )  # fmt: skip
 
 
-def _not_made(facts: LoadFacts, options: Options) -> str | None:
+def _why_not_built(facts: LoadFacts, options: Options) -> str | None:
     """Return why rowfall-decode does not make the rows of a generator.
 
     CPU-seconds of whole loads, rows of 512 bytes: 1 M into an embedded table 2.1, 3.6 where the
@@ -252,11 +252,11 @@ def _not_made(facts: LoadFacts, options: Options) -> str | None:
     return (
         None
         if facts.destination.takes_text or facts.reach is not None
-        else _not_copied(facts, options)
+        else _why_not_copied(facts, options)
     )
 
 
-def _not_copied(facts: LoadFacts, options: Options) -> str | None:
+def _why_not_copied(facts: LoadFacts, options: Options) -> str | None:
     """Return why rowfall-decode copies no columns: it pays where it writes the parts as well.
 
     Through a pipe the engine takes as much CPU for its Native blocks as for Parquet.
@@ -268,10 +268,10 @@ def _not_copied(facts: LoadFacts, options: Options) -> str | None:
     if options.build == "off":
         return "--build off"
     why = _not_built(facts, options, Choice(HERE, ""))
-    return why or _too_few(facts, options)
+    return why or _why_too_few(facts, options)
 
 
-def _not_inside(facts: FirstFacts, reach: Reach) -> str | None:
+def _why_not_inside(facts: FirstFacts, reach: Reach) -> str | None:
     """Return why the decoder cannot run inside the servers that read the source."""
     if not isinstance(reach.source, Addressed):
         return "the server reads its own files"
@@ -281,7 +281,7 @@ def _not_inside(facts: FirstFacts, reach: Reach) -> str | None:
     return None
 
 
-def _nearer(facts: FirstFacts, options: Options) -> str | None:
+def _why_push(facts: FirstFacts, options: Options) -> str | None:
     """Return why rows are read and parsed here instead of pulled; None where they are not."""
     if options.pull or facts.program is None:
         return None
@@ -513,7 +513,7 @@ def _choose_parts(facts: LoadFacts, options: Options, parser: Choice) -> Choice:
         raise UsageError(f"parts cannot be built: {why}", hint="Leave out --build on.")
     if wish == "off":
         return Choice(ENGINE, "--build off")
-    why = why or _too_few(facts, options)
+    why = why or _why_too_few(facts, options)
     if parser.value == ENGINE and wish == "auto" and why is None:
         # CPU seconds, handed over and not: 20 M trips of three numbers 0.6 and 1.2, 1 M taxi rows
         # of 51 columns, 20 of them strings, 2.4 and 1.8.
@@ -549,7 +549,7 @@ def choose_text_writer(facts: LoadFacts, target: TransactionalTable, parser: Cho
 
 
 def reads_ahead(source: Source, encoding: Encoding | None) -> bool:
-    """Tell whether all of a file can be read before any of its rows is sent, to no rows' harm.
+    """Return whether a file may be parsed once for checking before its rows are sent.
 
     Reading and parsing taxi rows a second time takes 0.7 CPU-seconds a million, and the engine 2.7
     more than rowfall-decode to write them. Over a network it would cost as much as the load. Rows
@@ -560,7 +560,7 @@ def reads_ahead(source: Source, encoding: Encoding | None) -> bool:
     return local or (read is not None and decoding.makes(read))
 
 
-def _too_few(facts: LoadFacts, options: Options) -> str | None:
+def _why_too_few(facts: LoadFacts, options: Options) -> str | None:
     """Return why the engine's own parts are better: there are few rows, or many small files."""
     rows = attempts.rows(facts, facts.todo) if options.build == "auto" else None
     if rows is None:
@@ -704,7 +704,7 @@ def compress_by_link(facts: LoadFacts, options: Options, streams: int) -> Choice
     return Choice(LZ4 if rate < made else NONE, why)
 
 
-def pack_by_link(link: Link, options: Options, cores: int) -> Choice:
+def pack_by_link(link: NetworkLink, options: Options, cores: int) -> Choice:
     """Decide whether the protocol of a database is compressed with zlib."""
     if options.compress != "auto":
         return Choice(options.compress, f"as asked for with --compress {options.compress}")

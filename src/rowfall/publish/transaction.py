@@ -21,8 +21,8 @@ from rowfall.core.patterns import regex
 from rowfall.engines.database import (
     BusyError,
     Database,
-    Record,
     RolledBackError,
+    SplitRecord,
     SupportsStreamLocks,
     UnknownEndError,
 )
@@ -74,7 +74,7 @@ class TransactionLeases(NoLeases):
         """Begin the transaction of an attempt with the record of its splits."""
         ids = {f"{split.id}{self._salt}": split.id for split in splits}
         records = [
-            Record(f"{s.id}{self._salt}", s.name, s.whole if s.part else "", _is_large(s))
+            SplitRecord(f"{s.id}{self._salt}", s.name, s.whole if s.part else "", _is_large(s))
             for s in splits
         ]
         hold_streams(self._database, splits)
@@ -92,7 +92,7 @@ class TransactionLeases(NoLeases):
             self.release(attempt)
         return Lease(loaded=frozenset(ids[i] for i in loaded))
 
-    def _begin(self, attempt: str, records: Sequence[Record]) -> frozenset[str]:
+    def _begin(self, attempt: str, records: Sequence[SplitRecord]) -> frozenset[str]:
         """Begin, again where the connection was lost: it may have waited since the last attempt."""
         tries = 0
         while True:

@@ -778,15 +778,6 @@ class AttemptRunner:
                     one.hint = data_errors.READ_HERE
         return self._without(work, found) if found else self._halves(work, error)
 
-    def _open_quote(self, split: Split, error: RowfallError) -> RowfallError:
-        """Return the error about a value with line breaks, or about the quote that opens none."""
-        encoding = self._given.plan.encoding
-        if encoding is None or not encoding.is_csv or encoding.dialect is not None:
-            return error
-        found = open_quotes.find(self._source, split, encoding, self._longest, breaks=True)
-        line = error.line if isinstance(error, DataError) else None
-        return error if found is None or found.line in (None, line) else found
-
     def _halves(self, work: Work, error: RowfallError) -> Sequence[Work]:
         """Return the halves of a group with a bad object that no error names; one alone fails."""
         if len(work.splits) == 1:

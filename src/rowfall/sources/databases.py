@@ -346,7 +346,7 @@ class Key:
         return Key.literal(self, number).strip("'").removesuffix(" 00:00:00")
 
 
-class Place(Key):
+class RowNumber(Key):
     """The number of a row in its table."""
 
     def literal(self, number: int) -> str:

@@ -8,7 +8,7 @@ from typing import ClassVar
 from rowfall.core import sql
 from rowfall.core.model import Column
 from rowfall.core.type_names import SECOND_DIGITS, Type, in_other_words, parse_type
-from rowfall.targets.transactional import FileTable
+from rowfall.targets.transactional import TableInFile
 
 # Sent as text: Arrow has no type for them, or the engine writes other bytes.
 _AS_TEXT = frozenset((
@@ -36,7 +36,7 @@ def arrow_type(type_: str) -> str:
     return in_other_words(type_, leaf, ("Array(%s)", "Map(%s, %s)", "Tuple(%s)"), sql.name)
 
 
-class ArrowFileTable(FileTable):
+class ArrowFileTable(TableInFile):
     """One table in a file of a database that takes Arrow."""
 
     format: str = "ArrowStream"

@@ -250,7 +250,7 @@ class TransactionalTable:
         return self
 
 
-class FileTable(TransactionalTable):
+class TableInFile(TransactionalTable):
     """One table of a database in a file: ``scheme:///path/of/the.file``, or the path alone.
 
     Attributes:

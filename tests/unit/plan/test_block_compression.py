@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rowfall.contracts.facts import Link, LoadFacts, Reach, TargetFacts, WriterFacts
+from rowfall.contracts.facts import LoadFacts, NetworkLink, Reach, TargetFacts, WriterFacts
 from rowfall.core.errors import UsageError
 from rowfall.core.listing import Listing
 from rowfall.core.model import Choice, Column, Encoding, Facts, Kind, Schema, Transport
@@ -73,15 +73,15 @@ def test_the_reason_has_both_rates() -> None:
 @pytest.mark.parametrize(
     ("link", "wish", "found"),
     [
-        (Link(near=True), "auto", ("none", "the server is on this machine")),
-        (Link(), "auto", ("none", "the network could not be measured")),
-        (Link(rate=50e6), "auto", ("zlib", "the network takes 50.0 MB/s, 2 cores pack 70")),
-        (Link(rate=1.25e9), "auto", ("none", "the network takes 1.25 GB/s, 2 cores pack")),
-        (Link(near=True), "zlib", ("zlib", "as asked for")),
-        (Link(), "none", ("none", "as asked for")),
+        (NetworkLink(near=True), "auto", ("none", "the server is on this machine")),
+        (NetworkLink(), "auto", ("none", "the network could not be measured")),
+        (NetworkLink(rate=50e6), "auto", ("zlib", "the network takes 50.0 MB/s, 2 cores pack 70")),
+        (NetworkLink(rate=1.25e9), "auto", ("none", "the network takes 1.25 GB/s, 2 cores pack")),
+        (NetworkLink(near=True), "zlib", ("zlib", "as asked for")),
+        (NetworkLink(), "none", ("none", "as asked for")),
     ],
 )
-def test_the_protocol_of_mysql(link: Link, wish: str, found: tuple[str, str]) -> None:
+def test_the_protocol_of_mysql(link: NetworkLink, wish: str, found: tuple[str, str]) -> None:
     source = Files([1, 2])
     target = open_target("mysql://u:p@h/d", "t", Options())
     facts = LoadFacts(

@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import pytest
 
-from rowfall.contracts.facts import LoadFacts, Ranges, Reach, WriterFacts
+from rowfall.contracts.facts import LoadFacts, PossibleRanges, Reach, WriterFacts
 from rowfall.core.errors import UsageError
 from rowfall.core.listing import CUT_LEAST, Part, Split
 from rowfall.core.model import Encoding, Facts, Kind, Schema
@@ -24,7 +24,9 @@ CSV = Encoding("CSVWithNames", "none", Kind.TEXT)
 KEY = "the target's"
 
 
-def facts(cuts: Ranges, known: Collection[str] = (), program: str | None = "/p") -> LoadFacts:
+def facts(
+    cuts: PossibleRanges, known: Collection[str] = (), program: str | None = "/p"
+) -> LoadFacts:
     """Two files of text, of which the first is large, for two shards."""
     source = Files([SIZE, 10])
     listing = source.listing()
@@ -40,7 +42,7 @@ def facts(cuts: Ranges, known: Collection[str] = (), program: str | None = "/p")
 
 
 def ranges() -> tuple[Split, ...]:
-    split = facts(Ranges()).listing.split(0, "")
+    split = facts(PossibleRanges()).listing.split(0, "")
     return tuple(
         replace(split, id="", size=b - a, start=a, stop=b, part=Part(SIZE, head=2))
         for a, b in pairwise((2, SIZE // 2, SIZE))
@@ -48,7 +50,7 @@ def ranges() -> tuple[Split, ...]:
 
 
 def test_a_large_file_is_loaded_in_the_ranges_that_were_found() -> None:
-    wanted = facts(Ranges(wanted=frozenset({0}), found={0: ranges()}))
+    wanted = facts(PossibleRanges(wanted=frozenset({0}), found={0: ranges()}))
     plan = make_plan(wanted, Options())
     assert len(wanted.listing) == 2, "the facts stay as they are"
     assert len(plan.listing) == 3
@@ -57,9 +59,9 @@ def test_a_large_file_is_loaded_in_the_ranges_that_were_found() -> None:
 
 
 def test_what_has_loaded_of_a_file_is_not_loaded_again() -> None:
-    cut = facts(Ranges(begun=frozenset({0}), found={0: ranges()}))
+    cut = facts(PossibleRanges(begun=frozenset({0}), found={0: ranges()}))
     first = next(iter(make_plan(cut, Options()).listing.splits(KEY)))
-    begun = facts(Ranges(begun=frozenset({0}), found={0: ranges()}), {first.id})
+    begun = facts(PossibleRanges(begun=frozenset({0}), found={0: ranges()}), {first.id})
     plan = make_plan(begun, Options())
     assert {i for group in plan.groups for i in group.indexes} == {1, 2}
     assert plan.loaded == 1
@@ -67,17 +69,17 @@ def test_what_has_loaded_of_a_file_is_not_loaded_again() -> None:
 
 
 def test_an_engine_reads_no_ranges_of_text() -> None:
-    cuts = Ranges(wanted=frozenset({0}), found={0: ranges()})
+    cuts = PossibleRanges(wanted=frozenset({0}), found={0: ranges()})
     plan = make_plan(facts(cuts, program=None), Options())
     assert len(plan.listing) == 2
     assert "only rowfall-decode reads ranges of text" in plan.transport.ranges[0]
-    begun = Ranges(begun=frozenset({0}), found={0: ranges()})
+    begun = PossibleRanges(begun=frozenset({0}), found={0: ranges()})
     with pytest.raises(UsageError, match="loaded in part by ranges and cannot be cut now"):
         make_plan(facts(begun, program=None), Options())
 
 
 def test_a_file_without_ranges_is_kept_whole() -> None:
-    cuts = Ranges(wanted=frozenset({0}), found={0: "its server sends whole files only"})
+    cuts = PossibleRanges(wanted=frozenset({0}), found={0: "its server sends whole files only"})
     plan = make_plan(facts(cuts), Options())
     assert plan.listing is not None
     assert len(plan.listing) == 2

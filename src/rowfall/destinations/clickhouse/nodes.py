@@ -33,7 +33,7 @@ _RESERVED = regex(r"column '(\w+)' .*reserved for")
 
 
 @dataclass(frozen=True, slots=True)
-class Definition:
+class TargetDefinition:
     """Definition of the table that rows end in.
 
     Attributes:
@@ -59,7 +59,7 @@ class Nodes(Protocol):
     may_lack_database: bool
     alone: bool
 
-    def definition(self, listed: ExistingTable | None) -> Definition | None:
+    def definition(self, listed: ExistingTable | None) -> TargetDefinition | None:
         """Return the definition of the table; None where no node has it.
 
         Args:
@@ -119,10 +119,10 @@ class OneNode:
     def __init__(self, session: Session) -> None:
         self._session = session
 
-    def definition(self, listed: ExistingTable | None) -> Definition | None:
+    def definition(self, listed: ExistingTable | None) -> TargetDefinition | None:
         if listed is None:
             return None
-        return Definition(listed.engine, listed.partition_key, listed.columns)
+        return TargetDefinition(listed.engine, listed.partition_key, listed.columns)
 
     def new_engine(self, schema: Schema) -> str:
         return schema.engine
@@ -191,13 +191,13 @@ class ClusterNodes:
         self._session, self._shards = session, shards
         self.replicated = shards.cluster.replicated
 
-    def definition(self, listed: ExistingTable | None) -> Definition | None:
+    def definition(self, listed: ExistingTable | None) -> TargetDefinition | None:
         """See :class:`Nodes`; it is that of some node, not only of the first."""
         like = self._shards.tables.like
         if like is None:
             return OneNode(self._session).definition(listed)
         engine = f"{like.engine.name}({', '.join(like.engine.arguments)})"
-        return Definition(engine, like.partition_by, like.columns)
+        return TargetDefinition(engine, like.partition_by, like.columns)
 
     def new_engine(self, schema: Schema) -> str:
         if self._session.options.replicated or self.replicated:
@@ -265,7 +265,7 @@ def nodes_of(session: Session) -> Nodes:
     return ClusterNodes(session, shards) if shards is not None else OneNode(session)
 
 
-def filled_table(session: Session, found: Definition | None, schema: Schema) -> FilledTable:
+def filled_table(session: Session, found: TargetDefinition | None, schema: Schema) -> FilledTable:
     """Return the target's own table, as it is or will be made."""
     target = session.first_target
     engine, key = nodes_of(session).new_engine(schema), schema.partition_by

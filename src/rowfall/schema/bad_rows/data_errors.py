@@ -23,7 +23,7 @@ from rowfall.schema.bad_rows.queries import (
     SHOWN,
     UNKNOWN,
     BadRow,
-    Trial,
+    TriedRemedies,
 )
 from rowfall.schema.text.records import APART
 from rowfall.schema.text.whole_rows import LAST_EMPTY
@@ -139,7 +139,7 @@ class RowPlace:
 
 def bad_row_error(
     place: RowPlace, encoding: Encoding, schema: Schema, bad: BadRow,
-    trial: Trial | None = None, width: int = 0,
+    trial: TriedRemedies | None = None, width: int = 0,
 ) -> DataError:  # fmt: skip
     """Return the error for one bad row.
 
@@ -150,7 +150,7 @@ def bad_row_error(
     split, line, where = place.split, place.line, place.name(bad.row)
     width = width or len(schema.columns)
     shown = None if bad.value is None else _shorten(bad.value)
-    trial = trial or Trial()
+    trial = trial or TriedRemedies()
     out = _OUT if trial.left_out else _CORRECT
     if bad.which == LONG:
         count = f"{counted(bad.fields, 'field')} instead of" if bad.fields > width else "more than"
@@ -237,7 +237,7 @@ def _with_key(schema: Schema, keys: str) -> str:
 
 
 def _value_error(
-    row: str, column: Column, bad: BadRow, schema: Schema, trial: Trial, encoding: Encoding
+    row: str, column: Column, bad: BadRow, schema: Schema, trial: TriedRemedies, encoding: Encoding
 ) -> tuple[str, str]:
     where = f'{row} column "{column.name}"'
     shown = None if bad.value is None else _shorten(bad.value)
@@ -269,7 +269,7 @@ def _value_error(
     return f'{where}: "{shown}" does not fit {column.type}{lost}{more}', hint
 
 
-def _remedies(column: Column, schema: Schema, trial: Trial, as_value: str | None) -> str:
+def _remedies(column: Column, schema: Schema, trial: TriedRemedies, as_value: str | None) -> str:
     """Return the hint that names what has been tried on a value.
 
     Args:

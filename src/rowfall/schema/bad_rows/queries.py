@@ -82,7 +82,7 @@ class Misfit:
 
 
 @dataclass(frozen=True, slots=True)
-class Trial:
+class TriedRemedies:
     """Remedies for a bad row that have been tried on it.
 
     Attributes:

@@ -38,7 +38,7 @@ from rowfall.schema.bad_rows.queries import (
     BadRow,
     LenientReader,
     Misfit,
-    Trial,
+    TriedRemedies,
     not_checkable,
     read_bad_row,
 )
@@ -156,12 +156,12 @@ class BadRowSearch:
         trial = self._try_remedies(split, header, bad)
         return data_errors.bad_row_error(place, self.encoding, self.schema, bad, trial, len(header))
 
-    def _try_remedies(self, split: Split, header: Sequence[str], bad: BadRow) -> Trial:
+    def _try_remedies(self, split: Split, header: Sequence[str], bad: BadRow) -> TriedRemedies:
         """Return what helps against a bad row: each type has been tried on the value."""
         columns = self.schema.columns
         left_out = not_checkable(columns, self.encoding) is None
         if bad.which <= 0 or data_errors.is_foreign(bad.value):
-            return Trial(left_out=left_out)
+            return TriedRemedies(left_out=left_out)
         try:
             found = find_misfits(self.reader, FileRows([(split, header)]), self.ask)
         except RowfallError:
@@ -174,7 +174,7 @@ class BadRowSearch:
         as_value = (own.type,) if own.shape == CANONICAL else ()
         settings = self.reader.settings
         taken = taken_types(own, value, as_value, self.encoding, self.ask, settings)
-        return Trial(tried, bool(taken), left_out)
+        return TriedRemedies(tried, bool(taken), left_out)
 
     def _taken(self, misfit: Misfit, split: Split, header: Sequence[str]) -> tuple[str, ...]:
         column, value, reader = misfit.column, misfit.value, self.reader

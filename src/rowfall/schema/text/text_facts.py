@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from rowfall.core.listing import Split
 from rowfall.core.model import Encoding, Kind
 from rowfall.decoder import installed
-from rowfall.decoder.documents import Column, Input, Sample, Spec
+from rowfall.decoder.documents import Input, InputColumn, Sample, Spec
 from rowfall.decoder.sampling import TextFacts, measure
 from rowfall.sources.base import Source
 from rowfall.sources.compression import compression_of
@@ -45,7 +45,9 @@ def text_facts(
     here = isinstance(source, LocalFiles) and all(split.start is None for split in splits)
     if program is None or not plain or not here or len(packed) != 1:
         return None
-    columns = tuple(Column(name, "String", position=number) for number, name in enumerate(names))
+    columns = tuple(
+        InputColumn(name, "String", position=number) for number, name in enumerate(names)
+    )
     spec = Spec(
         inputs=tuple(Input(split.uri) for split in splits),
         format=encoding.format,

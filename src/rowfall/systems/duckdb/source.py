@@ -26,7 +26,7 @@ from rowfall.sources.databases import (
     Described,
     Key,
     KeyKind,
-    Place,
+    RowNumber,
     SourceColumn,
     count_ranges,
     cut,
@@ -173,7 +173,7 @@ class DuckDBSource(ArrowDatabaseSource):
         ).fetchone()
         digest = blake2b(f"{last};{state}".encode(), digest_size=4).digest()
         low = (int.from_bytes(digest) & 0x7FFF_FFFE | 1) << 32
-        key = Place("rowid", "rowid", KeyKind.BLOCK, low=low, end=low + BLOCKS)
+        key = RowNumber("rowid", "rowid", KeyKind.BLOCK, low=low, end=low + BLOCKS)
         places = {low + (last // ROWS + 1) * n // count * ROWS for n in range(1, count)}
         bounds = sorted({low, *places, key.end})
         return replace(

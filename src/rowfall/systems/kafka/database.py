@@ -24,10 +24,10 @@ from rowfall.engines.database import (
     LEASE_SECONDS,
     RECORD,
     BusyError,
-    Record,
     RefusedRowError,
     Result,
     RolledBackError,
+    SplitRecord,
     Transactions,
     UnknownEndError,
 )
@@ -310,11 +310,11 @@ class KafkaTransaction:
         self._kafka = kafka
         self._producer: Producer | None = None
         self._transactional = bool(kafka.options.transactional)
-        self._records: Sequence[Record] = ()
+        self._records: Sequence[SplitRecord] = ()
         self._attempt, self._load = "", ""
         self._turn = self._open = False
 
-    def lease(self, attempt: str, load: str, records: Sequence[Record]) -> frozenset[str]:
+    def lease(self, attempt: str, load: str, records: Sequence[SplitRecord]) -> frozenset[str]:
         """See :meth:`rowfall.engines.database.Transaction.lease`."""
         kafka = self._kafka
         self._attempt, self._load, self._records = attempt, load, records

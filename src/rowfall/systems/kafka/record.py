@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from rowfall.core.errors import TargetError
-from rowfall.engines.database import ACCEPTED, RECORD, Record
+from rowfall.engines.database import ACCEPTED, RECORD, SplitRecord
 from rowfall.systems.kafka.client import Client
 from rowfall.systems.kafka.errors import KafkaErrorMeaning, ReadingError
 
@@ -123,7 +123,7 @@ class KafkaRecord:
             self.splits[split] = json.loads(value)
 
     def loaded(
-        self, records: Sequence[Record], attempt: str, load: str, rows: int
+        self, records: Sequence[SplitRecord], attempt: str, load: str, rows: int
     ) -> list[tuple[str, str | None]]:
         """Return the messages that say that splits are loaded."""
         return [

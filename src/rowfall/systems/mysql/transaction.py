@@ -20,10 +20,10 @@ from rowfall.engines.database import (
     BusyError,
     ExternalWriter,
     NoBinaryError,
-    Record,
     RefusedRowError,
     RolledBackError,
     Socket,
+    SplitRecord,
     UnknownEndError,
     replace_escape,
 )
@@ -71,7 +71,7 @@ class MySQLTransaction:
         # Of the temporary table, where rows go there first.
         self._staged: tuple[str, ...] = ()
 
-    def lease(self, attempt: str, load: str, records: Sequence[Record]) -> frozenset[str]:
+    def lease(self, attempt: str, load: str, records: Sequence[SplitRecord]) -> frozenset[str]:
         """See :meth:`rowfall.engines.database.Transaction.lease`."""
         database, self._attempt = self._database, attempt
         self._connection = self._connection or database.take()
@@ -98,7 +98,7 @@ class MySQLTransaction:
             raise database.explained(error, f"write to {RECORD}") from None
         return frozenset()
 
-    def _known(self, records: Sequence[Record]) -> frozenset[str]:
+    def _known(self, records: Sequence[SplitRecord]) -> frozenset[str]:
         """Return which of them are there.
 
         Raises:

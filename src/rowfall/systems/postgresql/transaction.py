@@ -15,9 +15,9 @@ from rowfall.engines.database import (
     Binary,
     BusyError,
     NoBinaryError,
-    Record,
     RefusedRowError,
     RolledBackError,
+    SplitRecord,
     UnknownEndError,
     replace_escape,
 )
@@ -53,7 +53,7 @@ class PostgresTransaction:
         self._attempt = ""
         self._taken = self._marked = 0
 
-    def lease(self, attempt: str, load: str, records: Sequence[Record]) -> frozenset[str]:
+    def lease(self, attempt: str, load: str, records: Sequence[SplitRecord]) -> frozenset[str]:
         """See :class:`rowfall.engines.database.Transaction`."""
         import psycopg
 
@@ -91,7 +91,7 @@ class PostgresTransaction:
             self._rollback()
         return loaded
 
-    def _loaded_otherwise(self, wanted: Sequence[Record]) -> frozenset[str]:
+    def _loaded_otherwise(self, wanted: Sequence[SplitRecord]) -> frozenset[str]:
         """Return what is loaded as ranges of it, or with the file that it is a range of.
 
         Ranges of a file share a lock that keeps out whoever loads it as a whole.
