@@ -31,9 +31,9 @@ ABC = (("a", "UInt8"), ("b", "String"), ("c", "Nullable(Date)"))
 def schema(
     encoding: Encoding, *columns: tuple[str, str], traits: TextTraits | None = None
 ) -> Schema:
-    kind, csv = encoding.kind, encoding.is_csv
+    seen = replace(traits or TextTraits(), csv=encoding.is_csv)
     pairs = columns or ABC
-    return Schema(tuple(strict_column(n, n, t, kind, csv=csv, traits=traits) for n, t in pairs))
+    return Schema(tuple(strict_column(n, n, t, encoding.kind, traits=seen) for n, t in pairs))
 
 
 def errors_of(engine: Chdb, encoding: Encoding, made: Schema, *paths: Path) -> list[DataError]:

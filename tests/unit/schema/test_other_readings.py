@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -24,15 +25,16 @@ RANGES = {
 
 
 def column(type_: str, encoding: Encoding = CSV) -> Column:
-    csv = encoding.format.startswith("CSV")
-    return strict_column("v", "v", type_, Kind.TEXT, csv=csv, traits=SEEN)
+    seen = replace(SEEN, csv=encoding.format.startswith("CSV"))
+    return strict_column("v", "v", type_, Kind.TEXT, traits=seen)
 
 
 def read(
     engine: Chdb, write: Write, text: str, made: Column, encoding: Encoding = CSV
 ) -> str | None:
     """The value that lands, or None for an error."""
-    key = strict_column("k", "k", "String", Kind.TEXT, csv=encoding.format.startswith("CSV"))
+    traits = TextTraits(csv=encoding.format.startswith("CSV"))
+    key = strict_column("k", "k", "String", Kind.TEXT, traits=traits)
     mark = "," if encoding.format.startswith("CSV") else "\t"
     path = write("x.txt", f"a{mark}{text}\n")
     try:

@@ -396,9 +396,9 @@ def test_a_column_that_the_header_lacks_raises(
     chdb_engine: Chdb, write: Write, encoding: Encoding, type_: str, missing: str
 ) -> None:
     named = Encoding(f"{encoding.format}WithNames", "none", Kind.TEXT)
-    csv = encoding is CSV
-    for seen in (TextTraits(), TextTraits(breaks=True)):
-        columns = [strict_column(n, n, type_, Kind.TEXT, csv=csv, traits=seen) for n in ("k", "v")]
+    plain = TextTraits(csv=encoding is CSV)
+    for seen in (plain, replace(plain, breaks=True)):
+        columns = [strict_column(n, n, type_, Kind.TEXT, traits=seen) for n in ("k", "v")]
         value = {"Date": "2020-01-01"}.get(parse_type(type_).base, "1")
         path = write("v", ("v" if missing == "k" else "k") + f"\n{value}\n")
         assert outcome(chdb_engine, path, named, columns) is ERROR

@@ -1,0 +1,63 @@
+"""How many bags of values there are, and names that mean two things: the figures only fall."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+SRC = Path(__file__).parents[2] / "src/rowfall"
+
+# More makes a newcomer look up the order of them at every call.
+MOST_PARAMETERS, MOST_FIELDS = 6, 10
+# Functions with more parameters: the library's own four and the command of one of them, and nine
+# others. A new one needs a value whose name says what belongs together, not a higher figure.
+LONG_FUNCTIONS = 14
+# Values with more fields, of which the document of rowfall-decode, the reports that --json prints
+# and the header of a manifest mirror what somebody else reads.
+LARGE_CLASSES = 39
+# One field an option; core/keywords.py is made of them by docs/make_reference.py.
+OPTIONS = {"Options", "ReadKeywords", "PlanKeywords", "LoadKeywords", "AdoptKeywords"}
+# Values that mean two things; see the test.
+SAME_NAMES = {"Part"}
+
+
+def nodes() -> Iterator[tuple[str, ast.AST]]:
+    for path in sorted(SRC.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            yield str(path.relative_to(SRC)), node
+
+
+def parameters(function: ast.FunctionDef) -> int:
+    given = function.args
+    names = [a.arg for a in (*given.posonlyargs, *given.args, *given.kwonlyargs)]
+    return len(names) - (names[:1] in (["self"], ["cls"]))
+
+
+def test_functions_with_many_parameters_do_not_become_more() -> None:
+    found = [
+        f"{path}: {node.name} has {parameters(node)}"
+        for path, node in nodes()
+        if isinstance(node, ast.FunctionDef) and parameters(node) > MOST_PARAMETERS
+    ]
+    assert len(found) <= LONG_FUNCTIONS, "\n".join(found)
+
+
+def test_values_with_many_fields_do_not_become_more() -> None:
+    found = []
+    for path, node in nodes():
+        if isinstance(node, ast.ClassDef) and node.name not in OPTIONS:
+            fields = sum(isinstance(part, ast.AnnAssign) for part in node.body)
+            if fields > MOST_FIELDS:
+                found.append(f"{path}: {node.name} has {fields}")
+    assert len(found) <= LARGE_CLASSES, "\n".join(found)
+
+
+def test_a_class_name_means_one_thing() -> None:
+    places: dict[str, set[str]] = {}
+    for path in SRC.rglob("*.py"):
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                places.setdefault(node.name, set()).add(str(path.relative_to(SRC)))
+    twice = {name for name, found in places.items() if len(found) > 1}
+    assert twice <= SAME_NAMES, {name: places[name] for name in twice - SAME_NAMES}
