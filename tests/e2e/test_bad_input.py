@@ -187,7 +187,7 @@ def test_a_quote_never_closed_in_a_short_stream(shell: Shell, name: str) -> None
 def test_a_quote_never_closed_behind_the_sample_of_stdin(shell: Shell) -> None:
     text = MANY + '5,"n1,7,2024-01-01\n6,n2,8,2024-01-02\n'
     done = shell.ends(1, "load", "-", "--table", "t", "--format", "csv", stdin=text)
-    assert 'stdin:// column "c2": a quote is opened and not closed in its line' in done.talk
+    assert f"stdin line {LINES + 1}: a quote is opened here and not closed" in done.talk
     assert "while executing" not in done.talk
 
 
