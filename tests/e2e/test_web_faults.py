@@ -45,3 +45,28 @@ def test_a_server_that_stays_busy_is_named(shell: Shell) -> None:
     with Scripted(lambda asked: Reply(status=503, headers={"Retry-After": "0"})) as web:
         done = shell.ends(4, "load", web.url("a.csv"), "--table", "t", "--patience", "1s")
     assert "a.csv: the server answered 503" in done.talk
+
+
+@pytest.mark.parametrize("decoder", ["auto", "never"])
+def test_an_answer_without_its_length_is_as_long_as_the_listing_says(
+    shell: Shell, decoder: str
+) -> None:
+    """One that was cut at a line end was loaded as a whole file."""
+    rows = DATA + b"".join(b"%d,z\n" % n for n in range(3, 20_001))
+    sent = [rows[: rows.index(b"\n", 50_000) + 1]]
+
+    def reply(asked: Asked) -> Reply:
+        if asked.method == "HEAD":
+            return Reply(rows, headers=ETAG)
+        return Reply(sent[0], headers=ETAG, endless=True)
+
+    with Scripted(reply) as web:
+        load = ("load", web.url("a.csv"), "--table", "t", "--decoder", decoder, "--patience", "1s")
+        done = shell.ends(1, *load)
+        assert (
+            f"the connection broke {len(rows) - len(sent[0]):,} bytes before the end" in done.talk
+        )
+        assert shell.row("SELECT count() FROM t") == [0]
+        sent[0] = rows
+        shell.ok(*load)
+    assert shell.row("SELECT count() FROM t") == [20_000]

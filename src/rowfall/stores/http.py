@@ -92,6 +92,9 @@ class Http(ObjectSource):
         # With a password, no engine may follow redirects: where they lead, and since when.
         self._leads: dict[str, tuple[str, float]] = {}
         self._listed: dict[str, _Facts] = {}
+        # Files that are sent without their length, which the listing has: an engine takes a lost
+        # connection for their end.
+        self._cut_unseen: set[str] = set()
         # Origin -> it refuses a request for another ETag.
         self._checking: dict[tuple[str, str, int | None], bool] = {}
         self._patience = Patience.of(options)
@@ -169,7 +172,7 @@ class Http(ObjectSource):
             return {}
         pins = self._pins(splits)
         known = (name for name, facts in self._listed.items() if facts.etag or facts.modified)
-        left = set(known).difference(pins)
+        left = set(known).difference(pins) | self._cut_unseen
         return {split.uri: split for split in splits if split.uri in left}
 
     def unpinned(self, listing: Listing, encoding: Encoding | None) -> str | None:
@@ -238,7 +241,12 @@ class Http(ObjectSource):
     def _read(self, split: Split, start: int, length: int) -> bytes:
         """Return a part of the version that was listed, see :func:`_range`."""
         url, signature, listed = self._url(split), self._signature, self._of(split)
-        return self._patience.ask(lambda: _range(url, signature, listed, start, length))
+        try:
+            return self._patience.ask(lambda: _range(url, signature, listed, start, length))
+        except _NoRangesError as error:
+            if not error.ends and split.size is not None:
+                self._cut_unseen.add(split.uri)
+            raise
 
     def _of(self, split: Split) -> _Facts | None:
         """Return what an answer about an object is compared with; None: nothing."""
@@ -327,7 +335,15 @@ _FIRST_BYTE = {"Range": "bytes=0-0"}
 
 
 class _NoRangesError(Exception):
-    """The server sends whole files only."""
+    """The server sends whole files only.
+
+    Attributes:
+        ends: its answer says how long it is, or where it ends.
+    """
+
+    def __init__(self, *, ends: bool = True) -> None:
+        super().__init__()
+        self.ends = ends
 
 
 def _answer(
@@ -414,7 +430,7 @@ def _pieces_from(
             if not (answer.headers.get("Content-Range") or "").startswith(f"bytes {at}-"):
                 raise _NoRangesError
             skip = 0
-        left = int(answer.headers.get("Content-Length") or -1)
+        left = _length(answer, listed, at)
         while chunk := answer.read(pipes.CHUNK):
             left -= len(chunk)
             skipped, skip = min(skip, len(chunk)), max(0, skip - len(chunk))
@@ -422,6 +438,19 @@ def _pieces_from(
                 yield piece, known
     if left > 0:  # http.client takes a lost connection for the end when asked for pieces
         raise _cut_off(url, left)
+
+
+def _length(answer: http.client.HTTPResponse, listed: _Facts | None, at: int) -> int:
+    """Return the bytes that an answer has to have; -1 where it has an end of its own, or none.
+
+    One that ends with its connection may be cut; the listing knows how long it has to be.
+    """
+    given = answer.headers.get("Content-Length")
+    if given or listed is None or listed.size is None:
+        return int(given or -1)
+    if answer.headers.get("Transfer-Encoding") or answer.headers.get("Content-Encoding"):
+        return -1
+    return listed.size - (at if answer.status == 206 else 0)
 
 
 def _range(
@@ -439,7 +468,7 @@ def _range(
         _check(url, listed, answer)
         given = answer.headers.get("Content-Range") or ""
         if answer.status != 206 or not given.startswith(f"bytes {start}-"):
-            raise _NoRangesError
+            raise _NoRangesError(ends=_read_facts(url, answer).ends)
         return answer.read()
 
 

@@ -85,7 +85,7 @@ pub struct ObjectAddress {
 pub enum Answer {
     /// The range that was asked for.
     Range(Body),
-    /// All of the object and its Content-Length: the server knows no ranges.
+    /// All of the object and its length, where that is known: the server knows no ranges.
     Whole(Body, Option<u64>),
 }
 
@@ -118,6 +118,11 @@ impl ObjectAddress {
             },
             200 => {
                 self.check(answer.headers(), promised)?;
+                // One that ends with its connection: the listing knows how long it has to be.
+                let told = ["transfer-encoding", "content-encoding"]
+                    .iter()
+                    .any(|name| answer.headers().contains_key(*name));
+                let promised = promised.or(self.size.filter(|_| !told));
                 Ok(Answer::Whole(answer.into_body(), promised))
             }
             206 => self.range(range.map(|(from, _)| from), answer),
