@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -13,8 +14,9 @@ from contract.engines import connect
 from lab.clickhouse import ClickHouse
 from lab.process import wait_until
 from lab.proxy import Proxy
-from rowfall.core.errors import LedgerError
+from rowfall.core.errors import EngineError, LedgerError
 from rowfall.core.listing import Listing, Part, Split
+from rowfall.core.model import Statement
 from rowfall.ledger import journal as journals
 from rowfall.ledger import leases
 from rowfall.ledger.journal import Journal
@@ -107,6 +109,24 @@ def test_a_committed_attempt_can_only_be_published(server: Server, journal: Jour
     assert claim.busy == {split(1).id}
 
 
+def test_signs_of_life_of_others_are_none_of_ours(
+    server: Server, journal: Journal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The request that says that a load lives is lost; that another one lives says nothing."""
+    journal.announce()
+    run, requests = server.run, []
+
+    def loses_one(statement: Statement, **options: Any) -> Any:
+        requests.append(statement)
+        if len(requests) == 1:
+            raise EngineError("the connection was lost", transient=True)
+        return run(statement, **options)
+
+    monkeypatch.setattr(server, "run", loses_one)
+    another(server).announce()
+    assert set(another(server, "c").loads()) == {"a", "b"}
+
+
 def test_dead_owners_are_told_at_once_on_the_same_machine(server: Server, journal: Journal) -> None:
     died(journal)
     journal.lease("a_1", [split(1)])
@@ -183,7 +203,7 @@ def test_a_lease_is_renewed(
         deadline = threading.Event()
         for _ in range(100):
             deadline.wait(0.1)
-            if another(server)._written("alive", "", []):
+            if signs(server):
                 break
         else:
             pytest.fail("no sign of life")

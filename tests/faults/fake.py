@@ -376,7 +376,7 @@ STATEMENTS: list[tuple[str, Callable[..., Found]]] = [
     (rf"SELECT DISTINCT arrayJoin\(splits\) FROM {_J} WHERE {_INTO} AND event = 'claim' AND "
      rf"attempt IN \(SELECT attempt FROM {_J} WHERE {_INTO} AND event = '(\w+)'.*\)", _ids),
     (rf"SELECT count\(\) FROM {_J} WHERE {_INTO} AND attempt = '(\w+)' AND event = '(\w+)'"
-     r"(?: AND has\(splits, '(\w+)'\))?", _written),
+     r" AND owner = '[^']*' AND detail = '.*?'(?: AND has\(splits, '(\w+)'\))?", _written),
     (rf"SELECT count\(\) FROM system\.tables WHERE database = 'd' AND name = '{JOURNAL}'", _there),
     (rf"SELECT database FROM system\.tables WHERE name = '{JOURNAL}' AND database != 'd'",
      _nothing),

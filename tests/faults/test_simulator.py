@@ -79,6 +79,7 @@ OLD = (
     ("sync without a look", "power of a server", range(20), "missing"),
     ("staging as it was", "people add columns", range(400), "does not help"),
     ("dead loads leave their shadows", "atomic", range(400), "left over"),
+    ("signs of life of anybody", "atomic", range(621020, 621022), "left over"),
     ("row counts alone", "people move parts", range(800), "doubled"),
     ("retry without rename", "late", range(400), "doubled"),
     ("exchange without rename", "replace", range(80, 90), "old and new rows"),

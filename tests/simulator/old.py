@@ -69,6 +69,13 @@ def _listed(engine: Any, lane: int, pair: Any, _: Any, uuids: Any) -> set[str]:
     return {str(uuid) for (uuid,) in rows}
 
 
+def _written_by_anybody(self: Journal, event: str, attempt: str, splits: Any, detail: str) -> bool:
+    return bool(self._ask(
+        f"SELECT count() FROM {self._name} WHERE into = toUUID({quote(self._target_uuid)}) AND "
+        f"attempt = {quote(attempt)} AND event = {quote(event)}"
+    )[0][0])  # fmt: skip
+
+
 def _not_checked(*_: Any) -> None:
     """Do nothing."""
 
@@ -91,6 +98,7 @@ REPLACED: dict[str, list[tuple[Any, str, Any]]] = {
         (rowfall.publish.leftovers, "end_loads_of_journal", _nothing),
         (rowfall.publish.leftovers, "end_loads_of_ledger", _nothing),
     ],
+    "signs of life of anybody": [(Journal, "_written", _written_by_anybody)],
     "row counts alone": [(rowfall.publish.evidence, "judge", _judge_by_counts)],
     "exchange without rename": [
         (Shadow, "_put_aside", _shadow_as_it_is),

@@ -671,7 +671,7 @@ class Journal:
                 self._recover(error)
                 # Twice the same line changes nothing: the first one of a kind counts.
                 with suppress(RowfallError):
-                    if self._written(event, attempt, splits):
+                    if self._written(event, attempt, splits, detail):
                         return
 
     def _line(
@@ -687,11 +687,13 @@ class Journal:
     def _run(self, text: str, lane: int = JOURNAL_LANE) -> None:
         self._engine.run(Statement(SqlText.of(text)), lane=lane)
 
-    def _written(self, event: str, attempt: str, splits: Sequence[str]) -> bool:
+    def _written(self, event: str, attempt: str, splits: Sequence[str], detail: str) -> bool:
+        """Tell whether a line is there; signs of life of others are none of this process."""
         first = f" AND has(splits, {quote(splits[0])})" if splits else ""
+        own = f" AND owner = {quote(self._owner)} AND detail = {quote(detail)}"
         found = self._ask(
             f"SELECT count() FROM {self._name} WHERE into = toUUID({quote(self._target_uuid)}) AND "
-            f"attempt = {quote(attempt)} AND event = {quote(event)}{first}"
+            f"attempt = {quote(attempt)} AND event = {quote(event)}{own}{first}"
         )
         return bool(found[0][0])
 
