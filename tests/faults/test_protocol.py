@@ -248,7 +248,7 @@ def _runner(
     )  # fmt: skip
     plan: Any = nothing(
         encoding=None, schema=nothing(row_bytes=0.0, filters=False), groups=(), lanes=1,
-        transport=nothing(delivery=nothing(value="push")),
+        transport=nothing(delivery=nothing(value="push")), writers=(nothing(settings=()),),
     )  # fmt: skip
     bad_rows: Any = nothing(other_types=lambda splits: [], null_lists=lambda splits: [])
     source: Any = nothing(changed=lambda splits: [], replayable=True)
@@ -264,7 +264,7 @@ def _runner(
     receiver = TableReceiver(given, claims, recovery, writers, 0, together=False)
     runner = OneAfterTheOther(
         given, receiver, delivery=delivery, bad_rows=bad_rows, queue=queue,
-        emit=lambda event: None, settings=(),
+        emit=lambda event: None,
     )  # fmt: skip
     watch: Any = nothing(
         forget=lambda attempt: None, finished=lambda *_: None, ticker=lambda *_: None
