@@ -26,7 +26,7 @@ from contract.test_build import (
 from contract.test_build_partitions import NUMBERS, same_files, same_parts, schema
 from rowfall.core import sql
 from rowfall.core.errors import EngineError
-from rowfall.core.model import InputColumn
+from rowfall.core.model import Column
 from rowfall.decoder import installed
 from rowfall.decoder.documents import Input, PartPartition, Spec
 from rowfall.decoder.documents import InputColumn as Written
@@ -350,7 +350,7 @@ def test_what_is_not_answered_is_declined(parts: Parts) -> None:
     ],
 )
 def test_keys_that_only_the_engine_follows(key: str, types: Sequence[str], why: str) -> None:
-    columns = [InputColumn("a", "UInt8"), InputColumn("arr", "Array(UInt8)")]
+    columns = [Column("a", "UInt8"), Column("arr", "Array(UInt8)")]
     assert keys.sorting_key(key, columns, ["a", "arr", "made"], types) == why
 
 

@@ -30,7 +30,7 @@ from contract.test_build import (
     table_of,
     unpacked,
 )  # fmt: skip
-from rowfall.core.model import InputColumn, Schema
+from rowfall.core.model import Column, Schema
 from rowfall.decoder import installed
 from rowfall.decoder.documents import Input, PartPartition, Spec
 from rowfall.decoder.documents import InputColumn as Written
@@ -50,7 +50,7 @@ def partition_key(by: str, columns: Columns) -> keys.PartitionKey:
 
 
 def schema(columns: Columns) -> Schema:
-    return Schema(tuple(InputColumn(name, type_, source=name) for name, type_ in columns.items()))
+    return Schema(tuple(Column(name, type_, source=name) for name, type_ in columns.items()))
 
 
 def build(

@@ -160,11 +160,11 @@ def test_each_field_and_word_of_a_document_is_tried(kind: type) -> None:
 def test_a_word_that_the_program_lacks_is_refused() -> None:
     text = encode(PLAIN).replace('"columns"', '"trim": true, "columns"')
     code, said = check(text)
-    assert code == installed.Exit.REFUSED
+    assert code == installed.ProgramExit.REFUSED
     with pytest.raises(installed.UsageError, match="the word 'trim' of a spec"):
         installed.check_known(said["reasons"][0])
     code, said = check(encode(replace(PLAIN, version=documents.VERSION - 1)))
-    assert code == installed.Exit.REFUSED
+    assert code == installed.ProgramExit.REFUSED
     with pytest.raises(installed.UsageError, match="does not know version"):
         installed.check_known(said["reasons"][0])
 
