@@ -100,6 +100,38 @@ def test_addresses_and_times_are_no_two_columns(shell: Shell) -> None:
         assert "splits most lines" not in shell.ok("load", name).talk
 
 
+LAST = {
+    "a total": ("Total,,5", "the last line holds a total", ["String", "Float64"], 60_000),
+    "a note": ("Source: Office,,", "one text at most", ["String", "Nullable(Float64)"], 60_000),
+    "a word": ("7,a,NA", "--null NA --type 'v Nullable(Float64)' makes numbers of it",
+               ["Int64", "Nullable(Float64)"], 60_001),
+    "words": ("-,a,-", "text as it is written", ["Nullable(Int64)", "Nullable(Float64)"], 60_001),
+    "a text": ("x,y,1.5", 'id for "x" further down', None, 0),
+    "zeros": ("007,y,1.5", "", None, 0),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", LAST)
+@pytest.mark.sampled(2)
+def test_a_last_line_that_makes_text_of_a_column_is_said(shell: Shell, name: str) -> None:
+    """One word behind 60,000 numbers made text of them, and nothing was said."""
+    last, why, types, rows = LAST[name]
+    body = "".join(f"{n},name {n},{n}.5\n" for n in range(60_000))
+    shell.write("a.csv", f"id,name,v\n{body}{last}\n")
+    done = shell.ok("load", "a.csv", "--table", "t")
+    assert why in done.talk if why else "warning" not in done.err
+    commands = _COMMAND.findall(done.err)
+    if types is None:
+        assert not commands
+        return
+    assert len(commands) == 1
+    again = typed(shell, commands[0])
+    assert again.code == 0, again.err
+    assert shell.row("SELECT count() FROM t") == [rows]
+    found = shell.row("SELECT any(toTypeName(id)), any(toTypeName(v)) FROM t")
+    assert found == types
+
+
 def test_a_table_that_was_there_is_not_replaced(shell: Shell) -> None:
     shell.write("a.csv", "x,5\n")
     shell.ok("load", "a.csv", "--table", "t", "--schema", "c1 String, c2 String")

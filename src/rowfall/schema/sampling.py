@@ -8,7 +8,9 @@ already, rowfall-decode tells these of clean CSV and TSV in files
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+import csv
+import shlex
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import field, replace
 from itertools import islice
@@ -26,12 +28,14 @@ from rowfall.core.model import Encoding, Kind
 from rowfall.core.sqltext import SqlText, quote
 from rowfall.core.time_range import WIDE, TimeRange
 from rowfall.core.type_names import parse_type
+from rowfall.core.value_kinds import NULL_WORDS
 from rowfall.decoder import installed
 from rowfall.schema.bad_rows import data_errors
 from rowfall.schema.bad_rows.data_errors import same_object
 from rowfall.schema.bad_rows.queries import WHOLE
 from rowfall.schema.column_facts import ColumnFacts, FactQuery, RunSelect, WantedFacts, typed_facts
 from rowfall.schema.text.excerpts import excerpts
+from rowfall.schema.text.last_rows import find_last_rows, odd_values
 from rowfall.schema.text.records import lines_relation
 from rowfall.schema.text.text_facts import FACTS, text_facts
 from rowfall.schema.text.text_format import OTHERWISE, UNSURE, check_width, find_text_format
@@ -199,6 +203,8 @@ class _Sampler:
                 encoding,
                 null="\\N" if any(c.values.marks for c in found) else "",
             )
+        if more and not self.wanted.names:
+            notes = (*notes, *_behind(columns, found, more, encoding, one=len(splits) == 1))
         whole = self.is_whole(found)
         return SourceSample(encoding, found, splits, splits[0].uri, notes, whole=whole)
 
@@ -547,6 +553,57 @@ class _Sampler:
             and bool(columns)
             and max(c.values.rows for c in columns) < most
         )
+
+
+def _behind(
+    columns: Sequence[ColumnFacts], found: Sequence[ColumnFacts], more: str, encoding: Encoding,
+    *, one: bool,
+) -> Iterator[tuple[str, str]]:  # fmt: skip
+    """Yield the notes about lines from the middle and the end that are not like the first ones.
+
+    Args:
+        columns: as the first rows show them, ``found`` as all lines do.
+        one: all lines are of one file.
+    """
+    lines = more.split("\n")
+    rows = list(csv.reader(lines, delimiter=encoding.delimiter)) if encoding.is_csv else [
+        line.split("\t") for line in lines
+    ]  # fmt: skip
+    names = [column.name for column in columns]
+    rows = [row for row in rows if len(row) == len(names)]
+    last = find_last_rows(names, rows) if one and encoding.has_header else None
+    if last is not None:
+        why, flags = last
+        yield UNSURE, f"{why}; {flags} leaves out such rows" if flags else why
+        if flags:
+            yield OTHERWISE, flags
+        return
+    odd = odd_values(names, [column.declared for column in columns], rows)
+    left: list[str] = []
+    words: set[str] = set()
+    types: dict[str, str] = {}
+    for n, values in odd.items():
+        facts, own = found[n], {*values}
+        if (
+            own <= NULL_WORDS
+            and columns[n].declared == "number"
+            and facts.filled - facts.kinds.most <= len(values)
+        ):
+            words |= own
+            whole = facts.kinds.integers == facts.kinds.most
+            types[names[n]] = f"Nullable({'Int64' if whole else 'Float64'})"
+        else:
+            left.append(f'{names[n]} for "{values[0]}"')
+    if types:
+        listed = ",".join(sorted(words))
+        # Rewritten text shows its first rows only, and no NULL among them.
+        flags = f"--null{'=' if listed.startswith('-') else ' '}{shlex.quote(listed)}"
+        flags += f" {data_errors.type_options([*types.items()])}"
+        yield UNSURE, f"text as it is written: {', '.join(types)}; {flags} makes numbers of it"
+        yield OTHERWISE, flags
+    if left:
+        shown = ", ".join(left[:4]) + (f" and {len(left) - 4} more" if len(left) > 4 else "")
+        yield UNSURE, f"text as it is written: {shown} further down; numbers or dates before it"
 
 
 def _repeated(

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from rowfall.core import sql
 from rowfall.core.load_command import quoted
 from rowfall.core.units import counted
-from rowfall.core.value_kinds import NULL_WORDS, kind_of
+from rowfall.core.value_kinds import NULL_WORDS, kind_of, value_class
 
 _LEAST_ROWS = 3  # above them, of which none looks the same
 _LEAST_WIDTH = 3  # columns: of two, one may well be empty
@@ -58,6 +58,28 @@ def find_last_rows(
     listed = ", ".join(map(sql.literal, own))
     condition = f"{plain} != {listed}" if len(own) == 1 else f"{plain} NOT IN ({listed})"
     return why, f"--where {quoted(condition)}"
+
+
+def odd_values(
+    names: Sequence[str], classes: Sequence[str], rows: Sequence[Sequence[str]]
+) -> dict[int, tuple[str, ...]]:
+    """Return the texts in columns whose first values are numbers or times, by their columns.
+
+    One of them makes text of a column, in which nobody looks for it.
+
+    Args:
+        classes: of the first values, see :func:`rowfall.core.value_kinds.value_class`.
+        rows: from behind them.
+    """
+    found = {}
+    for n, (name, first) in enumerate(zip(names, classes, strict=True)):
+        if first not in ("number", "time"):
+            continue
+        held = (row[n].strip() for row in rows)
+        odd = tuple(v for v in held if value_class([v]) not in ("", first) and v != name)
+        if odd:
+            found[n] = odd
+    return found
 
 
 def _is_note(row: Sequence[str]) -> bool:
