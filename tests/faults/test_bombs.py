@@ -230,7 +230,7 @@ def test_values_of_orc_among_other_files(run: Any, tmp_path: Path, flipped: int)
     path = tmp_path / "in/v.orc"
     with orc.ORCWriter(path, compression="zstd") as out:
         out.write(small)
-        out.write(pa.table({"id": [1], "a": ["y" * (1000 << 20)]}))
+        out.write(pa.table({"id": [1], "a": ["y" * (700 << 20)]}))
     data = bytearray(path.read_bytes())
     data[len(data) // 2] ^= flipped
     path.write_bytes(data)
