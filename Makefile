@@ -182,6 +182,8 @@ bench: venv decoder  ## measure; never part of the tests
 	$(BIN)/python bench/sources.py
 	$(BIN)/python bench/targets.py
 	$(BIN)/python bench/push.py
+	$(BIN)/python bench/doctor.py
+	$(BIN)/python bench/doctor.py --slowed
 
 # WORK=folder on a disk with room (it says how much), SLICE=2h stops and is gone on with by the next run.
 bench-100b: venv decoder  ## load 100 billion rows, killed twice on the way, in slices of two hours
