@@ -26,12 +26,14 @@ class Staged:
     Attributes:
         rows: of the staging table of the target itself.
         parts, bytes, moves: of all its staging tables; bytes on disk.
+        fullest: parts in the fullest of the partitions that they go to.
     """
 
     rows: int
     parts: int
     bytes: int
     moves: tuple[StagedPartition, ...]
+    fullest: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,6 +54,13 @@ class AboutTables(str):
         return question
 
 
+_ABOUT = (
+    "SELECT database, name, toString(uuid), engine, engine_full, storage_policy, "
+    "partition_key != '', create_table_query, dependencies_database, dependencies_table, "
+    "as_select, arrayElement(data_paths, 1) FROM system.tables WHERE"
+)
+
+
 def tables_called(prefix: str) -> AboutTables:
     """Return the question for the names of all tables that begin with ``prefix``."""
     return AboutTables.of(
@@ -71,13 +78,19 @@ def about_tables(databases: Iterable[str], tables: Iterable[str]) -> AboutTables
     names, there = frozenset(tables), frozenset(databases)
     # Each condition by itself: the server then opens these tables only, not all that it has.
     return AboutTables.of(
-        "SELECT database, name, toString(uuid), engine, engine_full, storage_policy, "
-        "partition_key != '', create_table_query, dependencies_database, dependencies_table, "
-        "as_select, arrayElement(data_paths, 1) FROM system.tables WHERE "
-        f"database IN ({quoted_list(sorted(there))}) AND "
+        f"{_ABOUT} database IN ({quoted_list(sorted(there))}) AND "
         f"name IN ({quoted_list(sorted(names))})",
         names, users=not there & _OF_SYSTEM,
     )  # fmt: skip
+
+
+def about_tables_beside(database: str, tables: Iterable[str], prefix: str) -> str:
+    """Return the question of :func:`about_tables`, also of all that begin with ``prefix``."""
+    names = quoted_list(sorted(tables))
+    return (
+        f"{_ABOUT} database = {quote(database)} AND "
+        f"(name IN ({names}) OR startsWith(name, {quote(prefix)}))"
+    )
 
 
 def table_is(database: str, table: str) -> str:

@@ -31,6 +31,7 @@ from rowfall.engines.base import Engine
 from rowfall.ledger import leases
 from rowfall.ledger.leases import Lease, Ownership, StagedPartition
 from rowfall.systems.clickhouse.codes import ACCESS_DENIED
+from rowfall.systems.clickhouse.staging import TableFacts
 
 TABLE = "_rowfall_journal"
 # A process of another machine that has written nothing for so long counts as dead.
@@ -530,6 +531,17 @@ class Journal:
         )
         return {str(i) for (i,) in rows}
 
+    def remembered_ids(self) -> tuple[set[str], set[str]]:
+        """Return what :meth:`loaded_ids` and :meth:`forgotten_ids` return, by one question."""
+        into = f"into = toUUID({quote(self._target_uuid)})"
+        of = f"(SELECT attempt FROM {self._name} WHERE {into} AND event"
+        rows = self._ask(
+            f"SELECT DISTINCT arrayJoin(splits), attempt IN {of} = 'forget') FROM {self._name} "
+            f"WHERE {into} AND event = 'claim' AND attempt IN {of} IN ('landed', 'forget'))"
+        )
+        loaded = {str(id_) for id_, forgotten in rows if not forgotten}
+        return loaded, {str(id_) for id_, forgotten in rows if forgotten} - loaded
+
     def landings(self) -> list[Landings]:
         """Return what is loaded into every table that the journal knows, and not forgotten."""
         return self._landings("countIf(event = 'landed') > 0")
@@ -742,18 +754,14 @@ class Journal:
                 self._append("alive", "")
 
 
-def make_durable(engine: Engine, database: str) -> None:
+def make_durable(engine: Engine, journal: TableFacts) -> None:
     """Let the lines of a journal that an older version has made be flushed as they are written.
 
     A user who may not change its settings leaves it as it is.
     """
-    older = engine.ask(
-        f"SELECT 1 FROM system.tables WHERE database = {quote(database)} AND "
-        f"name = {quote(TABLE)} AND NOT position(engine_full, 'fsync_after_insert')"
-    )
-    if not older:
+    if "fsync_after_insert" in journal.engine_full:
         return
-    change = f"ALTER TABLE {sql.qualified(database, TABLE)} MODIFY SETTING {_DURABLE}"
+    change = f"ALTER TABLE {journal.qualified} MODIFY SETTING {_DURABLE}"
     try:
         engine.run(Statement(SqlText.of(change)))
     except RowfallError as error:

@@ -30,6 +30,8 @@ from rowfall.targets.base import SHADOW_SUFFIX, state_folder
 
 # 2: publishing by ATTACH, owners of loads.
 VERSION = 2
+REBUILT = "upsert"
+"""Step of a load with ``--upsert``, followed by the name of the table that it has rebuilt."""
 # Stands in schema.sql before what later versions have added, each with IF NOT EXISTS.
 _ADDED = "-- ADDED since then: made in older ledgers when they are opened.\n"
 # Another process writes for milliseconds; longer means that it hangs inside a transaction.

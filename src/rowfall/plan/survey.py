@@ -125,7 +125,7 @@ def survey(
         listing=listing,
         encoding=encoding,
         schema=schema,
-        writers=_ask_writers(session, encoding),
+        writers=_ask_writers(session, encoding, schema),
         table=destination.survey(session, listed, schema, thorough=thorough),
         reach=reached,
         sharding=destination.sharding(session, schema),
@@ -321,9 +321,13 @@ def _rewritten_here(session: Session, dialect: Dialect) -> Reach:
     return Reach(False, why, session.source, hint="Leave out --pull.")
 
 
-def _ask_writers(session: Session, encoding: Encoding | None) -> tuple[WriterFacts, ...]:
+def _ask_writers(
+    session: Session, encoding: Encoding | None, schema: Schema
+) -> tuple[WriterFacts, ...]:
     """Describe the engines that store rows."""
     text = encoding is not None and encoding.kind is not Kind.TYPED
+    # The reader differs only there.
+    text = text and any("Float" in c.type + c.read_type for c in schema.reads)
 
     def one(writer: Writer) -> WriterFacts:
         engine = writer.engine

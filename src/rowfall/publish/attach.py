@@ -49,6 +49,7 @@ class _Partition:
         rows, parts, size: that are staged; bytes on disk.
         others: rows of the target.
         block: the highest of the target's parts, those not active included; -1 without any.
+        there: active parts of the target.
         files: (name, path) of each staged part, in a folder.
     """
 
@@ -58,6 +59,7 @@ class _Partition:
     size: int
     others: int
     block: int
+    there: int
     files: Sequence[tuple[str, str]] = ()
 
 
@@ -97,7 +99,7 @@ class Publisher:
             row_bytes: of a row in memory, about.
             fixed: staging tables that may not be merged: a merge would unite or expire rows.
         """
-        rows = parts = size = 0
+        rows = parts = size = fullest = 0
         moves: list[StagedPartition] = []
         for number, pair in enumerate(pairs):
             found = self._partitions(pair)
@@ -110,7 +112,8 @@ class Publisher:
                 self._merge(pair)
                 found = self._partitions(pair)
             moves += self._moves(pair, found)
-        return Staged(rows, parts, size, tuple(moves))
+            fullest = max(fullest, *(f.there for f in found), 0)
+        return Staged(rows, parts, size, tuple(moves), fullest)
 
     def _merge(self, pair: Pair) -> None:
         """Merge the parts of a staging table; a user without that right attaches small ones."""
@@ -132,7 +135,8 @@ class Publisher:
         rows = self._ask(
             f"SELECT partition_id, sumIf(rows, {own}), countIf({own}) AS parts, "
             f"sumIf(bytes_on_disk, {own}), sumIf(rows, {there} AND active), "
-            f"if(countIf({there}) > 0, maxIf(max_block_number, {there}), -1){files} "
+            f"if(countIf({there}) > 0, maxIf(max_block_number, {there}), -1), "
+            f"countIf({there} AND active){files} "
             f"FROM system.parts WHERE database = {quote(pair.database)} AND "
             f"table IN ({quote(pair.staging)}, {quote(pair.table)}) GROUP BY partition_id "
             "HAVING parts > 0 ORDER BY partition_id"

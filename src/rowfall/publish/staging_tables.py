@@ -63,6 +63,8 @@ class StagingTables:
                 hint="Run the same command again: it loads what is missing.",
             )
         facts, *behind = (found.get(name, t) for name, t in zip(names, tables, strict=True))
+        if names[0] not in found:
+            facts = replace(facts, uuid="")  # it is gone
         return replace(self, facts=facts, views=replace(self.views, tables=tuple(behind)))
 
     def read(self, rows: Mapping[str, int], prefix: str) -> int | None:

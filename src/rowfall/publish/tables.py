@@ -29,6 +29,7 @@ from rowfall.publish.receiver import BaseReceiver
 from rowfall.publish.recover import Recovery
 from rowfall.publish.staging_tables import StagingTables
 from rowfall.publish.table_writer import TableWriter
+from rowfall.publish.target_tables import table_dropped
 from rowfall.systems.clickhouse import staging
 from rowfall.systems.clickhouse.codes import GONE
 from rowfall.targets.base import STAGING_PREFIX
@@ -220,8 +221,13 @@ class TableReceiver(BaseReceiver):
         at, then = self._writers[number], self._staged[staging][number]
         engine = at.writer.engine
         if self.unstaged or not engine.shared:
+            at.own.check()
             return  # of a folder only this process can alter the tables
+        # Asked anew for each attempt: somebody may have altered the table, or put another one in
+        # its place, for which nothing must be committed.
         now = then.now(partial(engine.ask, lane=PUBLISH_LANE))
+        if at.own.uuid and now.facts.uuid != at.own.uuid:
+            raise table_dropped(at.own.text)
         if now.definitions == then.definitions:
             return
         self._tables[number] = now
@@ -357,7 +363,8 @@ class TableReceiver(BaseReceiver):
 
     def wait_for_room(self, counted: Counted) -> None:
         for at, share in zip(self._writers, counted.shares, strict=True):
-            at.wait_for_room(share.moves, share.parts)
+            if share.fullest > 1:  # one part, or none, leaves room for any
+                at.wait_for_room(share.moves, share.parts)
 
     def sync(self, delivered: Delivered) -> None:
         for why in on_all(lambda at: at.writer.engine.sync(), self._writers):

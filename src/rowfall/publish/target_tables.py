@@ -6,6 +6,7 @@ UUIDs and stops when a name has come to mean another table.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from rowfall.contracts.session import Session, Writer
@@ -13,6 +14,7 @@ from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import TargetError
 from rowfall.engines.base import Engine, table_uuid
 from rowfall.ledger import Ledger, target_key
+from rowfall.systems.clickhouse.staging import Catalogue
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,16 +74,20 @@ class TargetTables:
         for writer in self.session.writers:
             self.of(writer).check()
 
-    def remembered(self, seen: str) -> TargetTables:
+    def remembered(self, seen: str, found: Sequence[Catalogue]) -> TargetTables:
         """Record the UUIDs of the tables as they are now; return the tables with them.
 
         Args:
             seen: UUID of the first one when it was asked what it holds; "" where there was none.
+            found: the tables of each writer, asked just now.
 
         Raises:
             TargetError: it is another one now.
         """
-        uuids = tuple(self._uuid(writer) for writer in self.session.writers)
+        uuids = tuple(
+            there.uuid(writer.target.table)
+            for writer, there in zip(self.session.writers, found, strict=True)
+        )
         for writer in self.session.writers:
             if writer.node:
                 self.ledger.set_table(self._key(writer), uuids[writer.number])

@@ -31,6 +31,7 @@ from rowfall.core.sqltext import SqlText, quote, quoted_list
 from rowfall.engines.base import Engine, table_uuid
 from rowfall.ledger import Ledger, leases, target_key
 from rowfall.ledger.journal import Journal
+from rowfall.ledger.ledger import REBUILT
 from rowfall.publish.attach import Publisher
 from rowfall.publish.fence import POLL_SECONDS, renamed
 from rowfall.publish.recover import Recovery, open_journal, open_recovery
@@ -39,12 +40,11 @@ from rowfall.publish.table_writer import TableWriter
 from rowfall.publish.target_tables import OwnTable, TargetTables, table_dropped
 from rowfall.systems.clickhouse import staging
 from rowfall.systems.clickhouse.codes import NO_DEFINITION, NOT_ALIKE, TABLE_EXISTS
+from rowfall.systems.clickhouse.staging import REBUILT_PREFIX
 from rowfall.targets.base import STAGING_PREFIX
 
-PREFIX = f"{STAGING_PREFIX}upsert_"
 # Behind the name of a rebuilt table: links to the parts that it was made from, and their list.
 _LINKS, _LIST = "_links", "_list"
-STEP = "upsert"
 # Between a list of the parts and their links a merge may unite new ones with old ones: then both
 # are made again.
 _SNAPSHOTS = 20
@@ -60,7 +60,7 @@ _KEPT_COLUMNS = "default_kind NOT IN ('ALIAS', 'EPHEMERAL', 'MATERIALIZED')"
 
 def rebuilt_key(target: str, load_id: str) -> str:
     """Return the ledger's key of the rebuilt table of a load."""
-    return target_key(target, load_id, STEP)
+    return target_key(target, load_id, REBUILT)
 
 
 class Rebuilt(Shadow):
@@ -320,7 +320,7 @@ class Upsert:
     def _build(self, attempt: str) -> str:
         """Return the name of a rebuilt table that misses nothing but rows inserted since."""
         for _ in range(_REBUILDS):
-            name = f"{PREFIX}{self._load_id}_{secrets.token_hex(3)}"
+            name = f"{REBUILT_PREFIX}{self._load_id}_{secrets.token_hex(3)}"
             definition = self._copy(name)
             self._shadow.follow(self._at.staging)  # somebody may have altered the table
             try:
@@ -476,7 +476,7 @@ class Upsert:
             journal.follows(before, name)
             journal.keep(self._load_id, [f"{s.id}{self._salt}" for s in splits], rows)
         ledger.set_table(rebuilt_key(key, self._load_id), uuid)
-        ledger.step(self._load_id, f"{STEP} {name}", "done")
+        ledger.step(self._load_id, f"{REBUILT} {name}", "done")
         Rebuilt(self._engine, ledger, self._database, self._table, self._load_id, key, name).swap()
 
     def _drop_own(self) -> None:
@@ -501,7 +501,7 @@ def settle_upserts(session: Session, ledger: Ledger, load_id: str, *, new: bool)
     database, table = session.first_target.database, session.first_target.table
     rows = {row.id: row for row in ledger.loads("WHERE into_table = ?", key)}
     names: dict[str, str] = {}
-    for load, into, name in ledger.steps_called(STEP):
+    for load, into, name in ledger.steps_called(REBUILT):
         if into == key:
             names[load] = name
             known = ledger.table_uuid(rebuilt_key(key, load))
@@ -525,7 +525,7 @@ def settle_upserts(session: Session, ledger: Ledger, load_id: str, *, new: bool)
 
 def drop_rebuilt(engine: Engine, load_id: str) -> None:
     """Drop the tables that a load has rebuilt; of an exchange, once its end is recorded."""
-    for statement in staging.discard(engine.ask, f"{PREFIX}{load_id}"):
+    for statement in staging.discard(engine.ask, f"{REBUILT_PREFIX}{load_id}"):
         engine.run(Statement(statement))
 
 
@@ -548,7 +548,7 @@ def end_exchanged(session: Session, ledger: Ledger, load_id: str) -> None:
         return
     for followed in journal.followed():
         if followed.done or (
-            followed.lives and not followed.name.startswith(f"{PREFIX}{load_id}_")
+            followed.lives and not followed.name.startswith(f"{REBUILT_PREFIX}{load_id}_")
         ):
             continue
         with journal:

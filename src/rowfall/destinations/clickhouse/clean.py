@@ -31,9 +31,9 @@ from rowfall.publish.recover import (
     give_up_alone,
     staging_of,
 )
-from rowfall.publish.upsert import PREFIX as REBUILT
 from rowfall.systems.clickhouse import staging
 from rowfall.systems.clickhouse.embedded import Embedded
+from rowfall.systems.clickhouse.staging import REBUILT_PREFIX
 from rowfall.targets.base import STAGING_PREFIX, Target
 
 if TYPE_CHECKING:
@@ -263,7 +263,7 @@ def _found(engine: Engine, node: str) -> Iterator[Leftover]:
         "ORDER BY engine LIKE '%View' DESC, database, name"
     )
     for database, name, count, size in rows:
-        load_id = str(name).removeprefix(REBUILT).removeprefix(STAGING_PREFIX).split("_")[0]
+        load_id = str(name).removeprefix(REBUILT_PREFIX).removeprefix(STAGING_PREFIX).split("_")[0]
         yield Leftover(str(database), str(name), load_id, int(count), int(size), False, node)
 
 

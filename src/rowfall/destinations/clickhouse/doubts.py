@@ -25,12 +25,16 @@ from rowfall.destinations.clickhouse.record import LoadedState, record_of
 from rowfall.ledger import Ledger, target_key_parts
 from rowfall.ledger.journal import Journal
 from rowfall.plan.continued import names_now
+from rowfall.systems.clickhouse.staging import Catalogue
 
 
-def resolve(session: Session, ledger: Ledger, load_id: str, *, used: bool) -> LoadedState | None:
+def resolve(
+    session: Session, ledger: Ledger, load_id: str, there: Catalogue, *, used: bool
+) -> LoadedState | None:
     """Do what ``--loaded`` says about a contradiction between memory and target table.
 
     Args:
+        there: the table, asked just now.
         used: it has decided already about rows of a stopped load.
 
     Returns:
@@ -41,8 +45,8 @@ def resolve(session: Session, ledger: Ledger, load_id: str, *, used: bool) -> Lo
         UsageError: there is no journal that could know.
     """
     answer = session.options.loaded
-    memory = remembered(session)
-    found = find_contradiction(session, memory)
+    memory = remembered(session, there)
+    found = find_contradiction(session, memory, there)
     if found is not None and found.doubt is LedgerConflict.UNRECORDED:
         if not session.options.force_append:
             raise found.error

@@ -16,7 +16,7 @@ from rowfall.core import sql, units
 from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import LedgerError, TargetError
 from rowfall.core.options import LOAD
-from rowfall.core.sqltext import quote, quoted_list
+from rowfall.core.sqltext import quote
 from rowfall.destinations.clickhouse.record import LoadedState, record_of
 from rowfall.destinations.questions import answers, command_of, unrecorded_rows
 from rowfall.engines.base import Engine, table_uuid
@@ -24,41 +24,44 @@ from rowfall.ledger import target_key, target_key_parts
 from rowfall.ledger.journal import TABLE as JOURNAL
 from rowfall.ledger.journal import Landings
 from rowfall.plan.continued import names_now
+from rowfall.systems.clickhouse.staging import Catalogue
 from rowfall.targets.base import STAGING_PREFIX
 
 # Engines of databases whose tables have no UUID.
 _WITHOUT_UUIDS = ("Ordinary", "Memory", "Lazy")
 
 
-def check_identity(engine: Engine, database: str) -> None:
-    """Check that the tables of a database can be told from their successors.
+def check_identity(database: str, kind: str) -> None:
+    """Check that the tables of a database of one kind can be told from their successors.
 
     Raises:
         TargetError: they have no UUIDs, so that a table made anew would count as loaded.
     """
-    kinds = quoted_list(_WITHOUT_UUIDS)
-    found = engine.ask(
-        f"SELECT engine FROM system.databases WHERE name = {quote(database)} "
-        f"AND engine IN ({kinds})"
-    )
-    if found:
+    if kind in _WITHOUT_UUIDS:
         raise TargetError(
-            f"the database {database} has the engine {found[0][0]}, whose tables have no UUIDs: a "
+            f"the database {database} has the engine {kind}, whose tables have no UUIDs: a "
             "table that is made anew could not be told from the one that was loaded",
             hint="CREATE DATABASE another ENGINE = Atomic, and move a table that is there with "
             f"RENAME TABLE {database}.name TO another.name.",
         )
 
 
-def remembered(session: Session) -> LoadedState:
-    """Ask ledger and journal what is loaded into the target table."""
+def remembered(session: Session, found: Catalogue | None = None) -> LoadedState:
+    """Ask ledger and journal what is loaded into the target table.
+
+    Args:
+        found: the table, where it was asked for just now.
+    """
     ledger, key = session.ledger, session.target_key
     database, table = session.first_target.database, session.first_target.table
     # The ledger first: what is loaded meanwhile comes into the journal before it.
     own = frozenset(ledger.loaded(key)) if ledger is not None else frozenset()
     known = ledger.table_uuid(key) if ledger is not None else None
-    uuid = table_uuid(session.engine, database, table) if table else ""
-    return record_of(session).state(uuid, known, own)
+    if found is not None:
+        uuid = found.uuid(table)
+    else:
+        uuid = table_uuid(session.engine, database, table) if table else ""
+    return record_of(session, found).state(uuid, known, own)
 
 
 class LedgerConflict(Enum):
@@ -93,19 +96,23 @@ class Contradiction:
     stopped: Mapping[str, int] = field(default_factory=dict)
 
 
-def find_contradiction(session: Session, memory: LoadedState) -> Contradiction | None:
+def find_contradiction(
+    session: Session, memory: LoadedState, found: Catalogue | None = None
+) -> Contradiction | None:
     """Return how ledger, journal and target table contradict each other; None where they agree.
 
     Args:
-        memory: by :func:`remembered`.
+        memory: by :func:`remembered`, with the same ``found``.
     """
     if not memory.uuid:
         return None
     if memory.unconfirmed:
         return _set_back(session, memory)
-    if (found := record_of(session).find_older()) is not None:
-        return found
-    landings = _landings(session) if memory.journal is not None else []
+    record = record_of(session, found)
+    if (older := record.find_older()) is not None:
+        return older
+    journal = record.journal() if memory.journal is not None else None
+    landings = journal.landings() if journal is not None else []
     return (
         _other_table(session, memory, landings)
         or _came_along(session, memory, landings)

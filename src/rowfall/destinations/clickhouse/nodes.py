@@ -18,7 +18,9 @@ from rowfall.core.model import ColumnChange, Plan, Schema, Statement
 from rowfall.core.patterns import regex
 from rowfall.destinations.notes import created
 from rowfall.engines.base import Engine, ExistingTable
+from rowfall.ledger.ledger import REBUILT
 from rowfall.systems.clickhouse.codes import ACCESS_DENIED, READONLY
+from rowfall.systems.clickhouse.staging import REBUILT_PREFIX, Catalogue
 
 if TYPE_CHECKING:
     from rowfall.cluster.open import OpenCluster
@@ -78,8 +80,15 @@ class Nodes(Protocol):
     def doubles(self) -> bool:
         """Return whether rows that are sent on would be stored by each replica once more."""
 
-    def settle_upserts(self, load: LoadRun) -> None:
-        """Bring exchanges of rebuilt tables to an end, which one engine has."""
+    def settle_upserts(self, load: LoadRun, found: Catalogue) -> bool:
+        """Bring exchanges of rebuilt tables to an end, which one engine has.
+
+        Args:
+            found: the tables of the first writer.
+
+        Returns:
+            True where tables may be others now.
+        """
 
     def engines(self) -> Mapping[str, Engine] | None:
         """Return all engines that have the table, the one with the record first; None where some
@@ -136,10 +145,16 @@ class OneNode:
     def doubles(self) -> bool:
         return False
 
-    def settle_upserts(self, load: LoadRun) -> None:
+    def settle_upserts(self, load: LoadRun, found: Catalogue) -> bool:
+        # Whatever an exchange has left to do, one of its tables is still there. Those of a folder
+        # are known to its ledger, or are of the load itself.
+        known = self._session.engine.shared or load.new
+        if known and not found.beginning(REBUILT_PREFIX) and not load.ledger.steps_called(REBUILT):
+            return False
         from rowfall.publish.upsert import settle_upserts
 
         settle_upserts(self._session, load.ledger, load.id, new=load.new)
+        return True
 
     def engines(self) -> Mapping[str, Engine] | None:
         return {"": self._session.engine}
@@ -214,8 +229,9 @@ class ClusterNodes:
     def doubles(self) -> bool:
         return self.replicated and not self._shards.cluster.internal_replication
 
-    def settle_upserts(self, load: LoadRun) -> None:
+    def settle_upserts(self, load: LoadRun, found: Catalogue) -> bool:
         """Do nothing: no table of a cluster is exchanged."""
+        return False
 
     def engines(self) -> Mapping[str, Engine] | None:
         shards = self._shards

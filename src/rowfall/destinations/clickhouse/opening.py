@@ -20,6 +20,7 @@ from rowfall.targets.base import Target
 
 if TYPE_CHECKING:
     from rowfall.cluster.open import OpenCluster
+    from rowfall.systems.clickhouse.staging import Catalogue
 
 # Databases that an error names; some servers have thousands.
 MOST_NAMES = 8
@@ -31,7 +32,8 @@ def open_servers(opening: Opening, at: ServerAt) -> Opened:
     Raises:
         TargetError: as of :func:`_check_writer`.
     """
-    from rowfall.ledger.journal import make_durable  # 2 ms that loads into folders save
+    from rowfall.ledger.journal import TABLE as JOURNAL  # 2 ms that loads into folders save
+    from rowfall.ledger.journal import make_durable
 
     target, options, stack, dry = opening.target, opening.options, opening.stack, opening.dry
     server = connect(at, options)
@@ -40,9 +42,10 @@ def open_servers(opening: Opening, at: ServerAt) -> Opened:
     writers = shards.writers if shards is not None else (Writer(0, "", server, target),)
     opening.check_setting_names(server)
     for writer in writers:
-        _check_writer(writer, options, dry, may_lack_database=shards is not None)
-        if not dry and not opening.scratch:
-            make_durable(writer.engine, writer.target.database)
+        found = _check_writer(writer, options, dry, may_lack_database=shards is not None)
+        journal = found.tables.get(JOURNAL)
+        if journal is not None and not dry and not opening.scratch:
+            make_durable(writer.engine, journal)
     if shards is not None:
         shards.sharding_key(options)
     return Opened(writers, shards=shards)
@@ -91,8 +94,8 @@ def connect(
 
 def _check_writer(
     writer: Writer, options: Options, dry: bool, *, may_lack_database: bool = False
-) -> None:
-    """Check what a load needs at a server before anything is read or made.
+) -> Catalogue:
+    """Check what a load needs at a server before anything is read or made; return its tables.
 
     Args:
         may_lack_database: the load makes it where it is missing, as on a cluster.
@@ -105,6 +108,7 @@ def _check_writer(
     from rowfall.destinations.clickhouse.loaded_state import (
         check_identity,  # 20 ms that loads into folders save
     )
+    from rowfall.ledger.journal import TABLE as JOURNAL
     from rowfall.systems.clickhouse import staging, views
 
     engine, target = writer.engine, writer.target
@@ -112,20 +116,27 @@ def _check_writer(
     if engine.readonly == 1 or not dry:  # 1: not even the settings of our questions may change
         engine.check_writes()
     database = target.database
-    names = [str(name) for (name,) in asks("SELECT name FROM system.databases ORDER BY name")]
-    lacks = database not in names
+    found = staging.ask_catalogue(engine, database, target.table, JOURNAL)
+    facts = found.tables.get(target.table)
+    lacks, names, kinds = False, list[str](), dict[str, str]()
+    if facts is None or not facts.uuid.strip("0-"):  # else the database is there and fit
+        kinds = dict(asks("SELECT name, engine FROM system.databases ORDER BY name"))
+        names = [str(name) for name in kinds]
+        lacks = database not in names
     if lacks and may_lack_database:
         if not dry and not options.direct:
             engine.check_rights([(database, target.table)])
-        return
+        return found
     if lacks:
         shown = [n for n in names if n.lower() not in ("system", "information_schema")]
         raise TargetError(
             f"the server has no database {database!r} that this user may see",
             hint=f"Create it first, or name another one in --to or --table: {_some(shown)}.",
         )
-    check_identity(engine, database)
-    facts = staging.facts(asks, database, target.table)
+    if facts is None or not facts.uuid.strip("0-"):
+        check_identity(database, str(kinds[database]))
+    if facts is not None:
+        _ = facts.publish_kind  # raises where it takes no rows
     if facts is not None and facts.replicated and not writer.node:
         from rowfall.cluster.alone import check_alone  # 10 ms that other loads save
 
@@ -133,12 +144,13 @@ def _check_writer(
     if not dry and not options.direct and (facts is None or facts.publish_kind != "direct"):
         # The tables that views fill are staged and attached as well.
         viewed = facts is not None and bool(facts.views) and not options.replace
-        behind = views.discover(asks, database, target.table).tables if viewed else ()
+        behind = views.discover(asks, database, target.table, facts).tables if viewed else ()
         filled = [table for table in (facts, *behind) if table is not None]
         engine.check_rights(
             [(database, target.table), *((table.database, table.table) for table in behind)],
             replicated=any(table.replicated for table in filled),
         )
+    return found
 
 
 def _some(names: Sequence[str]) -> str:

@@ -30,6 +30,11 @@ def made_tables(ledger: Ledger) -> Iterator[tuple[str, str, str, str]]:
         yield load_id, database, table, uuid
 
 
+def is_own(ledger: Ledger, uuid: str) -> bool:
+    """Return whether a load of this ledger has made the table with this UUID."""
+    return bool(uuid) and uuid in {made for *_, made in made_tables(ledger)}
+
+
 def is_own_and_empty(
     nodes: Mapping[str, Engine], ledger: Ledger, database: str, table: str, *, load_id: str = ""
 ) -> bool:
@@ -45,7 +50,7 @@ def is_own_and_empty(
     first = next(iter(nodes.values()))
     key, uuid = target_key(database, table), table_uuid(first, database, table)
     # One of the same name that somebody else has made has another uuid.
-    if not uuid or uuid not in {made for *_, made in made_tables(ledger)} or ledger.loaded(key):
+    if not is_own(ledger, uuid) or ledger.loaded(key):
         return False
     if ledger.others_load(load_id, key):
         return False  # one that has just begun has written nothing into the journal yet

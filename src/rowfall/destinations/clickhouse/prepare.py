@@ -22,6 +22,7 @@ from rowfall.destinations.clickhouse.record import record_of
 from rowfall.destinations.clickhouse.settle import open_shadow
 from rowfall.destinations.notes import add_splits
 from rowfall.engines.base import table_uuid
+from rowfall.ledger.journal import TABLE as JOURNAL
 from rowfall.ledger.journal import Journal
 from rowfall.ledger.leases import Leases, NoLeases
 from rowfall.publish.merges import Merges
@@ -33,6 +34,8 @@ from rowfall.publish.tables import TableReceiver
 from rowfall.publish.target_tables import TargetTables, table_dropped
 from rowfall.systems.clickhouse import staging, views
 from rowfall.systems.clickhouse.codes import GONE
+from rowfall.systems.clickhouse.staging import Catalogue, ask_catalogue
+from rowfall.targets.base import STAGING_PREFIX
 
 if TYPE_CHECKING:
     pass
@@ -46,6 +49,7 @@ class PreparedTables:
         leases: of the splits, where attempts are published; ``recovery`` ends those of dead
             processes, None where nobody else can have died.
         whole: the same for the target of a load that gathers in a shadow.
+        found: the tables of the first writer before rows were staged.
         together: a sharding key says on which writer each row belongs, so that each attempt is
             staged on all of them.
     """
@@ -59,7 +63,21 @@ class PreparedTables:
     recovery: Recovery | None = None
     whole: Leases = field(default_factory=NoLeases)
     whole_recovery: Recovery | None = None
+    found: Catalogue | None = None
     together: bool = False
+
+    @property
+    def beside(self) -> bool:
+        """Tell whether there may be tables beside the target that other loads have made.
+
+        Of a server as it was before rows were staged: who has made some since lives, or has died
+        just now, and the next load ends it.
+        """
+        if self.found is None or not self.load.session.engine.shared:
+            return True
+        own = f"{STAGING_PREFIX}{self.load.id}_"
+        made = self.found.beginning(STAGING_PREFIX)
+        return any(name != JOURNAL and not name.startswith(own) for name in made)
 
     def pull(self, plan: Plan) -> Done | None:
         return None  # servers pull by attempts
@@ -116,7 +134,14 @@ def prepare(load: LoadRun, settled: Settled, facts: LoadFacts, plan: Plan) -> Pr
     tables = TargetTables(session, ledger)
     if not session.options.replace:
         alter_target(session, plan)
-        tables = tables.remembered(settled.seen)
+    # Asked anew: the tables have just been made or altered, and while the source was surveyed
+    # somebody may have put another one in the place of the one that was settled.
+    found = tuple(
+        ask_catalogue(w.engine, w.target.database, w.target.table, settled.table, JOURNAL)
+        for w in session.writers
+    )
+    if not session.options.replace:
+        tables = tables.remembered(settled.seen, found)
         if not plan.schema.exists:
             remember_made(ledger, load.id, tables.first, nodes_of(session).made_over())
     prepared = PreparedTables(
@@ -124,21 +149,30 @@ def prepare(load: LoadRun, settled: Settled, facts: LoadFacts, plan: Plan) -> Pr
         together=facts.sharding is not None,
     )  # fmt: skip
     fed = plan.transport.delivery.value == BUILD
-    writers = tuple(_table_writer(prepared, writer, fed=fed) for writer in session.writers)
-    prepared = _open_leases(replace(prepared, writers=writers))
+    writers = tuple(
+        _table_writer(prepared, writer, there, fed=fed)
+        for writer, there in zip(session.writers, found, strict=True)
+    )
+    prepared = _open_leases(replace(prepared, writers=writers), found[0])
     add_splits(load, plan)
     return prepared
 
 
-def _table_writer(prepared: PreparedTables, writer: Writer, *, fed: bool) -> TableWriter:
-    """Return how attempts are staged on one writer; ``fed`` as of :class:`StagingTables`."""
+def _table_writer(
+    prepared: PreparedTables, writer: Writer, found: Catalogue, *, fed: bool
+) -> TableWriter:
+    """Return how attempts are staged on one writer.
+
+    Args:
+        found: the tables there, asked just now. ``fed``: as of :class:`StagingTables`.
+    """
     tables, shadow = prepared.tables, prepared.shadow
     session, engine = tables.session, writer.engine
     settings: Mapping[str, int] = {}
     if session.engine.ddl_settings:
         facts = session.engine.facts
         settings = staging.allowances(name for name in facts.settings if facts.allows(name, 1))
-    staged = _staging_tables(prepared.settled, tables, writer)
+    staged = _staging_tables(prepared.settled, tables, writer, found)
     staged = replace(staged, fed=fed and bool(staged.views))
     if session.options.gathers and shadow is not None:
         staged = replace(staged, shadow=shadow.name)
@@ -148,7 +182,9 @@ def _table_writer(prepared: PreparedTables, writer: Writer, *, fed: bool) -> Tab
     return TableWriter(writer, staged, tables.of(writer), merges, settings)
 
 
-def _staging_tables(settled: Settled, tables: TargetTables, writer: Writer) -> StagingTables:
+def _staging_tables(
+    settled: Settled, tables: TargetTables, writer: Writer, found: Catalogue
+) -> StagingTables:
     """Return the staging tables of one writer.
 
     Raises:
@@ -157,24 +193,23 @@ def _staging_tables(settled: Settled, tables: TargetTables, writer: Writer) -> S
     """
     session, asks = tables.session, writer.engine.ask
     database, table = writer.target.database, writer.target.table
-    if session.options.direct:
-        facts = staging.lookup(asks, [(database, table)]).get((database, table))
-    else:
-        name = settled.table if session.options.replace else table
-        facts = staging.facts(asks, database, name)
+    name = settled.table if session.options.replace and not session.options.direct else table
+    facts = found.tables.get(name)
     if facts is None:
         raise table_dropped(tables.text(writer))
+    if not session.options.direct:
+        _ = facts.publish_kind  # raises where it takes no rows
     if session.options.direct:
         return StagingTables(facts, views.Views(database, table), straight=True)
     # What is to be replaced has views of its own, not those of the table that replaces it.
-    found = views.discover(asks, database, table, None if session.options.replace else facts)
-    if session.options.replace and found:
+    viewed = views.discover(asks, database, table, None if session.options.replace else facts)
+    if session.options.replace and viewed:
         raise UsageError(
-            f"{session.table_text} feeds materialized views ({', '.join(found.names)}): what "
+            f"{session.table_text} feeds materialized views ({', '.join(viewed.names)}): what "
             "they hold of the old rows cannot be replaced",
             hint="Drop the views, or truncate the tables and load without --replace.",
         )
-    return StagingTables(facts, found)
+    return StagingTables(facts, viewed)
 
 
 def _settled_shadow(load: LoadRun, settled: Settled) -> Shadow | None:
@@ -195,7 +230,7 @@ def _announce(load: LoadRun, tables: TargetTables) -> Leases:
     return record_of(tables.session).announce(load, tables.first)
 
 
-def _open_leases(prepared: PreparedTables) -> PreparedTables:
+def _open_leases(prepared: PreparedTables, found: Catalogue) -> PreparedTables:
     """Record which table the rows gather in, and open the journals of a shared target."""
     load, settled, tables = prepared.load, prepared.settled, prepared.tables
     session, shadow = load.session, prepared.shadow
@@ -213,8 +248,8 @@ def _open_leases(prepared: PreparedTables) -> PreparedTables:
                 transient=True,
             )
         load.ledger.set_table(load.key, uuid)
-    leases, recovery = record_of(session).leases(load, tables, uuid)
-    prepared = replace(prepared, leases=leases, recovery=recovery)
+    leases, recovery = record_of(session, found).leases(load, tables, uuid)
+    prepared = replace(prepared, leases=leases, recovery=recovery, found=found)
     if not isinstance(prepared.whole, Journal):
         return prepared
     return replace(prepared, whole_recovery=open_recovery(tables, prepared.whole))

@@ -28,6 +28,7 @@ from rowfall.publish.recover import (
 )
 from rowfall.publish.shadow import shadow_name
 from rowfall.publish.target_tables import OwnTable, TargetTables
+from rowfall.systems.clickhouse.staging import Catalogue
 
 if TYPE_CHECKING:
     from rowfall.destinations.clickhouse.doubts import Doubts
@@ -246,8 +247,8 @@ class JournalRecord:
 
     knows = "what the journal knows"
 
-    def __init__(self, session: Session) -> None:
-        self._session = session
+    def __init__(self, session: Session, found: Catalogue | None = None) -> None:
+        self._session, self._found = session, found
         self.text = f"the journal {session.first_target.database}.{JOURNAL}"
 
     def unknown_attempts(self, load_id: str) -> int:
@@ -258,17 +259,16 @@ class JournalRecord:
 
     def state(self, uuid: str, known: str | None, own: frozenset[str]) -> LoadedState:
         journal = self._of(uuid)
-        if not uuid or not journal.there():
+        if not uuid or not self._there(journal):
             return LoadedState(uuid, known, own, None)
-        loaded = journal.loaded_ids()
-        forgotten = journal.forgotten_ids(loaded)
+        loaded, forgotten = journal.remembered_ids()
         if known and known != uuid and known in journal.predecessors():
             known = uuid  # a load with --upsert has exchanged it
         return LoadedState(uuid, known, own, frozenset(loaded), frozenset(forgotten))
 
     def journal(self, uuid: str = "") -> Journal | None:
         journal = self._of(uuid)
-        return journal if journal.there() else None
+        return journal if self._there(journal) else None
 
     def stopped(self, before: str) -> Mapping[str, int]:
         journal = self.journal(before)
@@ -294,7 +294,7 @@ class JournalRecord:
     def settle_shared(self, load: LoadRun, key: str, own: OwnTable, answer: LoadedAnswer) -> None:
         ledger = load.ledger
         journal = open_journal(self._session, own.uuid, load.id, load.salt)
-        if not journal.there():
+        if not self._there(journal):
             return
         before = ledger.table_uuid(key)
         if before and before != own.uuid and before in journal.predecessors():
@@ -308,7 +308,7 @@ class JournalRecord:
 
     def table_gone(self, load: LoadRun, uuid: str) -> None:
         old = open_journal(self._session, uuid, load.id, load.salt)
-        if old.there():
+        if self._there(old):
             open_recovery(TargetTables(self._session, load.ledger), old).table_gone()
 
     def confirms(self, load: LoadRun) -> bool:
@@ -330,7 +330,8 @@ class JournalRecord:
         self, load: LoadRun, tables: TargetTables, uuid: str
     ) -> tuple[Leases, Recovery | None]:
         journal = open_journal(self._session, uuid, load.id, load.salt)
-        journal.create()
+        if self._found is None or JOURNAL not in self._found:
+            journal.create()
         return journal, open_recovery(tables, journal)
 
     def end_dead_loads(self, tables: TargetTables, load_id: str) -> None:
@@ -355,14 +356,22 @@ class JournalRecord:
 
         return JournalDoubts(self._session, ledger, load_id, found)
 
+    def _there(self, journal: Journal) -> bool:
+        """Return whether the journal exists; nobody removes one."""
+        return JOURNAL in self._found if self._found is not None else journal.there()
+
     def _of(self, uuid: str, load_id: str = "") -> Journal:
         session = self._session
         return Journal(session.engine, session.first_target.database, uuid, load_id)
 
 
-def record_of(session: Session) -> Record:
-    """Return the record of loads into the target of a session."""
+def record_of(session: Session, found: Catalogue | None = None) -> Record:
+    """Return the record of loads into the target of a session.
+
+    Args:
+        found: the tables of the first writer, where they were asked for just now.
+    """
     # Who shares the tables with others has to agree with them on what is loaded. Nobody else has a
     # scratch, and a journal would stay.
     shared = session.engine.shared and not session.scratch
-    return JournalRecord(session) if shared else LedgerRecord(session)
+    return JournalRecord(session, found) if shared else LedgerRecord(session)

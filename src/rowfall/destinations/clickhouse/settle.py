@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
 
 from rowfall.contracts.load import LoadRun, Settled
 from rowfall.contracts.session import Session
@@ -14,13 +13,15 @@ from rowfall.core.events import Note
 from rowfall.core.listing import overlap
 from rowfall.core.model import Statement
 from rowfall.core.patterns import regex
+from rowfall.core.sqltext import quote
 from rowfall.destinations.clickhouse.loaded_state import check_identity
 from rowfall.destinations.clickhouse.nodes import nodes_of
-from rowfall.destinations.clickhouse.own_tables import drop_order, is_own_and_empty
+from rowfall.destinations.clickhouse.own_tables import drop_order, is_own, is_own_and_empty
 from rowfall.destinations.clickhouse.record import LoadedState, record_of
 from rowfall.destinations.notes import dropped
 from rowfall.engines.base import table_uuid
 from rowfall.ledger import Ledger, target_key_parts
+from rowfall.ledger.journal import TABLE as JOURNAL
 from rowfall.publish.altered import AlteredTableError
 from rowfall.publish.evidence import LoadedAnswer
 from rowfall.publish.recover import (
@@ -29,6 +30,7 @@ from rowfall.publish.recover import (
 from rowfall.publish.shadow import Shadow
 from rowfall.publish.target_tables import OwnTable, TargetTables
 from rowfall.systems.clickhouse import staging
+from rowfall.systems.clickhouse.staging import Catalogue, ask_catalogue
 from rowfall.systems.clickhouse.target import DEFAULT_DATABASE
 
 # After the name of a file of which a part was loaded.
@@ -61,7 +63,9 @@ def settle(load: LoadRun) -> Settled:
     session, ledger, shadow = load.session, load.ledger, open_shadow(load)
     answer = LoadedAnswer(session.options.loaded)
     # Before anything else looks at the tables: they may have been exchanged.
-    nodes_of(session).settle_upserts(load)
+    found = target_catalogue(session)
+    if nodes_of(session).settle_upserts(load, found):
+        found = target_catalogue(session)
     record_of(session).settle_alone(load, answer)
     TargetTables(session, ledger).check_together()
     table, replaced = session.first_target.table, False
@@ -69,22 +73,30 @@ def settle(load: LoadRun) -> Settled:
         replaced = shadow.swapped() and _all_loaded(session, ledger)
         if not replaced:
             table = shadow.name
-    elif not ledger.loaded(load.key):
-        _drop_own_empty_table(session, ledger, load.id)
-    settle_table = partial(_settle_table, session, load, answer=answer)
-    found = settle_table(session.target_key, session.first_target.table)
-    memory = found.memory
+    elif not ledger.loaded(load.key) and _drop_own_empty_table(session, ledger, load.id, found):
+        found = target_catalogue(session)
+    settled = _settle_table(session, load, session.target_key, session.first_target.table, found,
+                            answer=answer)  # fmt: skip
+    memory = settled.memory
     if shadow is not None:
         memory = None  # what was gathered may become visible now
-        if found.replaced and session.options.gathers:
+        if settled.replaced and session.options.gathers:
             shadow.drop()  # made like a table that is gone
         # Only now: the target's journal may say that the shadow's rows are there.
         shadow.drop_foreign()
         _drop_superseded(session, load, shadow)
-        settle_table(load.key, shadow.name)
+        # Asked anew: the shadow may have been renamed or dropped just now.
+        beside = ask_catalogue(session.engine, session.first_target.database, shadow.name)
+        _settle_table(session, load, load.key, shadow.name, beside, answer=answer)
         _drop_shadow_that_was_set_back(session, ledger, load, shadow)
     known = _known(load, memory, replaced=replaced)
-    return Settled(table, known, replaced, found.uuid)
+    return Settled(table, known, replaced, settled.uuid)
+
+
+def target_catalogue(session: Session) -> Catalogue:
+    """Ask the first writer about the target table, and what rowfall keeps beside it."""
+    first = session.first_target
+    return ask_catalogue(session.engine, first.database, first.table, JOURNAL)
 
 
 def settle_folder(load: LoadRun, answer: LoadedAnswer) -> None:
@@ -99,7 +111,11 @@ def settle_folder(load: LoadRun, answer: LoadedAnswer) -> None:
     _refuse_kept(session, ledger, end_open_attempts(session.engine, ledger, session.emit, answer))
     # A server was asked when it was opened, and a folder's default database is the engine's own.
     if session.first_target.database != DEFAULT_DATABASE:
-        check_identity(session.engine, session.first_target.database)
+        database = session.first_target.database
+        for (kind,) in session.engine.ask(
+            f"SELECT engine FROM system.databases WHERE name = {quote(database)}"
+        ):
+            check_identity(database, str(kind))
 
 
 def _check_alone(session: Session, ledger: Ledger, load: LoadRun) -> None:
@@ -166,19 +182,21 @@ class _SettledTable:
 
 
 def _settle_table(
-    session: Session, load: LoadRun, key: str, name: str, *, answer: LoadedAnswer
-) -> _SettledTable:
+    session: Session, load: LoadRun, key: str, name: str, found: Catalogue, *,
+    answer: LoadedAnswer,
+) -> _SettledTable:  # fmt: skip
     """End what was to be published into one table; forget what its predecessor held.
 
     Args:
         key: of the ledger. ``name``: of the table, in the database of the first writer.
+        found: the tables there, asked just now.
 
     Returns:
         What was found of it.
     """
     memory = None
-    ledger, record = load.ledger, record_of(session)
-    uuid = table_uuid(session.engine, session.first_target.database, name)
+    ledger, record = load.ledger, record_of(session, found)
+    uuid = found.uuid(name)
     if uuid:
         first = session.writers[0]
         # The journal's UUID is that of the first node's table.
@@ -193,7 +211,7 @@ def _settle_table(
     if uuid and of_target:
         from rowfall.destinations.clickhouse.doubts import resolve
 
-        memory = resolve(session, ledger, load.id, used=answer.used)
+        memory = resolve(session, ledger, load.id, found, used=answer.used)
     if known is None or known == uuid:
         return _SettledTable(uuid, memory=memory)
     if known:
@@ -244,16 +262,19 @@ def _drop_shadow_that_was_set_back(
         ledger.set_table(load.key, "")
 
 
-def _drop_own_empty_table(session: Session, ledger: Ledger, load_id: str) -> None:
-    """Drop a table that a failed load has made and left empty."""
+def _drop_own_empty_table(session: Session, ledger: Ledger, load_id: str, found: Catalogue) -> bool:
+    """Drop a table that a failed load has made and left empty; return True if there was one."""
     database, table = session.first_target.database, session.first_target.table
+    uuid = found.uuid(table)
+    if not is_own(ledger, uuid):
+        return False
     at = nodes_of(session)
     nodes = at.engines()
     if nodes is None:
-        return  # a node that is away would keep its own
+        return False  # a node that is away would keep its own
     if not is_own_and_empty(nodes, ledger, database, table, load_id=load_id):
-        return
-    uuid = table_uuid(session.engine, database, table)
+        return False
     for node, *name in drop_order(nodes, ledger, database, table, uuid):
         nodes[node].run(Statement(staging.drop(*name, if_empty=True)))
     at.look_again()
+    return True

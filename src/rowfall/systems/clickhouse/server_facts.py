@@ -134,12 +134,14 @@ def check_options(status: StatementStatus, address: Address, options: Mapping[st
         UsageError: it does not know one of them, or refuses it.
         TargetError: it does not answer.
     """
+    if not options:
+        return
     names = ", ".join(quote(name) for name in options)
-    known = (
-        {name for (name,) in status.learn(
+    known = {
+        name for (name,) in status.learn(
             f"SELECT name FROM system.settings WHERE name IN ({names})"
-        )} if options else set()
-    )  # fmt: skip
+        )
+    }  # fmt: skip
     for name in options:
         if name not in known:
             raise UsageError(
@@ -208,6 +210,11 @@ def _missing(
 ) -> Iterator[tuple[list[str], str]]:
     system = (*SYSTEM_TABLES, *(REPLICATED_TABLES if replicated else ()))
     probes = [f"SELECT 1 FROM system.{name} LIMIT 0" for name in system]
+    each = (f"(SELECT count() FROM system.{name} WHERE 0)" for name in system)
+    with contextlib.suppress(RowfallError):
+        # All at once; which one is refused is asked for only where one is.
+        ask(f"SELECT {', '.join(each)}")
+        probes = []
     grants = [str(row[0]) for row in ask("SHOW GRANTS")]
     for database, table in tables:
         probe = sql.qualified(database, "_rowfall_probe")

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from rowfall.core import sql
 from rowfall.core.dataclass import dataclass
@@ -18,7 +19,11 @@ from rowfall.core.model import Ask
 from rowfall.core.patterns import regex
 from rowfall.core.sql import closing, find_last, identifier, items, tokens
 from rowfall.core.sqltext import SqlText, quote
+from rowfall.engines.base import Engine, identity
+from rowfall.targets.base import STAGING_PREFIX
 
+REBUILT_PREFIX = f"{STAGING_PREFIX}upsert_"
+"""Begins the names of tables that ``--upsert`` makes beside its target."""
 HIDDEN = "[HIDDEN]"
 """The text that the server shows in place of a secret."""
 
@@ -87,6 +92,7 @@ class TableFacts:
         views: database and name of every view that an INSERT into this table fires.
         select: of a view, "" for tables.
         inner: name of the table of a view that has one of its own, where no uuid tells it.
+        folder: of its parts; "" where it has none.
     """
 
     database: str
@@ -100,6 +106,12 @@ class TableFacts:
     views: tuple[tuple[str, str], ...] = ()
     select: str = ""
     inner: str = ""
+    folder: str = ""
+
+    @property
+    def identity(self) -> str:
+        """The uuid of the table, also in databases that show none."""
+        return identity(self.uuid, self.folder)
 
     @property
     def qualified(self) -> str:
@@ -202,14 +214,53 @@ def lookup(ask: Ask, names: Iterable[tuple[str, str]]) -> dict[tuple[str, str], 
     for row in rows:
         name = (str(row[0]), str(row[1]))
         if name in wanted:
-            found[name] = TableFacts(
-                *name, uuid=row[2], engine=row[3], engine_full=row[4], storage_policy=row[5],
-                partitioned=bool(row[6]), create_query=row[7],
-                views=tuple(sorted(zip(row[8], row[9], strict=True))), select=row[10],
-            )  # fmt: skip
+            found[name] = _facts(row)
             if found[name].hides_inner:
                 found[name] = replace(found[name], inner=_inner(ask, *name))
     return found
+
+
+def _facts(row: Sequence[Any]) -> TableFacts:
+    """Return one row of the answer to :func:`rowfall.core.sql.about_tables` as a value."""
+    return TableFacts(
+        str(row[0]), str(row[1]), uuid=row[2], engine=row[3], engine_full=row[4],
+        storage_policy=row[5], partitioned=bool(row[6]), create_query=row[7],
+        views=tuple(sorted(zip(row[8], row[9], strict=True))), select=row[10], folder=str(row[11]),
+    )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Catalogue:
+    """The tables of a load as one engine describes them at one moment, by one question.
+
+    Attributes:
+        tables: by name: those that were asked for and are there; of servers also all that
+            rowfall has made beside them.
+    """
+
+    database: str
+    tables: Mapping[str, TableFacts]
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.tables
+
+    def uuid(self, name: str) -> str:
+        """Return the uuid of a table, "" where there is none."""
+        found = self.tables.get(name)
+        return found.identity if found is not None else ""
+
+    def beginning(self, prefix: str) -> list[str]:
+        """Return the names that begin with ``prefix``."""
+        return [name for name in self.tables if name.startswith(prefix)]
+
+
+def ask_catalogue(engine: Engine, database: str, *names: str) -> Catalogue:
+    """Ask an engine about named tables; a server also about all that rowfall has made there."""
+    if not engine.shared:  # what its ledger does not know of, nobody has made; and it remembers
+        found = lookup(engine.ask, [(database, name) for name in names])
+        return Catalogue(database, {name: facts for (_, name), facts in found.items()})
+    rows = engine.ask(sql.about_tables_beside(database, names, STAGING_PREFIX))
+    return Catalogue(database, {str(row[1]): _facts(row) for row in rows})
 
 
 def _inner(ask: Ask, database: str, view: str) -> str:
