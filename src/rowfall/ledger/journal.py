@@ -536,11 +536,11 @@ class Journal:
         into = f"into = toUUID({quote(self._target_uuid)})"
         of = f"(SELECT attempt FROM {self._name} WHERE {into} AND event"
         rows = self._ask(
-            f"SELECT DISTINCT arrayJoin(splits), attempt IN {of} = 'forget') FROM {self._name} "
+            f"SELECT splits, attempt IN {of} = 'forget') FROM {self._name} "
             f"WHERE {into} AND event = 'claim' AND attempt IN {of} IN ('landed', 'forget'))"
         )
-        loaded = {str(id_) for id_, forgotten in rows if not forgotten}
-        return loaded, {str(id_) for id_, forgotten in rows if forgotten} - loaded
+        loaded = {str(id_) for ids, forgotten in rows if not forgotten for id_ in ids}
+        return loaded, {str(id_) for ids, forgotten in rows if forgotten for id_ in ids} - loaded
 
     def landings(self) -> list[Landings]:
         """Return what is loaded into every table that the journal knows, and not forgotten."""
