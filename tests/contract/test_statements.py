@@ -21,7 +21,7 @@ ATTEMPT = (
     "journal: commit", "journal: lines", "attach", "definitions now", "sync", "parts arrived",
     "journal: landed", "what to drop", "drop staging",
 )  # fmt: skip
-END = ("parts to merge", "flush logs", "costs")
+END = ("tables of others", "parts to merge", "flush logs", "costs")
 NEW = (
     *CONNECT, *OPEN, "the catalogue", "definitions now", *SURVEY, "make the table",
     "the catalogue", "make the journal", *ATTEMPT, *END,
@@ -65,6 +65,7 @@ PURPOSES = (
     (r"SELECT count\(\) FROM system.parts", "parts arrived"),
     (r"SELECT database, name, engine LIKE", "what to drop"),
     (r"DROP TABLE", "drop staging"),
+    (r"SELECT name, toString\(uuid\), comment", "tables of others"),
     (r"SELECT sum\(n\)", "parts to merge"),
     (r"SYSTEM FLUSH LOGS", "flush logs"),
     (r"SELECT uniqExact", "costs"),

@@ -66,7 +66,7 @@ def finish(prepared: PreparedTables, plan: Plan, done: Done) -> Finished:
 def _end_dead_loads(prepared: PreparedTables) -> None:
     """End what dead loads have left beside the target; where that fails, the next load does it."""
     session = prepared.load.session
-    if session.options.replace or not prepared.beside:
+    if session.options.replace:
         return
     try:
         record_of(session).end_dead_loads(prepared.tables, prepared.load.id)

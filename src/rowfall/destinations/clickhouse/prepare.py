@@ -35,7 +35,6 @@ from rowfall.publish.target_tables import TargetTables, table_dropped
 from rowfall.systems.clickhouse import staging, views
 from rowfall.systems.clickhouse.codes import GONE
 from rowfall.systems.clickhouse.staging import Catalogue, ask_catalogue
-from rowfall.targets.base import STAGING_PREFIX
 
 if TYPE_CHECKING:
     pass
@@ -49,7 +48,6 @@ class PreparedTables:
         leases: of the splits, where attempts are published; ``recovery`` ends those of dead
             processes, None where nobody else can have died.
         whole: the same for the target of a load that gathers in a shadow.
-        found: the tables of the first writer before rows were staged.
         together: a sharding key says on which writer each row belongs, so that each attempt is
             staged on all of them.
     """
@@ -63,21 +61,7 @@ class PreparedTables:
     recovery: Recovery | None = None
     whole: Leases = field(default_factory=NoLeases)
     whole_recovery: Recovery | None = None
-    found: Catalogue | None = None
     together: bool = False
-
-    @property
-    def beside(self) -> bool:
-        """Tell whether there may be tables beside the target that other loads have made.
-
-        Of a server as it was before rows were staged: who has made some since lives, or has died
-        just now, and the next load ends it.
-        """
-        if self.found is None or not self.load.session.engine.shared:
-            return True
-        own = f"{STAGING_PREFIX}{self.load.id}_"
-        made = self.found.beginning(STAGING_PREFIX)
-        return any(name != JOURNAL and not name.startswith(own) for name in made)
 
     def pull(self, plan: Plan) -> Done | None:
         return None  # servers pull by attempts
@@ -249,7 +233,7 @@ def _open_leases(prepared: PreparedTables, found: Catalogue) -> PreparedTables:
             )
         load.ledger.set_table(load.key, uuid)
     leases, recovery = record_of(session, found).leases(load, tables, uuid)
-    prepared = replace(prepared, leases=leases, recovery=recovery, found=found)
+    prepared = replace(prepared, leases=leases, recovery=recovery)
     if not isinstance(prepared.whole, Journal):
         return prepared
     return replace(prepared, whole_recovery=open_recovery(tables, prepared.whole))
