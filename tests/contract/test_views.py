@@ -536,8 +536,8 @@ def test_refused(engine: Engine, database: str, name: str) -> None:
 @pytest.mark.parametrize("name", ["LiveView", "WindowView"])
 def test_other_kinds_of_views(name: str) -> None:
     def own(text: str) -> list[list[Any]]:
-        table = ["d", "t", "", "MergeTree", "", "", 0, "", ["d"], ["v"], ""]
-        return [["d", "v", "", name, "", "", 0, "", [], [], ""] if "'v'" in text else table]
+        table = ["d", "t", "", "MergeTree", "", "", 0, "", ["d"], ["v"], "", ""]
+        return [["d", "v", "", name, "", "", 0, "", [], [], "", ""] if "'v'" in text else table]
 
     with pytest.raises(TargetError, match=rf"view d\.v: its engine is {name}"):
         discover(own, "d", "t")

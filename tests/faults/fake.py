@@ -303,6 +303,7 @@ def _partitioned(fake: Fake, staging: str, target: str) -> Found:
                 rows,
                 others,
                 max((p.last for p in there), default=-1),
+                sum(p.active for p in there),
             ]
 
 

@@ -295,9 +295,13 @@ class Side:
             try:
                 columns = [
                     strict_column(n, n, "UInt32" if n == "k" else type_, encoding.kind,
-                          csv=encoding.format.startswith("CSV"),
-                          traits=replace(seen, whole=way.whole) if n == "v"
-                          else replace(seen, shape="", blank=False))
+                          traits=replace(
+                              seen, csv=encoding.format.startswith("CSV"),
+                              **(
+                                  {"whole": way.whole} if n == "v"
+                                  else {"shape": "", "blank": False}
+                              ),
+                          ))
                     for n in self.names(way)
                 ]  # fmt: skip
                 return self.load(encoding, columns, type_)

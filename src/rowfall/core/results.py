@@ -441,7 +441,7 @@ class ScaleReport:
 # --- rowfall doctor ------------------------------------------------------------------------------
 
 
-class Part(StrEnum):
+class LinkKind(StrEnum):
     """Where a link is: the order in which people look for what is slow."""
 
     SOURCE = "source"
@@ -455,7 +455,7 @@ class Link:
     """One link of the chain from source to target, measured by itself.
 
     Attributes:
-        part: see :class:`Part`; ``name``: which link of it.
+        part: see :class:`LinkKind`; ``name``: which link of it.
         figure: measured, in ``unit``: ``bytes/s``, ``rows/s`` or ``seconds``.
         rows_per_second: that this load would have if every other link took no time; None where the
             figure alone says nothing of it.
@@ -464,7 +464,7 @@ class Link:
         limits: it can limit a load: not what goes on behind it, nor a network that is none.
     """
 
-    part: Part
+    part: LinkKind
     name: str
     figure: float
     unit: str
@@ -497,7 +497,7 @@ class DoctorReport:
     Attributes:
         source, target: as typed, without secrets; ``table``: that would be loaded.
         rows: about how many there are to load; None where nobody knows.
-        links: in the order of :class:`Part`.
+        links: in the order of :class:`LinkKind`.
         slowest: the link that limits the load.
         predicted_seconds: of the whole load; None where its rows are not known.
         changes: those that would help most, the best first.

@@ -8,7 +8,7 @@ from statistics import median
 
 from rowfall.core.errors import RowfallError
 from rowfall.core.netaddress import is_loopback
-from rowfall.core.results import Link, Part
+from rowfall.core.results import Link, LinkKind
 from rowfall.plan.reach import rate_of
 
 # Round trips that are timed: the first may open a connection.
@@ -35,7 +35,7 @@ def network_links(
             taken.append(time.monotonic() - began)
     except RowfallError:
         return ()
-    links = [Link(Part.NETWORK, LATENCY, median(taken), "seconds", f"median of {_PINGS}")]
+    links = [Link(LinkKind.NETWORK, LATENCY, median(taken), "seconds", f"median of {_PINGS}")]
     for name, seconds, why in (
         (SENDING, send, "one stream"),
         (RECEIVING, fetch, "one stream"),
@@ -44,7 +44,7 @@ def network_links(
         if rate is not None:
             # What a server of this machine does with the bytes is slower than they come.
             limits = not is_loopback(host) or rate < _TUNNEL
-            links.append(Link(Part.NETWORK, name, rate, "bytes/s", why, limits=limits))
+            links.append(Link(LinkKind.NETWORK, name, rate, "bytes/s", why, limits=limits))
     return tuple(links)
 
 

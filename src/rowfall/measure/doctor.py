@@ -27,7 +27,7 @@ from rowfall.core.listing import Listing, Split
 from rowfall.core.masked import Secret
 from rowfall.core.model import BUILD, PUSH, SEND, Encoding, Kind, Plan, Statement
 from rowfall.core.options import Options
-from rowfall.core.results import Change, DoctorReport, Link, Part, Report
+from rowfall.core.results import Change, DoctorReport, Link, LinkKind, Report
 from rowfall.core.sqltext import SqlText, quote
 from rowfall.destinations.network_links import LATENCY, SENDING
 from rowfall.measure.rates import some_files, source_bytes
@@ -405,7 +405,7 @@ class _Examination:
     def _add_cpu(self, name: str, cpu: float, why: str) -> None:
         if cpu > 0:
             rate = self._cores / cpu
-            self._links.append(Link(Part.SOURCE, name, rate, "rows/s", why, rate))
+            self._links.append(Link(LinkKind.SOURCE, name, rate, "rows/s", why, rate))
 
     def _link_target(self) -> None:
         """Add what the target takes of ready rows, its network, and merges."""
@@ -422,7 +422,7 @@ class _Examination:
             self._links.append(merging)
         self._links = [self._of_rows_sent(x, rate) if x.name == SENDING else x for x in self._links]
         self._links.append(Link(
-            Part.TARGET, READY, rate, "rows/s", f"{units.count(report.rows)} rows", rate
+            LinkKind.TARGET, READY, rate, "rows/s", f"{units.count(report.rows)} rows", rate
         ))  # fmt: skip
 
     def _of_rows_sent(self, link: Link, taken: float) -> Link:
@@ -450,7 +450,7 @@ class _Examination:
             why = f"about {round(self._start / trip)} round trips"
         rows = self._plan.forecast.rows
         self._links.append(Link(
-            Part.PROTOCOL, PROTOCOL, self._start, "seconds", why,
+            LinkKind.PROTOCOL, PROTOCOL, self._start, "seconds", why,
             rows / (self._start * self._rounds(self._plan)) if rows else None,
         ))  # fmt: skip
 
@@ -505,9 +505,9 @@ class _Examination:
             could = min(min(others), slowest.rows_per_second * 4 if slowest.rows_per_second else 0)
             self._changes.append(Change("a source that is nearer or faster", could / now))
             self._more_readers()
-        elif slowest.part is Part.NETWORK and others:
+        elif slowest.part is LinkKind.NETWORK and others:
             self._changes.append(Change("a nearer or faster network", min(others) / now))
-        elif slowest.part is Part.PROTOCOL:
+        elif slowest.part is LinkKind.PROTOCOL:
             self._changes.append(Change(
                 "loading more rows at once", (1 / self._row_seconds) / now,
             ))  # fmt: skip
@@ -584,7 +584,7 @@ class _Examination:
         found = [link for link in self._links if link.rows_per_second]
         if not found:
             rate = self._predict()[0]
-            return Link(Part.TARGET, READY, rate, "rows/s", "the whole load", rate)
+            return Link(LinkKind.TARGET, READY, rate, "rows/s", "the whole load", rate)
         slow = min(found, key=lambda link: link.rows_per_second or math.inf)
         # What the target takes has come through the network: one that is as slow is the reason.
         network = next((link for link in found if link.name == SENDING), None)
@@ -596,7 +596,7 @@ class _Examination:
     def report(self, began: float) -> DoctorReport:
         """Return everything that was found."""
         rate, seconds, rows = self._predict()
-        order = list(Part)
+        order = list(LinkKind)
         links = sorted(self._links, key=lambda link: order.index(link.part))
         changes = sorted(self._changes, key=lambda change: -change.gain)
         if self._engine == {} and self._session.engine.query_log:

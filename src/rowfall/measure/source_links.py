@@ -12,7 +12,7 @@ from rowfall.core import units
 from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import RowfallError
 from rowfall.core.listing import Listing, Split
-from rowfall.core.results import Link, Part
+from rowfall.core.results import Link, LinkKind
 from rowfall.sources.base import InFiles, Ranged, Source, Streamed, any_version
 
 LISTING, REQUEST, READING = "listing", "request", "reading"
@@ -48,7 +48,7 @@ def listing_link(source: Source) -> tuple[Link, Listing]:
     listing = source.listing()
     seconds = time.monotonic() - began
     what = units.counted(len(listing), listing.unit)
-    return Link(Part.SOURCE, LISTING, seconds, "seconds", what), listing
+    return Link(LinkKind.SOURCE, LISTING, seconds, "seconds", what), listing
 
 
 def read_source(
@@ -93,14 +93,14 @@ def _read_objects(
         if not store.part(first, 0, 1):
             return (), None  # its server sends whole objects only
         taken.append(time.monotonic() - began)
-    request = Link(Part.SOURCE, REQUEST, median(taken[1:]), "seconds", f"median of {_REQUESTS}")
+    request = Link(LinkKind.SOURCE, REQUEST, median(taken[1:]), "seconds", f"median of {_REQUESTS}")
     readers = min(_MOST_READERS, cores * _READERS_EACH_CORE) if remote else cores
     rate = _rate(store, objects, readers)
     more, more_readers = None, min(_MOST_READERS * 2, readers * 2)
     if remote:
         more = _rate(store, objects, more_readers)
     why = units.counted(readers, "reader")
-    reading = Link(Part.SOURCE, READING, rate, "bytes/s", why)
+    reading = Link(LinkKind.SOURCE, READING, rate, "bytes/s", why)
     return (request, reading), SourceRate(rate, readers, more, more_readers)
 
 
@@ -199,7 +199,7 @@ def _read_streams(
     if not rate:
         return (), None
     why = units.counted(count, "connection")
-    return (Link(Part.SOURCE, READING, rate, "bytes/s", why),), SourceRate(rate, count)
+    return (Link(LinkKind.SOURCE, READING, rate, "bytes/s", why),), SourceRate(rate, count)
 
 
 def _reader(stream: Iterator[bytes]) -> Callable[[], bytes | None]:

@@ -62,10 +62,10 @@ class StagingTables:
                 "rowfall has loaded some of these files meanwhile, or somebody has dropped it",
                 hint="Run the same command again: it loads what is missing.",
             )
-        facts, *behind = (found.get(name, t) for name, t in zip(names, tables, strict=True))
+        own, *behind = (found.get(name, t) for name, t in zip(names, tables, strict=True))
         if names[0] not in found:
-            facts = replace(facts, uuid="")  # it is gone
-        return replace(self, facts=facts, views=replace(self.views, tables=tuple(behind)))
+            own = replace(own, uuid="")  # it is gone
+        return replace(self, facts=own, views=replace(self.views, tables=tuple(behind)))
 
     def read(self, rows: Mapping[str, int], prefix: str) -> int | None:
         """Return the rows that the engine says it has read when an attempt is complete.

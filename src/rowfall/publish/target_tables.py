@@ -14,7 +14,7 @@ from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import TargetError
 from rowfall.engines.base import Engine, table_uuid
 from rowfall.ledger import Ledger, target_key
-from rowfall.systems.clickhouse.staging import Catalogue
+from rowfall.systems.clickhouse.staging import CatalogueTables
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,7 @@ class TargetTables:
         for writer in self.session.writers:
             self.of(writer).check()
 
-    def remembered(self, seen: str, found: Sequence[Catalogue]) -> TargetTables:
+    def remembered(self, seen: str, found: Sequence[CatalogueTables]) -> TargetTables:
         """Record the UUIDs of the tables as they are now; return the tables with them.
 
         Args:

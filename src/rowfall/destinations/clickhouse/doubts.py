@@ -25,11 +25,11 @@ from rowfall.destinations.clickhouse.record import LoadedState, record_of
 from rowfall.ledger import Ledger, target_key_parts
 from rowfall.ledger.journal import Journal
 from rowfall.plan.continued import names_now
-from rowfall.systems.clickhouse.staging import Catalogue
+from rowfall.systems.clickhouse.staging import CatalogueTables
 
 
 def resolve(
-    session: Session, ledger: Ledger, load_id: str, there: Catalogue, *, used: bool
+    session: Session, ledger: Ledger, load_id: str, there: CatalogueTables, *, used: bool
 ) -> LoadedState | None:
     """Do what ``--loaded`` says about a contradiction between memory and target table.
 

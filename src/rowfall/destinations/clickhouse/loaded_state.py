@@ -24,7 +24,7 @@ from rowfall.ledger import target_key, target_key_parts
 from rowfall.ledger.journal import TABLE as JOURNAL
 from rowfall.ledger.journal import Landings
 from rowfall.plan.continued import names_now
-from rowfall.systems.clickhouse.staging import Catalogue
+from rowfall.systems.clickhouse.staging import CatalogueTables
 from rowfall.targets.base import STAGING_PREFIX
 
 # Engines of databases whose tables have no UUID.
@@ -46,7 +46,7 @@ def check_identity(database: str, kind: str) -> None:
         )
 
 
-def remembered(session: Session, found: Catalogue | None = None) -> LoadedState:
+def remembered(session: Session, found: CatalogueTables | None = None) -> LoadedState:
     """Ask ledger and journal what is loaded into the target table.
 
     Args:
@@ -97,7 +97,7 @@ class Contradiction:
 
 
 def find_contradiction(
-    session: Session, memory: LoadedState, found: Catalogue | None = None
+    session: Session, memory: LoadedState, found: CatalogueTables | None = None
 ) -> Contradiction | None:
     """Return how ledger, journal and target table contradict each other; None where they agree.
 

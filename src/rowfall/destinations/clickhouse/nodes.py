@@ -20,7 +20,7 @@ from rowfall.destinations.notes import created
 from rowfall.engines.base import Engine, ExistingTable
 from rowfall.ledger.ledger import REBUILT
 from rowfall.systems.clickhouse.codes import ACCESS_DENIED, READONLY
-from rowfall.systems.clickhouse.staging import REBUILT_PREFIX, Catalogue
+from rowfall.systems.clickhouse.staging import REBUILT_PREFIX, CatalogueTables
 
 if TYPE_CHECKING:
     from rowfall.cluster.open import OpenCluster
@@ -80,7 +80,7 @@ class Nodes(Protocol):
     def doubles(self) -> bool:
         """Return whether rows that are sent on would be stored by each replica once more."""
 
-    def settle_upserts(self, load: LoadRun, found: Catalogue) -> bool:
+    def settle_upserts(self, load: LoadRun, found: CatalogueTables) -> bool:
         """Bring exchanges of rebuilt tables to an end, which one engine has.
 
         Args:
@@ -145,7 +145,7 @@ class OneNode:
     def doubles(self) -> bool:
         return False
 
-    def settle_upserts(self, load: LoadRun, found: Catalogue) -> bool:
+    def settle_upserts(self, load: LoadRun, found: CatalogueTables) -> bool:
         # Whatever an exchange has left to do, one of its tables is still there. Those of a folder
         # are known to its ledger, or are of the load itself.
         known = self._session.engine.shared or load.new
@@ -229,7 +229,7 @@ class ClusterNodes:
     def doubles(self) -> bool:
         return self.replicated and not self._shards.cluster.internal_replication
 
-    def settle_upserts(self, load: LoadRun, found: Catalogue) -> bool:
+    def settle_upserts(self, load: LoadRun, found: CatalogueTables) -> bool:
         """Do nothing: no table of a cluster is exchanged."""
         return False
 

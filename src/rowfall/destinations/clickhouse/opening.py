@@ -20,7 +20,7 @@ from rowfall.targets.base import Target
 
 if TYPE_CHECKING:
     from rowfall.cluster.open import OpenCluster
-    from rowfall.systems.clickhouse.staging import Catalogue
+    from rowfall.systems.clickhouse.staging import CatalogueTables
 
 # Databases that an error names; some servers have thousands.
 MOST_NAMES = 8
@@ -94,7 +94,7 @@ def connect(
 
 def _check_writer(
     writer: Writer, options: Options, dry: bool, *, may_lack_database: bool = False
-) -> Catalogue:
+) -> CatalogueTables:
     """Check what a load needs at a server before anything is read or made; return its tables.
 
     Args:
@@ -116,7 +116,7 @@ def _check_writer(
     if engine.readonly == 1 or not dry:  # 1: not even the settings of our questions may change
         engine.check_writes()
     database = target.database
-    found = staging.ask_catalogue(engine, database, target.table, JOURNAL)
+    found = staging.ask_catalogue(engine, database, target.table, *[JOURNAL] * engine.shared)
     facts = found.tables.get(target.table)
     lacks, names, kinds = False, list[str](), dict[str, str]()
     if facts is None or not facts.uuid.strip("0-"):  # else the database is there and fit

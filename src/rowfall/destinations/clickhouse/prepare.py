@@ -34,7 +34,7 @@ from rowfall.publish.tables import TableReceiver
 from rowfall.publish.target_tables import TargetTables, table_dropped
 from rowfall.systems.clickhouse import staging, views
 from rowfall.systems.clickhouse.codes import GONE
-from rowfall.systems.clickhouse.staging import Catalogue, ask_catalogue
+from rowfall.systems.clickhouse.staging import CatalogueTables, ask_catalogue
 
 if TYPE_CHECKING:
     pass
@@ -121,7 +121,13 @@ def prepare(load: LoadRun, settled: Settled, facts: LoadFacts, plan: Plan) -> Pr
     # Asked anew: the tables have just been made or altered, and while the source was surveyed
     # somebody may have put another one in the place of the one that was settled.
     found = tuple(
-        ask_catalogue(w.engine, w.target.database, w.target.table, settled.table, JOURNAL)
+        ask_catalogue(
+            w.engine,
+            w.target.database,
+            w.target.table,
+            settled.table,
+            *[JOURNAL] * w.engine.shared,
+        )
         for w in session.writers
     )
     if not session.options.replace:
@@ -143,7 +149,7 @@ def prepare(load: LoadRun, settled: Settled, facts: LoadFacts, plan: Plan) -> Pr
 
 
 def _table_writer(
-    prepared: PreparedTables, writer: Writer, found: Catalogue, *, fed: bool
+    prepared: PreparedTables, writer: Writer, found: CatalogueTables, *, fed: bool
 ) -> TableWriter:
     """Return how attempts are staged on one writer.
 
@@ -167,7 +173,7 @@ def _table_writer(
 
 
 def _staging_tables(
-    settled: Settled, tables: TargetTables, writer: Writer, found: Catalogue
+    settled: Settled, tables: TargetTables, writer: Writer, found: CatalogueTables
 ) -> StagingTables:
     """Return the staging tables of one writer.
 
@@ -214,7 +220,7 @@ def _announce(load: LoadRun, tables: TargetTables) -> Leases:
     return record_of(tables.session).announce(load, tables.first)
 
 
-def _open_leases(prepared: PreparedTables, found: Catalogue) -> PreparedTables:
+def _open_leases(prepared: PreparedTables, found: CatalogueTables) -> PreparedTables:
     """Record which table the rows gather in, and open the journals of a shared target."""
     load, settled, tables = prepared.load, prepared.settled, prepared.tables
     session, shadow = load.session, prepared.shadow

@@ -28,7 +28,7 @@ from rowfall.publish.recover import (
 )
 from rowfall.publish.shadow import shadow_name
 from rowfall.publish.target_tables import OwnTable, TargetTables
-from rowfall.systems.clickhouse.staging import Catalogue
+from rowfall.systems.clickhouse.staging import CatalogueTables
 
 if TYPE_CHECKING:
     from rowfall.destinations.clickhouse.doubts import Doubts
@@ -247,7 +247,7 @@ class JournalRecord:
 
     knows = "what the journal knows"
 
-    def __init__(self, session: Session, found: Catalogue | None = None) -> None:
+    def __init__(self, session: Session, found: CatalogueTables | None = None) -> None:
         self._session, self._found = session, found
         self.text = f"the journal {session.first_target.database}.{JOURNAL}"
 
@@ -365,7 +365,7 @@ class JournalRecord:
         return Journal(session.engine, session.first_target.database, uuid, load_id)
 
 
-def record_of(session: Session, found: Catalogue | None = None) -> Record:
+def record_of(session: Session, found: CatalogueTables | None = None) -> Record:
     """Return the record of loads into the target of a session.
 
     Args:

@@ -9,7 +9,7 @@ from rowfall.contracts.session import Session
 from rowfall.core import sql, units
 from rowfall.core.errors import RowfallError
 from rowfall.core.model import Statement
-from rowfall.core.results import Link, Part
+from rowfall.core.results import Link, LinkKind
 from rowfall.core.sqltext import SqlText, quote
 from rowfall.destinations.clickhouse.nodes import nodes_of
 from rowfall.destinations.network_links import network_links
@@ -99,7 +99,7 @@ def merging(session: Session) -> Link | None:
     except RowfallError:
         return None  # rights that a load does not need
     return Link(
-        Part.TARGET, MERGES, int(size) / seconds, "bytes/s",
+        LinkKind.TARGET, MERGES, int(size) / seconds, "bytes/s",
         f"{int(parts)} parts, {units.count(int(rows))} rows", limits=False,
     )  # fmt: skip
 

@@ -30,7 +30,7 @@ from rowfall.publish.recover import (
 from rowfall.publish.shadow import Shadow
 from rowfall.publish.target_tables import OwnTable, TargetTables
 from rowfall.systems.clickhouse import staging
-from rowfall.systems.clickhouse.staging import Catalogue, ask_catalogue
+from rowfall.systems.clickhouse.staging import CatalogueTables, ask_catalogue
 from rowfall.systems.clickhouse.target import DEFAULT_DATABASE
 
 # After the name of a file of which a part was loaded.
@@ -93,10 +93,12 @@ def settle(load: LoadRun) -> Settled:
     return Settled(table, known, replaced, settled.uuid)
 
 
-def target_catalogue(session: Session) -> Catalogue:
+def target_catalogue(session: Session) -> CatalogueTables:
     """Ask the first writer about the target table, and what rowfall keeps beside it."""
     first = session.first_target
-    return ask_catalogue(session.engine, first.database, first.table, JOURNAL)
+    return ask_catalogue(
+        session.engine, first.database, first.table, *[JOURNAL] * session.engine.shared
+    )
 
 
 def settle_folder(load: LoadRun, answer: LoadedAnswer) -> None:
@@ -182,7 +184,7 @@ class _SettledTable:
 
 
 def _settle_table(
-    session: Session, load: LoadRun, key: str, name: str, found: Catalogue, *,
+    session: Session, load: LoadRun, key: str, name: str, found: CatalogueTables, *,
     answer: LoadedAnswer,
 ) -> _SettledTable:  # fmt: skip
     """End what was to be published into one table; forget what its predecessor held.
@@ -262,7 +264,9 @@ def _drop_shadow_that_was_set_back(
         ledger.set_table(load.key, "")
 
 
-def _drop_own_empty_table(session: Session, ledger: Ledger, load_id: str, found: Catalogue) -> bool:
+def _drop_own_empty_table(
+    session: Session, ledger: Ledger, load_id: str, found: CatalogueTables
+) -> bool:
     """Drop a table that a failed load has made and left empty; return True if there was one."""
     database, table = session.first_target.database, session.first_target.table
     uuid = found.uuid(table)

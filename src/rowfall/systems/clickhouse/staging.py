@@ -230,7 +230,7 @@ def _facts(row: Sequence[Any]) -> TableFacts:
 
 
 @dataclass(frozen=True, slots=True)
-class Catalogue:
+class CatalogueTables:
     """The tables of a load as one engine describes them at one moment, by one question.
 
     Attributes:
@@ -254,13 +254,13 @@ class Catalogue:
         return [name for name in self.tables if name.startswith(prefix)]
 
 
-def ask_catalogue(engine: Engine, database: str, *names: str) -> Catalogue:
+def ask_catalogue(engine: Engine, database: str, *names: str) -> CatalogueTables:
     """Ask an engine about named tables; a server also about all that rowfall has made there."""
     if not engine.shared:  # what its ledger does not know of, nobody has made; and it remembers
         found = lookup(engine.ask, [(database, name) for name in names])
-        return Catalogue(database, {name: facts for (_, name), facts in found.items()})
+        return CatalogueTables(database, {name: facts for (_, name), facts in found.items()})
     rows = engine.ask(sql.about_tables_beside(database, names, STAGING_PREFIX))
-    return Catalogue(database, {str(row[1]): _facts(row) for row in rows})
+    return CatalogueTables(database, {str(row[1]): _facts(row) for row in rows})
 
 
 def _inner(ask: Ask, database: str, view: str) -> str:
