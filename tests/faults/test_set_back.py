@@ -200,13 +200,14 @@ def test_replace_is_no_question_and_keeps_it_until_its_end(lake: Lake) -> None:
 
 @pytest.mark.long
 def test_no_question_where_nothing_can_be_doubled(lake: Lake, tmp_path: Path) -> None:
-    """A first load into a table with rows; a table made anew; rows of another rowfall's loads."""
+    """A table made anew, rows of loads of another rowfall; only rows of others are asked about."""
     lake.do(
         "CREATE TABLE {db}.t (id Int64, name String) ENGINE = MergeTree ORDER BY name",
         "INSERT INTO {db}.t SELECT number, concat('own', toString(number)) FROM numbers(10)",
     )
     write(lake.shell, "a")
-    lake.ok(*LOAD)
+    assert "that nobody has on record" in lake.ends(3, *LOAD).talk
+    lake.ok(*LOAD, "--force-append")
     assert lake.row(COUNT) == [110, 110]
     lake.do("CREATE OR REPLACE TABLE {db}.t (id Int64, name String) ENGINE = MergeTree "
             "ORDER BY name")  # fmt: skip
@@ -578,7 +579,9 @@ def test_a_rebuilt_copy_in_a_folder(shell: Shell) -> None:
     shell.ok(*INTO)
     assert rows(shell) == "200\t200"
     old = ("load", "in", "--to", "data", "--table", "t_old")
-    shell.ok(*old)  # an append to a table that no ledger knows by this UUID any more
+    # No ledger knows a table of this UUID any more.
+    assert "that nobody has on record" in shell.ends(3, *old).talk
+    shell.ok(*old, "--force-append")
     change(shell, "RENAME TABLE t TO t_two")
     two = ("load", "in", "--to", "data", "--table", "t_two")
     shell.ends(3, *two)
