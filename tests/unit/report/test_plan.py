@@ -271,7 +271,7 @@ def test_the_page_about_json_lists_the_fields_that_there_are() -> None:
     real["rowfall_loads"] = set(loads_document([]))
     adopted = results.Adopted("id", "s", "t", "x", (), 0, 0)
     real["rowfall_adopted"] = {"rowfall_adopted", "recorded", *asdict(adopted)}
-    link = results.Link(results.Part.SOURCE, "reading", 1.0, "bytes/s", "1 reader", 1.0)
+    link = results.Link(results.LinkKind.SOURCE, "reading", 1.0, "bytes/s", "1 reader", 1.0)
     examined = results.DoctorReport(
         "s", "t", "x", 1, (link,), link, 1.0, 1.0, (results.Change("more", 2.0),), 1, 1.0,
         (("working", 1.0),), (), 1.0,
