@@ -360,7 +360,7 @@ def explain(load_id: str, *, to: Where | None = None) -> Explanation:
 
 
 def _whose(known: Report) -> str:
-    """Return which load it is, of what and into what, for people."""
+    """Return id, source and target of the load in words."""
     into = f"{known.table} in {known.target}" if known.table else known.target
     return f"{known.load_id[:8]} of {known.source} into {into}"
 

@@ -128,7 +128,7 @@ def _is_piped() -> bool:
 
 
 def _form(error: click.exceptions.BadOptionUsage, context: click.Context) -> str:
-    """Return how the option is written whose value is missing, with a blank behind it."""
+    """Return "Write --option VALUE. " for the option whose value is missing; "" if unknown."""
     for param in context.command.get_params(context):
         if error.option_name in param.opts and (metavar := getattr(param, "metavar", "")):
             return f"Write {error.option_name} {metavar}. "

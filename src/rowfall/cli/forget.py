@@ -54,7 +54,7 @@ def forget(
 
 
 def _consequence(known: Report, load_id: str) -> str:
-    """Return what the next load will do after this."""
+    """Return a sentence on the next load after splits are forgotten: which it loads again."""
     if "_" in load_id:
         return "the staged rows of this attempt are dropped, and its files are loaded again"
     loaded = units.counted(known.splits_loaded, known.unit)

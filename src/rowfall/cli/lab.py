@@ -168,7 +168,6 @@ def _shape(found: Lab) -> str:
 
 
 def _next_commands(found: Lab, folder: str) -> str:
-    """Return the commands to type next."""
     file = shlex.quote(os.path.join(folder, found.password_file.name))
     where = "" if folder == _DEFAULT else f" --folder {shlex.quote(folder)}"
     return "\n".join([

@@ -219,11 +219,11 @@ class CommandOutput:
     def listener(
         self, busy: str | None = None, *, ask: bool = False
     ) -> AbstractContextManager[Listener]:
-        """Return what shows and logs a run.
+        """Return the listener that shows a run and logs it.
 
         Args:
             busy: shown while there is no progress yet.
-            ask: whoever sits at the terminal is asked what is unsure.
+            ask: put questions about doubtful choices to the user at the terminal.
         """
         log = self._logs()
         if log is None:
@@ -231,7 +231,7 @@ class CommandOutput:
         return _logged(log, None if self._only_logs else self._talk(busy, ask=ask))
 
     def _talk(self, busy: str | None, *, ask: bool) -> Talk:
-        """Return what shows a run: a live line, plain lines without a terminal, or no progress."""
+        """Return the display of a run: a live line, plain lines without a terminal, or none."""
         from rowfall.report import progress
 
         level = -1 if self.quiet else int(self.verbose)

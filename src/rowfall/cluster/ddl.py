@@ -345,7 +345,7 @@ def _host(row: Sequence[Any]) -> _Host:
 
 
 def _queued(asks: Ask, mark: str) -> list[_Host]:
-    """Return how far the hosts are by the queue; [] when it is missing or cannot be asked."""
+    """Return the state of each host in system.distributed_ddl_queue; [] if it is not readable."""
     try:
         rows = asks(
             "SELECT host, port, exception_code, exception_text FROM system.distributed_ddl_queue "

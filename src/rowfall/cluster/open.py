@@ -158,7 +158,7 @@ class OpenCluster:
         return read_sharding_key(self.entry.ask, self.cluster, key, unreplicated=self.unreplicated)
 
     def find_tables(self) -> ClusterTables:
-        """Return what there is of the table now."""
+        """Return the tables of the target's name on all nodes, asked for now."""
         tables = self.tables
         return find_tables(
             self.entry.ask, self.cluster, tables.database, tables.table, altering=self.altering

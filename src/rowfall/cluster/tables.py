@@ -255,7 +255,7 @@ def _widest(ours: Mapping[Node, NodeTable]) -> NodeTable | None:
 
 
 def _layout(found: NodeTable) -> Mapping[str, str]:
-    """Return what has to be the same on all nodes besides the columns."""
+    """Return the properties of a table, besides columns, that all nodes must have alike."""
     return {k: v for k, v in _differences(found).items() if not k.startswith("column ")}
 
 

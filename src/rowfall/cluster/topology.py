@@ -289,7 +289,7 @@ def _more(asks: Ask, name: str) -> Mapping[int, Mapping[str, Mapping[str, str]]]
 
 
 def _causes(asks: Ask, name: str) -> dict[str, str]:
-    """Return why nodes do not answer, by address; the server names the first ones only."""
+    """Return the reason that each node does not answer, by address, of those the server names."""
     try:
         asks(f"SELECT 1 FROM clusterAllReplicas({quote(name)}, system.one) SETTINGS {IMPATIENT}")
     except RowfallError as error:
@@ -298,7 +298,7 @@ def _causes(asks: Ask, name: str) -> dict[str, str]:
 
 
 def causes(message: str) -> dict[str, str]:
-    """Return why addresses could not be reached, from an error of the server."""
+    """Return the reasons, by address, that an error of the server gives for lost connections."""
     lines = message.replace("\\n", "\n")  # of some versions
     return {at: cause.strip().rstrip(".:").lower() for cause, at in _CAUSE.findall(lines)}
 

@@ -139,13 +139,13 @@ class PreparedLoad(Protocol):
         """Let the target itself read the source to its end; None where attempts are to be made."""
 
     def delivery(self, facts: LoadFacts, plan: Plan, writer: Writer) -> Delivery:
-        """Return what brings the rows of attempts to one writer."""
+        """Return the delivery that brings the rows of attempts to one writer."""
 
     def receiver(self, given: Receiving) -> Receiver:
-        """Return what publishes the attempts of one writer."""
+        """Return the receiver that publishes the attempts of one writer."""
 
     def cause(self, error: RowfallError) -> RowfallError:
-        """Return why a load was stopped: a missing table may be the target itself."""
+        """Return the error to report: that the target is gone, where this caused ``error``."""
 
     def finish(self, plan: Plan, done: Done) -> Finished:
         """Make visible what waits for the end of the load, and wait for what ``--wait`` names.
@@ -192,7 +192,7 @@ class Destination(Protocol):
         """
 
     def refusal(self, session: Session) -> TargetError | None:
-        """Return why a load would be refused, for its plan: a right that is missing."""
+        """Return the error that a load would end with for a missing right; None for none."""
 
     def key(self, session: Session, load_id: str) -> str:
         """Return the ledger's key under which the attempts of a load are recorded."""
@@ -252,7 +252,7 @@ class Destination(Protocol):
         """Return the ids of the splits that the target holds, as far as anybody has a record."""
 
     def contradiction(self, session: Session) -> LedgerError | None:
-        """Return what record and table say against each other; None where they agree."""
+        """Return the contradiction between record and table; None where they agree."""
 
     def is_older(self, session: Session) -> bool:
         """Return whether the ledger is older than the rows of the table."""
@@ -272,7 +272,7 @@ class Destination(Protocol):
         """Return the options as the engine of this machine understands them."""
 
     def questions(self, session: Session) -> TableQuestions | None:
-        """Return how the table is asked before its columns change; None where they may not."""
+        """Return the questions about the table before its columns change; None if they may not."""
 
     def stores_json(self, session: Session) -> bool:
         """Return whether new columns can have the type JSON."""
@@ -330,18 +330,18 @@ class Destination(Protocol):
         """
 
     def lanes(self, facts: LoadFacts, options: Options, cores: int, busy: int) -> int:
-        """Return how many attempts run at once on one writer, at most ``busy``."""
+        """Return the number of attempts that run at once on one writer, at most ``busy``."""
 
     def connections(self, facts: FirstFacts, options: Options) -> int | None:
-        """Return over how many connections rows are sent; None where writers take them."""
+        """Return the number of connections for sending rows; None where writers take them."""
 
     def adapt_transport(
         self, facts: LoadFacts, options: Options, transport: Transport
     ) -> Transport:
-        """Return how rows travel, where the target does not take them as tables do."""
+        """Return the transport, changed where the target takes rows otherwise than tables do."""
 
     def visibility(self, facts: LoadFacts, transport: Transport, options: Options) -> str:
-        """Return what readers see while rows become visible, one clause; "" for nothing."""
+        """Return a clause: what readers see while rows become visible; "" for nothing."""
 
     def ddl(self, facts: LoadFacts) -> str:
         """Return the statements that make the target; "" where there is nothing to make."""
@@ -349,7 +349,7 @@ class Destination(Protocol):
     def example(
         self, facts: LoadFacts, options: Options, transport: Transport, splits: Sequence[Split]
     ) -> str:
-        """Return what brings the rows of some splits, for people; "" for an INSERT."""
+        """Return the statement that loads some splits, to show in the plan; "" for an INSERT."""
 
     # --- measuring --------------------------------------------------------------------------------
 
@@ -361,7 +361,7 @@ class Destination(Protocol):
         """
 
     def erase(self, session: Session) -> None:
-        """Remove everything that loads into a scratch have made; harmless where there is nothing.
+        """Remove everything that loads into a scratch target have made, where there is anything.
 
         Raises:
             RowfallError: the target does not answer.

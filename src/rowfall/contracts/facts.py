@@ -276,7 +276,7 @@ class FirstFacts:
 
     @property
     def rows_refused(self) -> str | None:
-        """Return which writer gets statements but no rows from here, and why; None for none."""
+        """Return the first writer that rows cannot be sent to, and the reason; None for none."""
         refusals = (f"{w.node} {w.rows_refused}".strip() for w in self.writers if w.rows_refused)
         return next(refusals, None)
 
@@ -341,7 +341,7 @@ class LoadFacts(FirstFacts):
         return [i for i in range(len(self.listing)) if i not in self.loaded]
 
     def loaded_of(self, listing: Listing) -> frozenset[int]:
-        """Return which splits of a listing are loaded; one is this listing with ranges in it."""
+        """Return the indexes of loaded splits in a listing: this one, or one with ranges in it."""
         if listing is self.listing or not self.known:
             return self.loaded
         splits = enumerate(listing.splits(self.key))

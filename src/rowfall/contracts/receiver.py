@@ -160,7 +160,7 @@ class Receiver(Protocol):
         """Record that all rows are visible and the splits are loaded."""
 
     def discard(self, staging: str) -> None:
-        """Remove what an attempt has staged; harmless when there is nothing."""
+        """Remove what an attempt has staged, if anything."""
 
     def hint(self, text: str) -> str:
         """Return the hint of an error in words that hold for this kind of target."""

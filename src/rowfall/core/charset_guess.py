@@ -59,7 +59,7 @@ def decode(data: bytes, charset: str) -> str:
 
 
 def _looks_single(word: str, charset: str) -> float:
-    """Return how much a word of a charset of single bytes looks like one: 1 for letters alone."""
+    """Return a score for a word in a single-byte charset: about 1 for letters alone, less else."""
     points, foreign = 0.0, 0
     for before, letter, after in zip(f" {word}", word, f"{word[1:]} ", strict=False):
         if letter.isascii():
@@ -86,7 +86,7 @@ def _looks_single(word: str, charset: str) -> float:
 
 
 def _looks_double(word: str, charset: str) -> float:
-    """Return how much a word of a charset of two bytes looks like one: 1 for frequent letters."""
+    """Return a score for a word in a double-byte charset; 1 where its letters are frequent."""
     points, foreign = 0.0, 0
     for letter in word:
         if letter.isascii():

@@ -209,7 +209,7 @@ _EXCEL = regex(r'"?sep=([^\r\n])"?\r?\n', re.I)
 
 
 def _of_excel(texts: Sequence[str], asked: Asked) -> Asked:
-    """Return what the line ``sep=;`` says, where all samples begin with it."""
+    """Return ``asked`` with the delimiter of a first line ``sep=;``, where all samples have one."""
     said = {found[1] if (found := _EXCEL.match(text)) else "" for text in texts}
     if len(said) != 1 or "" in said or asked.skip_lines is not None:
         return asked
@@ -505,7 +505,7 @@ def _has_blanks_before_quotes(
 
 
 def _quoted(files: Iterable[FileRecords]) -> int:
-    """Return how many fields still have quotes around them."""
+    """Return the number of fields that still begin with a quote."""
     return sum(f[:1] in "'\"" for file in files for row in file.rows for f in row if len(f) > 1)
 
 
@@ -554,7 +554,7 @@ def _is_empty(row: Sequence[str]) -> bool:
 
 
 def _comment(parsed: Iterable[tuple[str, list[tuple[int, tuple[str, ...]]]]]) -> str:
-    """Return what comment lines begin with: lines that have not as many fields as the others."""
+    """Return the mark of lines that differ from others in their number of fields; "" for none."""
     rows = [row for _, records in parsed for _, row in records if row]
     for mark in COMMENTS:
         marked = [row for row in rows if row[0].startswith(mark)]
@@ -693,7 +693,7 @@ def _ends_empty(found: Finding) -> bool:
 
 
 def _with_long_header(found: Finding, fields: tuple[str, ...]) -> tuple[Finding, tuple[str, ...]]:
-    """Return what is found where the header has more fields than most rows.
+    """Return the finding and the names for a header with more fields than most rows.
 
     Behind the names there may be delimiters alone; else the rows lack fields.
     """

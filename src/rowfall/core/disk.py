@@ -18,7 +18,7 @@ from pathlib import Path
 
 
 def sync_file_system(folder: Path) -> None:
-    """Flush the file system that a folder is on: what has been written to it, whoever wrote it.
+    """Flush the file system of a folder: all that any process has written to it.
 
     One call for thousands of files. Where there is no ``syncfs`` (macOS), ``sync`` flushes every
     file system.

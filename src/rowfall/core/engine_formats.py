@@ -120,5 +120,5 @@ def are_given(name: str) -> bool:
 
 
 def needs(name: str) -> str:
-    """Return what has to be given besides the file, as half a sentence; "" for nothing."""
+    """Return a clause on what a format needs besides the file, as a schema; "" for nothing."""
     return BY_NAME[name].needs if name in BY_NAME else ""

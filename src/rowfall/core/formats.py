@@ -293,7 +293,7 @@ _OF_TEXT = (
 
 
 def describe(encoding: Encoding) -> str:
-    """Return how the source is read, in one line: ``csv, delimiter ;, header yes, utf-8``."""
+    """Return a line about the format of a source: ``csv, delimiter ;, header yes, utf-8``."""
     packed = "" if encoding.compression == "none" else f", {encoding.compression}"
     if encoding.kind is not Kind.TEXT:
         return f"{encoding.format}{packed}"

@@ -341,7 +341,7 @@ def _share(columns: Sequence[_Column]) -> float:
 
 
 def _points(columns: Sequence[_Column]) -> float:
-    """Return how much the first fields look like names of the columns below them."""
+    """Return a score for the first fields as names of the columns below them; more is likelier."""
     points = 0.0
     for column in columns:
         f, held = column.first, column.values
@@ -380,7 +380,7 @@ def _shaped_alike(column: _Column) -> bool:
 
 
 def _shape(text: str) -> str:
-    """Return how a value with digits or marks is written: ``user_1`` is ``a_9``; "" for words."""
+    """Return the shape of a value with digits: ``a_9`` for ``user_1``; "" without a digit."""
     made = re.sub(r"[^\W\d_]+", "a", re.sub(r"\d+", "9", text.strip()))
     return made if "9" in made else ""
 

@@ -41,7 +41,7 @@ class ReadKeywords(TypedDict, total=False):
     """
 
     comment: str | None
-    """What lines of text files begin with that are not data. Default: found by a sample."""
+    """Text that comment lines of text files begin with, or none. Default: found by a sample."""
 
     skip_lines: int | None
     """Lines of text files to leave out before the header or the first row. Default: found by a

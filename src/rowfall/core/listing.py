@@ -279,7 +279,7 @@ class Listing:
 
     @property
     def unit(self) -> str:
-        """Return what people call a split: "range" where some are, otherwise "file"."""
+        """Return the word for splits in messages: "range" where some are ranges, else "file"."""
         return "file" if max(self._starts, default=_NONE) == _NONE else "range"
 
     def rows(self, index: int) -> int | None:

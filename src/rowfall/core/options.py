@@ -150,7 +150,7 @@ class Options:
         None,
         "--comment",
         "TEXT",
-        "What lines of text files begin with that are not data. Default: found by a sample.",
+        "Text that comment lines of text files begin with, or none. Default: found by a sample.",
         "Source",
         _READS,
     )
@@ -837,7 +837,7 @@ def _several(value: Any, joined: str) -> tuple[str, ...]:
 
 
 def projection_of(options: Options) -> str:
-    """Return what of the options says which rows are loaded, and as what, for their identity."""
+    """Return ``--select`` and ``--where`` as a text that is part of splits' ids; "" without."""
     return (
         f"{options.select or '*'} WHERE {options.where or '1'}"
         if (options.select or options.where)

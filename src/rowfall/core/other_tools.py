@@ -156,8 +156,9 @@ COMMANDS = {
 
 
 def option_hint(flag: str) -> str:
-    """Return what does the same as an option of another tool, as a sentence with a blank behind it;
-    "" for one that is not known.
+    """Return a sentence, with a blank behind it, on what replaces an option of another tool.
+
+    "" for an option that is not known.
 
     Args:
         flag: as it was typed, with its dashes.
@@ -168,6 +169,6 @@ def option_hint(flag: str) -> str:
 
 
 def command_hint(name: str) -> str:
-    """Return what does the same as a command of another tool, as :func:`option_hint` does."""
+    """Return the sentence, as of :func:`option_hint`, on what replaces another tool's command."""
     found = COMMANDS.get(name.lower().replace("_", "-"))
     return f"{found} " if found else ""

@@ -31,5 +31,5 @@ WIDE = TimeRange("0001-01-01", "9999-12-31")
 
 
 def time_range(release: Sequence[int]) -> TimeRange:
-    """Return what an engine holds; ``release`` as of :attr:`rowfall.core.model.Facts.release`."""
+    """Return the range of times of an engine; see :attr:`rowfall.core.model.Facts.release`."""
     return WIDE if tuple(release[:2]) >= _WIDE_RELEASE else NARROW

@@ -159,7 +159,7 @@ def enum_names(arguments_: str) -> list[str]:
 
 
 def csv_fields(type_: str) -> int:
-    """Return how many fields of CSV a column takes where elements of tuples have their own."""
+    """Return the number of CSV fields of a column, where each element of a tuple has its own."""
     found = _TUPLE.match(type_.strip())
     return sum(map(csv_fields, elements(found[1]))) if found else 1
 

@@ -248,7 +248,7 @@ def unsigned(url: str) -> str:
 
 
 def without_secrets(name: str) -> str:
-    """Return what all objects have in common whose names only credentials tell apart.
+    """Return an object's name without credentials, equal for all names of the same object.
 
     Args:
         name: of an object, also as versions of rowfall wrote it that had no digests.
@@ -299,7 +299,7 @@ def _with_masks(url: str) -> str:
 
 
 def secret_values(text: str) -> tuple[Secret, ...]:
-    """Return what :func:`mask` hides, decoded and as typed, for masking foreign text."""
+    """Return the secrets that :func:`mask` hides, decoded and as typed, to mask other text."""
     found: list[str] = []
     scheme, match = scheme_of(text), _USERINFO.match(text)
     web = scheme in _WEB

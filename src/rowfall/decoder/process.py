@@ -189,11 +189,11 @@ class DecoderProcess:
         return code, self._last.decode(errors="replace").strip()
 
     def result(self) -> Summary | Declined | None:
-        """Return how the program ended; None where something else has failed and it left.
+        """Return the summary or refusal of the program; None where it left as another part failed.
 
         Raises:
-            EngineError: somebody has killed it.
-            UsageError: it is of another version.
+            EngineError: the program was killed.
+            UsageError: the program is of another version.
         """
         code, last = self.end()
         try:

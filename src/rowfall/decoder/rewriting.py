@@ -63,7 +63,11 @@ def known_dates(dialect: Dialect) -> Dialect:
 def document(
     encoding: Encoding, compression: str, path: str, lines: Sequence[int] = ()
 ) -> documents.RewriteRequest:
-    """Return what the program is to do with an object of foreign text; see :class:`Rewriting`."""
+    """Return the request to rewrite an object of foreign text; see :class:`Rewriting`.
+
+    Raises:
+        ValueError: the encoding has no dialect, so the text is plain.
+    """
     if encoding.dialect is None:
         raise ValueError("plain text is not rewritten")
     return documents.RewriteRequest(
@@ -170,12 +174,12 @@ _HINTS = (
 
 
 def hint(said: str) -> str | None:
-    """Return what helps against what the program found wrong with a text; None elsewhere."""
+    """Return the hint for an error of the program about a text; None for other errors."""
     return next((text for pattern, text in _HINTS if pattern.search(said)), None)
 
 
 def _message(said: str) -> str:
-    """Return what the program said was wrong."""
+    """Return the message in the program's last line of JSON, else its first 300 characters."""
     try:
         return str(json.loads(said.splitlines()[-1])["message"])
     except (ValueError, KeyError, IndexError, TypeError):

@@ -152,7 +152,10 @@ class Build(Decode):
         return replace(asked, partition_by=held, block_bytes=block)
 
     def _answers(self, run: DecoderRun) -> Answers:
-        """Return what computes the partition key of values that the program has met."""
+        """Return a function that computes sorting or partition keys of values from the decoder.
+
+        It runs expressions in the engine, and raises EngineError for any other question.
+        """
         run = _of(run)
 
         def answer(question: str, about: Mapping[str, Any]) -> Mapping[str, Any]:

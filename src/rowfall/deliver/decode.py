@@ -114,7 +114,7 @@ class DecoderInput:
         return True
 
     def spec(self, order: Order, found: Ranges, outputs: Sequence[str]) -> Spec:
-        """Return what the program is asked for: to read ranges, and write rows to outputs."""
+        """Return the order for rowfall-decode: ranges to read, and outputs for their rows."""
         inputs = decoding.inputs(found.splits, self.addresses(found.splits))
         asked = decoding.spec(
             inputs, found.encoding, order.schema, order.settings, outputs, found.names
@@ -126,10 +126,13 @@ class DecoderInput:
         return self.source.addresses(splits) if isinstance(self.source, Addressed) else ()
 
     def ranges(self, order: Order, pipes: int) -> Ranges:
-        """Return what is read for so many pipes: the objects, or ranges of them.
+        """Return the objects to read, or ranges of them where that fills more of the pipes.
+
+        Args:
+            pipes: number of pipes that carry rows.
 
         Raises:
-            DeclinedError: the headers of files whose ranges are read differ.
+            DeclinedError: ranges are read of files whose headers differ.
         """
         cut = None
         if decoding.copies(self.encoding):
@@ -298,7 +301,7 @@ class Decode:
         return run.child
 
     def _answers(self, run: DecoderRun) -> Answers | None:
-        """Return what answers the questions of the program; None where it asks nothing."""
+        """Return the function that answers questions of rowfall-decode; None where it asks none."""
         return None
 
     def _prepare(self, run: DecoderRun, asked: Spec) -> Spec:
@@ -319,13 +322,13 @@ class Decode:
         return self._engine.run(statement, lane=run.lane, on_tick=tick)
 
     def result_of(self, child: DecoderProcess, order: Order) -> Summary | None:
-        """Return what the decoder has done; None where the engine's error is the cause of its end.
+        """Return the decoder's summary; None where it ended because of an error of the engine.
 
         Raises:
-            DeclinedError: it declined, or could not read.
+            DeclinedError: the decoder declined the input, or could not read it.
             RecordTooLongError: a record is longer than it may be.
             UnclosedQuoteError: a quote is opened and never closed.
-            EngineError: somebody has killed it.
+            EngineError: the decoder was killed.
         """
         ended = child.result()
         if not isinstance(ended, Declined):
@@ -474,7 +477,7 @@ def is_shared(found: Ranges) -> bool:
 
 
 def release(child: DecoderProcess, pipes: Sequence[str], done: threading.Event) -> None:
-    """Release, after the decoder has ended, whoever opens the other end of a pipe only now."""
+    """Wait for the decoder to end, then unblock readers that open one of its pipes only now."""
     child.wait()
     while not done.wait(POLL_SECONDS):
         for pipe in pipes:

@@ -21,14 +21,16 @@ _BATCH = 2_000
 def write_good(
     transaction: SupportsSavepoints, columns: Sequence[str], pieces: Iterable[bytes], most: int
 ) -> tuple[int, tuple[Refused, ...]]:
-    """Return how many rows the database has taken, and those that it has refused.
+    """Write rows, halving a batch that fails to find its refused rows.
+
+    Returns:
+        The number of rows taken, and the rows refused.
 
     Args:
-        pieces: lines of text, one for each row, cut anywhere.
-        most: rows that may be refused.
+        most: number of rows that may be refused.
 
     Raises:
-        RefusedRowError: of the row that is one too many.
+        RefusedRowError: more rows than ``most`` were refused.
     """
     taken, first = 0, 1
     refused: list[Refused] = []

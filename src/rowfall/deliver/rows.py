@@ -245,9 +245,10 @@ class WriteRows(Decode):
         return transaction.socket() if isinstance(transaction, TakesText) else None
 
     def _in_binary(self, columns: Sequence[Column]) -> Binary | None:
-        """Return how rows are sent in binary; None for text.
+        """Return the binary encoding of the columns for the database; None where rows go as text.
 
-        What the database refuses is sent once more, so that it can be told with its line.
+        Only of a source that can be read again: refused rows are sent once more, as text, to find
+        their lines.
         """
         if not (self._input.source.replayable and isinstance(self._database, TakesBinary)):
             return None

@@ -241,7 +241,7 @@ class Pipe:
         self._guard = threading.Lock()
 
     def read(self) -> bytes | None:
-        """Return what there is; None when there is nothing yet, b"" at the end."""
+        """Return the next bytes; None when there are none yet, b"" at the end."""
         with self._guard:
             return _read(self._end) if self._end >= 0 else b""
 
@@ -419,7 +419,7 @@ def _cuttable(encoding: Encoding, settings: Values) -> bool:
 
 
 def local_select(scan: Scan) -> SqlText:
-    """Return what the local engine runs to make blocks of the rows of a scan."""
+    """Return the SELECT by which the local engine turns the rows of a scan into blocks."""
     schema = scan.schema
     kind = scan.encoding.kind if scan.encoding is not None else Kind.MADE
     if schema.projection is not None:

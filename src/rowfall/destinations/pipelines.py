@@ -114,7 +114,10 @@ def _names(uri: str, files: Collection[str]) -> bool:
 
 
 def _notes(state: PipelineState) -> tuple[str, ...]:
-    """Return what the views of the pipeline said, which vanish with a restart of the server."""
+    """Return times (seconds) and errors from the pipeline's views, as notes of the report.
+
+    A restart of the server empties those views.
+    """
     parts = [f"{word} {units.duration(found)}" for word, found in sorted(state.seconds.items())]
     notes = [f"pipeline: {', '.join(parts)}"] if parts else []
     return (*notes, *(f"pipeline: {error}" for error in state.errors))

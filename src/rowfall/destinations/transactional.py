@@ -124,7 +124,7 @@ class TransactionalDatabase(RecordedDatabase):
         return max(1, min(self.connections(facts, options), busy))
 
     def connections(self, facts: FirstFacts, options: Options) -> int:
-        """Return over how many connections rows are sent, if there is enough to send.
+        """Return the number of connections that rows are sent over, if there are enough rows.
 
         Each is a process or thread of the server that parses text and writes rows: the cores there
         are not known, so those here stand for them.

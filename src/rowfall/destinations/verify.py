@@ -213,7 +213,7 @@ def _sum(parts: Sequence[tuple[int, int]]) -> tuple[int, int]:
 
 
 def _obstacle(session: Session, ledger: Ledger, loaded: int) -> str | None:
-    """Return why the table as it is now says nothing about this load; None where it does."""
+    """Return the reason that counting the table proves nothing about this load; None if none."""
     others = len(ledger.loaded(session.target_key)) - loaded
     if others > 0:
         return f"the table also holds {others:,} files of other loads or older versions"
@@ -255,13 +255,13 @@ class SourceRows:
         self, target: tuple[int, int | None], loaded: Sequence[int | None], scope: str,
         foreign: int = 0, *, ok: bool = True,
     ) -> Verification:  # fmt: skip
-        """Return how the target compares.
+        """Return the comparison of the source's rows and checksum with those of the target.
 
         Args:
-            target: (rows, checksum) there; None where rows could only be counted.
-            loaded: rows of each split there, None where that cannot be told.
+            target: (rows, checksum) of the target; None where rows could only be counted.
+            loaded: rows of each split in the target, None where that is unknown.
             foreign: rows of the target that no split holds.
-            ok: False where something else than these sums is known to differ.
+            ok: False where something besides rows and checksum is known to differ.
         """
         rows, checksum = self.total
         return Verification(

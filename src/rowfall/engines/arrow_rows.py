@@ -36,12 +36,12 @@ class TextBatches:
 
     @contextlib.contextmanager
     def reader(self) -> Iterator[pa.RecordBatchReader | None]:
-        """Give a reader for a library that hides what went wrong: it is raised at the end.
+        """Give a reader to a library that hides the errors of reading; raise them at the end.
 
         None where there are no rows: the engine writes nothing then.
 
         Raises:
-            RefusedRowError: a text is not UTF-8. Or what the bytes have met.
+            RefusedRowError: a text is not UTF-8. Any error of reading the bytes is raised as well.
         """
         import pyarrow as pa
 
@@ -110,7 +110,7 @@ class _Watched(io.RawIOBase):
 
 
 def _as_binary(type_: pa.DataType) -> pa.DataType:
-    """Return a type with bytes in the place of all strings, which is another view of the same."""
+    """Return the type with binary instead of all strings, which is the same data in memory."""
     import pyarrow as pa
 
     if pa.types.is_map(type_):

@@ -249,7 +249,10 @@ class Engine(Protocol):
         """Return the mark of a table; "" where it has none."""
 
     def sync_refused(self) -> str | None:
-        """Return why :meth:`sync` cannot flush; None where it can, or need not. Flushes nothing."""
+        """Return the reason that :meth:`sync` cannot flush; None where it can, or need not.
+
+        Flushes nothing.
+        """
 
     def cpu_seconds(self) -> float:
         """Return the user and system seconds used so far, as far as they can be seen."""
@@ -330,7 +333,7 @@ def started_within(engine: Engine, seconds: float, *, lane: int) -> bool:
 
 
 def on_all(do: Callable[[_Item], _Found], items: Sequence[_Item]) -> list[_Found]:
-    """Return what ``do`` returns for each item, in their order, when all have ended.
+    """Call ``do`` for all items at the same time; return the results in the items' order.
 
     One thread an item, as each waits for another server; a single one needs none. They are daemons,
     as a pool's are not: a statement that hangs does not keep the process from ending.

@@ -168,8 +168,8 @@ class Transaction(Protocol):
     def lease(self, attempt: str, load: str, records: Sequence[SplitRecord]) -> frozenset[str]:
         """Begin, and record splits as loaded by an attempt.
 
-        The key of the record is the lease: whoever records the same split waits until this
-        transaction has ended, and this one with its connection at the latest.
+        The key of the record is the lease: a transaction that records the same split waits for this
+        one to end, which it does with its connection at the latest.
 
         Returns:
             The ids that others have loaded. If there are any, the transaction is rolled back.
@@ -322,13 +322,13 @@ class Database(Protocol):
         """
 
     def table_id(self) -> str:
-        """Return what tells the table from another one of its name; "" where there is none."""
+        """Return an id that another table of the same name does not have; "" without a table."""
 
     def promise(self) -> str:
-        """Return what is promised instead of "exactly once"; "" where nothing stands against it."""
+        """Return the weaker guarantee than "exactly once", in words; "" where that one holds."""
 
     def upkeep(self) -> str:
-        """Return what the table has besides rows that each row costs; "" where there is nothing."""
+        """Return the indexes, keys and triggers that slow down each row, in words; "" for none."""
 
     def prepare(self, statements: Sequence[SqlText]) -> None:
         """Make the table by these statements, and the record where it is missing.
@@ -344,7 +344,7 @@ class Database(Protocol):
         """
 
     def erase(self) -> None:
-        """Remove the table of a scratch and its record; harmless where there is neither."""
+        """Remove a scratch table and its record, where they exist."""
 
     def loaded(self) -> set[str]:
         """Return the ids of the splits that the table holds, by the record.
@@ -427,7 +427,7 @@ class FileTable(Database, Protocol):
     """
 
     def make(self, columns: Sequence[Column]) -> None:
-        """Make the table; harmless where it is there.
+        """Make the table, unless it exists.
 
         Raises:
             UsageError: it cannot be sorted or partitioned as the options say.
@@ -437,7 +437,7 @@ class FileTable(Database, Protocol):
         """Finish what the commit of a process that was killed has left: its table is there."""
 
     def layout(self) -> FileLayout:
-        """Return how rows have to be written."""
+        """Return the layout in which data files have to be written."""
 
     def of_bytes(self, columns: Sequence[Column]) -> frozenset[str]:
         """Return the names of those columns that take any bytes; texts in others are UTF-8."""
@@ -449,7 +449,7 @@ class FileTable(Database, Protocol):
         """Bring files to their places, where nobody reads them yet; return their bytes."""
 
     def remove(self, names: Sequence[str]) -> None:
-        """Remove data files that no commit has; harmless where there are none."""
+        """Remove data files that are in no commit, where they exist."""
 
     def relation(self) -> SqlText:
         """Return the table as it is now as a relation that an engine here reads."""
@@ -461,13 +461,14 @@ class FileTable(Database, Protocol):
         self, attempt: str, load: str, ids: Sequence[str], files: Sequence[NewFile], *,
         replace: bool,
     ) -> None:  # fmt: skip
-        """Make files visible, with the record of the splits; harmless where that was done.
+        """Make files visible, with the record of the splits, unless this commit was made before.
 
         Args:
-            replace: in place of all that is there.
+            replace: the files replace all files of the table.
 
         Raises:
-            TakenError: some splits were loaded meanwhile. UnknownEndError: nobody has answered.
+            TakenError: some splits were loaded meanwhile.
+            UnknownEndError: no answer came, so the commit may have been made or not.
         """
 
 
@@ -490,7 +491,7 @@ class TakesBinary(Protocol):
         """Tell whether it does: as server, table and options are."""
 
     def binary(self, columns: Sequence[Column]) -> Binary | None:
-        """Return how the values of columns are sent; None where they can be sent as text only."""
+        """Return the binary encoding of columns; None where they can be sent as text only."""
 
 
 @runtime_checkable

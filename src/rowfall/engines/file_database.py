@@ -175,7 +175,7 @@ class FileDatabase(Transactions):
         """Do nothing: a scratch is a file of its own, in which there is no other table."""
 
     def erase(self) -> None:
-        """Do nothing: whoever has made the file of a scratch removes it."""
+        """Do nothing: the process that made a scratch file removes it."""
 
     def _recorded(self, what: str, condition: str = "1 = 1", *values: object) -> list[Any]:
         """Return rows of the record about this table."""

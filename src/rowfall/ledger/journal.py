@@ -356,7 +356,7 @@ class Journal:
         return added(mine, found, move, node or mine.nodes[0], self._shard_of)
 
     def ownership(self, attempt: str) -> Ownership:
-        """Return what others have done with an attempt."""
+        """Return LOADED or TAKEN where others have ended an attempt, by the journal; else OWN."""
         entry = self._entries(attempts=[attempt]).get(attempt, JournalEntry(attempt, ""))
         return (
             Ownership.LOADED
@@ -439,7 +439,7 @@ class Journal:
         ]  # fmt: skip
 
     def _details(self) -> list[tuple[dict[str, Any], bool]]:
-        """Return what lines of life hold besides, each with whether its owner lives."""
+        """Return the details in "alive" events, each with whether its owner is alive."""
         into = f"into = toUUID({quote(self._target_uuid)})"
         rows = self._ask(
             f"SELECT detail, owner, countIf(event = '{QUIT}') OVER (PARTITION BY owner), "
@@ -532,7 +532,7 @@ class Journal:
         return {str(i) for (i,) in rows}
 
     def remembered_ids(self) -> tuple[set[str], set[str]]:
-        """Return what :meth:`loaded_ids` and :meth:`forgotten_ids` return, by one question."""
+        """Return the results of :meth:`loaded_ids` and :meth:`forgotten_ids`, by one query."""
         into = f"into = toUUID({quote(self._target_uuid)})"
         of = f"(SELECT attempt FROM {self._name} WHERE {into} AND event"
         rows = self._ask(
@@ -543,7 +543,7 @@ class Journal:
         return loaded, {str(id_) for ids, forgotten in rows if forgotten for id_ in ids} - loaded
 
     def landings(self) -> list[Landings]:
-        """Return what is loaded into every table that the journal knows, and not forgotten."""
+        """Return the landings in every table that the journal knows, without forgotten ones."""
         return self._landings("countIf(event = 'landed') > 0")
 
     def stopped(self) -> list[Landings]:

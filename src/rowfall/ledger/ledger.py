@@ -356,7 +356,7 @@ class Ledger:
             db.execute("INSERT OR REPLACE INTO explained VALUES (?, ?)", (load_id, document))
 
     def explained(self, load_id: str) -> str | None:
-        """Return what :meth:`explain` has kept; None where it was an older version that loaded."""
+        """Return the JSON that :meth:`explain` has kept; None for loads of an older rowfall."""
         rows = self._store.rows("SELECT document FROM explained WHERE load_id = ?", load_id)
         return str(rows[0][0]) if rows else None
 
@@ -463,7 +463,7 @@ class Ledger:
                 db.execute("UPDATE target_table SET uuid = '' WHERE into_table = ?", (shadow,))
 
     def expected_marks(self, uuid: str) -> frozenset[str]:
-        """Return what the mark of a table may say: only "" where none was written.
+        """Return the possible texts of a table's mark: only "" where none was written.
 
         The mark lies with the rows and names the attempt that brought the last of them. A ledger
         that does not know it is older than the rows, or of another table; see
@@ -619,7 +619,7 @@ class Ledger:
             )
 
     def published_attempts(self) -> tuple[int, int] | None:
-        """Return what differs whenever more attempts are visible: their rows, and the last one.
+        """Return two numbers, rows and last attempt, that change when an attempt becomes visible.
 
         None while a living process publishes one.
         """
@@ -659,12 +659,12 @@ class Ledger:
         return [str(name) for (name,) in rows]
 
     def attempts_into(self, staging: str) -> int:
-        """Return how many attempts have written to one staging table or file."""
+        """Return the number of attempts that have written to one staging table or file."""
         rows = self._store.rows("SELECT count(*) FROM attempt WHERE staging = ?", staging)
         return int(str(rows[0][0]))
 
     def ended_in_vain(self, load_id: str) -> dict[str, str]:
-        """Return what each attempt of a load had staged that has loaded nothing, by its id."""
+        """Return the staging of each lost or failed attempt of a load, by the attempt's id."""
         rows = self._store.rows(
             "SELECT id, staging FROM attempt WHERE load_id = ? AND state IN ('lost', 'failed')",
             load_id,

@@ -146,7 +146,7 @@ def _source(found: Sequence[Any]) -> Range:
 
 
 def sources_of(splits: Iterator[Split] | Sequence[Split]) -> tuple[Range, ...]:
-    """Return what splits read, ranges that touch as one."""
+    """Return the files and ranges that splits read, with adjacent ranges joined."""
     ranges: dict[tuple[str, str], list[tuple[int, int]]] = {}
     whole: dict[tuple[str, str], None] = {}
     for split in splits:
@@ -184,10 +184,10 @@ class ManifestStore(Protocol):
         """
 
     def version(self, name: str) -> str | None:
-        """Return what changes when a file does, None where there is none."""
+        """Return a file's version, which changes with the file; None where there is no file."""
 
     def remove(self, name: str) -> None:
-        """Remove a file; harmless where there is none."""
+        """Remove a file, if it exists."""
 
 
 class ManifestFolder:

@@ -25,8 +25,8 @@ def path_of(ledger: Path, load_id: str) -> Path:
 
 
 def read(ledger: Path, load_id: str) -> dict[str, float]:
-    """Return what a load has said last: ``share`` (0 to 1), ``rows``, ``bytes``, ``splits``,
-    ``loaded``, ``skipped``, ``seconds``; {} where it has said nothing yet."""
+    """Return the latest progress of a load: ``share`` (0 to 1), ``rows``, ``bytes``, ``splits``,
+    ``loaded``, ``skipped``, ``seconds``; {} where it has written none yet."""
     try:
         found = json.loads(path_of(ledger, load_id).read_text())
         return {str(name): float(value) for name, value in found.items() if value is not None}

@@ -386,7 +386,7 @@ class _Examination:
             return _Loaded.of(sample, trial, self._cores)
 
     def _link_reading(self, read: _Loaded) -> None:
-        """Add the links whose work is this machine's: by CPU time, whoever else uses it."""
+        """Add the links whose work is done on this machine, by CPU time, as others may use it."""
         encoding, all_of_it = self._plan.encoding, read.cpu
         cores = units.counted(self._cores, "core")
         if encoding is None:
@@ -458,7 +458,7 @@ class _Examination:
 
     @staticmethod
     def _rounds(plan: Plan) -> int:
-        """Return how many attempts a lane makes one after the other."""
+        """Return the number of attempts that a lane makes one after the other, at least 1."""
         attempts = sum(1 for group in plan.groups if group.indexes)
         return max(1, math.ceil(attempts / max(1, plan.lanes * len(plan.writers))))
 

@@ -62,7 +62,7 @@ def contention() -> Iterator[Contention]:
 
 
 def _running() -> int | None:
-    """Return how many threads of the machine run or are ready to; None where nobody says it."""
+    """Return the number of threads that run or are ready to; None without /proc/stat."""
     try:
         with open("/proc/stat", "rb") as stat:
             match = _RUNNING.search(stat.read())

@@ -228,7 +228,7 @@ class WriterWork:
 
 
 def expect(facts: LoadFacts, transport: Transport, work: WriterWork) -> Forecast:
-    """Return what the work of one writer is expected to take."""
+    """Return the forecast of one writer's work: its rows, seconds, bytes of memory and parts."""
     engine, share, shape, todo = work.engine, work.share, work.shape, work.todo
     groups, lanes = work.groups, work.lanes
     listing, encoding = facts.listing, facts.encoding
@@ -276,7 +276,7 @@ def _cpu_seconds(
     """Return the CPU seconds of some rows.
 
     Args:
-        size: bytes as of :func:`weight`. ``count``: rows, None where nobody knows.
+        size: bytes, by :func:`weight`. ``count``: number of rows, None where it is unknown.
     """
     encoding = facts.encoding
     if encoding is not None and count is not None:
@@ -290,7 +290,7 @@ def _cpu_seconds(
 
 
 def side_by_side(forecasts: Sequence[Forecast]) -> Forecast:
-    """Return what all writers are expected to take at the same time."""
+    """Return the forecast of all writers together: the longest time, and the sum of the rows."""
     counts = [f.rows for f in forecasts]
     seconds = [f.seconds for f in forecasts]
     return Forecast(

@@ -47,7 +47,7 @@ class Assignment:
 
     @property
     def imbalance(self) -> float:
-        """Return how much longer than the average the slowest shard takes: 0.03 is 3 %.
+        """Return the excess time of the slowest shard over an even spread, a fraction: 0.03 is 3 %.
 
         With equal speeds this is the largest load / the mean load - 1.
         """

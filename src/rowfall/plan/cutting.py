@@ -195,7 +195,7 @@ def _text_file_ranges(
 
 
 def _with(listing: Listing, cuts: Mapping[int, Sequence[Split]]) -> Listing:
-    """Return the listing with ranges in the place of some files."""
+    """Return the listing with some files replaced by their ranges."""
     if not cuts:
         return listing
     found = Listing(listing.projection)
@@ -327,7 +327,7 @@ def footer_question(source: Source, split: Split, columns: Sequence[Column]) -> 
 
 
 def read_footer(row: Sequence[Any], columns: Sequence[Column]) -> RowGroups:
-    """Return what the answer to :func:`footer_question` says."""
+    """Return the row groups in an answer to :func:`footer_question`, with usable statistics."""
     described, groups = row
     read = {c.source or c.name: c.read_type or c.type for c in columns}
     values: dict[str, _Value] = {}
@@ -355,7 +355,10 @@ def read_footer(row: Sequence[Any], columns: Sequence[Column]) -> RowGroups:
 
 
 def _value(physical: str, logical: str, read: str) -> _Value | None:
-    """Return how the statistics of a column are compared with what is read; None: not at all."""
+    """Return the way to compare statistics of a Parquet column with values of the type read.
+
+    None where they cannot be compared.
+    """
     kind = parse_type(read)
     if physical not in ("INT32", "INT64"):
         return None

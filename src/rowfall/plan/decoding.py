@@ -44,10 +44,10 @@ def refusal(
     listing: Listing, encoding: Encoding | None, schema: Schema, engine: Facts,
     *, streamed: bool = False,
 ) -> str | None:  # fmt: skip
-    """Return why the engine has to parse these objects, as half a sentence; None if it need not.
+    """Return the reason, as a clause, that only the engine can parse these objects; None if none.
 
     Args:
-        streamed: this process reads them, and pipes carry them.
+        streamed: this process reads the objects and sends them through pipes.
     """
     if encoding is None:
         return "the rows are made by the engine"
@@ -92,7 +92,7 @@ def refusal(
 
 
 def _refusal_of_made(schema: Schema) -> str | None:
-    """Return why the engine has to make the rows of a generator."""
+    """Return the reason that only the engine can make the rows of a generator; None if none."""
     if schema.projection is not None:
         return "the engine selects the columns"
     for column in schema.reads:
@@ -163,7 +163,7 @@ def makes(encoding: Encoding) -> bool:
 
 
 def _refusal_of_nested(column: Column, encoding: Encoding) -> str | None:
-    """Return why the engine has to read an array, tuple or map."""
+    """Return the reason that only the engine can read an array, tuple or map; None if none."""
     named, parsed = f"{column.name} {column.type}", not copies(encoding)
     if parsed and parse_type(column.type).base == "Tuple" and encoding.delimiter.isspace():
         return f"the engine skips the delimiter between elements of {named}"
@@ -190,7 +190,7 @@ def spec(
     outputs: Sequence[str],
     names: Sequence[str] = (),
 ) -> Spec:
-    """Return what ``rowfall-decode run`` is asked for.
+    """Return the order for ``rowfall-decode run``: inputs, format, columns, limits and outputs.
 
     Args:
         inputs: see :func:`inputs`.
@@ -256,7 +256,11 @@ def inputs(splits: Sequence[Split], addresses: Sequence[HttpAddress] = ()) -> tu
 
 
 def _position(column: Column, number: int, names: Sequence[str]) -> int:
-    """Return which column of the file a column is: its number where the file names none."""
+    """Return a column's position in the file (from 0), by its name where ``names`` has any.
+
+    Raises:
+        ValueError: ``names`` lacks the column.
+    """
     return names.index(column.source or column.name) if names else number
 
 
@@ -294,7 +298,7 @@ def _size(settings: Mapping[str, str | int | float], whole: str, part: str, othe
 
 
 def sort_columns(sorting_key: str, schema: Schema) -> tuple[int, ...]:
-    """Return the indexes of the columns that a table is sorted by; () where its key is more.
+    """Return the indexes of the columns in a sorting key; () where it has anything but them.
 
     Sorting blocks before they are sent spares the engine its own sort, which costs it more. CPU
     seconds of decoder and engine: 50 M trips (3 columns) 4.1 to 2.9; 2 M taxi rows (51 columns)

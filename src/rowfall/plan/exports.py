@@ -82,7 +82,7 @@ def look(session: Session, listing: Listing, schema: Schema, load_id: str = "") 
 
 
 def erase(session: Session) -> None:
-    """Remove the files of an export and its manifest; harmless where there are none."""
+    """Remove the files of an export and its manifest, where there are any."""
     target = session.target
     assert isinstance(target, Export)  # noqa: S101 - exports write into them
     base, rest = split_pattern(target.pattern)
@@ -228,7 +228,7 @@ def _overwritten(
 
 
 def all_sources(some: Sequence[Sequence[Range]]) -> frozenset[Range]:
-    """Return what outputs hold together, ranges that touch as one."""
+    """Return the ranges of sources in any of the outputs, with adjacent ranges joined."""
     ranges: dict[tuple[str, str], list[tuple[int, int]]] = {}
     found: set[Range] = set()
     for sources in some:
@@ -256,7 +256,7 @@ def _lives(owner: str) -> bool:
 
 
 def _busy(old: Manifest, folder: str) -> RowfallError | None:
-    """Return why an export of another process is left alone; None where that has ended."""
+    """Return the error where another process may still be writing this export; None if it ended."""
     if _lives(old.owner):
         return _in_use(old, folder)
     if old.owner.startswith(leases.this_process()) or leases.has_ended(old.owner):

@@ -72,7 +72,7 @@ class PartitionKey:
     nullable: bool = False
 
     def question_of_types(self, rows: str) -> str:
-        """Return what asks for the types of the elements, a row for each, the type second.
+        """Return a DESCRIBE that gives a row for each element, its type second.
 
         Args:
             rows: a query of values of the columns.
@@ -177,7 +177,7 @@ def elements(key: str) -> list[str]:
 def partition_key(
     key: str, columns: Sequence[Column], others: Collection[str] = ()
 ) -> PartitionKey | str:
-    """Return how rows find their partitions, or why only the engine can tell, as half a sentence.
+    """Return a partition key that can be computed here, or a clause: why only the engine can.
 
     Args:
         key: as the engine has it.
@@ -245,12 +245,12 @@ def _hashed(element: str, number: int, function: str) -> str:
 def sorting_key(
     key: str, columns: Sequence[Column], others: Collection[str] = (), types: Sequence[str] = ()
 ) -> SortingKey | str:
-    """Return how rows are sorted, or why only the engine can do it, as half a sentence.
+    """Return a sorting key that rows can be sorted by here, or a clause: why only the engine can.
 
     Args:
         key: as the engine has it.
         columns: of the load; ``others``: names of the table's, these among them.
-        types: of the elements; none where nobody has asked.
+        types: of the key's elements; empty where the engine was not asked for them.
     """
     found: list[int | Expression] = []
     by_name = {column.name: n for n, column in enumerate(columns)}
@@ -294,9 +294,9 @@ def _sorted_type(type_: str) -> str | None:
 
 
 def question_of_types(key: str, columns: Sequence[Column]) -> str | None:
-    """Return what asks for the types of a sorting key, a row for each element, the type second.
+    """Return a DESCRIBE that gives a row for each element of a sorting key, its type second.
 
-    None where all of them are columns: nobody need ask.
+    None where all elements are columns, whose types are known.
     """
     listed = sorting_elements(key)
     if {sql.identifier(element) for element in listed} <= {column.name for column in columns}:
@@ -306,7 +306,7 @@ def question_of_types(key: str, columns: Sequence[Column]) -> str | None:
 
 
 def key_name(number: int) -> str:
-    """Return what an expression is called where its values are handed over."""
+    """Return the column name under which values of a key's expression reach the decoder."""
     return f"key {number}"
 
 
@@ -334,7 +334,10 @@ def _names(
 def _use(
     element: str, by_name: dict[str, int], columns: Sequence[Column]
 ) -> tuple[KeyColumn | None, str]:
-    """Return what an expression does not tell apart, None for any; and as it is computed."""
+    """Return the rounding of a column that an expression does, and the expression to compute.
+
+    None for the rounding where nothing is known of which values give the same key.
+    """
     call = _CALL.fullmatch(element) or _INTERVAL.fullmatch(element)
     modulo = _MODULO.fullmatch(element)
     if modulo is None and call is not None and call[1] in ("modulo", "mod") and call[3]:

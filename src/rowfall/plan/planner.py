@@ -104,7 +104,7 @@ def make_plan(facts: LoadFacts, options: Options) -> Plan:
 
 
 def _with_ranges(facts: LoadFacts, listing: Listing) -> LoadFacts:
-    """Return what the rest of a plan is made from: the ranges that it loads, in place of files."""
+    """Return the facts with another listing, in which ranges replace files."""
     if listing is facts.listing:
         return facts
     return replace(facts, listing=listing, loaded=facts.loaded_of(listing))
@@ -161,7 +161,7 @@ def _schema_as_read(facts: LoadFacts, options: Options) -> Schema:
 
 
 def _shares(facts: LoadFacts, transport: Transport, todo: Sequence[int]) -> list[Sequence[int]]:
-    """Return which writer gets which splits: by bytes, so that all end at the same time."""
+    """Return the indexes of the splits of each writer, shared out by bytes to end together."""
     if len(facts.writers) < 2:
         return [todo]
     if transport.sharding.value == FILTER:

@@ -110,9 +110,9 @@ def reach(
 
 
 def source_reader(session: Session, reach: Reach | None) -> tuple[Engine, Source]:
-    """Return which engine is asked about the source, and the source as it names the objects.
+    """Return the engine that answers questions about the source, and the source as it names it.
 
-    What a server pulls it can be asked about, too: the engine here is then not even started.
+    A server that pulls the source answers them as well, so the local engine need not start.
     """
     if reach is not None and reach.pull and session.source.made is None:
         return session.source_engine, reach.source
@@ -137,7 +137,7 @@ def _as_read_by_server(source: Pullable, version: str) -> Pullable:
 
 
 def _refusal(server: Engine, source: Source, listing: Listing, deadline: float) -> _Refusal | None:
-    """Return what keeps the server from reading the source; None: nothing."""
+    """Return the reason, and a hint, that the server cannot read the source; None if it can."""
     sample = [listing.split(index, "") for index in _sample(listing)]
     logged = _logged_secret(server, source, sample)
     if logged is not None:
@@ -159,7 +159,7 @@ def _refusal(server: Engine, source: Source, listing: Listing, deadline: float) 
 
 
 def _logged_secret(server: Engine, source: Source, sample: Sequence[Split]) -> _Refusal | None:
-    """Return which secret of the source the server would write into query_log and log file.
+    """Return a refusal if the server would log a secret of the source (query_log, log file).
 
     The server is shown a statement of the same form with marks for secrets, in a CTE that nothing
     uses, and says how it would log it. Servers hide the secret key of s3() and HTTP headers;
@@ -310,7 +310,7 @@ PROGRAM_MS = 5_000
 
 
 def decoder_refused(server: Engine) -> str | None:
-    """Return why a server cannot run this version of rowfall-decode, as half a sentence."""
+    """Return a clause: why a server cannot run this version of rowfall-decode; None if it can."""
     try:
         said = _program_version(server, installed.PROGRAM)
     except RowfallError:
@@ -321,7 +321,7 @@ def decoder_refused(server: Engine) -> str | None:
 
 
 def program_refused(server: Engine, program: str) -> str | None:
-    """Return what a server says when it is to run a program; None when it can."""
+    """Return the server's error message when it fails to run a program; None when it can."""
     try:
         _program_version(server, program)
     except RowfallError as error:

@@ -33,7 +33,7 @@ def insert_select(scan: Scan, into: SqlText, only: str | None = None) -> SqlText
 def select_handed_over(scan: Scan, rows: SqlText | None = None) -> SqlText:
     """Return the SELECT of what an INSERT SELECT would store, in the types of the table.
 
-    But without dictionaries: whoever stores the rows makes its own.
+    LowCardinality is left out of the types: the receiver of the rows makes its own dictionaries.
 
     Args:
         rows: another way to read the rows, None for the scan's own.

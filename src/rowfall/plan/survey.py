@@ -259,8 +259,9 @@ def _warn_of_new_versions(session: Session, listing: Listing, loaded: set[int]) 
 
 
 def _ask_versions(facts: FirstFacts, options: Options) -> tuple[str, str]:
-    """Return why an engine here may read objects in another version than the one listed, or "";
-    and the same of servers that read them.
+    """Return two reasons, of the engine here and of servers that pull, "" for none each.
+
+    A reason says why objects may be read in another version than the one listed.
     """
     if not transport.engine_may_parse(facts, options):
         return "", ""

@@ -110,7 +110,7 @@ class Definition:
 
     @property
     def primary_elements(self) -> int | None:
-        """Return how many elements of the sorting key are the primary key; None for all."""
+        """Return the number of elements of the PRIMARY KEY; None where it is the sorting key."""
         primary = self.clauses.get("PRIMARY")
         return None if primary is None else len(sorting_elements(primary.removeprefix("KEY ")))
 
@@ -121,7 +121,7 @@ class Definition:
 
 
 def parse(create_query: str) -> Definition | None:
-    """Return what a CREATE TABLE statement of the engine says; None where it says it otherwise."""
+    """Parse a CREATE TABLE statement as the engine writes it; None where it has another form."""
     words = tokens(create_query)
     try:
         start = words.index("(")
@@ -175,7 +175,7 @@ def _behind(item: str, word: str) -> str:
 
 
 def _pieces(words: Sequence[str], heads: Collection[str]) -> dict[str, str]:
-    """Return what stands behind each of some words outside of brackets, and at first, by ""."""
+    """Return the text after each word of ``heads`` outside of brackets; that before them as ""."""
     found: dict[str, list[str]] = {"": []}
     depth, head = 0, ""
     for word in words:
@@ -240,7 +240,7 @@ def _default(column: DefinedColumn) -> str:
 
 
 def refusal(table: Definition, filled: Collection[str]) -> str | None:
-    """Return why parts of a table cannot be made here, as half a sentence; None if they can.
+    """Return a clause: why rowfall-decode cannot write parts of a table; None if it can.
 
     Args:
         filled: the columns that the load fills.
@@ -418,7 +418,7 @@ def _compact_refusal(table: Definition, filled: Collection[str]) -> str | None:
 
 
 def completions(table: Definition, filled: Collection[str]) -> list[str]:
-    """Return what the engine has to make of parts with some columns: texts of ALTER TABLE.
+    """Return the ALTER TABLE commands by which the engine completes parts that lack columns.
 
     Each of them is one mutation, in this order: a default that is computed from another one comes
     after it, so that both see the same value of ``rand()``. Times to live come last and alone:

@@ -201,7 +201,7 @@ def check_pull(reach: Reach | None, options: Options) -> None:
 
 
 def may_push(facts: FirstFacts, options: Options) -> bool:
-    """Return whether rows may be sent to servers, so that the network to them matters."""
+    """Return whether rows may be pushed to servers, so that the network's speed matters."""
     reach = facts.reach
     if reach is None:
         return False
@@ -209,7 +209,7 @@ def may_push(facts: FirstFacts, options: Options) -> bool:
 
 
 def engine_may_parse(facts: FirstFacts, options: Options) -> bool:
-    """Return whether an engine may read the source for its rows; False where another surely does.
+    """Return whether an engine may parse the source; False where another program surely does.
 
     What servers pull, they may read by themselves; columns are copied where that pays.
     """
@@ -231,7 +231,7 @@ def decoder_may_parse(facts: FirstFacts, options: Options) -> bool:
 
 
 def why_not_decoded(facts: FirstFacts) -> str | None:
-    """Return why rowfall-decode cannot parse the rows, wherever it runs; None if it can."""
+    """Return the reason that rowfall-decode can parse the rows on no machine; None if it can."""
     encoding = decoding.read_encoding(facts.source, facts.encoding)
     if encoding is not None and decoding.makes(encoding) and facts.reach and facts.reach.pull:
         return facts.reach.reason
@@ -242,7 +242,7 @@ def why_not_decoded(facts: FirstFacts) -> str | None:
 
 
 def _why_not_built(facts: LoadFacts, options: Options) -> str | None:
-    """Return why rowfall-decode does not make the rows of a generator.
+    """Return the reason that rowfall-decode does not make a generator's rows; None if it does.
 
     CPU-seconds of whole loads, rows of 512 bytes: 1 M into an embedded table 2.1, 3.6 where the
     engine makes them; 4 M as text into another database 3.9, and 5.0 (on a busy machine).
@@ -257,9 +257,10 @@ def _why_not_built(facts: LoadFacts, options: Options) -> str | None:
 
 
 def _why_not_copied(facts: LoadFacts, options: Options) -> str | None:
-    """Return why rowfall-decode copies no columns: it pays where it writes the parts as well.
+    """Return the reason that rowfall-decode does not copy columns of a file; None if it does.
 
-    Through a pipe the engine takes as much CPU for its Native blocks as for Parquet.
+    Copying pays only where it writes the parts as well: through a pipe, the engine takes as much
+    CPU for Native blocks as for Parquet.
     """
     if facts.program is None:
         return f"{PROGRAM} is not installed"
@@ -272,7 +273,7 @@ def _why_not_copied(facts: LoadFacts, options: Options) -> str | None:
 
 
 def _why_not_inside(facts: FirstFacts, reach: Reach) -> str | None:
-    """Return why the decoder cannot run inside the servers that read the source."""
+    """Return the reason that servers cannot run the decoder on a source they pull; None if none."""
     if not isinstance(reach.source, Addressed):
         return "the server reads its own files"
     for writer in facts.writers:
@@ -282,7 +283,7 @@ def _why_not_inside(facts: FirstFacts, reach: Reach) -> str | None:
 
 
 def _why_push(facts: FirstFacts, options: Options) -> str | None:
-    """Return why rows are read and parsed here instead of pulled; None where they are not."""
+    """Return the reason to read and parse rows here instead of having the server pull, or None."""
     if options.pull or facts.program is None:
         return None
     if options.decoder == "always":
@@ -293,7 +294,7 @@ def _why_push(facts: FirstFacts, options: Options) -> str | None:
 
 
 def count_streams(facts: LoadFacts, options: Options, parser: Choice) -> int:
-    """Return how many connections rows are pushed over.
+    """Return the number of connections that push rows to one server.
 
     One a core of the server, where parsing and sorting happen; more than eight fill any network
     (1.2 GB/s of text at 150 MB/s a core). Where rows are parsed here, two a core of this machine,
@@ -385,7 +386,7 @@ def sent_as(
 
 
 def _not_read_there(encoding: Encoding, schema: Schema) -> str | None:
-    """Return why the reader of an older server may not read columns of a file with types.
+    """Return the reason that an older server cannot read a column of a typed file; None if none.
 
     The columns are described here: 24.10 refuses Nullable(Tuple), reads a UUID of Parquet as bytes,
     and no union of null and array where a NULL in other columns is an error.
@@ -407,7 +408,7 @@ def is_local(split: Split) -> bool:
 
 
 def _not_raw(split: Split, encoding: Encoding) -> str | None:
-    """Return why the server should not get the file as it is."""
+    """Return the reason not to send the file's bytes as they are to the server; None if none."""
     packed = compression_of(split.uri, encoding)
     if encoding.kind is Kind.TYPED and packed != "none":
         return f"{encoding.format} inside {packed}"
@@ -561,7 +562,7 @@ def reads_ahead(source: Source, encoding: Encoding | None) -> bool:
 
 
 def _why_too_few(facts: LoadFacts, options: Options) -> str | None:
-    """Return why the engine's own parts are better: there are few rows, or many small files."""
+    """Return the reason (few rows, small files) to let the engine write the parts; None if none."""
     rows = attempts.rows(facts, facts.todo) if options.build == "auto" else None
     if rows is None:
         return None
@@ -578,7 +579,7 @@ def _why_too_few(facts: LoadFacts, options: Options) -> str | None:
 
 
 def _not_built(facts: LoadFacts, options: Options, parser: Choice) -> str | None:
-    """Return why only the engine can write the parts of the table, as half a sentence."""
+    """Return a clause: why only the engine can write the parts of the table; None if none."""
     schema = facts.schema
     if not facts.destination.builds_parts:
         return "rows go into no table of the embedded engine"
@@ -620,7 +621,7 @@ def _not_built(facts: LoadFacts, options: Options, parser: Choice) -> str | None
 
 
 def _not_sorted(facts: LoadFacts, options: Options) -> str | None:
-    """Return why only the engine sorts rows by the table's key."""
+    """Return a clause: why only the engine can sort rows by the table's key; None if none."""
     table = facts.table.existing
     key = sorting_key(facts.schema, table)
     if not keys.sorting_elements(key):
@@ -633,7 +634,7 @@ def _not_sorted(facts: LoadFacts, options: Options) -> str | None:
 
 
 def _not_simple(schema: Schema) -> str | None:
-    """Return what a new table asks for besides columns and ORDER BY."""
+    """Return a clause: what a new table has that rowfall-decode cannot write; None if nothing."""
     engine = schema.engine.partition("(")[0].strip()
     if engine not in table_definition.ENGINES:
         return f"its engine is {engine}"
@@ -643,7 +644,7 @@ def _not_simple(schema: Schema) -> str | None:
 
 
 def _not_partitioned(key: str, schema: Schema, others: Sequence[str] = ()) -> str | None:
-    """Return why only the engine finds the partitions of rows."""
+    """Return a clause: why only the engine can compute the partitions of rows; None if none."""
     if not keys.elements(key):
         return None
     found = keys.partition_key(key, schema.columns, others)
@@ -651,7 +652,10 @@ def _not_partitioned(key: str, schema: Schema, others: Sequence[str] = ()) -> st
 
 
 def _not_known(schema: Schema, table: ExistingTable | None) -> str | None:
-    """Return what an existing table asks for that neither rowfall-decode nor mutations make."""
+    """Return a clause: what neither rowfall-decode nor mutations can make of an existing table.
+
+    None where there is nothing of the kind.
+    """
     if table is None:
         return "the table is not there"
     if schema.changes:
@@ -778,10 +782,10 @@ class Costs:
 def sharding_costs(
     facts: LoadFacts, parser: Choice, todo: Sequence[int], shares: Sequence[float]
 ) -> Costs | None:
-    """Return what both methods cost for some splits, None where their size is not known.
+    """Return the costs of both sharding methods for some splits; None where rows are not known.
 
     Args:
-        shares: which part of the rows belongs on each shard.
+        shares: fraction of the rows that belongs on each shard.
     """
     rows = attempts.rows(facts, todo)
     if rows is None:
@@ -854,7 +858,7 @@ def _choose_sharding(
 def _no_filter(
     facts: LoadFacts, options: Options, sharding: ShardingFacts, delivery: Choice
 ) -> str | None:
-    """Return why not every shard can read all rows and keep its own."""
+    """Return the reason that shards cannot each read all rows and keep their own; None if none."""
     key: ShardingKey = sharding.key
     if key.unreplicated:
         return "each replica has a table of its own, and would have to read all files"
@@ -870,7 +874,7 @@ def _no_filter(
 
 
 def _no_distributed(sharding: ShardingFacts) -> str | None:
-    """Return why rows cannot be sent on from shard to shard."""
+    """Return the reason that a Distributed table cannot forward rows to shards; None if none."""
     if not sharding.doubled or sharding.key.unreplicated:
         return None
     return (
@@ -888,7 +892,7 @@ def cuts_files(facts: FirstFacts) -> bool:
 
 
 def ranges_refused(facts: FirstFacts, options: Options) -> str | None:
-    """Return why no file can be cut, whoever parses; None where it depends on the file."""
+    """Return the reason that no parser can cut any file; None where it depends on the file."""
     encoding, views = facts.encoding, facts.table.views
     if facts.sharding is not None:
         return "every file holds rows of all shards, by the sharding key"
@@ -912,7 +916,7 @@ def ranges_refused(facts: FirstFacts, options: Options) -> str | None:
 
 
 def _not_cut(encoding: Encoding, schema: Schema) -> str | None:
-    """Return why no text file can be cut."""
+    """Return the reason that files of this encoding cannot be cut into ranges; None if they can."""
     if encoding.dialect is not None:
         return f"{rewriting.describe(encoding.dialect)} is rewritten from its beginning"
     if encoding.kind in (Kind.TEXT, Kind.JSON) and encoding.compression != "none":
@@ -928,7 +932,7 @@ def _not_cut(encoding: Encoding, schema: Schema) -> str | None:
 
 
 def ranges_refused_by(parser: Choice, facts: FirstFacts) -> str | None:
-    """Return why ranges of text cannot be read by whoever parses; None where they can."""
+    """Return the reason that the chosen parser cannot read ranges of text; None if it can."""
     if parser.value == ENGINE and facts.encoding is not None and facts.encoding.format != "Parquet":
         return f"only rowfall-decode reads ranges of text, and {parser.reason}"
     return None

@@ -126,10 +126,10 @@ def in_partitions(stored: StoredRows | None, key: tuple[str, ...]) -> bool:
 
 
 def said(facts: LoadFacts, options: Options, rows: int | None) -> str:
-    """Return what ``--upsert`` costs, for the plan; "" without.
+    """Return the line of the plan about the cost of ``--upsert``; "" without that option.
 
     Args:
-        rows: of the load, None where nobody knows.
+        rows: number of rows of the load, None where it is unknown.
     """
     key = key_of(options)
     if not key:

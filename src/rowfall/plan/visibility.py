@@ -17,7 +17,7 @@ from rowfall.core.options import DISTRIBUTED, FILTER, Options
 
 
 def of_tables(facts: LoadFacts, transport: Transport, options: Options) -> str:
-    """Return what readers of tables of ClickHouse see while rows are published, one clause."""
+    """Return a clause for the plan: what queries of ClickHouse tables see during the load."""
     if options.replace:
         return "the old rows or the new ones: the tables are exchanged at the end of the load"
     tables = facts.table.filled
@@ -35,7 +35,7 @@ def of_tables(facts: LoadFacts, transport: Transport, options: Options) -> str:
 
 
 def _moments(tables: Sequence[FilledTable], options: Options) -> str:
-    """Return what is seen in one moment, and what after it."""
+    """Return a clause: which rows become visible in one moment, and in which order."""
     if any(table.replicated and table.partitioned for table in tables):
         return (
             "the rows of a statement partition by partition, because Keeper commits one after the "

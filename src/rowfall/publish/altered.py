@@ -114,7 +114,7 @@ def wait_for_mutations(engine: Engine, pair: Pair, lane: int = 0) -> None:
 
 
 def _mutations(engine: Engine, select: str, lane: int) -> list[list[Any]]:
-    """Return what a SELECT from system.mutations says; nothing where the user may not see it."""
+    """Return the rows of a SELECT from system.mutations; [] where the user may not read it."""
     try:
         return engine.ask(select, lane=lane)
     except RowfallError as error:
@@ -253,10 +253,10 @@ def changes(table: StoredDefinition, own: StoredDefinition, history: Sequence[Be
 def what_became(
     table: StoredDefinition, own: StoredDefinition, history: Sequence[Became]
 ) -> dict[str, str]:
-    """Return what became of each column of ``own``: its name in ``table``, "" for dropped ones.
+    """Return the present name in ``table`` of each column of ``own``; "" for a dropped one.
 
     Raises:
-        UnclearError: it is not clear.
+        UnclearError: the history fits more than one course of events.
     """
     names = {name: name for name in own.columns}
     gone: set[str] = set()
@@ -344,9 +344,9 @@ def _history(
     since: int,
     lane: int,
 ) -> list[Became]:
-    """Return which columns of a table were renamed or dropped since staging was made.
+    """Return the renames and drops of columns of a table since its staging table was made.
 
-    The server lists that among the mutations, the last hundred of them.
+    They come from system.mutations, where the server keeps the last hundred.
     """
     if table.columns == own.columns:
         return []

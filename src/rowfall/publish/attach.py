@@ -144,7 +144,7 @@ class Publisher:
         return [_Partition(*row) for row in rows]
 
     def _moves(self, pair: Pair, found: Sequence[_Partition]) -> list[StagedPartition]:
-        """Return what has to be attached of each partition."""
+        """Return a StagedPartition for each partition of a staging table, to be attached."""
         moves = [
             StagedPartition(
                 pair.database, pair.table, pair.staging, f.id, f.rows, f.others, f.block
@@ -402,7 +402,7 @@ class Publisher:
         leases: Leases | None,
         node: str,
     ) -> Search:
-        """Return what finds out which parts of one staging table its target has."""
+        """Return the Search for the parts of one staging table in its target table."""
         others = leases or NoLeases()
         return Search(
             self.engine, self.lane, pair, [m for m in moves if m.pair == pair],

@@ -331,7 +331,7 @@ class Search:
     def _partitions(
         self, moves: Sequence[StagedPartition], own: frozenset[str]
     ) -> dict[str, Partition]:
-        """Return what the target lists of the partitions of some moves."""
+        """Return the target's parts in the partitions of some moves, by partition id."""
         listed: dict[str, list[Listed]] = defaultdict(list)
         for name, *row in self._ask(
             "SELECT partition_id, name, min_block_number, max_block_number, active, rows, level, "

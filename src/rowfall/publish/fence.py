@@ -43,9 +43,9 @@ def new_name(name: str) -> str:
 
 
 def renamed(name: str) -> str:
-    """Return a pattern of the names that a table gets by :func:`new_name`, its first one included.
+    """Return a regular expression for the first name of a table and those of :func:`new_name`.
 
-    They begin with the first name and ``_``, so whoever drops by prefix drops them, too.
+    All begin with the first name, so a search by that prefix finds the renamed tables as well.
     """
     return f"^{re.escape(_RENAMED.sub('', name))}(_x[0-9a-f]{{6}})?$"
 
@@ -56,8 +56,7 @@ def fence(
 ) -> list[StagedPartition]:  # fmt: skip
     """Rename the staging tables of an attempt that are not attached yet; return its moves.
 
-    Whoever knows the old names can do no harm from now on: what was sent before is waited for, what
-    comes later fails.
+    Statements that use the old names fail from now on; this waits for those that run already.
 
     Args:
         published: tells whether somebody has published the attempt.
@@ -99,7 +98,12 @@ def wait_for(engine: Engine, query_id: str) -> None:
 def _present_name(
     engine: Engine, attempt: str, pair: Pair, rows: int, published: Callable[[], bool], lane: int
 ) -> str:
-    """Return what a staging table is called now: others may have renamed it before."""
+    """Return the present name of a staging table, which another process may have renamed.
+
+    Raises:
+        EngineError: there is none, because the attempt has been published (UNKNOWN_TABLE).
+        LedgerError: there is none, although the attempt has not been published.
+    """
     for _ in range(RENAME_TRIES):
         found = engine.ask(
             f"SELECT name FROM system.tables WHERE database = {quote(pair.database)} AND "

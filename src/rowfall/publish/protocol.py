@@ -143,13 +143,13 @@ _COMMITTED = {
 
 
 def after_crash(recorded: Recorded, evidence: Evidence = Evidence.NOT_ASKED) -> Action:
-    """Return what is to be done about an attempt that a crash has left open.
+    """Return the next action for an attempt that a crash has left open.
 
     What was found in a target may not be on its disk yet, if only a process has crashed. So the
     target is synced before anything is dropped from staging or recorded because of it.
 
     Raises:
-        ProtocolError: a committed attempt, and nobody has asked the target.
+        ProtocolError: the attempt is committed, and the target has not been searched.
     """
     if recorded is Recorded.NOTHING:
         return Action.LOAD
@@ -203,7 +203,7 @@ def judge(traces: Traces) -> Evidence:
 
 
 def recorded_after(step: Step | None) -> Recorded:
-    """Return what ledger and journal say when ``step`` has ended and nothing after it."""
+    """Return the state in ledger and journal after ``step``; None for before the first step."""
     if step is None:
         return Recorded.NOTHING
     if step < Step.COMMIT:

@@ -42,7 +42,7 @@ _WHOLE = regex(rf"(?<={SHADOW_SUFFIX})\d+\Z")
 
 
 def staging_of(attempt: str) -> str:
-    """Return what the names of an attempt's staging tables begin with.
+    """Return the prefix of the names of an attempt's staging tables.
 
     One that makes a gathered load visible has its shadow, whatever its number.
     """
@@ -113,7 +113,7 @@ def _keep(
 
 
 def _action(engine: Engine, ledger: Ledger, attempt: Attempt) -> Action:
-    """Return what is done about an open attempt: DISCARD, or one that goes on with publishing.
+    """Return the next action for an open attempt: DISCARD, or one that completes its publishing.
 
     Raises:
         LedgerError: somebody else has dropped its staging tables.
@@ -281,7 +281,7 @@ def follow_journal(ledger: Ledger, journal: Journal, key: str) -> None:
 
 
 def _recorded(entry: JournalEntry) -> Recorded:
-    """Return what the journal says about an attempt."""
+    """Return the state of an attempt by its entry in the journal."""
     if not entry.claimed:
         return Recorded.NOTHING
     if entry.loaded:

@@ -240,7 +240,7 @@ class TableReceiver(BaseReceiver):
             ) from None
 
     def _projected(self, staging: str, rows: Mapping[str, int]) -> Collection[int]:
-        """Return how many rows projections may have read; see :meth:`StagingTables.projected`.
+        """Return the possible numbers of rows read by projections: :meth:`StagingTables.projected`.
 
         Staging was made like its table at that moment, which may have been altered just before.
         """
@@ -265,7 +265,7 @@ class TableReceiver(BaseReceiver):
         return replace(staged, rows=rows, moves=moves)
 
     def _once(self, found: Sequence[_Found]) -> Sequence[_Found]:
-        """Return what was found on one replica of each shard."""
+        """Return the findings of one replica of each shard."""
         return [found[at] for at in dict.fromkeys(self._first)]
 
     def _checksum(self, delivered: Delivered) -> tuple[int, int]:
@@ -345,7 +345,7 @@ class TableReceiver(BaseReceiver):
         return True
 
     def _counted_along(self, delivered: Delivered, projected: Collection[int]) -> frozenset[int]:
-        """Return how many rows an attempt may have read besides those of its files.
+        """Return the possible numbers of rows that an attempt has read besides those of its files.
 
         Servers before 25.1 skip objects that are missing; there the statement counts the objects
         itself, and that reads one row each (sources/_relation.py).
@@ -436,9 +436,9 @@ def _drop(at: TableWriter, staged: str) -> None:
 
 
 def _altered(at: TableWriter, staged: str) -> str:
-    """Return what the names of tables begin with that change with the staging of an attempt.
+    """Return the prefix of the names of tables that a statement about staging may change.
 
-    Views make other tables, too, tables that something reads from.
+    "", any table, where there are views: they have other tables, which something may read from.
     """
     return "" if at.staging.views else staged
 

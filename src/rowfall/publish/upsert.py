@@ -129,7 +129,7 @@ class Changes:
 
 
 def compare(before: Sequence[_Block], now: Sequence[_Block]) -> Changes:
-    """Return what has become of the parts of a table. Pure.
+    """Return the changes of a table between two lists of its parts. Pure.
 
     Block numbers are never used twice: a part of now holds the parts of before that lie within its
     blocks of the same partition, and rows of others where it has more rows than these.
@@ -582,9 +582,9 @@ class _Old:
             self._engine.run(Statement(staging.drop(self._database, self._name + end)))
 
     def _own_name(self) -> str:
-        """Return what the old table is called; "" where it is dropped.
+        """Return the name of the old table; "" where it has been dropped. Attach it if need be.
 
-        A process that was killed while it waited has detached it.
+        A process that was killed while it waited for INSERTs has left it detached.
         """
         there = self._names()
         if there:

@@ -84,7 +84,7 @@ def _table(found: DoctorReport) -> RenderableType:
 
 
 def figure(link: Link) -> str:
-    """Return what was measured of a link with its unit."""
+    """Return the figure of a link with its unit: a time, or bytes or rows a second."""
     if link.unit == "seconds":
         return units.duration(link.figure) if link.figure >= 1 else f"{link.figure * 1e3:.1f} ms"
     if link.unit == "bytes/s":

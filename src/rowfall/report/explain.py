@@ -131,7 +131,7 @@ def _attempts(found: Explanation) -> list[RenderableType]:
 
 
 def waited_for(each: AttemptRecord, cores: int) -> str:
-    """Return what took much of the time of an attempt beside work; "" for nothing.
+    """Return the waits that took much of an attempt's time, in words; "" for none.
 
     Args:
         cores: that its threads had, so that they waited at the same time.

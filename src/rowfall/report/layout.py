@@ -62,9 +62,9 @@ def _shown(part: Any) -> Any:
 
 
 def merges_left(work: MergeWork | None) -> str:
-    """Return what merges have to do: ``280 parts into 56: 450 MB, about 3 s``.
+    """Return the work left to merges: ``280 parts into 56: 450 MB, about 3 s``.
 
-    Return "" for nothing, and for less than a second of it: so much is over when the load ends.
+    "" for less than a second of work, which is over when the load ends.
     """
     if work is None or work.seconds < 1:
         return ""
@@ -99,7 +99,7 @@ def facts(rows: Iterable[tuple[str, str]], *, indent: int = 2) -> RenderableType
 
 
 def plain_facts(rows: Iterable[tuple[str, str]], *, width: int = WIDTH, indent: int = 2) -> str:
-    """Return what :func:`facts` shows without colours, and without rich: 45 ms to import."""
+    """Return the text of :func:`facts` in plain letters, without the 45 ms to import rich."""
     found = [(units.printable(name), units.printable(text)) for name, text in rows if text]
     column = indent + max((len(name) for name, _ in found), default=0) + 2
     # A word longer than a line stays whole, and then there is as much room in all lines.

@@ -61,10 +61,10 @@ def verification_document(result: Verification) -> dict[str, Any]:
 
 
 def short_report_text(report: Report, *, color: bool = False, width: int = WIDTH) -> str:
-    """Return what a load ends with: at most five lines for a load that went well.
+    """Return the report at the end of a load: at most five lines for one that went well.
 
-    Notes and failures were said while it ran, and are not said again. A line for everybody is
-    added here and in :func:`report_text`, which has all that is known.
+    Notes and failures were printed while it ran, and are not repeated. A line for every reader has
+    to be added here and in :func:`report_text`, which has all that is known.
     """
     style, _ = _OUTCOMES.get(report.outcome, ("", ""))
     title = f"load {report.load_id[:8]}  {report.outcome}"
@@ -91,7 +91,7 @@ def short_report_text(report: Report, *, color: bool = False, width: int = WIDTH
 
 
 def _loaded(report: Report) -> str:
-    """Return what a run has loaded, in one phrase."""
+    """Return a phrase with the rows, files and bytes that a run has loaded."""
     told = [f"{units.exact(report.splits_skipped)} loaded before"] if report.splits_skipped else []
     if report.splits_failed:
         told.append(f"{units.exact(report.splits_failed)} failed")

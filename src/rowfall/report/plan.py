@@ -264,7 +264,7 @@ def _target(plan: Plan, verbose: bool) -> RenderableType:
 
 
 def _shards(plan: Plan) -> list[RenderableType]:
-    """Return what each shard loads, and its machine."""
+    """Return a grid with files, bytes, statements and machine of each shard; [] without shards."""
     rows: list[tuple[str, ...]] = []
     for writer in plan.writers if plan.placement == "shards" else ():
         share = "nothing to load"
@@ -280,7 +280,7 @@ def _shards(plan: Plan) -> list[RenderableType]:
 
 
 def _parser(plan: Plan) -> list[tuple[str, str]]:
-    """Return who reads the source and who writes parts, as far as it is not the engine alone."""
+    """Return the plan's lines on the parser of the source and the writer of parts, if any."""
     if plan.encoding is not None and engine_formats.is_engine_only(plan.encoding.format):
         unchecked = "rowfall checks the number of rows, not that each value is as it was written"
         return [("parser", f"the engine's {plan.encoding.format} reader: {unchecked}")]
@@ -312,7 +312,7 @@ def _text_writer(transport: Transport) -> tuple[str, str]:
 
 
 def _packed(transport: Transport) -> tuple[str, str]:
-    """Return how blocks or rows are sent."""
+    """Return "blocks" or "packets", and the compression in which they are sent."""
     what = "packets" if transport.delivery.value == SEND else "blocks"
     method = transport.compression.value
     packed = "not compressed" if method == "none" else f"compressed with {method}"
@@ -384,7 +384,7 @@ def _reasoned(settings: Sequence[Setting], width: int) -> list[RenderableType]:
 
 
 def _disk(forecast: Forecast) -> str:
-    """Return what the rows take on disk, "" where nobody asked: exports, null:."""
+    """Return bytes that the rows take on disk, and free ones; "" where no forecast was made."""
     free = "" if forecast.disk_free is None else f"{units.size(forecast.disk_free)} free"
     if forecast.disk is None:
         return free

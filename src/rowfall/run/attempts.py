@@ -580,7 +580,7 @@ class AttemptRunner:
         self._again(*self._pieces.of(work, self._remedy(work, error)))
 
     def _remedy(self, work: Work, error: RowfallError) -> Sequence[Work]:
-        """Return what of a failed attempt is tried again, and how; record the splits that are not.
+        """Return the attempts that replace a failed one; record the splits that are given up.
 
         Raises:
             RowfallError: ``error``, where nothing of this helps.
@@ -710,9 +710,9 @@ class AttemptRunner:
         )
 
     def _around_refused(self, work: Work) -> Work | None:
-        """Return how rows that a database refuses are left out; None where they may not be.
+        """Return the attempt again, leaving out rows that the database refuses; None if it may not.
 
-        Of one file at a time, whose rows come in their order: the database counts them.
+        Only an attempt of one file, read in order: the database counts the rows.
         """
         alone = len(work.splits) == 1 and work.most_refused is None
         if not alone or not self._bad_rows.may_be_left_out or self._given.plan.encoding is None:
@@ -740,7 +740,7 @@ class AttemptRunner:
         return [replace(work, splits=rest), own]
 
     def _bad_data(self, work: Work, error: RowfallError) -> Sequence[Work]:
-        """Return what is tried next: another reader, without the bad rows, without bad objects."""
+        """Return the next attempts after bad data: by another reader, or without rows or files."""
         if changed := self._source.changed(work.splits):
             # A cut or overwritten object explains any complaint about its last row.
             return self._without(work, [(s, _changed(s, what)) for s, what in changed])

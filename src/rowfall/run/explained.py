@@ -47,10 +47,13 @@ def _planned(plan: Plan) -> PlannedLoad:
 
 
 def read(text: str | None, report: Report) -> Explanation:
-    """Return what was kept of a load; fields that a newer rowfall has added are left out.
+    """Parse the kept plan and attempts of a load, without fields that only a newer rowfall knows.
+
+    Args:
+        text: JSON from the ledger; None where none was kept, which gives the report alone.
 
     Raises:
-        LedgerError: it cannot be read.
+        LedgerError: the text cannot be read.
     """
     if text is None:
         return Explanation(report, None)

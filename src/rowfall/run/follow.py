@@ -65,8 +65,8 @@ def follow(session: Session) -> Report:
 
     Raises:
         Interrupted: by Ctrl-C in the middle of a batch, which is loaded by the next run.
-        RowfallError: as of :func:`rowfall.run.load.run_load`; brokers have been away for longer
-            than ``--patience``.
+        RowfallError: any of :func:`rowfall.run.load.run_load`, or brokers have been away for
+            longer than ``--patience``.
     """
     check_follow(session)
     patience = parse_duration(session.options.patience)
@@ -130,7 +130,7 @@ def _wait(session: Session, seen: dict[str, int]) -> Listing | None:
 
 
 def _ends(listing: Listing) -> dict[str, int]:
-    """Return where each stream ends that has anything."""
+    """Return the end of each stream that is not empty."""
     ends: dict[str, int] = {}
     for split in listing.splits(""):
         if (split.stop or 0) > (split.start or 0):

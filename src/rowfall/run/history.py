@@ -86,7 +86,7 @@ def _reports(path: Path, of: Callable[[LoadRow], bool] | None = None) -> Iterato
 
 
 def _running(path: Path, row: LoadRow) -> Report:
-    """Return what is known of a load whose process is alive."""
+    """Return a report of a running load, with the progress that its process has written last."""
     says = running.read(path, row.id)
     table = ".".join(json.loads(row.target_key))
     return Report(
@@ -102,10 +102,10 @@ def _running(path: Path, row: LoadRow) -> Report:
 
 
 def request(load_id: str, to: str | None) -> dict[str, Any]:
-    """Return what a load was asked for.
+    """Return the recorded request of a load: its sources, target and options.
 
     Raises:
-        LedgerError: no ledger knows it.
+        LedgerError: no ledger has a load of this id.
     """
     for path in _ledgers(to, everywhere=True):
         for row in _rows(path):

@@ -156,7 +156,7 @@ def _busy(used: float, cores: int) -> str:
 
 
 def _most(effort: Effort) -> str:
-    """Return what most of the working time went into; "" where nothing tells."""
+    """Return the work that took most of the time, with its share; "" where none was measured."""
     read, insert = _share(effort, "read", "convert"), _share(effort, "insert")
     if not read + insert:
         return ""

@@ -38,17 +38,17 @@ def run_load(session: Session) -> Report:
 
 
 def run_next(session: Session, known: frozenset[str] | None) -> tuple[Report, frozenset[str]]:
-    """Run a load to its end, right behind another one of this session.
+    """Run one load to its end, as the first or a later batch of this session.
 
     Args:
-        known: what that one has returned; None for the first. Others may load meanwhile: leases
-            tell.
+        known: the ids that the load before has returned; None for the first load. Loads of other
+            processes are seen by their leases.
 
     Returns:
-        The report, and ids of all that is loaded of its streams.
+        The report, and the ids of all ranges of its streams that are loaded.
 
     Raises:
-        RowfallError: as of :func:`run_load`.
+        RowfallError: any of :func:`run_load`.
     """
     with open_load(session) as load:
         settled, facts, plan = _plan(load, known)

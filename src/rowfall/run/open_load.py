@@ -111,7 +111,7 @@ def _choose_load(
 
 
 def _request_print(session: Session, sources: Sequence[str]) -> str:
-    """Return what a re-run of the same request is known by."""
+    """Return the digest of sources, target and ``--force`` by which a re-run finds its load."""
     # A forced load is another one: it loads what the others are loaded.
     text = json.dumps([sorted(sources), session.target_key, session.options.force])
     return blake2b(text.encode("utf-8", "surrogateescape"), digest_size=16).hexdigest()

@@ -167,7 +167,11 @@ class _Run:
         return max(0.0, spent) if self.pushes else 0.0
 
     def costs(self, cpu: float) -> _Costs:
-        """Return what a load on one engine has cost; ``cpu``: seconds that the engine has seen."""
+        """Return CPU seconds and peak memory of a load on one engine.
+
+        Args:
+            cpu: CPU seconds that the engine has measured.
+        """
         counts, engine = self.counts, self.session.engine
         peak = engine.resident()[1]
         if not engine.query_log:
@@ -323,7 +327,7 @@ def cpu_wait(engine: Engine) -> float:
 
 
 def _by_writer(counts: Sequence[Counts], writers: int) -> Sequence[Counts]:
-    """Return what each writer has got, also where attempts were staged on all of them."""
+    """Return the counts of each writer, also where each attempt was staged on all of them."""
     shares = [share for own in counts for share in own.shares]
     if not shares and len(counts) == writers:
         return counts
@@ -340,7 +344,7 @@ def _by_writer(counts: Sequence[Counts], writers: int) -> Sequence[Counts]:
 
 
 def _logged(writer: Writer, load_id: str, since: float) -> tuple[float, int, int, int, float]:
-    """Return what a writer's log says of the statements of a load; zeros where it may not be read.
+    """Return the costs of a load's statements by a writer's query_log; zeros if it is not readable.
 
     Returns:
         CPU seconds, bytes of memory, requests, bytes from other nodes, and seconds from the first
@@ -370,7 +374,7 @@ def _logged(writer: Writer, load_id: str, since: float) -> tuple[float, int, int
 
 
 def imbalance(shards: Sequence[ShardReport]) -> float:
-    """Return how much more than the average the fullest shard has got; 0.03 is 3 %.
+    """Return the excess of the fullest shard over the average, as a fraction: 0.03 is 3 %.
 
     By bytes of the source where they are known, and by rows otherwise.
     """

@@ -50,10 +50,10 @@ class OutputPieces:
         self._made: dict[str, OutputPiece] = {}
 
     def of(self, work: Work, works: Sequence[Work]) -> Sequence[Work]:
-        """Return what is tried in place of a failed attempt: as pieces where it is cut.
+        """Return the attempts that replace a failed one, marked as pieces where its output is cut.
 
         Args:
-            works: what is left of ``work``, each with what was learned.
+            works: what is left of ``work`` to load, with settings changed by what the failure told.
         """
         if not self._whole or work.pieces or (len(works) < 2 and not work.piece):
             return works

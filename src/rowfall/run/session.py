@@ -224,7 +224,10 @@ def _check_memory(options: Options) -> None:
 
 
 def no_space(plan: Plan, options: Options) -> NoSpaceError | None:
-    """Return why the rows do not fit on the target's disks; None where they do."""
+    """Return an error where the forecast exceeds the free space of the target's disks, else None.
+
+    None as well with ``--no-space-check``.
+    """
     if not plan.forecast.short or options.no_space_check:
         return None
     return NoSpaceError(

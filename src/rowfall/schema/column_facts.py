@@ -56,7 +56,7 @@ class KindCounts:
 
     @property
     def most(self) -> int:
-        """Return how many values are of the kind that most are of."""
+        """Return the number of values of the most frequent kind."""
         return max(self.integers, self.floats, self.days, self.moments, self.booleans, self.uuids)
 
 
@@ -165,7 +165,7 @@ class ColumnFacts:
         return not self.numbers.zeros and not self.numbers.plus
 
     def traits(self, encoding: Encoding) -> TextTraits:
-        """Return how the values are written, as far as reading depends on it."""
+        """Return the notation of the values (dates, times, numbers) that the reader depends on."""
         shape = "Z" if self.times.with_z else "T" if self.times.with_t else ""
         if shape and max(self.times.with_t, self.times.with_z) < self.filled:
             shape = ANY_SHAPE

@@ -248,7 +248,7 @@ def _is_day(text: str) -> bool:
 
 
 def constant_column(found: ColumnFacts, type_: str, reason: str) -> Column:
-    """Return how a column is made of what the names of files give."""
+    """Return a column of type ``type_`` whose values come from the names of files."""
     made = strict_column(
         found.name, found.source, type_, Kind.TEXT, traits=TextTraits(infinite=True, csv=False)
     )
@@ -333,7 +333,12 @@ def selected(made: Projection, ask: RunSelect, table: Mapping[str, str]) -> list
 
 
 def _columns_hint(columns: Sequence[Column], table: Mapping[str, str]) -> str:
-    """Return what ``--select`` and ``--where`` may use, and what reads text as the table has it."""
+    """Return the hint that lists the columns for ``--select`` and ``--where``.
+
+    Args:
+        columns: of the source. ``table``: types of the table's columns, by name; options that read
+            text as these types are added to the hint.
+    """
     listed = ", ".join(f"{c.name} {c.type}" for c in columns[:20])
     hint = f"They are expressions over the columns of the source: {listed}."
     text = [c.name for c in columns if parse_type(c.type).base == "String" and c.name in table]

@@ -410,15 +410,15 @@ def _check_same(asked: TableOptions, existing: Rows) -> None:
 
 
 def _wanted_of_source(asked: TableOptions, own: ColumnOptions) -> WantedFacts:
-    """Return what a sample has to show whose columns get other names: all but what is given."""
+    """Return the facts to take from a sample whose columns are renamed: all but given types."""
     types = {name: type_ for name, type_ in asked.types.items() if name not in own.renames.values()}
     return WantedFacts(lambda encoding, names: types, not asked.order_by)
 
 
 def _wanted(asked: TableOptions, existing: Rows | None, options: Options) -> WantedFacts:
-    """Return what the sample has to show: only what neither the user nor the table has given.
+    """Return the facts to take from a sample: those that neither the user nor the table gives.
 
-    Everything, where the table may change.
+    The types of all columns, where the table may change.
     """
     if existing is not None and (options.widen or options.on_new_column == ADD):
         return WantedFacts(layout=False)
@@ -667,7 +667,7 @@ def _difference(what: str, example: str, missing: Sequence[str], extra: Sequence
 
 
 def _declared(declared: Schema, encoding: Encoding, source: Source) -> SourceSample:
-    """Return what a sample would show of text whose columns the source itself declares."""
+    """Return the columns that the source declares in the form of a sample, without reading rows."""
     columns = tuple(
         ColumnFacts(c.name, c.type, nested=parse_type(c.type).base == "Array", why=c.reason)
         for c in declared.columns

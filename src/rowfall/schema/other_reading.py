@@ -25,7 +25,7 @@ _SAME = frozenset({"Bool", "Float32", "Float64", "String", "Date32", "DateTime64
 
 
 def why_not_read_again(source: Source, encoding: Encoding | None, schema: Schema) -> str | None:
-    """Return why pyarrow does not read what a load has read, None where it does."""
+    """Return the reason that pyarrow cannot read a load's files again; None where it can."""
     if encoding is None or encoding.format not in _FORMATS:
         return "of this format there is one reader here"
     if encoding.compression not in ("none", "auto") or not isinstance(source, Ranged):

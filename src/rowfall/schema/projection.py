@@ -105,7 +105,7 @@ class Scan:
 
 
 def of_raw(schema: Schema, relation: SqlText) -> SqlText:
-    """Return what the table's columns are selected from, of the columns as the reader gives them.
+    """Return the relation to select the table's columns from, given the reader's raw columns.
 
     Args:
         relation: with the constants of its files, where the projection has any.
@@ -126,7 +126,7 @@ def _typed(schema: Schema, relation: SqlText) -> SqlText:
 
 
 def of_typed(schema: Schema, relation: SqlText) -> SqlText:
-    """Return what the table's columns are selected from, of columns in their own types."""
+    """Return the relation to select the table's columns from, given columns in final types."""
     projection = schema.projection
     if projection is None:
         return relation

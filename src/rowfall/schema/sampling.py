@@ -639,7 +639,7 @@ def _is_broken(found: ColumnFacts) -> bool:
 
 
 def rows_each(columns: int, splits: int, values: int = VALUES) -> int:
-    """Return how many rows of each object are read."""
+    """Return the number of rows to read of each object in a sample, at least 1."""
     return max(min(ROWS, values // columns) // splits, 1)
 
 
@@ -751,7 +751,7 @@ def _note_geometries(columns: Sequence[ColumnFacts]) -> tuple[tuple[str, str], .
 
 
 def declared_as(found: ColumnFacts, type_: str) -> str:
-    """Return what a column is read as; a shape that somebody has named is made by the engine.
+    """Return the type to read a column as: the declared one, or a geometry type that was named.
 
     Not ``Geometry``, in which NULL would be a point.
     """

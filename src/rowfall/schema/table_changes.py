@@ -98,7 +98,7 @@ def fit_names(
 ) -> Fitted:  # fmt: skip
     """Add columns, leave them out, or leave them to their defaults, as the options say.
 
-    What no option is about stays as it is: whoever matches the columns refuses it.
+    Columns that no option is about stay as they are; matching the columns refuses them later.
     """
     columns = [list(row) for row in existing]
     taken = {str(name) for name, *_ in existing}

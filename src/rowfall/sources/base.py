@@ -77,7 +77,7 @@ class Pullable(Protocol):
     reader: ReaderFeatures
 
     def probe(self, split: Split) -> Probe:
-        """Return what a server has to find under the name of this object.
+        """Return a query, with its expected answer, that shows whether a server sees this object.
 
         Raises:
             SourceError: the object cannot be read from here.
@@ -399,7 +399,7 @@ class RewritesFiles(Protocol):
     """A source that knows which of its files hold rows of files that were there before."""
 
     def rewrites(self) -> Sequence[Rewrite]:
-        """Return what became of files, the oldest change first.
+        """Return the files that were replaced or rewritten, the oldest change first.
 
         Raises:
             SourceError: the history cannot be read.

@@ -11,7 +11,7 @@ _HTTP_PORT = regex(r"\?http=\d+\Z")
 
 
 def compression_of(uri: str, declared: Encoding | str) -> str:
-    """Return what one object is packed with, ``none`` for nothing.
+    """Return the compression of one object, as ``gzip``; ``none`` for none.
 
     What is declared for all objects holds: ``--compression``, the extension that all of them have,
     or what their first bytes have said instead (``stores/first_bytes.py`` puts that into the

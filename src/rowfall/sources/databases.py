@@ -368,7 +368,7 @@ def cut(values: Iterable[int | None], count: int, end: int) -> list[tuple[int, i
 def without(
     ranges: Iterable[tuple[int, int]], loaded: Iterable[tuple[int, int]]
 ) -> list[tuple[int, int]]:
-    """Return what of ``ranges`` is in none of ``loaded``."""
+    """Return the pieces of ``ranges`` that are in none of ``loaded``, as (start, stop)."""
     gone = sorted(loaded)
     left: list[tuple[int, int]] = []
     for start, stop in ranges:
@@ -441,7 +441,7 @@ class Described:
 
 
 def digest(query: str) -> str:
-    """Return what the rows of a query are known by: its text without blanks at its ends."""
+    """Return the digest of a query's text, without blanks at its ends, that identifies its rows."""
     return blake2b(query.strip().encode(), digest_size=8).hexdigest()
 
 
@@ -546,7 +546,7 @@ class DatabaseSource(Streams, ABC):
         return self._listing_of(self.described.ranges)
 
     def listing_after(self, loaded: Mapping[str, Sequence[tuple[int, int]]]) -> Listing:
-        """Return what of the ranges is not loaded.
+        """Return the listing of ranges that are not loaded yet.
 
         Raises:
             SourceError: rows of a table without a key may have moved since some of them loaded.
@@ -616,7 +616,7 @@ class DatabaseSource(Streams, ABC):
         return self._answers.offer([(s.name, functools.partial(self.answer, s)) for s in splits])
 
     def error(self, name: str) -> Exception | None:
-        """Return what went wrong the last time that the rows of a split were read."""
+        """Return the error of the last reading of a split; None where it went well."""
         return self._answers.error(name) or super().error(name)
 
     def close(self) -> None:
@@ -638,7 +638,7 @@ class DatabaseSource(Streams, ABC):
 
 
 def _way(found: Described, query: str) -> str:
-    """Return how a table is read, and what a later run loads of it."""
+    """Return a line for the plan: the reading of a table, and what a later run loads of it."""
     name = "the query" if query else found.name
     if found.key is None:
         return f"{name} is read as one stream: {found.why}; a later run does not load it again"

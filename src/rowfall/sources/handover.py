@@ -97,7 +97,7 @@ class SocketPassing:
         return paths
 
     def error(self, name: str) -> Exception | None:
-        """Return what went wrong the last time an answer was read; one not taken is withdrawn."""
+        """Return the error of the last reading of an answer, or None; withdraw unread ones."""
         with self._guard:
             for number in [n for n, (own, _) in self._offered.items() if own == name]:
                 del self._offered[number]

@@ -153,7 +153,7 @@ class Pipes:
         return self._pipes(objects, packed=False, foreign=None, small=small)
 
     def error(self, name: str) -> Exception | None:
-        """Return what went wrong the last time this object was sent; see :meth:`broken`."""
+        """Return the error of the last sending of this object, or None; see :meth:`broken`."""
         with self._wake:
             if path := self._files.pop(name, None):
                 _unlink(path)
@@ -163,7 +163,7 @@ class Pipes:
             return self._broken.get(name)
 
     def broken(self, uri: str) -> str | None:
-        """Return what went wrong the last time this object was sent, as a predicate.
+        """Return the error of the last sending of this object as a predicate; None for none.
 
         Asked after the statement has ended: pipes of the object still unopened are removed.
 
@@ -376,7 +376,7 @@ class Streams:
         return [(split, describe(error, split.name)) for split, error in broken]
 
     def error(self, name: str) -> Exception | None:
-        """Return what went wrong the last time that a stream was sent."""
+        """Return the error of the last sending of a stream; None where it went well."""
         return self._streams.error(name)
 
     def close(self) -> None:

@@ -417,10 +417,10 @@ def _check(member: _Member) -> None:
 
 
 def _directory(source: ObjectSource, archive: Split, copies: _Copies) -> list[_Member]:
-    """Return what an archive holds, in its order, without folders.
+    """Return the files in an archive, in its order, without folders.
 
     Args:
-        copies: gets those that had to be made.
+        copies: collects the copies of archives that had to be made to read them.
 
     Raises:
         SourceError: it is not an archive, damaged, or cannot be read.

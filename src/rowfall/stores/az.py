@@ -192,7 +192,7 @@ def shared_access(
 
 
 def denied(account: AzureAccount, container: str, code: str) -> SourceError:
-    """Return why a container cannot be read, and what helps."""
+    """Return the error, with a hint, for a container that cannot be read."""
     if account.public:
         hint = f"The container {container} is not public. {_HINT}"
     elif account.token is not None:

@@ -30,7 +30,7 @@ _RLE = 1  # zstd's block of one repeated byte
 
 
 def check(read: Read, size: int, compression: str) -> str | None:
-    """Return what is wrong with an object, as a predicate; None where it is whole or not judged.
+    """Return the damage of a packed object, as a predicate; None if it is whole or not judged.
 
     Trailing bytes that are no frame are not judged: the engine raises for them.
     """

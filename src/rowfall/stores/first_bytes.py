@@ -99,7 +99,7 @@ class Head:
         return declared if formats.is_cut(self.data, declared) else self.packed
 
     def text(self, compression: str | None = None) -> bytes:
-        """Return what they unpack to; b"" where they cannot be unpacked here.
+        """Return the first bytes unpacked; b"" where they cannot be unpacked here.
 
         Args:
             compression: None for the one that they have.
@@ -137,7 +137,7 @@ class Beginning(NamedTuple):
 
 
 def examine(heads: Sequence[Head], declared: Encoding, options: Options) -> Examined:
-    """Return how objects are to be read, by their first bytes.
+    """Return format and compression of objects by their first bytes.
 
     Args:
         declared: by names and options.

@@ -389,7 +389,7 @@ class NameNode:
 
     @property
     def place(self) -> str:
-        """Return what URIs of files begin with: the service, or ``host:port``."""
+        """Return the authority in URIs of files: the name service, or ``host:port``."""
         return self.service or f"{self.host}:{self.rpc}"
 
     @property

@@ -141,7 +141,7 @@ class Http(ObjectSource):
         return from_clause.url_functions(objects, encoding, structure)
 
     def _object(self, split: Split, structure: str, pin: from_clause.Pin) -> from_clause.UrlObject:
-        """Return what an engine is asked to read for an object."""
+        """Return the argument of url() by which an engine reads an object."""
         name, home, signature = split.uri, self._url(split), self._signature
         url = home
         if signature:
@@ -155,7 +155,7 @@ class Http(ObjectSource):
         return from_clause.UrlObject(url, url != name, signature, redirects, pin)
 
     def _pins(self, splits: Sequence[Split]) -> dict[str, from_clause.Pin]:
-        """Return what makes an engine read the versions that were listed, by the objects' names."""
+        """Return the pins that hold an engine to the listed versions, by the objects' names."""
         known = {s.uri: self._listed[s.uri] for s in splits if s.uri in self._listed}
         pins: dict[str, from_clause.Pin] = {}
         if len(splits) <= from_clause.APART:
@@ -249,7 +249,7 @@ class Http(ObjectSource):
             raise
 
     def _of(self, split: Split) -> _Facts | None:
-        """Return what an answer about an object is compared with; None: nothing."""
+        """Return the listed facts to compare an answer with; None where nothing is compared."""
         return self._listed.get(split.uri) if self.pinned else None
 
     def _problem(self, split: Split) -> str | None:

@@ -248,7 +248,7 @@ class Bucket(ABC):
 
     @abstractmethod
     def _secrets(self) -> tuple[Secret | None, ...]:
-        """Return what must not be in an error."""
+        """Return the secrets that must not be in the text of an error."""
 
     @abstractmethod
     def _reason(self, text: str, status: int, code: str) -> tuple[str, str] | None:
@@ -298,8 +298,8 @@ class Bucket(ABC):
 
 
 def _network(text: str) -> tuple[str, bool]:
-    """Return why there was no answer, and whether there was a connection, by the text of obstore
-    or botocore."""
+    """Return the reason of a network error by the text of obstore or botocore, and whether there
+    was a connection."""
     lower = text.lower().replace("retry_timeout", "")
     for needle, reason in (
         ("connection refused", "connection refused"),
@@ -323,7 +323,7 @@ def stored_object(meta: Any, key: str) -> StoredObject:
 
 
 def version_of(etag: str | None, size: int, modified: datetime) -> str:
-    """Return what tells two versions of an object apart: its ETag, else ``size-mtime``."""
+    """Return the version of an object: its ETag without quotes, else ``size-mtime``."""
     if etag:
         return etag.strip('"')
     return f"{size}-{modified.timestamp():.0f}"
@@ -546,7 +546,7 @@ class UrlStoreSource(StoreSource):
         return from_clause.url_functions(objects, encoding, structure)
 
     def _pins(self, splits: Sequence[Split]) -> dict[str, from_clause.Pin]:
-        """Return what makes an engine read the versions that were listed, by the objects' names."""
+        """Return the pins that hold an engine to the listed versions, by the objects' names."""
         etags = {
             split.uri: etag for split in splits if (etag := from_clause.etag_of(split.version))
         }

@@ -86,11 +86,11 @@ class ObjectSource(ABC):
 
     @abstractmethod
     def _opener(self, split: Split) -> pipes.Opener:
-        """Return what gives the stored bytes of a whole object."""
+        """Return the function that opens the stored bytes of a whole object."""
 
     @abstractmethod
     def _problem(self, split: Split) -> str | None:
-        """Return what :meth:`changed` says of one split, None where all is well."""
+        """Return the fault of one split, for :meth:`changed`; None where there is none."""
 
     def _path(self, name: str) -> str:
         """Return the part of an object's name that ends with the extension."""

@@ -32,7 +32,7 @@ class Patience:
 
     @staticmethod
     def of(options: Options) -> Patience:
-        """Return what ``--patience`` asks for."""
+        """Return the patience of as many seconds as ``--patience`` gives."""
         return Patience(parse_duration(options.patience))
 
     def ask(self, question: Callable[[], _Found]) -> _Found:

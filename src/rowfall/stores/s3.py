@@ -101,7 +101,7 @@ class S3(StoreSource):
         return parquet and self.reader.etags and bool(_GLOB & set(key))
 
     def _pins(self, splits: Sequence[Split]) -> dict[str, from_clause.Pin]:
-        """Return what makes an engine read the versions that were listed, by the objects' names.
+        """Return the pins that hold an engine to the listed versions, by the objects' names.
 
         An object that is alone is asked for by its ETag. Of many the engine compares the ETag that
         it has listed with each answer's; before 26.7 it did not, so there few are asked for, too.

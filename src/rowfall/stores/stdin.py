@@ -351,7 +351,7 @@ def _without_padding(pieces: Iterator[bytes]) -> Iterator[bytes]:
 
 
 def _records(encoding: Encoding | None, most: int) -> Records | None:
-    """Return what follows records; None where they are not text, or packed for the engine."""
+    """Return the object that finds the ends of records; None where they are packed or no text."""
     text = encoding is not None and encoding.kind in (Kind.TEXT, Kind.JSON)
     if encoding is None or not text or encoding.compression not in ("none", pipes.BZ2):
         return None
@@ -359,7 +359,7 @@ def _records(encoding: Encoding | None, most: int) -> Records | None:
 
 
 def _quotes(encoding: Encoding | None, most: int) -> OpenQuotes | None:
-    """Return what finds a quote that is never closed; None where the engine gets what is packed."""
+    """Return the object that finds a quote never closed; None where CSV is packed or absent."""
     if encoding is None or not encoding.is_csv or _records(encoding, most) is None:
         return None
     return OpenQuotes(encoding, most, breaks=True)

@@ -90,7 +90,7 @@ def _is_value(line: str) -> bool:
 
 
 def _is_document(lines: list[str]) -> str:
-    """Return what lines are that are no table; "" where nothing shows that."""
+    """Return a clause on what shows that lines are no table; "" where nothing does."""
     filled = [line for line in lines if line.strip()]
     if not filled:
         return ""

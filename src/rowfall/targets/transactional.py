@@ -142,7 +142,7 @@ class TransactionalTable:
         return ServerAt(host, port, False, where.user, secret, options, kind=self.scheme), own
 
     def named_in(self, given: dict[str, str], path: str, table: str) -> tuple[str, str]:
-        """Return what holds the table, for people and for ``Database``, and its own name.
+        """Return the database or schema that holds the table, and the table's own name.
 
         Args:
             given: parameters of the URI; those that are no settings of the driver are taken out.

@@ -125,7 +125,7 @@ def clean(opened: OpenedTables, *, dry: bool, emit: Listener) -> list[Leftover]:
 
 
 def _loads(opened: OpenedTables, journals: Sequence[tuple[str, str, str]]) -> _Loads:
-    """Return what ledger and journals know of loads."""
+    """Return the ids of loads that ledger and journals know: running, ended and committed ones."""
     alive: set[str] = set()
     known: set[str] = set()
     committed: set[str] = set()

@@ -229,7 +229,7 @@ def _lacks(row: Sequence[Any], log: int) -> bool:
 
 
 def _behind(shards: OpenCluster) -> dict[int, Sequence[Any]]:
-    """Return how far replicas are: only nodes that answer and have the table replicated.
+    """Return the replication lag of the nodes that answer and have the table replicated.
 
     Returns:
         By number of the node: the last entry of its shard's log, the next entry that it will read,

@@ -99,7 +99,7 @@ class Contradiction:
 def find_contradiction(
     session: Session, memory: LoadedState, found: CatalogueTables | None = None
 ) -> Contradiction | None:
-    """Return how ledger, journal and target table contradict each other; None where they agree.
+    """Return the contradiction between ledger, journal and target table; None where they agree.
 
     Args:
         memory: by :func:`remembered`, with the same ``found``.
@@ -179,10 +179,10 @@ def _other_table(
 
 
 def _stopped(session: Session, before: str) -> Mapping[str, int]:
-    """Return what was committed for a table, and of which nobody says that it is loaded, with rows.
+    """Return attempts committed for a table but never recorded as loaded, with their rows.
 
-    It may have become visible before the load was stopped, and then whoever has copied the table
-    has copied it, too.
+    Their rows may have become visible before the load was stopped, so a copy of the table may hold
+    them as well.
     """
     return record_of(session).stopped(before)
 

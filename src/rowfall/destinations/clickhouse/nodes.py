@@ -72,13 +72,16 @@ class Nodes(Protocol):
         """Return the engine of a table that the load makes."""
 
     def ddl(self, schema: Schema) -> str:
-        """Return what makes the tables of all nodes; "" where one statement does, or none."""
+        """Return the ON CLUSTER statements that create missing tables on all nodes.
+
+        "" where there is no cluster, or nothing is missing.
+        """
 
     def sharding_key(self) -> ShardingKey | None:
         """Return the key by which rows belong on shards; None where any will do."""
 
     def doubles(self) -> bool:
-        """Return whether rows that are sent on would be stored by each replica once more."""
+        """Return whether each replica would store rows forwarded between shards once more."""
 
     def settle_upserts(self, load: LoadRun, found: CatalogueTables) -> bool:
         """Bring exchanges of rebuilt tables to an end, which one engine has.
@@ -298,7 +301,7 @@ def engine_name(text: str) -> str:
 
 
 def _hint_of_table(cause: str) -> str:
-    """Return what helps where an engine refuses to create a table."""
+    """Return the hint for an engine's error on CREATE TABLE, by the text of the error."""
     if found := _RESERVED.search(cause):
         name = found[1]
         return f"Give the column another name: --rename {name}={name.strip('_')}"

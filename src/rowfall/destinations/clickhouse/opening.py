@@ -30,7 +30,7 @@ def open_servers(opening: Opening, at: ServerAt) -> Opened:
     """Connect to a server, and to all shards of its cluster where the target is one.
 
     Raises:
-        TargetError: as of :func:`_check_writer`.
+        TargetError: as in :func:`_check_writer`.
     """
     from rowfall.ledger.journal import TABLE as JOURNAL  # 2 ms that loads into folders save
     from rowfall.ledger.journal import make_durable
@@ -161,7 +161,10 @@ def _some(names: Sequence[str]) -> str:
 
 
 def refusal(session: Session) -> TargetError | None:
-    """Return which right a load would lack; None where it has all."""
+    """Return the error that a load would end with for a missing right; None where it has all.
+
+    None as well with ``--direct``, of which nothing is checked.
+    """
     if session.options.direct:
         return None
     from rowfall.destinations.clickhouse.nodes import nodes_of

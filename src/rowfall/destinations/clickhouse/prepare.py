@@ -81,7 +81,7 @@ class PreparedTables:
             yield
 
     def receiver(self, given: Receiving) -> TableReceiver:
-        """Return what stages attempts on one writer, or on all of them together."""
+        """Return the receiver that stages attempts on one writer, or on all of them together."""
         own, writers = given.writer.number, self.writers
         if not self.together:
             own, writers = 0, (writers[own],)
@@ -90,7 +90,7 @@ class PreparedTables:
         )
 
     def cause(self, error: RowfallError) -> RowfallError:
-        """Return why a load was stopped: where a table is gone, it may be the target."""
+        """Return the error to report: that the target is gone, where this caused ``error``."""
         if isinstance(error, EngineError) and error.code in GONE:
             try:
                 self.tables.check()
@@ -151,10 +151,10 @@ def prepare(load: LoadRun, settled: Settled, facts: LoadFacts, plan: Plan) -> Pr
 def _table_writer(
     prepared: PreparedTables, writer: Writer, found: CatalogueTables, *, fed: bool
 ) -> TableWriter:
-    """Return how attempts are staged on one writer.
+    """Return the staging tables and settings of attempts on one writer.
 
     Args:
-        found: the tables there, asked just now. ``fed``: as of :class:`StagingTables`.
+        found: the tables of this server now. ``fed``: see :class:`StagingTables`.
     """
     tables, shadow = prepared.tables, prepared.shadow
     session, engine = tables.session, writer.engine

@@ -64,7 +64,7 @@ class LoadedState:
 
     @property
     def unconfirmed(self) -> frozenset[str]:
-        """Return what the ledger says of this very table, and the journal beside it does not."""
+        """Return ids of splits in this table by the ledger, which its journal does not list."""
         if not self.uuid or self.known != self.uuid or not self.ledger:
             return frozenset()
         said = (self.journal or frozenset()) | self.forgotten
@@ -87,7 +87,13 @@ class Record(Protocol):
         """Return the number of a load's attempts that it knows and the ledger does not."""
 
     def state(self, uuid: str, known: str | None, own: frozenset[str]) -> LoadedState:
-        """Return what is loaded into a table; ``known`` and ``own`` are what the ledger says."""
+        """Return the splits that are loaded into a table.
+
+        Args:
+            uuid: of the table.
+            known: UUID of the table that the ledger tells of, None where it tells of none.
+            own: ids of the splits that are loaded by the ledger.
+        """
 
     def journal(self, uuid: str = "") -> Journal | None:
         """Return the journal of the table with that UUID; None where there is none."""
@@ -96,10 +102,10 @@ class Record(Protocol):
         """Return the attempts, with rows, that were committed for a table and nobody has ended."""
 
     def explains(self, uuid: str) -> bool:
-        """Return whether the ledger alone accounts for the rows of a table, by whichever name."""
+        """Return whether the ledger alone explains the rows of the table with this UUID."""
 
     def splits_of(self, loaded: Collection[Landings], before: str, ids: Collection[str]) -> str:
-        """Return what is surely in a copy of a table, in words; "" where nobody can say."""
+        """Return words for what a copy of the table ``before`` holds; "" if that is unknown."""
 
     def count(self, rows: int) -> str:
         """Return a clause with the rows that it counts, of ``rows`` that a journal has."""
@@ -126,7 +132,7 @@ class Record(Protocol):
         """End what was begun in a table that is not there any more."""
 
     def confirms(self, load: LoadRun) -> bool:
-        """Return whether it knows all that the ledger knows to be in the load's shadow."""
+        """Return whether this record lists every split that the ledger has in the load's shadow."""
 
     def announce(self, load: LoadRun, uuid: str) -> Leases:
         """Return the leases of a target that is changed at the end of a load, which it knows."""
@@ -153,7 +159,7 @@ class Record(Protocol):
         """Record splits as loaded by a load that has brought nothing."""
 
     def doubts(self, ledger: Ledger, load_id: str, found: Contradiction) -> Doubts:
-        """Return what does as the user answers to a contradiction."""
+        """Return the object that carries out the user's answer to a contradiction."""
 
 
 class LedgerRecord:
@@ -231,10 +237,10 @@ class LedgerRecord:
             ledger.accept_mark(uuid, mark)
 
     def accept(self, load_id: str, uuid: str) -> None:
-        """Do nothing: the ledger is told by whoever accepts."""
+        """Do nothing: the caller writes it into the ledger."""
 
     def adopt(self, load_id: str, uuid: str, splits: Sequence[Split]) -> None:
-        """Do nothing: the ledger is told by whoever adopts."""
+        """Do nothing: the caller writes them into the ledger."""
 
     def doubts(self, ledger: Ledger, load_id: str, found: Contradiction) -> Doubts:
         from rowfall.destinations.clickhouse.doubts import LedgerDoubts
@@ -357,7 +363,7 @@ class JournalRecord:
         return JournalDoubts(self._session, ledger, load_id, found)
 
     def _there(self, journal: Journal) -> bool:
-        """Return whether the journal exists; nobody removes one."""
+        """Return whether the journal exists; once made, it is never removed."""
         return JOURNAL in self._found if self._found is not None else journal.there()
 
     def _of(self, uuid: str, load_id: str = "") -> Journal:

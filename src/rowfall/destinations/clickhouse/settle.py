@@ -38,8 +38,9 @@ _RANGE = regex(r"\[-?\d+:-?\d+\]\Z")
 
 
 def open_shadow(load: LoadRun) -> Shadow | None:
-    """Return what gathers the attempts of a load until its end; None where each becomes visible by
-    itself.
+    """Return the shadow table that holds a load's rows until its end.
+
+    None where each attempt becomes visible by itself.
     """
     session = load.session
     options, target = session.options, session.target
@@ -258,7 +259,7 @@ def _drop_superseded(session: Session, load: LoadRun, shadow: Shadow) -> None:
 def _drop_shadow_that_was_set_back(
     session: Session, ledger: Ledger, load: LoadRun, shadow: Shadow
 ) -> None:
-    """Drop a shadow of which the ledger knows more than its journal: nobody has seen its rows."""
+    """Drop a shadow table, never visible, where the ledger knows of more rows than its journal."""
     if not record_of(session).confirms(load):
         shadow.drop()
         ledger.set_table(load.key, "")

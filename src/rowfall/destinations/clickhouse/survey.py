@@ -115,7 +115,7 @@ def ask_sharding(session: Session, schema: Schema) -> ShardingFacts | None:
 
 
 def _refused_key(session: Session, schema: Schema, key: ShardingKey) -> str | None:
-    """Return why the key of an existing table cannot be computed from what is loaded.
+    """Return a clause: why the loaded columns do not give the sharding key; None if they do.
 
     Raises:
         UsageError: a Distributed table could not have this key.
@@ -155,7 +155,7 @@ def stored_key(session: Session, table: ExistingTable | None) -> str:
 
 
 def questions(session: Session) -> TableQuestions | None:
-    """Return how the table is asked before its columns change; None where they may not."""
+    """Return the questions about the table before its columns change; None with ``--replace``."""
     if session.options.replace:
         return None
 
@@ -235,6 +235,6 @@ def _check_changes(session: Session, schema: Schema) -> None:
 
 
 def stores_json(session: Session) -> bool:
-    """Return whether new tables can have columns of the type JSON."""
+    """Return whether all servers are new enough for columns of type JSON in new tables."""
     old = (writer.engine.facts.release[:2] < JSON_RELEASE for writer in session.writers)
     return not any(old)

@@ -132,7 +132,11 @@ class RowPlace:
     named: str = ""
 
     def name(self, row: int) -> str:
-        """Return what names the row, of which the number is known as well (from 0)."""
+        """Return the place of a row for people: file and line, or the row's number.
+
+        Args:
+            row: number of the row in the file, from 0.
+        """
         number = f"line {self.line}" if self.line else f"row {row + 1}"
         return self.named or f"{self.split.name} {number}"
 
@@ -299,7 +303,10 @@ _LED = regex(r"-?0\d")
 
 
 def _lost(column: Column, target: Type, value: str | None) -> tuple[str, str | None]:
-    """Return what a value would lose that makes one of the type, and the option that takes it."""
+    """Return a clause on what ``value`` would lose in the type, and the option that reads it so.
+
+    "" for no loss; None where no option reads it.
+    """
     if column.shape != CANONICAL or not value:
         return "", None
     if target.base == "Bool":
@@ -327,7 +334,7 @@ def _no_fit(column: Column, value: str | None) -> str:
 
 
 def _remedy(types: Mapping[str, str], schema: Schema) -> str:
-    """Return what makes columns of other types; those of keys stay what they are in a table."""
+    """Return the advice that changes columns to ``types``; a table's key columns keep theirs."""
     options = type_options(list(types.items()))
     keys = [name for name in types if name in schema.keys]
     if not keys:

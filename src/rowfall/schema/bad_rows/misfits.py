@@ -137,7 +137,7 @@ def _counts(column: Column) -> str:
 def _details(
     reader: LenientReader, relation: SqlText, columns: Sequence[Column], ask: RunSelect
 ) -> dict[str, Values]:
-    """Return what the types Enum and Decimal depend on, by the names of the columns."""
+    """Return the names of Enums and the digits of Decimals among the values, by column name."""
     asked: list[tuple[Column, str, str, str]] = []
     for column in columns:
         x = f"toString({sql.name(column.source)})"

@@ -157,7 +157,7 @@ class BadRowSearch:
         return data_errors.bad_row_error(place, self.encoding, self.schema, bad, trial, len(header))
 
     def _try_remedies(self, split: Split, header: Sequence[str], bad: BadRow) -> TriedRemedies:
-        """Return what helps against a bad row: each type has been tried on the value."""
+        """Return the remedies for a bad row, after trying other types on its value."""
         columns = self.schema.columns
         left_out = not_checkable(columns, self.encoding) is None
         if bad.which <= 0 or data_errors.is_foreign(bad.value):
@@ -195,7 +195,7 @@ class BadRowSearch:
             return True
 
     def _fields_of(self, split: Split, line: int) -> int:
-        """Return how many fields a line has; 0 where that cannot be told."""
+        """Return the number of fields in a line; 0 where that cannot be told."""
         for _, text in self.ask(
             numbered_lines(self.source, split, self.encoding, [line]), IN_ORDER
         ):
@@ -337,7 +337,10 @@ class BadRows:
 
     @property
     def most_left(self) -> int:
-        """Return how many rows may still be left out at most; of a ratio that is known later."""
+        """Return the number of rows that may still be left out.
+
+        No limit (2^62) with ``--max-error-ratio``, which is checked when all rows are counted.
+        """
         if self._options.max_error_ratio > 0:
             return 1 << 62
         with self._guard:

@@ -21,14 +21,14 @@ summe|gesamt|insgesamt|gesamtsumme|summa|suma|razem|celkem|итого|всего
 def find_last_rows(
     names: Sequence[str], rows: Sequence[Sequence[str]]
 ) -> tuple[str, str | None] | None:
-    """Return what the last rows of a file are and the option that leaves them out; None for rows.
+    """Return a sentence about notes or totals at the end of a file, and the option to drop them.
 
     Args:
         rows: without a header, all as wide as ``names``; the last ones are those of the file.
 
     Returns:
-        A sentence, and ``--where`` of the column whose texts they have alone; None for the option
-        where there is no such column.
+        None where the last rows are data. Otherwise the sentence, and ``--where`` on the column
+        whose texts only these rows have; None for the option where there is no such column.
     """
     width = len(names)
     end = len(rows)

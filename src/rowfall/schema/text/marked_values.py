@@ -281,7 +281,7 @@ def _orders_of(columns: Sequence[Counter[str]]) -> tuple[list[str], set[int]]:
 
 
 def _reads_dates(values: Counter[str], order: str) -> Callable[[str], bool]:
-    """Return what tells whether a value is a date as most of a column are: with a time, or none.
+    """Return a predicate: a value is a date, with or without a time like most of the column.
 
     What stands behind a date has to be a time of day that the rewriting knows.
     """
@@ -317,7 +317,7 @@ def _reads_numbers(dialect: Dialect) -> Callable[[str], bool]:
 
 
 def _reads_plain(values: Counter[str]) -> Callable[[str], bool]:
-    """Return what tells whether a value is of the class of a column, when its NULLs are known."""
+    """Return a predicate: a value is of the class (number, time, bool) of the column's values."""
     some = value_class([*values])
     return lambda value: some in ("number", "time", "bool") and value_class([value]) == some
 

@@ -80,10 +80,10 @@ class TextFormat:
 
 
 def asked_of(options: Options) -> Asked:
-    """Return what the user has said about the text.
+    """Return the options about text: header, delimiter, quotes; None for those not given.
 
     Raises:
-        UsageError: it contradicts itself.
+        UsageError: options contradict each other.
     """
     header: bool | None = None
     by_format = False
@@ -432,7 +432,7 @@ _LEAST_VALUES = 2  # below a line of units: one number may just be the first of 
 
 
 def _titles(rows: Sequence[Sequence[str]]) -> int:
-    """Return how many rows with one value at most stand before the first one without a gap."""
+    """Return the number of title rows, of one value at most, before the first row without gaps."""
     for number, row in enumerate(rows):
         filled = sum(1 for field in row if field.strip())
         if filled > 1 or len(row) < _LEAST_WIDTH:
@@ -510,7 +510,7 @@ def _with_marks(found: Finding, encoding: Encoding, dialect: Dialect, asked: Ask
 
 
 def _of_dialect(dialect: Dialect, asked: Asked) -> Asked:
-    """Return what options and first bytes have said about text that is rewritten."""
+    """Return ``asked`` with character set, delimiter and quotes of text that is rewritten."""
     tabs = dialect.delimiter == "\t" and not dialect.quote  # TSV, read as CSV
     return replace(
         asked,
@@ -522,7 +522,7 @@ def _of_dialect(dialect: Dialect, asked: Asked) -> Asked:
 
 
 def unplain(found: Finding) -> str | None:
-    """Return what makes text one that no reader takes as it is; None where both do."""
+    """Return a predicate on why text has to be rewritten; None where readers take it as it is."""
     if found.charset not in ("utf-8", "latin-1"):
         return f"is written in {found.charset}"
     if found.line_end == "\r":
@@ -549,7 +549,7 @@ def unplain(found: Finding) -> str | None:
 
 
 def _wanted(asked: Asked) -> str | None:
-    """Return what options ask for that no reader does; None for nothing."""
+    """Return a predicate on text that options allow and no reader takes; None for nothing."""
     if asked.short_rows == "null":
         return "may have short rows"
     return "may have blank lines" if asked.blank_lines == "skip" else None
@@ -571,7 +571,7 @@ def _rows_in_order(found: Finding) -> list[tuple[str, ...]]:
 
 
 def columns_of(found: Finding) -> int:
-    """Return how many columns the rows have."""
+    """Return the number of columns, without an empty one behind a delimiter at the end of rows."""
     return found.width - (found.ends in ("all", "rows"))
 
 
@@ -694,7 +694,7 @@ def _by_engine(
 
 
 def _of_tsv(samples: Sequence[TextSample], asked: Asked) -> Asked:
-    """Return what is known of a file called TSV: a tab, and quotes are letters unless it shows."""
+    """Return ``asked`` with a tab as delimiter of a TSV file, and quotes if samples show them."""
     quoted = any(_QUOTED_TSV.search(sample.data) for sample in samples)
     if not asked.fixed and not any(b"\t" in sample.data for sample in samples):
         return asked

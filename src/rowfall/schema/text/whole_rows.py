@@ -178,7 +178,7 @@ def _takes_null(type_: str) -> bool:
 
 
 def _null_in(name: str, type_: str) -> str:
-    """Return what is said at a NULL in a column; ``list`` stands for what takes none at all."""
+    """Return the message that SQL throws at a NULL in a column; it marks arrays and maps."""
     kind = LIST if parse_type(type_).base in ("Array", "Map") else ""
     return f"{_NULL} ({kind}{name})"
 

@@ -64,7 +64,7 @@ def question(source: Source, splits: Sequence[Split], encoding: Encoding) -> Sql
 
 
 def read_answer(rows: Iterable[Sequence[Any]]) -> list[Footer]:
-    """Return what the answer to :func:`question` says."""
+    """Return the footers in an answer to :func:`question`."""
     return [
         Footer(
             {str(path): FileColumn(str(type_), bool(exact)) for path, type_, exact in columns},
@@ -77,7 +77,7 @@ def read_answer(rows: Iterable[Sequence[Any]]) -> list[Footer]:
 def supertype(one: str, other: str) -> str | None:
     """Return a type that every value of both fits unchanged; None where there is none.
 
-    A Float64 is one for 64-bit integers as well: whoever reads them has to look at their values.
+    A Float64 is one for 64-bit integers as well, so callers have to check values beyond 2^53.
     """
     a, b = parse_type(one), parse_type(other)
     nullable = a.nullable or b.nullable
@@ -107,7 +107,7 @@ def some_columns(options: Options) -> bool:
 
 
 def misfits(footer: Footer, known: Footer, reads: Sequence[Column], *, some: bool) -> list[str]:
-    """Return how the columns of files differ from what is read of them, () where they fit.
+    """Return clauses on columns of files that differ from those to read, [] where they fit.
 
     Args:
         known: of the file that the types were taken from.
@@ -130,7 +130,7 @@ def misfits(footer: Footer, known: Footer, reads: Sequence[Column], *, some: boo
 
 
 def _misfit(own: FileColumn, first: FileColumn | None, column: Column) -> str | None:
-    """Return what is wrong where the reader would change values of a file's column."""
+    """Return a clause where the reader would change values of a file's column, else None."""
     wanted, type_ = parse_type(column.read_type or column.type), plain_type(own.type)
     if type_ == "Int64" and wanted.base in _MANTISSA and not own.exact:
         return f"{own.type} with values beyond 2^53, which {wanted.base} would change"
@@ -144,7 +144,7 @@ def _misfit(own: FileColumn, first: FileColumn | None, column: Column) -> str | 
 def other_columns(
     names: Sequence[tuple[str, str]], reads: Sequence[Column], *, some: bool
 ) -> list[str]:
-    """Return how the columns of one file, (name, type), differ from what is read of it."""
+    """Return clauses on columns of one file, (name, type), that differ from those to read."""
     by_name, there = {column.source: column for column in reads}, dict(names)
     found = [f"{name} is {type_} instead of missing" for name, type_ in names
              if name not in by_name and not some]  # fmt: skip

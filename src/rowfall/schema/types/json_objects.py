@@ -112,7 +112,7 @@ def is_object(text: str) -> bool:
 
 
 def find_fault(text: str) -> str | None:
-    """Return why a text is not a row, as what follows the name of a line; None where it is one."""
+    """Return the fault of a line, as "is not a JSON object"; None where it is a row."""
     try:
         found = json.loads(
             text, object_pairs_hook=_Pairs, parse_constant=_refuse_constant, strict=False
@@ -182,7 +182,9 @@ _CONSTANTS = regex(r"([:[,] *)(NaN|-?Infinity)")
 
 
 def rows_inside(objects: Sequence[str], uris: Sequence[str]) -> str | None:
-    """Return what loads the rows that are meant where each file is one object around them.
+    """Return a sentence, with a command, for files that are each one object around their rows.
+
+    None where they are not.
 
     Answers of services are written so: ``{"status": "ok", "data": [{...}, {...}]}``.
 
@@ -243,7 +245,7 @@ def _lists_of(value: Mapping[str, Any], depth: int) -> dict[tuple[str, ...], int
 
 
 def _query(path: Sequence[str]) -> str:
-    """Return what jq calls the elements of the list at a path."""
+    """Return the jq expression for the elements of the list at a path of keys."""
     if all(key.isidentifier() and key.isascii() for key in path):
         return "".join(f".{key}" for key in path) + "[]"
     return "." + "".join(f"[{json.dumps(key)}]" for key in path) + "[]"

@@ -107,7 +107,7 @@ def with_empty_lists(columns: Sequence[Column]) -> tuple[Column, ...]:
 def what_nulls_become(
     columns: Sequence[Column], encoding: Encoding, without: Collection[str], *, lists_told: bool
 ) -> str:
-    """Return what is stored for NULL lists, maps and structs, as a sentence; "" for none.
+    """Return a sentence on the values stored for NULL lists, maps and structs; "" for none.
 
     Args:
         columns: as they are read. ``without``: names in the source of those that are known to hold

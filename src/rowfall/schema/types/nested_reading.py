@@ -251,7 +251,7 @@ def is_row(line: str, written: str) -> str:
     """Return SQL that is 1 where a line is a JSON object that has each of its keys once.
 
     Args:
-        written: as of :func:`is_json`.
+        written: see :func:`is_json`.
     """
     keys = f"JSONExtractKeys({written})"
     once = f"length({keys}) = length(arrayDistinct({keys}))"

@@ -227,7 +227,12 @@ def tuples_apart(encoding: Encoding, columns: Sequence[Column]) -> bool:
 
 
 def line_fields(encoding: Encoding, columns: Sequence[Column], names: int) -> int:
-    """Return how many fields a line of ``names`` columns has, among them ``columns``."""
+    """Return the number of fields in a line of text.
+
+    Args:
+        columns: that are read, whose tuples take several fields each in some CSV.
+        names: number of columns in the file, ``columns`` among them.
+    """
     csv = encoding.is_csv
     more = first_fields([c.type for c in columns])[-1] - len(columns)
     return names + (more if csv and tuples_apart(encoding, columns) else 0) + encoding.trailing

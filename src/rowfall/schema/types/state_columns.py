@@ -78,7 +78,7 @@ def tried_select(
     without: Sequence[str], expressions: Callable[[Callable[[str], str]], Sequence[str]],
     types: Sequence[tuple[str, str]], wanted: Mapping[str, str], ask: RunSelect,
 ) -> str | None:  # fmt: skip
-    """Return ``--select`` with expressions in the place of some columns, as the engine takes it.
+    """Return a ``--select`` that the engine accepts, with expressions instead of some columns.
 
     Args:
         expressions: returns them, given what writes a name.

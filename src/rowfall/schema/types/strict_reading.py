@@ -99,7 +99,7 @@ def strict_column(
     source_type: str = "",
     traits: TextTraits | None = None,
 ) -> Column:
-    """Return how to read ``source`` into a column of ``target_type``.
+    """Return the column that reads ``source`` into ``target_type``, refusing what does not fit.
 
     Args:
         name, source: column of the table, column of the file.

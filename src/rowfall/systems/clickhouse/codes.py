@@ -257,7 +257,7 @@ def is_one_value(error: RowfallError) -> bool:
 
 
 def _raised(message: str) -> str:
-    """Return what an exception says without what was being done, which may quote data and SQL."""
+    """Return an exception's text without "while executing ...", which may quote data and SQL."""
     return re.split(": [Ww]hile executing", message, maxsplit=1)[0]
 
 

@@ -336,7 +336,7 @@ class Embedded(Asking):
         return True
 
     def sync_refused(self) -> None:
-        """Return None: whoever writes files may flush them."""
+        """Return None: a process that writes files may flush them."""
 
     def check_writes(self) -> None:
         """Do nothing: the folder could be locked, so it can be written."""
@@ -729,13 +729,14 @@ def take_folder(folder: Path, reads: str = "") -> FolderLock:
 
 
 def distrust(folder: os.stat_result, above: os.stat_result, user: int) -> str | None:
-    """Return why links in a folder may be those of strangers, as half a sentence, or None.
+    """Return a clause: why others may have put links into a folder; None where nobody could.
 
     The engine writes wherever a link leads. The owner of a folder is trusted, for whom root may
     load, and so is the group that the owner has let in.
 
     Args:
-        above: the folder that it is in.
+        folder: its status. ``above``: status of the folder that it is in.
+        user: id of this process's user; 0 is root.
     """
     if folder.st_uid in (user, 0):
         return None

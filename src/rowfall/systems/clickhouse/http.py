@@ -181,7 +181,7 @@ def readable(sock: socket.socket) -> bool:
 
 
 def reason(error: Exception) -> str:
-    """Return why a connection broke, for people."""
+    """Return the cause of a broken connection in words, as "no answer in time"."""
     if isinstance(error, TimeoutError):
         return "no answer in time"
     if isinstance(error, http.client.RemoteDisconnected):

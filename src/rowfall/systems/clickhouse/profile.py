@@ -151,7 +151,7 @@ def judge(rows: Sequence[Sequence[Any]], options: Mapping[str, str]) -> UserProf
     values |= options
 
     def wrong(wanted: Mapping[str, Value]) -> dict[str, Value]:
-        """Return what has another value than is wanted, as far as the server knows it."""
+        """Return the wanted settings that the server knows and has at another value."""
         return {
             name: value for name, value in wanted.items()
             if name in values and not Constraint(values[name], fixed=True).allows(value)

@@ -381,7 +381,7 @@ class FarLog:
         self._answer = answer
 
     def look_up(self, query_id: str, *, failed: bool) -> list[Any] | None:
-        """Return how a statement ended by the far log; None when that has no entry.
+        """Return the end of a statement by the far server's query_log; None when it has no entry.
 
         Returns:
             Code and text of its exception, then rows and bytes read, rows written, memory and

@@ -230,7 +230,10 @@ class StatementStatus:
         return error
 
     def progress(self, query_id: str) -> StatementProgress | None:
-        """Return how far a running statement is; None when it does not run or cannot be seen."""
+        """Return rows, bytes and memory of a running statement by system.processes.
+
+        None when it does not run, or this user may not see it.
+        """
         if self._processes_hidden:
             return None
         try:
@@ -291,7 +294,7 @@ class StatementStatus:
                 self.ask(_STILL_THERE, query_id=query_id, replace_running_query="1")
 
     def logged(self, query_ids: Sequence[str], days: int = 1) -> dict[str, Logged]:
-        """Return how statements of the last ``days`` ended, as far as the log has them.
+        """Return the query_log entries of statements that ended in the last ``days``, by query id.
 
         Raises:
             RowfallError: the log is off (60) or may not be read (497).

@@ -51,7 +51,7 @@ def driver() -> ModuleType:
 
 
 def said(error: Exception) -> str:
-    """Return what an error of the driver says, in one line."""
+    """Return the first line of a driver's error, without its prefix and links."""
     text = _PREFIX.sub("", str(error).strip().partition("\n")[0].partition("\x1b")[0])
     return re.sub(r" See also https?://\S+|\. However, you would be able.*", "", text)
 

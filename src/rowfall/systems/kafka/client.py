@@ -184,7 +184,7 @@ class Client:
         return redact(text, *self._secrets)
 
     def reason(self) -> str:
-        """Return what librdkafka has said last, in brackets; "" for nothing."""
+        """Return the last message of librdkafka, in brackets behind a blank; "" for none."""
         return f" ({self._said})" if self._said else ""
 
     def _made(self, client: Callable[..., Any], more: Mapping[str, object]) -> Any:
@@ -245,7 +245,7 @@ class Client:
         return found.result(ASK_SECONDS)
 
     def describe(self, topic: str) -> TopicFacts | None:
-        """Return what the brokers know of a topic; None where there is none.
+        """Return id and partitions of a topic by the brokers; None where there is no such topic.
 
         Raises:
             SourceError, TargetError: they do not answer, or this user may not ask.
@@ -298,7 +298,10 @@ class Client:
             return {tp.partition: f.result(ASK_SECONDS).offset for tp, f in asked.items()}
 
     def committed(self, topic: str, partitions: Sequence[int]) -> dict[int, int]:
-        """Return what the group of the address has committed; negative for nothing."""
+        """Return the offset that the consumer group has committed in each partition.
+
+        Negative where it has committed none.
+        """
         with self.explained(), self._reader() as reader:
             from confluent_kafka import TopicPartition
 
@@ -308,7 +311,7 @@ class Client:
     # --- topics -----------------------------------------------------------------------------------
 
     def make(self, topic: str, partitions: int, config: Mapping[str, str]) -> None:
-        """Make a topic; harmless where another process has made it meanwhile."""
+        """Make a topic, unless another process has made it meanwhile."""
         with self.explained(f"make the topic {topic} at"):
             from confluent_kafka import KafkaException
             from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined] # it lists no exports
@@ -329,7 +332,7 @@ class Client:
             time.sleep(0.05)
 
     def remove(self, topics: Sequence[str]) -> None:
-        """Remove topics, and wait until the brokers know none of them; harmless where none is."""
+        """Remove topics that exist, and wait until the brokers know none of them."""
         with self.explained(f"remove the topic {topics[0]} at"):
             from confluent_kafka import KafkaException
 

@@ -59,7 +59,7 @@ _MEANINGS = dict(CODES.values())
 
 
 def meaning(code: int) -> KafkaErrorMeaning:
-    """Return what a code means."""
+    """Return the meaning of an error code of librdkafka; OTHER for one that is not listed."""
     return _MEANINGS.get(code, KafkaErrorMeaning.OTHER)
 
 

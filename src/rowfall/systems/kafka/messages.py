@@ -148,7 +148,7 @@ _VALUES: Mapping[str, Callable[[Any], int | str | None]] = {
 
 
 def read_annotations(options: Options) -> dict[str, str]:
-    """Return what ``--add-column`` asks for that comes from messages, by the column's name."""
+    """Return the values of messages that ``--add-column`` asks for, by the column's name."""
     pairs = (text.partition("=") for text in options.add_column)
     found = {name.strip(): what.strip() for name, _, what in pairs}
     return {name: what for name, what in found.items() if what in _VALUES}

@@ -89,7 +89,7 @@ class ProtobufMessages:
         return Encoding("Protobuf", "none", Kind.TYPED)
 
     def begin(self) -> bytes:
-        """Return what stands in front of all messages: nothing."""
+        """Return the bytes before the first message: none."""
         return b""
 
     def text(self, messages: Sequence[Any]) -> bytes:
@@ -227,10 +227,10 @@ def _checked(file: str) -> str:
 
 
 def _unframed(message: Any) -> tuple[tuple[int, ...], bytes]:
-    """Return which message of its schema one is, and its content.
+    """Return the index path of a message's type within its schema, and the message's content.
 
     Raises:
-        BrokenMessageError: it ends before that.
+        BrokenMessageError: the message ends before its content.
     """
     value = message.value()
     if value[PREFIX : PREFIX + 1] == b"\0":  # the usual one: the first

@@ -41,7 +41,7 @@ class KafkaRecord:
         self._guard = threading.Lock()
 
     def exists(self) -> bool:
-        """Return whether there is a record."""
+        """Return whether the record of loads exists."""
         return self._client.describe(self.name) is not None
 
     def make(self) -> None:
@@ -145,7 +145,7 @@ class KafkaRecord:
         return [(f"{self.topic_id}/{ACCEPTED}", json.dumps(mark))]
 
     def has_expired(self) -> bool:
-        """Return whether messages of the record are gone, and with them what was loaded."""
+        """Return whether messages of the record are gone, so that loaded splits are not known."""
         started = dict((self.accepted or {}).get("start", {}))
         return any(
             first > int(started.get(str(partition), 0))

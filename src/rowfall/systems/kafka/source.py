@@ -163,7 +163,11 @@ class KafkaSource(Streams):
         return f"kafka://{self._topic}/{partition}"
 
     def _identity(self) -> tuple[str, list[int]]:
-        """Return what tells this topic from any other, one made anew included; its partitions."""
+        """Return the ids of cluster and topic, which a topic made anew does not share; partitions.
+
+        Raises:
+            SourceError: there is no such topic.
+        """
         cluster = self._client.cluster_id(self._topic)
         found = self._client.describe(self._topic)
         if found is None:
@@ -182,7 +186,11 @@ class KafkaSource(Streams):
     def _bound(
         self, bound: _Bound, partitions: Sequence[int], default: Mapping[int, int]
     ) -> dict[int, int]:
-        """Return what an option says of partitions; nothing of those that it does not name."""
+        """Return the offset that a bound sets for each partition, without those it does not name.
+
+        Raises:
+            UsageError: it names a partition that does not exist.
+        """
         if bound.word in (EARLIEST, LATEST):
             return dict(default)
         if bound.word == COMMITTED:
@@ -319,7 +327,9 @@ class KafkaSource(Streams):
         return SqlText.of("(SELECT * FROM (SELECT * FROM ", text, f"{settings}))")
 
     def changed(self, splits: Sequence[Split]) -> list[tuple[Split, str]]:
-        """Return what could not be read; all, where the topic was made anew meanwhile.
+        """Return the splits that could not be read, each with the reason.
+
+        All of them, where the topic was deleted and made anew meanwhile.
 
         Raises:
             SourceGoneError: retention has deleted what was to be read.
@@ -490,7 +500,7 @@ def missing(low: int, high: int, loaded: Sequence[tuple[int, int]]) -> Iterator[
 
 
 def piece_of(messages: int) -> int:
-    """Return how many messages are loaded as one split."""
+    """Return the number of messages in one split, of ``messages`` in all."""
     return max(LEAST, min(MOST, -(-messages // PIECES)))
 
 

@@ -130,7 +130,7 @@ class KafkaTopic(TransactionalTable):
         return super().only_engine_writes(column) or (zoned and "'UTC'" not in type_.args)
 
     def create(self, schema: Schema, table: str = "") -> tuple[SqlText, ...]:
-        """Return (): whoever asks the brokers makes the topic."""
+        """Return (): no SQL makes a topic; the client of the brokers does."""
         self._check_key(schema.columns)
         return ()
 

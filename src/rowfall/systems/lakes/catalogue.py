@@ -22,7 +22,7 @@ FUNCTIONS = ("icebergLocal", "icebergS3")
 
 
 def catalogue_and_name(text: str) -> tuple[str, str]:
-    """Return what ``iceberg://CATALOG/namespace.table`` names.
+    """Return catalogue and table name of ``iceberg://CATALOG/namespace.table``.
 
     Raises:
         UsageError: it names no table.
@@ -40,7 +40,7 @@ class TableCatalogue(Protocol):
         """Return the table as it is now; None where there is none."""
 
     def files(self, table: Table) -> TableFiles:
-        """Return what reads and writes files of the table."""
+        """Return the object that reads and writes files of the table."""
 
     def make(self, schema: Any, spec: Any, order: Any) -> None:
         """Make the table; another one may make it at the same time, then that one is it."""
@@ -49,7 +49,7 @@ class TableCatalogue(Protocol):
         """Finish what a commit that was killed has left."""
 
     def erase(self) -> None:
-        """Remove the table of a scratch with all its files; harmless where there is none."""
+        """Remove a scratch table with all its files, if it exists."""
 
 
 class NamedTable:
@@ -121,12 +121,12 @@ class NamedTable:
 
 
 def first_line(error: BaseException) -> str:
-    """Return what fits into a message of an error of somebody else's."""
+    """Return the first line of a library's error, 300 characters at most; its class if empty."""
     return (str(error).splitlines() or [type(error).__name__])[0][:300]
 
 
 def _opening_hint(catalogue: str, error: Exception) -> str:
-    """Return what helps where pyiceberg could not open a catalogue of its configuration."""
+    """Return the hint for a configured catalogue that pyiceberg could not open."""
     # Its kinds need libraries of their own, and their errors end in the command: Glue is boto3.
     _, _, command = str(error).partition("not installed: ")
     return command or (
@@ -136,7 +136,7 @@ def _opening_hint(catalogue: str, error: Exception) -> str:
 
 
 def creation_hint(catalogue: str, error: Exception) -> str | None:
-    """Return what helps where a catalogue does not know where a new table is to lie; else None."""
+    """Return the hint for a catalogue without a default place for new tables; else None."""
     if "No default path" not in str(error):
         return None
     return (

@@ -109,10 +109,10 @@ class IcebergTable:
 
     @contextmanager
     def _explained(self, what: str, *, missing: bool = False) -> Iterator[None]:
-        """Enter a block that asks catalogue and store: what they answer is an error of ours.
+        """Enter a block that calls catalogue and store; turn their errors into RowfallError.
 
         Args:
-            missing: whoever asks knows what to do where there is no such file.
+            missing: FileNotFoundError is passed on, for the caller to handle.
         """
         try:
             yield
@@ -519,10 +519,10 @@ class IcebergTable:
             raise
 
     def _described(self, table: Table, files: Sequence[NewFile]) -> list[DataFile]:
-        """Return what the metadata says of files, which are looked at once more.
+        """Return the metadata entries of new files, after reading each file's footer again.
 
         Raises:
-            TargetError: one is gone, or not as it was written.
+            TargetError: a file is gone, or is not as it was written.
         """
         with ThreadPoolExecutor(_READERS) as pool:
             return list(pool.map(lambda one: self._describe(table, one), files))

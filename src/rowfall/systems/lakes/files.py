@@ -231,7 +231,7 @@ class TableFiles(Protocol):
         """Bring a finished local file to its place; it may be moved."""
 
     def remove(self, name: str) -> None:
-        """Remove a file; harmless where there is none."""
+        """Remove a file, if it exists."""
 
 
 class FolderFiles(TableFiles, Protocol):

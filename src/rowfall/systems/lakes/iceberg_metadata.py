@@ -146,10 +146,10 @@ _MOST_METADATA = 256 << 20
 
 
 def parse_table(data: bytes) -> TableMetadata:
-    """Return what a metadata file says.
+    """Parse a metadata file of an Iceberg table, plain or packed with gzip.
 
     Raises:
-        ValueError, KeyError, TypeError, AttributeError, OSError: it is none.
+        ValueError, KeyError, TypeError, AttributeError, OSError: it is no metadata file.
     """
     if data.startswith(b"\x1f\x8b"):
         unpacker = zlib.decompressobj(31)

@@ -357,7 +357,7 @@ def _parent(table: TableMetadata, snapshot: Snapshot) -> Snapshot | None:
 
 
 def _rewrites(found: _Found, chain: Sequence[Snapshot], live: Iterable[DataFile]) -> list[Rewrite]:
-    """Return what snapshots did to files that were there before, the oldest first."""
+    """Return the rewrites and deletes of existing files by snapshots, the oldest first."""
     rewrites: list[Rewrite] = []
     for snapshot in chain:
         if snapshot.operation == metadata.APPEND:
@@ -548,7 +548,7 @@ def _text(value: Any, type_: IcebergType) -> str | None:
 
 
 def _names_moved(table: TableMetadata, schema: IcebergSchema) -> str:
-    """Return why names do not tell the columns of every file; "" where they do.
+    """Return a clause: why columns cannot be found by name in every file; "" where they can.
 
     Files are written with the names of their time. Where a column of any schema has had another
     name, or its name was another column's, only its id tells it in all files. A schema that has

@@ -267,7 +267,7 @@ def _write_value(out: bytearray, type_: int, value: Any) -> None:
 
 
 def describe(file: Any, path: str, size: int, metadata: TableMetadata) -> DataFile:
-    """Return what the metadata of a table says of one of its files.
+    """Return the manifest entry of a Parquet file: size in bytes, rows, column statistics.
 
     Args:
         file: what ``pyarrow.parquet.ParquetFile`` opens.

@@ -87,10 +87,10 @@ class LakeRecord:
 
 
 def read_record(newest: str, read: Callable[[str], bytes]) -> LakeRecord:
-    """Return what a chain of files says.
+    """Read the record of loads from a chain of files, of which each names the one before.
 
     Args:
-        newest: its name, "" for none.
+        newest: name of the newest file, "" for none.
     """
     parts: list[Mapping[str, LoadRecord]] = []
     name, before = newest, ""

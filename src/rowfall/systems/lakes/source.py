@@ -97,7 +97,7 @@ class DataFile:
 
     @property
     def version(self) -> str:
-        """Return what tells this file from another one of that name, deletes included."""
+        """Return the version of this file: it changes with the file and with its deletes."""
         mark = ""
         if self.deletes:
             mark = "-" + blake2b(self.deletes.encode(), digest_size=8).hexdigest()
@@ -309,7 +309,7 @@ class LakeSource(ABC):
             return [(split, text) for split, text in zip(splits, answers, strict=True) if text]
 
     def _problem(self, split: Split) -> str | None:
-        """Return what :meth:`changed` says of one data file, None where all is well.
+        """Return the reason that one data file is unreadable, for :meth:`changed`; None if none.
 
         Raises:
             SourceGoneError: it is gone; the others of the snapshot are or will be, too.

@@ -40,7 +40,7 @@ _MOMENT_KINDS = frozenset({"datetime", "timestamp"})
 
 
 def binary(columns: Sequence[Column], known: Sequence[Declared]) -> Binary | None:
-    """Return how columns are sent; None where text has another meaning than an INSERT gives it.
+    """Return the encoding of columns in a bulk INSERT; None where one is not known, BIT or YEAR.
 
     Only what is the same value either way is sent in binary. A Float32 is 0.1 as text, which a
     DOUBLE holds exactly so, and is 0.10000000149 as a number.
@@ -137,7 +137,10 @@ def _frames(pieces: Iterator[bytes]) -> Iterator[tuple[int, list[bytes], int]]:
 
 
 def _taker(pieces: Iterator[bytes]) -> Callable[[int], list[bytes]]:
-    """Return what takes so many bytes off pieces of any length; [] behind the last one."""
+    """Return a function that takes the next N bytes off the pieces; it returns [] at the end.
+
+    It raises EOFError where fewer than N bytes are left.
+    """
     rest = b""
 
     def take(size: int) -> list[bytes]:

@@ -122,7 +122,7 @@ class ServerError:
         return failed_tls(self.text)
 
     def hint(self, *, right: str, database: str) -> str | None:
-        """Return what mends it; None where nobody knows.
+        """Return the hint for this error; None where there is none.
 
         Args:
             right: statement that gives the right that is missing. ``database``: what to do where
@@ -144,7 +144,7 @@ class ServerError:
 
 
 def said(error: Exception, *secrets: Secret) -> ServerError:
-    """Return what an error of the driver or of the network says."""
+    """Return number and text, without secrets, of an error of the driver or the network."""
     text = str(error.args[1]) if len(error.args) > 1 else str(error)
     return ServerError(number_of(error), redact(text, *secrets), isinstance(error, OSError))
 

@@ -117,7 +117,7 @@ class MySQLDatabase(Transactions):
 
     @property
     def settings(self) -> dict[str, Any]:
-        """Return what sessions here can rely on, by the names of the server's variables."""
+        """Return the server's variables by name (SHOW VARIABLES), asked for once."""
         if self._settings is None:
             # All 700: SingleStore is not known to choose among them.
             self._settings = {str(row[0]): row[1] for row in self.ask("SHOW VARIABLES")}
@@ -642,7 +642,7 @@ class MySQLDatabase(Transactions):
 
     @property
     def target(self) -> str:
-        """Return how the record names the table."""
+        """Return ``database.table`` as the record has it, cut to 191 characters."""
         return f"{self._database}.{self._table}"[:191]
 
     @property
@@ -665,7 +665,7 @@ class MySQLDatabase(Transactions):
         )
 
     def explained(self, error: Exception, what: str) -> RowfallError:
-        """Return what a server or the driver said in our words.
+        """Return an error of server or driver as a RowfallError with a hint.
 
         Args:
             what: could not be done, as "connect to it".

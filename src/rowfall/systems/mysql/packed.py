@@ -90,5 +90,5 @@ class Packed:
         self._sock.close()
 
     def __getattr__(self, name: str) -> Any:
-        """Return what the socket has: its time-outs and options."""
+        """Return an attribute of the socket: its time-outs and options."""
         return getattr(self._sock, name)

@@ -96,7 +96,7 @@ def _in_file(encoding: Encoding, schema: Schema) -> tuple[str, ...]:
 
 
 def refused(why: str) -> UsageError:
-    """Return why a load cannot be a pipeline's."""
+    """Return the error for ``--pull`` where no pipeline can do the load."""
     return UsageError(f"--pull: {why}", hint="With --push the rows are read here and sent.")
 
 
@@ -201,7 +201,7 @@ def exists(database: MySQLDatabase, pipeline: str) -> bool:
 
 
 def look(database: MySQLDatabase, pipeline: str) -> PipelineState:
-    """Return what the views say of a pipeline."""
+    """Return the state of a pipeline by information_schema: files, rows, seconds, errors."""
     files = {
         str(row["FILE_NAME"]): str(row["FILE_STATE"])
         for row in _view(database, "PIPELINES_FILES", pipeline)

@@ -143,10 +143,10 @@ class LoadedSplits:
         return {one.split for one in found} | marks
 
     def is_unknown(self) -> bool:
-        """Return whether the table holds rows of which the record says nothing.
+        """Return whether the table holds rows that are not in the record.
 
-        True as well where some of the record is of another table of this name, which this one may
-        be, after an ALTER, without rows that it held.
+        True as well where entries of the record belong to another table of this name, which may be
+        this one before an ALTER, without rows that it held.
         """
         if self._emptied():
             return False
@@ -213,7 +213,7 @@ class LoadedSplits:
         return f"SELECT CREATE_TIME FROM information_schema.TABLES WHERE {where}"
 
     def sample(self) -> str | None:
-        """Return what tells one row of the table from others; None where there is none.
+        """Return the digest of one row of the table and its columns' names, as JSON; None if empty.
 
         Of uncommitted rows, too: the first committed one may lie behind millions of other
         attempts' rows. Those of an attempt that fails are loaded again.

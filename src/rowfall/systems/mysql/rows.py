@@ -84,7 +84,7 @@ def _more(data: bytes, least: int, reader: PacketReader) -> bytes:
 
 
 def _length(found: list[bytes]) -> int:
-    """Return how many bytes of packets some lines were."""
+    """Return the bytes that rows, now lines of text, took up as packets."""
     sizes = list(map(len, found))
     least, most = min(sizes), max(sizes)
     size = sum(sizes) + (_HEADER + 1) * len(sizes)

@@ -61,7 +61,7 @@ class SessionSocket:
     # What PyMySQL calls.
 
     def makefile(self, mode: str) -> SessionSocket:
-        """Return what packets are read from."""
+        """Return this socket itself, to read packets from."""
         return self
 
     def settimeout(self, seconds: float | None) -> None:
@@ -146,7 +146,7 @@ class SessionSocket:
         return self._sock.pending() if isinstance(self._sock, ssl.SSLSocket) else 0
 
     def shutdown(self, how: int = socket.SHUT_RDWR) -> None:
-        """End it for whoever reads or sends; raises nothing."""
+        """End the connection for all threads that read or send; raises nothing."""
         with suppress(OSError):
             self._sock.shutdown(how)
 
@@ -160,13 +160,14 @@ class _Encryption(ssl.SSLContext):
 
 
 def _encryption(authority: str) -> _Encryption:
-    """Return how sessions are encrypted.
+    """Return the TLS context of sessions.
 
     By itself PyMySQL loads the certificates of the system, 36 ms for each session, and asks for
     none.
 
     Args:
-        authority: file of who has to have signed the server's certificate; "" for anybody.
+        authority: file with the CA that has to have signed the server's certificate; "" for any
+            certificate.
 
     Raises:
         OSError: the file cannot be read.
@@ -290,7 +291,7 @@ class Pool:
         self._idle: list[Any] = []
 
     def __len__(self) -> int:
-        """Return how many are idle."""
+        """Return the number of idle sessions."""
         return len(self._idle)
 
     def take(self) -> Any:

@@ -155,7 +155,7 @@ class MySQLSource(DatabaseSource):
             connection.close()
 
     def _can_prepare(self, connection: Any, found: Described) -> bool:
-        """Tell whether rows can come in binary; else they come as text, whoever reads them."""
+        """Tell whether rows can come in binary; otherwise they come as text."""
         statement = self._statement(found.columns, "", binary=True)
         try:
             _, columns = wire.prepare(connection, statement)
@@ -209,7 +209,7 @@ class MySQLSource(DatabaseSource):
         return Described(at.table, "", columns, rows, key, why, ranges, order, tuple(notes))
 
     def _missing(self, connection: Any) -> SourceError:
-        """Return why the catalogue does not know the table."""
+        """Return the error for a table that is not in the catalogue: no right, or no such table."""
         at = self.address
         try:
             self._ask(connection, f"SELECT 1 FROM {self._name} LIMIT 0")
@@ -535,7 +535,7 @@ class MySQLSource(DatabaseSource):
         return is_table(self.address.database, self.address.table)
 
     def _explained(self, error: Exception) -> SourceError:
-        """Return what a server or the driver said in our words."""
+        """Return an error of server or driver as a SourceError with a hint."""
         at = self.address
         if isinstance(error, wire.PacketError):
             found = ServerError(error.number, redact(error.text, *self.secrets), lost=False)

@@ -168,7 +168,7 @@ class MySQLTable(TransactionalTable):
         return [f"PRIMARY KEY ({bare_list(key)})"] if key else []
 
     def _tail(self) -> str:
-        """Return what follows the columns. Values are compared byte by byte, as elsewhere."""
+        """Return the clauses behind the columns of CREATE TABLE; text is compared byte by byte."""
         options = self.options
         parts = [f"ENGINE={options.engine}"] if options.engine else []
         parts.append("CHARACTER SET utf8mb4 COLLATE utf8mb4_bin")

@@ -99,10 +99,10 @@ class MySQLTransaction:
         return frozenset()
 
     def _known(self, records: Sequence[SplitRecord]) -> frozenset[str]:
-        """Return which of them are there.
+        """Return the ids of the splits that the record has by now.
 
         Raises:
-            BusyError: none is, by now.
+            BusyError: it has none of them; try again.
         """
         there = {one.split for one in self._database.record.splits()}
         found = frozenset(one.id for one in records if one.id in there)
@@ -251,7 +251,10 @@ class MySQLTransaction:
                 raise database.explained(error, "change rows") from None
 
     def _identity(self) -> str:
-        """Return what the record says of the table, as the end of a list of assignments."""
+        """Return SQL assignments that identify the table in the record, each behind a comma.
+
+        "" where the server has no creation time of it.
+        """
         database = self._database
         made = None if database.distributed else self._execute(database.record.made_question)[0][0]
         if made is None:

@@ -70,7 +70,7 @@ def columns_of(
     query: str = "",
     command: Callable[[str], str] = "--query {}".format,
 ) -> tuple[SourceColumn, ...]:
-    """Return how each column is read, with the marks of :func:`marks_of`.
+    """Return the source columns with their ClickHouse types, and the marks of :func:`marks_of`.
 
     Args:
         command: that loads a query instead, for errors.
@@ -103,7 +103,7 @@ def _cast(column: Declared) -> str:
 
 
 def column_of(column: Declared, marks: Marks) -> SourceColumn | None:
-    """Return how one column is read; None for a type that has no counterpart."""
+    """Return one column with its ClickHouse type; None where its type has no counterpart."""
     bare = _bare(column, marks)
     if bare is None:
         return None

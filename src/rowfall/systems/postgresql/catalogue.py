@@ -396,7 +396,7 @@ class Catalogue:
         return PgType(shown, name, kind, modifier)
 
     def _estimate(self, relation: str) -> int:
-        """Return how many rows the planner of the database expects."""
+        """Return the number of rows that the database's planner expects; 0 without a plan."""
         plan = self._run(f"EXPLAIN (FORMAT JSON) SELECT * FROM {relation}").fetchone()
         return int(plan[0][0]["Plan"]["Plan Rows"]) if plan else 0
 
@@ -490,7 +490,7 @@ def taken_columns(ask: Ask, oid: int) -> list[tuple[str, str, int, bool, str]]:
 
 
 def kept_up(ask: Ask, oid: int) -> tuple[int, int, int, int]:
-    """Return how many indexes, foreign keys, CHECKs and triggers a table has."""
+    """Return the numbers of indexes, foreign keys, CHECKs and triggers of a table."""
     ((indexes, keys, checks, triggers),) = ask(
         "SELECT (SELECT count(*) FROM pg_index WHERE indrelid = %s::oid), "
         "(SELECT count(*) FROM pg_constraint WHERE conrelid = %s::oid AND contype = 'f'), "

@@ -112,7 +112,7 @@ class PostgresFailure:
 
 
 def understand(error: Any, password: Secret | None) -> PostgresFailure:
-    """Return what an error of the driver, or of rows that are read without it, means."""
+    """Return cause and text, without the password, of an error of the driver or the server."""
     code = error.sqlstate or ""
     text = redact(" ".join(str(error).split()), *([password] if password else []))
     for start in ("connection failed: ", "ERROR: ", "FATAL: "):
@@ -179,5 +179,5 @@ class PostgresServer:
             time.sleep(_RETRY_SECONDS)
 
     def understand(self, error: Any) -> PostgresFailure:
-        """Return what an error of a connection means."""
+        """Return cause and text of an error of this address; see :func:`understand`."""
         return understand(error, self.password)

@@ -254,10 +254,10 @@ class PostgresDatabase(Transactions):
         return qualified(self._schema, name)
 
     def _find(self) -> dict[str, Any] | None:
-        """Return what the catalogue says of the table.
+        """Look up the table in pg_class; return its persistence, None where there is no table.
 
         Raises:
-            TargetError: it is none that rows can be copied into.
+            TargetError: it is a view or the like, into which no rows can be copied.
         """
         rows = self._rows(
             "SELECT c.oid, c.relkind, c.relpersistence FROM pg_class c "

@@ -185,7 +185,7 @@ def _more(data: bytes, least: int, read: Callable[[int], bytes]) -> bytes:
 
 
 def _said(body: bytes) -> ServerSaidError:
-    """Return what an error of the server says."""
+    """Return code and text of an ErrorResponse of the server."""
     fields = {part[:1]: part[1:].decode(errors="replace") for part in body.split(b"\0") if part}
     text = fields.get(b"M", "the server broke off")
     detail = fields.get(b"D")

@@ -92,9 +92,9 @@ class PostgresTransaction:
         return loaded
 
     def _loaded_otherwise(self, wanted: Sequence[SplitRecord]) -> frozenset[str]:
-        """Return what is loaded as ranges of it, or with the file that it is a range of.
+        """Return ids of files loaded as ranges, and of ranges whose whole file is loaded.
 
-        Ranges of a file share a lock that keeps out whoever loads it as a whole.
+        Ranges of a file share a lock that excludes a load of the whole file.
         """
         do, oid = self._connection.execute, self._database.oid
         wholes = sorted({record.whole for record in wanted if record.whole})

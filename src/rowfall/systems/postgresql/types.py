@@ -253,7 +253,7 @@ def takes_binary(name: str, column_type: str) -> bool:
 
 
 def binary_of(columns: Sequence[Column], names: Mapping[str, str]) -> Binary | None:
-    """Return how columns are sent; None where one of them can be sent as text only.
+    """Return the binary encoding of columns; None where one of them can be sent as text only.
 
     Args:
         names: types of the table's columns in pg_type, by column.
