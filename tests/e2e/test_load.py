@@ -571,7 +571,7 @@ def test_threads_and_memory(shell: Shell) -> None:
     assert document["rows"] == 20_000
     little = shell.ends(2, "plan", "generate://taxi?rows=10", "--memory", "100MiB")
     assert "too little for a load" in little.talk
-    chosen = shell.ok("plan", "generate://taxi?rows=10", "--set", "max_insert_threads=7").out
+    chosen = shell.ok("plan", "generate://taxi?rows=10", "--set", "max_insert_threads=7", "-v").out
     assert "given with --set" in chosen
     unknown = shell.ends(2, "plan", "generate://taxi?rows=10", "--set", "max_insert_thread=7")
     assert "has no setting 'max_insert_thread'" in unknown.talk
