@@ -122,7 +122,7 @@ def test_it_makes_the_rows_of_the_engine(
             assert found == made
 
 
-def test_all_its_threads_make_rows(engine: Chdb, tmp_path: Path) -> None:
+def test_several_threads_make_rows(engine: Chdb, tmp_path: Path) -> None:
     """Of several ranges, whose rows are all there once."""
     paths = [tmp_path / str(n) for n in range(3)]
     _make(7, 300, [(0, 50_000), (70_000, 70_001), (90_000, 180_000)], 65_536, *paths)
@@ -139,7 +139,8 @@ def test_all_its_threads_make_rows(engine: Chdb, tmp_path: Path) -> None:
         f"SELECT count(), sum(cityHash64(*)) FROM file([{files}], 'Native', {columns})", "TSV"
     )
     assert found == made
-    assert all(path.stat().st_size for path in paths)
+    # Not all three: on a busy machine the others may have taken all blocks before the last begins.
+    assert sum(path.stat().st_size > 0 for path in paths) > 1
 
 
 def _make(
