@@ -221,7 +221,7 @@ class Leftover:
 
 @dataclass(frozen=True, slots=True)
 class AttemptRecord:
-    """What one attempt has done.
+    """The record of one attempt of a load.
 
     Attributes:
         id: of the attempt; its statements' ids on a server begin with it.
@@ -252,7 +252,7 @@ class AttemptRecord:
 
 @dataclass(frozen=True, slots=True)
 class PlannedLoad:
-    """What a plan has said of a run, without its listing.
+    """The forecast and the choices of a plan, kept with the load that it was made for.
 
     Attributes:
         rows, seconds, memory, parts, disk: of the forecast; None for what was not known.
@@ -442,7 +442,7 @@ class ScaleReport:
 
 
 class LinkKind(StrEnum):
-    """Where a link is: the order in which people look for what is slow."""
+    """The place of a link, in the order in which people look for what is slow."""
 
     SOURCE = "source"
     NETWORK = "network"
@@ -502,7 +502,7 @@ class DoctorReport:
         predicted_seconds: of the whole load; None where its rows are not known.
         changes: those that would help most, the best first.
         sample_rows: loaded to measure; ``sample_seconds`` of the largest of these loads.
-        engine: where the time of the target's engine went, by its own counters: name, share.
+        engine: (counter, seconds) of the target's engine, of all its threads together.
         notes: what the figures leave out.
         seconds: that measuring took.
     """

@@ -31,6 +31,11 @@ def name(identifier: str) -> str:
     return "`" + identifier.replace("\\", "\\\\").replace("`", "\\`") + "`"
 
 
+def bare_name(identifier: str) -> str:
+    """Return an identifier as people write it: backquoted only where it has to be."""
+    return identifier if identifier.isascii() and identifier.isidentifier() else name(identifier)
+
+
 def qualified(database: str, table: str) -> str:
     """Return ``database.table``, both backquoted."""
     return f"{name(database)}.{name(table)}"

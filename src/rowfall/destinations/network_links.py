@@ -11,6 +11,8 @@ from rowfall.core.netaddress import is_loopback
 from rowfall.core.results import Link, LinkKind
 from rowfall.plan.reach import rate_of
 
+LATENCY, SENDING, RECEIVING = "round trip", "to the target", "from the target"
+"""Names of the links."""
 # Round trips that are timed: the first may open a connection.
 _PINGS = 5
 # Bytes a second to an address of this machine, below which it is the end of a tunnel.
@@ -36,17 +38,10 @@ def network_links(
     except RowfallError:
         return ()
     links = [Link(LinkKind.NETWORK, LATENCY, median(taken), "seconds", f"median of {_PINGS}")]
-    for name, seconds, why in (
-        (SENDING, send, "one stream"),
-        (RECEIVING, fetch, "one stream"),
-    ):
+    for name, seconds in ((SENDING, send), (RECEIVING, fetch)):
         rate = rate_of(seconds)
         if rate is not None:
             # What a server of this machine does with the bytes is slower than they come.
             limits = not is_loopback(host) or rate < _TUNNEL
-            links.append(Link(LinkKind.NETWORK, name, rate, "bytes/s", why, limits=limits))
+            links.append(Link(LinkKind.NETWORK, name, rate, "bytes/s", "one stream", limits=limits))
     return tuple(links)
-
-
-LATENCY, SENDING, RECEIVING = "round trip", "to the target", "from the target"
-"""Names of these links."""

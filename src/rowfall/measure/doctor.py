@@ -232,6 +232,7 @@ class _Examination:
         self._row_size = self._row_bytes  # of a ready row
         self._ready_rows = 0
         self._takes = 0.0  # rows a second of the target, by a few; 0 where it is not known
+        self._largest: _Loaded  # of the samples; the figures of the prediction are its
         self._engine: Mapping[str, float] = {}
         self._changes: list[Change] = []
 
@@ -240,7 +241,7 @@ class _Examination:
     def measure_source(self) -> None:
         """List it once more and read it for a second or two."""
         source, plan = self._session.source, self._plan
-        self._links.append(listing_link(source)[0])
+        self._links.append(listing_link(source))
         splits = list(plan.listing.splits("", range(min(len(plan.listing), _MOST_FILES))))
         links, self._rate = read_source(source, splits, self._cores)
         self._links += links
@@ -258,7 +259,7 @@ class _Examination:
         rows = self._rows_of(self._wanted(_READY_SECONDS))
         rows = max(1.0, min(rows, _READY_BYTES / self._row_bytes))
         group = next(g for g in plan.groups if g.indexes)
-        found = {s.name: s for s in map(_whole, plan.listing.splits("", group.indexes[:64]))}
+        found = {s.name: s for s in map(_whole_file, plan.listing.splits("", group.indexes[:64]))}
         some = list(found.values())[: self._cores]
         query = statements.select_handed_over(
             Scan(self._facts.source, some, self._facts.encoding, plan.schema)
@@ -358,17 +359,21 @@ class _Examination:
             taken = few.seconds - self._start
             if taken > _SLOW_FEW:
                 self._takes = few.rows / taken
-        self._whole = self._load(self._sample(self._wanted(_FIRST_SECONDS)))
-        growth = min(_MOST_GROWTH, _SAMPLE_SECONDS / max(self._whole.report.seconds, 0.05))
+        self._largest = self._load(self._sample(self._wanted(_FIRST_SECONDS)))
+        growth = min(_MOST_GROWTH, _SAMPLE_SECONDS / max(self._largest.report.seconds, 0.05))
         larger = self._sample(self._wanted(_FIRST_SECONDS) * growth)
-        if growth > _WORTH_AGAIN and not self._whole.sample.whole and larger != self._whole.sample:
-            self._whole = self._load(larger)
-        if not self._whole.report.rows:
+        if (
+            growth > _WORTH_AGAIN
+            and not self._largest.sample.whole
+            and larger != self._largest.sample
+        ):
+            self._largest = self._load(larger)
+        if not self._largest.report.rows:
             raise _nothing(self._plan)
 
     def take_apart(self) -> None:
         """Measure reading and parsing without the target, and the target with ready rows."""
-        read = self._into_nothing(self._whole.sample)
+        read = self._into_nothing(self._largest.sample)
         self._link_reading(read)
         self._link_target()
         self._link_protocol()
@@ -465,16 +470,16 @@ class _Examination:
     @property
     def _row_seconds(self) -> float:
         """Return the seconds of a row in a long load."""
-        report = self._whole.report
+        report = self._largest.report
         taken = max(report.seconds - self._start, 0.5 * report.seconds) / max(1, report.rows)
-        if self._whole.sample.here and (source := self._source_rows()):
+        if self._largest.sample.here and (source := self._source_rows()):
             taken = max(taken, 1 / source)
         return taken
 
     def _stored_bytes(self) -> float | None:
         """Return the bytes of a row as the source has them."""
-        report, rows = self._whole.report, self._plan.forecast.rows
-        if report.bytes_source and report.rows and not self._whole.sample.here:
+        report, rows = self._largest.report, self._plan.forecast.rows
+        if report.bytes_source and report.rows and not self._largest.sample.here:
             return report.bytes_source / report.rows
         return self._total / rows if rows and self._total else None
 
@@ -484,11 +489,11 @@ class _Examination:
 
     def _predict(self) -> tuple[float, float | None, int | None]:
         """Return rows a second, and seconds and rows of the load where they are known."""
-        report = self._whole.report
-        if self._whole.sample.whole:
+        report = self._largest.report
+        if self._largest.sample.whole:
             return report.rows / max(report.seconds, 1e-3), report.seconds, report.rows
         size, rows = self._stored_bytes(), self._plan.forecast.rows
-        if size and self._total and not self._whole.sample.here:
+        if size and self._total and not self._largest.sample.here:
             rows = round(self._total / size)
         if not rows:
             return 1 / self._row_seconds, None, None
@@ -511,8 +516,8 @@ class _Examination:
             self._changes.append(Change(
                 "loading more rows at once", (1 / self._row_seconds) / now,
             ))  # fmt: skip
-        whole = self._whole
-        busy = min(self._cores, whole.cpu * whole.report.rows / whole.seconds)
+        largest = self._largest
+        busy = min(self._cores, largest.cpu * largest.report.rows / largest.seconds)
         if busy > _BUSY * self._cores and slowest.name != READING:
             one_more = (self._cores + 1) / self._cores
             self._changes.append(Change("another core", 1 + (one_more - 1) * busy / self._cores))
@@ -533,28 +538,28 @@ class _Examination:
         if unpacking is None or not unpacking.rows_per_second:
             return
         cpu = self._cores / unpacking.rows_per_second
-        share = min(0.9, cpu / self._whole.cpu)
+        share = min(0.9, cpu / self._largest.cpu)
         self._changes.append(Change(
             "files that are packed with zstd or lz4, or not at all", 1 / (1 - share * _UNPACKED)
         ))  # fmt: skip
 
     def _try_options(self, until: float) -> None:
         """Load the sample once more with each option that the plan has not chosen."""
-        least = self._whole.report
+        least = self._largest.report
         for option, options in self._other_options():
             if time.monotonic() + least.seconds > until:
                 return
             try:
-                loaded = self._load(self._whole.sample, options)
+                loaded = self._load(self._largest.sample, options)
             except RowfallError:
                 continue  # not for this load
-            gain = self._whole.seconds / loaded.seconds
+            gain = self._largest.seconds / loaded.seconds
             if gain >= _LEAST_MEASURED:
                 self._changes.append(Change("tried on the sample", gain, option, measured=True))
 
     def _other_options(self) -> list[tuple[str, Options]]:
         """Return options that may help, by how the rows travel."""
-        transport, given = self._plan.transport, self._whole.sample.options
+        transport, given = self._plan.transport, self._largest.sample.options
         found: list[tuple[str, Options]] = []
         builds = self._session.destination.builds_parts
         if builds and transport.delivery.value != BUILD and given.build == "auto":
@@ -602,26 +607,26 @@ class _Examination:
         if self._engine == {} and self._session.engine.query_log:
             self._notes.append("the target's own counters may not be read by this user, so they "
                                "are left out")  # fmt: skip
-        if self._whole.sample.here:
+        if self._largest.sample.here:
             self._notes.append("the files are large, so their first rows were loaded from copies "
                                "here; reading the source was measured by itself")  # fmt: skip
         if self._plan.views:
             self._notes.append("materialized views of the table were not filled")
-        if self._whole.crowd > _CROWD:
+        if self._largest.crowd > _CROWD:
             self._notes.append(
-                f"{self._whole.crowd:.0f} threads wanted each core of this machine meanwhile: the "
-                "prediction is for one that is as busy"
+                f"{self._largest.crowd:.0f} threads wanted each core of this machine meanwhile: "
+                "the prediction is for one that is as busy"
             )
         return DoctorReport(
             self._plan.source, self._plan.target, self._session.table_text, rows, tuple(links),
             self._slowest(), rate, seconds,
             tuple(c for c in changes if c.gain >= _LEAST_GAIN)[:_MOST_CHANGES],
-            self._whole.report.rows, self._whole.report.seconds, tuple(self._engine.items()),
+            self._largest.report.rows, self._largest.report.seconds, tuple(self._engine.items()),
             tuple(self._notes), time.monotonic() - began,
         )  # fmt: skip
 
 
-def _whole(split: Split) -> Split:
+def _whole_file(split: Split) -> Split:
     """Return the file in place of a range of text, which no SQL names."""
     return replace(split, start=None, stop=None, part=None) if split.of_text else split
 
@@ -635,5 +640,6 @@ def _extension(encoding: Encoding, compression: str) -> str:
     plain = {Kind.TEXT: "csv", Kind.JSON: "json"}.get(encoding.kind, "parquet")
     if encoding.format.startswith("TSV") or encoding.format.startswith("TabSeparated"):
         plain = "tsv"
+    # bz2 is not written here; xz takes about as long to unpack.
     packed = {"gzip": ".gz", "zstd": ".zst", "lz4": ".lz4", "xz": ".xz", "bz2": ".xz"}
     return plain + ("" if encoding.kind is Kind.TYPED else packed.get(compression, ""))

@@ -11,7 +11,7 @@ from statistics import median
 from rowfall.core import units
 from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import RowfallError
-from rowfall.core.listing import Listing, Split
+from rowfall.core.listing import Split
 from rowfall.core.results import Link, LinkKind
 from rowfall.sources.base import InFiles, Ranged, Source, Streamed, any_version
 
@@ -42,13 +42,13 @@ class SourceRate:
     more_readers: int = 0
 
 
-def listing_link(source: Source) -> tuple[Link, Listing]:
-    """List a source once more, and say how long that takes."""
+def listing_link(source: Source) -> Link:
+    """List a source once more and return the seconds that it took, as a link."""
     began = time.monotonic()
     listing = source.listing()
     seconds = time.monotonic() - began
     what = units.counted(len(listing), listing.unit)
-    return Link(LinkKind.SOURCE, LISTING, seconds, "seconds", what), listing
+    return Link(LinkKind.SOURCE, LISTING, seconds, "seconds", what)
 
 
 def read_source(

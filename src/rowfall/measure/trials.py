@@ -57,7 +57,7 @@ class Trials:
 
     def __init__(self, to: str | None, target: Target, password: Secret | None) -> None:
         self._to, self._target, self._password = to, target, password
-        self.folder = Path(tempfile.mkdtemp(prefix=f"{PREFIX}"))
+        self.folder = Path(tempfile.mkdtemp(prefix=PREFIX))
 
     def __enter__(self) -> Self:
         return self

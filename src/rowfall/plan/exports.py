@@ -138,7 +138,7 @@ class _Decision:
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """What is to be exported.
+    """The outputs of an export before its plan is made.
 
     Attributes:
         layout: how rows become files. ``names``: of the outputs.

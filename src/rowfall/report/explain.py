@@ -109,10 +109,8 @@ def _attempts(found: Explanation) -> list[RenderableType]:
     if not found.attempts:
         return ["  there were none: nothing was left to load, or the run ended before"]
     shown, cores = found.attempts, found.plan.cores if found.plan else 1
-    more = found.left_out
     if len(shown) > _SHOWN:
         slowest = {a.id for a in sorted(shown, key=lambda a: -a.seconds)[:_SHOWN]}
-        more += len(shown) - _SHOWN
         shown = tuple(a for a in shown if a.id in slowest or a.error)
     lines = [["", "files", "rows", "bytes", "s", "insert", "publish", "waited for"]]
     lines += [
@@ -125,8 +123,8 @@ def _attempts(found: Explanation) -> list[RenderableType]:
         for each in shown
     ]  # fmt: skip
     tail: list[RenderableType] = [grid(lines, right=range(7))]
-    if more > 0:
-        tail.append(f"  and {more:,} faster ones")
+    if more := found.left_out + len(found.attempts) - len(shown):
+        tail.append(f"  and {more:,} others")
     return tail
 
 

@@ -56,7 +56,7 @@ _WAIT = regex(r"merges=[1-9]\d*|replicas")
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What is asked for: which rows go where, and how.
+    """The request of a command: sources, target and options.
 
     Attributes:
         sources: as typed, or what opens a source of rows in memory.

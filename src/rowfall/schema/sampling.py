@@ -149,7 +149,7 @@ def take_sample(
 
 @dataclass(frozen=True, slots=True)
 class _Sampler:
-    """What is sampled of a source, with an engine that is asked.
+    """The objects of a sample, with the source that they are of and the engine that reads them.
 
     Attributes:
         splits: the objects of the sample.
@@ -617,8 +617,7 @@ def _repeated(
     if own or any(0 < c.filled == c.kinds.most for c in columns):
         return ((UNSURE, _REPEATED.format(count)),)
     name = columns[0].name
-    plain = name.isascii() and name.isidentifier()
-    flags = f"--where {quoted(f'{name if plain else sql.name(name)} != {sql.literal(name)}')}"
+    flags = f"--where {quoted(f'{sql.bare_name(name)} != {sql.literal(name)}')}"
     return (UNSURE, _REPEATED_TEXT.format(count, flags)), (OTHERWISE, flags)
 
 

@@ -30,7 +30,7 @@ from hashlib import blake2b
 from typing import TypeVar
 from uuid import UUID
 
-from rowfall.core import uri
+from rowfall.core import sql, uri
 from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import SourceError, UsageError
 from rowfall.core.file_databases import located, scheme_of_file
@@ -477,6 +477,7 @@ class DatabaseSource(Streams, ABC):
 
     remote = True
     replayable = True
+    number = "row"
     fds: tuple[int, ...] = ()
 
     def __init__(self, address: DatabaseAddress, options: Options) -> None:
@@ -631,6 +632,10 @@ class DatabaseSource(Streams, ABC):
             return ""
         return key.condition(split.start, split.stop)
 
+    def numbers(self, split: Split, lines: Sequence[int]) -> list[int]:
+        """See :class:`rowfall.sources.base.Numbered`: a header, and a line for each row."""
+        return [line - 1 for line in lines]
+
     def header(self) -> bytes:
         """Return the line in front of the rows of each split."""
         names = (c.name for c in self.described.columns)
@@ -652,7 +657,7 @@ def _way(found: Described, query: str) -> str:
 
 def _schema(found: Described, way: str) -> Schema:
     columns = tuple(Column(c.name, c.type, c.reason, c.name) for c in found.columns)
-    order = [f"`{name}`" if not name.isidentifier() else name for name in found.order_by]
+    order = [sql.bare_name(name) for name in found.order_by]
     key = ", ".join(order)
     return Schema(
         columns,

@@ -53,8 +53,7 @@ def find_last_rows(
     why = f"the last {which} {what}"
     if held & set(own):
         return why, None
-    name = names[column]
-    plain = name if name.isascii() and name.isidentifier() else sql.name(name)
+    plain = sql.bare_name(names[column])
     listed = ", ".join(map(sql.literal, own))
     condition = f"{plain} != {listed}" if len(own) == 1 else f"{plain} NOT IN ({listed})"
     return why, f"--where {quoted(condition)}"

@@ -32,7 +32,7 @@ _ONE_BY_ONE: dict[str, Any] = {
     "xz": lzma.LZMADecompressor,
 }
 UNREADABLE = (OSError, zlib.error, lzma.LZMAError, EOFError, ValueError)
-"""What :func:`unpacked` and its source raise of a broken file."""
+"""Errors that :func:`unpacked` and its source raise for a broken file."""
 _BY_PYARROW = {"zstd": "zstd", "lz4": "lz4", "br": "brotli", "brotli": "brotli"}
 
 

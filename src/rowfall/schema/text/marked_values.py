@@ -212,7 +212,7 @@ def _parsing(columns: Mapping[str, tuple[str, bool]]) -> str:
     """Return the --select that parses columns, by their kind and whether they have empty values."""
     made = []
     for name, (kind, empty) in columns.items():
-        column = name if name.isascii() and name.isidentifier() else sql.name(name)
+        column = sql.bare_name(name)
         value = f"nullIf({column}, '')" if empty else column
         read = f"parseDateTime64BestEffort({value}, 6, 'UTC')"
         made.append((column, f"toDate32({read})" if kind == "day" else read))

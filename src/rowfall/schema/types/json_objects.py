@@ -468,7 +468,7 @@ def _object(node: _Node, depth: int) -> tuple[str | None, str]:
             type_, why = _inner(child, depth)
             if type_ is None:
                 return None, why
-            parts.append(f"{sql.name(name) if not name.isidentifier() else name} {type_}")
+            parts.append(f"{sql.bare_name(name)} {type_}")
         return f"Tuple({', '.join(parts)})", f"the same keys in all {node.objects:,} objects seen"
     used = [child for child in keys.values() if child.scalars or child.objects or child.arrays]
     types = {_inner(child, depth)[0] for child in used} or {"Nullable(String)"}
