@@ -39,7 +39,7 @@ DIST ?= dist
 WHEELS_ENV := build/wheels-$(shell sha256sum < requirements-wheels.lock | cut -c1-16)
 
 .PHONY: help venv decoder demo rust memcheck miri aarch64 test test-all test-singlestore fast check faults simulate bench
-.PHONY: bench-100b lock
+.PHONY: bench-100b figures lock
 .PHONY: wheels clean
 
 help:  ## list the targets
@@ -184,6 +184,9 @@ bench: venv decoder  ## measure; never part of the tests
 	$(BIN)/python bench/push.py
 	$(BIN)/python bench/doctor.py
 	$(BIN)/python bench/doctor.py --slowed
+
+figures: venv  ## write the figures of README.md and docs from bench/results*.json
+	$(BIN)/python docs/make_figures.py
 
 # WORK=folder on a disk with room (it says how much), SLICE=2h stops and is gone on with by the next run.
 bench-100b: venv decoder  ## load 100 billion rows, killed twice on the way, in slices of two hours
