@@ -466,9 +466,19 @@ def clean(
         TargetError: no such folder or server.
     """
     from rowfall.destinations import open_destination
+    from rowfall.ledger import scratches
+    from rowfall.measure.trials import remove_left
 
     target = open_target(_text(to), "any", Options(), _secret(password))
-    return open_destination(target).clean(target, dry=dry, emit=on_event)
+    measured = any(x.to == target.text for gone in scratches.left() for x in gone.scratches)
+    found: list[Leftover] = []
+    try:
+        found = open_destination(target).clean(target, dry=dry, emit=on_event)
+    except UsageError:
+        if not measured:  # it holds no tables, and nothing that could be left
+            raise
+    known = {left.name for left in found}
+    return found + remove_left(_text(to), target, _secret(password), known, dry=dry)
 
 
 def install_decoder(

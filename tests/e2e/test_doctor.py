@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import tempfile
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,8 @@ from lab.postgresql import PostgresqlServer
 from lab.process import wait_until
 from lab.proxy import Proxy
 from lab.seaweed import Seaweed
-from rowfall.measure.trials import PREFIX
+from rowfall.ledger.scratches import DOCTOR as PREFIX
+from rowfall.ledger.scratches import ScratchRecord, new_name
 
 ROWS, FILES = 3_000, 3
 
@@ -336,6 +338,116 @@ def test_ctrl_c_leaves_nothing(
     assert process.returncode == 130, said + rest
     assert tables(clickhouse, database) == []
     untouched()
+
+
+# --- what a kill leaves ---------------------------------------------------------------------------
+
+
+def killed(shell: Shell, *to: str, there: Callable[[], bool]) -> None:
+    """Kill a doctor that has begun to load a sample, by a signal that nobody can answer."""
+    process = shell.cli.start("doctor", "in/*.csv", *to, env=shell.env)
+    wait_until(there, 30, "a scratch is there")
+    process.kill()
+    process.communicate(timeout=30)
+
+
+def test_clean_removes_what_a_kill_leaves_on_a_server(
+    shell: Shell, clickhouse: ClickHouse, database: str, untouched: Callable[[], None]
+) -> None:
+    """Also what another machine has left, when it is a day old; nothing of one that measures."""
+    shell.ok("load", "generate://trips?rows=2000000", "--to", "in/{n}.csv", "--files", "2")
+    to = ("--to", clickhouse.uri(database))
+    shell.ok("clean", *to)  # which has a ledger
+    untouched()
+
+    def staged() -> bool:
+        return any(row.startswith("_rowfall_") for row in tables(clickhouse, database))
+
+    killed(shell, *to, "--table", "t", there=staged)
+    made = {row.split("\t")[0] for row in tables(clickhouse, database)}
+    assert any(name.startswith(PREFIX) for name in made)
+    ids = {f"{int(time.time()) - 90_000:08x}abcd", f"{int(time.time()):08x}abcd", "0123abcd"}
+    for number in ids:
+        clickhouse.query(f"CREATE TABLE {database}.{PREFIX}{number} (a Int8) ENGINE = Null")
+    mine = f"{PREFIX}of_my_own"
+    clickhouse.query(f"CREATE TABLE {database}.{mine} (a Int8) ENGINE = Null")
+    recent = f"{PREFIX}{max(ids)}"
+
+    def left() -> set[str]:
+        document = shell.ok("clean", *to, "--json", "--dry-run").document
+        return {x["name"] for x in document["leftovers"] if x["database"] == database}
+
+    wanted = made | {f"{PREFIX}{number}" for number in ids} - {recent}
+    assert left() == wanted
+    shell.ok("clean", *to, "--yes")
+    found = {row.split("\t")[0] for row in tables(clickhouse, database)}
+    assert found == {recent, mine}
+    for name in found:
+        clickhouse.query(f"DROP TABLE {database}.{name}")
+    untouched()
+
+
+def test_clean_leaves_a_doctor_alone_that_measures(
+    shell: Shell, clickhouse: ClickHouse, database: str, tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    to = ("--to", clickhouse.uri(database))
+    monkeypatch.setenv("ROWFALL_HOME", str(tmp_path / "home"))
+    shell.env["ROWFALL_HOME"] = str(tmp_path / "home")
+    record, name = ScratchRecord(tmp_path / "samples"), new_name(PREFIX)
+    record.add(name, clickhouse.uri(database), {}, tmp_path / "none")
+    for table in (name, f"_rowfall_{name.rpartition('_')[2]}_1"):
+        clickhouse.query(f"CREATE TABLE {database}.{table} (a Int8) ENGINE = Null")
+    shell.ok("clean", *to, "--yes")
+    assert len(tables(clickhouse, database)) == 2
+    record.close()  # it could not remove it, and says so
+    shell.ok("clean", *to, "--yes")
+    assert tables(clickhouse, database) == []
+    assert not (tmp_path / "home/measuring").exists()
+
+
+def test_clean_removes_what_a_kill_leaves_in_folders(shell: Shell, tmp_path: Path) -> None:
+    """A folder beside the files, and that of the samples; the last one to clean up ends it."""
+    (tmp_path / "samples").mkdir()
+    shell.env |= {"TMPDIR": str(tmp_path / "samples"), "ROWFALL_HOME": str(tmp_path / "home")}
+    shell.ok("load", "generate://trips?rows=2000000", "--to", "in/{n}.csv", "--files", "2")
+
+    def hidden() -> bool:
+        return bool(list(shell.folder.glob(f".{PREFIX}*")))
+
+    killed(shell, "--to", "out/{n}.parquet", there=hidden)
+    shell.ok("clean", "--to", "out/{n}.parquet", "--dry-run")
+    assert hidden()
+    shell.ok("clean", "--to", "out/{n}.parquet", "--yes")
+    assert not hidden()
+    shell.ends(2, "clean", "--to", "out/{n}.parquet")  # nothing is left, and it holds no tables
+    assert not list((tmp_path / "samples").glob("rowfall_*"))
+    assert not (tmp_path / "home/measuring").exists()
+
+
+@pytest.mark.long
+@pytest.mark.xdist_group("postgresql")
+def test_clean_removes_what_a_kill_leaves_in_postgresql(
+    shell: Shell, postgresql: PostgresqlServer
+) -> None:
+    """The table and its record, by what is written down on this machine."""
+    schema = f"doctor_{abs(hash(shell.folder)) % 10**9}"
+    postgresql.run(f"CREATE SCHEMA {schema}")
+    shell.env["PGPASSWORD"] = postgresql.password
+    shell.ok("load", "generate://trips?rows=2000000", "--to", "in/{n}.csv", "--files", "2")
+    to = ("--to", f"{postgresql.uri}?schema={schema}")
+
+    def made() -> list[Any]:
+        return postgresql.ask(
+            f"SELECT relname FROM pg_class WHERE relnamespace = '{schema}'::regnamespace"
+        )
+
+    killed(shell, *to, "--table", "t", there=lambda: bool(made()))
+    assert len(shell.ok("clean", *to, "--json", "--dry-run").document["leftovers"]) == 1
+    shell.ok("clean", *to, "--yes")
+    assert made() == []
+    assert shell.ok("clean", *to, "--json", "--dry-run").document["leftovers"] == []
+    postgresql.run(f"DROP SCHEMA {schema}")
 
 
 def test_the_text(shell: Shell, files: str) -> None:

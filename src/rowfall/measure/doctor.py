@@ -30,6 +30,7 @@ from rowfall.core.options import Options
 from rowfall.core.results import Change, DoctorReport, Link, LinkKind, Report
 from rowfall.core.sqltext import SqlText, quote
 from rowfall.destinations.network_links import LATENCY, SENDING
+from rowfall.ledger import scratches
 from rowfall.measure.rates import some_files, source_bytes
 from rowfall.measure.source_links import READING, SourceRate, listing_link, read_source
 from rowfall.measure.trials import Trial, Trials
@@ -125,7 +126,7 @@ def examine(
         facts = survey(session, set(), thorough=True)
         plan = make_plan(facts, options)
         _check_rows(plan)
-        with Trials(to, session.target, password) as trials:
+        with Trials(scratches.DOCTOR, to, session.target, password) as trials:
             found = _Examination(tuple(sources), options, session, facts, plan, trials)
             found.measure_source()
             found.keep_rows()

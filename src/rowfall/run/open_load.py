@@ -17,7 +17,7 @@ from rowfall.core import uri
 from rowfall.core.errors import RowfallError, UsageError
 from rowfall.core.events import Event
 from rowfall.core.options import changed
-from rowfall.ledger import Ledger, LoadRow
+from rowfall.ledger import Ledger, LoadRow, scratches
 from rowfall.ledger.running import Running
 
 # Loads that this process runs now: another thread's load is not an unfinished one.
@@ -99,6 +99,8 @@ def _choose_load(
     if old is not None and ledger.take_up(old, request):
         return old.id, False
     load_id = secrets.token_hex(5)
+    if session.scratch:  # by which what it leaves after a kill -9 is known
+        load_id = scratches.load_id(ledger.path.stem)
     ledger.begin(
         load_id,
         request_print,

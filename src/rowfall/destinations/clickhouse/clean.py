@@ -20,7 +20,7 @@ from rowfall.core.sqltext import quote
 from rowfall.destinations.clickhouse.opening import connect, shards_of
 from rowfall.destinations.clickhouse.own_tables import drop_order, is_own_and_empty, made_tables
 from rowfall.engines.base import Engine, table_uuid
-from rowfall.ledger import Ledger, leases, target_key
+from rowfall.ledger import Ledger, leases, scratches, target_key
 from rowfall.ledger.journal import TABLE as JOURNAL
 from rowfall.ledger.journal import Journal
 from rowfall.publish.recover import (
@@ -38,6 +38,8 @@ from rowfall.targets.base import STAGING_PREFIX, Target
 
 if TYPE_CHECKING:
     from rowfall.cluster.open import OpenCluster
+
+_PREFIXES = (STAGING_PREFIX, scratches.DOCTOR, scratches.TUNE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,8 +93,14 @@ def clean(opened: OpenedTables, *, dry: bool, emit: Listener) -> list[Leftover]:
         replace(left, committed=_is_of(left, loads.committed))
         for left in tables
         # What no journal here knows may be of a load whose journal is on another node.
-        if left.load_id not in loads.alive and (not opened.journal or left.load_id in loads.known)
+        if left.load_id not in loads.alive
+        and (
+            not opened.journal
+            or left.load_id in loads.known
+            or scratches.is_old(left.name, left.load_id)
+        )
     ]
+    found.sort(key=lambda left: scratches.is_scratch(left.name))  # made before what was staged
     waiting = _exchanged(engine, journals)
     found = [left for left in found if not left.name.startswith(waiting)]
     if dry:
@@ -149,6 +157,8 @@ def _loads(opened: OpenedTables, journals: Sequence[tuple[str, str, str]]) -> _L
                 committed.add(entry.attempt)
     if not opened.journal:
         committed |= {a.id for a in opened.ledger.open_attempts() if a.committed}
+    alive |= scratches.in_use()
+    known |= scratches.known()
     return _Loads(frozenset(alive), frozenset(known), frozenset(committed))
 
 
@@ -259,12 +269,19 @@ def _exchanged(engine: Engine, journals: Sequence[tuple[str, str, str]]) -> tupl
 def _found(engine: Engine, node: str) -> Iterator[Leftover]:
     rows = engine.ask(
         "SELECT database, name, ifNull(total_rows, 0), ifNull(total_bytes, 0) FROM system.tables "
-        f"WHERE startsWith(name, '{STAGING_PREFIX}') AND name != '{JOURNAL}' "
+        f"WHERE {' OR '.join(f'startsWith(name, {quote(x)})' for x in _PREFIXES)} "
         "ORDER BY engine LIKE '%View' DESC, database, name"
     )
     for database, name, count, size in rows:
-        load_id = str(name).removeprefix(REBUILT_PREFIX).removeprefix(STAGING_PREFIX).split("_")[0]
-        yield Leftover(str(database), str(name), load_id, int(count), int(size), False, node)
+        name = str(name)
+        load_id = name.removeprefix(REBUILT_PREFIX).removeprefix(STAGING_PREFIX).split("_")[0]
+        if name == JOURNAL:
+            continue
+        if scratches.is_scratch(name):
+            load_id = scratches.load_id(name)
+        elif not name.startswith(STAGING_PREFIX):
+            continue  # somebody's own table
+        yield Leftover(str(database), name, load_id, int(count), int(size), False, node)
 
 
 def _empty_tables(opened: OpenedTables, alive: Collection[str]) -> Iterator[Leftover]:
