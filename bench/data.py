@@ -105,7 +105,7 @@ def table(name: str) -> Table:
     made = open_source((f"generate://{name}",), Options()).made
     if made is None:
         raise BenchError(f"{name} is no generator")
-    return Table(tuple((c.name, c.type) for c in made.columns), made.order_by)
+    return Table(tuple((c.name, c.type) for c in made.columns), made.layout.order_by)
 
 
 @dataclass(frozen=True, slots=True)

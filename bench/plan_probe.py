@@ -16,7 +16,7 @@ from pathlib import Path
 from rowfall.contracts.facts import LoadFacts, WriterFacts
 from rowfall.core.listing import Listing, Split
 from rowfall.core.masked import Secret
-from rowfall.core.model import Column, Encoding, Facts, Kind, Schema
+from rowfall.core.model import Column, Encoding, Facts, Kind, Schema, TableLayout
 from rowfall.core.options import Options
 from rowfall.core.sqltext import SqlText, quote
 from rowfall.destinations import open_destination
@@ -25,7 +25,8 @@ from rowfall.systems.clickhouse.target import embedded
 
 _SIZE = 25_000_000
 _SCHEMA = Schema(
-    (Column("a", "UInt32"), Column("b", "DateTime"), Column("c", "String")), order_by="b"
+    (Column("a", "UInt32"), Column("b", "DateTime"), Column("c", "String")),
+    layout=TableLayout(order_by="b"),
 )
 
 
@@ -83,13 +84,13 @@ def main() -> None:
     )  # fmt: skip
     plan = make_plan(known, Options())
     planned = time.perf_counter()
-    if sum(len(group.indexes) for group in plan.groups) != count:
+    if sum(len(group.indexes) for group in plan.work.groups) != count:
         raise SystemExit("the plan does not hold every object once")
     print(
         json.dumps(
             {
                 "objects": count,
-                "attempts": len(plan.groups),
+                "attempts": len(plan.work.groups),
                 "listing_seconds": listed - start,
                 "plan_seconds": planned - listed,
                 "peak": _peak(),

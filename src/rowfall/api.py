@@ -98,7 +98,7 @@ def plan(
         table = shadow_name("plan") if session.options.replace else ""
         facts = survey(session, set() if anew else None, table, thorough=True)
         made = make_plan(facts, session.options)
-        made = replace(made, first_rows=first_rows(session, facts, made))
+        made = replace(made, texts=replace(made.texts, first_rows=first_rows(session, facts, made)))
         refused: RowfallError | None = session.destination.refusal(session)
         refused = refused or session.destination.contradiction(session)
         refused = refused or (facts.export.refusal if facts.export is not None else None)

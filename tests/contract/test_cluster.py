@@ -37,15 +37,15 @@ def test_every_node_is_told_apart(cluster22: Lab, login: Log) -> None:
     assert [(n.shard, n.replica, n.port, n.http_port) for n in found.nodes] == [
         (n.shard, n.replica, n.tcp, n.http) for n in cluster22.nodes
     ]
-    assert [(n.macros["shard"], n.macros["replica"]) for n in found.nodes] == [
+    assert [(n.facts.macros["shard"], n.facts.macros["replica"]) for n in found.nodes] == [
         ("1", "1"), ("1", "2"), ("2", "1"), ("2", "2")
     ]  # fmt: skip
     assert {(n.host, n.tls, n.error) for n in found.nodes} == {("127.0.0.1", False, None)}
     for node, real in zip(found.nodes, cluster22.nodes, strict=True):
-        assert node.version == real.query("SELECT version()").strip()
-        assert node.timezone == real.query("SELECT timezone()").strip()
+        assert node.facts.version == real.query("SELECT version()").strip()
+        assert node.facts.timezone == real.query("SELECT timezone()").strip()
         limit = "SELECT value FROM system.server_settings WHERE name = 'max_server_memory_usage'"
-        assert 100 << 20 < node.memory < int(real.query(limit)) // 2
+        assert 100 << 20 < node.facts.memory < int(real.query(limit)) // 2
     assert found.shards == (1, 2)
     assert [n.replica for n in found.of(2)] == [1, 2]
     assert found.replicated
@@ -55,7 +55,7 @@ def test_every_node_is_told_apart(cluster22: Lab, login: Log) -> None:
 
 def test_any_node_sees_the_same_cluster(cluster4: Lab, login: Log) -> None:
     def shape(cluster: Cluster) -> list[tuple[int, int, str]]:
-        return [(node.http_port, node.cores, node.name) for node in cluster.nodes]
+        return [(node.http_port, node.facts.cores, node.name) for node in cluster.nodes]
 
     seen = [discover(login(node), "lab") for node in cluster4.nodes]
     assert shape(seen[0]) == shape(seen[1]) == shape(seen[2]) == shape(seen[3])
@@ -72,9 +72,9 @@ def test_facts_are_those_of_each_node(cluster4: Lab, login: Log) -> None:
         limits = f"max_threads = {number}, max_memory_usage = {number * 10_000_000}"
         add_user(node, "limited", *rights, settings=limits)
     found = discover(login(entry, account), "lab")
-    assert [node.cores for node in found.nodes[1:]] == [5, 6, 7]
-    assert [node.memory for node in found.nodes[1:]] == [25_000_000, 30_000_000, 35_000_000]
-    assert found.nodes[0].memory > 100 << 20
+    assert [node.facts.cores for node in found.nodes[1:]] == [5, 6, 7]
+    assert [node.facts.memory for node in found.nodes[1:]] == [25_000_000, 30_000_000, 35_000_000]
+    assert found.nodes[0].facts.memory > 100 << 20
 
 
 def test_an_unknown_cluster(cluster4: Lab, login: Log) -> None:
@@ -100,7 +100,7 @@ def test_a_node_that_is_down_and_one_that_hangs(cluster4: Lab, login: Log) -> No
             found = discover(asks, "lab")
             assert time.monotonic() - started < 20
         assert [bool(node.error) for node in found.nodes] == [False, True, False, True]
-        assert found.nodes[2].macros["shard"] == "3"
+        assert found.nodes[2].facts.macros["shard"] == "3"
     assert [node.error for node in discover(asks, "lab").nodes] == [None] * 4
 
 
@@ -115,7 +115,7 @@ def test_a_user_who_may_not_read_system_tables(cluster4: Lab, login: Log) -> Non
     account = add_user(cluster4.nodes, "modest", "REMOTE ON *.*", "SELECT ON system.clusters")
     found = discover(login(cluster4.nodes[0], account), "lab")
     assert [node.http_port for node in found.nodes] == [node.http for node in cluster4.nodes]
-    assert all(node.memory > 100 << 20 for node in found.nodes)
+    assert all(node.facts.memory > 100 << 20 for node in found.nodes)
 
 
 def test_a_user_of_the_entry_node_only(cluster4: Lab, login: Log) -> None:

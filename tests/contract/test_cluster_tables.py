@@ -15,11 +15,11 @@ from rowfall.cluster.ddl import Ddl, create_statements, run_on_cluster
 from rowfall.cluster.tables import ClusterTables, find_tables
 from rowfall.cluster.topology import Cluster, Node, discover
 from rowfall.core.errors import TargetError
-from rowfall.core.model import Column, Schema
+from rowfall.core.model import Column, Schema, TableLayout
 
 SCHEMA = Schema(
     (Column("a", "UInt64"), Column("s", "LowCardinality(String)"), Column("v", "UInt32")),
-    order_by="a",
+    layout=TableLayout(order_by="a"),
 )
 Log = Callable[..., Login]
 
@@ -69,7 +69,7 @@ def engines(lab: Lab, database: str, table: str) -> list[str]:
 def test_replicated_tables_are_made(cluster22: Lab, login: Log) -> None:
     at, database = login(cluster22.nodes[0]), new_database()
     before = find_tables(at.asks, at.cluster(), database, "t")
-    assert [len(before.missing), len(before.missing_over)] == [4, 4]
+    assert [len(before.own.missing), len(before.over.missing)] == [4, 4]
     assert not before.exists
     assert before.local == (database, "t_local")
     tables, done = make(at, database)
@@ -78,9 +78,9 @@ def test_replicated_tables_are_made(cluster22: Lab, login: Log) -> None:
     ]  # fmt: skip
     assert tables.complete
     assert tables.exists
-    assert tables.engine.replicated
+    assert tables.own.engine.replicated
     assert tables.columns == tuple((c.name, c.type) for c in SCHEMA.columns)
-    assert tables.sharding_key == "rand()"
+    assert tables.over.sharding_key == "rand()"
     assert make(at, database)[1] == ()
     for number, node in enumerate(cluster22.nodes[::2]):
         node.query(f"INSERT INTO {database}.t_local VALUES ({number}, 'x', 1)")
@@ -94,20 +94,21 @@ def test_replicated_tables_are_made(cluster22: Lab, login: Log) -> None:
 def test_engines_keep_their_family_and_arguments(cluster22: Lab, login: Log) -> None:
     database = new_database()
     schema = Schema(
-        SCHEMA.columns, "ReplacingMergeTree(v)", order_by="(a, s)", partition_by="a % 2"
+        SCHEMA.columns,
+        TableLayout("ReplacingMergeTree(v)", order_by="(a, s)", partition_by="a % 2"),
     )
     tables, _ = make(login(cluster22.nodes[3]), database, schema)
     path = "'/clickhouse/tables/{uuid}/{shard}'"
     full = f"ReplicatedReplacingMergeTree({path}, '{{replica}}', v) PARTITION BY a % 2"
     assert engines(cluster22, database, "t_local") == [full] * 4
-    assert tables.engine.meaning == "ReplicatedReplacingMergeTree(v)"
+    assert tables.own.engine.meaning == "ReplicatedReplacingMergeTree(v)"
 
 
 def test_tables_of_single_servers(cluster4: Lab, login: Log) -> None:
     at, database = login(cluster4.nodes[2]), new_database()
     tables, _ = make(at, database, sharding_key="cityHash64(a, s)")
     assert engines(cluster4, database, "t_local") == ["MergeTree"] * 4
-    assert tables.sharding_key == "cityHash64(a, s)"
+    assert tables.over.sharding_key == "cityHash64(a, s)"
     cluster4.nodes[0].query(
         f"INSERT INTO {database}.t SELECT number, '', 0 FROM numbers(1000) "
         "SETTINGS distributed_foreground_insert = 1"
@@ -119,7 +120,7 @@ def test_tables_of_single_servers(cluster4: Lab, login: Log) -> None:
 
 def test_replicated_on_demand(cluster4: Lab, login: Log) -> None:
     tables, _ = make(login(cluster4.nodes[0]), new_database(), replicated=True)
-    assert tables.engine.name == "ReplicatedMergeTree"
+    assert tables.own.engine.name == "ReplicatedMergeTree"
 
 
 def test_a_merge_tree_is_the_local_table(cluster4: Lab, login: Log) -> None:
@@ -161,9 +162,9 @@ def test_what_is_missing_is_made_like_the_rest(cluster22: Lab, login: Log) -> No
     last.query(f"DROP DATABASE {database} SYNC")
     cluster = at.cluster()
     tables = find_tables(at.asks, cluster, database, "t")
-    assert tables.missing == tables.missing_over == cluster.nodes[3:]
+    assert tables.own.missing == tables.over.missing == cluster.nodes[3:]
     assert tables.local == (database, "rows")
-    assert tables.sharding_key == "a"
+    assert tables.over.sharding_key == "a"
     tables, done = make(at, database, None)
     assert len(done) == 3
     assert tables.complete
@@ -289,7 +290,7 @@ def test_a_node_that_is_down_is_left_behind(cluster4: Lab, login: Log) -> None:
     with down(cluster4.nodes[2]):
         cluster = at.cluster()
         tables = find_tables(at.asks, cluster, database, "t")
-        assert len(tables.missing) == 3
+        assert len(tables.own.missing) == 3
         (ddl, *_) = create_statements(tables, cluster, SCHEMA)
         assert run_on_cluster(at.run, at.asks, cluster, ddl) == (cluster.nodes[2],)
     wait_until(lambda: cluster4.nodes[2].query(show) == "1\n", 20, "the queue")
@@ -366,7 +367,7 @@ def test_without_a_keeper_each_node_is_told(loose: list[ClickHouse], login: Log)
         assert run_on_cluster(at.run, at.asks, cluster, ddl, each=each) == ()
     tables = find_tables(at.asks, cluster, database, "t")
     assert tables.complete
-    assert tables.engine.name == "MergeTree"
+    assert tables.own.engine.name == "MergeTree"
     replicated = find_tables(at.asks, cluster, database, "r")
     (ddl, _) = create_statements(replicated, cluster, SCHEMA, replicated=False)
     assert ddl.what == f"table {database}.r_local"

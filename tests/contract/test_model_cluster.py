@@ -123,7 +123,7 @@ def test_nodes_of_the_model_are_asked_like_real_ones(replicas: tuple[Replica, Re
     tables = find_tables(one.model.carry_out, found, one.database, "t")
     mine = find_tables(one.engine.ask, real, one.database, "t")
     assert tables.direct is mine.direct is True
-    assert tables.engine.meaning == mine.engine.meaning
+    assert tables.own.engine.meaning == mine.own.engine.meaning
     assert tables.columns != ()
     other.model.up = False
     away = discover(one.model.carry_out, "c")

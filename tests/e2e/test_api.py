@@ -127,9 +127,9 @@ def test_plan_writes_nothing(data: str, tmp_path: Path) -> None:
     assert not Path(data).exists()
     assert len(made.listing) == 2
     assert [c.name for c in made.schema.columns] == ["id", "name"]
-    assert made.ddl.startswith("CREATE TABLE")
-    assert made.example.startswith("INSERT INTO")
-    assert all(setting.reason for setting in made.settings if not setting.routine)
+    assert made.texts.ddl.startswith("CREATE TABLE")
+    assert made.texts.example.startswith("INSERT INTO")
+    assert all(setting.reason for setting in made.work.settings if not setting.routine)
 
 
 def test_loads_report_and_verify(data: str, tmp_path: Path) -> None:
@@ -152,7 +152,7 @@ def test_a_notebook_says_it_in_one_line(data: str, tmp_path: Path) -> None:
     write_files(tmp_path / "in", 3, 10)
     files = sorted((tmp_path / "in").glob("*.csv"))
     made = rowfall.plan(files, to=Path(data), table="t", type={"id": "UInt32"})
-    assert "`id`   UInt32" in made.ddl
+    assert "`id`   UInt32" in made.texts.ddl
     assert "CREATE TABLE" in made._repr_html_()  # type: ignore[attr-defined]
     report = rowfall.load(files, to=Path(data), table="t", type={"id": "UInt32"}, order_by="id")
     assert "done" in report._repr_html_()  # type: ignore[attr-defined]

@@ -11,7 +11,7 @@ from lab.process import wait_until
 from rowfall.core.errors import LedgerError
 from rowfall.core.events import silent
 from rowfall.core.listing import Split
-from rowfall.core.model import Column, Pair, Schema, Statement
+from rowfall.core.model import Column, Pair, Schema, Statement, TableLayout
 from rowfall.engines.base import table_uuid
 from rowfall.ledger import Ledger, target_key
 from rowfall.publish.attach import Publisher
@@ -22,7 +22,8 @@ from rowfall.systems.clickhouse.target import Table, embedded
 
 INTO = target_key("default", "t")
 SCHEMA = Schema(
-    (Column("x", "UInt32"), Column("p", "UInt8")), order_by="x", partition_by="p", partitions=4
+    (Column("x", "UInt32"), Column("p", "UInt8")),
+    layout=TableLayout(order_by="x", partition_by="p", partitions=4),
 )
 SPLIT = Split("ab" * 16, "/data/a.csv", "1-1", 10)
 

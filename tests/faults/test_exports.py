@@ -111,7 +111,7 @@ class Scene:
                 self.unfinished = ""
                 return "done"
             self.unfinished = load_id
-            record = ExportRecord(replace(state, place=place), load_id)
+            record = ExportRecord(replace(state, found=replace(state.found, place=place)), load_id)
             record.begin()
             splits = list(listing.splits(""))
             bounds = exports.attempts.file_bounds(len(splits), files)

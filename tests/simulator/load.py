@@ -30,9 +30,14 @@ from rowfall.core.model import (
     Group,
     Outcome,
     Plan,
+    PlannedTarget,
+    PlannedWork,
     PlannedWriter,
+    PlanTexts,
     Schema,
+    Sorting,
     Statement,
+    TableLayout,
     Transport,
 )
 from rowfall.core.options import Options
@@ -53,7 +58,7 @@ if TYPE_CHECKING:
 
 GIVEN = Choice("", "")
 TRANSPORT = Transport(
-    Choice(PUSH, ""), GIVEN, GIVEN, GIVEN, GIVEN, GIVEN, Choice("local", "")
+    Choice(PUSH, ""), GIVEN, GIVEN, Sorting("", ""), GIVEN, GIVEN, Choice("local", "")
 )  # fmt: skip
 COLUMNS = (Column("p", "String"), Column("k", "String"))
 
@@ -151,10 +156,12 @@ def _session(
     if world.layout and "local journal" not in world.old:
         assert target.server is not None
         shards = open_cluster(
-            reader, ClusterTarget(replace(target.server, cluster="c"), target, skip=False),
+            reader,
+            ClusterTarget(replace(target.server, cluster="c"), target, skip=False),
             lambda there, through: world.connect(process, there.host),  # type: ignore[arg-type,return-value]
-            stack, emit,
-        )  # fmt: skip
+            stack,
+            emit,
+        )
         writers = shards.writers
     return Session(
         process.sources, "clickhouse://h/d", options, source, target, open_destination(target),
@@ -212,12 +219,19 @@ def _plan(world: World, session: Session, known: frozenset[str], exists: bool) -
         )
         for i in range(0, len(todo), world.group)
     ]  # fmt: skip
-    schema = Schema(COLUMNS, order_by="k", partition_by="p", exists=exists, row_bytes=1.0)
+    schema = Schema(
+        COLUMNS, layout=TableLayout(order_by="k", partition_by="p"), exists=exists, row_bytes=1.0
+    )
     return Plan(
-        session.source.text, session.target.text, session.target.database, session.target.table,
-        "server", TRANSPORT, "", None, schema, "", listing, tuple(groups), 1, (),
-        Forecast(None, None, 0, 0), session.engine.facts, "",
-        tuple(PlannedWriter(0, "", "", 1, 0, 0, None, 0, ()) for _ in session.writers),
+        session.source.text,
+        PlannedTarget(session.target.text, session.target.database, session.target.table,
+                      "server", ""),
+        None, schema, listing, TRANSPORT,
+        PlannedWork(
+            tuple(groups), 1, (),
+            tuple(PlannedWriter(0, "", "", 1, 0, 0, None, 0, ()) for _ in session.writers),
+        ),
+        Forecast(None, None, 0, 0), session.engine.facts, PlanTexts("", ""),
     )  # fmt: skip
 
 

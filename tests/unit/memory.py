@@ -11,7 +11,7 @@ from rowfall.core import sql
 from rowfall.core.errors import EngineError
 from rowfall.core.listing import Listing, Split
 from rowfall.core.masked import Secret
-from rowfall.core.model import Column, Encoding, Kind, Schema
+from rowfall.core.model import Column, Encoding, FileChecks, Kind, Schema
 from rowfall.core.sqltext import SqlText, quote
 from rowfall.schema.text.whole_rows import guarded, read_as, read_structure
 from rowfall.schema.types.reader_settings import reader_settings
@@ -77,7 +77,7 @@ class Chdb:
 def from_file(path: str, encoding: Encoding, columns: Sequence[Column]) -> str:
     text, read = read_structure(columns, encoding), read_as(columns, encoding)
     relation = f"file({quote(path)}, {quote(read.format)}, {quote(text)})"
-    schema = Schema(tuple(columns), ends_known=True)
+    schema = Schema(tuple(columns), checks=FileChecks(ends_known=True))
     return guarded(schema, encoding, SqlText.of(relation)).reveal()
 
 

@@ -84,13 +84,13 @@ def create_statements(
         for database, there in tables.databases.items()
         if any(node not in there for node in cluster.up)
     ]
-    if tables.missing:
+    if tables.own.missing:
         _check_databases(tables)
         made.append(_local(tables, cluster, schema, replicated=replicated or cluster.replicated))
-    if tables.missing_over:
+    if tables.over.missing:
         at = (tables.database, tables.table)
-        if tables.like_over:
-            made.append(_copy(tables.like_over, at, cluster))
+        if tables.over.like:
+            made.append(_copy(tables.over.like, at, cluster))
         else:
             key = sharding_key or SHARDING_KEY
             both = [
@@ -109,7 +109,7 @@ def local_schema(
     Raises:
         TargetError: not a MergeTree; a macro that the replicas need is missing or wrong.
     """
-    engine = parse_engine(schema.engine)
+    engine = parse_engine(schema.layout.engine)
     if not engine.merge_tree:
         raise TargetError(
             f"a table with the engine {engine.name} cannot be loaded into a cluster",
@@ -125,7 +125,7 @@ def local_schema(
         engine = engine.replicate(quote(path), quote(_REPLICA))
     if engine.replicated:
         check_macros(cluster, engine)
-    return replace(schema, engine=engine.text)
+    return replace(schema, layout=replace(schema.layout, engine=engine.text))
 
 
 def check_macros(cluster: Cluster, engine: TableEngine) -> None:
@@ -137,8 +137,8 @@ def check_macros(cluster: Cluster, engine: TableEngine) -> None:
     path, replica = engine.arguments[:2] if len(engine.arguments) > 1 else ("", "")
     needed = [m for m in macros_of(f"{path} {replica}") if m not in _OWN_MACROS]
     for node in cluster.up:
-        if absent := [macro for macro in needed if macro not in node.macros]:
-            nothing = not any(other.macros for other in cluster.up)
+        if absent := [macro for macro in needed if macro not in node.facts.macros]:
+            nothing = not any(other.facts.macros for other in cluster.up)
             raise TargetError(
                 f"{node.name} has no macro {absent[0]!r}, which the replicated table needs",
                 hint="The user may need the right SELECT ON system.macros." if nothing else
@@ -151,7 +151,7 @@ def check_macros(cluster: Cluster, engine: TableEngine) -> None:
 def _check_distinct(cluster: Cluster) -> None:
     by_macro: dict[str, list[Node]] = defaultdict(list)
     for node in cluster.up:
-        by_macro[node.macros["shard"]].append(node)
+        by_macro[node.facts.macros["shard"]].append(node)
     for macro, nodes in by_macro.items():
         first, seen = nodes[0], dict[str, Node]()
         for node in nodes:
@@ -161,15 +161,15 @@ def _check_distinct(cluster: Cluster) -> None:
                     "would be replicas of each other",
                     hint="Give every shard a macro of its own.",
                 )
-            other = seen.setdefault(node.macros["replica"], node)
+            other = seen.setdefault(node.facts.macros["replica"], node)
             if other is not node:
                 raise TargetError(
                     f"{other.name} and {node.name} have the same macro replica = "
-                    f"{node.macros['replica']!r}",
+                    f"{node.facts.macros['replica']!r}",
                     hint="Give every replica of a shard a macro of its own.",
                 )
     for shard in cluster.shards:
-        macros = {node.macros["shard"] for node in cluster.of(shard) if node.error is None}
+        macros = {node.facts.macros["shard"] for node in cluster.of(shard) if node.error is None}
         if len(macros) > 1:
             raise TargetError(
                 f"the replicas of shard {shard} have different macros shard: "
@@ -198,13 +198,13 @@ def _database(database: str, cluster: Cluster) -> Ddl:
 def _local(
     tables: ClusterTables, cluster: Cluster, schema: Schema | None, *, replicated: bool
 ) -> Ddl:
-    if tables.like:
-        return _copy(tables.like, tables.local, cluster, _shared_uuid(tables))
+    if tables.own.like:
+        return _copy(tables.own.like, tables.local, cluster, _shared_uuid(tables))
     if schema is None:
         raise ValueError("a table that no node has needs a schema")
     own = local_schema(tables, cluster, schema, replicated=replicated)
     # ON CLUSTER, the server gives all nodes the same one.
-    made_up = str(uuid.uuid4()) if "{uuid}" in own.engine else ""
+    made_up = str(uuid.uuid4()) if "{uuid}" in own.layout.engine else ""
     both = [
         sql.create_table(*tables.local, own, if_not_exists=True, cluster=cluster.name),
         sql.create_table(*tables.local, own, if_not_exists=True, uuid=made_up),
@@ -218,13 +218,13 @@ def _shared_uuid(tables: ClusterTables) -> str | None:
     Raises:
         TargetError: it needs one, and the tables of the other replicas have different ones.
     """
-    if "{uuid}" not in tables.engine.text:
+    if "{uuid}" not in tables.own.engine.text:
         return None
-    known = sorted(set(tables.uuids.values()))
+    known = sorted(set(tables.own.uuids.values()))
     if len(known) > 1:
         raise TargetError(
-            f"{'.'.join(tables.local)} is missing on {tables.missing[0].name} and cannot be made "
-            "there: its path in Keeper holds the uuid of the table, and the other nodes have "
+            f"{'.'.join(tables.local)} is missing on {tables.own.missing[0].name} and cannot be "
+            "made there: its path in Keeper holds the uuid of the table, and the other nodes have "
             f"different ones ({', '.join(known)})",
             hint="Make it there by hand: CREATE TABLE ... UUID '...'.",
         )

@@ -116,13 +116,13 @@ class OpenCluster:
             TargetError: see :func:`rowfall.cluster.sharding_keys.read_sharding_key`.
         """
         tables, wanted = self.tables, options.shard_key
-        if wanted and tables.sharding_key and wanted != tables.sharding_key:
+        if wanted and tables.over.sharding_key and wanted != tables.over.sharding_key:
             raise UsageError(
-                f"{tables.database}.{tables.table} has the sharding key {tables.sharding_key}, "
-                f"not {wanted}",
+                f"{tables.database}.{tables.table} has the sharding key "
+                f"{tables.over.sharding_key}, not {wanted}",
                 hint="Leave out --shard-key, or name another table.",
             )
-        if options.replicated and tables.exists and not tables.engine.replicated:
+        if options.replicated and tables.exists and not tables.own.engine.replicated:
             raise UsageError(
                 f"{'.'.join(tables.local)} is there and not replicated",
                 hint="Leave out --replicated, or name another table.",
@@ -137,7 +137,7 @@ class OpenCluster:
                 hint=f"Let the views read from {'.'.join(tables.local)} on each node, or load "
                 "through the Distributed table by hand.",
             )
-        key = tables.sharding_key or wanted or RAND
+        key = tables.over.sharding_key or wanted or RAND
         only = len(self.cluster.shards) == 1
         if not self.unreplicated and (only or (is_free(key) and options.method != DISTRIBUTED)):
             if options.method != FILTER:
@@ -291,7 +291,7 @@ def _alike(asks: Ask, cluster: Cluster, target: Table, *, altering: bool) -> Clu
 
 
 def _unreplicated(cluster: Cluster, tables: ClusterTables) -> bool:
-    return cluster.replicated and tables.exists and not tables.engine.replicated
+    return cluster.replicated and tables.exists and not tables.own.engine.replicated
 
 
 def find_journal(
@@ -310,7 +310,7 @@ def find_journal(
     named = f"database = {quote(database)} AND name = {quote(JOURNAL)}"
     select = on_nodes(cluster.name, f"SELECT name AS name FROM system.tables WHERE {named}")
     holders = [cluster.nodes[int(number) - 1] for number, _ in asks(select)]
-    uuids = ", ".join(sorted({quote(uuid) for uuid in tables.uuids.values()}))
+    uuids = ", ".join(sorted({quote(uuid) for uuid in tables.own.uuids.values()}))
     known: list[tuple[Node, str]] = []
     for node in holders if uuids else ():
         rows = look(node, (
@@ -318,7 +318,7 @@ def find_journal(
             f"WHERE event = 'claim' AND toString(into) IN ({uuids})"
         ))  # fmt: skip
         known += [(node, str(into)) for (into,) in rows]
-    if len(known) > 1 or any(tables.uuids.get(node) != into for node, into in known):
+    if len(known) > 1 or any(tables.own.uuids.get(node) != into for node, into in known):
         names = ", ".join(dict.fromkeys(node.name for node, _ in known))
         raise LedgerError(
             f"not one journal says what was loaded into {name}, but several, or that of another "

@@ -130,6 +130,37 @@ class NodeTable:
 
 
 @dataclass(frozen=True, slots=True)
+class LocalTables:
+    """The tables of one name that hold the rows, on all nodes.
+
+    Attributes:
+        engine: its name is "" where there is none yet.
+        missing: nodes (of those that answer) without it.
+        like: that of some node, to make others after.
+    """
+
+    engine: TableEngine = _NO_ENGINE
+    missing: tuple[Node, ...] = ()
+    like: NodeTable | None = None
+    uuids: Mapping[Node, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class DistributedTables:
+    """The Distributed tables over local ones, on all nodes.
+
+    Attributes:
+        sharding_key: "" without one.
+        missing: nodes (of those that answer) without it.
+        like: that of some node, to make others after.
+    """
+
+    sharding_key: str = ""
+    missing: tuple[Node, ...] = ()
+    like: NodeTable | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class ClusterTables:
     """The tables behind ``database.table``.
 
@@ -137,13 +168,8 @@ class ClusterTables:
         local: database and name of the table on each shard that gets the rows.
         direct: ``database.table`` is itself the local table; there is no Distributed over it.
         columns: name and type of those that an INSERT may name; () where there is no table yet.
-        engine: of the local table; its name is "" where there is none yet.
-        sharding_key: of the Distributed table, "" without one.
-        missing, missing_over: nodes (of those that answer) without the local table, and without the
-            Distributed one.
         databases: for each of the two databases, its engine on each node that has it.
-        like, like_over: the local and the Distributed table of some node, to make others after.
-        uuids: those of the local tables.
+        own: the local tables. ``over``: the Distributed ones over them.
     """
 
     database: str
@@ -151,24 +177,19 @@ class ClusterTables:
     local: tuple[str, str]
     direct: bool = False
     columns: tuple[tuple[str, str], ...] = ()
-    engine: TableEngine = _NO_ENGINE
-    sharding_key: str = ""
-    missing: tuple[Node, ...] = ()
-    missing_over: tuple[Node, ...] = ()
     databases: Mapping[str, Mapping[Node, str]] = field(default_factory=dict)
-    like: NodeTable | None = None
-    like_over: NodeTable | None = None
-    uuids: Mapping[Node, str] = field(default_factory=dict)
+    own: LocalTables = field(default_factory=LocalTables)
+    over: DistributedTables = field(default_factory=DistributedTables)
 
     @property
     def exists(self) -> bool:
         """True when some node has the local table, so that its columns are given."""
-        return self.like is not None
+        return self.own.like is not None
 
     @property
     def complete(self) -> bool:
         """True when nothing has to be made on the nodes that answer."""
-        return not (self.missing or self.missing_over)
+        return not (self.own.missing or self.over.missing)
 
 
 def find_tables(
@@ -213,14 +234,18 @@ def find_tables(
         at,
         direct,
         tuple((n, t) for n, t, kind in like.columns if kind in FILLED) if like else (),
-        like.engine if like else _NO_ENGINE,
-        over.sharding_key if over else "",
-        tuple(node for node in cluster.up if node not in ours),
-        () if direct else tuple(node for node in cluster.up if node not in there),
         bases,
-        like,
-        next(iter(there.values()), None) if over else None,
-        {node: found.uuid for node, found in ours.items()},
+        LocalTables(
+            like.engine if like else _NO_ENGINE,
+            tuple(node for node in cluster.up if node not in ours),
+            like,
+            {node: found.uuid for node, found in ours.items()},
+        ),
+        DistributedTables(
+            over.sharding_key if over else "",
+            () if direct else tuple(node for node in cluster.up if node not in there),
+            next(iter(there.values()), None) if over else None,
+        ),
     )
 
 
@@ -313,7 +338,7 @@ def _over(cluster: Cluster, there: Mapping[Node, NodeTable], name: str) -> Distr
     distributed_as = {}
     for node, found in there.items():
         asked = distributed(found.engine)
-        on = expand_macros(asked.cluster, node.macros)
+        on = expand_macros(asked.cluster, node.facts.macros)
         if unknown := macros_of(on):
             raise TargetError(
                 f"the cluster of the Distributed table {name}, {asked.cluster!r}, is unknown "

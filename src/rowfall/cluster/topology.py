@@ -57,6 +57,25 @@ _RECEIVED = regex(r"(?:[Rr]eceived from|packet from|->) ([^\s,]+:\d+)")
 
 
 @dataclass(frozen=True, slots=True)
+class NodeFacts:
+    """What a node tells of itself.
+
+    Attributes:
+        version: e.g. ``24.10.2.80``.
+        cores: threads that a statement may use there.
+        memory: bytes that a load may use.
+        timezone: of a DateTime without one.
+        macros: what ``{shard}`` and others stand for; empty also where they may not be read.
+    """
+
+    version: str = ""
+    cores: int = 0
+    memory: int = 0
+    timezone: str = ""
+    macros: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class Node:
     """One server of a cluster; two are equal whatever else is known of them.
 
@@ -65,12 +84,8 @@ class Node:
         host: as the other nodes call it; port: of the native protocol.
         http_port: 0 where it has none (or none with TLS, when that was asked for), or does not
             answer; ``tls`` when that is HTTPS.
-        version: e.g. ``24.10.2.80``.
-        cores: threads that a statement may use there.
-        memory: bytes that a load may use.
-        timezone: of a DateTime without one.
-        macros: what ``{shard}`` and others stand for; empty also where they may not be read.
-        error: why it does not answer; None when it does. Without an answer the facts are empty.
+        facts: what it tells of itself; empty where it does not answer.
+        error: why it does not answer; None when it does.
     """
 
     shard: int
@@ -79,11 +94,7 @@ class Node:
     port: int
     http_port: int = field(default=0, compare=False)
     tls: bool = field(default=False, compare=False)
-    version: str = field(default="", compare=False)
-    cores: int = field(default=0, compare=False)
-    memory: int = field(default=0, compare=False)
-    timezone: str = field(default="", compare=False)
-    macros: Mapping[str, str] = field(default_factory=dict, compare=False)
+    facts: NodeFacts = field(default_factory=NodeFacts, compare=False)
     error: str | None = field(default=None, compare=False)
 
     @property
@@ -177,7 +188,9 @@ def _node(
     cores = max(1, int(cores))
     memory = usable_memory(limits, cores)
     macros = dict(more.get("macro", {}))
-    return Node(*at, int(http), secure, str(version), cores, memory, str(timezone), macros)
+    return Node(
+        *at, int(http), secure, NodeFacts(str(version), cores, memory, str(timezone), macros)
+    )
 
 
 def _shape(asks: Ask, name: str) -> list[list[Any]]:
@@ -332,9 +345,9 @@ def _check(cluster: Cluster) -> None:
             transient=True,
         )
     old = [
-        f"{node.name} is {node.version}"
+        f"{node.name} is {node.facts.version}"
         for node in cluster.up
-        if version_numbers(node.version) < OLDEST
+        if version_numbers(node.facts.version) < OLDEST
     ]
     if old:
         raise TargetError(

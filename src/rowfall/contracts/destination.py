@@ -63,7 +63,7 @@ class Receiving:
     @property
     def settings(self) -> tuple[Setting, ...]:
         """Return those of the INSERTs of this writer."""
-        return self.plan.writers[self.writer.number].settings
+        return self.plan.work.writers[self.writer.number].settings
 
 
 @dataclass(frozen=True, slots=True)

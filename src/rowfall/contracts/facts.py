@@ -25,6 +25,19 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
+class NetworkLink:
+    """The network to a server.
+
+    Attributes:
+        near: the server is known to share the CPU of this machine.
+        rate: bytes per second; None where not measured.
+    """
+
+    near: bool = False
+    rate: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class WriterFacts:
     """One engine that stores rows.
 
@@ -35,8 +48,7 @@ class WriterFacts:
         node: ``host:port``; "" where there is only one writer.
         rows_refused: why rows that are read here cannot be sent to it; None where they can.
         no_decoder: why it cannot run rowfall-decode itself; None where it can.
-        near: it is known to share the CPU of this machine.
-        rate: bytes per second that the network to it carries, None where that is not known.
+        link: the network to it.
         exact_floats: its reader of text takes floats exactly.
         sync_refused: why what is recorded cannot be flushed to its disk; None where it can.
         disk_free: bytes free on the disks of its table; None where that is not known.
@@ -48,8 +60,7 @@ class WriterFacts:
     node: str = ""
     rows_refused: str | None = None
     no_decoder: str | None = "it was not asked"
-    near: bool = False
-    rate: float | None = None
+    link: NetworkLink = NetworkLink()
     exact_floats: bool = True
     sync_refused: str | None = None
     disk_free: int | None = None
@@ -121,15 +132,31 @@ class StoredRows:
 
 
 @dataclass(frozen=True, slots=True)
-class NetworkLink:
-    """The network to a server.
+class ViewFacts:
+    """Materialized views that read what is inserted into a table.
 
     Attributes:
-        near: the server is on this machine. ``rate``: bytes per second; None where not measured.
+        names: ``database.name``.
+        columns: of a MergeTree table, those that they use.
     """
 
-    near: bool = False
-    rate: float | None = None
+    names: tuple[str, ...] = ()
+    columns: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class DatabaseFacts:
+    """What another database than ClickHouse tells of itself and the target table.
+
+    Attributes:
+        upkeep: what each row costs besides; "" for nothing.
+        binary: it takes rows in binary that rowfall-decode writes.
+        link: the network to it, where its protocol can be compressed; else None.
+    """
+
+    upkeep: str = ""
+    binary: bool = False
+    link: NetworkLink | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,32 +166,26 @@ class TargetFacts:
     Attributes:
         name: of the target's own table there, "" where rows go into no table.
         existing: None where it is made by the load.
-        views: materialized views that read what is inserted, ``database.name``. ``viewed``: the
-            columns that they use of a MergeTree table.
+        views: that read what is inserted.
         ddl: statements that make the tables of a cluster; "" where there is nothing to make.
         filled: the target's own table, then those behind its views; () where there is no table.
         replicas: on a cluster, shards have further replicas of it.
         promise: what holds instead of the target's promise; "" where that holds.
-        upkeep: of another database, what each row costs besides; "" for nothing.
-        binary: of another database, it takes rows in binary that rowfall-decode writes.
         stored: what is in it, where rows of it are to be replaced by their key.
-        link: the network to another database whose protocol can be compressed.
+        database: what another database than ClickHouse tells of itself.
         key_types: of the elements of its sorting key; () where all are columns, or nobody asked.
     """
 
     name: str = ""
     existing: ExistingTable | None = None
-    views: tuple[str, ...] = ()
+    views: ViewFacts = ViewFacts()
     ddl: str = ""
     filled: tuple[FilledTable, ...] = ()
     replicas: bool = False
     promise: str = ""
     stored: StoredRows | None = None
-    upkeep: str = ""
-    binary: bool = False
-    link: NetworkLink | None = None
+    database: DatabaseFacts = DatabaseFacts()
     key_types: tuple[str, ...] = ()
-    viewed: tuple[str, ...] = ()
 
     @property
     def computed(self) -> frozenset[str]:
@@ -188,15 +209,29 @@ class ShardingFacts:
 
 
 @dataclass(frozen=True, slots=True)
+class FoundManifest:
+    """The manifest of an export, as it was found.
+
+    Attributes:
+        place: that it is in, with all outputs.
+        tag: of the one that was read; None where there was none, as is ``recorded``.
+    """
+
+    place: ManifestStore
+    name: str
+    tag: str | None
+    recorded: Manifest | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class ExportState:
     """State of the files of an export.
 
     Attributes:
-        base: the folder or prefix that all outputs are in, which is ``place``.
-        name: of the manifest there; ``tag`` of the one that was read.
+        base: the folder or prefix that all outputs are in.
+        found: the manifest there, as it was read.
         names: of the outputs, by number; ``present``: versions of those that are there.
         manifest: to begin with: with the outputs that stay. None where there is none yet.
-        recorded: as it was found; None where there was none.
         wanted: what all outputs are to hold together.
         done: numbers of the outputs that are there with all their rows.
         refusal: why nothing may be written; None where it may.
@@ -205,9 +240,7 @@ class ExportState:
     """
 
     base: str
-    place: ManifestStore
-    name: str
-    tag: str | None
+    found: FoundManifest
     names: tuple[str, ...]
     present: Mapping[str, str]
     manifest: Manifest
@@ -215,7 +248,6 @@ class ExportState:
     refusal: RowfallError | None = None
     notes: tuple[str, ...] = ()
     loaded: frozenset[int] = frozenset()
-    recorded: Manifest | None = None
     wanted: frozenset[Range] = frozenset()
 
     @property

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import fields
+from typing import Self
 
 from rowfall.contracts.receiver import Staged
 from rowfall.contracts.session import Session
 from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import RowfallError
 from rowfall.core.events import Listener
-from rowfall.core.model import Setting
+from rowfall.core.model import HelperSeconds, Setting
 from rowfall.core.results import AttemptRecord, Failure
 from rowfall.ledger import Ledger
 
@@ -62,19 +63,24 @@ class Settled:
     seen: str = ""
 
 
+class _Added:
+    """Figures that ``+`` adds up, each with its own."""
+
+    __slots__ = ()
+
+    def __add__(self, other: Self) -> Self:
+        return type(self)(
+            *(getattr(self, f.name) + getattr(other, f.name) for f in fields(type(self)))  # type: ignore[arg-type]
+        )
+
+
 @dataclass(frozen=True, slots=True)
-class Counts:
-    """Figures of attempts; ``+`` adds them up.
+class Amounts(_Added):
+    """What attempts have read and made visible.
 
     Attributes:
         rows, parts, written: published rows and parts, their bytes on disk; ``rejected`` bad rows.
         stored, raw: bytes of the source as stored and after decompression.
-        loaded: splits of this run; ``elsewhere`` those that another process has loaded meanwhile.
-        helper_seconds, writing_seconds, waited_seconds: see :class:`rowfall.core.model.Outcome`.
-        loaded_ids: of splits, kept only where a checksum is wanted.
-        checksum: rows and sum of their hashes, None where it is not wanted.
-        shares: of each published attempt, what each writer has got.
-        ended: what attempts have done, for those who ask afterwards.
     """
 
     rows: int = 0
@@ -83,19 +89,45 @@ class Counts:
     raw: int = 0
     written: int = 0
     parts: int = 0
-    loaded: int = 0
-    elsewhere: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Tries(_Added):
+    """Attempts that have begun.
+
+    Attributes:
+        retries: works that were put back to be tried again.
+        query_ids: of the statements that have ended well.
+        ended: what attempts have done, for those who ask afterwards.
+    """
+
     attempts: int = 0
     retries: int = 0
-    publish_seconds: float = 0.0
-    helper_seconds: float = 0.0
-    writing_seconds: float = 0.0
-    waited_seconds: float = 0.0
-    failures: tuple[Failure, ...] = ()
     query_ids: tuple[str, ...] = ()
+    ended: tuple[AttemptRecord, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """Figures of attempts; ``+`` adds them up.
+
+    Attributes:
+        loaded: splits of this run; ``elsewhere`` those that another process has loaded meanwhile.
+        helper: see :class:`rowfall.core.model.Outcome`.
+        loaded_ids: of splits, kept only where a checksum is wanted.
+        checksum: None where it is not wanted.
+        shares: of each published attempt, what each writer has got.
+    """
+
+    amounts: Amounts = Amounts()
+    tries: Tries = Tries()
+    loaded: int = 0
+    elsewhere: int = 0
+    publish_seconds: float = 0.0
+    helper: HelperSeconds = HelperSeconds()
+    failures: tuple[Failure, ...] = ()
     loaded_ids: tuple[tuple[str, ...], ...] = ()
     shares: tuple[tuple[Staged, ...], ...] = ()
-    ended: tuple[AttemptRecord, ...] = ()
     checksum: tuple[int, int] | None = None
 
     def __add__(self, other: Counts) -> Counts:

@@ -230,59 +230,89 @@ class ColumnChange:
 
 
 @dataclass(frozen=True, slots=True)
+class TableLayout:
+    """How a table keeps its rows.
+
+    Attributes:
+        engine: table engine with its arguments, e.g. ``MergeTree``.
+        order_by, partition_by: SQL expressions; ``tuple()`` / ``""`` for none.
+        clauses: that follow them: PRIMARY KEY and SETTINGS.
+        keys: columns that its keys name, whose types the engine does not change.
+        partitions: distinct values of the partition key seen in the sample; 1 when unpartitioned.
+    """
+
+    engine: str = "MergeTree"
+    order_by: str = "tuple()"
+    partition_by: str = ""
+    clauses: tuple[str, ...] = ()
+    keys: tuple[str, ...] = ()
+    partitions: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class TableFit:
+    """How a table that is there and the files are made to fit.
+
+    Attributes:
+        changes: what has to become of the columns of the table.
+        left_out: columns of files that are not loaded; ``defaulted``: columns of the table that
+            get their defaults, because files lack them.
+    """
+
+    changes: tuple[ColumnChange, ...] = ()
+    left_out: tuple[str, ...] = ()
+    defaulted: tuple[str, ...] = ()
+
+    @property
+    def text(self) -> str:
+        """Return it in one line for people; "" where they fit anyway."""
+        parts = [change.text for change in self.changes]
+        parts += [f"leaves out {', '.join(self.left_out)} of the files"] if self.left_out else []
+        if self.defaulted:
+            parts.append(f"takes defaults for {', '.join(self.defaulted)}, which files lack")
+        return "; ".join(parts)
+
+
+@dataclass(frozen=True, slots=True)
+class FileChecks:
+    """Checks of files that were made before they are read.
+
+    Attributes:
+        ends_known: the ends of the files were looked at, see :mod:`rowfall.schema.text.whole_rows`.
+        loose_blanks: blanks may stand behind quotes and around numbers, see there.
+        footers_fit: the footers of all files were compared with the columns, see
+            :mod:`rowfall.schema.types.footers`.
+    """
+
+    ends_known: bool = False
+    loose_blanks: bool = False
+    footers_fit: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Schema:
     """Columns and layout of the target table.
 
     Attributes:
         columns: in the order of the INSERT. Their sources are columns of the source, or what
             ``projection`` makes of them.
-        engine: table engine with its arguments, e.g. ``MergeTree``.
-        order_by, partition_by: SQL expressions; ``tuple()`` / ``""`` for none.
-        clauses: that follow them: PRIMARY KEY and SETTINGS.
         exists: the table is already there and keeps its own definition.
         notes: (subject, reason) for the layout, e.g. why this ORDER BY.
-        partitions: distinct values of the partition key seen in the sample; 1 when unpartitioned.
         row_bytes: average bytes of a row in memory, from the sample.
-        keys: columns that its keys name, whose types the engine does not change.
-        changes: what has to become of the columns of a table that is there.
-        left_out: columns of files that are not loaded; ``defaulted``: columns of the table that
-            get their defaults, because files lack them.
-        ends_known: the ends of the files were looked at, see :mod:`rowfall.schema.text.whole_rows`.
-        loose_blanks: blanks may stand behind quotes and around numbers, see there.
-        times: what days and points in time the engine holds that stores them.
         lists: columns whose lists and maps are looked at, as one that is NULL is refused.
-        footers_fit: the footers of all files were compared with the columns, see
-            :mod:`rowfall.schema.types.footers`.
+        times: what days and points in time the engine holds that stores them.
     """
 
     columns: tuple[Column, ...]
-    engine: str = "MergeTree"
-    order_by: str = "tuple()"
-    partition_by: str = ""
+    layout: TableLayout = TableLayout()
     exists: bool = False
     notes: tuple[tuple[str, str], ...] = ()
-    partitions: int = 1
     row_bytes: float = 32.0
     projection: Projection | None = None
-    clauses: tuple[str, ...] = ()
-    keys: tuple[str, ...] = ()
-    changes: tuple[ColumnChange, ...] = ()
-    left_out: tuple[str, ...] = ()
-    defaulted: tuple[str, ...] = ()
-    ends_known: bool = False
-    loose_blanks: bool = False
-    footers_fit: bool = False
+    fit: TableFit = TableFit()
+    checks: FileChecks = FileChecks()
     lists: frozenset[str] = frozenset()
     times: TimeRange = WIDE
-
-    @property
-    def difference(self) -> str:
-        """Return in one line how table and files are made to fit; "" where they do anyway."""
-        parts = [change.text for change in self.changes]
-        parts += [f"leaves out {', '.join(self.left_out)} of the files"] if self.left_out else []
-        if self.defaulted:
-            parts.append(f"takes defaults for {', '.join(self.defaulted)}, which files lack")
-        return "; ".join(parts)
 
     @property
     def reads(self) -> tuple[Column, ...]:
@@ -365,6 +395,25 @@ class Refused:
 
 
 @dataclass(frozen=True, slots=True)
+class HelperSeconds:
+    """CPU seconds of a process beside the engine, as rowfall-decode is; ``+`` adds them up.
+
+    Attributes:
+        writing: of ``cpu``, those that went into parts.
+        waited: wall seconds that its threads were ready while others had the cores.
+    """
+
+    cpu: float = 0.0
+    writing: float = 0.0
+    waited: float = 0.0
+
+    def __add__(self, other: HelperSeconds) -> HelperSeconds:
+        return HelperSeconds(
+            self.cpu + other.cpu, self.writing + other.writing, self.waited + other.waited
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class Outcome:
     """The result of one statement.
 
@@ -376,9 +425,7 @@ class Outcome:
         peak_memory: bytes at the statement's highest point, 0 when unknown.
         data: the result in the asked format.
         events: the engine's ProfileEvents, name -> count.
-        helper_seconds: of ``cpu_seconds``, those of another process than the engine's, and of
-            these ``writing_seconds`` those that went into parts. ``waited_seconds``: how long its
-            threads were ready while others had the cores.
+        helper: of ``cpu_seconds``, those of another process than the engine's.
         refused: rows that a database would not have, and that are not in ``rows_written``.
     """
 
@@ -389,9 +436,7 @@ class Outcome:
     cpu_seconds: float = 0.0
     peak_memory: int = 0
     data: bytes = b""
-    helper_seconds: float = 0.0
-    writing_seconds: float = 0.0
-    waited_seconds: float = 0.0
+    helper: HelperSeconds = HelperSeconds()
     events: Mapping[str, int] = field(default_factory=dict)
     refused: tuple[Refused, ...] = ()
 
@@ -618,6 +663,17 @@ ENGINE, HERE, INSIDE = "engine", "here", "inside"
 
 
 @dataclass(frozen=True, slots=True)
+class Sorting(Choice):
+    """Whether rowfall-decode sorts: ``sorted`` or ``unsorted``.
+
+    Attributes:
+        by: columns, and of parts also expressions, in the order of the key.
+    """
+
+    by: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Transport:
     """Decision how rows travel from the source into staging tables, with its reasons.
 
@@ -627,7 +683,7 @@ class Transport:
             is written here, which another database takes.
         parser: who parses text: ``engine``; or rowfall-decode, ``here`` or ``inside`` the server.
         fallback: how the engine gets what rowfall-decode declines: ``pull`` or ``push``.
-        sort: ``sorted`` where rowfall-decode sorts blocks by ``sorted_by``, else ``unsorted``.
+        sort: whether rowfall-decode sorts blocks or parts.
         parts: who writes parts, or the text that another database takes: ``rowfall-decode`` or
             ``engine``.
         compression: of blocks on their way to a server: ``lz4`` or ``none``; "" where none are
@@ -635,7 +691,6 @@ class Transport:
         sharding: how rows get to the shards that a sharding key names: ``filter`` (each shard
             reads all files and keeps its own rows), ``distributed`` (each sends on what is not its
             own), or ``any`` where no key says on which shard a row belongs.
-        sorted_by: columns, and of parts also expressions, in the order of the key.
         streams: connections that rows are pushed over, 0 where they are not pushed.
         ranges: which large files are loaded in ranges, and why others are not.
         binary: another database takes rows in binary, which rowfall-decode writes.
@@ -644,14 +699,73 @@ class Transport:
     delivery: Choice
     parser: Choice
     fallback: Choice
-    sort: Choice
+    sort: Sorting
     parts: Choice
     compression: Choice
     sharding: Choice
-    sorted_by: tuple[str, ...] = ()
     streams: int = 0
     ranges: tuple[str, ...] = ()
     binary: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedTarget:
+    """Where the rows of a plan go, and what holds there.
+
+    Attributes:
+        text: as typed, without secrets.
+        database, table: empty for exports and ``null:``.
+        placement: ``embedded``, ``server``, ``shards``.
+        promise: what the target guarantees after a crash, one sentence.
+        visibility: what readers see while rows become visible; "" where nobody reads them.
+        views: materialized views that read the rows of the load, ``database.name``.
+        upsert: what it costs to replace rows by their key; "" where that is not asked for.
+        upkeep: what each row costs in a table of another database; "" for nothing.
+    """
+
+    text: str
+    database: str
+    table: str
+    placement: str
+    promise: str
+    visibility: str = ""
+    views: tuple[str, ...] = ()
+    upsert: str = ""
+    upkeep: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedWork:
+    """The attempts of a plan, and who makes them.
+
+    Attributes:
+        groups: one per attempt, in the order they run.
+        lanes: attempts that run at the same time on one writer.
+        settings: for the INSERT of every attempt of the first writer.
+        writers: in the order of their numbers in ``groups``.
+        loaded: splits of the listing that are in the target already.
+    """
+
+    groups: tuple[Group, ...]
+    lanes: int
+    settings: tuple[Setting, ...]
+    writers: tuple[PlannedWriter, ...]
+    loaded: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class PlanTexts:
+    """SQL and rows of a plan for people.
+
+    Attributes:
+        ddl: CREATE TABLE as it will run, or "" when the table exists or there is none.
+        example: the SQL of one attempt, ready to paste (secrets masked).
+        first_rows: of the first file, as text and as they will be stored; () where nobody looked.
+    """
+
+    ddl: str
+    example: str
+    first_rows: tuple[tuple[str | None, ...], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -659,47 +773,19 @@ class Plan:
     """Everything a load will do, before it does anything.
 
     Attributes:
-        source, target: as typed, without secrets.
-        database, table: where rows go; empty for exports and ``null:``.
-        placement: ``embedded``, ``server``, ``shards``.
+        source: as typed, without secrets.
         transport: how rows get into staging tables.
-        views: materialized views that read the rows of the load, ``database.name``.
-        promise: what the target guarantees after a crash, one sentence.
-        visibility: what readers see while rows become visible; "" where nobody reads them.
-        upkeep: what each row costs in a table of another database; "" for nothing.
-        upsert: what it costs to replace rows by their key; "" where that is not asked for.
         encoding: format and compression, None for generators.
-        ddl: CREATE TABLE as it will run, or "" when the table exists or there is none.
-        groups: one per attempt, in the order they run.
-        lanes: attempts that run at the same time on one writer.
-        settings: for the INSERT of every attempt of the first writer.
-        example: the SQL of one attempt, ready to paste (secrets masked).
-        loaded: splits of the listing that are in the target already.
-        writers: in the order of their numbers in ``groups``.
-        first_rows: of the first file, as text and as they will be stored; () where nobody looked.
+        facts: of the first writer's engine.
     """
 
     source: str
-    target: str
-    database: str
-    table: str
-    placement: str
-    transport: Transport
-    promise: str
+    to: PlannedTarget
     encoding: Encoding | None
     schema: Schema
-    ddl: str
     listing: Listing
-    groups: tuple[Group, ...]
-    lanes: int
-    settings: tuple[Setting, ...]
+    transport: Transport
+    work: PlannedWork
     forecast: Forecast
     facts: Facts
-    example: str
-    writers: tuple[PlannedWriter, ...]
-    loaded: int = 0
-    views: tuple[str, ...] = ()
-    visibility: str = ""
-    upsert: str = ""
-    upkeep: str = ""
-    first_rows: tuple[tuple[str | None, ...], ...] = ()
+    texts: PlanTexts

@@ -171,11 +171,11 @@ def create_table(
     """Return the CREATE TABLE statement that a plan prints and runs, one column a line."""
     width = max(len(name(c.name)) for c in schema.columns)
     lines = ",\n".join(f"    {name(c.name):<{width}} {c.type}" for c in schema.columns)
-    partition = f"\nPARTITION BY {schema.partition_by}" if schema.partition_by else ""
-    order = f"\nORDER BY {schema.order_by}" if "MergeTree" in schema.engine else ""
+    partition = f"\nPARTITION BY {schema.layout.partition_by}" if schema.layout.partition_by else ""
+    order = f"\nORDER BY {schema.layout.order_by}" if "MergeTree" in schema.layout.engine else ""
     head = create_head(database, table, if_not_exists=if_not_exists, uuid=uuid, cluster=cluster)
-    more = "".join(f"\n{clause}" for clause in schema.clauses)
-    return f"{head}\n(\n{lines}\n)\nENGINE = {schema.engine}{partition}{order}{more}"
+    more = "".join(f"\n{clause}" for clause in schema.layout.clauses)
+    return f"{head}\n(\n{lines}\n)\nENGINE = {schema.layout.engine}{partition}{order}{more}"
 
 
 def create_head(

@@ -18,7 +18,7 @@ from rowfall.core import sql
 from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import EngineError, TargetError
 from rowfall.core.listing import Split
-from rowfall.core.model import Column, Encoding, Kind, Outcome, Schema, Statement
+from rowfall.core.model import Column, Encoding, HelperSeconds, Kind, Outcome, Schema, Statement
 from rowfall.core.sqltext import SqlText, quote
 from rowfall.core.type_names import parse_type
 from rowfall.decoder import documents
@@ -148,7 +148,7 @@ class Build(Decode):
             hold_bytes=limit // attempts.HELD_SHARE,
         )
         least, most = _HELD_BLOCK
-        block = min(most, max(least, order.schema.partitions * _HELD_SLICE))
+        block = min(most, max(least, order.schema.layout.partitions * _HELD_SLICE))
         return replace(asked, partition_by=held, block_bytes=block)
 
     def _answers(self, run: DecoderRun) -> Answers:
@@ -249,7 +249,7 @@ class Build(Decode):
             rows_written=report.rows,
             seconds=time.monotonic() - began,
             cpu_seconds=cpu,
-            writing_seconds=report.writing_seconds,
+            helper=HelperSeconds(writing=report.writing_seconds),
         )
 
 
@@ -382,9 +382,7 @@ class BuildFromEngine(Build):
             made,
             rows_written=built.rows_written,
             cpu_seconds=made.cpu_seconds + built.cpu_seconds + report.cpu_seconds,
-            helper_seconds=report.cpu_seconds,
-            writing_seconds=built.writing_seconds,
-            waited_seconds=report.waited_seconds,
+            helper=HelperSeconds(report.cpu_seconds, built.helper.writing, report.waited_seconds),
         )
 
 

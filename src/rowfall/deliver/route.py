@@ -47,7 +47,9 @@ def open_delivery(session: Session, facts: LoadFacts, plan: Plan, writer: Writer
         each = [_open(session, facts, plan, one) for one in session.writers]
         numbers = sorted(one.shard for one in session.writers)
         places = [numbers.index(one.shard) for one in session.writers]
-        return Filtered(each, [one.settings for one in plan.writers], facts.sharding.key, places)
+        return Filtered(
+            each, [one.settings for one in plan.work.writers], facts.sharding.key, places
+        )
     return _open(session, facts, plan, writer)
 
 
@@ -65,8 +67,8 @@ def open_sending(
     transport, encoding = plan.transport, facts.encoding
     if isinstance(database, SupportsCompression):
         database.pack(packed=transport.compression.value == ZLIB)
-    busy = sum(1 for group in plan.groups if group.indexes)
-    prefill = Prefill(min(plan.lanes, busy)) if session.options.prefill and busy else None
+    busy = sum(1 for group in plan.work.groups if group.indexes)
+    prefill = Prefill(min(plan.work.lanes, busy)) if session.options.prefill and busy else None
     source = facts.source_for(transport)
     read = read_encoding(source, encoding)
     if transport.parts.value == ENGINE or read is None or facts.program is None:
@@ -120,13 +122,13 @@ def _open(session: Session, facts: LoadFacts, plan: Plan, writer: Writer) -> Del
         return fallback
     names = [column.name for column in plan.schema.columns]
     # Parts are sorted as the definition of their table says.
-    sort_by = () if builds else tuple(names.index(name) for name in transport.sorted_by)
+    sort_by = () if builds else tuple(names.index(name) for name in transport.sort.by)
     given = DecoderInput(
         source, writer.target, read, encoding, sort_by, fallback, headers,
         parse_size(session.options.max_record),
     )  # fmt: skip
     if transport.parser.value == INSIDE:
-        stored = sum(plan.listing.size(i) or 0 for g in plan.groups for i in g.indexes)
+        stored = sum(plan.listing.size(i) or 0 for g in plan.work.groups for i in g.indexes)
         return DecodeInside(writer.engine, given, stored / (plan.forecast.rows or 1))
     if facts.program is None:
         return fallback
@@ -137,13 +139,13 @@ def _open(session: Session, facts: LoadFacts, plan: Plan, writer: Writer) -> Del
     from rowfall.deliver.build import Build, BuildFromEngine
 
     delivery = (BuildFromEngine if handed else Build)(facts.program, writer.engine, given)
-    if facts.table.views:
+    if facts.table.views.names:
         from rowfall.deliver.feed import FeedViews
 
         table = facts.table
         return FeedViews(
-            delivery, writer.engine, writer.target.database, table.viewed,
-            computed=not table.computed.isdisjoint(table.viewed),
+            delivery, writer.engine, writer.target.database, table.views.columns,
+            computed=not table.computed.isdisjoint(table.views.columns),
         )  # fmt: skip
     return delivery
 

@@ -207,7 +207,7 @@ class WriteRows(Decode):
         sent = super().insert(order, lane, on_tick)
         return replace(
             sent, cpu_seconds=sent.cpu_seconds + checked.cpu_seconds,
-            helper_seconds=sent.helper_seconds + checked.helper_seconds,
+            helper=sent.helper + checked.helper,
         )  # fmt: skip
 
     def kill(self, attempt: str) -> None:

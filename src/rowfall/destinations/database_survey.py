@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from rowfall.contracts.facts import NetworkLink, Reach, TargetFacts
+from rowfall.contracts.facts import DatabaseFacts, NetworkLink, Reach, TargetFacts
 from rowfall.contracts.session import Session
 from rowfall.core import charsets
 from rowfall.core.listing import Listing
@@ -44,7 +44,7 @@ def fit(
 ) -> Schema:  # fmt: skip
     """Return the schema as the database takes it: nothing sorts the rows, and bytes are marked."""
     notes = tuple(note for note in schema.notes if note[0] != "ORDER BY")
-    schema = replace(schema, order_by="tuple()", notes=notes)
+    schema = replace(schema, layout=replace(schema.layout, order_by="tuple()"), notes=notes)
     if isinstance(session.target, Declaring):
         schema = _with_bytes(session, listing, reached, encoding, schema, listed)
     return schema
@@ -62,9 +62,11 @@ def ask(
         name=session.first_target.table,
         existing=listed,
         promise=database.promise(),
-        upkeep=database.upkeep() if thorough else "",
-        binary=thorough and _takes_binary(session, database),
-        link=_link(session, database),
+        database=DatabaseFacts(
+            upkeep=database.upkeep() if thorough else "",
+            binary=thorough and _takes_binary(session, database),
+            link=_link(session, database),
+        ),
     )
 
 

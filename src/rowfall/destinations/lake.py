@@ -80,12 +80,12 @@ class PreparedCommit(BasePrepared):
             what = f"nothing is replaced in {session.table_text}: some files failed"
             notes.add("warning", what)
             return
-        if replaces and plan.loaded and not load.ledger.gathered(load.key):
+        if replaces and plan.work.loaded and not load.ledger.gathered(load.key):
             return  # a stopped run has brought it to its end, but for the report
         commit_gathered(
             self._table, load.ledger, load.id, session.target_key,
             list(plan.listing.splits(session.target_key)), notes,
-            loaded=done.total.rows, salt=load.salt, replace=replaces,
+            loaded=done.total.amounts.rows, salt=load.salt, replace=replaces,
         )  # fmt: skip
 
 
@@ -200,7 +200,7 @@ class LakeTable(RecordedDatabase):
         else:
             table.mend()
         load.ledger.set_table(session.target_key, table.table_id())
-        todo = [i for g in plan.groups for i in g.indexes]
+        todo = [i for g in plan.work.groups for i in g.indexes]
         hold_streams(table, plan.listing.splits(session.target_key, todo))
         add_splits(load, plan)
         return PreparedCommit(load)

@@ -18,12 +18,14 @@ def dropped(session: Session, forgotten: int) -> Note:
 def created(session: Session, plan: Plan) -> Note:
     """Return the line that says which table is made; its DDL is for ``-v``."""
     columns = units.counted(len(plan.schema.columns), "column")
-    order = " ".join(line[9:] for line in plan.ddl.split("\n") if line.startswith("ORDER BY "))
+    order = " ".join(
+        line[9:] for line in plan.texts.ddl.split("\n") if line.startswith("ORDER BY ")
+    )
     sorted_by = f", sorted by {order.replace('`', '')}" if order not in ("", "tuple()") else ""
-    return Note("info", f"creating {session.table_text}: {columns}{sorted_by}", plan.ddl)
+    return Note("info", f"creating {session.table_text}: {columns}{sorted_by}", plan.texts.ddl)
 
 
 def add_splits(load: LoadRun, plan: Plan) -> None:
     """Record in the ledger which splits a run is going to load."""
-    todo = (i for group in plan.groups for i in group.indexes)
+    todo = (i for group in plan.work.groups for i in group.indexes)
     load.ledger.add_splits(load.id, plan.listing.splits(load.session.target_key, todo))

@@ -11,7 +11,7 @@ import time
 from collections.abc import Collection
 from typing import TYPE_CHECKING
 
-from rowfall.contracts.load import Counts, Done
+from rowfall.contracts.load import Amounts, Counts, Done, Tries
 from rowfall.contracts.session import Session
 from rowfall.core import units
 from rowfall.core.errors import Interrupted, RowfallError
@@ -51,11 +51,11 @@ def run_pipelines(load: LoadRun, plan: Plan) -> Done | None:
     problem: RowfallError | None = None
     state, counts = PipelineState(), Counts()
     try:
-        if plan.loaded and not exists(database, name):
-            if plan.loaded < len(plan.listing):
+        if plan.work.loaded and not exists(database, name):
+            if plan.work.loaded < len(plan.listing):
                 raise refused("some of the files are loaded already, and a pipeline would load "
                                "all of them")  # fmt: skip
-        elif any(group.indexes for group in plan.groups):
+        elif any(group.indexes for group in plan.work.groups):
             create = create_pipeline(
                 session.source, session.target, session.options, plan.encoding, plan.schema
             )
@@ -103,7 +103,9 @@ def _record(
     load.ledger.attempt_committed(attempt, state.rows, ())
     load.ledger.attempt_published(attempt, load.key)
     return Counts(
-        rows=state.rows, stored=sum(s.size or 0 for s in splits), loaded=len(splits), attempts=1
+        amounts=Amounts(rows=state.rows, stored=sum(s.size or 0 for s in splits)),
+        loaded=len(splits),
+        tries=Tries(attempts=1),
     )
 
 

@@ -144,11 +144,11 @@ class TransactionalDatabase(RecordedDatabase):
         target = table_of(facts.target)
         parts = choose_text_writer(facts, target, transport.parser)
         by = PROGRAM if parts.value == PROGRAM else "the engine"
-        binary = facts.table.binary and parts.value == PROGRAM
+        binary = facts.table.database.binary and parts.value == PROGRAM
         form = "in binary" if binary else f"as {target.form}"
         compression = transport.compression
-        if facts.todo and facts.table.link is not None:
-            compression = pack_by_link(facts.table.link, options, facts.cores_here)
+        if facts.todo and facts.table.database.link is not None:
+            compression = pack_by_link(facts.table.database.link, options, facts.cores_here)
         delivery = Choice(SEND, f"rows are taken {form}, which {by} writes")
         return replace(
             transport, delivery=delivery, parts=parts, compression=compression, binary=binary
@@ -238,7 +238,7 @@ class TransactionalDatabase(RecordedDatabase):
             session.emit(created(session, plan))
         database.prepare(statements)
         load.ledger.set_table(session.target_key, database.table_id())
-        todo = [i for g in plan.groups for i in g.indexes]
+        todo = [i for g in plan.work.groups for i in g.indexes]
         # Before anything is read: the other one may take hours.
         hold_streams(database, plan.listing.splits(session.target_key, todo))
         add_splits(load, plan)

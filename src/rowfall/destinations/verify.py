@@ -111,12 +111,12 @@ def verify_export(session: Session, load_id: str) -> Verification:
     start = time.monotonic()
     facts = survey(session, load_id=load_id)
     state = facts.export
-    if state is None or state.recorded is None or not state.recorded.outputs:
+    if state is None or state.found.recorded is None or not state.found.recorded.outputs:
         raise UsageError(
             f"no manifest beside {session.target.text} says what was written there",
             hint="Files of an older version have none: write them anew with --replace.",
         )
-    recorded, plan = state.recorded, make_plan(facts, session.options)
+    recorded, plan = state.found.recorded, make_plan(facts, session.options)
     splits = _exported(session, recorded)
     target = session.target
     counted: dict[str, tuple[int, int]] = {}
@@ -125,13 +125,13 @@ def verify_export(session: Session, load_id: str) -> Verification:
         path = f"{state.base.rstrip('/')}/{name}"
         relations[name] = reading(target.into(path, plan.schema))
         counted[name] = (0, 0)
-        if state.place.version(name) is not None:
+        if state.found.place.version(name) is not None:
             question = SqlText.of(f"SELECT {sql.checksum(plan.schema.columns)} FROM ",
                                   relations[name])  # fmt: skip
             ((rows, total),) = session.reader.ask(question, _AS_WRITTEN)
             counted[name] = (rows, total or 0)
     found = _sum(list(counted.values()))
-    there = [relations[name] for name in counted if state.place.version(name) is not None]
+    there = [relations[name] for name in counted if state.found.place.version(name) is not None]
     names = ", ".join(sql.name(column.name) for column in plan.schema.columns)
     union = _union([SqlText.of(f"SELECT {names} FROM ", one) for one in there])
     table = SqlText.of("(", union, ")") if 0 < len(there) <= MOST_READERS else None
@@ -383,7 +383,7 @@ class Comparison:
     ) -> None:  # fmt: skip
         self._session, self._encoding = session, plan.encoding
         self._columns = plan.schema.columns
-        self._schema = replace(plan.schema, ends_known=True)
+        self._schema = replace(plan.schema, checks=replace(plan.schema.checks, ends_known=True))
         if plan.encoding is not None:
             self._schema = with_loose_blanks(self._schema, plan.encoding) or self._schema
         self._headers = Headers(session.source, plan.encoding, lambda: session.reader.ask)
@@ -397,7 +397,9 @@ class Comparison:
         self._reads: Engine = session.source_engine if pulled else session.reader
         self._source = facts.source_for(plan.transport) if pulled else session.source
         self._settings = {
-            s.name: s.value for s in plan.settings if pulled or not s.name.startswith("max_memory")
+            s.name: s.value
+            for s in plan.work.settings
+            if pulled or not s.name.startswith("max_memory")
         }
         self._others: list[ArrowStreams] = []
         self._by_pyarrow = False

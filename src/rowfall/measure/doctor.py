@@ -259,7 +259,7 @@ class _Examination:
         plan, encoding = self._plan, self._plan.encoding
         rows = self._rows_of(self._wanted(_READY_SECONDS))
         rows = max(1.0, min(rows, _READY_BYTES / self._row_bytes))
-        group = next(g for g in plan.groups if g.indexes)
+        group = next(g for g in plan.work.groups if g.indexes)
         found = {s.name: s for s in map(_whole_file, plan.listing.splits("", group.indexes[:64]))}
         some = list(found.values())[: self._cores]
         query = statements.select_handed_over(
@@ -288,7 +288,7 @@ class _Examination:
         plan, reader = self._plan, self._session.reader
         path = self._trials.folder / name
         into = Export(str(path), path, Options()).into(str(path), plan.schema)
-        known = reader.facts.known({s.name: s.value for s in plan.settings})
+        known = reader.facts.known({s.name: s.value for s in plan.work.settings})
         reader.run(Statement(
             SqlText.of("INSERT INTO ", into, "\n", query, f" LIMIT {rows}"), known, alters=None
         ))  # fmt: skip
@@ -304,7 +304,11 @@ class _Examination:
         kept = replace(self._options, **{name: getattr(default, name) for name in _OF_SOURCE})
         if not schema.exists and self._session.destination.makes_parts:
             # As the plan has found them in the source: a sample may show another order.
-            kept = replace(kept, order_by=schema.order_by, partition_by=schema.partition_by or None)
+            kept = replace(
+                kept,
+                order_by=schema.layout.order_by,
+                partition_by=schema.layout.partition_by or None,
+            )
         return _Sample(paths, kept, here=True)
 
     def _files(self, wanted: float) -> Listing | None:
@@ -465,8 +469,8 @@ class _Examination:
     @staticmethod
     def _rounds(plan: Plan) -> int:
         """Return the number of attempts that a lane makes one after the other, at least 1."""
-        attempts = sum(1 for group in plan.groups if group.indexes)
-        return max(1, math.ceil(attempts / max(1, plan.lanes * len(plan.writers))))
+        attempts = sum(1 for group in plan.work.groups if group.indexes)
+        return max(1, math.ceil(attempts / max(1, plan.work.lanes * len(plan.work.writers))))
 
     @property
     def _row_seconds(self) -> float:
@@ -611,7 +615,7 @@ class _Examination:
         if self._largest.sample.here:
             self._notes.append("the files are large, so their first rows were loaded from copies "
                                "here; reading the source was measured by itself")  # fmt: skip
-        if self._plan.views:
+        if self._plan.to.views:
             self._notes.append("materialized views of the table were not filled")
         if self._largest.crowd > _CROWD:
             self._notes.append(
@@ -619,7 +623,7 @@ class _Examination:
                 "the prediction is for one that is as busy"
             )
         return DoctorReport(
-            self._plan.source, self._plan.target, self._session.table_text, rows, tuple(links),
+            self._plan.source, self._plan.to.text, self._session.table_text, rows, tuple(links),
             self._slowest(), rate, seconds,
             tuple(c for c in changes if c.gain >= _LEAST_GAIN)[:_MOST_CHANGES],
             self._largest.report.rows, self._largest.report.seconds, tuple(self._engine.items()),

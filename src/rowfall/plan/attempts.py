@@ -310,10 +310,10 @@ def _advice(facts: LoadFacts, transport: Transport, parts: int) -> tuple[str, ..
     unpinned = facts.unpinned_there if there else facts.unpinned
     if unpinned and transport.parser.value == ENGINE:
         advice.append(f"{unpinned}: one that changes meanwhile, and changes back, is not noticed.")
-    partitions = facts.schema.partitions
+    partitions = facts.schema.layout.partitions
     if partitions > 100:
         existing = facts.table.existing
-        key = facts.schema.partition_by or (existing.partition_key if existing else "")
+        key = facts.schema.layout.partition_by or (existing.partition_key if existing else "")
         advice.append(
             f"The partition key {key} has about {partitions:,} values: "
             f"every block is cut into as many parts ({parts:,} in all). A coarser key "

@@ -12,7 +12,7 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
-from rowfall.contracts.facts import ExportState
+from rowfall.contracts.facts import ExportState, FoundManifest
 from rowfall.contracts.session import Session
 from rowfall.core import units
 from rowfall.core.dataclass import dataclass
@@ -76,8 +76,9 @@ def look(session: Session, listing: Listing, schema: Schema, load_id: str = "") 
     bounds = list(attempts.file_bounds(len(splits), files))
     loaded = {i for number in decided.done for i in range(*bounds[number])}
     return ExportState(
-        base, place, name, None if found is None else found[1], names, present, decided.manifest,
-        decided.done, decided.refusal, decided.notes, frozenset(loaded), old, all_sources(wanted),
+        base, FoundManifest(place, name, None if found is None else found[1], old), names, present,
+        decided.manifest, decided.done, decided.refusal, decided.notes, frozenset(loaded),
+        all_sources(wanted),
     )  # fmt: skip
 
 

@@ -31,7 +31,7 @@ def first_rows(
     Return () where they cannot be read twice, where they come from a connection, and where they do
     not fit: the load says why.
     """
-    group, source = next((g for g in plan.groups if g.indexes), None), facts.source
+    group, source = next((g for g in plan.work.groups if g.indexes), None), facts.source
     connected = isinstance(source, Streamed) and not isinstance(source, Ranged)
     if group is None or connected or not (plan.schema.columns and source.replayable):
         return ()
@@ -39,7 +39,7 @@ def first_rows(
     if split.of_text:
         split = replace(split, start=None, stop=None, part=None)
     known = session.reader.facts.settings
-    settings = {s.name: s.value for s in plan.settings} | _SHORT
+    settings = {s.name: s.value for s in plan.work.settings} | _SHORT
     try:
         scan = Scan(source, [split], facts.encoding, plan.schema)
         query = statements.select_handed_over(scan)

@@ -18,7 +18,10 @@ from rowfall.core.model import (
     Forecast,
     Group,
     Plan,
+    PlannedTarget,
+    PlannedWork,
     PlannedWriter,
+    PlanTexts,
     Schema,
     Setting,
     Transport,
@@ -73,19 +76,32 @@ def make_plan(facts: LoadFacts, options: Options) -> Plan:
     first = work[0]
     return Plan(
         source=facts.source.text,
-        target=facts.target.text,
-        database=facts.target.database,
-        table=facts.target.table,
-        placement=facts.placement,
+        to=PlannedTarget(
+            text=facts.target.text,
+            database=facts.target.database,
+            table=facts.target.table,
+            placement=facts.placement,
+            promise=_promise(facts, options),
+            views=facts.table.views.names,
+            visibility=facts.destination.visibility(facts, transport, options),
+            upkeep=facts.table.database.upkeep,
+            upsert=upserts.said(facts, options, attempts.rows(facts, facts.todo)),
+        ),
         transport=transport,
-        promise=_promise(facts, options),
         encoding=facts.encoding,
         schema=facts.schema,
-        ddl=facts.destination.ddl(facts),
+        texts=PlanTexts(
+            ddl=facts.destination.ddl(facts),
+            example=_example(facts, options, transport, groups, first.settings),
+        ),
         listing=facts.listing,
-        groups=groups,
-        lanes=first.lanes,
-        settings=first.settings,
+        work=PlannedWork(
+            groups=groups,
+            lanes=first.lanes,
+            settings=first.settings,
+            writers=_planned(facts, transport, work),
+            loaded=len(facts.loaded),
+        ),
         forecast=with_space(
             attempts.side_by_side([own.forecast for own in work]),
             facts,
@@ -93,13 +109,6 @@ def make_plan(facts: LoadFacts, options: Options) -> Plan:
             by_key=transport.sharding.value in (FILTER, DISTRIBUTED),
         ),
         facts=facts.engine,
-        example=_example(facts, options, transport, groups, first.settings),
-        writers=_planned(facts, transport, work),
-        loaded=len(facts.loaded),
-        views=facts.table.views,
-        visibility=facts.destination.visibility(facts, transport, options),
-        upkeep=facts.table.upkeep,
-        upsert=upserts.said(facts, options, attempts.rows(facts, facts.todo)),
     )
 
 
@@ -119,7 +128,7 @@ def _check_profiles(facts: LoadFacts, transport: Transport) -> None:
     needed: dict[str, int] = {}
     if any(table.collapses for table in facts.table.filled):
         needed["optimize_on_insert"] = 0  # else rows are gone before they are counted
-    if facts.table.views:
+    if facts.table.views.names:
         needed["materialized_views_ignore_errors"] = 0
     if transport.sharding.value == DISTRIBUTED:
         needed |= {setting.name: int(setting.value) for setting in FOREGROUND}
@@ -207,7 +216,7 @@ def _plan_writer(
         files=max((len(g.indexes) for g in groups), default=1),
         biggest=max((listing.size(i) or 0 for i in todo), default=0),
         row_bytes=schema.row_bytes,
-        partitions=schema.partitions,
+        partitions=schema.layout.partitions,
         columns=schema.reads,
         encoding=facts.encoding,
         remote=facts.remote,

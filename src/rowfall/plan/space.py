@@ -149,7 +149,9 @@ def _packed(
     inner: list[str | SqlText] = []
     for part in parts:
         inner += [" UNION ALL " if inner else "", "(", part, ")"]
-    order = "" if schema.order_by in ("", "tuple()") else f" ORDER BY {schema.order_by}"
+    order = (
+        "" if schema.layout.order_by in ("", "tuple()") else f" ORDER BY {schema.layout.order_by}"
+    )
     found = []
     for limit in (max(1, most // _STEP), most):
         text = SqlText.of("SELECT * FROM (SELECT * FROM (", *inner, f") LIMIT {limit}){order}")

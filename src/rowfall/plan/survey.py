@@ -111,7 +111,7 @@ def survey(
     if session.options.select and encoding is not None and encoding.format == "Native":
         # The engine asks for the columns that are selected, and would refuse all others.
         encoding = replace(encoding, ignores=True)
-    schema = replace(schema, keys=_keys(listed, schema))
+    schema = replace(schema, layout=replace(schema.layout, keys=_keys(listed, schema)))
     schema = destination.fit_schema(session, listing, reached, encoding, schema, listed)
     if reached is not None and encoding is not None and encoding.dialect is not None:
         reached = _rewritten_here(session, encoding.dialect)
@@ -370,7 +370,9 @@ def _ask_decoders(session: Session, facts: FirstFacts) -> tuple[WriterFacts, ...
         else:
             return tuple(writers)
     if facts.program is not None:
-        writers[0] = replace(writers[0], near=session.engine.same_machine())
+        writers[0] = replace(
+            writers[0], link=replace(writers[0].link, near=session.engine.same_machine())
+        )
     return tuple(writers)
 
 
@@ -386,7 +388,10 @@ def _ask_links(session: Session, facts: FirstFacts) -> tuple[WriterFacts, ...]:
         for writer, here in zip(session.writers, near, strict=True)
     ]
     return tuple(
-        replace(known, near=here, rate=rate)
+        replace(
+            known,
+            link=replace(known.link, near=here, rate=rate),
+        )
         for known, here, rate in zip(facts.writers, near, rates, strict=True)
     )
 
@@ -564,7 +569,7 @@ def _check_sample(source: Source, listing: Listing) -> None:
 
 def _keys(listed: ExistingTable | None, schema: Schema) -> tuple[str, ...]:
     """Return the columns of the table that its sorting or partition key names."""
-    texts = (schema.order_by, schema.partition_by)
+    texts = (schema.layout.order_by, schema.layout.partition_by)
     if listed is not None and schema.exists:
         texts = (listed.sorting_key, listed.partition_key)
     named = {sql.identifier(word) for text in texts for word in sql.tokens(text)}

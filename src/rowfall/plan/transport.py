@@ -28,6 +28,7 @@ from rowfall.core.model import (
     Encoding,
     Kind,
     Schema,
+    Sorting,
     Transport,
 )
 from rowfall.core.options import DISTRIBUTED, FILTER, Options
@@ -72,9 +73,9 @@ def choose_transport(
         delivery = Choice(BUILD, parts.reason)
     sorted_by = _sorted_elements(facts) if built else ()
     if sorted_by:
-        sort = Choice("sorted", "parts are in the order of the table's key")
+        sort = Sorting("sorted", "parts are in the order of the table's key", sorted_by)
     else:
-        sorted_by, sort = _choose_sorting(facts, options, parser)
+        sort = _choose_sorting(facts, options, parser)
     sharding = _choose_sharding(facts, options, delivery, parser, todo)
     # The server cannot read ranges of text; what its decoder declines of them is read here.
     text = any(facts.listing.of_text(i) for i in todo) if facts.listing.parts else False
@@ -100,7 +101,7 @@ def choose_transport(
         compression = Choice("", raw) if raw else compress_by_link(facts, options, streams)
     if not todo:
         compression = Choice("", "nothing is left to load")
-    elif options.compress == ZLIB and facts.table.link is None:
+    elif options.compress == ZLIB and facts.table.database.link is None:
         raise UsageError(
             "only the protocol of MySQL is compressed with zlib",
             hint="Leave out --compress zlib.",
@@ -111,8 +112,7 @@ def choose_transport(
             hint="Leave out --compress lz4.",
         )
     chosen = Transport(
-        delivery, parser, fallback, sort, parts, compression, sharding, sorted_by, streams,
-        tuple(ranges),
+        delivery, parser, fallback, sort, parts, compression, sharding, streams, tuple(ranges),
     )  # fmt: skip
     return facts.destination.adapt_transport(facts, options, chosen)
 
@@ -288,7 +288,7 @@ def _why_push(facts: FirstFacts, options: Options) -> str | None:
         return None
     if options.decoder == "always":
         return f"{PROGRAM} reads here, as asked for"
-    if facts.rows_refused or not facts.writers[0].near:
+    if facts.rows_refused or not facts.writers[0].link.near:
         return None
     return f"the server is on this machine, where {PROGRAM} parses for half the CPU"
 
@@ -431,7 +431,7 @@ def sorting_key(schema: Schema, existing: ExistingTable | None) -> str:
     """Return ``a, b``: the key of the table that is there, or of the one that will be made."""
     if schema.exists:
         return existing.sorting_key if existing else ""
-    order = schema.order_by
+    order = schema.layout.order_by
     found = _TUPLE.fullmatch(order.strip())
     return found[1] if found else order
 
@@ -444,9 +444,7 @@ def _sorted_elements(facts: LoadFacts) -> tuple[str, ...]:
     return tuple(name if name in names else element for name, element in named)
 
 
-def _choose_sorting(
-    facts: LoadFacts, options: Options, parser: Choice
-) -> tuple[tuple[str, ...], Choice]:
+def _choose_sorting(facts: LoadFacts, options: Options, parser: Choice) -> Sorting:
     """Decide which columns rowfall-decode sorts blocks by, before they are sent.
 
     ``auto`` sorts wherever it can: that took less CPU in all that was measured
@@ -457,7 +455,7 @@ def _choose_sorting(
     """
     wish = options.presort
     if wish == "off":
-        return (), Choice("unsorted", "--presort off")
+        return Sorting("unsorted", "--presort off")
     found: tuple[int, ...] = ()
     if parser.value == ENGINE:
         why = f"the engine parses: {parser.reason}"
@@ -474,9 +472,9 @@ def _choose_sorting(
             why = "the engine selects the columns"
     if found:
         names = tuple(facts.schema.columns[n].name for n in found)
-        return names, Choice("sorted", "the engine would spend more CPU on its own sort")
+        return Sorting("sorted", "the engine would spend more CPU on its own sort", names)
     if wish == "auto":
-        return (), Choice("unsorted", why)
+        return Sorting("unsorted", why)
     raise UsageError(f"blocks cannot be sorted: {why}", hint="Leave out --presort on.")
 
 
@@ -567,12 +565,12 @@ def _why_too_few(facts: LoadFacts, options: Options) -> str | None:
     if rows is None:
         return None
     schema, size = facts.schema, rows * facts.schema.row_bytes
-    files = schema.partitions * len(schema.columns)
-    if schema.partitions > 1 and size < _LEAST_FILE_BYTES * files:
+    files = schema.layout.partitions * len(schema.columns)
+    if schema.layout.partitions > 1 and size < _LEAST_FILE_BYTES * files:
         table, filled = facts.table.existing, {column.name for column in schema.columns}
         # What a new table asks for is the default.
         found = table_definition.parse(table.create_query) if table else _NEW_TABLE
-        each = (size / schema.partitions, rows / schema.partitions)
+        each = (size / schema.layout.partitions, rows / schema.layout.partitions)
         if found is None or not table_definition.are_compact(found, filled, *each):
             return "its partitions are small"
     return "there are few rows" if size < _LEAST_BUILT_BYTES * facts.engine.cores else None
@@ -594,7 +592,7 @@ def _not_built(facts: LoadFacts, options: Options, parser: Choice) -> str | None
         return "rows go straight into the table"
     if schema.projection is not None and parser.value != ENGINE:
         return "the engine selects the columns"
-    if facts.table.views and facts.table.computed:
+    if facts.table.views.names and facts.table.computed:
         # The setting by which views get the values that are in staging holds for what they fill,
         # too: a value of theirs would then be in place of a computed one.
         for table in facts.table.filled[1:]:
@@ -635,12 +633,12 @@ def _not_sorted(facts: LoadFacts, options: Options) -> str | None:
 
 def _not_simple(schema: Schema) -> str | None:
     """Return a clause: what a new table has that rowfall-decode cannot write; None if nothing."""
-    engine = schema.engine.partition("(")[0].strip()
+    engine = schema.layout.engine.partition("(")[0].strip()
     if engine not in table_definition.ENGINES:
         return f"its engine is {engine}"
-    if schema.clauses:
+    if schema.layout.clauses:
         return "it has settings or a primary key of its own"
-    return _not_partitioned(schema.partition_by, schema)
+    return _not_partitioned(schema.layout.partition_by, schema)
 
 
 def _not_partitioned(key: str, schema: Schema, others: Sequence[str] = ()) -> str | None:
@@ -658,7 +656,7 @@ def _not_known(schema: Schema, table: ExistingTable | None) -> str | None:
     """
     if table is None:
         return "the table is not there"
-    if schema.changes:
+    if schema.fit.changes:
         return "the load changes the table's columns first"
     definition = table_definition.parse(table.create_query)
     if definition is None:
@@ -693,10 +691,10 @@ def compress_by_link(facts: LoadFacts, options: Options, streams: int) -> Choice
     """
     if options.compress != "auto":
         return Choice(options.compress, f"as asked for with --compress {options.compress}")
-    far = [writer for writer in facts.writers if not writer.near]
+    far = [writer for writer in facts.writers if not writer.link.near]
     if not far:
         return Choice(NONE, "the server is on this machine")
-    rates = [writer.rate for writer in far if writer.rate is not None]
+    rates = [writer.link.rate for writer in far if writer.link.rate is not None]
     if len(rates) < len(far):
         return Choice(LZ4, "the server is on another machine")
     # Of several servers the slowest counts.
@@ -893,7 +891,7 @@ def cuts_files(facts: FirstFacts) -> bool:
 
 def ranges_refused(facts: FirstFacts, options: Options) -> str | None:
     """Return the reason that no parser can cut any file; None where it depends on the file."""
-    encoding, views = facts.encoding, facts.table.views
+    encoding, views = facts.encoding, facts.table.views.names
     if facts.sharding is not None:
         return "every file holds rows of all shards, by the sharding key"
     if encoding is None or not cuts_files(facts) or options.method != "local":

@@ -108,10 +108,10 @@ def check_upsert(facts: LoadFacts, options: Options) -> None:
             f"--upsert is for MergeTree tables, and {own.name} is a {own.engine}, {why}",
             hint="Leave out --upsert: load into it as it is.",
         )
-    if facts.table.views:
+    if facts.table.views.names:
         raise UsageError(
             f"--upsert cannot replace rows of {own.name}: it feeds materialized views "
-            f"({', '.join(facts.table.views)}), and what they hold of the old rows stays",
+            f"({', '.join(facts.table.views.names)}), and what they hold of the old rows stays",
             hint="Drop the views, or load into a table that feeds none.",
         )
 

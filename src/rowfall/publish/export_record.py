@@ -32,7 +32,7 @@ class ExportRecord:
     def __init__(self, state: ExportState, load_id: str) -> None:
         self._state = state
         self._guard = threading.RLock()
-        self._tag = state.tag
+        self._tag = state.found.tag
         owner = f"{leases.this_process()} {secrets.token_hex(4)}"
         self._manifest = replace(state.manifest, state=WRITING, load=load_id, owner=owner)
         self._there = dict(state.present)
@@ -61,7 +61,7 @@ class ExportRecord:
             LedgerError: another process has taken the export over.
         """
         name = self._state.names[number]
-        version = self._state.place.version(name)
+        version = self._state.found.place.version(name)
         output = Output(name, rows, version or "", sources_of(splits))
         with self._guard:
             self._manifest = self._manifest.with_output(output)
@@ -74,11 +74,11 @@ class ExportRecord:
         What was there before it, and was not overwritten, stays.
         """
         name = self._name(path)
-        version = self._state.place.version(name)
+        version = self._state.found.place.version(name)
         with self._guard:
             written = self._manifest.outputs.get(name)
             if version not in (None, self._there.get(name), written and written.version):
-                self._state.place.remove(name)
+                self._state.found.place.remove(name)
 
     def end(self, *, complete: bool) -> str:
         """Record how the load has ended; return what is said of it, "" for nothing.
@@ -125,7 +125,7 @@ class ExportRecord:
 
     def _remove_stale(self) -> str:
         """Remove the files of an earlier layout, as far as nobody has changed them."""
-        place, stale = self._state.place, dict(self._manifest.stale)
+        place, stale = self._state.found.place, dict(self._manifest.stale)
         removed = 0
         for name, version in stale.items():
             if place.version(name) == version:
@@ -138,6 +138,8 @@ class ExportRecord:
 
     def _save(self) -> None:
         began = time.monotonic()
-        self._tag = self._state.place.write(self._state.name, self._manifest.to_bytes(), self._tag)
+        self._tag = self._state.found.place.write(
+            self._state.found.name, self._manifest.to_bytes(), self._tag
+        )
         self._saved = time.monotonic()
         self._costs = self._saved - began

@@ -27,12 +27,14 @@ _WIDEST_CELL = 200  # characters of a value
 def plan_html(plan: Plan) -> str:
     """Return a plan: where from, where to, the forecast, columns, settings and SQL."""
     forecast, listing = plan.forecast, plan.listing
-    into = f"{plan.database}.{plan.table} in {plan.target}" if plan.table else plan.target
+    into = (
+        f"{plan.to.database}.{plan.to.table} in {plan.to.text}" if plan.to.table else plan.to.text
+    )
     files = units.counted(len(listing), listing.unit)
     if listing.total_size is not None:
         files += f", {units.size(listing.total_size)}"
-    if plan.loaded:
-        files += f"; {units.exact(plan.loaded)} loaded already"
+    if plan.work.loaded:
+        files += f"; {units.exact(plan.work.loaded)} loaded already"
     rows = "not known" if forecast.rows is None else f"about {units.exact(forecast.rows)}"
     time = "not known" if forecast.seconds is None else units.forecast(forecast.seconds)
     parser = plan.transport.parser
@@ -46,10 +48,10 @@ def plan_html(plan: Plan) -> str:
         ("time", time),
         ("memory", f"about {units.memory(forecast.memory)}"),
         ("merges", merges_left(forecast.merges)),
-        ("promise", plan.promise),
+        ("promise", plan.to.promise),
     ]
     columns = [(c.name, c.type, c.reason) for c in plan.schema.columns]
-    settings = [(s.name, str(s.value), s.reason) for s in plan.settings if not s.routine]
+    settings = [(s.name, str(s.value), s.reason) for s in plan.work.settings if not s.routine]
     what = "Table exists" if plan.schema.exists else "New table"
     parts = [
         _title("Plan", ""),
@@ -57,10 +59,10 @@ def plan_html(plan: Plan) -> str:
         *(_said(text, "yellow") for text in forecast.advice),
         _more(f"{what}: {units.counted(len(columns), 'column')}",
               _table(("column", "type", "why"), columns)) if columns else "",
-        _more("CREATE TABLE", _pre(plan.ddl)) if plan.ddl else "",
+        _more("CREATE TABLE", _pre(plan.texts.ddl)) if plan.texts.ddl else "",
         _more(units.counted(len(settings), "setting"),
               _table(("setting", "value", "why"), settings)) if settings else "",
-        _more("SQL of one statement", _pre(plan.example)) if plan.example else "",
+        _more("SQL of one statement", _pre(plan.texts.example)) if plan.texts.example else "",
     ]  # fmt: skip
     return _page(parts)
 

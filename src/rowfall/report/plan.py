@@ -12,7 +12,7 @@ from rich.text import Text
 
 from rowfall.core import engine_formats, formats, units
 from rowfall.core.listing import Listing
-from rowfall.core.model import ENGINE, SEND, WRITE, Forecast, Kind, Plan, Setting, Transport
+from rowfall.core.model import ENGINE, SEND, WRITE, Forecast, Kind, Plan, Schema, Setting, Transport
 from rowfall.core.options import DISTRIBUTED, FILTER
 from rowfall.core.patterns import regex
 from rowfall.report.layout import WIDTH, facts, grid, merges_left, render, wrap, wrap_sql
@@ -45,47 +45,47 @@ def plan_document(plan: Plan, *, every_split: bool = False) -> dict[str, Any]:
     document: dict[str, Any] = {
         "rowfall_plan": PLAN_VERSION,
         "source": plan.source,
-        "target": plan.target,
-        "database": plan.database,
-        "table": plan.table,
+        "target": plan.to.text,
+        "database": plan.to.database,
+        "table": plan.to.table,
         "delivery": transport.delivery.value,
-        "placement": plan.placement,
-        "promise": plan.promise,
-        "visibility": plan.visibility,
-        "upsert": plan.upsert,
-        "upkeep": plan.upkeep,
-        "first_rows": [list(row) for row in plan.first_rows],
+        "placement": plan.to.placement,
+        "promise": plan.to.promise,
+        "visibility": plan.to.visibility,
+        "upsert": plan.to.upsert,
+        "upkeep": plan.to.upkeep,
+        "first_rows": [list(row) for row in plan.texts.first_rows],
         "encoding": None if plan.encoding is None else asdict(plan.encoding),
-        "schema": {**asdict(plan.schema), "lists": sorted(plan.schema.lists)},
-        "ddl": plan.ddl,
+        "schema": _schema_document(plan.schema),
+        "ddl": plan.texts.ddl,
         "listing": {
             "splits": len(listing),
             "bytes": listing.total_size,
             "rows": listing.total_rows,
         },
         "groups": [
-            {"splits": len(g.indexes), "size": g.size, "writer": g.writer} for g in plan.groups
+            {"splits": len(g.indexes), "size": g.size, "writer": g.writer} for g in plan.work.groups
         ],
-        "lanes": plan.lanes,
-        "settings": [asdict(s) for s in plan.settings],
+        "lanes": plan.work.lanes,
+        "settings": [asdict(s) for s in plan.work.settings],
         "forecast": asdict(plan.forecast),
         "facts": {
             "version": plan.facts.version,
             "cores": plan.facts.cores,
             "memory": plan.facts.memory,
         },
-        "example": plan.example,
-        "loaded": plan.loaded,
-        "why": "" if plan.placement == "embedded" else transport.delivery.reason,
+        "example": plan.texts.example,
+        "loaded": plan.work.loaded,
+        "why": "" if plan.to.placement == "embedded" else transport.delivery.reason,
         "streams": transport.streams,
         "decoder": DECODER if decodes else ENGINE,
         "why_decoder": "" if decodes else transport.parser.reason,
-        "sorted_by": list(transport.sorted_by),
+        "sorted_by": list(transport.sort.by),
         "why_unbuilt": "" if builds else transport.parts.reason,
         "compress": transport.compression.value,
         "why_compress": transport.compression.reason if transport.compression.value else "",
-        "views": list(plan.views),
-        "writers": [asdict(writer) for writer in plan.writers if writer.shard],
+        "views": list(plan.to.views),
+        "writers": [asdict(writer) for writer in plan.work.writers if writer.shard],
         "spread": transport.sharding.value if by_key else "",
         "why_spread": transport.sharding.reason if by_key else "",
         "cutting": list(transport.ranges),
@@ -93,9 +93,17 @@ def plan_document(plan: Plan, *, every_split: bool = False) -> dict[str, Any]:
     if every_split:
         splits = listing.splits(_into(plan))
         document["listing"]["all"] = [{k: getattr(s, k) for k in _SPLIT} for s in splits]
-        for group, made in zip(plan.groups, document["groups"], strict=True):
+        for group, made in zip(plan.work.groups, document["groups"], strict=True):
             made["indexes"] = list(group.indexes)
     return document
+
+
+def _schema_document(schema: Schema) -> dict[str, Any]:
+    """Return a schema with all that is said of its layout, fit and checks side by side."""
+    document = asdict(schema)
+    for part in ("layout", "fit", "checks"):
+        document |= document.pop(part)
+    return {**document, "lists": sorted(schema.lists)}
 
 
 def plan_text(
@@ -121,7 +129,7 @@ def plan_text(
         sections += [
             ("Settings", _settings(plan, width)),
             ("SQL of one statement",
-             [wrap_sql(plan.example.rstrip(), width)] if plan.example else []),
+             [wrap_sql(plan.texts.example.rstrip(), width)] if plan.texts.example else []),
         ]  # fmt: skip
     parts: list[RenderableType] = []
     for name, content in sections:
@@ -136,15 +144,15 @@ _SPLIT = ("id", "uri", "version", "size", "start", "stop")
 
 
 def _into(plan: Plan) -> str:
-    return f"{plan.database}.{plan.table}" if plan.table else plan.target
+    return f"{plan.to.database}.{plan.to.table}" if plan.to.table else plan.to.text
 
 
 def _first_rows(plan: Plan, width: int) -> list[RenderableType]:
     """Return the first rows as they will be stored, as many columns of them as fit into a line."""
-    if not plan.first_rows:
+    if not plan.texts.first_rows:
         return []
     names = tuple(c.name for c in plan.schema.columns)
-    rows: list[tuple[str | None, ...]] = [names, *plan.first_rows]
+    rows: list[tuple[str | None, ...]] = [names, *plan.texts.first_rows]
     columns = [[_cell(value) for value in column] for column in zip(*rows, strict=True)]
     shown, used = 0, 0
     for column in columns:
@@ -181,11 +189,11 @@ def _source(plan: Plan, verbose: bool) -> RenderableType:
             ("from", plan.source),
             ("format", what),
             (f"{listing.unit}s", _split_summary(listing)),
-            ("skipped", f"{units.exact(plan.loaded)}, which are loaded already"
-             if plan.loaded else ""),
+            ("skipped", f"{units.exact(plan.work.loaded)}, which are loaded already"
+             if plan.work.loaded else ""),
             *(("ranges", note) for note in plan.transport.ranges),
             *(note for note in plan.schema.notes if note[0] == "read"),
-            ("statements", _statements(plan) if verbose or not plan.groups else ""),
+            ("statements", _statements(plan) if verbose or not plan.work.groups else ""),
         ]
     )  # fmt: skip
 
@@ -203,17 +211,19 @@ def _split_summary(listing: Listing) -> str:
 
 
 def _statements(plan: Plan) -> str:
-    if not plan.groups:
+    if not plan.work.groups:
         return "none: nothing is left to load"
-    words = [units.exact(len(plan.groups))]
-    known = [g.size for g in plan.groups if g.size is not None]
-    if known and len(plan.groups) > 1:
+    words = [units.exact(len(plan.work.groups))]
+    known = [g.size for g in plan.work.groups if g.size is not None]
+    if known and len(plan.work.groups) > 1:
         words.append(f"{units.size(sum(known) / len(known))} each on average")
-    elif len(plan.groups) > 1:
-        splits = sum(len(g.indexes) for g in plan.groups) / len(plan.groups)
+    elif len(plan.work.groups) > 1:
+        splits = sum(len(g.indexes) for g in plan.work.groups) / len(plan.work.groups)
         words.append(f"{units.count(splits)} {plan.listing.unit}s each on average")
-    if len(plan.groups) > 1:
-        words.append("one after the other" if plan.lanes == 1 else f"{plan.lanes} at a time")
+    if len(plan.work.groups) > 1:
+        words.append(
+            "one after the other" if plan.work.lanes == 1 else f"{plan.work.lanes} at a time"
+        )
     return ", ".join(words)
 
 
@@ -234,31 +244,31 @@ def _target(plan: Plan, verbose: bool) -> RenderableType:
     delivery = f"{transport.delivery.value}: {_DELIVERIES[transport.delivery.value]}"
     by_key = transport.sharding.value in (FILTER, DISTRIBUTED)
     machine = (
-        f"{plan.placement}, ClickHouse {plan.facts.version}, {plan.facts.cores} cores, "
+        f"{plan.to.placement}, ClickHouse {plan.facts.version}, {plan.facts.cores} cores, "
         f"{units.memory(plan.facts.memory)} to use"
     )
     return facts(
         [
-            ("to", plan.target),
+            ("to", plan.to.text),
             ("runs", machine if verbose else ""),
             ("delivery", delivery),
-            ("because", transport.delivery.reason if plan.placement != "embedded" else ""),
+            ("because", transport.delivery.reason if plan.to.placement != "embedded" else ""),
             ("streams", f"{transport.streams} at once" if transport.streams and verbose else ""),
             (
                 "connections",
-                f"{plan.lanes}, each with transactions of its own"
+                f"{plan.work.lanes}, each with transactions of its own"
                 if transport.delivery.value == SEND and verbose
                 else "",
             ),
             *_parser(plan),
             *([_packed(transport)] if transport.compression.value else []),
             *([("by key", transport.sharding.reason)] if by_key else []),
-            *([("views", ", ".join(plan.views))] if plan.views else []),
-            *([("columns", plan.schema.difference)] if plan.schema.difference else []),
-            ("promise", plan.promise),
-            ("visible", plan.visibility),
-            *([("upkeep", plan.upkeep)] if plan.upkeep else []),
-            *([("upsert", plan.upsert)] if plan.upsert else []),
+            *([("views", ", ".join(plan.to.views))] if plan.to.views else []),
+            *([("columns", plan.schema.fit.text)] if plan.schema.fit.text else []),
+            ("promise", plan.to.promise),
+            ("visible", plan.to.visibility),
+            *([("upkeep", plan.to.upkeep)] if plan.to.upkeep else []),
+            *([("upsert", plan.to.upsert)] if plan.to.upsert else []),
         ]
     )
 
@@ -266,7 +276,7 @@ def _target(plan: Plan, verbose: bool) -> RenderableType:
 def _shards(plan: Plan) -> list[RenderableType]:
     """Return a grid with files, bytes, statements and machine of each shard; [] without shards."""
     rows: list[tuple[str, ...]] = []
-    for writer in plan.writers if plan.placement == "shards" else ():
+    for writer in plan.work.writers if plan.to.placement == "shards" else ():
         share = "nothing to load"
         if writer.splits:
             size = "" if writer.bytes is None else f" {units.size(writer.bytes)}"
@@ -293,12 +303,12 @@ def _parser(plan: Plan) -> list[tuple[str, str]]:
         elif transport.parts.value != ENGINE:
             lines.append(("parts", f"made by {DECODER} of what the engine reads"))
         return lines
-    names = ", ".join(transport.sorted_by)
+    names = ", ".join(transport.sort.by)
     lines = [("parser", DECODER + (f", blocks sorted by {names}" if names else ""))]
     if transport.delivery.value == SEND:
         return [*lines, _text_writer(transport)]
-    stores = plan.placement == "embedded" and transport.delivery.value != WRITE
-    if stores and plan.table and transport.parts.value == ENGINE:
+    stores = plan.to.placement == "embedded" and transport.delivery.value != WRITE
+    if stores and plan.to.table and transport.parts.value == ENGINE:
         lines.append(("parts", f"the engine's: {transport.parts.reason}"))
     return lines
 
@@ -324,14 +334,14 @@ def _table(plan: Plan, verbose: bool, width: int) -> list[RenderableType]:
     # JSON and what is kept as text is a choice that queries depend on.
     reasons = [c.reason if verbose or " kept" in c.reason else "" for c in schema.columns]
     lines: list[RenderableType] = []
-    if plan.ddl:
-        lines += _commented(plan.ddl.split("\n"), reasons, width)
-    elif plan.table:
+    if plan.texts.ddl:
+        lines += _commented(plan.texts.ddl.split("\n"), reasons, width)
+    elif plan.to.table:
         names = max((len(c.name) for c in schema.columns), default=0)
         columns = [f"    `{units.printable(c.name)}`{' ' * (names - len(c.name))} {c.type}"
                    for c in schema.columns]  # fmt: skip
-        kept = "is altered first" if schema.changes else "exists and keeps its definition"
-        lines.append(f"  {plan.database}.{plan.table} {kept}")
+        kept = "is altered first" if schema.fit.changes else "exists and keeps its definition"
+        lines.append(f"  {plan.to.database}.{plan.to.table} {kept}")
         lines += _commented(columns, reasons, width)
     if verbose and schema.notes:
         lines += ["", facts([note for note in schema.notes if note[0] != "read"])]
@@ -364,7 +374,7 @@ def _commented(lines: list[str], reasons: list[str], width: int) -> list[Rendera
 
 def _settings(plan: Plan, width: int) -> list[RenderableType]:
     """Return the settings of every statement with their reasons."""
-    return _reasoned(plan.settings, width)
+    return _reasoned(plan.work.settings, width)
 
 
 def _reasoned(settings: Sequence[Setting], width: int) -> list[RenderableType]:

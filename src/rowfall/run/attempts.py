@@ -18,7 +18,7 @@ from dataclasses import field, replace
 from rowfall.contracts.delivery import Delivery, Order
 from rowfall.contracts.destination import PreparedLoad, Receiving
 from rowfall.contracts.facts import LoadFacts
-from rowfall.contracts.load import Counts, Done, LoadRun
+from rowfall.contracts.load import Amounts, Counts, Done, LoadRun, Tries
 from rowfall.contracts.receiver import (
     Counted,
     CountError,
@@ -128,7 +128,7 @@ def run_attempts(load: LoadRun, facts: LoadFacts, plan: Plan, prepared: Prepared
         ))  # fmt: skip
     started, engine_cpu = time.monotonic(), session.engine.cpu_seconds()
     cpu_here = session.cpu_seconds_here()
-    if not any(group.indexes for group in plan.groups):
+    if not any(group.indexes for group in plan.work.groups):
         notes.add("info", _why_nothing(plan, written=facts.export is not None))
     problem = None
     try:
@@ -152,7 +152,7 @@ def _why_nothing(plan: Plan, *, written: bool) -> str:
     if not len(listing) or listing.total_rows == 0:
         return f"nothing to load: {plan.source} is empty"
     if written:
-        return f"nothing to do: {plan.target} holds all of it (--replace writes it again)"
+        return f"nothing to do: {plan.to.text} holds all of it (--replace writes it again)"
     one, unit = len(listing) == 1, listing.unit
     what = f"the {unit} is" if one else f"all {len(listing):,} {unit}s are"
     return f"nothing to load: {what} loaded already (--force loads {'it' if one else 'them'} again)"
@@ -164,7 +164,7 @@ def _fill(queue: WorkQueue, plan: Plan, key: str) -> None:
     Args:
         key: the target key that split ids are made with.
     """
-    for number, group in enumerate(plan.groups):
+    for number, group in enumerate(plan.work.groups):
         if group.indexes:
             splits = list(plan.listing.splits(key, group.indexes))
             queue.put(group.writer, Work(number, splits))
@@ -383,7 +383,7 @@ class AttemptRunner:
             ChangedError: some have others.
         """
         splits = attempt.work.splits
-        self._add(Counts(attempts=1))
+        self._add(Counts(tries=Tries(attempts=1)))
         self._emit(AttemptStarted(attempt.id, len(splits), attempt.stored or None))
         others = () if attempt.work.pieces else self._bad_rows.other_types(splits)
         if others:
@@ -410,7 +410,7 @@ class AttemptRunner:
         )  # fmt: skip
         with self._guard:
             self._running.add(attempt.id)
-        self._add(Counts(query_ids=(attempt.id,)))
+        self._add(Counts(tries=Tries(query_ids=(attempt.id,))))
         try:
             tick = self._watch.ticker(attempt.id, attempt.stored or None)
             return self._delivery.insert(order, lane, tick)
@@ -438,10 +438,12 @@ class AttemptRunner:
         """Keep the rows of an attempt as a piece of their output, which the last one completes."""
         outcome, work = delivered.outcome, attempt.work
         self.queue.loaded()
-        self._add(Counts(
-            rejected=rejected, raw=outcome.bytes_read, stored=attempt.stored,
-            helper_seconds=outcome.helper_seconds, waited_seconds=outcome.waited_seconds,
-        ))  # fmt: skip
+        self._add(
+            Counts(
+                amounts=Amounts(rejected=rejected, raw=outcome.bytes_read, stored=attempt.stored),
+                helper=outcome.helper,
+            )
+        )
         self._watch.finished(attempt.id, outcome.rows_read, attempt.stored)
         self._leases.release(attempt.id)
         piece = OutputPiece(attempt.id, attempt.staging, tuple(work.splits), counted.rows)
@@ -505,29 +507,42 @@ class AttemptRunner:
         splits, outcome, (staged, began) = delivered.splits, delivered.outcome, times
         ended = time.monotonic()
         self.queue.loaded()
-        self._add(Counts(
-            rows=counted.rows,
-            rejected=rejected,
-            stored=attempt.stored,
-            raw=0 if attempt.work.pieces else outcome.bytes_read,
-            written=counted.bytes + written,
-            parts=counted.parts,
-            loaded=len(splits),
-            publish_seconds=ended - began,
-            helper_seconds=outcome.helper_seconds,
-            writing_seconds=outcome.writing_seconds,
-            waited_seconds=outcome.waited_seconds,
-            loaded_ids=(tuple(s.id for s in splits),) if self._verify else (),
-            shares=(counted.shares,) if len(counted.shares) > 1 else (),
-            checksum=counted.checksum,
-            ended=(AttemptRecord(
-                attempt.id, len(splits), splits[0].name if splits else "", counted.rows,
-                attempt.stored, counted.bytes + written, counted.parts,
-                round(ended - attempt.started, 3), round(staged - attempt.started, 3),
-                round(began - staged, 3), round(ended - began, 3),
-                round(outcome.waited_seconds, 3),
-            ),),
-        ))  # fmt: skip
+        self._add(
+            Counts(
+                amounts=Amounts(
+                    rows=counted.rows,
+                    rejected=rejected,
+                    stored=attempt.stored,
+                    raw=0 if attempt.work.pieces else outcome.bytes_read,
+                    written=counted.bytes + written,
+                    parts=counted.parts,
+                ),
+                loaded=len(splits),
+                publish_seconds=ended - began,
+                helper=outcome.helper,
+                loaded_ids=(tuple(s.id for s in splits),) if self._verify else (),
+                shares=(counted.shares,) if len(counted.shares) > 1 else (),
+                checksum=counted.checksum,
+                tries=Tries(
+                    ended=(
+                        AttemptRecord(
+                            attempt.id,
+                            len(splits),
+                            splits[0].name if splits else "",
+                            counted.rows,
+                            attempt.stored,
+                            counted.bytes + written,
+                            counted.parts,
+                            round(ended - attempt.started, 3),
+                            round(staged - attempt.started, 3),
+                            round(began - staged, 3),
+                            round(ended - began, 3),
+                            round(outcome.helper.waited, 3),
+                        ),
+                    )
+                ),
+            )
+        )
         self._watch.finished(attempt.id, outcome.rows_read, attempt.stored)
         seconds = time.monotonic() - attempt.started
         self._emit(AttemptPublished(attempt.id, len(splits), counted.rows, seconds))
@@ -572,11 +587,11 @@ class AttemptRunner:
             self._receiver.discard(attempt.staging)
         self._leases.release(attempt.id)
         self._ledger.attempt_ended(attempt.id, "failed", shown(error.message))
-        self._add(Counts(ended=(AttemptRecord(
+        self._add(Counts(tries=Tries(ended=(AttemptRecord(
             attempt.id, len(work.splits), work.splits[0].name if work.splits else "",
             seconds=round(time.monotonic() - attempt.started, 3), outcome="failed",
             error=shown(error.message),
-        ),)))  # fmt: skip
+        ),))))  # fmt: skip
         self._again(*self._pieces.of(work, self._remedy(work, error)))
 
     def _remedy(self, work: Work, error: RowfallError) -> Sequence[Work]:
@@ -673,7 +688,7 @@ class AttemptRunner:
     def _is_read_by_server(self) -> bool:
         """Tell whether a server fetches and reads files by itself."""
         plan = self._given.plan
-        return plan.transport.delivery.value == PULL and plan.placement != "embedded"
+        return plan.transport.delivery.value == PULL and plan.to.placement != "embedded"
 
     def _is_sent_as_it_is(self, work: Work, error: RowfallError) -> bool:
         """Tell whether a file with types has failed that an older server was to read by itself.
@@ -832,7 +847,7 @@ class AttemptRunner:
 
     def _again(self, *works: Work) -> None:
         """Put work back to the front of the queue."""
-        self._add(Counts(retries=len(works)))
+        self._add(Counts(tries=Tries(retries=len(works))))
         self.queue.again(self._writer.number, *works)
 
     # --- workers ------------------------------------------------------------------------------
@@ -842,7 +857,7 @@ class AttemptRunner:
         self._watch.__enter__()
         self._workers = [
             threading.Thread(target=self.work, args=(lane,), daemon=True)
-            for lane in range(FIRST_LANE, FIRST_LANE + self._given.plan.lanes)
+            for lane in range(FIRST_LANE, FIRST_LANE + self._given.plan.work.lanes)
         ]
         for worker in self._workers:
             worker.start()

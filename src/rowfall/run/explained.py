@@ -40,9 +40,9 @@ def _planned(plan: Plan) -> PlannedLoad:
     return PlannedLoad(
         forecast.rows, forecast.seconds, forecast.memory, forecast.parts, forecast.disk,
         tuple((name, each.value, each.reason) for name, each in choices.items() if each.value),
-        tuple((s.name, str(s.value), s.reason) for s in plan.settings),
-        plan.lanes, sum(1 for group in plan.groups if group.indexes), plan.facts.cores,
-        plan.ddl[:_MOST_TEXT], plan.example[:_MOST_TEXT],
+        tuple((s.name, str(s.value), s.reason) for s in plan.work.settings),
+        plan.work.lanes, sum(1 for group in plan.work.groups if group.indexes), plan.facts.cores,
+        plan.texts.ddl[:_MOST_TEXT], plan.texts.example[:_MOST_TEXT],
     )  # fmt: skip
 
 

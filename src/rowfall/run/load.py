@@ -58,7 +58,7 @@ def run_next(session: Session, known: frozenset[str] | None) -> tuple[Report, fr
             finished = prepared.finish(plan, done)
             report = make_report(load, facts, plan, done, finished)
             record(load.ledger, report)
-            explained.keep(load.ledger, load.id, plan, done.total.ended)
+            explained.keep(load.ledger, load.id, plan, done.total.tries.ended)
             load.emit(LoadEnded(load.id, report.outcome))
             if finished.problem is not None:
                 raise finished.problem
@@ -108,10 +108,10 @@ def _run(load: LoadRun, facts: LoadFacts, plan: Plan, prepared: PreparedLoad) ->
 def _announce(load: LoadRun, plan: Plan) -> None:
     """Emit that a load begins, and what its plan advises."""
     session = load.session
-    sizes = [group.size for group in plan.groups]
-    rows = [plan.listing.rows(i) for group in plan.groups for i in group.indexes]
+    sizes = [group.size for group in plan.work.groups]
+    rows = [plan.listing.rows(i) for group in plan.work.groups for i in group.indexes]
     load.emit(LoadStarted(
-        load.id, plan.source, plan.target, session.table_text, len(plan.listing), plan.loaded,
+        load.id, plan.source, plan.to.text, session.table_text, len(plan.listing), plan.work.loaded,
         None if None in sizes else sum(size or 0 for size in sizes),
         None if None in rows else sum(count or 0 for count in rows), plan.listing.unit,
         formats.describe(plan.encoding) if plan.encoding is not None else "",
@@ -143,13 +143,17 @@ def _otherwise(session: Session, plan: Plan) -> list[str]:
     ]  # fmt: skip
     # Parameters and logins of addresses are not shown, so they could not be pasted.
     shown = not any(text == "-" or set(text) & {"?", "@"} for text in session.sources)
-    if not flags or not shown or "*" in plan.target or not session.destination.replaces:
+    if not flags or not shown or "*" in plan.to.text or not session.destination.replaces:
         return []
     options = replace(session.options, replace=False)
-    table = plan.table if plan.database in ("", "default") else f"{plan.database}.{plan.table}"
-    table, behind = (table, " --replace") if plan.ddl else (f"{table}_2", "")
+    table = (
+        plan.to.table
+        if plan.to.database in ("", "default")
+        else f"{plan.to.database}.{plan.to.table}"
+    )
+    table, behind = (table, " --replace") if plan.texts.ddl else (f"{table}_2", "")
     return [
-        load_command(session.sources, plan.target, table, options, flag + behind) for flag in flags
+        load_command(session.sources, plan.to.text, table, options, flag + behind) for flag in flags
     ]
 
 
@@ -167,7 +171,7 @@ def _tell_of_other_sources(session: Session, load: LoadRun, plan: Plan) -> None:
     own = session.source.text if session.source.replayable else ""
     others = load.ledger.other_sources(session.target_key, own, os.getcwd())
     others = ["another stdin" if text == "-" else text for text in others]
-    if others and len(plan.groups) and not session.options.replace:
+    if others and len(plan.work.groups) and not session.options.replace:
         more = f" and {units.counted(len(others) - 1, 'other source')}" if others[1:] else ""
         session.emit(Note(
             "info",

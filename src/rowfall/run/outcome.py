@@ -56,63 +56,63 @@ def make_report(
     seconds = run.seconds
     outcome = "done"
     if counts.failures:
-        outcome = "partial" if counts.loaded or plan.loaded else "failed"
+        outcome = "partial" if counts.loaded or plan.work.loaded else "failed"
     if problem is not None:
         outcome = "interrupted" if isinstance(problem, Interrupted) else "failed"
     alive = outcome != "interrupted"
     parts, merges = session.destination.merge_work(session) if alive else (0, None)
     # Less than at the beginning: the engine died and its successor counts from zero.
     cpu = max(0.0, session.engine.cpu_seconds() - done.engine_cpu)
-    costs = _Costs(cpu + counts.helper_seconds, 0.0, session.engine.resident()[1])
+    costs = _Costs(cpu + counts.helper.cpu, 0.0, session.engine.resident()[1])
     worked: dict[str, float] = {}
     shards = run.shards() if alive else ()
     if shards:
         here = run.cpu_here()
         costs = _Costs(sum(s.cpu_seconds for s in shards), here, max(s.peak_memory for s in shards))
-    elif alive and counts.rows:
+    elif alive and counts.amounts.rows:
         costs = run.costs(cpu)
     if alive and not shards and run.has_phases:
-        own = counts.query_ids if session.engine.query_log else ()
-        writing = counts.writing_seconds
-        built = {"read": counts.helper_seconds - writing, "insert": writing} if writing else {}
+        own = counts.tries.query_ids if session.engine.query_log else ()
+        writing = counts.helper.writing
+        built = {"read": counts.helper.cpu - writing, "insert": writing} if writing else {}
         worked = phases(session.engine, counts.publish_seconds, own, built)
     limited = ""
-    if counts.rows and alive:
+    if counts.amounts.rows and alive:
         partitioned = any(table.partitioned for table in facts.table.filled)
         limited = run.limit(worked, costs, partitioned=partitioned)
     return Report(
         load_id=load.id,
         outcome=outcome,
         source=plan.source,
-        target=plan.target,
+        target=plan.to.text,
         table=session.table_text,
         started=load.begun,
         unit=plan.listing.unit,
-        visibility=plan.visibility,
+        visibility=plan.to.visibility,
         splits=len(plan.listing),
         splits_loaded=counts.loaded,
-        splits_skipped=plan.loaded + counts.elsewhere,
+        splits_skipped=plan.work.loaded + counts.elsewhere,
         splits_failed=len(counts.failures),
-        rows=counts.rows,
-        rows_rejected=counts.rejected,
-        bytes_source=counts.stored,
-        bytes_raw=counts.raw,
-        bytes_written=counts.written,
+        rows=counts.amounts.rows,
+        rows_rejected=counts.amounts.rejected,
+        bytes_source=counts.amounts.stored,
+        bytes_raw=counts.amounts.raw,
+        bytes_written=counts.amounts.written,
         seconds=round(seconds, 3),
         total_seconds=round(time.monotonic() - session.began, 3),
         cpu_seconds=round(costs.cpu, 3),
         cpu_seconds_here=round(costs.here, 3),
-        parts_written=counts.parts,
+        parts_written=counts.amounts.parts,
         parts_active=parts,
         peak_memory=costs.peak,
         merge_seconds=round(finished.merge_seconds, 3),
-        attempts=counts.attempts,
-        retries=counts.retries,
+        attempts=counts.tries.attempts,
+        retries=counts.tries.retries,
         phases={p: round(s / sum(worked.values()), 4) for p, s in worked.items()},
         limited_by=limited,
         settings={s.name: s.value for s in done.settings},
         failures=counts.failures,
-        notes=(*filter(None, [plan.schema.difference]), *done.notes, *finished.notes),
+        notes=(*filter(None, [plan.schema.fit.text]), *done.notes, *finished.notes),
         engine_version=session.engine.facts.version if alive else "",
         rowfall_version=__version__,
         shards=shards,
@@ -159,7 +159,7 @@ class _Run:
     @property
     def has_phases(self) -> bool:
         """True where it says where its time went; of others it is start and bookkeeping."""
-        return self.counts.rows >= FEW_ROWS and self.seconds >= SHORT_SECONDS
+        return self.counts.amounts.rows >= FEW_ROWS and self.seconds >= SHORT_SECONDS
 
     def cpu_here(self) -> float:
         """Return the CPU seconds of this machine where rows were read here and sent; else 0."""
@@ -175,11 +175,11 @@ class _Run:
         counts, engine = self.counts, self.session.engine
         peak = engine.resident()[1]
         if not engine.query_log:
-            return _Costs(cpu + counts.helper_seconds, 0.0, peak)
+            return _Costs(cpu + counts.helper.cpu, 0.0, peak)
         here = self.cpu_here()
         if self.pushes:
-            here += counts.helper_seconds
-        logged = server_costs(engine, self.load.id, self.seconds, len(set(counts.query_ids)))
+            here += counts.helper.cpu
+        logged = server_costs(engine, self.load.id, self.seconds, len(set(counts.tries.query_ids)))
         if logged is not None:  # without the right to flush the log, its last lines may be missing
             return _Costs(max(cpu, logged[0]), here, max(peak, logged[1]))
         return _Costs(cpu if self.seconds > LONG_SECONDS else 0.0, here, peak)
@@ -193,29 +193,29 @@ class _Run:
         """
         session, plan, counts = self.session, self.plan, self.counts
         server = session.engine.query_log
-        most = max((len(g.indexes) for g in plan.groups), default=1)
+        most = max((len(g.indexes) for g in plan.work.groups), default=1)
         encoding = plan.encoding
-        waited = counts.waited_seconds if not server else 0.0
+        waited = counts.helper.waited if not server else 0.0
         if not server and self.has_phases:
             waited += cpu_wait(session.engine)
         return limited_by(Effort(
             self.seconds, costs.cpu, sum(writer.engine.facts.cores for writer in session.writers),
             server=server, here=costs.here if server and self.pushes else None,
             cores_here=session.reader.cores, phases=worked,
-            blocks=not counts.writing_seconds,
+            blocks=not counts.helper.writing,
             generated=encoding is None, remote=session.remote,
             streamed=isinstance(session.source, Streamed),
             text=encoding is not None and encoding.kind in (Kind.TEXT, Kind.JSON),
             packed=encoding is not None and encoding.compression != "none",
             target=session.destination.rows_become,
-            objects=plan.facts.cores if encoding is None else most * plan.lanes,
-            waited=waited, few=counts.rows < FEW_ROWS, partitioned=partitioned,
+            objects=plan.facts.cores if encoding is None else most * plan.work.lanes,
+            waited=waited, few=counts.amounts.rows < FEW_ROWS, partitioned=partitioned,
         ))  # fmt: skip
 
     def shards(self) -> tuple[ShardReport, ...]:
         """Return one row for each shard of a cluster; () elsewhere."""
         plan, writers = self.plan, self.session.writers
-        if plan.placement != "shards":
+        if plan.to.placement != "shards":
             return ()
         counted = _by_writer(self.done.counts, len(writers))
 
@@ -223,10 +223,19 @@ class _Run:
             counts, writer = counted[at], writers[at]
             cpu, memory, requests, received, busy = _logged(writer, self.load.id, self.seconds)
             return ShardReport(
-                plan.writers[at].shard, writer.node, counts.rows, counts.loaded, counts.stored,
-                counts.written, counts.parts, round(busy, 3), round(cpu, 3), memory, requests,
+                plan.work.writers[at].shard,
+                writer.node,
+                counts.amounts.rows,
+                counts.loaded,
+                counts.amounts.stored,
+                counts.amounts.written,
+                counts.amounts.parts,
+                round(busy, 3),
+                round(cpu, 3),
+                memory,
+                requests,
                 received,
-            )  # fmt: skip
+            )
 
         from concurrent.futures import ThreadPoolExecutor  # 4 ms that others save
 
@@ -332,14 +341,18 @@ def _by_writer(counts: Sequence[Counts], writers: int) -> Sequence[Counts]:
     if not shares and len(counts) == writers:
         return counts
     # One runner alone: what it has read was read by all writers.
+    every = list(counts) if len(counts) == writers else [counts[0]] * writers
     return [
         replace(
-            counts[at if len(counts) == writers else 0],
-            rows=sum(share[at].rows for share in shares),
-            parts=sum(share[at].parts for share in shares),
-            written=sum(share[at].bytes for share in shares),
+            own,
+            amounts=replace(
+                own.amounts,
+                rows=sum(share[at].rows for share in shares),
+                parts=sum(share[at].parts for share in shares),
+                written=sum(share[at].bytes for share in shares),
+            ),
         )
-        for at in range(writers)
+        for at, own in enumerate(every)
     ]
 
 

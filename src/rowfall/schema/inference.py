@@ -18,7 +18,7 @@ from rowfall.core.dataclass import dataclass
 from rowfall.core.dialect import Asked
 from rowfall.core.errors import TargetError, UsageError
 from rowfall.core.listing import Listing
-from rowfall.core.model import Column, ColumnChange, Encoding, Kind, Projection, Schema
+from rowfall.core.model import Column, ColumnChange, Encoding, Kind, Projection, Schema, TableFit
 from rowfall.core.nearest import did_you_mean
 from rowfall.core.options import ADD, IGNORE, Options
 from rowfall.core.type_names import csv_fields, first_fields, parse_type
@@ -40,7 +40,6 @@ from rowfall.schema.projection import folder_keys
 from rowfall.schema.sampling import SampleOptions, SourceSample
 from rowfall.schema.table_changes import (
     Defaults,
-    Fitted,
     Rows,
     TargetColumns,
     asked_types,
@@ -135,7 +134,7 @@ def schema_for(
         asked = replace(asked, columns=(*asked.columns, *typed))
     if existing is None and sample.encoding.kind is Kind.JSON and options.on_new_column == IGNORE:
         sample = _passing_by(sample, asked)
-    fitted = Fitted(sample, [])
+    fit = TableFit()
     if existing is not None and not own.select:
         changes: tuple[ColumnChange, ...] = ()
         if options.widen and table is not None:
@@ -146,10 +145,10 @@ def schema_for(
         if sample.encoding.has_names:
             infer = partial(_inferred, sample=sample, asked=asked)
             fitted = fit_names(sample, listing, own, asked, existing, infer)
-            sample, existing = fitted.sample, fitted.columns
+            sample, existing, fit = fitted.sample, fitted.columns, fitted.fit
             own = replace(own, skips=own.skips | set(fitted.skips))
         _check_same(asked, existing)
-        fitted = replace(fitted, changes=changes + fitted.changes)
+        fit = replace(fit, changes=changes + fit.changes)
     only = None
     if not own.select and (existing is not None or asked.columns):
         only = _names_of(existing, asked)
@@ -168,15 +167,17 @@ def schema_for(
         if more:
             existing = with_types(existing, more)
             columns, made = replace(inference, existing=existing).columns_of(shaped)
-            fitted = replace(fitted, changes=_merged(fitted.changes, more))
+            fit = replace(fit, changes=_merged(fit.changes, more))
     sample = replace(
         shaped.sample, notes=(*shaped.sample.notes, *_rounding(columns, shaped.sample))
     )
     if existing is not None:
         schema = Schema(
-            columns, exists=True, notes=sample.notes, changes=fitted.changes,
-            left_out=fitted.left_out, defaulted=fitted.defaulted,
-        )  # fmt: skip
+            columns,
+            exists=True,
+            notes=sample.notes,
+            fit=fit,
+        )
     else:
         known = replace(sample, columns=(*sample.columns, *shaped.constants))
         made_names = {column.name for column in columns}
@@ -189,8 +190,8 @@ def schema_for(
     schema = replace(schema, row_bytes=width, projection=made)
     if sample.footers:
         some, first = footers.some_columns(options), sample.footers[0]
-        fit = not any(footers.misfits(f, first, schema.reads, some=some) for f in sample.footers)
-        schema = replace(schema, footers_fit=fit)
+        same = not any(footers.misfits(f, first, schema.reads, some=some) for f in sample.footers)
+        schema = replace(schema, checks=replace(schema.checks, footers_fit=same))
     if options.null_lists and sample.encoding.format == "Avro":
         schema = schema.with_reads(with_empty_lists(schema.reads))
     told = sample.encoding.format == "Avro" or isinstance(source, TellingNulls)
@@ -690,9 +691,12 @@ def _made(made: Schema, options: Options, ask: RunSelect, existing: Rows | None)
     if existing is None:
         return replace(
             made,
-            engine=asked.engine or made.engine,
-            order_by=asked.order_by or made.order_by,
-            partition_by=asked.partition_by or made.partition_by,
+            layout=replace(
+                made.layout,
+                engine=asked.engine or made.layout.engine,
+                order_by=asked.order_by or made.layout.order_by,
+                partition_by=asked.partition_by or made.layout.partition_by,
+            ),
         )
     types = {str(n): str(t) for n, t, kind in existing if kind in ("", "DEFAULT")}
     needed = {str(n) for n, _, kind in existing if kind == ""}
@@ -734,7 +738,10 @@ def _made_and_selected(
         for name, type_ in selected(projection, ask, table)
     ]
     taken = {column.name for column in columns if column.name in own_columns}
-    layout = {sql.identifier(word) for word in sql.tokens(f"{made.order_by} {made.partition_by}")}
+    layout = {
+        sql.identifier(word)
+        for word in sql.tokens(f"{made.layout.order_by} {made.layout.partition_by}")
+    }
     if layout & set(own_columns) <= taken:
         return replace(made, columns=tuple(columns), projection=projection)
     notes = (
@@ -742,9 +749,12 @@ def _made_and_selected(
         ("ORDER BY", "its key is not loaded"),
     )
     return replace(
-        made, columns=tuple(columns), projection=projection, order_by="tuple()", partition_by="",
+        made,
+        columns=tuple(columns),
+        projection=projection,
+        layout=replace(made.layout, order_by="tuple()", partition_by=""),
         notes=notes,
-    )  # fmt: skip
+    )
 
 
 def _cast(made: Column, type_: str) -> Column:

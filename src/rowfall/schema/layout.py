@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from rowfall.core import sql
 from rowfall.core.errors import RowfallError, UsageError
-from rowfall.core.model import Column, Kind, Schema
+from rowfall.core.model import Column, Kind, Schema, TableLayout
 from rowfall.core.patterns import regex
 from rowfall.core.sqltext import SqlText, quote
 from rowfall.core.type_names import parse_type
@@ -37,20 +37,22 @@ def lay_out(
     order, reason = asked.order_by, "given with --order-by"
     if not order and declared is not None:
         kept = {column.source for column in columns if column.name == column.source}
-        names = {sql.identifier(word) for word in sql.tokens(declared.order_by)}
+        names = {sql.identifier(word) for word in sql.tokens(declared.layout.order_by)}
         whole = names & {column.source for column in declared.columns} <= kept
-        order = declared.order_by if whole else "tuple()"
+        order = declared.layout.order_by if whole else "tuple()"
         reason = dict(declared.notes).get("ORDER BY", "") if whole else "its key is not loaded"
     if not order:
         order, reason = propose_order(columns, sample)
     notes = (*sample.notes, ("ORDER BY", reason))
     return Schema(
         columns,
-        engine=asked.engine or "MergeTree",
-        order_by=order,
-        partition_by=asked.partition_by,
+        layout=TableLayout(
+            engine=asked.engine or "MergeTree",
+            order_by=order,
+            partition_by=asked.partition_by,
+            clauses=asked.clauses if order == asked.order_by else (),
+        ),
         notes=notes,
-        clauses=asked.clauses if order == asked.order_by else (),
     )
 
 
@@ -133,7 +135,7 @@ def check_order(schema: Schema, asked: TableOptions, ask: RunSelect) -> None:
     Raises:
         UsageError: it names another one.
     """
-    key = schema.order_by if asked.order_by and not schema.exists else ""
+    key = schema.layout.order_by if asked.order_by and not schema.exists else ""
     elements = (each.strip() for each in key.strip("() ").split(","))
     named = {sql.identifier(e) if len(sql.tokens(e)) == 1 else None for e in elements}
     if not key or named <= {column.name for column in schema.columns}:
@@ -158,7 +160,7 @@ def count_partitions(
     Args:
         stored: the partition key of a table that is there; "" for none.
     """
-    key = schema.partition_by or stored
+    key = schema.layout.partition_by or stored
     if not key or not sample.splits:
         return schema
     if schema.projection is None:
@@ -189,4 +191,4 @@ def count_partitions(
             "PARTITION BY", f"{full:,} partitions in {rows:,} rows seen and growing with them: "
             "a coarser key loads faster",
         ))  # fmt: skip
-    return replace(schema, partitions=max(1, int(full)), notes=notes)
+    return replace(schema, layout=replace(schema.layout, partitions=max(1, int(full))), notes=notes)

@@ -32,7 +32,7 @@ _FOLDER = regex(r"([A-Za-z_]\w*)=([^/]*)")
 
 def read_structure(schema: Schema, encoding: Encoding | None) -> str:
     """Return the columns of the objects as they are read; by position, in their own order."""
-    return whole_rows.read_structure(schema.reads, encoding, loose=schema.loose_blanks)
+    return whole_rows.read_structure(schema.reads, encoding, loose=schema.checks.loose_blanks)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +90,7 @@ class Scan:
         parts = []
         for names, some in groups:
             structure = whole_rows.read_structure(
-                schema.reads, encoding, names, loose=schema.loose_blanks
+                schema.reads, encoding, names, loose=schema.checks.loose_blanks
             )
             read = encoding and whole_rows.read_as(schema.reads, encoding)
             relation = self.source.relation(some, read, structure)

@@ -14,7 +14,7 @@ from typing import Any
 from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import TargetError, UsageError
 from rowfall.core.listing import Listing
-from rowfall.core.model import ColumnChange, Kind, Schema
+from rowfall.core.model import ColumnChange, Kind, Schema, TableFit
 from rowfall.core.options import ADD, DEFAULT, IGNORE
 from rowfall.core.patterns import regex
 from rowfall.core.time_range import WIDE, TimeRange
@@ -81,15 +81,13 @@ class Fitted:
 
     Attributes:
         columns: those of the table that are loaded, with those that are added.
-        skips: columns of the source that are read to be left out, of all ``left_out``.
+        skips: columns of the source that are read to be left out, of all that are.
     """
 
     sample: SourceSample
     columns: list[list[Any]]
-    changes: tuple[ColumnChange, ...] = ()
     skips: tuple[str, ...] = ()
-    left_out: tuple[str, ...] = ()
-    defaulted: tuple[str, ...] = ()
+    fit: TableFit = TableFit()
 
 
 def fit_names(
@@ -146,7 +144,7 @@ def fit_names(
     if own.on_missing == DEFAULT:
         defaulted = tuple(name for name, _ in lacking)
         columns = [row for row in columns if row[0] not in defaulted]
-    return Fitted(sample, columns, tuple(changes), skips, left_out, defaulted)
+    return Fitted(sample, columns, skips, TableFit(tuple(changes), left_out, defaulted))
 
 
 def nullable(type_: str) -> str:

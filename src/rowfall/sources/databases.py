@@ -36,7 +36,7 @@ from rowfall.core.errors import SourceError, UsageError
 from rowfall.core.file_databases import located, scheme_of_file
 from rowfall.core.listing import Listing, Split
 from rowfall.core.masked import Secret
-from rowfall.core.model import Column, Encoding, Kind, Schema
+from rowfall.core.model import Column, Encoding, Kind, Schema, TableLayout
 from rowfall.core.nearest import did_you_mean
 from rowfall.core.options import Options
 from rowfall.core.units import counted, parse_duration
@@ -661,7 +661,9 @@ def _schema(found: Described, way: str) -> Schema:
     key = ", ".join(order)
     return Schema(
         columns,
-        order_by=("tuple()" if not order else key if len(order) == 1 else f"({key})"),
+        layout=TableLayout(
+            order_by="tuple()" if not order else key if len(order) == 1 else f"({key})"
+        ),
         notes=(("read", way), ("ORDER BY", "its primary key" if order else "no primary key")),
         row_bytes=max(1.0, sum(c.bytes_each for c in found.columns)),
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from rowfall.core.dataclass import dataclass
-from rowfall.core.model import Column, Schema
+from rowfall.core.model import Column, Schema, TableLayout
 from rowfall.core.sql import literal
 
 _REASON = "given by the generator"
@@ -34,7 +34,12 @@ def schema(columns: str, order_by: str, row_bytes: float) -> Schema:
     """Return the schema of ``name type, ...``; ``row_bytes`` is the size of a row in memory."""
     pairs = (line.strip().split(" ", 1) for line in columns.strip().split(","))
     made = tuple(Column(name, kind.strip(), _REASON) for name, kind in pairs)
-    return Schema(made, order_by=order_by, notes=(("ORDER BY", _REASON),), row_bytes=row_bytes)
+    return Schema(
+        made,
+        layout=TableLayout(order_by=order_by),
+        notes=(("ORDER BY", _REASON),),
+        row_bytes=row_bytes,
+    )
 
 
 def hash_of(seed: int, salt: int) -> str:

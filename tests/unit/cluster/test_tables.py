@@ -20,9 +20,9 @@ from rowfall.cluster.tables import (
     macros_of,
     parse_engine,
 )
-from rowfall.cluster.topology import Cluster, Node
+from rowfall.cluster.topology import Cluster, Node, NodeFacts
 from rowfall.core.errors import TargetError
-from rowfall.core.model import Ask, Column, Schema
+from rowfall.core.model import Ask, Column, Schema, TableLayout
 from rowfall.core.sqltext import quote
 
 SCHEMA = Schema((Column("a", "UInt8"),))
@@ -97,7 +97,7 @@ def test_replicated_engines() -> None:
 def cluster(*macros: dict[str, str] | None) -> Cluster:
     """Two shards of two replicas; None is a node that is down."""
     nodes = [
-        Node(at // 2 + 1, at % 2 + 1, f"h{at}", 9000, macros=has or {},
+        Node(at // 2 + 1, at % 2 + 1, f"h{at}", 9000, facts=NodeFacts(macros=has or {}),
              error=None if has is not None else "gone")
         for at, has in enumerate(macros)
     ]  # fmt: skip
@@ -114,7 +114,7 @@ GOOD = [macros("1", "a"), macros("1", "b"), macros("2", "a"), macros("2", "b")]
 def test_macros_that_are_right() -> None:
     tables = ClusterTables("d", "t", ("d", "t_local"))
     made = local_schema(tables, cluster(*GOOD[:3], None), SCHEMA, replicated=True)
-    assert made.engine == LOCAL
+    assert made.layout.engine == LOCAL
     assert local_schema(tables, cluster({}, {}, {}, {}), SCHEMA, replicated=False) == SCHEMA
 
 
@@ -141,11 +141,14 @@ def test_an_old_database_names_its_tables_in_keeper() -> None:
         "d", "t", ("d", "t_local"), databases={"d": {whole.nodes[1]: "Ordinary"}}
     )
     made = local_schema(tables, whole, SCHEMA, replicated=True)
-    assert made.engine == "ReplicatedMergeTree('/clickhouse/tables/{shard}/d/t_local', '{replica}')"
+    assert (
+        made.layout.engine
+        == "ReplicatedMergeTree('/clickhouse/tables/{shard}/d/t_local', '{replica}')"
+    )
 
 
 def test_an_engine_that_is_no_merge_tree() -> None:
-    schema = Schema(SCHEMA.columns, "Log")
+    schema = Schema(SCHEMA.columns, TableLayout("Log"))
     with pytest.raises(TargetError, match="engine Log cannot be loaded into a cluster"):
         local_schema(ClusterTables("d", "t", ("d", "t")), cluster(*GOOD), schema, replicated=True)
 

@@ -47,7 +47,15 @@ def test_answers_in_any_order_reach_their_nodes() -> None:
     more = [[n, "macro", "shard", f"s{n}"] for n in (2, 4, 1, 3)]
     cluster = discover(answers(facts, more=more), "c")
     assert [
-        (n.shard, n.replica, n.address, n.cores, n.timezone, n.http_port, n.macros["shard"])
+        (
+            n.shard,
+            n.replica,
+            n.address,
+            n.facts.cores,
+            n.facts.timezone,
+            n.http_port,
+            n.facts.macros["shard"],
+        )
         for n in cluster.nodes
     ] == [
         (1, 1, "a:9000", 1, "zone1", 8001, "s1"),
@@ -70,7 +78,7 @@ def test_answers_in_any_order_reach_their_nodes() -> None:
 def test_memory_is_half_of_what_is_left(more: list[list[str]], memory: int) -> None:
     rows = [[1, "memory", *row] for row in more]
     asks = answers([[1, *FACTS]], shape=SHAPE[:1], more=rows)
-    assert discover(asks, "c").nodes[0].memory == memory
+    assert discover(asks, "c").nodes[0].facts.memory == memory
 
 
 def test_nodes_without_an_answer() -> None:
@@ -88,7 +96,7 @@ def test_no_node_answers() -> None:
 
 def test_different_versions() -> None:
     facts = [[n, f"24.{7 + n}.1.1", *FACTS[1:]] for n in (1, 2, 3, 4)]
-    assert [node.version for node in discover(answers(facts), "c").up] == [
+    assert [node.facts.version for node in discover(answers(facts), "c").up] == [
         "24.8.1.1", "24.9.1.1", "24.10.1.1", "24.11.1.1"
     ]  # fmt: skip
     facts[2][1] = "24.3.2.1"

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from rowfall.contracts.facts import LoadFacts, NetworkLink, Reach, TargetFacts, WriterFacts
+from rowfall.contracts.facts import (
+    DatabaseFacts,
+    LoadFacts,
+    NetworkLink,
+    Reach,
+    TargetFacts,
+    WriterFacts,
+)
 from rowfall.core.errors import UsageError
 from rowfall.core.listing import Listing
 from rowfall.core.model import Choice, Column, Encoding, Facts, Kind, Schema, Transport
@@ -33,7 +40,7 @@ def choose(
     facts = LoadFacts(
         source, open_target("clickhouse://h/d", "t", Options()), ServerTables(),
         listing if todo else Listing(), encoding, Schema((Column("a", "UInt32"),)),
-        tuple(WriterFacts(FACTS, "server", near=near, rate=rate) for rate in rates),
+        tuple(WriterFacts(FACTS, "server", link=NetworkLink(near, rate)) for rate in rates),
         reach=Reach(False, "it cannot", source), cores_here=cores,
     )  # fmt: skip
     return _transport(facts, Options(compress=wish, streams=8)).compression
@@ -87,7 +94,7 @@ def test_the_protocol_of_mysql(link: NetworkLink, wish: str, found: tuple[str, s
     facts = LoadFacts(
         source, target, open_destination(target), source.listing(), CSV_GZ,
         Schema((Column("a", "UInt32"),)), (WriterFacts(FACTS, "embedded"),),
-        TargetFacts("t", link=link), cores_here=2,
+        TargetFacts("t", database=DatabaseFacts(link=link)), cores_here=2,
     )  # fmt: skip
     chosen = _transport(facts, Options(compress=wish)).compression
     assert (chosen.value, chosen.reason[: len(found[1])]) == found

@@ -54,7 +54,7 @@ def test_a_large_file_is_loaded_in_the_ranges_that_were_found() -> None:
     plan = make_plan(wanted, Options())
     assert len(wanted.listing) == 2, "the facts stay as they are"
     assert len(plan.listing) == 3
-    assert {i for group in plan.groups for i in group.indexes} == {0, 1, 2}
+    assert {i for group in plan.work.groups for i in group.indexes} == {0, 1, 2}
     assert plan.transport.ranges[0].startswith("1 file loaded in 2 ranges")
 
 
@@ -63,8 +63,8 @@ def test_what_has_loaded_of_a_file_is_not_loaded_again() -> None:
     first = next(iter(make_plan(cut, Options()).listing.splits(KEY)))
     begun = facts(PossibleRanges(begun=frozenset({0}), found={0: ranges()}), {first.id})
     plan = make_plan(begun, Options())
-    assert {i for group in plan.groups for i in group.indexes} == {1, 2}
-    assert plan.loaded == 1
+    assert {i for group in plan.work.groups for i in group.indexes} == {1, 2}
+    assert plan.work.loaded == 1
     assert begun.loaded_of(plan.listing) == {0}
 
 

@@ -23,6 +23,7 @@ from rowfall.core.model import (
     Kind,
     Plan,
     Schema,
+    TableLayout,
 )
 from rowfall.core.options import Options
 from rowfall.core.sqltext import SqlText
@@ -35,7 +36,7 @@ from rowfall.systems.clickhouse.target import embedded
 from rowfall.targets.export import Export
 
 CSV_GZ = Encoding("CSV", "gzip", Kind.TEXT)
-SCHEMA = Schema((Column("a", "UInt32"), Column("b", "String")), order_by="a")
+SCHEMA = Schema((Column("a", "UInt32"), Column("b", "String")), layout=TableLayout(order_by="a"))
 FACTS = Facts("26.9.2.1", 4, 8 << 30)
 
 
@@ -113,32 +114,32 @@ def test_groups_hold_every_split_that_is_not_loaded_exactly_once(
 ) -> None:
     done = frozenset(i for i in loaded if i < len(sizes))
     made = plan_of(sizes, Options(attempt_bytes=attempt), loaded=done)
-    planned = [i for group in made.groups for i in group.indexes]
+    planned = [i for group in made.work.groups for i in group.indexes]
     assert sorted(planned) == [i for i in range(len(sizes)) if i not in done]
-    assert all(group.indexes for group in made.groups)
-    for group in made.groups:
+    assert all(group.indexes for group in made.work.groups)
+    for group in made.work.groups:
         assert group.size == sum(sizes[i] for i in group.indexes)
 
 
 def test_one_attempt_is_about_twenty_seconds_of_work() -> None:
     made = plan_of([100_000_000] * 100)
-    assert 4 <= len(made.groups) <= 6
-    weights = [g.size or 0 for g in made.groups]
+    assert 4 <= len(made.work.groups) <= 6
+    weights = [g.size or 0 for g in made.work.groups]
     assert max(weights) <= 1.2 * min(weights)
 
 
 def test_a_small_load_is_one_attempt() -> None:
-    assert len(plan_of([1000] * 50).groups) == 1
+    assert len(plan_of([1000] * 50).work.groups) == 1
 
 
 def test_largest_files_of_an_attempt_come_first() -> None:
-    (group,) = plan_of([5, 30, 20]).groups
+    (group,) = plan_of([5, 30, 20]).work.groups
     assert list(group.indexes) == [1, 2, 0]
 
 
 def test_attempts_are_cut_before_the_statement_gets_too_long() -> None:
     made = plan_of([1] * 5000)
-    assert max(len(g.indexes) for g in made.groups) <= 2000
+    assert max(len(g.indexes) for g in made.work.groups) <= 2000
 
 
 class TestExport:
@@ -154,24 +155,24 @@ class TestExport:
                 plan_of([10] * pieces, options, export=folder)
             return
         made = plan_of([10] * pieces, options, export=folder)
-        assert len(made.groups) == files
-        assert [sorted(g.indexes) for g in made.groups] == [
-            list(range(min(g.indexes), max(g.indexes) + 1)) for g in made.groups
+        assert len(made.work.groups) == files
+        assert [sorted(g.indexes) for g in made.work.groups] == [
+            list(range(min(g.indexes), max(g.indexes) + 1)) for g in made.work.groups
         ]
-        assert sorted(i for g in made.groups for i in g.indexes) == list(range(pieces))
+        assert sorted(i for g in made.work.groups for i in g.indexes) == list(range(pieces))
 
     def test_a_file_with_one_missing_piece_is_written_whole(self, tmp_path: Path) -> None:
         made = plan_of([10] * 6, Options(files=3), loaded=frozenset({0, 1, 2}), export=tmp_path)
-        assert [sorted(g.indexes) for g in made.groups] == [[], [2, 3], [4, 5]]
+        assert [sorted(g.indexes) for g in made.work.groups] == [[], [2, 3], [4, 5]]
 
     def test_as_many_files_at_once_as_cores(self, tmp_path: Path) -> None:
-        assert plan_of([10] * 8, Options(files=8), export=tmp_path).lanes == FACTS.cores
-        assert plan_of([10] * 8, Options(files=2), export=tmp_path).lanes == 2
+        assert plan_of([10] * 8, Options(files=8), export=tmp_path).work.lanes == FACTS.cores
+        assert plan_of([10] * 8, Options(files=2), export=tmp_path).work.lanes == 2
 
 
 class TestSettings:
     def value(self, made: Plan, name: str) -> object:
-        return {s.name: s.value for s in made.settings}[name]
+        return {s.name: s.value for s in made.work.settings}[name]
 
     @pytest.mark.parametrize("memory", [512 << 20, 1 << 30, 8 << 30, 512 << 30])
     @pytest.mark.parametrize("cores", [1, 2, 4, 16, 96])
@@ -179,7 +180,7 @@ class TestSettings:
     def test_blocks_of_all_writers_fit_the_memory(
         self, memory: int, cores: int, row_bytes: float
     ) -> None:
-        schema = Schema(SCHEMA.columns, order_by="a", row_bytes=row_bytes)
+        schema = Schema(SCHEMA.columns, layout=TableLayout(order_by="a"), row_bytes=row_bytes)
         made = plan_of([1000] * 200, facts=Facts("26.9", cores, memory), schema=schema)
         writers = int(str(self.value(made, "max_insert_threads")))
         size = int(str(self.value(made, "min_insert_block_size_bytes")))
@@ -227,18 +228,18 @@ class TestSettings:
         assert smaller["input_format_parquet_prefer_block_bytes"] == 16 << 20
 
     def test_every_reason_is_given(self) -> None:
-        assert all(s.reason for s in plan_of([1]).settings)
+        assert all(s.reason for s in plan_of([1]).work.settings)
 
     def test_set_wins_and_says_so(self) -> None:
         made = plan_of([1], Options(set=("max_threads=3", "format_csv_null_representation=x")))
         assert self.value(made, "max_threads") == 3
         assert self.value(made, "format_csv_null_representation") == "x"
-        assert [s.name for s in made.settings].count("max_threads") == 1
+        assert [s.name for s in made.work.settings].count("max_threads") == 1
 
     def test_unknown_settings_are_not_sent_but_refused_when_chosen(self) -> None:
         facts = Facts("24.8", 4, 8 << 30, frozenset({"max_threads", "max_insert_threads"}))
         made = plan_of([1], facts=facts)
-        assert {s.name for s in made.settings} == {"max_threads", "max_insert_threads"}
+        assert {s.name for s in made.work.settings} == {"max_threads", "max_insert_threads"}
         with pytest.raises(UsageError, match="no setting 'max_treads'"):
             plan_of([1], Options(set=("max_treads=1",)), facts=facts)
 
@@ -253,16 +254,26 @@ class TestSettings:
 
 
 def test_partition_explosion_is_forecast_with_advice() -> None:
-    schema = Schema(SCHEMA.columns, order_by="a", partition_by="b", partitions=5000)
+    schema = Schema(
+        SCHEMA.columns,
+        layout=TableLayout(order_by="a", partition_by="b", partitions=5000),
+    )
     made = plan_of([10_000_000_000], schema=schema)
     assert made.forecast.parts >= 5000
     assert "coarser key" in made.forecast.advice[0]
-    quiet = Schema(SCHEMA.columns, order_by="a", partition_by="b", partitions=100)
+    quiet = Schema(
+        SCHEMA.columns,
+        layout=TableLayout(order_by="a", partition_by="b", partitions=100),
+    )
     assert plan_of([10_000_000], schema=quiet).forecast.advice == ()
 
 
 def test_merges_are_forecast_where_parts_are_more_than_partitions() -> None:
-    schema = Schema(SCHEMA.columns, order_by="a", partition_by="b", partitions=50, row_bytes=10)
+    schema = Schema(
+        SCHEMA.columns,
+        layout=TableLayout(order_by="a", partition_by="b", partitions=50),
+        row_bytes=10,
+    )
     made = plan_of([10_000_000_000], schema=schema).forecast
     assert made.merges is not None
     assert (made.merges.parts, made.merges.into) == (made.parts, 50)
@@ -273,9 +284,9 @@ def test_merges_are_forecast_where_parts_are_more_than_partitions() -> None:
 
 
 def test_a_plan_shows_the_ddl_only_when_it_will_run() -> None:
-    assert plan_of([1]).ddl.startswith("CREATE TABLE `default`.`t`")
+    assert plan_of([1]).texts.ddl.startswith("CREATE TABLE `default`.`t`")
     there = Schema(SCHEMA.columns, exists=True)
-    assert plan_of([1], schema=there).ddl == ""
+    assert plan_of([1], schema=there).texts.ddl == ""
 
 
 @pytest.mark.parametrize(

@@ -26,9 +26,11 @@ from gate import ALL
 from rowfall.cluster.sharding_keys import ShardingKey
 from rowfall.contracts.facts import (
     LoadFacts,
+    NetworkLink,
     Reach,
     ShardingFacts,
     TargetFacts,
+    ViewFacts,
     WriterFacts,
 )
 from rowfall.core.errors import RowfallError
@@ -46,6 +48,7 @@ from rowfall.core.model import (
     Kind,
     Plan,
     Schema,
+    TableLayout,
 )
 from rowfall.core.options import DISTRIBUTED, FILTER, Options
 from rowfall.destinations import open_destination
@@ -123,8 +126,7 @@ def writers(draw: st.DrawFn, target: str) -> tuple[WriterFacts, ...]:
             engine(), kind, n + 1 if "cluster" in target else 0, f"n{n}:9000" if count > 1 else "",
             draw(st.sampled_from((*[None] * 8, "is only reached through the entry"))),
             draw(st.sampled_from((None, "the server has no rowfall-decode"))),
-            draw(st.booleans()),
-            draw(st.sampled_from((None, 1e6, 118e6, 3e9))),
+            NetworkLink(draw(st.booleans()), draw(st.sampled_from((None, 1e6, 118e6, 3e9)))),
             draw(st.booleans()),
         )
         for n in range(count)
@@ -144,7 +146,7 @@ def tables(draw: st.DrawFn, schema: Schema, target: str) -> TargetFacts:
         tuple((c.name, c.type, "") for c in schema.columns),
     )
     views = draw(st.sampled_from(((), ("d.v",))))
-    return TargetFacts("t", existing if schema.exists else None, views)
+    return TargetFacts("t", existing if schema.exists else None, ViewFacts(views))
 
 
 @st.composite
@@ -159,9 +161,11 @@ def loads(draw: st.DrawFn) -> LoadFacts:
     types = draw(st.lists(st.sampled_from(TYPES), min_size=1, max_size=8))
     schema = Schema(
         tuple(strict_column(f"c{n}", f"c{n}", t, encoding.kind) for n, t in enumerate(types)),
-        order_by=draw(st.sampled_from(("c0", "tuple()", "(c0)", "cityHash64(c0)"))),
+        layout=TableLayout(
+            order_by=draw(st.sampled_from(("c0", "tuple()", "(c0)", "cityHash64(c0)"))),
+            partitions=draw(st.sampled_from((1, 12, 5000))),
+        ),
         exists=draw(st.booleans()),
-        partitions=draw(st.sampled_from((1, 12, 5000))),
         row_bytes=draw(st.floats(1, 100_000)),
     )
     stored = draw(writers(target))
@@ -241,7 +245,7 @@ def test_a_plan_of_any_facts(facts: LoadFacts, options: Options) -> None:
 
 
 def covers_everything_once(facts: LoadFacts, plan: Plan) -> None:
-    indexes = [i for group in plan.groups for i in group.indexes]
+    indexes = [i for group in plan.work.groups for i in group.indexes]
     assert sorted(indexes) == facts.todo
     spans: dict[str, list[tuple[int, int]]] = {}
     for index in (*indexes, *facts.loaded):
@@ -250,20 +254,20 @@ def covers_everything_once(facts: LoadFacts, plan: Plan) -> None:
         spans.setdefault(split.uri, []).append((start, split.stop or stop))
     for own in spans.values():
         assert all(a[1] <= b[0] for a, b in pairwise(sorted(own))), "ranges overlap"
-    assert {group.writer for group in plan.groups} <= set(range(len(plan.writers)))
-    assert [w.node for w in plan.writers] == [w.node for w in facts.writers]
-    for group in plan.groups:
+    assert {group.writer for group in plan.work.groups} <= set(range(len(plan.work.writers)))
+    assert [w.node for w in plan.work.writers] == [w.node for w in facts.writers]
+    for group in plan.work.groups:
         ranges = {plan.listing.part(i) is not None for i in group.indexes}
         assert len(ranges) == 1, "rows of ranges are checked in another way than those of files"
     if plan.transport.sharding.value == FILTER:
-        assert {group.writer for group in plan.groups} <= {0}
+        assert {group.writer for group in plan.work.groups} <= {0}
     elif len(facts.writers) > 1:
-        assert sum(writer.splits for writer in plan.writers) == len(facts.todo)
+        assert sum(writer.splits for writer in plan.work.writers) == len(facts.todo)
 
 
 def fits_the_machines(facts: LoadFacts, plan: Plan) -> None:
     assert plan.forecast.memory <= max(writer.engine.memory for writer in facts.writers)
-    for writer, known in zip(plan.writers, facts.writers, strict=True):
+    for writer, known in zip(plan.work.writers, facts.writers, strict=True):
         values = {s.name: s.value for s in writer.settings}
         assert all(s.reason for s in writer.settings)
         engine = known.engine
@@ -302,6 +306,6 @@ def travels_as_it_can(facts: LoadFacts, plan: Plan) -> None:
     if delivery == BUILD:
         assert facts.program  # it writes the parts, whoever has parsed
     if delivery != BUILD:  # parts are sorted by expressions, too
-        assert set(transport.sorted_by) <= {column.name for column in plan.schema.columns}
-    assert bool(transport.sorted_by) == (transport.sort.value == "sorted")
+        assert set(transport.sort.by) <= {column.name for column in plan.schema.columns}
+    assert bool(transport.sort.by) == (transport.sort.value == "sorted")
     assert (transport.sharding.value in (FILTER, DISTRIBUTED)) == (facts.sharding is not None)

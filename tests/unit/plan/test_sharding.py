@@ -117,12 +117,12 @@ def test_filter_gives_all_files_to_all_shards(tmp_path: Path) -> None:
         sharding=ShardingFacts(ShardingKey("c", "id", (1, 1, 1))),
     )  # fmt: skip
     plan = make_plan(facts, Options(method=FILTER))
-    assert {group.writer for group in plan.groups} == {0}
-    assert [writer.splits for writer in plan.writers] == [40] * 3
-    assert "WHERE reinterpretAsUInt64(id) % 3 = 0" in plan.example
+    assert {group.writer for group in plan.work.groups} == {0}
+    assert [writer.splits for writer in plan.work.writers] == [40] * 3
+    assert "WHERE reinterpretAsUInt64(id) % 3 = 0" in plan.texts.example
     plan = make_plan(facts, Options(method=DISTRIBUTED))
-    assert sum(writer.splits for writer in plan.writers) == 40
-    assert "distributed_foreground_insert" in {s.name for s in plan.settings}
+    assert sum(writer.splits for writer in plan.work.writers) == 40
+    assert "distributed_foreground_insert" in {s.name for s in plan.work.settings}
 
 
 def test_the_first_error_counts() -> None:

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from rowfall.contracts.facts import FilledTable, LoadFacts, TargetFacts, WriterFacts
+from rowfall.contracts.facts import FilledTable, LoadFacts, TargetFacts, ViewFacts, WriterFacts
 from rowfall.core.errors import TargetError, UsageError
 from rowfall.core.listing import Listing
 from rowfall.core.masked import Secret
-from rowfall.core.model import Column, Constraint, Encoding, Facts, Kind, Plan, Schema
+from rowfall.core.model import Column, Constraint, Encoding, Facts, Kind, Plan, Schema, TableLayout
 from rowfall.core.options import Options
 from rowfall.core.sqltext import SqlText
 from rowfall.destinations.clickhouse.folder import FolderTables
@@ -22,7 +22,7 @@ from rowfall.systems.clickhouse.target import embedded
 from rowfall.targets.export import Export
 
 ENGINE = Facts("26.9.2.1", 4, 8 << 30)
-SCHEMA = Schema((Column("a", "UInt32"),), order_by="a")
+SCHEMA = Schema((Column("a", "UInt32"),), layout=TableLayout(order_by="a"))
 
 
 class Files:
@@ -55,7 +55,7 @@ def plan_of(
     known = LoadFacts(
         source, embedded(Path("/data"), "d", "t"), FolderTables(), source.listing(),
         Encoding("CSV", "gzip", Kind.TEXT), SCHEMA, (WriterFacts(facts, sync_refused=refused),),
-        TargetFacts("t0", None, views, "", filled, replicas),
+        TargetFacts("t0", None, ViewFacts(views), "", filled, replicas),
     )  # fmt: skip
     return make_plan(known, replace(Options(), **options))
 
@@ -67,35 +67,35 @@ PARTS = "partition by partition, because Keeper commits one after the other"
 @pytest.mark.parametrize("engine", ["MergeTree", "ReplacingMergeTree"])
 @pytest.mark.parametrize("partitioned", [False, True])
 def test_a_merge_tree_shows_a_statement_in_one_moment(engine: str, partitioned: bool) -> None:
-    assert plan_of((engine, partitioned)).visibility == WHOLE
-    assert plan_of((engine, partitioned), atomic=True).visibility == (
+    assert plan_of((engine, partitioned)).to.visibility == WHOLE
+    assert plan_of((engine, partitioned), atomic=True).to.visibility == (
         "nothing until the end of the load, then all rows in one moment"
     )
 
 
 def test_a_replicated_table_shows_partition_after_partition() -> None:
-    assert plan_of(("ReplicatedMergeTree", False)).visibility == WHOLE
-    assert PARTS in plan_of(("ReplicatedMergeTree", True)).visibility
-    assert "as they fetch" not in plan_of(("ReplicatedMergeTree", True)).visibility
-    shown = plan_of(("ReplicatedMergeTree", True), replicas=True).visibility
+    assert plan_of(("ReplicatedMergeTree", False)).to.visibility == WHOLE
+    assert PARTS in plan_of(("ReplicatedMergeTree", True)).to.visibility
+    assert "as they fetch" not in plan_of(("ReplicatedMergeTree", True)).to.visibility
+    shown = plan_of(("ReplicatedMergeTree", True), replicas=True).to.visibility
     assert shown.endswith("; other replicas show rows as they fetch them")
 
 
 def test_tables_behind_views_follow() -> None:
-    shown = plan_of(("MergeTree", False), ("SummingMergeTree", True)).visibility
+    shown = plan_of(("MergeTree", False), ("SummingMergeTree", True)).to.visibility
     assert shown == f"{WHOLE}; the tables behind views follow, each by itself"
-    assert PARTS in plan_of(("MergeTree", False), ("ReplicatedMergeTree", True)).visibility
-    assert plan_of(("Null", False), ("MergeTree", True)).visibility == WHOLE
+    assert PARTS in plan_of(("MergeTree", False), ("ReplicatedMergeTree", True)).to.visibility
+    assert plan_of(("Null", False), ("MergeTree", True)).to.visibility == WHOLE
 
 
 def test_what_is_not_staged_is_seen_at_once() -> None:
     for made in (plan_of(("Log", False)), plan_of(("MergeTree", False), direct=True)):
-        assert made.visibility.startswith("rows as they are inserted")
+        assert made.to.visibility.startswith("rows as they are inserted")
 
 
 def test_replace_exchanges_tables_of_any_kind() -> None:
     made = plan_of(("ReplicatedMergeTree", True), replace=True)
-    assert made.visibility.startswith("the old rows or the new ones")
+    assert made.to.visibility.startswith("the old rows or the new ones")
 
 
 def test_exports_show_complete_files(tmp_path: Path) -> None:
@@ -105,7 +105,7 @@ def test_exports_show_complete_files(tmp_path: Path) -> None:
         source.listing(),  # type: ignore[arg-type]
         Encoding("CSV", "gzip", Kind.TEXT), SCHEMA, (WriterFacts(ENGINE),),
     )  # fmt: skip
-    assert make_plan(known, options).visibility == "each file as soon as it is complete"
+    assert make_plan(known, options).to.visibility == "each file as soon as it is complete"
 
 
 @pytest.mark.parametrize("behind", [False, True])
@@ -119,9 +119,9 @@ def test_atomic_is_refused_where_it_cannot_be_had(behind: bool) -> None:
 
 
 def test_a_promise_names_what_cannot_be_flushed() -> None:
-    assert "survives a power cut" in plan_of(("MergeTree", False)).promise
+    assert "survives a power cut" in plan_of(("MergeTree", False)).to.promise
     made = plan_of(("MergeTree", False), refused="'loader' may not flush the disks")
-    assert "may take what counts as loaded ('loader' may not flush the disks)" in made.promise
+    assert "may take what counts as loaded ('loader' may not flush the disks)" in made.to.promise
 
 
 # --- settings that the user's profile does not allow ---------------------------------------------
@@ -148,7 +148,7 @@ def test_settings_for_speed_keep_to_the_limits() -> None:
         max_partitions_per_insert_block=Constraint("100", least="1"),
         insert_deduplicate=Constraint("1", fixed=True),
     ))  # fmt: skip
-    sent = {s.name: s.value for s in made.settings}
+    sent = {s.name: s.value for s in made.work.settings}
     assert sent["max_threads"] == 2
     assert not sent.keys() & {
         "max_insert_threads", "max_partitions_per_insert_block", "insert_deduplicate"

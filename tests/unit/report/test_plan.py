@@ -18,14 +18,21 @@ from rowfall.core.model import (
     Column,
     Encoding,
     Facts,
+    FileChecks,
     Forecast,
     Group,
     Kind,
     MergeWork,
     Plan,
+    PlannedTarget,
+    PlannedWork,
     PlannedWriter,
+    PlanTexts,
     Schema,
     Setting,
+    Sorting,
+    TableFit,
+    TableLayout,
     Transport,
 )
 from rowfall.core.options import Options
@@ -46,12 +53,12 @@ SCHEMA = Schema(
         ),
         Column("fare", "Decimal(9, 2)", "two digits after the point"),
     ),
-    order_by="trip_id",
+    layout=TableLayout(order_by="trip_id"),
     notes=(("ORDER BY", "trip_id rises with the file"),),
 )
 TRANSPORT = Transport(
     Choice(PULL, "the only engine"), Choice(ENGINE, "--decoder never"), Choice(PULL, "the same"),
-    Choice("unsorted", "the engine parses"), Choice(ENGINE, "the engine parses"),
+    Sorting("unsorted", "the engine parses"), Choice(ENGINE, "the engine parses"),
     Choice("", "no rows are sent"), Choice("any", "one writer"),
 )  # fmt: skip
 SQL = "INSERT INTO t (`trip_id`, `fare`)\nSELECT a, b\nFROM s3('s3://bucket/000.csv.gz', 'CSV')"
@@ -67,23 +74,28 @@ def listing(count: int = 100) -> Listing:
 def a_plan(schema: Schema = SCHEMA) -> Plan:
     return Plan(
         source="s3://bucket/*.csv.gz",
-        target="./rowfall-data",
-        database="default",
-        table="trips",
-        placement="embedded",
+        to=PlannedTarget(
+            text="./rowfall-data",
+            database="default",
+            table="trips",
+            placement="embedded",
+            promise="Every row lands exactly once.",
+        ),
         transport=TRANSPORT,
-        promise="Every row lands exactly once.",
         encoding=Encoding("CSVWithNames", "gzip", Kind.TEXT),
         schema=schema,
-        ddl="" if schema.exists else sql.create_table("default", "trips", schema),
+        texts=PlanTexts(
+            ddl="" if schema.exists else sql.create_table("default", "trips", schema), example=SQL
+        ),
         listing=listing(),
-        groups=tuple(Group(range(i, i + 10), 420_000_000) for i in range(0, 100, 10)),
-        lanes=2,
-        settings=(Setting("max_insert_threads", 4, "8 cores / 2 lanes"),),
+        work=PlannedWork(
+            groups=tuple(Group(range(i, i + 10), 420_000_000) for i in range(0, 100, 10)),
+            lanes=2,
+            settings=(Setting("max_insert_threads", 4, "8 cores / 2 lanes"),),
+            writers=(a_writer(0),),
+        ),
         forecast=Forecast(100_000_000, 12.2, 3 << 30, 112, ("Parts stay few.",)),
         facts=Facts("26.9.2.1", 8, 16 << 30, frozenset({"max_threads"})),
-        example=SQL,
-        writers=(a_writer(0),),
     )
 
 
@@ -95,7 +107,13 @@ def a_writer(shard: int) -> PlannedWriter:
 
 
 def test_plan_of_a_cluster_says_what_each_shard_is_given() -> None:
-    text = plan_text(replace(a_plan(), placement="shards", writers=(a_writer(1), a_writer(2))))
+    text = plan_text(
+        replace(
+            a_plan(),
+            to=replace(a_plan().to, placement="shards"),
+            work=replace(a_plan().work, writers=(a_writer(1), a_writer(2))),
+        )
+    )
     assert "shard 2  10.0.0.2:9000  50 files 2.10 GB, 5 statements" in text
     assert max(map(len, text.split("\n"))) <= 80
 
@@ -107,11 +125,11 @@ _SECTIONS = (
 
 def test_the_first_rows_fit_into_a_line() -> None:
     rows = (("1", "a\tb\x1b[31m"), (None, "x" * 50))
-    text = plan_text(replace(a_plan(), first_rows=rows))
+    text = plan_text(replace(a_plan(), texts=replace(a_plan().texts, first_rows=rows)))
     assert text.partition("First rows\n")[2].split("\n\n")[0].split("\n") == [
         "  trip_id  fare", "  1        a b\\x1b[31m", f"  NULL     {'x' * 23}…",
     ]  # fmt: skip
-    narrow = plan_text(replace(a_plan(), first_rows=rows), width=12)
+    narrow = plan_text(replace(a_plan(), texts=replace(a_plan().texts, first_rows=rows)), width=12)
     assert "and 1 column more" in " ".join(narrow.split())
 
 
@@ -149,7 +167,7 @@ def test_reasons_are_aligned_comments_that_leave_the_sql_intact() -> None:
     assert len(comments) >= 3
     assert len(set(comments)) == 1
     stripped = [line.split("-- ")[0].rstrip() for line in shown.split("\n")]
-    assert "\n".join(line for line in stripped if line) == plan.ddl
+    assert "\n".join(line for line in stripped if line) == plan.texts.ddl
     assert "trip_id rises with the file" in text
 
 
@@ -162,7 +180,10 @@ def test_reasons_go_above_columns_where_there_is_no_room() -> None:
 def test_reasons_of_settings_go_below_where_there_is_no_room() -> None:
     reason = "one writer per core, and half of them where memory is short"
     for name in ("max_threads", "deduplicate_blocks_in_dependent_materialized_views"):
-        text = plan_text(replace(a_plan(), settings=(Setting(name, 4, reason),)), verbose=True)
+        text = plan_text(
+            replace(a_plan(), work=replace(a_plan().work, settings=(Setting(name, 4, reason),))),
+            verbose=True,
+        )
         shown = text.partition("Settings\n")[2].partition("\n\n")[0]
         assert max(map(len, shown.split("\n"))) <= 80
         assert reason in " ".join(shown.split())
@@ -184,7 +205,11 @@ def test_generated_rows_count_in_rows() -> None:
     made = Listing()
     made.add("generate://trips", "1", None, 0, 10**9)
     plan = replace(
-        a_plan(), encoding=None, listing=made, groups=(Group(range(1), None),), example=""
+        a_plan(),
+        encoding=None,
+        listing=made,
+        work=replace(a_plan().work, groups=(Group(range(1), None),)),
+        texts=replace(a_plan().texts, example=""),
     )
     text = plan_text(plan, every_split=True)
     assert "ranges  1, 1,000,000,000 rows" in text
@@ -206,7 +231,12 @@ def test_plan_json_has_the_fields_of_the_plan() -> None:
         "delivery", "why", "streams", "decoder", "why_decoder", "sorted_by", "why_unbuilt",
         "compress", "why_compress", "spread", "why_spread", "cutting",
     }  # fmt: skip
-    assert set(document) == {f.name for f in fields(Plan)} - {"transport"} | transport
+    target = {"target", *(f.name for f in fields(PlannedTarget))} - {"text"}
+    named = {f.name for kind in (Plan, PlannedWork, PlanTexts) for f in fields(kind)}
+    assert set(document) == named - {"transport", "to", "work", "texts"} | target | transport
+    parts = (Schema, TableLayout, TableFit, FileChecks)
+    schema = {f.name for part in parts for f in fields(part)} - {"layout", "fit", "checks"}
+    assert set(document["schema"]) == schema
     assert document["listing"] == {"splits": 100, "bytes": 4_200_000_000, "rows": None}
     assert "settings" not in document["facts"]
     everything = json.loads(json.dumps(plan_document(a_plan(), every_split=True)))
@@ -257,7 +287,7 @@ def test_the_page_about_json_lists_the_fields_that_there_are() -> None:
         shards=(results.ShardReport(1, "h:9000", 1, 1, 1, 1, 1, 1.0, 1.0, 1, 1, 1),),
         merges=left,
     )
-    plan = replace(a_plan(), writers=(a_writer(1),))
+    plan = replace(a_plan(), work=replace(a_plan().work, writers=(a_writer(1),)))
     plan = replace(plan, forecast=replace(plan.forecast, merges=left))
     split = results.VerifiedSplit("a", 1, "0", 1)
     verified = results.Verification("id", True, 1, 1, "0", "0", "all", 1.0, (split,))

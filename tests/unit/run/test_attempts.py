@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rowfall.contracts.load import Counts
+from rowfall.contracts.load import Amounts, Counts, Tries
 from rowfall.core.results import Failure
 from rowfall.run.attempts import shown
 
@@ -13,7 +13,11 @@ CHECKSUMS = st.none() | st.tuples(st.integers(0, 1 << 40), st.integers(0, (1 << 
 
 
 def counts(rows: int, checksum: tuple[int, int] | None) -> Counts:
-    return Counts(rows=rows, attempts=1, query_ids=(f"a_{rows}",), checksum=checksum)
+    return Counts(
+        amounts=Amounts(rows=rows),
+        tries=Tries(attempts=1, query_ids=(f"a_{rows}",)),
+        checksum=checksum,
+    )
 
 
 @given(st.lists(st.tuples(st.integers(0, 1000), CHECKSUMS), max_size=6))
@@ -24,8 +28,8 @@ def test_sums_do_not_depend_on_how_they_are_grouped(
     middle = len(every) // 2
     total = sum(every, Counts())
     assert sum(every[:middle], Counts()) + sum(every[middle:], Counts()) == total
-    assert total.rows == sum(rows for rows, _ in found)
-    assert len(total.query_ids) == total.attempts == len(found)
+    assert total.amounts.rows == sum(rows for rows, _ in found)
+    assert len(total.tries.query_ids) == total.tries.attempts == len(found)
 
 
 def test_a_checksum_wraps_and_is_kept_where_only_some_have_one() -> None:

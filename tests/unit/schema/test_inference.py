@@ -353,34 +353,34 @@ def test_footers_that_all_fit_are_not_read_again(chdb_engine: Chdb, tmp_path: Pa
 
     one, two = (write(f"{n}.parquet", f"{n}::Int64 AS a, 'x' AS s") for n in (1, 9007199254740993))
     other = write("3.parquet", "3::Int32 AS a, 'x' AS s")
-    assert schema(chdb_engine, PARQUET, one, two)[1].footers_fit
-    assert not schema(chdb_engine, PARQUET, one, two, schema="a Int64")[1].footers_fit
-    assert schema(chdb_engine, PARQUET, one, two, skip=("s",))[1].footers_fit
-    assert schema(chdb_engine, PARQUET, one, other)[1].footers_fit
+    assert schema(chdb_engine, PARQUET, one, two)[1].checks.footers_fit
+    assert not schema(chdb_engine, PARQUET, one, two, schema="a Int64")[1].checks.footers_fit
+    assert schema(chdb_engine, PARQUET, one, two, skip=("s",))[1].checks.footers_fit
+    assert schema(chdb_engine, PARQUET, one, other)[1].checks.footers_fit
     real = write("4.parquet", "1.5 AS a, 'x' AS s")
-    assert schema(chdb_engine, PARQUET, real, one)[1].footers_fit
-    assert not schema(chdb_engine, PARQUET, real, two)[1].footers_fit
+    assert schema(chdb_engine, PARQUET, real, one)[1].checks.footers_fit
+    assert not schema(chdb_engine, PARQUET, real, two)[1].checks.footers_fit
 
 
 def test_sorting_key(chdb_engine: Chdb, write: Write) -> None:
     rows = "".join(f"{i},c{i % 9},2024-01-{1 + i % 28:02d} 00:00:00,{i / 7}\n" for i in range(2000))
     path = write("x.csv", "trip_id,country,picked_at,fare\n" + rows)
     _, made = schema(chdb_engine, CSV, path)
-    assert made.order_by == "(`country`, `picked_at`, `trip_id`)"
+    assert made.layout.order_by == "(`country`, `picked_at`, `trip_id`)"
     assert "country (9 values)" in dict(made.notes)["ORDER BY"]
     _, made = schema(chdb_engine, CSV, path, order_by="fare, trip_id")
-    assert made.order_by == "(fare, trip_id)"
+    assert made.layout.order_by == "(fare, trip_id)"
     _, made = schema(chdb_engine, CSV, write("y.csv", "1,2\n3,4\n"))
-    assert made.order_by == "tuple()"
+    assert made.layout.order_by == "tuple()"
 
 
 def test_partitions_are_counted(chdb_engine: Chdb, write: Write) -> None:
     rows = "".join(f"{i},2024-{1 + i % 12:02d}-01\n" for i in range(2000))
     path = write("x.csv", "id,day\n" + rows)
     _, made = schema(chdb_engine, CSV, path, partition_by="toYYYYMM(day)")
-    assert (made.partitions, "PARTITION BY" in dict(made.notes)) == (12, False)
+    assert (made.layout.partitions, "PARTITION BY" in dict(made.notes)) == (12, False)
     _, made = schema(chdb_engine, CSV, path, partition_by="id")
-    assert made.partitions == 2000
+    assert made.layout.partitions == 2000
     assert "growing" in dict(made.notes)["PARTITION BY"]
     with pytest.raises(UsageError, match="makes no sense"):
         schema(chdb_engine, CSV, path, partition_by="toYYYYMM(nothing)")
@@ -418,7 +418,7 @@ def test_schema_file_with_create_table(chdb_engine: Chdb, write: Write) -> None:
                 "PARTITION BY toYYYYMM(day) ORDER BY (day, id);\n")  # fmt: skip
     _, made = schema(chdb_engine, CSV, path, schema_file=str(ddl))
     assert types(made) == {"id": "UInt64", "day": "Date"}
-    layout = (made.engine, made.order_by, made.partition_by)
+    layout = (made.layout.engine, made.layout.order_by, made.layout.partition_by)
     assert layout == ("ReplacingMergeTree", "(day, id)", "toYYYYMM(day)")
     for more in ("id UInt64 CODEC(ZSTD), day Date", "id UInt64, day Date, INDEX i id TYPE minmax"):
         other = write("u.sql", f"CREATE TABLE t ({more}) ENGINE = MergeTree ORDER BY id")

@@ -37,9 +37,9 @@ def alter_target(session: Session, plan: Plan) -> None:
         TargetError: the engine refuses, or somebody else has given a column another type since
             the plan was made.
     """
-    nodes_of(session).alter(plan.schema.changes)
-    if plan.schema.difference:
-        session.emit(Note("info", f"{session.table_text}: {plan.schema.difference}"))
+    nodes_of(session).alter(plan.schema.fit.changes)
+    if plan.schema.fit.text:
+        session.emit(Note("info", f"{session.table_text}: {plan.schema.fit.text}"))
 
 
 def alter_table(session: Session, changes: Sequence[ColumnChange]) -> None:
@@ -132,9 +132,9 @@ def alter_cluster(session: Session, shards: OpenCluster, changes: Sequence[Colum
     from rowfall.cluster.tables import FILLED
 
     tables = shards.find_tables()
-    if tables.like is None:
+    if tables.own.like is None:
         return
-    wanted = {n: ColumnChange(n, t) for n, t, kind in tables.like.columns if kind in FILLED}
+    wanted = {n: ColumnChange(n, t) for n, t, kind in tables.own.like.columns if kind in FILLED}
     wanted |= {change.name: change for change in changes}
     for at, nodes in shards.columns(tables).items():
         name = ".".join(at)

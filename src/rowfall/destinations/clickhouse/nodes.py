@@ -137,7 +137,7 @@ class OneNode:
         return TargetDefinition(listed.engine, listed.partition_key, listed.columns)
 
     def new_engine(self, schema: Schema) -> str:
-        return schema.engine
+        return schema.layout.engine
 
     def ddl(self, schema: Schema) -> str:
         return ""
@@ -171,7 +171,7 @@ class OneNode:
         if not statements:
             return
         ledger.step(load.id, "create", "started")
-        if plan.ddl:
+        if plan.texts.ddl:
             session.emit(created(session, plan))
         try:
             for statement in statements:
@@ -211,7 +211,7 @@ class ClusterNodes:
 
     def definition(self, listed: ExistingTable | None) -> TargetDefinition | None:
         """See :class:`Nodes`; it is that of some node, not only of the first."""
-        like = self._shards.tables.like
+        like = self._shards.tables.own.like
         if like is None:
             return OneNode(self._session).definition(listed)
         engine = f"{like.engine.name}({', '.join(like.engine.arguments)})"
@@ -219,8 +219,8 @@ class ClusterNodes:
 
     def new_engine(self, schema: Schema) -> str:
         if self._session.options.replicated or self.replicated:
-            return f"Replicated{schema.engine.removeprefix('Replicated')}"
-        return schema.engine
+            return f"Replicated{schema.layout.engine.removeprefix('Replicated')}"
+        return schema.layout.engine
 
     def ddl(self, schema: Schema) -> str:
         missing = self._shards.missing(schema, self._session.options)
@@ -268,7 +268,7 @@ class ClusterNodes:
 
     def made_over(self) -> tuple[str, str] | None:
         tables = self._shards.tables
-        if tables.direct or tables.like_over is not None:
+        if tables.direct or tables.over.like is not None:
             return None
         return tables.database, tables.table
 
@@ -287,7 +287,7 @@ def nodes_of(session: Session) -> Nodes:
 def filled_table(session: Session, found: TargetDefinition | None, schema: Schema) -> FilledTable:
     """Return the target's own table, as it is or will be made."""
     target = session.first_target
-    engine, key = nodes_of(session).new_engine(schema), schema.partition_by
+    engine, key = nodes_of(session).new_engine(schema), schema.layout.partition_by
     if found is not None:
         engine, key = found.engine, found.partition_key
     name = f"{target.database}.{target.table}"

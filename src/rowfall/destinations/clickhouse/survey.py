@@ -6,7 +6,7 @@ import shlex
 from typing import Any
 
 from rowfall.cluster.sharding_keys import ShardingKey
-from rowfall.contracts.facts import FilledTable, ShardingFacts, TargetFacts
+from rowfall.contracts.facts import FilledTable, ShardingFacts, TargetFacts, ViewFacts
 from rowfall.contracts.session import Session
 from rowfall.core import sql
 from rowfall.core.errors import EngineError, RowfallError, TargetError, UsageError
@@ -53,13 +53,12 @@ def ask(session: Session, listed: ExistingTable | None, schema: Schema) -> Targe
     return TargetFacts(
         name=session.first_target.table,
         existing=listed,
-        views=found.names if found else (),
+        views=ViewFacts(found.names if found else (), _viewed(listed, found)),
         ddl=nodes.ddl(schema),
         filled=_filled(session, listed, schema, found),
         replicas=nodes.replicated,
         stored=ask_stored(session),
         key_types=_ask_key_types(session, listed, schema),
-        viewed=_viewed(listed, found),
     )
 
 
@@ -145,7 +144,7 @@ def _refused_key(session: Session, schema: Schema, key: ShardingKey) -> str | No
 def _engine_of(session: Session, table: ExistingTable | None, schema: Schema) -> str:
     """Return the engine of the table that rows end in, with its arguments."""
     found = nodes_of(session).definition(table)
-    return found.engine if found is not None else schema.engine
+    return found.engine if found is not None else schema.layout.engine
 
 
 def stored_key(session: Session, table: ExistingTable | None) -> str:
@@ -223,7 +222,7 @@ def _check_changes(session: Session, schema: Schema) -> None:
     Raises:
         TargetError: views read the table; what they hold has types of its own.
     """
-    widened = [change for change in schema.changes if change.before]
+    widened = [change for change in schema.fit.changes if change.before]
     found = _ask_views(session, schema) if widened else None
     if found:
         new = data_errors.type_options([(c.name, c.type) for c in widened])

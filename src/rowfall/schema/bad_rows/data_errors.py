@@ -281,7 +281,7 @@ def _remedies(column: Column, schema: Schema, trial: TriedRemedies, as_value: st
     """
     types = {m.column.name: m.types for m in trial.misfits if m.types}
     chosen = {name: found[0] for name, found in types.items()}
-    if chosen.get(column.name) == "JSON" and column.name in schema.keys:
+    if chosen.get(column.name) == "JSON" and column.name in schema.layout.keys:
         found = [t for t in types[column.name] if t != "JSON"]
         chosen = {**chosen, column.name: found[0]} if found else {}
     ways = []
@@ -336,7 +336,7 @@ def _no_fit(column: Column, value: str | None) -> str:
 def _remedy(types: Mapping[str, str], schema: Schema) -> str:
     """Return the advice that changes columns to ``types``; a table's key columns keep theirs."""
     options = type_options(list(types.items()))
-    keys = [name for name in types if name in schema.keys]
+    keys = [name for name in types if name in schema.layout.keys]
     if not keys:
         return f"Load it with --widen {options}"
     if not schema.exists:

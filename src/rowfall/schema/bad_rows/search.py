@@ -405,7 +405,7 @@ class BadRows:
 
     def _some_columns(self) -> dict[str, str | int | float]:
         """Return the settings of a query that reads some columns of rows, in their order."""
-        settings = {s.name: s.value for s in self._plan.settings}
+        settings = {s.name: s.value for s in self._plan.work.settings}
         # Native has all columns, and its reader refuses those that it is not asked for.
         return {**settings, **IN_ORDER, "input_format_skip_unknown_fields": 1}
 
@@ -447,7 +447,7 @@ class BadRows:
             return []
         if encoding.format in footers.NAMED and any(c.optional for c in self._plan.schema.reads):
             return self._other_columns(splits, encoding)
-        if encoding.format != "Parquet" or self._plan.schema.footers_fit:
+        if encoding.format != "Parquet" or self._plan.schema.checks.footers_fit:
             return []
         try:
             found = self._footers(splits, encoding)
@@ -524,14 +524,14 @@ class BadRows:
         if loose is not None:
             return loose
         try:
-            if not schema.ends_known and matters(schema, encoding):
+            if not schema.checks.ends_known and matters(schema, encoding):
                 if self.open_ended(splits):
                     lasts = {self._last_name(split, schema) for split in splits}
                     last = lasts.pop()
                     if last is not None and not lasts:
                         return with_open_end(schema, encoding, last)
                 elif LAST_EMPTY in error.message:
-                    return replace(schema, ends_known=True)
+                    return replace(schema, checks=replace(schema.checks, ends_known=True))
             refuses = encoding.is_csv and strict_reading.refuses_line_breaks(schema)
             if refuses and self._quotes_are_closed(splits):
                 return strict_reading.with_line_breaks(schema, encoding)
@@ -748,7 +748,7 @@ class BadRows:
     def _search(self) -> BadRowSearch:
         schema = self._plan.schema.reading
         if self._options.select:  # types are those of what is read, whatever the table has
-            schema = replace(schema, exists=False, keys=())
+            schema = replace(schema, exists=False, layout=replace(schema.layout, keys=()))
         schema = strict_reading.with_integers_as_text(schema, self._encoding)
         return BadRowSearch(self._source, self._encoding, schema, self._ask)
 

@@ -126,9 +126,9 @@ def with_loose_blanks(schema: Schema, encoding: Encoding) -> Schema | None:
     """Return the schema for blanks behind quotes and around numbers; None where it takes them."""
     # Of a single column an empty line is NULL only where rows may be short.
     alone = len(schema.reads) == 1
-    if schema.loose_blanks or alone or not first_as_written(schema.reads, encoding):
+    if schema.checks.loose_blanks or alone or not first_as_written(schema.reads, encoding):
         return None
-    return replace(schema, loose_blanks=True)
+    return replace(schema, checks=replace(schema.checks, loose_blanks=True))
 
 
 def read_structure(
@@ -222,10 +222,10 @@ def guarded(
         return relation if values == sources else _select(sources, values, relation)
     last = names[-1] if names else last_name(schema, encoding)
     # Text that is rewritten ends with a line end.
-    ends = not (schema.ends_known or encoding.trailing or encoding.null or encoding.dialect)
+    ends = not (schema.checks.ends_known or encoding.trailing or encoding.null or encoding.dialect)
     given: Mapping[str, int] = {}
     if not raw:
-        given = first_as_written(schema.reads, encoding, names, loose=schema.loose_blanks)
+        given = first_as_written(schema.reads, encoding, names, loose=schema.checks.loose_blanks)
         wrong = [] if ROWS_MAY_BE_SHORT in given else [f"{EXTRA} != 0"]
         wrong += [f"ifNull({END} != '', 0)"] if encoding.trailing else []
         if wrong:
@@ -278,7 +278,10 @@ def with_open_end(schema: Schema, encoding: Encoding, name: str) -> Schema:
         [_or_null(c, encoding) if c.source == name else c for c in schema.reads],
         schema.times, encoding.kind,
     )  # fmt: skip
-    return replace(schema.with_reads(columns), ends_known=True)
+    return replace(
+        schema.with_reads(columns),
+        checks=replace(schema.with_reads(columns).checks, ends_known=True),
+    )
 
 
 def _or_null(column: Column, encoding: Encoding) -> Column:

@@ -19,7 +19,7 @@ from rowfall.core import sql, uri
 from rowfall.core.errors import RowfallError, SourceError
 from rowfall.core.listing import Listing, Split
 from rowfall.core.masked import Secret
-from rowfall.core.model import Column, Encoding, Kind, Schema
+from rowfall.core.model import Column, Encoding, Kind, Schema, TableLayout
 from rowfall.core.nearest import did_you_mean
 from rowfall.core.options import Options
 from rowfall.core.patterns import regex
@@ -160,10 +160,12 @@ class Tables(Streams):
         left = [n for n, _, kind in columns if kind not in ("", "DEFAULT")]
         self.made = Schema(
             tuple(Column(n, t, "the same", n) for n, t in kept),
-            order_by=f"({order})" if order else "tuple()", partition_by=partition,
+            layout=TableLayout(
+                order_by=f"({order})" if order else "tuple()", partition_by=partition
+            ),
             notes=(("ORDER BY", "as the table there"),),
             row_bytes=max(1.0, size / rows) if rows else 32.0,
-        )  # fmt: skip
+        )
         notes = [f"{', '.join(left)}: computed there, left out as by SELECT *"] if left else []
         base = f"{self.base}/{uri.encode(self.table)}"
         if not engine.endswith("MergeTree"):
