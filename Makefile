@@ -38,6 +38,11 @@ WHEELS_PROFILE ?= release
 DIST ?= dist
 WHEELS_ENV := build/wheels-$(shell sha256sum < requirements-wheels.lock | cut -c1-16)
 
+# Needs node and npm, which nothing else here does: the result is kept with the sources.
+charts:  ## build the chart library of report pages from charts/package-lock.json, where there is npm
+	cd charts && npm ci --no-audit --no-fund && node build.mjs
+
+.PHONY: charts
 .PHONY: help venv decoder demo rust memcheck miri aarch64 test test-all test-singlestore fast check faults simulate bench
 .PHONY: bench-100b figures lock
 .PHONY: wheels clean

@@ -9,6 +9,7 @@ from dataclasses import field, replace
 from enum import StrEnum
 
 from rowfall.core.dataclass import dataclass
+from rowfall.core.load_record import LoadRecord
 from rowfall.core.model import Encoding, MergeWork
 
 
@@ -282,13 +283,15 @@ class Explanation:
     Attributes:
         plan: of the last run; None of a load from before plans were kept.
         attempts: of the last run, in the order in which they ended.
-        left_out: attempts behind them that were not kept.
+        left_out: attempts that were not kept.
+        record: samples over time and what happened; empty of a load from before they were kept.
     """
 
     report: Report
     plan: PlannedLoad | None
     attempts: tuple[AttemptRecord, ...] = ()
     left_out: int = 0
+    record: LoadRecord = LoadRecord()
 
 
 # --- rowfall scale -------------------------------------------------------------------------------

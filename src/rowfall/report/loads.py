@@ -30,7 +30,7 @@ _PHASE_BAR = 40
 _PLAIN_NAME = regex(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)?\Z")
 
 # outcome: colour, meaning
-_OUTCOMES = {
+OUTCOMES = {
     "done": ("green", "everything is loaded"),
     "adopted": ("green", "its rows were in the table already"),
     "partial": ("yellow", "some {unit}s could not be loaded"),
@@ -66,7 +66,7 @@ def short_report_text(report: Report, *, color: bool = False, width: int = WIDTH
     Notes and failures were printed while it ran, and are not repeated. A line for every reader has
     to be added here and in :func:`report_text`, which has all that is known.
     """
-    style, _ = _OUTCOMES.get(report.outcome, ("", ""))
+    style, _ = OUTCOMES.get(report.outcome, ("", ""))
     title = f"load {report.load_id[:8]}  {report.outcome}"
     seconds = units.duration(report.total_seconds or report.seconds)
     when = "in" if report.outcome == "done" else "after"
@@ -128,7 +128,7 @@ def report_text(
     report: Report, *, color: bool = False, verbose: bool = False, width: int = WIDTH
 ) -> str:
     """Return everything that is known about a load as text; ``verbose`` adds the settings."""
-    style, why = _OUTCOMES.get(report.outcome, ("", ""))
+    style, why = OUTCOMES.get(report.outcome, ("", ""))
     why = why.format(unit=report.unit)
     if report.progress is not None:
         why = f"{_percent(report.progress)} done"

@@ -8,6 +8,7 @@ cases of ``e2e/test_hint_commands.py``.
 from __future__ import annotations
 
 RUN_BY = {
+    "--html {}": "e2e/test_report_page.py::test_where_a_page_cannot_be_written",
     "Name one with --table, as in --table {}.": "e2e/test_folder_source.py::test_the_table_is_named",
     "Bring it to an end first: {}": "e2e/test_folder_source.py::test_a_load_that_was_killed_while_its_rows_became_visible",
     "Is the delimiter another one? If not, rows of an id, a name and a value are better. All columns are read, which takes long, with --max-columns {}": "e2e/test_many_columns.py::test_more_columns_than_allowed_are_refused",

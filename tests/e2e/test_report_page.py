@@ -1,0 +1,210 @@
+"""Report pages in a browser: drawn, without an error, on a phone, by keyboard, dark, on paper."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from e2e.tools import Shell, csv
+from lab.browser import Browser
+from rowfall.report.page import (
+    TIME,
+    Axis,
+    BarChart,
+    HeatMap,
+    Histogram,
+    LineChart,
+    Mark,
+    Page,
+    Series,
+    StackedBar,
+    Threshold,
+    Unit,
+    page_html,
+)
+
+pytestmark = pytest.mark.xdist_group("browser")
+
+SECONDS = Axis("seconds", Unit.SECONDS)
+LONG = "s3://lake/a/folder/with/a/long/name/and/another/one/2023-01-file.csv.gz"
+PAGE = Page("load 1f0c2a91", (
+    LineChart("Rates", TIME, Axis("rows/s"), (
+        Series("rows", tuple((at / 2, 1e6 + at * 1e4) for at in range(60))),
+        Series("bytes", tuple((at / 2, 2e6 - at * 1e4) for at in range(60))),
+    ), (Threshold("limit", 3e6),), (Mark(12, "a retry"), Mark(20, "6 threads"))),
+    LineChart("Scaling", Axis("nodes", log=True), Axis("rows/s", log=True),
+              (Series("projected", ((1, 1e6), (4, 3.8e6), (20, 1.7e7)), dots=True),)),
+    BarChart("Files", SECONDS, ((LONG, 12.5), ("b.csv", 3.0))),
+    StackedBar("CPU", Axis("CPU seconds", Unit.SECONDS),
+               (("", (("parse", 30.0), ("sort", 10.0), ("attach", 0.1))),)),
+    Histogram("Durations", SECONDS, Axis("files"), ((1, 2, 7), (2, 4, 1))),
+    HeatMap("Sweep", Axis("threads"), Axis("rows of a block"), Axis("rows/s"),
+            (("1", "a", 1e6), ("2", "a", 2e6), ("1", "b", 3e6), ("2", "b", None)), ("1", "b")),
+))  # fmt: skip
+# Each drawing with its texts and the number of its marks, and what stands out of the window.
+DRAWN = """Array.from(document.querySelectorAll('.chart')).map((each) => ({
+    id: each.id,
+    marks: each.querySelectorAll('svg path, svg rect, svg circle').length,
+    texts: Array.from(each.querySelectorAll('svg text')).map((t) => t.textContent),
+    wide: each.querySelector('svg').getBoundingClientRect().width > each.clientWidth + 1,
+}))"""
+TITLES = {
+    "rates": ["↑ rows/s", "time since the start →", "limit: 3.00M"],
+    "scaling": ["↑ rows/s", "nodes →"], "files": ["seconds →"], "cpu": ["CPU seconds →", "parse"],
+    "durations": ["↑ files", "seconds →"], "sweep": ["↑ rows of a block", "threads →"],
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with Browser() as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("page") / "report.html"
+    path.write_text(page_html(PAGE))
+    return path
+
+
+def drawn(browser: Browser) -> dict[str, dict[str, Any]]:
+    return {each["id"]: each for each in browser.run(DRAWN)}
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_every_chart_is_drawn_with_titles_and_without_an_error(
+    browser: Browser, page: Path, width: int
+) -> None:
+    browser.open(page.as_uri(), width=width)
+    found = drawn(browser)
+    assert set(found) == set(TITLES)
+    for name, titles in TITLES.items():
+        assert found[name]["marks"] >= 3, name
+        assert not set(titles) - set(found[name]["texts"]), (name, found[name]["texts"])
+        assert not found[name]["wide"], name
+    # Nothing has to be moved sideways, and nothing else was fetched.
+    assert browser.run("document.documentElement.scrollWidth") == width
+    assert browser.problems == []
+    assert browser.asked == [page.as_uri()]
+
+
+def test_a_page_is_read_by_keyboard(browser: Browser, page: Path) -> None:
+    browser.open(page.as_uri())
+    order = []
+    for _ in range(12):
+        browser.press("Tab")
+        order.append(browser.run("document.activeElement.id || document.activeElement.className"))
+    assert order[:3] == ["skip", "theme", "rates"]
+    browser.run("document.getElementById('rates').focus()")
+    read = "document.getElementById('rates-read').textContent"
+    browser.press("ArrowRight")
+    assert browser.run(read) == "0.00 s, rows: 1.00M, bytes: 2.00M"
+    browser.press("ArrowRight")
+    assert browser.run(read) == "0.50 s, rows: 1.01M, bytes: 1.99M"
+    # What is said is shown, too.
+    tip = "document.querySelector('#rates svg [aria-label=tip]')?.textContent ?? ''"
+    browser.wait_for(f"({tip}).includes('1.99M')")
+    browser.press("End")
+    assert browser.run(read) == "29.5 s, rows: 1.59M, bytes: 1.41M"
+    browser.run("document.getElementById('sweep').focus()")
+    browser.press("ArrowRight")
+    sweep = browser.run("document.getElementById('sweep-read').textContent")
+    assert sweep == "threads 1, rows of a block a, rows/s: 1.00M"
+    assert browser.run(read) == ""
+    names = [
+        node["name"]["value"]
+        for node in browser.ask("Accessibility.getFullAXTree")["nodes"]
+        if node.get("role", {}).get("value") == "image" and not node["ignored"]
+    ]
+    assert len(names) == len(TITLES)
+    assert names[0].startswith("Line chart: Rates; rows/s over time since the start. rows: lowest")
+    assert browser.problems == []
+
+
+def test_a_page_is_light_or_dark_as_the_system_or_by_its_switch(
+    browser: Browser, page: Path
+) -> None:
+    back = "getComputedStyle(document.body).backgroundColor"
+    light, dark = "rgb(245, 246, 248)", "rgb(16, 19, 23)"
+    browser.open(page.as_uri(), dark=True)
+    assert browser.run(back) == dark
+    browser.open(page.as_uri())
+    assert browser.run(back) == light
+    press = "document.getElementById('theme').click()"
+    seen = []
+    for _ in range(3):
+        browser.run(press)
+        seen.append((browser.run("document.getElementById('theme').textContent"),
+                     browser.run(back)))  # fmt: skip
+    assert seen == [
+        ("Colours: light", light), ("Colours: dark", dark), ("Colours: as the system", light),
+    ]  # fmt: skip
+    # Paper is white, whatever the screen is.
+    browser.run(f"{press}; {press}")
+    browser.ask("Emulation.setEmulatedMedia", media="print")
+    assert browser.run(back) == "rgb(255, 255, 255)"
+    browser.ask("Emulation.setEmulatedMedia", media="")
+    browser.run(press)
+
+
+def test_a_page_is_printed_as_a_whole(browser: Browser, page: Path, tmp_path: Path) -> None:
+    browser.open(page.as_uri())
+    browser.print(tmp_path / "report.pdf")
+    text = (tmp_path / "report.pdf").read_bytes()
+    assert text.startswith(b"%PDF")
+    assert text.count(b"/Type /Page\n") + text.count(b"/Type /Page ") + text.count(
+        b"/Type /Page/"
+    ) in range(1, 6)
+
+
+# ---- the command ---------------------------------------------------------------------------------
+
+
+def test_the_report_of_a_load_is_a_page(shell: Shell, browser: Browser) -> None:
+    shell.write("a<b>.csv", csv([(i, f"n{i}") for i in range(1000)], "id", "name"))
+    shell.ok("load", "a<b>.csv", "--table", "t")
+    done = shell.ok("report", "last", "--html", "r.html")
+    assert "1,000" in done.out
+    assert done.err.startswith("r.html: ")
+    browser.open((shell.folder / "r.html").as_uri())
+    text = browser.run("document.body.innerText")
+    for words in ("default.t", "a<b>.csv", "CREATE TABLE", "Slowest files", "There were none."):
+        assert words in text
+    assert browser.problems == []
+    # A page that is there is replaced, with the rights that new files have.
+    (shell.folder / "r.html").write_text("<!DOCTYPE html>old")
+    shell.ok("report", "last", "--html", "r.html")
+    assert "default.t" in (shell.folder / "r.html").read_text()
+    assert (shell.folder / "r.html").stat().st_mode & 0o777 == 0o666 & ~umask()
+    assert sorted(p.name for p in shell.folder.iterdir() if p.name.startswith(".row")) == []
+
+
+def umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+def test_where_a_page_cannot_be_written(shell: Shell) -> None:
+    shell.write("t.csv", b"a\n1\n")
+    shell.ok("load", "t.csv")
+    (shell.folder / "pages").mkdir()
+    for file, said in (
+        ("none/r.html", "--html none/r.html: there is no folder none"),
+        ("/sys/r.html", "cannot write --html /sys/r.html: Permission denied"),
+        ("t.csv", "--html t.csv: that file is there and is no page"),
+        ("pages", "--html pages: that is a folder"),
+    ):
+        refused = shell.run("report", "last", "--html", file)
+        assert (refused.code, refused.out) == (2, "")
+        assert said in refused.err
+    assert (shell.folder / "t.csv").read_bytes() == b"a\n1\n"
+    hint = refused.err.partition("hint: ")[2].split()
+    assert hint == ["--html", "pages/report.html"]
+    shell.ok("report", "last", *hint)
+    assert (shell.folder / "pages/report.html").exists()
