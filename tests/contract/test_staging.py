@@ -20,6 +20,7 @@ from rowfall.systems.clickhouse.embedded import Embedded
 from rowfall.systems.clickhouse.server import Server
 from rowfall.systems.clickhouse.staging import (
     TableFacts,
+    TableId,
     allowances,
     clone,
     discard,
@@ -192,7 +193,7 @@ def test_facts(engine: Engine, database: str) -> None:
     assert not found.replicated
     assert not found.partitioned
     assert found.views == ()
-    assert len(found.uuid) == 36
+    assert len(found.id.uuid) == 36
     for statement in clone(found, "_rowfall_odd"):
         run(engine, *statement.parts)
 
@@ -397,7 +398,7 @@ def test_drop_of_a_huge_table(engine: Engine, database: str) -> None:
 
 def fake(engine_full: str) -> TableFacts:
     name = engine_full.replace("(", " ").split()[0]
-    return TableFacts("d", "t", "", name, engine_full, "default", False, "")
+    return TableFacts("d", "t", TableId(""), name, engine_full, "default", False, "")
 
 
 @pytest.mark.parametrize(

@@ -64,7 +64,7 @@ class StagingTables:
             )
         own, *behind = (found.get(name, t) for name, t in zip(names, tables, strict=True))
         if names[0] not in found:
-            own = replace(own, uuid="")  # it is gone
+            own = replace(own, id=replace(own.id, uuid=""))  # it is gone
         return replace(self, facts=own, views=replace(self.views, tables=tuple(behind)))
 
     def read(self, rows: Mapping[str, int], prefix: str) -> int | None:

@@ -226,7 +226,7 @@ class TableReceiver(BaseReceiver):
         # Asked anew for each attempt: somebody may have altered the table, or put another one in
         # its place, for which nothing must be committed.
         now = then.now(partial(engine.ask, lane=PUBLISH_LANE))
-        if at.own.uuid and now.facts.uuid != at.own.uuid:
+        if at.own.uuid and now.facts.id.uuid != at.own.uuid:
             raise table_dropped(at.own.text)
         if now.definitions == then.definitions:
             return

@@ -394,7 +394,7 @@ class AttemptRunner:
     def _deliver(self, attempt: _Attempt, lane: int) -> Outcome:
         """Insert the rows of an attempt into staging."""
         work, receiver = attempt.work, self._receiver
-        settings = {s.name: s.value for s in work.settings or self._settings}
+        settings = {s.name: s.value for s in work.failed.settings or self._settings}
         settings |= receiver.settings(attempt.staging)
         select = None
         if work.skips_bad_rows:
@@ -621,7 +621,7 @@ class AttemptRunner:
             return self._read_by_engine(work, error)
         if isinstance(error, MemoryOverrunError) and not error.own:
             return [work]  # whose statement it was fails, or is cut in two
-        if error.code == MEMORY_LIMIT and not work.lowered:
+        if error.code == MEMORY_LIMIT and not work.failed.lowered:
             if broken := self._too_large_blocks(work):
                 return self._without(work, broken)
             error = self._too_long(work) or error
@@ -642,15 +642,15 @@ class AttemptRunner:
             return self._without(work, [(s, _differs(s, what)) for s, what in error.changed])
         if isinstance(error, ChangedError):
             return self._without(work, [(s, _changed(s, what)) for s, what in error.changed])
-        if isinstance(error, ObjectChangedError) and work.tries >= retry.MOST_TRANSIENT:
+        if isinstance(error, ObjectChangedError) and work.failed.tries >= retry.MOST_TRANSIENT:
             return self._halves(work, error)  # it says which object only to people
-        if error.code == MEMORY_LIMIT and work.lowered < retry.MOST_LOWERED:
+        if error.code == MEMORY_LIMIT and work.failed.lowered < retry.MOST_LOWERED:
             self._notes.add(
                 "warning",
                 "out of memory: blocks are made smaller, and the files are tried once more",
             )
-            self.sent = lower(work.settings or self._settings)
-            return [replace(work, settings=self.sent, lowered=work.lowered + 1)]
+            self.sent = lower(work.failed.settings or self._settings)
+            return [replace(work, failed=work.failed.lower(self.sent))]
         if isinstance(error, MemoryOverrunError) or (self._typed and is_one_value(error)):
             return self._halves(work, error)
         if error.code != MEMORY_LIMIT:
@@ -666,8 +666,8 @@ class AttemptRunner:
                 return self._halves(work, error)
             if error.transient and self._may_try(work, error):
                 self._notes.add("warning", f"{first_line(error)}; trying again")
-                time.sleep(max(retry.pause(work.tries + 1), error.ask_after or 0.0))
-                return [replace(work, tries=work.tries + 1)]
+                time.sleep(max(retry.pause(work.failed.tries + 1), error.ask_after or 0.0))
+                return [replace(work, failed=replace(work.failed, tries=work.failed.tries + 1))]
             if isinstance(error, SourceError) and not error.transient:
                 return self._halves(work, error)
             if isinstance(error, SourceError):
@@ -676,8 +676,10 @@ class AttemptRunner:
 
     def _may_try(self, work: Work, error: RowfallError) -> bool:
         """Tell whether another try is due: a few, or until patience ends where a server is busy."""
-        waits = error.ask_after is not None and retry.waited(work.tries + 1) <= self._patience
-        return waits or work.tries < retry.MOST_TRANSIENT
+        waits = (
+            error.ask_after is not None and retry.waited(work.failed.tries + 1) <= self._patience
+        )
+        return waits or work.failed.tries < retry.MOST_TRANSIENT
 
     @property
     def _typed(self) -> bool:
@@ -734,12 +736,12 @@ class AttemptRunner:
             return None
         if not self._receiver.skips_refused_rows:
             return None
-        settings = {s.name: s for s in work.settings or self._settings}
+        settings = {s.name: s for s in work.failed.settings or self._settings}
         for name, value in IN_ORDER.items():
             settings[name] = Setting(name, value, "rows that are refused are counted", routine=True)
         return replace(
-            work, most_refused=self._bad_rows.most_left, settings=tuple(settings.values()),
-            engine_reads=True,
+            work, most_refused=self._bad_rows.most_left, engine_reads=True,
+            failed=replace(work.failed, settings=tuple(settings.values())),
         )  # fmt: skip
 
     def _read_by_engine(self, work: Work, error: DeclinedError) -> Sequence[Work]:

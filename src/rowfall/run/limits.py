@@ -21,44 +21,65 @@ BUSY, BUSY_WAITING = 0.75, 0.9
 
 
 @dataclass(frozen=True, slots=True)
-class Effort:
-    """Rows, bytes and seconds of a load, by which its limit is found.
+class EngineEffort:
+    """What the engine that stores the rows has spent.
 
     Attributes:
-        seconds: wall seconds. ``cpu``: CPU seconds of the engine that stores the rows.
-        cores: of that engine, all nodes together.
-        server: the engine is a server; its CPU seconds are 0 where they may not be read.
-        here: CPU seconds of this machine where it read rows and sent them; None where it did not.
-        cores_here: of this machine.
-        phases: seconds of work per phase, all threads together; empty where nothing tells.
-        blocks: these seconds go on while a thread waits for a disk, as an engine counts them;
-            of rowfall-decode they are CPU seconds.
-        generated: the rows are made, not read. ``text``: they are parsed. ``packed``: they are
-            unpacked. ``remote``: they come over the network.
-        streamed: of a database or a queue.
-        target: ``table``, ``database``, ``files`` or ``nothing``.
-        objects: objects that are read side by side (1: nothing to spread over cores).
+        cpu: CPU seconds; 0 of a ``server`` where they may not be read.
+        cores: of all nodes together.
         waited: seconds that threads were ready while others had the cores.
-        few: so few rows that their number is no reason for anything.
-        partitioned: the table, or one behind its views, has a partition key.
+        blocks: the seconds of phases go on while a thread waits for a disk, as an engine counts
+            them; of rowfall-decode they are CPU seconds.
     """
 
-    seconds: float
     cpu: float
     cores: int
     server: bool = False
-    here: float | None = None
-    cores_here: int = 1
-    phases: Mapping[str, float] = field(default_factory=dict)
+    waited: float = 0.0
     blocks: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class SourceTraits:
+    """How the rows of a load come.
+
+    Attributes:
+        generated: they are made, not read. ``text``: they are parsed. ``packed``: they are
+            unpacked. ``remote``: they come over the network.
+        streamed: of a database or a queue.
+        objects: objects that are read side by side (1: nothing to spread over cores).
+    """
+
     generated: bool = False
     text: bool = True
     packed: bool = False
     remote: bool = False
     streamed: bool = False
-    target: str = "table"
     objects: int = 1
-    waited: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Effort:
+    """Rows, bytes and seconds of a load, by which its limit is found.
+
+    Attributes:
+        seconds: wall seconds.
+        engine: of the engine that stores the rows.
+        here: CPU seconds of this machine where it read rows and sent them; None where it did not.
+        cores_here: of this machine.
+        phases: seconds of work per phase, all threads together; empty where nothing tells.
+        target: ``table``, ``database``, ``files`` or ``nothing``.
+        few: so few rows that their number is no reason for anything.
+        partitioned: the table, or one behind its views, has a partition key.
+    """
+
+    seconds: float
+    engine: EngineEffort
+    source: SourceTraits = SourceTraits()
+    here: float | None = None
+    cores_here: int = 1
+    phases: Mapping[str, float] = field(default_factory=dict)
+    target: str = "table"
     few: bool = False
     partitioned: bool = False
 
@@ -81,62 +102,65 @@ def limited_by(effort: Effort) -> str:
         return "Publishing: many parts had to be attached; a coarser partition key makes fewer."
     if effort.here is not None:
         return _pushed(effort)
-    if effort.server and not effort.cpu:
+    if effort.engine.server and not effort.engine.cpu:
         return "Not known: this user may not read the server's query_log."
-    used = effort.cpu / effort.seconds
-    waits = effort.waited / effort.seconds
-    if used > BUSY * effort.cores or used + waits > BUSY_WAITING * effort.cores:
-        if used <= BUSY * effort.cores:
-            return f"Other processes: the load got only {_cores(used, effort.cores)}."
+    used = effort.engine.cpu / effort.seconds
+    waits = effort.engine.waited / effort.seconds
+    if used > BUSY * effort.engine.cores or used + waits > BUSY_WAITING * effort.engine.cores:
+        if used <= BUSY * effort.engine.cores:
+            return f"Other processes: the load got only {_cores(used, effort.engine.cores)}."
         most = _most(effort)
-        whose = "The server's CPU" if effort.server else "The CPU"
-        return f"{whose}: {_busy(used, effort.cores)}{f', mostly {most}' if most else ''}."
-    if effort.objects < effort.cores and used > 0.6 and not effort.generated:
+        whose = "The server's CPU" if effort.engine.server else "The CPU"
+        return f"{whose}: {_busy(used, effort.engine.cores)}{f', mostly {most}' if most else ''}."
+    if effort.source.objects < effort.engine.cores and used > 0.6 and not effort.source.generated:
         few = (
             "1 file keeps 1"
-            if effort.objects == 1
-            else f"{effort.objects} files keep {effort.objects}"
+            if effort.source.objects == 1
+            else f"{effort.source.objects} files keep {effort.source.objects}"
         )
-        few += f" of {units.counted(effort.cores, 'core')} busy"
+        few += f" of {units.counted(effort.engine.cores, 'core')} busy"
         return f"Too few files: {few}; more and smaller files load faster."
     return _waiting(effort, used)
 
 
 def _pushed(effort: Effort) -> str:
     """Return the sentence for rows that this machine read and sent to a server."""
-    used, here = effort.cpu / effort.seconds, (effort.here or 0.0) / effort.seconds
+    used, here = effort.engine.cpu / effort.seconds, (effort.here or 0.0) / effort.seconds
     mine = _busy(here, effort.cores_here) + " here, reading and sending"
-    there = f"{_busy(used, effort.cores)} on the server"
-    if not effort.cpu:
+    there = f"{_busy(used, effort.engine.cores)} on the server"
+    if not effort.engine.cpu:
         there = "the server's share is not known, as this user may not read its query_log"
     if here > BUSY * effort.cores_here:
         return f"The CPU of this machine: {mine}; {there}."
-    if used > BUSY * effort.cores:
+    if used > BUSY * effort.engine.cores:
         return f"The server's CPU: {there}; {mine}."
-    if not effort.cpu:
+    if not effort.engine.cpu:
         return f"Not the CPU of this machine: {mine}; {there}."
     return f"No CPU: {mine}, {there}. The network, a disk or other loads held it up."
 
 
 def _waiting(effort: Effort, used: float) -> str:
     """Return the sentence for cores that were not busy."""
-    busy = _busy(used, effort.cores)
-    cpu = "Not the server's CPU" if effort.server else "Not the CPU"
+    busy = _busy(used, effort.engine.cores)
+    cpu = "Not the server's CPU" if effort.engine.server else "Not the CPU"
     if effort.target == "database":
         return f"The database: {busy} here, waiting for it to take the rows."
-    if effort.target == "nothing" and effort.generated:
+    if effort.target == "nothing" and effort.source.generated:
         return f"{cpu}: {busy}; other processes held it up."
     # Where the threads' own time is much longer than their CPU time, they have waited in it.
-    far = "the source" if effort.streamed else "the object store"
-    blocked = effort.blocks and sum(effort.phases.values()) - effort.cpu > 0.25 * effort.seconds
+    far = "the source" if effort.source.streamed else "the object store"
+    blocked = (
+        effort.engine.blocks
+        and sum(effort.phases.values()) - effort.engine.cpu > 0.25 * effort.seconds
+    )
     if not blocked:
-        held = f"the network or {far}" if effort.remote else "a disk or other processes"
+        held = f"the network or {far}" if effort.source.remote else "a disk or other processes"
         return f"{cpu}: {busy}; {held} held it up."
     reads = _share(effort, "read", "convert") >= _share(effort, "insert")
-    if effort.generated or not reads:
-        disk = "The server's disk" if effort.server else "The target disk"
+    if effort.source.generated or not reads:
+        disk = "The server's disk" if effort.engine.server else "The target disk"
         return f"{disk}: {busy} while it was written."
-    where = f"the network or {far}" if effort.remote else "the source disk"
+    where = f"the network or {far}" if effort.source.remote else "the source disk"
     return f"Waiting for {where}: {busy} while it was read."
 
 
@@ -167,8 +191,8 @@ def _most(effort: Effort) -> str:
         }  # fmt: skip
         what = words.get(effort.target, "sorting, compressing and writing")
         return f"{what} ({units.percent(insert)})"
-    if effort.generated:
+    if effort.source.generated:
         return f"making the rows ({units.percent(read)})"
-    unpacks = "unpacking, " if effort.packed else ""
-    what = "parsing" if effort.text else "decoding"
+    unpacks = "unpacking, " if effort.source.packed else ""
+    what = "parsing" if effort.source.text else "decoding"
     return f"{unpacks}{what} and converting ({units.percent(read)})"

@@ -18,7 +18,14 @@ from rowfall.core.results import Report, ShardReport
 from rowfall.core.sqltext import SqlText, quote, quoted_list
 from rowfall.core.version import __version__
 from rowfall.engines.base import Engine
-from rowfall.run.limits import FEW_ROWS, SHORT_SECONDS, Effort, limited_by
+from rowfall.run.limits import (
+    FEW_ROWS,
+    SHORT_SECONDS,
+    Effort,
+    EngineEffort,
+    SourceTraits,
+    limited_by,
+)
 from rowfall.sources.base import Streamed
 
 # Ticks miss up to half a second at the end of each statement.
@@ -198,18 +205,22 @@ class _Run:
         waited = counts.helper.waited if not server else 0.0
         if not server and self.has_phases:
             waited += cpu_wait(session.engine)
-        return limited_by(Effort(
-            self.seconds, costs.cpu, sum(writer.engine.facts.cores for writer in session.writers),
-            server=server, here=costs.here if server and self.pushes else None,
-            cores_here=session.reader.cores, phases=worked,
-            blocks=not counts.helper.writing,
+        engine = EngineEffort(
+            costs.cpu, sum(writer.engine.facts.cores for writer in session.writers), server,
+            waited, blocks=not counts.helper.writing,
+        )  # fmt: skip
+        source = SourceTraits(
             generated=encoding is None, remote=session.remote,
             streamed=isinstance(session.source, Streamed),
             text=encoding is not None and encoding.kind in (Kind.TEXT, Kind.JSON),
             packed=encoding is not None and encoding.compression != "none",
-            target=session.destination.rows_become,
             objects=plan.facts.cores if encoding is None else most * plan.work.lanes,
-            waited=waited, few=counts.amounts.rows < FEW_ROWS, partitioned=partitioned,
+        )  # fmt: skip
+        return limited_by(Effort(
+            self.seconds, engine, source, here=costs.here if server and self.pushes else None,
+            cores_here=session.reader.cores, phases=worked,
+            target=session.destination.rows_become,
+            few=counts.amounts.rows < FEW_ROWS, partitioned=partitioned,
         ))  # fmt: skip
 
     def shards(self) -> tuple[ShardReport, ...]:

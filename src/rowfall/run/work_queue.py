@@ -42,13 +42,30 @@ class OutputPiece:
 
 
 @dataclass(frozen=True, slots=True)
+class FailedTries:
+    """How attempts at some splits have failed.
+
+    Attributes:
+        tries: that failed for a passing reason. ``lowered``: for want of memory.
+        settings: lowered ones for the next; None for those of the writer that takes it.
+    """
+
+    tries: int = 0
+    lowered: int = 0
+    settings: tuple[Setting, ...] | None = None
+
+    def lower(self, settings: tuple[Setting, ...]) -> FailedTries:
+        """Return the state after one more try that wanted too much memory."""
+        return replace(self, settings=settings, lowered=self.lowered + 1)
+
+
+@dataclass(frozen=True, slots=True)
 class Work:
     """Splits that are to be loaded by one attempt, and what earlier attempts have taught.
 
     Attributes:
         number: of the plan's group.
-        tries: attempts that failed for a passing reason. ``lowered``: for want of memory.
-        settings: lowered ones; None for those of the writer that takes it.
+        failed: how earlier attempts have failed.
         skips_bad_rows: bad rows are left out. ``engine_reads``: the decoder has declined it.
         schema: another way to read the rows; None for that of the plan.
         most_refused: see :class:`rowfall.contracts.delivery.Order`.
@@ -57,9 +74,7 @@ class Work:
 
     number: int
     splits: Sequence[Split]
-    tries: int = 0
-    lowered: int = 0
-    settings: tuple[Setting, ...] | None = None
+    failed: FailedTries = FailedTries()
     skips_bad_rows: bool = False
     engine_reads: bool = False
     schema: Schema | None = None

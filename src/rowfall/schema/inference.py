@@ -199,10 +199,10 @@ def schema_for(
     if not told and sample.encoding.format in null_lists.FORMATS:
         told = null_lists.can_be_looked_at(source, sample.encoding)
         held = (c for c in schema.reads if null_lists.holds_lists(c.type))
-        looked_at = (c.name for c in held if told and c.source not in sample.no_null_lists)
+        looked_at = (c.name for c in held if told and c.source not in sample.nulls.no_null_lists)
         schema = replace(schema, lists=frozenset(looked_at))
     if empties := what_nulls_become(
-        schema.reads, sample.encoding, sample.no_null_lists, lists_told=told
+        schema.reads, sample.encoding, sample.nulls.no_null_lists, lists_told=told
     ):
         schema = replace(schema, notes=(*schema.notes, (UNSURE, empties)))
     check_nulls(schema, sample.encoding)

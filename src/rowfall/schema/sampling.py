@@ -74,6 +74,19 @@ WIDTH_ROWS = 1_000
 
 
 @dataclass(frozen=True, slots=True)
+class NoNulls:
+    """Columns that hold no NULL anywhere.
+
+    Attributes:
+        filled: of a format with types, as footers say, or a sample that holds every row.
+        no_null_lists: lists, maps and structs of Parquet, as footers say.
+    """
+
+    filled: frozenset[str] = frozenset()
+    no_null_lists: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
 class SourceSample:
     """A sample and what it showed.
 
@@ -86,9 +99,7 @@ class SourceSample:
         whole: it holds every row of the source.
         narrow: integers get the narrowest type that the sample allows, not 64 bits.
         times: the days that the target holds.
-        filled: columns of a format with types that hold no NULL anywhere, as footers say, or a
-            sample that holds every row.
-        no_null_lists: lists, maps and structs of Parquet of which footers say that none is NULL.
+        nulls: what is known to hold none.
         footers: of all Parquet files, that of the first one first; () where not all were read.
     """
 
@@ -100,9 +111,8 @@ class SourceSample:
     whole: bool = False
     narrow: bool = False
     times: TimeRange = WIDE
-    filled: frozenset[str] = frozenset()
     footers: tuple[Footer, ...] = ()
-    no_null_lists: frozenset[str] = frozenset()
+    nulls: NoNulls = NoNulls()
 
 
 @dataclass(frozen=True, slots=True)
@@ -378,9 +388,10 @@ class _Sampler:
             found = tuple(facts.get(c.name, c) for c in columns)
         whole = self.is_whole(found)
         return SourceSample(
-            encoding, found, splits, splits[0].uri, notes, whole=whole,
-            filled=frozenset(self.filled(found, whole=whole)), footers=found_footers,
-            no_null_lists=self.without_null_lists(found),
+            encoding, found, splits, splits[0].uri, notes, whole=whole, footers=found_footers,
+            nulls=NoNulls(
+                frozenset(self.filled(found, whole=whole)), self.without_null_lists(found)
+            ),
         )  # fmt: skip
 
     def described(self, splits: Sequence[Split]) -> list[ColumnFacts]:

@@ -67,11 +67,22 @@ _UUID_BITS = 128 - 63
 
 
 @dataclass(frozen=True, slots=True)
+class DatabaseLogin:
+    """A server of a database, and who asks it."""
+
+    host: str
+    port: int
+    user: str
+    password: Secret | None
+
+
+@dataclass(frozen=True, slots=True)
 class DatabaseAddress:
     """A table of a database, or the database of ``--query``, as the user typed it.
 
     Attributes:
         text: without secrets.
+        login: of no host where the database is in a file.
         database, schema, table: "" where they are not named.
         key: the column that is to be cut into ranges; "" to choose one.
         settings: parameters for the driver (``sslmode``).
@@ -79,10 +90,7 @@ class DatabaseAddress:
 
     text: str
     scheme: str
-    host: str
-    port: int
-    user: str
-    password: Secret | None
+    login: DatabaseLogin
     database: str
     schema: str
     table: str
@@ -91,10 +99,10 @@ class DatabaseAddress:
 
     def command(self, query: str) -> str:
         """Return the command that loads a query in place of the table, without ``--to``."""
-        user = f"{uri.encode(self.user, '')}@" if self.user else ""
+        user = f"{uri.encode(self.login.user, '')}@" if self.login.user else ""
         more = "&".join(f"{key}={value}" for key, value in self.settings.items())
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        place = f"{user}{host}:{self.port}/" if host else ""  # none: it is in a file
+        host = f"[{self.login.host}]" if ":" in self.login.host else self.login.host
+        place = f"{user}{host}:{self.login.port}/" if host else ""  # none: it is in a file
         text = f"{self.scheme}://{place}{self.database}" + f"?{more}" * bool(more)
         words = ["rowfall", "load", text, "--query", query, "--table", self.table or "NAME"]
         return shlex.join(words)
@@ -155,7 +163,8 @@ def parse(
         password = Secret(os.environ[variable])
     given = {name: value for name, value in parts.query.items() if name in settings}
     return DatabaseAddress(
-        masked, scheme, parts.host or "localhost", parts.port or port, parts.user, password,
+        masked, scheme,
+        DatabaseLogin(parts.host or "localhost", parts.port or port, parts.user, password),
         database, schema, bare, parts.query.get("key", ""), given,
     )  # fmt: skip
 
@@ -186,7 +195,7 @@ def parse_file(texts: Sequence[str], options: Options, schema: str) -> DatabaseA
     if "schema" in given or not dot:
         own, bare = given.get("schema", schema), table
     kind = scheme_of_file(path) if uri.scheme_of(texts[0]) == uri.FILE else uri.scheme_of(texts[0])
-    return DatabaseAddress(texts[0], kind, "", 0, "", None, path, own, bare, key, {})
+    return DatabaseAddress(texts[0], kind, DatabaseLogin("", 0, "", None), path, own, bare, key, {})
 
 
 def check_no_file_options(options: Options, text: str) -> None:
@@ -487,7 +496,9 @@ class DatabaseSource(Streams, ABC):
         self.address = address
         self.text = address.text
         self.query = (options.query or "").strip().rstrip(";")
-        self.secrets: tuple[Secret, ...] = (address.password,) if address.password else ()
+        self.secrets: tuple[Secret, ...] = (
+            (address.login.password,) if address.login.password else ()
+        )
         self.notes: tuple[str, ...] = ()
         self.made: Schema | None = None
         self._described: Described | None = None
@@ -528,7 +539,9 @@ class DatabaseSource(Streams, ABC):
     def uri(self) -> str:
         """The name by which splits are known: without user and password."""
         at, found = self.address, self.described
-        place = f"{at.host}:{at.port}/" if at.host else ""  # none: it is in a file
+        place = (
+            f"{at.login.host}:{at.login.port}/" if at.login.host else ""
+        )  # none: it is in a file
         base = f"{at.scheme}://{place}{uri.encode(at.database)}"
         if self.query:
             base += f"?query={digest(self.query)}"

@@ -4,68 +4,79 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
-from rowfall.run.limits import SHORT_SECONDS, Effort, limited_by
+from rowfall.run.limits import SHORT_SECONDS, Effort, EngineEffort, SourceTraits, limited_by
 
 READING = {"read": 15.0, "convert": 1.0, "insert": 3.0, "publish": 0.5}
 WRITING = {"read": 2.0, "convert": 1.0, "insert": 15.0, "publish": 0.5}
-BUSY = Effort(seconds=10.0, cpu=19.0, cores=2, phases=READING, objects=2)
-IDLE = replace(BUSY, cpu=3.0)
-SERVER = replace(BUSY, server=True, cores=16, cores_here=2)
+
+
+def changed(effort: Effort, **facts: Any) -> Effort:
+    """Return an effort with other facts, in whichever part of it they are."""
+    for name, part in (("engine", effort.engine), ("source", effort.source)):
+        own = {fact: facts.pop(fact) for fact in [*facts] if hasattr(part, fact)}
+        facts[name] = replace(part, **own)
+    return replace(effort, **facts)
+
+
+BUSY = Effort(10.0, EngineEffort(19.0, 2), SourceTraits(objects=2), phases=READING)
+IDLE = changed(BUSY, cpu=3.0)
+SERVER = changed(BUSY, server=True, cores=16, cores_here=2)
 
 
 @pytest.mark.parametrize(
     ("effort", "sentence"),
     [
         (BUSY, "The CPU: 1.9 of 2 cores busy, mostly parsing and converting (82 %)."),
-        (replace(BUSY, packed=True),
+        (changed(BUSY, packed=True),
          "The CPU: 1.9 of 2 cores busy, mostly unpacking, parsing and converting (82 %)."),
-        (replace(BUSY, text=False),
+        (changed(BUSY, text=False),
          "The CPU: 1.9 of 2 cores busy, mostly decoding and converting (82 %)."),
-        (replace(BUSY, phases=WRITING),
+        (changed(BUSY, phases=WRITING),
          "The CPU: 1.9 of 2 cores busy, mostly sorting, compressing and writing (81 %)."),
-        (replace(BUSY, cores=1, cpu=9.9),
+        (changed(BUSY, cores=1, cpu=9.9),
          "The CPU: 1.0 of 1 core busy, mostly parsing and converting (82 %)."),
-        (replace(BUSY, generated=True, phases=WRITING, target="files"),
+        (changed(BUSY, generated=True, phases=WRITING, target="files"),
          "The CPU: 1.9 of 2 cores busy, mostly formatting and writing (81 %)."),
-        (replace(BUSY, generated=True, target="nothing"),
+        (changed(BUSY, generated=True, target="nothing"),
          "The CPU: 1.9 of 2 cores busy, mostly making the rows (82 %)."),
-        (replace(BUSY, phases={}), "The CPU: 1.9 of 2 cores busy."),
-        (replace(IDLE, waited=16.0), "Other processes: the load got only 0.3 of 2 cores."),
+        (changed(BUSY, phases={}), "The CPU: 1.9 of 2 cores busy."),
+        (changed(IDLE, waited=16.0), "Other processes: the load got only 0.3 of 2 cores."),
         (IDLE, "Waiting for the source disk: 0.3 of 2 cores busy while it was read."),
-        (replace(IDLE, remote=True),
+        (changed(IDLE, remote=True),
          "Waiting for the network or the object store: 0.3 of 2 cores busy while it was read."),
-        (replace(IDLE, remote=True, streamed=True, blocks=False),
+        (changed(IDLE, remote=True, streamed=True, blocks=False),
          "Not the CPU: 0.3 of 2 cores busy; the network or the source held it up."),
-        (replace(IDLE, phases=WRITING),
+        (changed(IDLE, phases=WRITING),
          "The target disk: 0.3 of 2 cores busy while it was written."),
-        (replace(IDLE, generated=True),
+        (changed(IDLE, generated=True),
          "The target disk: 0.3 of 2 cores busy while it was written."),
         # What rowfall-decode counts are CPU seconds: they do not say where it waited.
-        (replace(IDLE, blocks=False),
+        (changed(IDLE, blocks=False),
          "Not the CPU: 0.3 of 2 cores busy; a disk or other processes held it up."),
-        (replace(BUSY, cpu=9.0, objects=1),
+        (changed(BUSY, cpu=9.0, objects=1),
          "Too few files: 1 file keeps 1 of 2 cores busy; more and smaller files load faster."),
-        (replace(SERVER, cpu=150.0),
+        (changed(SERVER, cpu=150.0),
          "The server's CPU: 15.0 of 16 cores busy, mostly parsing and converting (82 %)."),
-        (replace(SERVER, cpu=0.0), "Not known: this user may not read the server's query_log."),
-        (replace(SERVER, cpu=5.0, phases={}, remote=True),
+        (changed(SERVER, cpu=0.0), "Not known: this user may not read the server's query_log."),
+        (changed(SERVER, cpu=5.0, phases={}, remote=True),
          "Not the server's CPU: 0.5 of 16 cores busy; the network or the object store held it up."),
-        (replace(SERVER, cpu=5.0, phases={}, here=18.0),
+        (changed(SERVER, cpu=5.0, phases={}, here=18.0),
          "The CPU of this machine: 1.8 of 2 cores busy here, reading and sending; "
          "0.5 of 16 cores busy on the server."),
-        (replace(SERVER, cpu=0.0, phases={}, here=5.0),
+        (changed(SERVER, cpu=0.0, phases={}, here=5.0),
          "Not the CPU of this machine: 0.5 of 2 cores busy here, reading and sending; the server's "
          "share is not known, as this user may not read its query_log."),
-        (replace(BUSY, phases={"publish": 9.0, "insert": 11.0}),
+        (changed(BUSY, phases={"publish": 9.0, "insert": 11.0}),
          "Publishing: attaching the parts took 45 % of the working time."),
-        (replace(BUSY, phases={"publish": 9.0, "insert": 11.0}, partitioned=True),
+        (changed(BUSY, phases={"publish": 9.0, "insert": 11.0}, partitioned=True),
          "Publishing: many parts had to be attached; a coarser partition key makes fewer."),
-        (replace(BUSY, seconds=0.08), "Start-up and bookkeeping: the rows themselves took 0.08 s."),
-        (replace(IDLE, few=True), "Start-up and bookkeeping: the rows themselves took 10.0 s."),
-        (replace(BUSY, seconds=0.0), ""),
+        (changed(BUSY, seconds=0.08), "Start-up and bookkeeping: the rows themselves took 0.08 s."),
+        (changed(IDLE, few=True), "Start-up and bookkeeping: the rows themselves took 10.0 s."),
+        (changed(BUSY, seconds=0.0), ""),
     ],
 )  # fmt: skip
 def test_sentence(effort: Effort, sentence: str) -> None:
@@ -82,8 +93,9 @@ def test_no_sentence_speaks_of_what_was_not_done() -> None:
         seconds, cpu, cores, server, here, phases, generated, target, remote, objects, blocks
     ) in choices:  # fmt: skip
         effort = Effort(
-            seconds, cpu, cores, server, here if server else None, 2, phases,
-            generated=generated, remote=remote, target=target, objects=objects, blocks=blocks,
+            seconds, EngineEffort(cpu, cores, server, blocks=blocks),
+            SourceTraits(generated, remote=remote, objects=objects), here if server else None, 2,
+            phases, target,
         )  # fmt: skip
         text = limited_by(effort)
         assert text.endswith("."), effort

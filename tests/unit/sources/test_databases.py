@@ -116,9 +116,14 @@ def address(*texts: str, **options: Any) -> Any:
 def test_an_address(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PW", "from the environment")
     found = address("postgresql://me:s%40crt@h:7/shop/sales.orders?sslmode=require&key=id")
-    assert (found.host, found.port, found.user, found.database) == ("h", 7, "me", "shop")
+    assert (found.login.host, found.login.port, found.login.user, found.database) == (
+        "h",
+        7,
+        "me",
+        "shop",
+    )
     assert (found.schema, found.table, found.key) == ("sales", "orders", "id")
-    assert found.password.reveal() == "s@crt"
+    assert found.login.password.reveal() == "s@crt"
     assert "s%40crt" not in found.text
     assert found.settings == {"sslmode": "require"}
     assert address("postgresql://h/shop/orders").password.reveal() == "from the environment"

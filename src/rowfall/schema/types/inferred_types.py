@@ -182,12 +182,12 @@ def _is_low(found: ColumnFacts) -> bool:
 def _keep_declared(found: ColumnFacts, sample: SourceSample) -> tuple[str, str]:
     declared = parse_type(found.declared)
     if declared.base == "String" and _is_low(found):
-        keeps = declared.nullable and found.name not in sample.filled
+        keeps = declared.nullable and found.name not in sample.nulls.filled
         inner = "Nullable(String)" if keeps else "String"
         return (
             f"LowCardinality({inner})",
             f"{found.values.distinct:,} distinct values in {found.values.rows:,}",
         )
-    if declared.nullable and found.name in sample.filled and not found.optional:
+    if declared.nullable and found.name in sample.nulls.filled and not found.optional:
         return declared.bare, f"declared {found.declared}, but no row holds a NULL"
     return found.declared, "declared in the file"

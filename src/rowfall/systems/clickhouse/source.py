@@ -241,15 +241,15 @@ class ClickHouse(Tables):
     def __init__(self, texts: Sequence[str], options: Options) -> None:
         at = parse(texts, options, port=0, variable="CLICKHOUSE_PASSWORD", settings=())
         tls = at.scheme == _TLS
-        port = at.port or (HTTPS_PORT if tls else HTTP_PORT)
+        port = at.login.port or (HTTPS_PORT if tls else HTTP_PORT)
         table = f"{at.schema}.{at.table}" if at.schema else at.table  # a dot is a letter here
-        base = f"clickhouse://{at.host}:{port}/{uri.encode(at.database)}"
+        base = f"clickhouse://{at.login.host}:{port}/{uri.encode(at.database)}"
         super().__init__(at.text, base, at.database, table, options.query)
-        user = at.user or os.environ.get("CLICKHOUSE_USER", "default")
-        self._connections = Connections(Address(at.host, port, tls, user, at.password))
+        user = at.login.user or os.environ.get("CLICKHOUSE_USER", "default")
+        self._connections = Connections(Address(at.login.host, port, tls, user, at.login.password))
         self._status = StatementStatus(self._connections, {})
-        if at.password:
-            self.secrets = (at.password,)
+        if at.login.password:
+            self.secrets = (at.login.password,)
 
     def ask(self, text: str) -> list[list[Any]]:
         """See :class:`Tables`."""

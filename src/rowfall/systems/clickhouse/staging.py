@@ -82,36 +82,58 @@ _HINT = "Give a table of the MergeTree family, or a Null, Memory or Log table."
 
 
 @dataclass(frozen=True, slots=True)
+class TableId:
+    """What tells a table from another one of its name.
+
+    Attributes:
+        uuid: zeros in databases that give none.
+        folder: of its parts; "" where it has none.
+    """
+
+    uuid: str
+    folder: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ViewDefinition:
+    """What a materialized view does.
+
+    Attributes:
+        select: "" for tables.
+        inner: name of the table of a view that has one of its own, where no uuid tells it.
+    """
+
+    select: str = ""
+    inner: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class TableFacts:
     """One table as the server describes it.
 
     Attributes:
-        uuid: of the table; zeros in databases that give none.
+        id: tells it from another table of its name.
         engine_full: the engine with its arguments, keys, TTL and settings, as the server puts it.
         partitioned: the table has a partition key.
         views: database and name of every view that an INSERT into this table fires.
-        select: of a view, "" for tables.
-        inner: name of the table of a view that has one of its own, where no uuid tells it.
-        folder: of its parts; "" where it has none.
+        view: what it is as a view; nothing of that for tables.
     """
 
     database: str
     table: str
-    uuid: str
+    id: TableId
     engine: str
     engine_full: str
     storage_policy: str
     partitioned: bool
     create_query: str
     views: tuple[tuple[str, str], ...] = ()
-    select: str = ""
-    inner: str = ""
-    folder: str = ""
+    view: ViewDefinition = ViewDefinition()
 
     @property
     def identity(self) -> str:
         """The uuid of the table, also in databases that show none."""
-        return identity(self.uuid, self.folder)
+        return identity(self.id.uuid, self.id.folder)
 
     @property
     def qualified(self) -> str:
@@ -164,15 +186,15 @@ class TableFacts:
     @property
     def fills(self) -> tuple[str, str]:
         """Return the table that a materialized view fills: named after TO, or its own inner one."""
-        head, uuid = self._head(), self.uuid
+        head, uuid = self._head(), self.id.uuid
         if head[:1] == ["TO"] and head[1] != "INNER":
             if head[2:3] == ["."]:
                 return identifier(head[1]) or "", identifier(head[3]) or ""
             return self.database, identifier(head[1]) or ""
         if head[:1] == ["TO"]:  # TO INNER UUID '...': a profile may ask for this form
             uuid = head[3].strip("'")
-        if self.inner:
-            return self.database, self.inner
+        if self.view.inner:
+            return self.database, self.view.inner
         return self.database, f".inner.{self.table}" if uuid == _NO_UUID else f".inner_id.{uuid}"
 
     @property
@@ -181,7 +203,7 @@ class TableFacts:
 
         That shows no uuids, by which such a table is called.
         """
-        unnamed = self.engine == "MaterializedView" and self.uuid == _NO_UUID
+        unnamed = self.engine == "MaterializedView" and self.id.uuid == _NO_UUID
         return unnamed and self._head()[:1] not in (["TO"], ["REFRESH"])
 
     def _head(self) -> list[str]:
@@ -216,16 +238,18 @@ def lookup(ask: Ask, names: Iterable[tuple[str, str]]) -> dict[tuple[str, str], 
         if name in wanted:
             found[name] = _facts(row)
             if found[name].hides_inner:
-                found[name] = replace(found[name], inner=_inner(ask, *name))
+                found[name] = replace(
+                    found[name], view=replace(found[name].view, inner=_inner(ask, *name))
+                )
     return found
 
 
 def _facts(row: Sequence[Any]) -> TableFacts:
     """Return one row of the answer to :func:`rowfall.core.sql.about_tables` as a value."""
     return TableFacts(
-        str(row[0]), str(row[1]), uuid=row[2], engine=row[3], engine_full=row[4],
-        storage_policy=row[5], partitioned=bool(row[6]), create_query=row[7],
-        views=tuple(sorted(zip(row[8], row[9], strict=True))), select=row[10], folder=str(row[11]),
+        str(row[0]), str(row[1]), TableId(row[2], str(row[11])), engine=row[3],
+        engine_full=row[4], storage_policy=row[5], partitioned=bool(row[6]), create_query=row[7],
+        views=tuple(sorted(zip(row[8], row[9], strict=True))), view=ViewDefinition(row[10]),
     )  # fmt: skip
 
 

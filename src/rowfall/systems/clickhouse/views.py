@@ -257,16 +257,16 @@ def _stageable(view: Name, target: Name, known: Mapping[Name, TableFacts]) -> Ta
 def _rewritten(ask: Ask, view: TableFacts, source: Name) -> tuple[tuple[str, ...], set[Name]]:
     """Return the view's SELECT, cut at ``source``, and the other tables that it names."""
     name = (view.database, view.table)
-    if HIDDEN in view.select:
+    if HIDDEN in view.view.select:
         _refuse(name, "its text holds a secret that the server does not show")
-    text = Select(view.select, name)
+    text = Select(view.view.select, name)
     pieces = text.cut(source)
     if len(pieces) > 2 and ask("SELECT getSetting('allow_experimental_analyzer')") == [[False]]:
         # There only the leftmost means the inserted block, the others the whole table.
         _refuse(name, f"it names {'.'.join(source)} twice, and the new analyzer is switched off")
     try:
-        ask(f"DESCRIBE TABLE ({view.select})")  # the tree does not ask for rights
-        before = _tree(ask, view.select)
+        ask(f"DESCRIBE TABLE ({view.view.select})")  # the tree does not ask for rights
+        before = _tree(ask, view.view.select)
         after = _tree(ask, sql.qualified(*source).join(pieces))
     except RowfallError as error:
         _refuse(name, error.message)
@@ -300,7 +300,7 @@ def _no_other_reads(ask: Ask, reads: Mapping[Name, set[Name]], filled: set[Name]
             behind: set[Name] = set()
             for name, facts in lookup(ask, queue).items():
                 if facts.engine == "View":
-                    behind |= {table for _, table in Select(facts.select, name).tables()}
+                    behind |= {table for _, table in Select(facts.view.select, name).tables()}
                 elif facts.engine == "MaterializedView":
                     behind.add(facts.fills)
             queue = behind - seen

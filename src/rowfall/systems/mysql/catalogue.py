@@ -13,12 +13,20 @@ BLOBS = frozenset({"varbinary", "tinyblob", "blob", "mediumblob", "longblob"})
 
 
 @dataclass(frozen=True, slots=True)
+class DecimalDigits:
+    """Digits of a decimal; ``scale`` of them are behind the point."""
+
+    precision: int = 0
+    scale: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Declared:
     """A column as the catalogue describes it.
 
     Attributes:
         kind: ``DATA_TYPE`` in lower case, ``whole``: ``COLUMN_TYPE`` (``int(10) unsigned``).
-        precision, scale: of decimals; ``digits`` of a second.
+        decimal: of decimals; ``precision`` of other numbers, too. ``digits`` of a second.
         length: in bytes, of BINARY.
         charset: "" for what is not text.
         extra: ``EXTRA`` in upper case; ``default``: None for none.
@@ -28,8 +36,7 @@ class Declared:
     kind: str
     whole: str
     nullable: bool
-    precision: int = 0
-    scale: int = 0
+    decimal: DecimalDigits = DecimalDigits()
     digits: int = 0
     length: int = 0
     charset: str = ""
@@ -67,9 +74,9 @@ def declared(rows: Iterable[Sequence[Any]]) -> list[Declared]:
     """Return the columns that the catalogue has described; [] for a table that is not there."""
     return [
         Declared(
-            str(column), str(kind).lower(), str(whole), null == "YES", int(precision or 0),
-            int(scale or 0), int(digits or 0), int(length or 0), str(charset or ""),
-            str(extra or "").upper(), default,
+            str(column), str(kind).lower(), str(whole), null == "YES",
+            DecimalDigits(int(precision or 0), int(scale or 0)), int(digits or 0),
+            int(length or 0), str(charset or ""), str(extra or "").upper(), default,
         )
         for column, kind, whole, null, precision, scale, digits, length, charset, extra, default
         in rows

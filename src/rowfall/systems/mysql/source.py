@@ -493,7 +493,12 @@ class MySQLSource(DatabaseSource):
         """
         at, err = self.address, self._driver().err
         login = Login(
-            at.host, at.port, at.user, at.password, at.database, at.settings.get("ssl_ca", "")
+            at.login.host,
+            at.login.port,
+            at.login.user,
+            at.login.password,
+            at.database,
+            at.settings.get("ssl_ca", ""),
         )
 
         def begin() -> tuple[Any, tuple[Any, ...]]:
@@ -543,7 +548,7 @@ class MySQLSource(DatabaseSource):
             found = said(error, *self.secrets)
         what = name(at.table) if at.table else "*"
         hint = found.hint(
-            right=f"GRANT SELECT ON {name(at.database)}.{what} TO {quote(at.user)}@'%'.",
+            right=f"GRANT SELECT ON {name(at.database)}.{what} TO {quote(at.login.user)}@'%'.",
             database="See its databases with SHOW DATABASES; the user needs a right to one.",
         )
         if hint is None and self.query:

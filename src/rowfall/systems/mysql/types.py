@@ -17,7 +17,7 @@ from rowfall.core.errors import SourceError
 from rowfall.core.patterns import regex
 from rowfall.core.sql import literal
 from rowfall.sources.databases import SourceColumn
-from rowfall.systems.mysql.catalogue import BLOBS, TEXTS, Declared
+from rowfall.systems.mysql.catalogue import BLOBS, TEXTS, DecimalDigits, Declared
 from rowfall.systems.mysql.client import name, quote
 
 _INTEGERS = {"tinyint": 8, "smallint": 16, "mediumint": 32, "int": 32, "integer": 32, "bigint": 64}
@@ -155,14 +155,18 @@ def _bare(column: Declared, marks: Marks) -> tuple[str, str, str] | None:
         text = f"{x} + 0" if "zerofill" in column.whole else x
         return f"{'U' if column.unsigned else ''}Int{_INTEGERS[kind]}", text, "as wide as there"
     if kind in ("decimal", "numeric"):
-        return f"Decimal({column.precision}, {column.scale})", _unfilled(column), "exact"
+        return (
+            f"Decimal({column.decimal.precision}, {column.decimal.scale})",
+            _unfilled(column),
+            "exact",
+        )
     if kind == "float":
         # As it is, it would be printed with six digits.
         return "Float32", f"{x} + 0e0", "all digits are read"
     if kind in ("double", "real"):
         return "Float64", _unfilled(column), "all digits are read"
     if kind == "bit":
-        bits = next((n for n in (8, 16, 32, 64) if column.precision <= n), 64)
+        bits = next((n for n in (8, 16, 32, 64) if column.decimal.precision <= n), 64)
         return f"UInt{bits}", f"{x} + 0", "a number"
     if kind in TEXTS or kind == "json":
         why = "bytes" if column.bytes else "JSON text" if kind == "json" else "text"
@@ -278,8 +282,8 @@ def _of_field(one: Any) -> Declared:
     precision = length - (one.scale > 0) - (not flags & _UNSIGNED) if kind == "decimal" else length
     signs = (" unsigned" if flags & _UNSIGNED else "") + (" zerofill" if flags & _ZEROFILL else "")
     return Declared(
-        one.name, kind, kind + signs, not flags & _NOT_NULL, max(1, precision),
-        min(one.scale, _FLOATING), digits, length, "",
+        one.name, kind, kind + signs, not flags & _NOT_NULL,
+        DecimalDigits(max(1, precision), min(one.scale, _FLOATING)), digits, length, "",
     )  # fmt: skip
 
 
@@ -311,7 +315,7 @@ def declared_type(declared: str) -> str:
     numbers = [int(n) for n in sizes.split(",")] if sizes and kind != "enum" else [0]
     number, scale = (*numbers, 0)[:2]
     whole = whole if kind == "enum" else whole.lower()
-    return _taken(Declared("", kind, whole, False, number, scale, number, number))
+    return _taken(Declared("", kind, whole, False, DecimalDigits(number, scale), number, number))
 
 
 def _taken(column: Declared) -> str:
@@ -320,7 +324,7 @@ def _taken(column: Declared) -> str:
     if kind in _INTEGERS:
         return f"{'U' if 'unsigned' in column.whole else ''}Int{_INTEGERS[kind]}"
     if kind in ("decimal", "numeric"):
-        return f"Decimal({column.precision}, {column.scale})"
+        return f"Decimal({column.decimal.precision}, {column.decimal.scale})"
     if kind == "enum":
         return _taken_enum(column.whole)
     if kind == "binary" and 0 < length <= 255:

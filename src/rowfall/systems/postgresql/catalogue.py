@@ -131,7 +131,7 @@ class Catalogue:
         return _Table(
             oid, f"{schema}.{name}", qualified(schema, name), kind, filenode,
             bool(parent), int(size or 0), int(rows or 0),
-            tuple((str(n), str(t), bool(g)) for n, t, g in keys), at.key,
+            _Key(tuple((str(n), str(t), bool(g)) for n, t, g in keys), at.key),
         )  # fmt: skip
 
     def _no_table(self) -> SourceError:
@@ -173,9 +173,9 @@ class Catalogue:
         A sequence gives its numbers before rows are committed: who commits after this snapshot may
         have a lower one than what is seen now. Whoever has one holds a lock on the table.
         """
-        key = identifier(table.keys[0][0])
+        key = identifier(table.by.columns[0][0])
         row = self._run(f"SELECT max({key}) FROM {table.sql}").fetchone()
-        table.highest = row[0] if row else None
+        table.by.highest = row[0] if row else None
         writers = (
             "SELECT virtualtransaction FROM pg_locks WHERE locktype = 'relation' AND relation = %s "
             "AND mode = 'RowExclusiveLock' AND granted AND database = "
@@ -190,8 +190,8 @@ class Catalogue:
             return ()
         return (
             f"{len(waits)} transaction(s) have written into {table.name} and are still open: rows "
-            f"that they commit later with a {table.keys[0][0]} up to {table.highest} are not "
-            "loaded, now or later",
+            f"that they commit later with a {table.by.columns[0][0]} up to {table.by.highest} are "
+            "not loaded, now or later",
         )
 
     def _describe_table(self, table: _Table) -> Described:
@@ -218,7 +218,7 @@ class Catalogue:
             rows_there = self._estimate(table.sql)
         described = Described(
             table.name, str(table.oid), tuple(found), rows_there, key, self._why,
-            order_by=tuple(name for name, _, _ in table.keys),
+            order_by=tuple(name for name, _, _ in table.by.columns),
         )  # fmt: skip
         stored = table.kind in ("r", "m", "p")
         if stored and not self._run(f"SELECT 1 FROM {table.sql} LIMIT 1").fetchone():
@@ -235,10 +235,10 @@ class Catalogue:
 
     def _choose_key(self, table: _Table) -> tuple[Key | None, str]:
         """Choose what a table is cut by; also say why."""
-        if table.key:
+        if table.by.named:
             return self._given_key(table), "as asked for"
-        if table.keys and table.keys[0][1] in KEYS:
-            name, type_, _ = table.keys[0]
+        if table.by.columns and table.by.columns[0][1] in KEYS:
+            name, type_, _ = table.by.columns[0]
             return Key(name, identifier(name), KEYS[type_], table.grows), "its primary key"
         if table.kind not in ("r", "m") or table.parent:
             what = {"v": "a view", "p": "partitioned", "f": "a foreign table"}.get(
@@ -258,8 +258,8 @@ class Catalogue:
             [table.oid],
         ).fetchall()
         types = {str(name): (str(type_), bool(filled)) for name, type_, filled in rows}
-        type_, filled = types.get(table.key, ("", True))
-        return self._checked_key(table.key, type_, list(types), nullable=not filled)
+        type_, filled = types.get(table.by.named, ("", True))
+        return self._checked_key(table.by.named, type_, list(types), nullable=not filled)
 
     def _checked_key(self, name: str, type_: str, names: list[str], *, nullable: bool) -> Key:
         if not type_:
@@ -282,10 +282,10 @@ class Catalogue:
             return tuple(itertools.pairwise(bounds))
         end = key.end
         if key.grows:
-            if table.highest is None:
+            if table.by.highest is None:
                 return ()  # what comes has any number
             # A negative one tells nothing about those that follow.
-            end = table.highest + 1 if 0 < table.highest < end else end
+            end = table.by.highest + 1 if 0 < table.by.highest < end else end
         values: list[int | None] = []
         if count > 1:
             pages = max(1, table.size // _PAGE)
@@ -424,6 +424,21 @@ def block_base(connection: Connection[Any], oid: int) -> int:
 
 
 @dataclass(slots=True)
+class _Key:
+    """The key of a table.
+
+    Attributes:
+        columns: of its primary key: name, type, and whether a sequence gives the values.
+        named: the column that the user has named; "" for none.
+        highest: value of its key, where later ones are higher.
+    """
+
+    columns: tuple[tuple[str, str, bool], ...]
+    named: str
+    highest: int | None = None
+
+
+@dataclass(slots=True)
 class _Table:
     """A table of the catalogue.
 
@@ -431,9 +446,7 @@ class _Table:
         name: ``schema.table``; ``sql`` the same, quoted.
         kind: relkind. ``filenode``: of its file. ``parent``: others inherit from it.
         size, rows: bytes and, about, rows.
-        keys: columns of its primary key: name, type, and whether a sequence gives the values.
-        key: the column that the user has named.
-        highest: value of its key, where later ones are higher.
+        by: the key by which it is cut.
     """
 
     oid: int
@@ -444,14 +457,17 @@ class _Table:
     parent: bool
     size: int
     rows: int
-    keys: tuple[tuple[str, str, bool], ...]
-    key: str
-    highest: int | None = None
+    by: _Key
 
     @property
     def grows(self) -> bool:
         """True where rows that come later have higher keys."""
-        return bool(self.keys) and not self.key and self.keys[0][2] and self.keys[0][1] in KEYS
+        return (
+            bool(self.by.columns)
+            and not self.by.named
+            and self.by.columns[0][2]
+            and self.by.columns[0][1] in KEYS
+        )
 
 
 def described(connection: Connection[Any], relation: str) -> list[tuple[str, int, int]]:

@@ -59,8 +59,8 @@ class PostgresSource(DatabaseSource):
         address = parse(texts, options, port=PORT, variable=PASSWORD_VARIABLE, settings=SETTINGS)
         super().__init__(replace(address, scheme="postgresql"), options)
         self._server = PostgresServer(
-            address.host, address.port, address.user, address.password, address.database,
-            address.settings,
+            address.login.host, address.login.port, address.login.user, address.login.password,
+            address.database, address.settings,
         )  # fmt: skip
         self._guard = threading.Lock()
         self._empties = options.null_lists is not None
@@ -261,7 +261,7 @@ class PostgresSource(DatabaseSource):
 
     @property
     def _away(self) -> str:
-        return f"Does a server run at {self.address.host}:{self.address.port}?"
+        return f"Does a server run at {self.address.login.host}:{self.address.login.port}?"
 
     def _error(self, error: Any, name: str) -> SourceError:
         found = self._server.understand(error)

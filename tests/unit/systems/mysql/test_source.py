@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from rowfall.core.errors import SourceError
 from rowfall.sources.databases import END
-from rowfall.systems.mysql.catalogue import Declared
+from rowfall.systems.mysql.catalogue import DecimalDigits, Declared
 from rowfall.systems.mysql.client import quote
 from rowfall.systems.mysql.rows import BrokenPacketError, lines
 from rowfall.systems.mysql.source import halve
@@ -134,10 +134,10 @@ def test_null_is_no_line() -> None:
         ("int", {"whole": "int(5) zerofill"}, "UInt32"),
         ("bigint", {"whole": "bigint(20) unsigned"}, "UInt64"),
         ("mediumint", {}, "Int32"),
-        ("decimal", {"precision": 65, "scale": 30}, "Decimal(65, 30)"),
+        ("decimal", {"decimal": DecimalDigits(65, 30)}, "Decimal(65, 30)"),
         ("float", {}, "Float32"),
-        ("bit", {"precision": 1}, "UInt8"),
-        ("bit", {"precision": 33}, "UInt64"),
+        ("bit", {"decimal": DecimalDigits(1)}, "UInt8"),
+        ("bit", {"decimal": DecimalDigits(33)}, "UInt64"),
         ("binary", {"length": 16}, "FixedString(16)"),
         ("enum", {"whole": "enum('a','b''c')"}, r"Enum8('' = 0, 'a' = 1, 'b\'c' = 2)"),
         ("enum", {"whole": f"enum({','.join(map(quote, map(str, range(200))))})"}, "Enum16("),
