@@ -482,7 +482,7 @@ def _sample_limits(session: Session, most: int) -> dict[str, int]:
 
     Bytes that nobody has looked at may be one record of gigabytes.
     """
-    room = session.reader.facts.memory - ENGINE_BASE // 2 - _HERE
+    room = session.reader.memory - ENGINE_BASE // 2 - _HERE
     declared = session.declared
     if declared is not None and declared.kind in (Kind.TEXT, Kind.JSON):
         room = min(room, _COPIES * most)
@@ -546,7 +546,7 @@ def _too_much(
             "beginning of the file. --skip-lines leaves lines out.",
             code=code,
         )
-    memory = units.memory(session.reader.facts.memory)
+    memory = units.memory(session.reader.memory)
     said = f"a sample of {names} takes more memory than --memory allows ({memory})"
     hint = (
         "One value, block or page of it is very large: give more with --memory, or write the file "

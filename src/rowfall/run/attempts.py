@@ -712,7 +712,7 @@ class AttemptRunner:
         encoding, source = self._given.plan.encoding, self._source
         if encoding is None or encoding.format != "Avro" or not isinstance(source, ObjectSource):
             return []
-        memory = self._given.load.session.reader.facts.memory
+        memory = self._given.load.session.reader.memory
         # The block, a value of it, and the column that holds this.
         return avro_blocks.too_large(source, work.splits, memory, memory // 4)
 

@@ -37,7 +37,7 @@ from rowfall.schema.column_facts import ColumnFacts, FactQuery, RunSelect, Wante
 from rowfall.schema.text.excerpts import excerpts
 from rowfall.schema.text.last_rows import find_last_rows, odd_values
 from rowfall.schema.text.records import lines_relation
-from rowfall.schema.text.text_facts import FACTS, text_facts
+from rowfall.schema.text.text_facts import text_facts
 from rowfall.schema.text.text_format import OTHERWISE, UNSURE, check_width, find_text_format
 from rowfall.schema.text.united_headers import SAMPLED_FILES, unite
 from rowfall.schema.types import footers, json_objects, nested_reading
@@ -199,8 +199,10 @@ class _Sampler:
         here = self.measure_here(columns, more)
         found = here or self.measure(columns, more)
         seen = any(AGAIN in why for _, why in notes)
+        types = self.wanted.types(encoding, [column.name for column in columns])
         # Where all types are known, no header among the values changes them.
-        if not here and (seen or (encoding.has_header and any(map(_is_broken, found)))):
+        open_ = not here or any(column.name not in types for column in columns)
+        if open_ and (seen or (encoding.has_header and any(map(_is_broken, found)))):
             # The header among their values made the kinds of columns unknown.
             anew = [replace(column, declared="") for column in columns] if seen else columns
             again = self.measure(anew, more, but_header=True)
@@ -221,12 +223,11 @@ class _Sampler:
     def measure_here(self, columns: Sequence[ColumnFacts], more: str) -> tuple[ColumnFacts, ...]:
         """Return the facts about every column as rowfall-decode finds them.
 
-        Returns () where the engine has to be asked: for other facts, and about text that is not
-        clean.
+        Returns () where the engine has to be asked: about text that is not clean.
         """
         query = FactQuery.of(columns, self.encoding, self.wanted)
         groups = query.groups
-        if any(c.bom for c in columns) or not all(FACTS.issuperset(facts) for _, facts in groups):
+        if any(c.bom for c in columns):
             return ()
         names = [column.name for column in columns]
         limit = rows_each(len(columns), len(self.splits), VALUES)
@@ -239,8 +240,6 @@ class _Sampler:
                 told = found.columns[number]
                 if missing := [name for name in facts if name not in told]:
                     raise installed.outdated(f"the fact {missing[0]!r} about a column")
-                if "infinite" in facts and told["infinite"]:
-                    return ()  # which of them are numbers is the engine's to say
                 given[number] |= typed_facts({name: told[name] for name in facts})
         return query.with_facts(given)
 

@@ -2,10 +2,9 @@
 
 A plan asks how the values of text are written. The engine answers by a query of some hundred
 aggregates: 0.1 s for three columns and 0.27 s for 105, most of it to read code that nothing else
-needs. Where the types of all columns are known (from ``--schema`` or the table that is there),
+needs; and where the target is a server, an engine is started for nothing else.
 ``rowfall-decode sample`` reads the same rows in some milliseconds. It declines what is not clean;
-then the engine is asked, and its answer is what counts. Types that nobody knows yet are a matter of
-more facts than these, which only the engine finds.
+then the engine is asked, and its answer is what counts.
 """
 
 from __future__ import annotations
@@ -20,12 +19,6 @@ from rowfall.decoder.sampling import TextFacts, measure
 from rowfall.sources.base import Source
 from rowfall.sources.compression import compression_of
 from rowfall.stores.files import LocalFiles
-
-FACTS = frozenset({
-    "nulls", "blanks", "marks", "padded", "breaks", "swallowed", "bytes_each", "integers", "low",
-    "high", "infinite", "zeros", "plus", "booleans", "days", "with_t", "with_z",
-})  # fmt: skip
-"""Lists what is found out here, see :class:`rowfall.schema.column_facts.ColumnFacts`."""
 
 
 def text_facts(

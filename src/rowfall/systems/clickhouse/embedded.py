@@ -217,6 +217,11 @@ class Embedded(Asking):
         )
 
     @property
+    def memory(self) -> int:
+        """Return the bytes that a load may use altogether; no child is started for it."""
+        return self._memory
+
+    @property
     def facts(self) -> Facts:
         self.opened()
         if not hasattr(self, "_settings"):

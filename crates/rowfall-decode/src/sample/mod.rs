@@ -1,9 +1,10 @@
 //! Measures the values of a sample: reads the first rows of each input of CSV or TSV, and counts
 //! per column how they are written. A plan asks for that before every load of text.
 //!
-//! The facts are those of `src/rowfall/schema/sampling.py`, where the engine's expressions for them
-//! stand, and `tests/unit/schema/text/test_text_facts.py` compares the two. Text that is not clean is
-//! declined: whoever asked then asks the engine, which reads it in its own way.
+//! Text that is not clean is declined: whoever asked then asks the engine, which reads it in its
+//! own way.
+
+mod facts;
 
 use std::borrow::Cow;
 
@@ -14,6 +15,7 @@ use crate::error::Fail;
 use crate::input::buffer::TextBuffer;
 use crate::input::queue::InputReader;
 use crate::input::source::TextSource;
+use crate::sample::facts::Facts;
 use crate::simd::Simd;
 use crate::spec::{Format, Input, Spec};
 use crate::text::delimited;
@@ -33,34 +35,6 @@ struct Wanted {
     /// Lines from elsewhere in the inputs, without a header.
     #[serde(default)]
     more: String,
-}
-
-/// How the values of a column are written.
-#[derive(Default)]
-struct Facts {
-    nulls: u64,
-    blanks: u64,
-    bytes: u64,
-    /// `\N`, not as NULL.
-    marks: u64,
-    /// Values with blanks around them.
-    padded: u64,
-    /// Values with line breaks, and those that hold whole lines of the file.
-    breaks: u64,
-    swallowed: u64,
-    integers: u64,
-    /// Numbers with leading zeros, and integers with a plus.
-    zeros: u64,
-    plus: u64,
-    booleans: u64,
-    low: Option<i128>,
-    high: Option<i128>,
-    days: u64,
-    /// Moments as ISO 8601 has them: with a T, and with a Z.
-    with_t: u64,
-    with_z: u64,
-    /// Values that hold `inf`: infinite ones among them.
-    infinite: u64,
 }
 
 /// Measure what a document asks for: `{"rows": N, "columns": [{"nulls": 0, ...}, ...]}`.
@@ -123,7 +97,11 @@ impl Sample<'_> {
             buffer.advance(source, chunk).map_err(|e| Fail::io(input.name(), &e))?;
             let before = buffer.start;
             if buffer.offset(before) == 0 && buffer.text()[before..].starts_with(b"\xef\xbb\xbf") {
-                return Err(Fail::declined(input.name(), "a byte order mark"));
+                // In front of a header it is no part of the first name.
+                if layout.is_some() {
+                    return Err(Fail::declined(input.name(), "a byte order mark"));
+                }
+                buffer.start += 3;
             }
             if buffer.ended {
                 let open = before < buffer.end && buffer.text()[buffer.end - 1] != b'\n';
@@ -275,191 +253,5 @@ impl Reader<'_> {
         let mut plain = Vec::new();
         unescape(self.syntax, content, &mut plain).ok_or("an escape that is not clear")?;
         Ok(Some(Cow::Owned(plain)))
-    }
-}
-
-impl Facts {
-    /// Count a value; the error is why it cannot be told what it is.
-    fn add(&mut self, value: Option<&[u8]>, reader: &Reader<'_>) -> Result<(), &'static str> {
-        let Some(x) = value else {
-            self.nulls += 1;
-            return Ok(());
-        };
-        self.bytes += x.len() as u64;
-        self.blanks += u64::from(x.is_empty());
-        let mark = x == b"\\N";
-        self.marks += u64::from(mark);
-        self.nulls += u64::from(mark);
-        let t = trim(x);
-        self.padded += u64::from(t.len() != x.len());
-        if memchr::memchr(b'\n', x).is_some() {
-            self.breaks += 1;
-            let whole = |line: &&[u8]| {
-                line.iter().filter(|c| **c == reader.delimiter).count() + 1 == reader.width
-            };
-            let lines = x.split(|c| *c == b'\n').filter(whole).count();
-            self.swallowed += u64::from(reader.width > 1 && lines > 1);
-        }
-        self.zeros += u64::from(has_leading_zero(t));
-        self.booleans +=
-            u64::from(t.eq_ignore_ascii_case(b"true") || t.eq_ignore_ascii_case(b"false"));
-        if let Some(number) = integer(t)? {
-            self.plus += u64::from(t[0] == b'+');
-            self.integers += 1;
-            self.low = Some(self.low.map_or(number, |low| low.min(number)));
-            self.high = Some(self.high.map_or(number, |high| high.max(number)));
-        }
-        if let Some((separator, zone)) = moment(t) {
-            self.with_t += u64::from(separator == b'T');
-            self.with_z += u64::from(zone);
-        }
-        if let Some(year) = day(t) {
-            if !(1900..2300).contains(&year) {
-                return Err("a day that not every version of the engine can hold");
-            }
-            self.days += 1;
-        }
-        self.infinite += u64::from(t.windows(3).any(|part| part.eq_ignore_ascii_case(b"inf")));
-        Ok(())
-    }
-
-    fn json(&self, rows: usize) -> Value {
-        json!({
-            "nulls": self.nulls, "blanks": self.blanks, "marks": self.marks,
-            "bytes_each": self.bytes as f64 / rows as f64,
-            "padded": self.padded, "breaks": self.breaks, "swallowed": self.swallowed,
-            "integers": self.integers, "zeros": self.zeros, "plus": self.plus,
-            "booleans": self.booleans,
-            "low": self.low.map(|n| n.to_string()), "high": self.high.map(|n| n.to_string()),
-            "days": self.days, "with_t": self.with_t, "with_z": self.with_z,
-            "infinite": self.infinite,
-        })
-    }
-}
-
-fn trim(x: &[u8]) -> &[u8] {
-    let blank = |c: &u8| matches!(c, b' ' | b'\t');
-    let start = x.iter().position(|c| !blank(c)).unwrap_or(x.len());
-    let end = x.iter().rposition(|c| !blank(c)).map_or(start, |n| n + 1);
-    &x[start..end]
-}
-
-/// `[-+]?0[0-9]` at the start.
-fn has_leading_zero(t: &[u8]) -> bool {
-    let digits = t.strip_prefix(b"-").or_else(|| t.strip_prefix(b"+")).unwrap_or(t);
-    matches!(digits, [b'0', second, ..] if second.is_ascii_digit())
-}
-
-/// `[-+]?[0-9]{1,38}`: all of them fit into 128 bits. Of longer ones the engine wraps around what
-/// does not fit.
-fn integer(t: &[u8]) -> Result<Option<i128>, &'static str> {
-    let (digits, minus) = match t {
-        [b'-', digits @ ..] => (digits, true),
-        [b'+', digits @ ..] => (digits, false),
-        _ => (t, false),
-    };
-    if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
-        return Ok(None);
-    }
-    if digits.len() > 38 {
-        return Err("an integer of more than 38 digits");
-    }
-    let number = digits.iter().fold(0, |number, c| number * 10 + i128::from(c - b'0'));
-    Ok(Some(if minus { -number } else { number }))
-}
-
-/// The year of a real day, written as `2024-02-29`.
-fn day(t: &[u8]) -> Option<u32> {
-    if t.len() != 10 || !has_shape(t, b"0000-00-00") {
-        return None;
-    }
-    let number = |part: &[u8]| part.iter().fold(0, |n, c| n * 10 + u32::from(c - b'0'));
-    let (year, month, day) = (number(&t[..4]), number(&t[5..7]), number(&t[8..]));
-    let leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
-    let days = match month {
-        2 => 28 + u32::from(leap),
-        4 | 6 | 9 | 11 => 30,
-        1..=12 => 31,
-        _ => 0,
-    };
-    (1..=days).contains(&day).then_some(year)
-}
-
-/// `2024-02-29 12:00:00.5Z`: what stands between day and time, and whether there is a Z.
-fn moment(t: &[u8]) -> Option<(u8, bool)> {
-    if t.len() < 19 || !has_shape(&t[..10], b"0000-00-00") || !has_shape(&t[11..19], b"00:00:00") {
-        return None;
-    }
-    if t[11..13] > b"23"[..] || t[14] > b'5' || t[17] > b'5' {
-        return None; // 24:00:00 is no time of day that a column holds
-    }
-    let (rest, zone) = match &t[19..] {
-        [rest @ .., b'Z'] => (rest, true),
-        rest => (rest, false),
-    };
-    let fraction = match rest {
-        [] => true,
-        [b'.', digits @ ..] => !digits.is_empty() && digits.iter().all(u8::is_ascii_digit),
-        _ => false,
-    };
-    (matches!(t[10], b' ' | b'T') && fraction).then_some((t[10], zone))
-}
-
-/// A 0 of the shape stands for any digit.
-fn has_shape(t: &[u8], shape: &[u8]) -> bool {
-    t.iter().zip(shape).all(|(c, s)| if *s == b'0' { c.is_ascii_digit() } else { c == s })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn days_are_real_ones() {
-        for (text, year) in [
-            ("2024-02-29", Some(2024)),
-            ("2023-02-29", None),
-            ("1900-02-29", None),
-            ("2000-02-29", Some(2000)),
-            ("1899-12-31", Some(1899)),
-            ("2024-13-01", None),
-            ("2024-00-10", None),
-            ("2024-04-31", None),
-            ("2024-4-3111", None),
-            ("2024/04/30", None),
-        ] {
-            assert_eq!(day(text.as_bytes()), year, "{text}");
-        }
-    }
-
-    #[test]
-    fn integers_have_38_digits_at_most() {
-        let most = "9".repeat(38);
-        for text in [&most, &format!("-{most}"), "0", "-0"] {
-            assert_eq!(integer(text.as_bytes()), Ok(text.parse().ok()), "{text}");
-        }
-        for text in ["", "-", "+", "1.5", " 1", "--1", "1_000"] {
-            assert_eq!(integer(text.as_bytes()), Ok(None), "{text}");
-        }
-        assert_eq!(integer(b"+007"), Ok(Some(7)));
-        assert!(integer("1".repeat(39).as_bytes()).is_err());
-    }
-
-    #[test]
-    fn moments_have_their_shape() {
-        for (text, found) in [
-            ("2024-02-29 12:00:00", Some((b' ', false))),
-            ("2024-02-29T12:00:00Z", Some((b'T', true))),
-            ("2024-99-99T23:59:59.123Z", Some((b'T', true))),
-            ("2024-02-29T24:00:00Z", None),
-            ("2024-02-29 12:60:00", None),
-            ("2024-02-29 12:00:60", None),
-            ("2024-02-29T12:00:00.", None),
-            ("2024-02-29T12:00:00ZZ", None),
-            ("2024-02-29_12:00:00", None),
-            ("2024-02-29", None),
-        ] {
-            assert_eq!(moment(text.as_bytes()), found, "{text}");
-        }
     }
 }
