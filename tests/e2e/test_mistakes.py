@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 
 from e2e.tools import Shell
@@ -81,3 +84,15 @@ def test_an_option_is_checked_before_the_source_is_read(
     # The source is not there, which a load that looked for it would say.
     for command in ("load", "plan"):
         assert said in shell.ends(2, command, "missing.csv", "--table", "t", option, value).talk
+
+
+def test_a_working_directory_that_is_gone(shell: Shell) -> None:
+    gone = shell.folder / "gone"
+    gone.mkdir()
+    # rmdir by the shell that works in it: rowfall begins in a folder that is no longer there.
+    script = 'cd "$0" && rmdir "$0" && exec "$1" -m rowfall load a.csv'
+    done = subprocess.run(
+        ["/bin/sh", "-c", script, gone, sys.executable], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 2
+    assert "the working directory cannot be read: No such file" in done.stderr

@@ -87,8 +87,9 @@ def held(folder: Path) -> Iterator[int]:
     [
         (["a.csv"], None, True),
         (["s3://bucket/a.csv"], "./folder", True),
-        (["a.csv"], "clickhouse://host", True),
-        (["s3://bucket/a.csv", "b.csv"], "clickhouse://host", True),
+        (["a.parquet"], "clickhouse://host", True),
+        (["s3://bucket/a.csv", "b.jsonl"], "clickhouse://host", True),
+        (["a.csv", "b.TSV.gz"], "clickhouse://host", False),
         (["s3://bucket/a.csv"], "clickhouse://host", False),
         (["generate://trips"], "clickhouses://host", False),
         (["-"], None, False),

@@ -22,7 +22,7 @@ COMMANDS = (
     "load", "plan", "query", "status", "report", "explain", "verify", "resume", "adopt", "forget",
     "clean", "doctor", "scale", "install-decoder", "lab", "completion", "help",
 )  # fmt: skip
-_INTERRUPTED = 130  # see rowfall.core.errors.Exit, which is not imported yet
+_USAGE, _INTERRUPTED = 2, 130  # see rowfall.core.errors.Exit, which is not imported yet
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
@@ -37,6 +37,14 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     # numpy comes with some libraries, and nothing here multiplies matrices: the threads that its
     # OpenBLAS starts for each core spin for 0.1 CPU-seconds, a quarter of a small load.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    try:
+        os.getcwd()
+    except OSError as error:  # relative names mean nothing, and each command asks for it somewhere
+        sys.stderr.write(
+            f"rowfall: error: the working directory cannot be read: {error.strerror}\n"
+            "  hint: It was removed or replaced: cd to one that is there, and run it again.\n"
+        )
+        os._exit(_USAGE)
     from rowfall.systems.clickhouse.prestart import prestart_early
 
     prestart_early(given)

@@ -6,6 +6,7 @@ Few imports, and those first: the commands that will want an engine start it bef
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 
@@ -43,6 +44,8 @@ class Child:
 
 _waiting: list[Child] = []
 _SERVERS = ("clickhouse://", "clickhouses://")
+_TEXT = re.compile(r"\.(csv|tsv|tab|txt)(\.\w+)?$", re.IGNORECASE)
+"""Ends of names for which an engine is rarely wanted where a server stores the rows."""
 _START = "from rowfall.systems.clickhouse.chdb_child import main; main()"
 
 
@@ -50,10 +53,12 @@ def prestart(sources: Sequence[str], to: str | None) -> None:
     """Start a child for the next :func:`take`, where the command will want one.
 
     stdin's descriptor has to be inherited, so its child cannot start early; a server most often
-    reads remote sources by itself. An unused child ends with this process.
+    reads remote sources by itself, and text is rowfall-decode's. An unused child ends with this
+    process.
     """
     served = to is not None and to.startswith(_SERVERS)
-    if not _waiting and "-" not in sources and not (served and all("://" in s for s in sources)):
+    unused = served and all("://" in source or _TEXT.search(source) for source in sources)
+    if not _waiting and "-" not in sources and not unused:
         _waiting.append(_spawn(()))
 
 
