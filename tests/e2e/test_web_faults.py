@@ -6,6 +6,7 @@ import pytest
 
 from e2e.tools import Shell
 from lab.scripted import Asked, Reply, Scripted
+from rowfall.stores import http
 
 DATA = b"id,name\n1,x\n2,y\n"
 PAGE = b"<!DOCTYPE html>\n<html><body>Log in, please, to see it</body></html>\n"
@@ -70,3 +71,60 @@ def test_an_answer_without_its_length_is_as_long_as_the_listing_says(
         sent[0] = rows
         shell.ok(*load)
     assert shell.row("SELECT count() FROM t") == [20_000]
+
+
+# More than the engine takes at once, so that it asks for the rest.
+LONG = b"id,name\n" + b"".join(b"%d,name-%d\n" % (n, n) for n in range(150_000))
+
+
+def test_redirects_that_lead_nowhere(shell: Shell) -> None:
+    """Python's own text has three lines."""
+    with Scripted(lambda asked: Reply(status=302, headers={"Location": asked.path})) as web:
+        done = shell.ends(4, "load", web.url("a.csv"), "--table", "t")
+    assert "a.csv: it redirects, and never to a file (302)" in done.talk
+    assert "infinite loop" not in done.talk
+
+
+@pytest.mark.parametrize("head", [200, 405])
+@pytest.mark.parametrize("decoder", ["auto", "never"])
+def test_a_server_that_refuses_every_range_gives_whole_files(
+    shell: Shell, decoder: str, head: int
+) -> None:
+    """It was said to have changed, or, where it answers no HEAD, to be empty."""
+
+    def reply(asked: Asked) -> Reply:
+        if asked.method == "HEAD" and head != 200:
+            return Reply(status=head)
+        return Reply(status=416) if "range" in asked.headers else Reply(DATA, headers=ETAG)
+
+    with Scripted(reply) as web:
+        done = shell.ok("load", web.url("a.csv"), "--table", "t", "--decoder", decoder)
+    assert "changed" not in done.talk
+    assert shell.row("SELECT count(), sum(id) FROM t") == [2, 3]
+
+
+@pytest.mark.sampled(1)
+@pytest.mark.parametrize("decoder", ["auto", "never"])
+def test_chunks_that_end_early_are_a_file_that_fails(shell: Shell, decoder: str) -> None:
+    """The engine's own words ended the load with exit 6; the other file is loaded all the same."""
+
+    def reply(asked: Asked) -> Reply:
+        cut = len(LONG) - 100_000 if asked.path == "/b.csv" else None
+        return Reply(LONG, headers=ETAG, chunked=True, cut=cut)
+
+    with Scripted(reply) as web:
+        load = ("load", web.url("{a,b}.csv"), "--table", "t", "--decoder", decoder)
+        done = shell.ends(1, *load, "--patience", "1s")
+    assert "HTTP_RANGE_NOT_SATISFIABLE" not in done.talk
+    assert "b.csv: cannot read" in done.talk
+    assert shell.row("SELECT count() FROM t") == [150_000]
+
+
+def test_bytes_that_drip_are_no_answer(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One byte every half second held a load for ever: each of them counted as life."""
+    monkeypatch.setattr(http, "_TIMEOUT", 0.3)
+    reply = lambda asked: Reply(DATA * 100, headers=ETAG, drips=0.02)  # noqa: E731
+    with Scripted(reply) as web:
+        done = shell.ends(4, "load", web.url("a.csv"), "--table", "t", "--patience", "1s")
+    assert "a.csv: only 1" in done.talk
+    assert "bytes came within 0 s" in done.talk

@@ -11,6 +11,7 @@ from typing import Self
 
 from lab.http import SilentServer
 
+_STEP = 1 << 16
 _RANGE = re.compile(r"bytes=(\d+)-(\d*)\Z")
 
 
@@ -27,7 +28,8 @@ class Asked:
 class Reply:
     """One answer. A ranged request gets its part of ``body``, where ``ranges``.
 
-    ``endless``: its length is not said; the connection ends with it.
+    ``endless``: its length is not said; the connection ends with it. ``chunked``: sent in chunks.
+    ``drips``: seconds before each byte. ``cut``: bytes after which the connection ends.
     """
 
     body: bytes = b""
@@ -35,6 +37,9 @@ class Reply:
     headers: Mapping[str, str] = field(default_factory=dict)
     ranges: bool = True
     endless: bool = False
+    chunked: bool = False
+    drips: float = 0.0
+    cut: int | None = None
 
 
 class Scripted:
@@ -65,6 +70,7 @@ class Scripted:
             def log_message(self, format: str, *args: object) -> None:
                 """Tests read ``asked`` instead."""
 
+        self._closing = threading.Event()
         self._server = SilentServer(("127.0.0.1", 0), Handler)
         self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
         self._thread.start()
@@ -78,6 +84,7 @@ class Scripted:
         return f"http://{self.host}/{path}"
 
     def close(self) -> None:
+        self._closing.set()
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()
@@ -95,7 +102,8 @@ class Scripted:
         reply = self.reply(asked)
         body, status, extra = reply.body, reply.status, dict(reply.headers)
         wanted = _RANGE.match(headers.get("range", ""))
-        if wanted and reply.ranges and not reply.endless and status == 200:
+        whole = not reply.ranges or reply.endless or reply.chunked
+        if wanted and not whole and status == 200:
             start = int(wanted[1])
             stop = min(len(body), int(wanted[2]) + 1) if wanted[2] else len(body)
             extra["Content-Range"] = f"bytes {start}-{stop - 1}/{len(body)}"
@@ -103,10 +111,25 @@ class Scripted:
         handler.send_response(status)
         if reply.endless:
             extra["Connection"] = "close"
+        elif reply.chunked:
+            extra["Transfer-Encoding"] = "chunked"
         else:
             extra["Content-Length"] = str(len(body))
         for name, value in extra.items():
             handler.send_header(name, value)
         handler.end_headers()
         if handler.command != "HEAD":
-            handler.wfile.write(body)
+            self._send(handler, reply, body)
+
+    def _send(self, handler: BaseHTTPRequestHandler, reply: Reply, body: bytes) -> None:
+        step = 1 if reply.drips else _STEP
+        sent = body if reply.cut is None else body[: reply.cut]
+        for at in range(0, len(sent), step):
+            if reply.drips and self._closing.wait(reply.drips):
+                return
+            piece = sent[at : at + step]
+            handler.wfile.write(b"%x\r\n%s\r\n" % (len(piece), piece) if reply.chunked else piece)
+        if reply.cut is not None:
+            handler.close_connection = True
+        elif reply.chunked:
+            handler.wfile.write(b"0\r\n\r\n")

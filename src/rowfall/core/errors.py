@@ -95,9 +95,14 @@ class LockLostError(LedgerError):
 
 
 class SourceError(RowfallError):
-    """The source cannot be listed or read."""
+    """The source cannot be listed or read.
+
+    Attributes:
+        object: name of the one of several that it is about; "" where nobody has noted it.
+    """
 
     exit = Exit.SOURCE
+    object: str = ""
 
 
 class NotReachedError(SourceError):

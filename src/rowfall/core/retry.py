@@ -12,6 +12,9 @@ MOST_LOWERED = 1
 # Each decline throws away what the attempt had staged. Files of one load are alike: after the
 # second the engine reads all of them.
 MOST_DECLINED = 1
+# So long the engine here asks a server that has stopped in the middle of an answer
+# (chdb_child.connect: six times, 15 s each) before its statement fails.
+HUNG_SECONDS = 90.0
 FIRST_PAUSE = 0.5
 LONGEST_PAUSE = 10.0
 # Who says Retry-After means a rate limit, most often of a minute.

@@ -65,7 +65,13 @@ from rowfall.sources.base import (
     any_version,
 )
 from rowfall.sources.compression import compression_of
-from rowfall.systems.clickhouse.codes import BROKEN_OFF, DATA_CODES, MEMORY_LIMIT, TIMEOUT_EXCEEDED
+from rowfall.systems.clickhouse.codes import (
+    BROKEN_OFF,
+    DATA_CODES,
+    MEMORY_LIMIT,
+    TIMEOUT_EXCEEDED,
+    broken_off,
+)
 
 # The first that was tried; 24.10 refuses it.
 NULL_TUPLES_RELEASE = (26, 9)
@@ -455,15 +461,10 @@ def _ask_schema(
 
 
 def _broken_off(source: Source, listing: Listing, error: EngineError) -> SourceError:
-    """Return the error of a sample whose bytes did not come: an engine does not say of what."""
+    """Return the error of a sample whose bytes did not come."""
     some = [uri.mask(split.uri) for split in source.sample(listing, FILES)]
     more = f", or one of {len(some) - 1} more" if len(some) > 1 else ""
-    return SourceError(
-        f"cannot read {some[0]}{more}: the connection broke before the end "
-        f"({error.message.splitlines()[0]})",
-        hint="Its server promises more bytes than it sends, or ends connections.",
-        transient=True,
-    )
+    return broken_off(f"{some[0]}{more}", error)
 
 
 # Python, its libraries and what it holds of a sample, beside an engine (measured 90-150 MB).
@@ -489,6 +490,9 @@ def _sample_limits(session: Session, most: int) -> dict[str, int]:
     limits = {"max_memory_usage": max(room, LEAST_MEMORY // 4)}
     if not session.source.remote:
         limits["max_execution_time"] = _SAMPLE_SECONDS
+    else:
+        # The beginning of a file has come before; who hangs now would take the engine minutes.
+        limits |= {"http_max_tries": 3, "http_receive_timeout": 9}
     return limits
 
 

@@ -71,11 +71,14 @@ from rowfall.sources.base import Streamed
 from rowfall.sources.compression import compression_of
 from rowfall.stores.objects import ObjectSource
 from rowfall.systems.clickhouse.codes import (
+    BROKEN_OFF,
     DATA_CODES,
     GONE,
     LIBRARY_ERROR,
     MEMORY_LIMIT,
     QUERY_WAS_CANCELLED,
+    SOCKET_TIMEOUT,
+    broken_off,
     is_one_value,
 )
 
@@ -668,18 +671,28 @@ class AttemptRunner:
                 self._notes.add("warning", f"{first_line(error)}; trying again")
                 time.sleep(max(retry.pause(work.failed.tries + 1), error.ask_after or 0.0))
                 return [replace(work, failed=replace(work.failed, tries=work.failed.tries + 1))]
+            if self._broke_off(error):
+                return self._halves(work, error)
             if isinstance(error, SourceError) and not error.transient:
                 return self._halves(work, error)
             if isinstance(error, SourceError):
-                return self._without(work, [(s, error) for s in work.splits])
+                # One that breaks off again and again takes no other with it.
+                about = [s for s in work.splits if s.uri == error.object] or work.splits
+                return self._without(work, [(s, error) for s in about])
         raise error
 
     def _may_try(self, work: Work, error: RowfallError) -> bool:
         """Tell whether another try is due: a few, or until patience ends where a server is busy."""
-        waits = (
-            error.ask_after is not None and retry.waited(work.failed.tries + 1) <= self._patience
-        )
-        return waits or work.failed.tries < retry.MOST_TRANSIENT
+        tries = work.failed.tries
+        if error.code == SOCKET_TIMEOUT and self._broke_off(error):
+            return (tries + 1) * retry.HUNG_SECONDS < self._patience
+        waits = error.ask_after is not None and retry.waited(tries + 1) <= self._patience
+        return waits or tries < retry.MOST_TRANSIENT
+
+    def _broke_off(self, error: RowfallError) -> bool:
+        """Tell whether the engine here could not read an object far away to its end."""
+        far = isinstance(self._source, ObjectSource) and self._source.remote
+        return far and error.code in BROKEN_OFF and self._given.plan.placement == "embedded"
 
     @property
     def _typed(self) -> bool:
@@ -803,6 +816,8 @@ class AttemptRunner:
                 error = _unreadable(split, error)
             elif error.code == MEMORY_LIMIT:
                 error = self._too_large(split)
+            elif self._broke_off(error):
+                error = broken_off(split.name, error)
             return self._without(work, [(split, error)])
         half = len(work.splits) // 2
         return [replace(work, splits=part) for part in (work.splits[:half], work.splits[half:])]

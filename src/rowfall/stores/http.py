@@ -37,6 +37,9 @@ from rowfall.stores.objects import (
 from rowfall.stores.patience import Patience
 
 _TIMEOUT = 9.0  # seconds
+# Fewer bytes within these seconds are no answer. A socket counts only the time without any byte: a
+# server that sent one every half second held a load for ever.
+_LEAST_BYTES, _READ = 4 << 10, 256 << 10
 # Too many requests, a server that is busy, or a gateway whose server is: it asks to be asked again,
 # and one such answer ended loads of a thousand files.
 _BUSY = frozenset({408, 429, 502, 503, 504})
@@ -318,9 +321,13 @@ class Http(ObjectSource):
                 return self._ask(url, "GET", _FIRST_BYTE)
             except HTTPError as error:
                 error.close()
-                if error.code == 416:  # no first byte: the file is empty
-                    return _Facts(0, "0", url)
+                if error.code == 416:  # no first byte, or none for who asks for a range
+                    return whole()
                 raise _status_error(url, error) from None
+
+        def whole() -> _Facts:
+            with _all_errors(url):
+                return self._ask(url, "GET", {})
 
         found = self._patience.ask(head)
         # A HEAD may leave out the length that a GET has.
@@ -431,7 +438,7 @@ def _pieces_from(
                 raise _NoRangesError
             skip = 0
         left = _length(answer, listed, at)
-        while chunk := answer.read(pipes.CHUNK):
+        while chunk := _read(url, answer, pipes.CHUNK):
             left -= len(chunk)
             skipped, skip = min(skip, len(chunk)), max(0, skip - len(chunk))
             if piece := chunk[skipped:]:
@@ -464,12 +471,47 @@ def _range(
         SourceError: as :func:`_pieces`.
     """
     span = f"bytes={start}-{start + length - 1}"
-    with _all_errors(url), _answer(url, signature, "GET", {"Range": span}) as answer:
-        _check(url, listed, answer)
-        given = answer.headers.get("Content-Range") or ""
-        if answer.status != 206 or not given.startswith(f"bytes {start}-"):
-            raise _NoRangesError(ends=_read_facts(url, answer).ends)
-        return answer.read()
+    try:
+        with _network_errors(url), _answer(url, signature, "GET", {"Range": span}) as answer:
+            _check(url, listed, answer)
+            given = answer.headers.get("Content-Range") or ""
+            if answer.status != 206 or not given.startswith(f"bytes {start}-"):
+                raise _NoRangesError(ends=_read_facts(url, answer).ends)
+            # One more, as an answer is at its end where nothing follows.
+            data = _read(url, answer, length + 1)
+            if (left := int(answer.headers.get("Content-Length") or 0) - len(data)) > 0:
+                raise _cut_off(url, left)
+            return data
+    except HTTPError as error:
+        error.close()
+        if error.code == 416 and listed is not None and start < (listed.size or 0):
+            # The bytes are there: some servers refuse every range. What is read whole is compared.
+            raise _NoRangesError(ends=listed.ends) from None
+        raise _status_error(url, error) from None
+
+
+def _read(url: str, answer: http.client.HTTPResponse, most: int) -> bytes:
+    """Return the next ``most`` bytes of an answer, fewer at its end.
+
+    Raises:
+        SourceError: they come too slowly, see :data:`_LEAST_BYTES`; transient.
+    """
+    pieces: list[bytes] = []
+    size, counted, since = 0, 0, time.monotonic()
+    while size < most and (piece := answer.read1(min(_READ, most - size))):
+        pieces.append(piece)
+        size += len(piece)
+        now = time.monotonic()
+        if now - since >= _TIMEOUT:
+            if size - counted < _LEAST_BYTES:
+                raise SourceError(
+                    f"cannot read {uri.mask(url)}: only {units.counted(size - counted, 'byte')} "
+                    f"came within {_TIMEOUT:.0f} s",
+                    hint="Look at the file with curl -o: its server, or the network, hangs.",
+                    transient=True,
+                )
+            counted, since = size, now
+    return b"".join(pieces)
 
 
 def _read_facts(url: str, answer: http.client.HTTPResponse) -> _Facts:
@@ -548,6 +590,11 @@ def _network_errors(url: str) -> Iterator[None]:
 
 
 def _status_error(url: str, error: HTTPError) -> SourceError:
+    if 300 <= error.code < 400:  # those that lead somewhere have been followed
+        return SourceError(
+            f"cannot read {uri.mask(url)}: it redirects, and never to a file ({error.code})",
+            hint="Look with curl -IL where it leads: a login page, or back to itself.",
+        )
     hints = {
         401: "Give user and password as https://user:password@host/path.",
         403: "The server wants other credentials, or the link has expired.",
@@ -562,16 +609,17 @@ def _status_error(url: str, error: HTTPError) -> SourceError:
     return made
 
 
-def _cut_off(url: str, left: int) -> SourceError:
+def _cut_off(url: str, left: int | None) -> SourceError:
+    missing = f" {left:,} bytes" if left else ""  # chunks do not say how many there are
     return CutOffError(
-        f"cannot read {uri.mask(url)}: the connection broke {left:,} bytes before the end",
+        f"cannot read {uri.mask(url)}: the connection broke{missing} before the end",
         hint="Look at the file with curl -o: its server promises more bytes than it sends.",
         transient=True,
     )
 
 
 def _network_error(url: str, error: Exception) -> SourceError:
-    if isinstance(error, http.client.IncompleteRead) and error.expected:
+    if isinstance(error, http.client.IncompleteRead):
         return _cut_off(url, error.expected)
     reason = error.reason if isinstance(error, URLError) else error
     if isinstance(reason, ssl.SSLError):

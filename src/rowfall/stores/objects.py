@@ -154,19 +154,28 @@ class ObjectSource(ABC):
     def _heads(self, listing: Listing) -> list[Head]:
         """Return the first stored bytes of some objects; nothing of what cannot be read.
 
-        Reading those will say why, and the others may land all the same.
+        Reading those will say why, and the others may be loaded all the same.
+
+        Raises:
+            SourceError: none of them came, however long they were asked for.
         """
+        away: list[SourceError] = []
 
         def head(split: Split) -> Head:
             name, found = self._path(split.uri), b""
             of_types = formats.by_name(name)[0]
             most = HEAD if of_types and of_types.kind is Kind.TYPED else ahead
-            with suppress(RowfallError):
+            try:
                 found = self.part(split, 0, min(most, split.size or most))[:HEAD]
                 if not found and self.remote:
                     # A server that gives whole objects only may give a login page as well.
                     with closing(cast("Any", self.pieces(split))) as pieces:
                         found = next(pieces, b"")[: min(HEAD, split.size or HEAD)]
+            except SourceError as error:
+                if error.transient:
+                    away.append(error)
+            except RowfallError:
+                pass
             return Head(name, found)
 
         splits = from_clause.evenly(listing, HEADS)
@@ -175,8 +184,13 @@ class ObjectSource(ABC):
             from concurrent.futures import ThreadPoolExecutor  # 4 ms that files here save
 
             with ThreadPoolExecutor(HEADS) as pool:
-                return list(pool.map(head, splits))
-        return list(map(head, splits))
+                heads = list(pool.map(head, splits))
+        else:
+            heads = list(map(head, splits))
+        if away and len(away) == len(splits):
+            # The engine would ask for the same, for minutes, and not say of which file.
+            raise away[0]
+        return heads
 
     def _packing(self, name: str) -> str:
         """Return the compression of one object as the engine was asked to read it."""
@@ -241,8 +255,15 @@ class ObjectSource(ABC):
     def changed(self, splits: Sequence[Split]) -> list[tuple[Split, str]]:
         from concurrent.futures import ThreadPoolExecutor
 
+        def problem(split: Split) -> str | None:
+            try:
+                return self._problem(split)
+            except SourceError as error:
+                error.object = split.uri
+                raise
+
         with ThreadPoolExecutor(REQUESTS) as pool:
-            answers = pool.map(self._problem, splits)
+            answers = pool.map(problem, splits)
             return [(split, text) for split, text in zip(splits, answers, strict=True) if text]
 
 

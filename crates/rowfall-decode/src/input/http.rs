@@ -13,7 +13,7 @@ use std::time::Duration;
 use ureq::{Agent, Body};
 
 use crate::input::data_node;
-use crate::input::http_request::{self, Answer, ObjectAddress, RequestError};
+use crate::input::http_request::{self, Answer, ObjectAddress, Paced, RequestError};
 use crate::spec::{Block, Input};
 
 /// Bytes of a request: at 30 ms to the first byte and 80 MB/s a connection most of the time goes
@@ -280,7 +280,7 @@ impl Download {
     /// What has been read cannot be asked for again, so the first error ends it.
     fn stream(&self, mut body: Body, promised: Option<u64>) {
         self.state().end = None;
-        let mut reader = body.as_reader();
+        let mut reader = Paced::new(body.as_reader(), http_request::READ_TIMEOUT);
         let (mut piece, mut total) = (0, 0);
         loop {
             let mut bytes = Vec::new();

@@ -3,7 +3,7 @@
 
 use std::io::{self, Read};
 use std::sync::Mutex;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use ureq::http::{HeaderMap, Response, StatusCode, Uri};
 use ureq::tls::{RootCerts, TlsConfig};
@@ -13,6 +13,8 @@ use crate::spec::{Input, Secret};
 
 /// A connection without a byte for so long has stalled: stores answer within a second, or say 503.
 pub const READ_TIMEOUT: Duration = Duration::from_secs(15);
+/// Fewer bytes in that time are as good as none: one byte now and then would hold a load for ever.
+const LEAST_BYTES: u64 = 4 << 10;
 /// Time to connect: a packet lost twice takes 3 s.
 pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Redirects that are followed: browsers and curl allow 20 and 50, servers need one or two.
@@ -129,6 +131,10 @@ impl ObjectAddress {
             code @ (408 | 425 | 429 | 500 | 502 | 503 | 504) => {
                 Err(RequestError::Temporary(status_error(code)))
             }
+            // Of the first bytes: some servers refuse every range, and give whole files only.
+            416 if range.is_some_and(|(from, _)| from == 0) && self.size != Some(0) => {
+                self.ask(None)
+            }
             // No such range: the object has become shorter. Or If-Match found another version.
             412 | 416 => Err(RequestError::changed()),
             403 if self.by_query => Err(forbidden(answer)),
@@ -236,16 +242,46 @@ fn differ<T: PartialEq>(one: &Option<T>, other: &Option<T>) -> bool {
 }
 
 /// Append exactly `want` bytes of an answer; the bytes that came before an error are kept.
-pub fn receive(mut body: Body, want: u64, bytes: &mut Vec<u8>) -> Result<(), RequestError> {
+pub fn receive(mut answer: Body, want: u64, bytes: &mut Vec<u8>) -> Result<(), RequestError> {
     let had = bytes.len();
     // One byte more, so that the end is seen and the connection can be used again.
-    let read = body.as_reader().take(want + 1).read_to_end(bytes);
+    let body = Paced::new(answer.as_reader(), READ_TIMEOUT);
+    let read = body.take(want + 1).read_to_end(bytes);
     let got = (bytes.len() - had) as u64;
     if got > want {
         return Err(RequestError::broken("more than it was asked for"));
     }
     read.map_err(|error| RequestError::Temporary(interrupted(error)))?;
     if got < want { Err(RequestError::Temporary(connection_lost(want - got))) } else { Ok(()) }
+}
+
+/// Reads a body, and fails where fewer than `LEAST_BYTES` come within `most` of waiting.
+pub struct Paced<R> {
+    from: R,
+    most: Duration,
+    waited: Duration,
+    bytes: u64,
+}
+
+impl<R: Read> Paced<R> {
+    pub fn new(from: R, most: Duration) -> Paced<R> {
+        Paced { from, most, waited: Duration::ZERO, bytes: 0 }
+    }
+}
+
+impl<R: Read> Read for Paced<R> {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        let asked = Instant::now();
+        let n = self.from.read(out)?;
+        self.waited += asked.elapsed();
+        self.bytes += n as u64;
+        if self.bytes >= LEAST_BYTES {
+            (self.waited, self.bytes) = (Duration::ZERO, 0);
+        } else if n > 0 && self.waited >= self.most {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        Ok(n)
+    }
 }
 
 /// The error of a body that ends too soon.
@@ -313,7 +349,34 @@ fn number(headers: &HeaderMap, name: &str) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    use super::{redirected, same_origin};
+    use std::io::{self, Read};
+    use std::thread;
+    use std::time::Duration;
+
+    use super::{LEAST_BYTES, Paced, redirected, same_origin};
+
+    /// Gives a byte a millisecond.
+    struct Drips(u64);
+
+    impl Read for Drips {
+        fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+            thread::sleep(Duration::from_millis(1));
+            let n = out.len().min(1).min(self.0 as usize);
+            self.0 -= n as u64;
+            Ok(n)
+        }
+    }
+
+    #[test]
+    fn a_body_that_drips_is_no_answer() {
+        let mut got = Vec::new();
+        let error = Paced::new(Drips(LEAST_BYTES), Duration::from_millis(20)).read_to_end(&mut got);
+        assert_eq!(error.unwrap_err().kind(), io::ErrorKind::TimedOut);
+        assert!(got.len() < 21);
+        // The end of a body may be as small as it is.
+        let mut end = Paced::new(Drips(3), Duration::from_secs(9));
+        assert_eq!(end.read_to_end(&mut got).unwrap(), 3);
+    }
 
     #[test]
     fn redirects_lead_where_they_say() {

@@ -54,8 +54,11 @@ REFUSED_USER = frozenset({192, 193, 194, AUTHENTICATION_FAILED})
 NO_NODE_ANSWERS = frozenset({279, 519})
 # Of a statement ON CLUSTER: there is no Keeper, or it fails.
 NO_KEEPER, KEEPER_FAILS = frozenset({139, 225}), frozenset({999, 242, 319})
-# Of a request for an object whose answer did not come, or not to its end.
-BROKEN_OFF = frozenset({209, 210, 1000})
+# Of a request for an object whose answer did not come, or not to its end: SOCKET_TIMEOUT,
+# NETWORK_ERROR, HTTP_RANGE_NOT_SATISFIABLE (the rest is asked for, and the server gives whole files
+# only), POCO_EXCEPTION.
+SOCKET_TIMEOUT, RANGE_REFUSED, POCO_EXCEPTION = 209, 629, 1000
+BROKEN_OFF = frozenset({SOCKET_TIMEOUT, NETWORK_ERROR, RANGE_REFUSED, POCO_EXCEPTION})
 # Errors about data that stopped in the middle: end of file, time-out, network, cancelled by our own
 # kill, and those of the decoders about half a stream.
 CUT_SHORT = frozenset({3, 32, 33, 209, 210, 394, 1000, 1002, 354, 448, 554, 561, 594, 618, 638})
@@ -135,7 +138,9 @@ _MEANINGS: dict[int, Meaning] = {
     MEMORY_LIMIT: Meaning(
         EngineError, "Give the load more with --memory, or fewer --threads.", transient=True
     ),
-    209: Meaning(EngineError, "The source or network timed out; run again.", transient=True),
+    SOCKET_TIMEOUT: Meaning(
+        EngineError, "The source or network timed out; run again.", transient=True
+    ),
     NETWORK_ERROR: Meaning(EngineError, "The network failed; run again.", transient=True),
     S3_ERROR: Meaning(SourceError, "Check bucket, key and credentials.", transient=True),
     # AZURE_BLOB_STORAGE_ERROR, HDFS_ERROR
@@ -238,8 +243,22 @@ def translate(text: str) -> RowfallError:
             # Not that of a value which does not fit, as the condition of a source would have it.
             code=RECEIVED_ERROR_FROM_HTTP,
         )
+    if code == POCO_EXCEPTION and raised.startswith("Timeout"):
+        code = SOCKET_TIMEOUT  # of a read from url(), 26.9
     meaning = _MEANINGS.get(code, Meaning(EngineError, None))
     return meaning.error(message, hint=meaning.hint, transient=meaning.transient, code=code)
+
+
+def broken_off(names: str, error: RowfallError) -> SourceError:
+    """Return the error about objects whose bytes did not come: an engine does not say of which."""
+    said = "no answer in time" if error.code == SOCKET_TIMEOUT else error.message.splitlines()[0]
+    if error.code == RANGE_REFUSED:
+        said = "it was to go on from there, and the server sends no parts of files"
+    return SourceError(
+        f"cannot read {names}: the connection broke before the end ({said})",
+        hint="Its server promises more bytes than it sends, or ends connections.",
+        transient=True,
+    )
 
 
 def is_one_value(error: RowfallError) -> bool:
