@@ -692,7 +692,7 @@ class AttemptRunner:
     def _broke_off(self, error: RowfallError) -> bool:
         """Tell whether the engine here could not read an object far away to its end."""
         far = isinstance(self._source, ObjectSource) and self._source.remote
-        return far and error.code in BROKEN_OFF and self._given.plan.placement == "embedded"
+        return far and error.code in BROKEN_OFF and self._given.plan.to.placement == "embedded"
 
     @property
     def _typed(self) -> bool:
