@@ -21,12 +21,13 @@ from rowfall.core.header_line import FileRecords, body_of, has_header, unique_na
 from rowfall.core.patterns import regex
 from rowfall.core.value_kinds import NULL_WORDS, kind, kind_of
 
-STRONG = (",", ";", "\t", "|", "^", "~", "\x01", "\x1f")
+_CONTROLS = ("\x01", "\x1f", "\x1e", "\x1d", "\x1c", "\x02", "\x05", "\x07")
+STRONG = (",", ";", "\t", "|", "^", "~", *_CONTROLS, "\u00a6", "\u00ac")
 """Delimiters that hardly any text holds in each line; in doubt the first one wins."""
 PAIRS = ("::",)
 """Delimiters of several characters that are looked for, of which half alone splits times."""
-WEAK = (" ", ":")
-"""Delimiters that split times and sentences, too: only where the columns then have types."""
+WEAK = (" ", ":", "\u00a7")
+"""Delimiters that split times, sentences and laws, too: only where the columns then have types."""
 COMMENTS = ("#", "//", "--")
 
 TRIED = 1 << 15
@@ -405,12 +406,17 @@ _SINGLE = regex(r"(?:^|[,;\t|]) *'(?:[^']|''){,400}'(?= *(?:[,;\t|\r\n]|\Z))", r
 
 
 def _doubled(sources: _Sources, best: _Try, asked: Asked) -> _Try:
-    """Return the reading with the delimiter twice, where every second field is empty."""
+    """Return the reading with the delimiter twice, where every second field holds nothing.
+
+    Or the same mark in each row, as in ``a|~|b``.
+    """
     if asked.delimiter is not None or best.width < 3 or best.width % 2 == 0:
         return best
     rows = [row for file in best.files for row in file.rows if len(row) == best.width]
-    if len(rows) > 1 and not any(field for row in rows for field in row[1::2]):
-        return _try(sources, best.delimiter * 2, best.quote, best.escape, asked)
+    between = {field for row in rows for field in row[1::2]}
+    if len(rows) > 1 and len(between) == 1 and not re.search(r"[\w\s]", inner := between.pop()):
+        mark = best.delimiter + inner + best.delimiter
+        return _try(sources, mark, best.quote, best.escape, asked)
     return best
 
 

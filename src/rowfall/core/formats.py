@@ -11,6 +11,7 @@ from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import UsageError
 from rowfall.core.model import Dialect, Encoding, Kind
 from rowfall.core.options import Options
+from rowfall.core.patterns import regex
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,17 +259,19 @@ def characters(text: str) -> str:
     Raises:
         UsageError: it cannot be one.
     """
-    given = _DELIMITERS.get(text.lower(), text)
-    if not given or set(given) & set('\r\n"') or not given.isascii():
+    code = _HEX_CODE.fullmatch(text)
+    given = chr(int(code[1], 16)) if code else _DELIMITERS.get(text.lower(), text)
+    if not given or set(given) & set('\r\n"'):
         raise UsageError(
             f"{text!r} cannot be a delimiter",
-            hint="Give one ASCII character or several, e.g. ';', '||', tab or blank.",
+            hint="Give one character or several, e.g. ';', '||', tab or blank.",
         )
     return given
 
 
 _DELIMITERS = {"\\t": "\t", "tab": "\t", "blank": " ", "space": " ", "comma": ",",
-               "semicolon": ";", "pipe": "|", "\\x01": "\x01", "\\x1f": "\x1f"}  # fmt: skip
+               "semicolon": ";", "pipe": "|"}  # fmt: skip
+_HEX_CODE = regex(r"\\x([0-7][0-9a-fA-F])")
 
 
 def delimiter(options: Options, format_: Format) -> str:

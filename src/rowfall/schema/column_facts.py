@@ -68,7 +68,11 @@ class NumberFacts:
         low, high: the least and the greatest integer.
         zeros: numbers with leading zeros; ``plus``: integers with a plus sign.
         rounded: a fraction of more digits than Float64 keeps, "" for none; ``places`` is how many
-            such fractions have behind the point at most; ``exponents`` are numbers such as 1e5.
+            such fractions have behind the point at most, :data:`MANY_PLACES` with an exponent.
+        code: digits that may be no number although they read as one, as 1234e56; "" for none. It
+            stands behind a blank where most programs would write a number so, as 1e5, and behind ~
+            where it is beyond all numbers.
+        zeroed: a fraction of two places or more that ends in 0, as 1.10; ``tenths`` have one place.
     """
 
     low: int = 0
@@ -78,7 +82,14 @@ class NumberFacts:
     infinite: int = 0
     rounded: str = ""
     places: int = 0
-    exponents: int = 0
+    code: str = ""
+    zeroed: str = ""
+    tenths: int = 0
+
+    @property
+    def exponents(self) -> bool:
+        """Tell whether some numbers have an exponent, as 1e5."""
+        return self.places == MANY_PLACES
 
     @property
     def largest(self) -> int:
@@ -364,7 +375,9 @@ def _facts_of(kind: str, nested: bool, encoding: Encoding) -> list[str]:
         if encoding.is_csv:
             facts += ["breaks", "swallowed"]
     if kind in ("number", "any"):
-        facts += ["integers", "low", "high", "floats", "infinite", "rounded", "places", "exponents"]
+        facts += ["integers", "low", "high", "floats", "infinite", "rounded", "places"]
+        if encoding.kind is Kind.TEXT:  # JSON writes in quotes what is no number
+            facts += ["code", "zeroed", "tenths"]
     if kind in ("number", "any", "quoted"):
         # A table may have numbers and Bools where objects have texts.
         facts += ["zeros", "plus"]
@@ -417,6 +430,8 @@ _FIXED = ("Bool", "Date", "Date32", "DateTime", "DateTime64", "UUID", "IPv4", "I
           "Float64", "Decimal", "Enum8")  # fmt: skip
 
 
+MANY_PLACES = 1 << 16
+"""Stands for the places of numbers with an exponent: no Decimal has as many."""
 # Digits from the first to the last one that is not 0. A double keeps 15 of them whatever they are.
 _DIGITS = "trim(BOTH '0' FROM replaceAll(extract({}, '^[-+]?([0-9]*[.]?[0-9]*)'), '.', ''))"
 _ROUNDED = (
@@ -431,7 +446,20 @@ _MEASURES = {
     "high": ("max", "accurateCastOrNull(t, 'Int128')"),
     "digits": ("max", "length(extract(t, '^.{19}\\\\.([0-9]+)'))"),
     "rounded": ("max", f"if({_ROUNDED}, t, '')"),
-    "places": ("max", f"if({_ROUNDED}, length(extract(t, '[.]([0-9]+)')), 0)"),
+    "places": (
+        "max",
+        f"multiIf(position(lower(t), 'e') > 0, {MANY_PLACES}, "
+        f"{_ROUNDED}, length(extract(t, '[.]([0-9]+)')), 0)",
+    ),
+    # In front of an exponent programs write one digit, with a point or not, and most of them write
+    # the sign of the exponent, or write small numbers without one.
+    "code": (
+        "max",
+        "multiIf(NOT match(t, '^[0-9]+[eE][0-9]+$'), '', isInfinite(toFloat64OrZero(t)), "
+        "concat('~', t), match(t, '^[0-9][0-9]'), t, match(t, '[eE]0*([0-9]|1[0-4])$'), "
+        "concat(' ', t), '')",
+    ),
+    "zeroed": ("max", "if(match(t, '^[0-9]+[.][0-9]+0$'), t, '')"),
     "first": ("min", "nullIf(t, '')"),
     "last": ("max", "t"),
 }
@@ -462,7 +490,7 @@ def _conditions(width: int, encoding: Encoding) -> dict[str, str]:
         "zeros": "match(t, '^[-+]?0[0-9]')",
         "plus": "match(t, '^[+][0-9]{1,38}$')",
         "floats": "isNotNull(accurateCastOrNull(t, 'Float64'))",
-        "exponents": "position(lower(t), 'e') > 0",
+        "tenths": "match(t, '^[0-9]+[.][0-9]$')",
         # 1e400 is no infinity but a number too large.
         "infinite": "isInfinite(accurateCastOrNull(t, 'Float64')) AND match(t, '(?i)inf')",
         "days": f"length(t) = 10 AND {real}",

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -58,6 +58,7 @@ from rowfall.schema.types.nested_nulls import (
     with_empty_lists,
     without_nullable_tuples,
 )
+from rowfall.schema.types.number_notes import number_notes
 from rowfall.schema.types.state_columns import check_states, tried_select
 from rowfall.schema.types.strict_reading import strict_column, with_days
 from rowfall.schema.types.wider_types import lossless
@@ -119,7 +120,10 @@ def schema_for(
         )
         wanted = replace(wanted, without=own.skips)
         sample = sampling.take_sample(source, listing, encoding, ask, reading, wanted)
-    sample = replace(sample, narrow=options.narrow, times=target.times)
+    notes = sample.notes
+    if own.select:  # one that a note names would have to be one with it
+        notes = tuple(n for n in notes if "--select " not in n[1])
+    sample = replace(sample, narrow=options.narrow, times=target.times, notes=notes)
     if sample.encoding.has_names and sample.encoding.fields > len(sample.columns):
         # Behind the elements of a tuple it showed the fields of others.
         sample = replace(sample, columns=tuple(ColumnFacts(found.name) for found in sample.columns))
@@ -168,9 +172,9 @@ def schema_for(
             existing = with_types(existing, more)
             columns, made = replace(inference, existing=existing).columns_of(shaped)
             fit = replace(fit, changes=_merged(fit.changes, more))
-    sample = replace(
-        shaped.sample, notes=(*shaped.sample.notes, *_rounding(columns, shaped.sample))
-    )
+    chosen = {name for name, _ in asked.columns} | set(asked.types)
+    said = number_notes(columns, shaped.sample.columns, chosen)
+    sample = replace(shaped.sample, notes=(*shaped.sample.notes, *said))
     if existing is not None:
         schema = Schema(
             columns,
@@ -217,27 +221,6 @@ def _with_added(asked: Asked, added: Sequence[str]) -> Asked:
     if not asked.columns or set(asked.columns) & set(added):
         return asked
     return replace(asked, columns=(*asked.columns, *added))
-
-
-def _rounding(columns: Sequence[Column], sample: SourceSample) -> Iterator[tuple[str, str]]:
-    """Return notes about columns of floats that lose digits of values seen."""
-    known = {found.source: found for found in sample.columns}
-    for made in columns:
-        found = known.get(made.source)
-        if found is None or not found.numbers.rounded or parse_type(made.type).base != "Float64":
-            continue
-        numbers = found.numbers
-        # A few digits more than those seen, and room for 20 before the point.
-        scale = min(numbers.places + 2, 56)
-        type_ = "String" if numbers.exponents else f"Decimal({max(38, scale + 20)}, {scale})"
-        wanted = f"Nullable({type_})" if parse_type(made.type).nullable else type_
-        yield (
-            UNSURE,
-            (
-                f"Float64 keeps {float(numbers.rounded)!r} of {numbers.rounded} in {made.name}; "
-                f"{type_options([(made.name, wanted)])} keeps all digits"
-            ),
-        )
 
 
 def _passing_by(sample: SourceSample, asked: TableOptions) -> SourceSample:

@@ -270,6 +270,8 @@ class _Sampler:
             uris = [split.uri if source.replayable else "FILE" for split in splits]
             around = json_objects.rows_inside(objects, uris)
             notes = ((UNSURE, around),) if around else ()
+            if not self.wanted.names:
+                notes += tuple(_of_same_letters(objects, columns))
         if options.text is not None:
             check_width(splits, len(columns), options.text.most_columns)
         more = excerpts(source, splits, encoding, ()) if read == splits else ""
@@ -330,10 +332,24 @@ class _Sampler:
         found = json_objects.columns_of(objects, types, nested)
         if not found:
             raise SourceError(f"{self.splits[0].uri} holds no columns")
+        if any(not column.name for column in found):
+            raise self.nameless_key()
         return [
             ColumnFacts(c.name, c.type, c.nested, why=c.reason, nullable=c.nullable, texts=c.texts)
             for c in found
         ]
+
+    def nameless_key(self) -> SourceError:
+        """Return the error for the first object with a key "", which no column can have."""
+        for split in self.splits:
+            for number, text in enumerate(replace(self, splits=(split,)).objects(frozenset()), 1):
+                if any(not c.name for c in json_objects.columns_of([text])):
+                    return SourceError(
+                        f'{split.uri} row {number} has a key "", and no column is called so',
+                        hint=f"Leave it out: jq -c 'del(.[\"\"])' {shlex.quote(split.uri)} | "
+                        "rowfall load - --format JSONEachRow --table NAME",
+                    )
+        return SourceError('a row has a key "", and no column is called so')
 
     def valid_lines(self) -> list[str]:
         """Return the JSON objects among the first lines of the splits."""
@@ -573,6 +589,28 @@ class _Sampler:
             and bool(columns)
             and max(c.values.rows for c in columns) < most
         )
+
+
+def _of_same_letters(
+    objects: Sequence[str], columns: Sequence[ColumnFacts]
+) -> Iterator[tuple[str, str]]:
+    """Yield the notes about keys that differ in the case of letters and are never together."""
+    alike: dict[str, list[ColumnFacts]] = {}
+    for column in columns:
+        alike.setdefault(column.name.casefold(), []).append(column)
+    for own in alike.values():
+        names = [column.name for column in own]
+        if len(own) < 2 or json_objects.are_together(objects, names):
+            continue
+        why = f"{' and '.join(names)} are the same but for the case of letters, and no row has both"
+        if len({(column.declared, column.nested) for column in own}) > 1 or own[0].nested:
+            yield UNSURE, f"{why}: each is a column"
+            continue
+        listed = ", ".join(map(sql.bare_name, names))
+        last = sql.bare_name(names[-1])
+        flags = f"--select {quoted(f'* EXCEPT ({listed}), coalesce({listed}) AS {last}')}"
+        yield UNSURE, f"{why}: each is a column; {flags} makes one of them"
+        yield OTHERWISE, flags
 
 
 def _behind(

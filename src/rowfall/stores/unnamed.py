@@ -29,7 +29,7 @@ _YAML = regex(r"\s*(?:- )?[\w./-]+:(?: .*)?\Z|\s*- .*\Z")
 _INI = regex(r"\[[\w .:-]+\]\s*\Z")
 _MARKDOWN = regex(r"#{1,6} \S|```|\|? ?:?-{3,}:? ?\|")
 _SECTIONS = ("---", "%YAML")
-_CONTROL = frozenset(range(32)) - frozenset(b"\t\n\r\x01\x1f\x0c\x1b")
+_CONTROL = frozenset(range(32)) - frozenset(b"\t\n\r\x01\x1f\x1e\x1d\x1c\x0c\x1b")
 
 
 def format_of(name: str, text: bytes, *, whole: bool) -> str:

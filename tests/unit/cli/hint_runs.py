@@ -88,6 +88,9 @@ RUN_BY = {
     "{}; --skip-lines {} leaves them out": "e2e/test_tried_hints.py::test_lines_above_the_rows_are_left_out_by_the_option_that_is_named",
     "{} | rowfall load - --format JSONEachRow --table NAME": "e2e/test_tried_hints.py::test_lines_that_are_no_json",
     "{}: --format {} --delimiter {}": "e2e/test_dialects.py::test_a_delimiter_that_does_not_split_is_said_before_the_first_row",
+    "Leave it out: jq -c 'del(.[\"\"])' {} | rowfall load - --format JSONEachRow --table NAME": "e2e/test_odd_exports.py::test_a_key_without_a_name",
+    "If that line is a row: {}--header no --columns {}.": "e2e/test_odd_exports.py::test_files_with_other_headers_are_loaded_as_the_hint_says",
+    "Make lines of them: tr '\\036' '\\n' <{} | rowfall load - --table NAME": "e2e/test_odd_exports.py::test_records_without_lines",
 }  # fmt: skip
 """Text of a hint -> the test that runs its command."""
 

@@ -25,6 +25,7 @@ from rowfall.schema.bad_rows.queries import (
     BadRow,
     TriedRemedies,
 )
+from rowfall.schema.text.other_headers import hint_of
 from rowfall.schema.text.records import APART
 from rowfall.schema.text.whole_rows import LAST_EMPTY
 from rowfall.schema.types import json_objects
@@ -34,7 +35,7 @@ from rowfall.systems.clickhouse.codes import VIOLATED_CONSTRAINT
 
 _URI = regex(r"\(in file/uri (.+?)\)(?:[:.,\s]|$)")
 _AT_ROW = regex(r"\(at row (\d+)\)")
-_FIELD = regex(r"Unknown field found [\w ]+:? '?([^':]+)")
+_FIELD = regex(r"Unknown field found [\w ]+?: ?'?([^':]*)")
 
 CONTAINERS = {
     354: ("is not a whole gzip file", "It was cut off, or is not gzip: test it with gzip -t."),
@@ -98,7 +99,7 @@ def header_error(
     return DataError(
         f"{split.name} line 1: the header differs: it {' and '.join(parts)}",
         uri=split.uri, line=1,
-        hint=APART,
+        hint=hint_of(encoding.header or encoding.names or wanted, header) if missing else APART,
     )  # fmt: skip
 
 
@@ -167,7 +168,7 @@ def bad_row_error(
     elif bad.which == MALFORMED:
         return broken_json(split, line, bad.value or "", where, others=trial.left_out)
     elif bad.which == UNKNOWN:
-        text = f"{where} has a key that the table lacks: {shown}"
+        text = f"{where} has a key that the table lacks: {shown or EMPTY_KEY}"
         hint = _with_key(schema, bad.value or "")
     elif encoding.kind is Kind.TEXT and bad.fields < width and not bad.breaks:
         text, hint = f"{where} has {counted(bad.fields, 'field')} instead of {width}", out
@@ -225,6 +226,7 @@ def broken_json(
     return DataError(f"{where} {fault}{whole}", uri=name, line=line, value=shown, hint=hint)
 
 
+EMPTY_KEY = '""'
 MOST_COLUMNS = 20
 """Columns of a table that a hint names one by one."""
 
@@ -233,6 +235,8 @@ def _with_key(schema: Schema, keys: str) -> str:
     """Return the hint for keys that a table lacks: without them, or with a column for each."""
     hint = "Leave such keys out with --on-new-column ignore"
     columns = [(c.name, c.type) for c in schema.columns]
+    if "" in keys.split(", "):
+        return f"{hint}."  # no column can have that name
     if len(columns) > MOST_COLUMNS or len(keys) > SHOWN:
         return f"{hint}, or name all columns with --schema in a new table."
     columns += [(key, "Nullable(String)") for key in keys.split(", ")]
@@ -398,8 +402,11 @@ def explain_engine_error(code: int, message: str, uri: str = "") -> DataError:
     unknown = _FIELD.search(message)
     text, hint = _cause_and_hint(code, message)
     if unknown:
-        text = f"has the key {unknown[1]}, which the table lacks"
+        key = unknown[1].strip() or EMPTY_KEY
+        text = f"has the key {key}, which the table lacks"
         hint = "Name all columns with --schema, or remove the key."
+        if key == EMPTY_KEY:  # no column can have that name
+            hint = "Leave such keys out with --on-new-column ignore."
     return DataError(f"{place} {text}", uri=uri, hint=hint)
 
 

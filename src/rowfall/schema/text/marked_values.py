@@ -22,6 +22,7 @@ from rowfall.core.model import Column, Dialect, Encoding
 from rowfall.core.patterns import regex
 from rowfall.core.type_names import parse_type
 from rowfall.core.value_kinds import value_class
+from rowfall.schema.text import odd_dates
 
 _PARTS = regex(r"(\d{1,4})([./-])(\d{1,2})\2(\d{1,4})(?:[ T].*)?\Z")
 
@@ -112,6 +113,20 @@ def suggest(
             None if " or " in options else options,  # the user knows which
         ))  # fmt: skip
     plain = {i for i in range(len(names)) if i not in odd}
+    every_value = _columns(every, len(names), ()) if plain else ()
+    short = {i: own for i in plain if (own := odd_dates.short_years(every_value[i]))}
+    if short:
+        said += _of_short_years({names[i]: own for i, own in short.items()},
+                                {names[i]: _empty(every, i) for i in short})  # fmt: skip
+    mixed = {i: two for i in plain if (two := odd_dates.both_orders(every_value[i]))}
+    said += [
+        Suggestion(
+            f"text as it is written: {names[i]}, which holds days in two orders, {day_first} and "
+            f"{month_first}; no option reads both"
+        )
+        for i, (day_first, month_first) in mixed.items()
+    ]
+    plain -= {*short, *mixed}
     spelled = {i: kind for i in plain if columns[i] and (kind := spelled_kind(columns[i]))}
     for i in plain - set(spelled):
         value = _exception(columns[i])
@@ -129,6 +144,22 @@ def suggest(
             f"text as it is written: {_some(left)}; all others are numbers or dates"
         ))  # fmt: skip
     return said
+
+
+def _of_short_years(
+    formats: Mapping[str, dict[str, str]], empty: dict[str, bool]
+) -> list[Suggestion]:
+    """Return what is to be said about columns with years of two digits, by order of the parts."""
+    told = f"text as it is written: {_some([*formats])}, with years of two digits"
+    orders = [order for order in ORDERS if all(order in own for own in formats.values())]
+    flags = [
+        odd_dates.parsing({name: own[order] for name, own in formats.items()}, empty=empty)
+        for order in orders
+    ]
+    if not flags:
+        return [Suggestion(told)]
+    text = f"{told}; {' or '.join(flags)} makes dates of it, 70 to 99 of them before 2000"
+    return [Suggestion(text, flags[0] if len(flags) == 1 else None)]
 
 
 def _exception(values: Counter[str]) -> str | None:

@@ -35,6 +35,7 @@ from rowfall.decoder import rewriting
 from rowfall.engines.base import on_all
 from rowfall.schema.text import marked_values
 from rowfall.schema.text.last_rows import find_last_rows
+from rowfall.schema.text.other_headers import hint_of
 from rowfall.schema.text.records import APART, lines_relation
 from rowfall.sources.base import Once, Source
 from rowfall.stores.first_bytes import beginning
@@ -161,6 +162,12 @@ def find_text_format(
             f"{splits[0].uri} holds no rows to infer columns from",
             hint="Check what writes it, and whether it has finished.",
         )
+    if found.delimiter == "\x1f" and all(_ASCII_RECORDS.fullmatch(s.data) for s in samples):
+        name = shlex.quote(found.files[0].uri)
+        raise UsageError(
+            f"{found.files[0].uri} ends its records with \\x1e and has no lines",
+            hint=f"Make lines of them: tr '\\036' '\\n' <{name} | rowfall load - --table NAME",
+        )
     if not source.replayable and encoding.is_csv:
         # Of files rowfall-decode says it, of each by itself. A stream may be left to the engine,
         # which takes all that follows for one value.
@@ -223,6 +230,10 @@ def find_text_format(
         notes.append((UNSURE, said.text))
         notes += [(OTHERWISE, said.flags)] if said.flags is not None else []
     return TextFormat(encoding, named, found.bom, tuple(notes))
+
+
+# Records of ASCII's own delimiters, without line ends but one perhaps behind all of them.
+_ASCII_RECORDS = regex(rb"[^\r\n]*\x1e[^\r\n]*[\r\n]*")
 
 
 def _check_closed(name: str, samples: Sequence[TextSample], found: Finding) -> None:
@@ -535,7 +546,7 @@ def unplain(found: Finding) -> str | None:
         return "has quotes behind a backslash"
     if found.quote != '"':
         return f"has {found.quote} around its fields" if found.quote else "has quotes as letters"
-    if len(found.delimiter) > 1:
+    if len(found.delimiter.encode()) > 1:
         return f"has the delimiter {found.delimiter!r}"
     if found.ends and found.delimiter == "\t":
         return f"has a {formats.spelled(found.delimiter)} at the end of its lines"
@@ -594,7 +605,7 @@ def _check_alike(found: Finding) -> None:
             )
         if found.header and not same:
             odd = f"{other.uri} has another header than {one.uri}: {brief(other.rows[0])}"
-            raise UsageError(odd, hint=APART)
+            raise UsageError(odd, hint=hint_of(found.names, other.rows[0]))
         if len(names) != len(first):
             odd = f"{other.uri} has {len(names)} columns, {one.uri} has {len(first)}"
             raise UsageError(odd, hint=APART)
@@ -718,6 +729,8 @@ def _has_quoted_columns(data: bytes) -> bool:
     """
     if b'"' not in data or b"\\" in data:
         return False
+    if _are_wide_in_quotes(data):
+        return True
     lines = data.split(b"\n", _QUOTED_LINES + 1)[:_QUOTED_LINES]
     head, *rows = [line.rstrip(b"\r").split(b"\t") for line in lines if line.strip()] or [[]]
     fields = [field for row in (head, *rows) for field in row]
@@ -730,4 +743,21 @@ def _has_quoted_columns(data: bytes) -> bool:
 
 
 _IN_QUOTES = regex(rb'"[^"]*"')
+_OVER_LINES = regex(rb'(?<![^\t\n])"(?:[^"\n]|"")*\n(?:[^"]|"")*"(?=\t|\r?\n|\Z)')
+
+
+def _are_wide_in_quotes(data: bytes) -> bool:
+    """Tell whether all rows of TSV have as many fields only if quotes keep line breaks.
+
+    A quote that begins a field may as well be a letter, far above another one.
+    """
+    if not _OVER_LINES.search(data):
+        return False
+    widths = [
+        {line.count(b"\t") for line in text.split(b"\n")[:_QUOTED_LINES] if line.strip()}
+        for text in (data[: data.rfind(b"\n")], _OVER_LINES.sub(b'""', data[: data.rfind(b"\n")]))
+    ]
+    return len(widths[0]) > 1 and len(widths[1]) == 1 and widths[1] != {0}
+
+
 _QUOTED_LINES = 200  # show what the others are like

@@ -12,6 +12,12 @@ from rowfall.schema.sampling import SourceSample
 from rowfall.schema.types import json_objects
 
 _ID_NAME = regex(r"(?i:(^|[_ .-])(id|key|no|nr|number))$|[a-z](Id|ID|Key|No|Nr|Number)$")
+_VERSION = regex(r"(?i:(^|[_ .-])(version|ver|semver)$)|[a-z](Version|Ver)$")
+# Of these 1.9 and 1.10 are proof, and a number alone is none: a cross section is one.
+_SECTION = regex(
+    r"(?i:(^|[_ .-])(section|chapter|clause|paragraph|release|revision)$)"
+    r"|[a-z](Section|Chapter|Clause|Paragraph|Release|Revision)$"
+)
 EXACT = 2**53
 """Integers beyond it have no Float64 of their own."""
 HEADROOM = 64
@@ -79,6 +85,10 @@ def _bare_type(found: ColumnFacts, sample: SourceSample) -> tuple[str, str]:
             return "String", "numbers with a plus sign, which an integer would lose"
         return _counted(found, sample)
     if found.kinds.floats == found.filled and not found.numbers.zeros:
+        if found.numbers.code and found.numbers.code[0] != " ":
+            return "String", f"{found.numbers.code.removeprefix('~')} may be a code"
+        if _are_versions(found):
+            return "String", "versions or sections: 1.10 is not 1.1"
         if found.kinds.integers > 0 and found.numbers.largest > EXACT:
             return "String", "integers beyond 2^53 among fractions: Float64 would change them"
         if found.numbers.plus:
@@ -95,6 +105,21 @@ def _bare_type(found: ColumnFacts, sample: SourceSample) -> tuple[str, str]:
     if found.kinds.moments == found.filled and found.times.alike(found.filled):
         return _moment(found)
     return "String", ""
+
+
+def _are_versions(found: ColumnFacts) -> bool:
+    """Tell whether fractions are numbers of versions or sections, in which a last 0 counts."""
+    if _VERSION.search(found.name):
+        return True
+    return bool(_SECTION.search(found.name)) and loses_zeros(found)
+
+
+def loses_zeros(found: ColumnFacts) -> bool:
+    """Tell whether zeros at the end of fractions look like a part of them, as in 1.9 and 1.10.
+
+    Programs write the same number of places in each row, or no zeros behind the last digit but .0.
+    """
+    return bool(found.numbers.zeroed) and found.numbers.tenths > 0
 
 
 def _counted(found: ColumnFacts, sample: SourceSample) -> tuple[str, str]:

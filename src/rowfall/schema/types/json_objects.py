@@ -11,6 +11,7 @@ import json
 import shlex
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import field
 from math import isinf
 from typing import Any
@@ -135,6 +136,16 @@ def find_fault(text: str) -> str | None:
 
 
 _NO_OBJECT = "is not a JSON object"
+
+
+def are_together(objects: Iterable[str], names: Collection[str]) -> bool:
+    """Tell whether an object has several of these keys at its top."""
+    for text in objects:
+        with suppress(ValueError, RecursionError):
+            found = json.loads(text, strict=False)
+            if isinstance(found, dict) and sum(name in found for name in names) > 1:
+                return True
+    return False
 
 
 def is_no_object(fault: str) -> bool:

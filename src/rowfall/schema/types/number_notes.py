@@ -1,0 +1,73 @@
+"""Says what a number does not keep of its text, and which text may be a number. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+
+from rowfall.core.model import Column
+from rowfall.core.type_names import parse_type
+from rowfall.schema.bad_rows.data_errors import type_options
+from rowfall.schema.column_facts import ColumnFacts
+from rowfall.schema.text.text_format import OTHERWISE, UNSURE
+from rowfall.schema.types.inferred_types import loses_zeros
+
+
+def number_notes(
+    columns: Sequence[Column], sampled: Sequence[ColumnFacts], given: Collection[str]
+) -> Iterator[tuple[str, str]]:
+    """Yield the notes about numbers whose text says more, or something else.
+
+    Args:
+        sampled: the columns of the source.
+        given: names of columns whose type the user has chosen.
+    """
+    known = {found.source: found for found in sampled}
+    for made in columns:
+        found, type_ = known.get(made.source), parse_type(made.type)
+        if found is None:
+            continue
+        if found.numbers.rounded and type_.base == "Float64":
+            yield UNSURE, _rounding(made, found)
+        if made.name in given:
+            continue
+        code = found.numbers.code.strip(" ~")
+        if type_.base == "Float64" and (
+            kept := found.numbers.zeroed if loses_zeros(found) else code
+        ):
+            flags = type_options([(made.name, _like("String", made))])
+            yield (
+                UNSURE,
+                f"{made.name} holds {kept}, which is read as the number {_shown(float(kept))}; "
+                f"{flags} keeps it as it is written",
+            )
+            yield OTHERWISE, flags
+        if type_.base == "String" and code and found.kinds.floats == found.filled:
+            why = f'text as it is written: {made.name} for "{code}", which may be a code'
+            if found.numbers.code[0] == "~" or found.numbers.zeros:
+                yield UNSURE, why  # some are no number
+                continue
+            nullable = found.values.nulls + found.values.blanks > 0
+            flags = type_options([(made.name, "Nullable(Float64)" if nullable else "Float64")])
+            yield UNSURE, f"{why}; {flags} makes numbers of it"
+            yield OTHERWISE, flags
+
+
+def _rounding(made: Column, found: ColumnFacts) -> str:
+    """Return the sentence about a column of floats that lose digits of a value seen."""
+    numbers = found.numbers
+    # A few digits more than those seen, and room for 20 before the point.
+    scale = min(numbers.places + 2, 56)
+    type_ = "String" if numbers.exponents else f"Decimal({max(38, scale + 20)}, {scale})"
+    return (
+        f"Float64 keeps {float(numbers.rounded)!r} of {numbers.rounded} in {made.name}; "
+        f"{type_options([(made.name, _like(type_, made))])} keeps all digits"
+    )
+
+
+def _shown(number: float) -> str:
+    return f"{number:.0f}" if number.is_integer() and number < 1e15 else repr(number)
+
+
+def _like(type_: str, made: Column) -> str:
+    """Return a type that takes NULL where that of a column does."""
+    return f"Nullable({type_})" if parse_type(made.type).nullable else type_
