@@ -132,6 +132,90 @@ def test_conflicts(shell: Shell) -> None:
     assert "CHECK constraint failed" in done.talk
 
 
+def test_replace_exchanges_the_rows_and_keeps_what_hangs_on_the_table(shell: Shell) -> None:
+    with duckdb_at(shell.folder / "into.duckdb") as do:
+        do('CREATE TABLE "a (b" (id INT PRIMARY KEY, name VARCHAR, n INT DEFAULT 7)')
+        do('CREATE INDEX by_name ON "a (b" (name)')
+        do("COMMENT ON TABLE \"a (b\" IS 'theirs'")
+        do("COMMENT ON COLUMN \"a (b\".name IS 'it''s a name'")
+        do('CREATE VIEW seen AS SELECT * FROM "a (b"')
+        do("INSERT INTO \"a (b\" VALUES (9, 'old', 1)")
+    plain = ("--to", "into.duckdb", "--table", "a (b", "--on-missing-column", "default")
+    to = (*plain, "--replace")
+    for text in ("id,name\n1,x\n2,y\n", "id,name\n2,z\n"):
+        shell.write("a.csv", text)
+        shell.ok("load", "a.csv", *to)
+    assert ask(shell, "SELECT * FROM seen") == [(2, "z", 7)]
+    with duckdb_at(shell.folder / "into.duckdb") as do:
+        found = do("SELECT comment FROM duckdb_tables() WHERE table_name = 'a (b'").fetchall()
+        assert found[0][0].startswith("theirs [rowfall ")
+        assert found[0][0].count("rowfall") == 1
+        found = do("SELECT comment FROM duckdb_columns() WHERE column_name = 'name' "
+                   "AND table_name = 'a (b'")  # fmt: skip
+        assert found.fetchall() == [("it's a name",)]
+        assert do("SELECT index_name FROM duckdb_indexes()").fetchall() == [("by_name",)]
+        with pytest.raises(Exception, match="Duplicate key"):
+            do("INSERT INTO \"a (b\" VALUES (2, 'twice', 1)")
+        assert do("SELECT count(*) FROM _rowfall_loaded").fetchall() == [(1,)]
+        do('CREATE TABLE child (parent INT REFERENCES "a (b"(id))')
+    # What the rows were replaced by counts as loaded, and nothing else does.
+    assert "already" in shell.ok("load", "a.csv", *plain).talk
+    shell.write("a.csv", "id,name\n3,no\n")
+    done = shell.ends(5, "load", "a.csv", *to)
+    assert "foreign key" in done.talk
+    assert ask(shell, "SELECT * FROM seen") == [(2, "z", 7)]
+    assert "_rowfall_gathers_" in shell.ok("clean", "--to", "into.duckdb", "--dry-run").out
+    shell.ok("clean", "--to", "into.duckdb")
+    with duckdb_at(shell.folder / "into.duckdb") as do:
+        found = do("SELECT table_name FROM duckdb_tables() ORDER BY 1").fetchall()
+        assert found == [("_rowfall_loaded",), ("a (b",), ("child",)]
+
+
+def test_upsert_goes_by_columns_that_need_no_constraint(shell: Shell) -> None:
+    to = ("--to", "into.duckdb", "--table", "t")
+    shell.write("old.csv", "id,day,name\n1,1,a\n1,2,b\n2,1,c\n2,1,d\n,1,e\n")
+    shell.ok("load", "old.csv", *to)
+    shell.write("new.csv", "id,day,name\n2,1,C\n3,1,F\n")
+    shell.ok("load", "new.csv", *to, "--upsert", "id, day")
+    rows = [(1, 1, "a"), (1, 2, "b"), (2, 1, "C"), (3, 1, "F"), (None, 1, "e")]
+    asked = "SELECT * FROM t ORDER BY id NULLS LAST, day"
+    assert ask(shell, asked) == rows
+    assert "already" in shell.ok("load", "*.csv", *to, "--upsert", "id").talk
+    for text, said in (
+        ("id,day,name\n7,1,x\n7,1,y\n", "id = 7, day = 1 occurs 2 times in the load"),
+        ("id,day,name\n7,1,x\n,1,y\n", "1 row of the load have NULL in the key (id, day)"),
+    ):
+        shell.write("bad.csv", text)
+        assert said in shell.ends(4, "load", "bad.csv", *to, "--upsert", "id, day").talk
+        assert ask(shell, asked) == rows
+    with duckdb_at(shell.folder / "into.duckdb") as do:
+        assert do("SELECT count(*) FROM duckdb_tables()").fetchall() == [(2,)]
+    shell.write("bad.csv", "id,day,name\n8,1,x\n")
+    shell.ok("load", "bad.csv", *to, "--upsert", "id, day")
+    assert len(ask(shell, asked)) == len(rows) + 1
+    done = shell.ends(2, "load", "new.csv", *to, "--upsert", "no", "--force")
+    assert "has no column no" in done.talk
+    done = shell.ends(2, "load", "new.csv", *to, "--upsert", "id", "--on-conflict", "skip")
+    assert "Leave one of them out" in done.talk
+
+
+def test_nothing_of_a_gathered_load_is_visible_where_a_file_failed(shell: Shell) -> None:
+    for option in (("--replace",), ("--upsert", "id"), ("--atomic",)):
+        for path in ("a.csv", "b.csv", "into.duckdb"):
+            (shell.folder / path).unlink(missing_ok=True)
+        with duckdb_at(shell.folder / "into.duckdb") as do:
+            do("CREATE TABLE t (id INT, CHECK (id < 3))")
+        shell.write("a.csv", "id\n1\n")
+        shell.write("b.csv", "id\n5\n")
+        to = ("--to", "into.duckdb", "--table", "t", *option)
+        done = shell.ends(1, "load", "?.csv", *to, "--attempt-bytes", "1")
+        assert "nothing is visible in main.t: some files failed" in done.talk
+        assert ask(shell, "SELECT * FROM t") == []
+        shell.write("b.csv", "id\n2\n")
+        assert shell.ok("load", "?.csv", *to, "--json").document["rows"] == 1
+        assert sorted(ask(shell, "SELECT * FROM t")) == [(1,), (2,)]
+
+
 def test_text_that_is_not_utf8_is_refused(shell: Shell) -> None:
     """By its value; a column of BLOB takes it."""
     rows = {"id": [1, 2], "name": [b"ok", b"\xff\xfe"]}

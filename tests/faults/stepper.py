@@ -24,10 +24,11 @@ from kills import CHANGES, children  # beside this script
 
 from rowfall.cli import main
 from rowfall.deliver import build
-from rowfall.engines.file_database import FileTransaction
+from rowfall.engines.file_database import FileDatabase, FileTransaction
 from rowfall.ledger.ledger import LedgerStore
 from rowfall.systems.clickhouse.embedded import Embedded
 from rowfall.systems.clickhouse.server import Server
+from rowfall.systems.duckdb.database import DuckDBDatabase
 from rowfall.systems.postgresql.transaction import PostgresTransaction
 
 TRANSACTIONS = (PostgresTransaction, FileTransaction)
@@ -85,10 +86,10 @@ def patch(steps: Steps) -> None:
         return run_step
 
     def calling(of: str, name: str, call: Callable[..., Any]) -> Callable[..., Any]:
-        def call_step(*args: Any) -> Any:
+        def call_step(*args: Any, **more: Any) -> Any:
             number = steps.begin(f"{of}: {name}")
             steps.at(number, "before")
-            found = call(*args)
+            found = call(*args, **more)
             steps.at(number, "after")
             return found
 
@@ -109,6 +110,11 @@ def patch(steps: Steps) -> None:
         for name in ("lease", "write", "write_binary", "finish", "commit"):
             if hasattr(transaction, name):
                 setattr(transaction, name, calling("database", name, getattr(transaction, name)))
+    for owner, name in (
+        (FileDatabase, "prepare"), (FileDatabase, "publish_gathered"), (FileDatabase, "_add"),
+        (DuckDBDatabase, "take_place"),
+    ):  # fmt: skip
+        setattr(owner, name, calling("file", name, getattr(owner, name)))
     # A question of rowfall-decode about partitions, and each of its parts on the way to staging.
     for name in ("partitions", "move"):
         setattr(build, name, calling("decoder", name, getattr(build, name)))

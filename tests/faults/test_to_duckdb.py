@@ -94,6 +94,69 @@ def test_a_kill_at_any_step(target: Target, kind: str) -> None:
             raise AssertionError(f"{said}\n{error}") from None
 
 
+GATHERED = (("--replace",), ("--upsert", "id"), ("--atomic",))
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        pytest.param(option, id=option[0], marks=[pytest.mark.long] if number else [])
+        for number, option in enumerate(GATHERED)
+    ],
+)
+def test_a_kill_while_rows_gather_beside_the_table(target: Target, option: tuple[str, ...]) -> None:
+    """Readers see the old rows or the new ones, and the same command ends with the new ones."""
+    # The one has the key of a loaded row.
+    old = [(-1, "old")] if option == ("--atomic",) else [(0, "old"), (-1, "old")]
+
+    def fresh() -> None:
+        target.fresh()
+        lines = "".join(f"{id_},{pad}\n" for id_, pad in old)
+        (target.rowfall.cwd / "old.csv").write_text(f"id,pad\n{lines}")
+        done = target.rowfall("load", "old.csv", "--table", "t", "--to", str(target.file))
+        assert done.returncode == 0, done.stderr
+
+    def rows(condition: str) -> list[Any]:
+        with duckdb_at(target.file) as do:
+            return list(do(f"SELECT id, pad FROM t WHERE {condition} ORDER BY id DESC").fetchall())
+
+    def check(said: str) -> None:
+        left = [] if option == ("--replace",) else [(-1, "old")]
+        assert rows("pad = 'old'") == left, said
+        with duckdb_at(target.file) as do:
+            found = do("SELECT count(*), count(DISTINCT id), sum(id) FROM t WHERE id >= 0")
+            count = FILES * ROWS
+            assert found.fetchall() == [(count, count, count * (count - 1) // 2)], said
+            tables = do("SELECT table_name FROM duckdb_tables() ORDER BY 1").fetchall()
+            assert tables == [("_rowfall_loaded",), ("t",)], said
+            found = do("SELECT count(*), count(DISTINCT split) FROM _rowfall_loaded r WHERE "
+                       "table_id = (SELECT regexp_extract(comment, '[0-9a-f]{16}') FROM "
+                       "duckdb_tables() WHERE table_name = 't')")  # fmt: skip
+            files = FILES + (option != ("--replace",))
+            assert found.fetchall() == [(files, files)], said
+
+    def seen() -> None:
+        """All of the old rows and none of the new, or what there is at the end."""
+        if len(rows("pad <> 'old'")) != FILES * ROWS:
+            assert rows("true") == old
+
+    target.command = (*target.command, *option)
+    fresh()
+    steps, _ = target.stepped(0, "before", "")
+    check("no kill")
+    places = [(n, side) for n in range(1, len(steps) + 1) for side in ("before", "after")]
+    last = [int(s.split()[0]) for s in steps if " file: " in s and "prepare" not in s]
+    assert len(last) == 2
+    # In the transaction and behind it: the ledger does not know.
+    for number, side in [*sample(option[0], places), *((n, "after") for n in last)]:
+        fresh()
+        _, said = target.stepped(number, side, "kill -9 rowfall")
+        seen()
+        done = target.rowfall(*target.command)
+        assert done.returncode == 0, f"{said}\n{done.stderr}"
+        check(said)
+
+
 @contextmanager
 def holding(file: Path) -> Iterator[subprocess.Popen[str]]:
     """Run another process that has the file open until its stdin ends."""

@@ -45,7 +45,9 @@ def database_of(session: Session) -> Database:
 def unrecorded(session: Session, database: Database) -> LedgerError | None:
     """Return the question what the rows of a table are of which no record tells; None for none."""
     options = session.options
-    if options.replace or options.on_conflict != ERROR or not database.unrecorded():
+    if options.replace or options.upsert or options.on_conflict != ERROR:
+        return None
+    if not database.unrecorded():
         return None
     return unrecorded_rows(session, f"the record {RECORD}", "rows")
 

@@ -43,7 +43,9 @@ def unconfirmed(session: Session, database: Database) -> frozenset[str]:
 def find(session: Session, database: Database) -> OlderRecord | None:
     """Return the question about files of this load that only the ledger knows; None for none."""
     options, ledger, key = session.options, session.ledger, session.target_key
-    if options.replace or options.force or options.on_conflict != ERROR or ledger is None:
+    if options.replace or options.upsert or options.force or ledger is None:
+        return None
+    if options.on_conflict != ERROR:
         return None
     ids = unconfirmed(session, database)
     if not ids:

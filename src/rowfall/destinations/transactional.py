@@ -2,34 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from contextlib import closing
 from dataclasses import replace
 
 from rowfall.contracts.delivery import Delivery
 from rowfall.contracts.destination import Query, Receiving
 from rowfall.contracts.facts import FirstFacts, LoadFacts, TargetFacts
-from rowfall.contracts.load import Done, LoadRun, Settled
+from rowfall.contracts.load import Done, Finished, LoadRun, Settled
+from rowfall.contracts.receiver import Notes
 from rowfall.contracts.session import Session, Writer
 from rowfall.core import sql, units
-from rowfall.core.errors import LedgerError, UsageError
+from rowfall.core.errors import LedgerError, RowfallError, SourceError, UsageError
 from rowfall.core.events import Listener
-from rowfall.core.listing import Split
+from rowfall.core.listing import Split, without_salt
 from rowfall.core.model import SEND, Choice, Group, Plan, Schema, Transport
-from rowfall.core.options import Options
+from rowfall.core.options import ERROR, Options
 from rowfall.core.results import Leftover, Verification
 from rowfall.decoder.installed import PROGRAM
 from rowfall.deliver.route import open_sending
 from rowfall.destinations import older_record
 from rowfall.destinations.base import BasePrepared, ledger_of
-from rowfall.destinations.database import RecordedDatabase, database_of, resolve, unrecorded
+from rowfall.destinations.database import (
+    RecordedDatabase,
+    database_of,
+    open_database,
+    resolve,
+    unrecorded,
+)
 from rowfall.destinations.notes import add_splits, created, dropped
 from rowfall.destinations.older_record import OlderRecord
 from rowfall.destinations.options_check import DATABASE, TOPIC, check_options
 from rowfall.engines.base import ExistingTable
-from rowfall.engines.database import Database, SplitRecord
-from rowfall.ledger import Ledger
+from rowfall.engines.database import Database, SplitRecord, SupportsGathering
+from rowfall.ledger import Ledger, target_key
+from rowfall.ledger.leases import has_ended
 from rowfall.plan import attempts
 from rowfall.plan.transport import choose_text_writer, pack_by_link
+from rowfall.plan.upserts import key_of
 from rowfall.publish.transaction import (
     TransactionLeases,
     TransactionReceiver,
@@ -39,7 +49,7 @@ from rowfall.publish.transaction import (
 )
 from rowfall.schema.projection import Scan
 from rowfall.systems.mysql import pipelines
-from rowfall.targets.base import Target
+from rowfall.targets.base import SHADOW_SUFFIX, STAGING_PREFIX, Target
 from rowfall.targets.transactional import TransactionalTable
 
 # Connections: one sends while the other commits; each loads the server, which others use, too.
@@ -54,12 +64,17 @@ def table_of(target: Target) -> TransactionalTable:
     return target
 
 
+def _gathers(options: Options) -> bool:
+    """Return True where the rows of a load gather beside the table until its end."""
+    return options.gathers or options.replace
+
+
 class PreparedTransactions(BasePrepared):
     """A load each attempt of which is a transaction."""
 
-    def __init__(self, load: LoadRun, database: Database) -> None:
+    def __init__(self, load: LoadRun, database: Database, *, replaced: bool = False) -> None:
         super().__init__(load)
-        self._database = database
+        self._database, self._replaced = database, replaced
         self._leases = TransactionLeases(database, load.id, load.salt)
 
     def pull(self, plan: Plan) -> Done | None:
@@ -78,6 +93,47 @@ class PreparedTransactions(BasePrepared):
     def receiver(self, given: Receiving) -> TransactionReceiver:
         return TransactionReceiver(given, self._database, self._leases)
 
+    def finish(self, plan: Plan, done: Done) -> Finished:
+        """Make visible what has gathered beside the table, where the options ask for that."""
+        if done.problem is not None or not isinstance(self._database, SupportsGathering):
+            return Finished(problem=done.problem)
+        session, notes, problem = self._load.session, Notes(self._load.session.emit), None
+        gathered = self._load.ledger.loaded(self._load.key)
+        if done.total.failures and _gathers(session.options):
+            notes.add("warning", f"nothing is visible in {session.table_text}: some files failed")
+        elif _gathers(session.options):
+            try:
+                if self._replaced or not (gathered or session.options.replace):
+                    self._database.drop_gathered()  # a stopped run has made everything visible
+                else:
+                    self._publish_gathered(self._database, plan, gathered)
+            except RowfallError as error:
+                problem = error
+        return Finished(tuple(notes.texts), problem=problem)
+
+    def _publish_gathered(
+        self, database: SupportsGathering, plan: Plan, gathered: Collection[str]
+    ) -> None:
+        load, options = self._load, self._load.session.options
+        ledger, key = load.ledger, load.session.target_key
+        splits = [s for s in plan.listing.splits(key) if s.id in gathered]
+        rows = ledger.loaded_rows(load.key)
+        attempt = f"{load.id}_whole{ledger.attempts(load.id) + 1}"
+        # Before the commit: after a crash the next run asks the record for this attempt.
+        staging = f"{STAGING_PREFIX}{load.id}{SHADOW_SUFFIX}"
+        ledger.attempt_started(attempt, load.id, staging, key, splits)
+        ledger.attempt_committed(attempt, rows, ())
+        try:
+            database.publish_gathered(attempt, key_of(options), replace=options.replace)
+        except RowfallError as error:
+            ledger.attempt_ended(attempt, "lost", error.message)
+            if isinstance(error, SourceError):  # its rows will never do
+                database.drop_gathered()
+                ledger.forget_splits(load.key, gathered)
+            raise
+        ledger.set_table(key, database.table_id())  # that of replaced rows held other files
+        ledger.attempt_published(attempt, key)
+
 
 class TransactionalDatabase(RecordedDatabase):
     """A table of a database that commits transactions."""
@@ -90,6 +146,24 @@ class TransactionalDatabase(RecordedDatabase):
         # Rows are pushed in any case.
         takes = ("streams", "push", *table_of(target).takes)
         check_options(target, options, self.offers, takes)
+        key_of(options)
+        if options.gathers and options.on_conflict != ERROR:
+            raise UsageError(
+                f"--on-conflict {options.on_conflict} looks at each attempt, and --atomic and "
+                "--upsert gather all of them first",
+                hint="Leave one of them out.",
+            )
+
+    def key(self, session: Session, load_id: str) -> str:
+        key = super().key(session, load_id)
+        return target_key(key, load_id) if _gathers(session.options) else key
+
+    def visibility(self, facts: LoadFacts, transport: Transport, options: Options) -> str:
+        if options.replace or options.upsert is not None:
+            return "the old rows or the new ones: one transaction at the end of the load"
+        if options.atomic:
+            return "nothing until the end of the load, then all rows in one moment"
+        return super().visibility(facts, transport, options)
 
     def contradiction(self, session: Session) -> LedgerError | None:
         found = super().contradiction(session)
@@ -183,8 +257,24 @@ class TransactionalDatabase(RecordedDatabase):
         query_database(target, query)
 
     def clean(self, target: Target, *, dry: bool, emit: Listener) -> list[Leftover]:
-        """Do nothing: what is not committed ends with its connection."""
-        return []
+        """Remove what dead loads have gathered; what is not committed ends with its connection."""
+        if not target.ledger_path.exists() or not table_of(target).takes & {"atomic"}:
+            return []
+        with closing(open_database(target, Options())) as database:
+            assert isinstance(database, SupportsGathering)  # noqa: S101 - for targets that take it
+            with closing(Ledger(target.ledger_path)) as ledger:
+                alive = {
+                    row.id for row in ledger.loads("WHERE state = 'running'")
+                    if not has_ended(row.owner)
+                }  # fmt: skip
+            found = [
+                Leftover("", name, load_id, rows, 0, False)
+                for name, load_id, rows in database.gathered_tables()
+                if load_id not in alive
+            ]
+            for left in found if not dry else ():
+                database.drop_left(left.name)
+            return found
 
     def record_adopted(
         self, session: Session, ledger: Ledger, attempt: str, splits: Sequence[Split]
@@ -212,9 +302,14 @@ class TransactionalDatabase(RecordedDatabase):
     def settle(self, load: LoadRun) -> Settled:
         session, ledger = load.session, load.ledger
         database, key = database_of(session), session.target_key
-        end_open_transactions(database, ledger, key, load.others, session.emit)
+        gathered = None
+        if _gathers(session.options):
+            assert isinstance(database, SupportsGathering)  # noqa: S101 - or the option is refused
+            gathered = database.gather(load.id)
+        end_open_transactions(database, ledger, {key, load.key}, load.others, session.emit)
         known, there = ledger.table_uuid(key), database.table_id()
-        if known and known != there and (forgotten := ledger.set_table(key, there)):
+        forgotten = ledger.set_table(key, there) if known and known != there else 0
+        if forgotten and not session.options.replace:  # or its own stopped run has done that
             session.emit(dropped(session, forgotten))
         asked = unrecorded(session, database) is not None
         older = None if asked else self.older_record(session, database)
@@ -225,7 +320,13 @@ class TransactionalDatabase(RecordedDatabase):
         if asked:  # and answered: what the ledger knows is not a row of this table
             older_record.forget(session, older_record.unconfirmed(session, database))
         loaded = loaded_in(database, load.id, force=session.options.force)
-        return Settled(session.target.table, loaded)
+        if gathered is None or not isinstance(database, SupportsGathering):
+            return Settled(session.target.table, loaded)
+        if session.options.replace:
+            loaded = frozenset(map(without_salt, database.loaded_by(load.id)))
+        ids = frozenset(map(without_salt, gathered))
+        replaced = session.options.replace and bool(loaded) and not gathered
+        return Settled(session.target.table, loaded | ids, replaced=replaced)
 
     def prepare(
         self, load: LoadRun, settled: Settled, facts: LoadFacts, plan: Plan
@@ -242,7 +343,7 @@ class TransactionalDatabase(RecordedDatabase):
         # Before anything is read: the other one may take hours.
         hold_streams(database, plan.listing.splits(session.target_key, todo))
         add_splits(load, plan)
-        return PreparedTransactions(load, database)
+        return PreparedTransactions(load, database, replaced=settled.replaced)
 
 
 class Topic(TransactionalDatabase):

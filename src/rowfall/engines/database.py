@@ -473,6 +473,40 @@ class FileTable(Database, Protocol):
 
 
 @runtime_checkable
+class SupportsGathering(Database, Protocol):
+    """A database that can gather the rows of a load beside the table until its end."""
+
+    def gather(self, load: str) -> set[str]:
+        """Have the rows of a load go beside the table; return the ids of splits that are there."""
+
+    def loaded_by(self, load: str) -> set[str]:
+        """Return the ids of the splits that a load has made visible, by the record."""
+
+    def publish_gathered(self, attempt: str, key: Sequence[str], *, replace: bool) -> None:
+        """Make visible in one transaction what was gathered, with the record of its splits.
+
+        Args:
+            attempt: recorded in place of those that have gathered the rows.
+            key: rows of the table that have the values of a gathered row in these columns are
+                removed; () for none.
+            replace: the gathered rows replace all of the table.
+
+        Raises:
+            DataError: a key is NULL or occurs twice, or the table refuses a row.
+            TargetError: others depend on the table.
+        """
+
+    def drop_gathered(self) -> None:
+        """Remove what the load has gathered, where there is anything."""
+
+    def gathered_tables(self) -> list[tuple[str, str, int]]:
+        """Return (name, load, rows) of what any load has left gathered beside some table."""
+
+    def drop_left(self, name: str) -> None:
+        """Remove a table that :meth:`gathered_tables` has named, and its record."""
+
+
+@runtime_checkable
 class SupportsStreamLocks(Protocol):
     """A database that keeps streams to one process: ranges of them may be cut anywhere."""
 

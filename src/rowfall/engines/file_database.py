@@ -10,11 +10,12 @@ import contextlib
 import os
 import threading
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
-from rowfall.core.errors import RowfallError, TargetError, UsageError
+from rowfall.core import units
+from rowfall.core.errors import RowfallError, SourceError, TargetError, UsageError
 from rowfall.core.listing import MARK
 from rowfall.core.options import ERROR, REPLACE, Options
 from rowfall.core.server_address import ServerAt
@@ -22,6 +23,8 @@ from rowfall.core.sqltext import SqlText, identifier
 from rowfall.engines.database import ACCEPTED, RECORD, SplitRecord, Transactions
 
 _KEPT = "_rowfall_kept"
+GATHERS = "_rowfall_gathers_"
+"""Beginning of the name of a table beside the target; the id of the load and the target follow."""
 # A statement that was cancelled ends when its rows do; the process that writes them is ended, too.
 _LAST_SECONDS = 10.0
 
@@ -79,6 +82,7 @@ class FileDatabase(Transactions):
 
     Attributes:
         path: of the file. ``table``, ``record``: as SQL; ``name``: for people.
+        into: the table that takes rows: ``table``, or one beside it; as SQL.
     """
 
     def __init__(self, at: ServerAt, schema: str, table: str, options: Options) -> None:
@@ -88,6 +92,8 @@ class FileDatabase(Transactions):
         self.name = f"{schema}.{table}"
         self.table = f"{identifier(schema)}.{identifier(table)}"
         self.record = f"{identifier(schema)}.{identifier(RECORD)}"
+        self.into = self.table
+        self._gathers = ""
         self._read_only = False
         self.file = OpenFile(lambda: self.connect(read_only=self._read_only), self.translated)
 
@@ -110,12 +116,28 @@ class FileDatabase(Transactions):
         """Return ``table`` or what else there is by a name in the schema; "" for nothing."""
 
     @abstractmethod
-    def table_id(self) -> str:
-        """See :class:`rowfall.engines.database.Database`."""
+    def id_of(self, table: str) -> str:
+        """Return the id of a table of the schema; "" for none."""
 
     @abstractmethod
-    def give_id(self, cursor: Any) -> None:
-        """Give the table an id where it has none, that goes with it."""
+    def give_id(self, cursor: Any, table: str) -> None:
+        """Give a table an id where it has none, that goes with it."""
+
+    @abstractmethod
+    def make_beside(self, cursor: Any, name: str) -> None:
+        """Make a table that takes and refuses the same rows as the target, where it is missing."""
+
+    @abstractmethod
+    def take_place(self, cursor: Any, name: str) -> None:
+        """Put a table that was made so into the place of the target, with all that hangs on it."""
+
+    @abstractmethod
+    def named(self, prefix: str) -> list[str]:
+        """Return the tables of the schema whose names begin so."""
+
+    @abstractmethod
+    def filled(self) -> list[str]:
+        """Return the columns of the table that an INSERT may name."""
 
     @abstractmethod
     def key(self) -> tuple[str, ...]:
@@ -152,6 +174,10 @@ class FileDatabase(Transactions):
                 hint="Name another one with --table.",
             )
 
+    def table_id(self) -> str:
+        """See :class:`rowfall.engines.database.Database`."""
+        return self.id_of(self.bare)
+
     def promise(self) -> str:
         """See :class:`rowfall.engines.database.Database`."""
         return ""
@@ -169,7 +195,10 @@ class FileDatabase(Transactions):
                 "PRIMARY KEY (table_id, split))"
             )
             cursor.execute("COMMIT")
-            self.give_id(cursor)
+            self.give_id(cursor, self.bare)
+            if self._gathers:
+                self.make_beside(cursor, self._gathers)
+                self.give_id(cursor, self._gathers)
 
     def make_like(self, table: str) -> None:
         """Do nothing: a scratch is a file of its own, in which there is no other table."""
@@ -179,7 +208,11 @@ class FileDatabase(Transactions):
 
     def _recorded(self, what: str, condition: str = "1 = 1", *values: object) -> list[Any]:
         """Return rows of the record about this table."""
-        number = self.table_id()
+        return self._recorded_of(self.table_id(), what, condition, *values)
+
+    def _recorded_of(
+        self, number: str, what: str, condition: str = "1 = 1", *values: object
+    ) -> list[Any]:
         if not number or not self.kind_of(RECORD):
             return []
         asked = f"SELECT {what} FROM {self.record} WHERE table_id = ? AND {condition}"
@@ -187,12 +220,118 @@ class FileDatabase(Transactions):
 
     def loaded(self) -> set[str]:
         """See :class:`rowfall.engines.database.Database`."""
-        rows = self._recorded("split, whole")
-        return {str(split) for split, _ in rows} | {f"{MARK}{whole}" for _, whole in rows if whole}
+        return _ids(self._recorded("split, whole"))
 
     def settled(self, attempt: str) -> bool:
         """See :class:`rowfall.engines.database.Database`."""
-        return bool(self._recorded("1", "attempt = ? LIMIT 1", attempt))
+        numbers = (self.table_id(), self.into_id())
+        return any(self._recorded_of(n, "1", "attempt = ? LIMIT 1", attempt) for n in numbers)
+
+    # --- a load that gathers beside the table -----------------------------------------------------
+
+    def gather(self, load: str) -> set[str]:
+        """See :class:`rowfall.engines.database.SupportsGathering`."""
+        self._gathers = f"{GATHERS}{load}_{self.bare}"
+        self.into = f"{identifier(self.schema)}.{identifier(self._gathers)}"
+        return _ids(self._recorded_of(self.into_id(), "split, whole"))
+
+    def into_id(self) -> str:
+        """Return the id of the table that takes rows; "" without a table."""
+        return self.id_of(self._gathers or self.bare)
+
+    def loaded_into(self) -> set[str]:
+        """Return the ids of the splits that need not be loaded any more."""
+        gathered = _ids(self._recorded_of(self.into_id(), "split, whole"))
+        return gathered if self._gathers and self.options.replace else self.loaded() | gathered
+
+    def loaded_by(self, load: str) -> set[str]:
+        """See :class:`rowfall.engines.database.SupportsGathering`."""
+        return _ids(self._recorded("split, whole", "load = ?", load))
+
+    def publish_gathered(self, attempt: str, key: Sequence[str], *, replace: bool) -> None:
+        """See :class:`rowfall.engines.database.SupportsGathering`."""
+        if key:
+            self._check_key(key)
+        target, beside = self.table_id(), self.into_id()
+        with self.file.asking() as cursor:
+            cursor.execute("BEGIN")
+            try:
+                if replace:
+                    self.take_place(cursor, self._gathers)
+                    cursor.execute(f"DELETE FROM {self.record} WHERE table_id = ?", [target])
+                    target = beside  # the id of a table goes with it
+                else:
+                    self._add(cursor, key)
+                    cursor.execute(f"DROP TABLE {self.into}")
+                cursor.execute(
+                    f"UPDATE {self.record} SET table_id = ?, attempt = ? WHERE table_id = ?",
+                    [target, attempt, beside],
+                )
+                cursor.execute("COMMIT")
+            except BaseException:
+                with contextlib.suppress(Exception):  # the error may have ended it
+                    cursor.execute("ROLLBACK")
+                raise
+
+    def _add(self, cursor: Any, key: Sequence[str]) -> None:
+        """Insert what was gathered, after the rows that have its keys are removed."""
+        if key:
+            same = " AND ".join(f"old.{k} = new.{k}" for k in map(identifier, key))
+            cursor.execute(f"DELETE FROM {self.table} old USING {self.into} new WHERE {same}")
+        names = ", ".join(map(identifier, self.filled()))
+        cursor.execute(f"INSERT INTO {self.table} ({names}) SELECT {names} FROM {self.into}")
+
+    def _check_key(self, key: Sequence[str]) -> None:
+        """Check that the key tells each gathered row from the others.
+
+        Raises:
+            SourceError: it does not.
+        """
+        by, keys = ", ".join(key), ", ".join(map(identifier, key))
+        null = " OR ".join(f"{identifier(k)} IS NULL" for k in key)
+        ((nulls,),) = self.rows(f"SELECT count(*) FROM {self.into} WHERE {null}")
+        if nulls:
+            raise SourceError(
+                f"{units.counted(int(nulls), 'row')} of the load have NULL in the key ({by}) of "
+                "--upsert: nothing says which rows they replace",
+                hint=f"Leave them out: --where '{key[0]} IS NOT NULL'.",
+            )
+        twice = self.rows(
+            f"SELECT count(*), {keys} FROM {self.into} GROUP BY {keys} HAVING count(*) > 1 "
+            "ORDER BY ALL DESC LIMIT 1"
+        )
+        if twice:
+            times, *values = twice[0]
+            said = ", ".join(f"{k} = {v}" for k, v in zip(key, values, strict=True))
+            raise SourceError(
+                f"{said} occurs {times} times in the load: nothing says which of these rows is "
+                "the last",
+                hint="Leave all but one row of each key out of the files.",
+            )
+
+    def drop_gathered(self) -> None:
+        """See :class:`rowfall.engines.database.SupportsGathering`."""
+        self.drop_left(self._gathers)
+
+    def drop_left(self, name: str) -> None:
+        """See :class:`rowfall.engines.database.SupportsGathering`."""
+        number = self.id_of(name)
+        with self.file.asking() as cursor:
+            cursor.execute("BEGIN")
+            cursor.execute(f"DROP TABLE IF EXISTS {identifier(self.schema)}.{identifier(name)}")
+            if number and self.kind_of(RECORD):
+                cursor.execute(f"DELETE FROM {self.record} WHERE table_id = ?", [number])
+            cursor.execute("COMMIT")
+
+    def gathered_tables(self) -> list[tuple[str, str, int]]:
+        """See :class:`rowfall.engines.database.SupportsGathering`."""
+        found = []
+        for name in self.named(GATHERS):
+            ((rows,),) = self.rows(
+                f"SELECT count(*) FROM {identifier(self.schema)}.{identifier(name)}"
+            )
+            found.append((name, name.removeprefix(GATHERS).partition("_")[0], int(rows)))
+        return found
 
     def forget(self, load_id: str) -> int:
         """See :class:`rowfall.engines.database.Database`."""
@@ -226,6 +365,12 @@ class FileDatabase(Transactions):
         self.file.close()
 
 
+def _ids(rows: Iterable[Sequence[Any]]) -> set[str]:
+    """Return the ids that rows of the record (split, whole) tell, with marks of whole files."""
+    rows = list(rows)
+    return {str(split) for split, _ in rows} | {f"{MARK}{whole}" for _, whole in rows if whole}
+
+
 class FileTransaction:
     """An attempt; see :class:`rowfall.engines.database.Transaction`."""
 
@@ -247,13 +392,13 @@ class FileTransaction:
 
     def lease(self, attempt: str, load: str, records: Sequence[SplitRecord]) -> frozenset[str]:
         """See :class:`rowfall.engines.database.Transaction`."""
-        there, self._attempt = self.database.loaded(), attempt
+        there, self._attempt = self.database.loaded_into(), attempt
         loaded = frozenset(
             r.id for r in records
             if r.id in there or (r.whole and r.whole in there) or f"{MARK}{r.id}" in there
         )  # fmt: skip
         if not loaded:
-            number = self.database.table_id()
+            number = self.database.into_id()
             with self._run():
                 self.cursor.execute("BEGIN")
                 self.cursor.executemany(
@@ -265,7 +410,7 @@ class FileTransaction:
 
     def write(self, columns: Sequence[str], rows: Iterator[bytes]) -> int:
         """See :class:`rowfall.engines.database.Transaction`."""
-        self._columns, into = columns, self.database.table
+        self._columns, into = columns, self.database.into
         with self._run():
             if self.database.options.on_conflict != ERROR:
                 names = ", ".join(map(identifier, columns))
@@ -325,7 +470,7 @@ class FileTransaction:
         else:
             chosen = f"SELECT {names} FROM {_KEPT} ORDER BY rowid"
         ((count,),) = self.cursor.execute(
-            f"INSERT INTO {self.database.table} ({names}) {chosen} ON CONFLICT {action}"
+            f"INSERT INTO {self.database.into} ({names}) {chosen} ON CONFLICT {action}"
         ).fetchall()
         return int(count)
 

@@ -92,6 +92,8 @@ def check_upsert(facts: LoadFacts, options: Options) -> None:
                 f"--upsert {options.upsert}: {one} is a {bare}, and a rounded number is not a key",
                 hint=f"Name other columns, or load it as text: --type '{one} String'.",
             )
+    if not facts.table.filled:
+        return  # another database removes the old rows in a transaction
     (own, *_) = facts.table.filled
     if own.replicated:
         raise UsageError(
@@ -136,6 +138,11 @@ def said(facts: LoadFacts, options: Options, rows: int | None) -> str:
         return ""
     stored = facts.table.stored
     by = ", ".join(key)
+    if not facts.table.filled and facts.table.existing is not None:
+        return (
+            f"by {by}: rows of the table with a loaded key are removed in the transaction that "
+            "adds the loaded ones; no key may occur twice in the load"
+        )
     if stored is None or not stored.rows:
         return (
             f"by {by}: the table is empty, so every row is new; no key may occur twice in the load"

@@ -161,15 +161,17 @@ class TransactionReceiver(BaseReceiver):
 
 
 def end_open_transactions(
-    database: Database, ledger: Ledger, key: str, running: Collection[str], emit: Listener
-) -> None:
+    database: Database, ledger: Ledger, keys: Collection[str], running: Collection[str],
+    emit: Listener,
+) -> None:  # fmt: skip
     """End what dead processes have left open in the ledger: the database knows how it ended.
 
     Args:
-        key: of the target table. ``running``: other loads of this process.
+        keys: of the target table, and of what this load gathers beside it.
+        running: other loads of this process.
     """
     for attempt in ledger.open_attempts():
-        if attempt.target_key != key or attempt.load_id in running:
+        if attempt.target_key not in keys or attempt.load_id in running:
             continue
         recorded = Recorded.COMMITTED if attempt.committed else Recorded.STARTED
         # One that was never to be committed may still hold its splits.

@@ -116,17 +116,13 @@ def address(*texts: str, **options: Any) -> Any:
 def test_an_address(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PW", "from the environment")
     found = address("postgresql://me:s%40crt@h:7/shop/sales.orders?sslmode=require&key=id")
-    assert (found.login.host, found.login.port, found.login.user, found.database) == (
-        "h",
-        7,
-        "me",
-        "shop",
-    )
+    login = found.login
+    assert (login.host, login.port, login.user, found.database) == ("h", 7, "me", "shop")
     assert (found.schema, found.table, found.key) == ("sales", "orders", "id")
-    assert found.login.password.reveal() == "s@crt"
+    assert login.password.reveal() == "s@crt"
     assert "s%40crt" not in found.text
     assert found.settings == {"sslmode": "require"}
-    assert address("postgresql://h/shop/orders").password.reveal() == "from the environment"
+    assert address("postgresql://h/shop/orders").login.password.reveal() == "from the environment"
     dotted = address("postgresql://h/shop/a.b?schema=s")
     assert (dotted.schema, dotted.table) == ("s", "a.b")
 

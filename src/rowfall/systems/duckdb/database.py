@@ -9,7 +9,7 @@ from typing import Any
 
 from rowfall.core.errors import EngineError, RowfallError, TargetError
 from rowfall.core.patterns import regex
-from rowfall.core.sqltext import identifier, literal
+from rowfall.core.sqltext import identifier, literal, qualified
 from rowfall.engines.arrow_rows import TextBatches
 from rowfall.engines.base import ExistingTable
 from rowfall.engines.database import KEY_HINT, RefusedRowError, Result
@@ -20,7 +20,13 @@ from rowfall.systems.duckdb.types import read_type, select
 
 # In the comment of a table: DuckDB numbers tables anew each time that a file is opened.
 _ID = regex(r"\[rowfall ([0-9a-f]{16})\]")
+# What comes before the columns in the text of a table.
+_CREATE = regex(r'\ACREATE TABLE (?:(?:"(?:[^"]|"")*"|[^\s".(]+)\.?)+\s*(?=\()')
+_IN_SCHEMA = "database_name = current_database() AND schema_name = ?"
 _FULL = ("No space left", "File too large", "Input/output error")
+_DEPENDS_HINT = (
+    "Drop the foreign key that names the table, or replace rows by their key: --upsert KEY"
+)
 _KEY = regex(r'[Dd]uplicate key "([^":]+): (.*?)"')
 _NOT_NULL = regex(r"NOT NULL constraint failed: .*\.(\S+)")
 
@@ -52,7 +58,8 @@ class DuckDBDatabase(FileDatabase):
         if isinstance(error, duckdb.TransactionException):
             return EngineError(f"DuckDB: {text}", transient=True)
         if not isinstance(error, duckdb.DataError | duckdb.IntegrityError):
-            return TargetError(f"DuckDB refuses: {text}")
+            hanging = _DEPENDS_HINT if "main key table" in text else None
+            return TargetError(f"DuckDB refuses: {text}", hint=hanging)
         key, null = _KEY.search(text), _NOT_NULL.search(text)
         refused = RefusedRowError(
             f"DuckDB refuses a row of {self.name}: {text}", uri="",
@@ -93,18 +100,52 @@ class DuckDBDatabase(FileDatabase):
         listed = ", ".join(f"NULL::{type_} AS c{at}" for at, type_ in enumerate(declared))
         return [_taken(type_, nullable=False) for type_ in self.types(listed).values()]
 
-    def table_id(self) -> str:
-        found = _ID.search(self._comment())
+    def id_of(self, table: str) -> str:
+        found = _ID.search(self._described(table)[0])
         return found[1] if found else ""
 
-    def _comment(self) -> str:
-        asked = f"SELECT comment FROM duckdb_tables() WHERE {HERE}"
-        return str(next(iter(self.rows(asked, self.schema, self.bare)), ("",))[0] or "")
+    def _described(self, table: str) -> tuple[str, str]:
+        """Return comment and CREATE TABLE of a table; "" for none."""
+        asked = f"SELECT coalesce(comment, ''), sql FROM duckdb_tables() WHERE {HERE}"
+        comment, made = next(iter(self.rows(asked, self.schema, table)), ("", ""))
+        return str(comment), str(made)
 
-    def give_id(self, cursor: Any) -> None:
-        if not self.table_id():
-            text = f"{self._comment()} [rowfall {uuid.uuid4().hex[:16]}]".strip()
-            cursor.execute(f"COMMENT ON TABLE {self.table} IS {literal(text)}")
+    def give_id(self, cursor: Any, table: str) -> None:
+        if not self.id_of(table):
+            text = f"{self._described(table)[0]} [rowfall {uuid.uuid4().hex[:16]}]".strip()
+            at = qualified(self.schema, table)
+            cursor.execute(f"COMMENT ON TABLE {at} IS {literal(text)}")
+
+    def named(self, prefix: str) -> list[str]:
+        asked = f"SELECT table_name FROM duckdb_tables() WHERE {_IN_SCHEMA} AND starts_with"
+        return [str(n) for (n,) in self.rows(f"{asked}(table_name, ?)", self.schema, prefix)]
+
+    def filled(self) -> list[str]:
+        found = self.existing_table()
+        return [name for name, _, made in found.columns if not made] if found else []
+
+    def make_beside(self, cursor: Any, name: str) -> None:
+        columns = _CREATE.sub("", self._described(self.bare)[1])
+        at = qualified(self.schema, name)
+        cursor.execute(f"CREATE TABLE IF NOT EXISTS {at} {columns}")
+
+    def take_place(self, cursor: Any, name: str) -> None:
+        at, (own, _), (new, _) = self.table, self._described(self.bare), self._described(name)
+        asked = f"SELECT sql FROM duckdb_indexes() WHERE sql IS NOT NULL AND {HERE}"
+        after = [str(made) for (made,) in self.rows(asked, self.schema, self.bare)]
+        asked = f"SELECT column_name, comment FROM duckdb_columns() WHERE comment <> '' AND {HERE}"
+        after += [
+            f"COMMENT ON COLUMN {at}.{identifier(column)} IS {literal(text)}"
+            for column, text in self.rows(asked, self.schema, self.bare)
+        ]
+        comment = f"{_ID.sub('', own).strip()} {new}".strip()
+        for statement in (
+            f"DROP TABLE {at}",
+            f"ALTER TABLE {qualified(self.schema, name)} RENAME TO {identifier(self.bare)}",
+            f"COMMENT ON TABLE {at} IS {literal(comment)}",
+            *after,
+        ):
+            cursor.execute(statement)
 
     def key(self) -> tuple[str, ...]:
         asked = f"SELECT constraint_column_names FROM duckdb_constraints() WHERE {HERE} AND "

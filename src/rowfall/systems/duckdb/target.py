@@ -16,6 +16,7 @@ class DuckDBTable(ArrowFileTable):
 
     scheme: ClassVar[str] = "duckdb"
     schema: ClassVar[str] = SCHEMA
+    takes: ClassVar[frozenset[str]] = frozenset({"replace", "upsert", "atomic"})
 
     def column_type(self, column: Column) -> str:
         """See :class:`rowfall.targets.transactional.TransactionalTable`."""
