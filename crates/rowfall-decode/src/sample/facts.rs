@@ -33,13 +33,17 @@ pub(super) struct Facts {
     /// Numbers with leading zeros, and integers with a plus.
     zeros: u64,
     plus: u64,
-    /// Values that Float64 takes, infinite ones that are written so, and values with an `e`.
+    /// Values that Float64 takes, and infinite ones that are written so.
     floats: u64,
     infinite: u64,
-    exponents: u64,
     /// The greatest, as text, of the fractions of more digits than Float64 keeps.
     rounded: Vec<u8>,
     places: usize,
+    /// The greatest, as text, of what may be a code, see [`code`], and of fractions that end in 0.
+    code: Vec<u8>,
+    zeroed: Vec<u8>,
+    /// Fractions of one place.
+    tenths: u64,
     booleans: u64,
     uuids: u64,
     days: u64,
@@ -97,7 +101,19 @@ impl Facts {
 
     fn add_number(&mut self, t: &[u8]) -> Result<(), &'static str> {
         self.zeros += u64::from(has_leading_zero(t));
-        self.exponents += u64::from(memchr::memchr2(b'e', b'E', t).is_some());
+        if memchr::memchr2(b'e', b'E', t).is_some() {
+            self.places = MANY_PLACES;
+            if let Some(found) = code(t)
+                && found > self.code
+            {
+                self.code = found;
+            }
+        }
+        match unsigned_places(t) {
+            1 => self.tenths += 1,
+            2.. if t.ends_with(b"0") && t > self.zeroed.as_slice() => self.zeroed = t.to_vec(),
+            _ => {}
+        }
         if let Some(number) = integer(t)? {
             self.plus += u64::from(t[0] == b'+');
             self.integers += 1;
@@ -145,8 +161,9 @@ impl Facts {
             "padded": self.padded, "breaks": self.breaks, "swallowed": self.swallowed,
             "integers": self.integers, "zeros": self.zeros, "plus": self.plus,
             "low": self.low.map(|n| n.to_string()), "high": self.high.map(|n| n.to_string()),
-            "floats": self.floats, "infinite": self.infinite, "exponents": self.exponents,
+            "floats": self.floats, "infinite": self.infinite,
             "rounded": text(&self.rounded), "places": self.places,
+            "code": text(&self.code), "zeroed": text(&self.zeroed), "tenths": self.tenths,
             "booleans": self.booleans, "uuids": self.uuids,
             "days": self.days, "moments": self.moments,
             "with_t": self.with_t, "with_z": self.with_z, "digits": self.digits,
@@ -229,6 +246,45 @@ fn float(t: &[u8]) -> Result<Float, &'static str> {
         return Ok(if all { Float::Number } else { Float::No });
     }
     Ok(if rest.is_empty() { Float::Number } else { Float::No })
+}
+
+/// Stands for the places of numbers with an exponent, as in `column_facts.py`.
+const MANY_PLACES: usize = 1 << 16;
+
+/// `[0-9]+[eE][0-9]+`: digits that read as a number and may be a code.
+///
+/// Behind `~` where the number is infinite, behind a blank where programs write numbers so: with
+/// one digit in front of a small exponent. None of others with one digit.
+fn code(t: &[u8]) -> Option<Vec<u8>> {
+    let at = t.iter().position(|c| !c.is_ascii_digit())?;
+    let exponent = t.get(at + 1..)?;
+    let plain = at > 0 && !exponent.is_empty() && exponent.iter().all(u8::is_ascii_digit);
+    if !plain || !matches!(t[at], b'e' | b'E') {
+        return None;
+    }
+    let number: f64 = std::str::from_utf8(t).ok()?.parse().ok()?;
+    if number.is_infinite() {
+        return Some([b"~", t].concat());
+    }
+    if at > 1 {
+        return Some(t.to_vec());
+    }
+    let zeros = exponent.iter().take_while(|c| **c == b'0').count();
+    let small = match &exponent[zeros..] {
+        [] | [_] => true,
+        [b'1', second] => *second <= b'4',
+        _ => false,
+    };
+    small.then(|| [b" ", t].concat())
+}
+
+/// The digits behind the point of `[0-9]+[.][0-9]+`; 0 of anything else.
+fn unsigned_places(t: &[u8]) -> usize {
+    let whole = t.iter().take_while(|c| c.is_ascii_digit()).count();
+    match &t[whole..] {
+        [b'.', places @ ..] if whole > 0 && places.iter().all(u8::is_ascii_digit) => places.len(),
+        _ => 0,
+    }
 }
 
 /// The digits behind the point of a fraction that has more digits than its Float64 keeps.
@@ -391,6 +447,37 @@ mod tests {
         assert_eq!(float(b"-Infinity"), Ok(Float::Infinite));
         assert_eq!(float(b"NaN"), Ok(Float::NotANumber));
         assert!(float(b"nan(1)").is_err());
+    }
+
+    #[test]
+    fn digits_with_an_e_may_be_codes() {
+        for (text, found) in [
+            ("1234e56", Some("1234e56")),
+            ("00E1", Some("00E1")),
+            ("12e560", Some("~12e560")),
+            ("1E5", Some(" 1E5")),
+            ("1e0014", Some(" 1e0014")),
+            ("1e000", Some(" 1e000")),
+            ("1e15", None),
+            ("1e99", None),
+            ("1e+5", None),
+            ("-12e5", None),
+            ("1.5e5", None),
+            ("e5", None),
+            ("12e", None),
+            ("12f5", None),
+        ] {
+            assert_eq!(code(text.as_bytes()).as_deref(), found.map(str::as_bytes), "{text}");
+        }
+    }
+
+    #[test]
+    fn places_are_those_of_numbers_without_a_sign() {
+        for (text, places) in
+            [("1.10", 2), ("1.5", 1), ("1.", 0), (".5", 0), ("-1.5", 0), ("1.5e", 0), ("15", 0)]
+        {
+            assert_eq!(unsigned_places(text.as_bytes()), places, "{text}");
+        }
     }
 
     #[test]
