@@ -73,3 +73,42 @@ def test_a_load_whose_plan_is_not_known(shell: Shell) -> None:
     assert "its plan was not kept" in shell.ok("explain", "last").out
     assert shell.ok("explain", "last", "--json").document["plan"] is None
     assert "no loads match" in shell.ends(2, "explain", "ffffff").talk
+
+
+def test_the_sql_that_ran_is_kept_once_with_its_number(shell: Shell) -> None:
+    for number in range(6):
+        shell.write(f"in/{number}.csv", csv([(i, f"n{i}") for i in range(1000)], "id", "name"))
+    shell.ok("load", "in/*.csv", "--attempt-bytes", "10KB", "--decoder", "never")
+    found = shell.ok("explain", "last", "--json").document
+    attempts = len(found["attempts"])
+    assert attempts > 2
+    ran = {each["sql"].split()[0]: each for each in found["record"]["statements"]}
+    insert = ran["INSERT"]
+    assert insert["times"] == attempts
+    assert insert["first"] == f"{found['report']['load_id']}_1"
+    assert "file(" in insert["sql"]
+    assert {"CREATE", "ALTER", "DROP"} <= set(ran)
+    text = shell.ok("explain", "last").out
+    assert f"-- {attempts} times, first by attempt 1" in text
+
+
+def test_the_parts_at_the_end_and_the_work_of_the_decoder(shell: Shell) -> None:
+    shell.ok("load", "generate://taxi?rows=60_000", "--to", "in/{n}.csv")
+    for _ in range(3):
+        # A load of less than half a second is not looked at; busy machines take longer.
+        shell.ok("load", "in/*.csv", "--table", "t", "--force", "--threads", "1")
+        found = shell.ok("report", "last", "--json").document
+        if found["part_sizes"] is not None:
+            break
+        shell.ok("load", "generate://taxi?rows=400_000", "--to", "in/{n}.csv", "--replace")
+    sizes = found["part_sizes"]
+    assert sum(count for _, count in sizes["bytes"]) == found["parts_active"] > 0
+    assert 1 <= sizes["fullest"] <= found["parts_active"]
+    assert sizes["few"] == 3000
+    assert sizes["few_after"] == pytest.approx(found["seconds"], abs=0.01)
+    assert (sizes["delay"], sizes["throw"]) == (1000, 3000)
+    text = shell.ok("report", "last").out
+    assert "until fewer than 3,000 parts were active" in text
+    # The program that makes the parts says how long it took.
+    assert found["phases"]["read"] > 0
+    assert found["phases"]["insert"] > 0

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
+import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +14,11 @@ import pytest
 
 from e2e.tools import Shell, csv
 from lab.browser import Browser
+from lab.process import wait_until
+from rowfall.core.events import AttemptEnded
+from rowfall.core.results import AttemptRecord, Explanation, Failure, Report
+from rowfall.ledger.recorder import Recorder
+from rowfall.report.load_page import load_page
 from rowfall.report.page import (
     TIME,
     Axis,
@@ -208,3 +216,92 @@ def test_where_a_page_cannot_be_written(shell: Shell) -> None:
     assert hint == ["--html", "pages/report.html"]
     shell.ok("report", "last", *hint)
     assert (shell.folder / "pages/report.html").exists()
+
+
+# ---- loads of other kinds ------------------------------------------------------------------------
+
+
+@pytest.mark.long  # it has to take seconds
+def test_a_load_that_never_finished(shell: Shell, browser: Browser) -> None:
+    """Its process was killed: what it had written down is shown, and that it is gone."""
+    (shell.folder / "in").mkdir()
+    shell.ok("load", "generate://taxi?rows=1_000_000", "--to", "in/{n}.csv")
+    process = shell.cli.start("load", "in/*.csv", "--table", "t", "--threads", "1",
+                              "--attempt-bytes", "10MB")  # fmt: skip
+    try:
+        wait_until(lambda: samples(shell) >= 3, 60, "samples of the load")
+    finally:
+        process.kill()
+        process.wait()
+    shell.ok("report", "last", "--html", "r.html")
+    browser.open((shell.folder / "r.html").as_uri())
+    text = browser.run("document.body.innerText")
+    assert "lost" in text
+    assert "Its process is gone." in text
+    assert drawn(browser)["rows-over-time"]["marks"] >= 3
+    assert browser.problems == []
+
+
+def samples(shell: Shell) -> int:
+    found = list((shell.folder / "rowfall-data").glob("*.running"))
+    try:
+        return len(json.loads(found[0].read_text())["record"]["samples"]) if found else 0
+    except (OSError, ValueError):
+        return 0
+
+
+def test_a_load_that_an_older_version_has_written(shell: Shell, browser: Browser) -> None:
+    """Its ledger has neither samples nor statements; the page says so, and shows the rest."""
+    shell.write("t.csv", csv([(i, f"n{i}") for i in range(1000)], "id", "name"))
+    shell.ok("load", "t.csv")
+    with closing(sqlite3.connect(shell.folder / "rowfall-data/rowfall.ledger")) as ledger:
+        ((text,),) = ledger.execute("SELECT document FROM explained")
+        older = json.loads(text)
+        del older["record"]
+        ((report,),) = ledger.execute("SELECT report FROM load")
+        first = {k: v for k, v in json.loads(report).items() if k != "part_sizes"}
+        ledger.execute("UPDATE explained SET document = ?", (json.dumps(older),))
+        ledger.execute("UPDATE load SET report = ?", (json.dumps(first),))
+        ledger.commit()
+    shell.ok("report", "last", "--html", "r.html")
+    browser.open((shell.folder / "r.html").as_uri())
+    text = browser.run("document.body.innerText")
+    assert "The load was over before a second sample was taken" in text or "older rowfall" in text
+    assert "of one attempt, as planned" in text
+    assert browser.problems == []
+    with closing(sqlite3.connect(shell.folder / "rowfall-data/rowfall.ledger")) as ledger:
+        ledger.execute("DELETE FROM explained")  # before plans were kept
+        ledger.commit()
+    shell.ok("report", "last", "--html", "r.html")
+    text = (shell.folder / "r.html").read_text()
+    assert "An older rowfall has loaded this: it kept nothing of it." in text
+
+
+def test_a_page_of_100_000_files_is_small_and_smooth(browser: Browser, tmp_path: Path) -> None:
+    recorder = Recorder()
+    for number in range(100_000):
+        name = f"s3://lake/a/folder/{number:06}-of-a-long-name.csv.gz"
+        seconds = 0.05 + number * 7919 % 10_007 / 500
+        recorder.hear(AttemptEnded(AttemptRecord(f"a_{number}", 1, name, 10**6, seconds=seconds)))
+    attempts, others = recorder.attempts()
+    report = Report("1f0c2a91", "done", "s3://lake/*", "data", "t", "2026-11-27T14:00:00+00:00",
+                    splits=100_000, splits_loaded=100_000, rows=10**11, seconds=5_000.0,
+                    failures=tuple(Failure(f"{n}.csv", "x" * 300) for n in range(5_000)),
+    )  # fmt: skip
+    found = Explanation(report, None, attempts, others, recorder.record())
+    path = tmp_path / "r.html"
+    path.write_text(page_html(load_page(found)))
+    assert path.stat().st_size < 2_000_000
+    browser.open(path.as_uri())
+    text = browser.run("document.body.textContent")
+    assert "The slowest 50 of 100,000." in text
+    assert "The first 100 of 5,000." in text
+    # What a change of the window's width costs: all charts are drawn anew.
+    took = browser.run(
+        "(() => { const began = performance.now();"
+        " document.querySelectorAll('.chart').forEach((each) => { each.style.width = '500px'; });"
+        " return new Promise((done) => requestAnimationFrame(() => requestAnimationFrame("
+        "() => done(performance.now() - began)))); })()"
+    )
+    assert took < 1_000
+    assert browser.problems == []

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from rowfall.core.dataclass import dataclass
 from rowfall.core.events import Listener
 from rowfall.core.listing import Listing, Split
+from rowfall.core.load_record import PartSizes
 from rowfall.core.model import Encoding, Group, MergeWork, Plan, Schema, Setting, Transport
 from rowfall.core.options import Options
 from rowfall.core.results import Leftover, Link, Verification
@@ -245,6 +246,12 @@ class Destination(Protocol):
     def merge_work(self, session: Session) -> tuple[int, MergeWork | None]:
         """Return the active parts of the target, and what merges have left to do; (0, None) where
         there are no parts."""
+
+    def part_sizes(self, session: Session) -> PartSizes | None:
+        """Return the sizes of the active parts of the target; None where there are none.
+
+        When they became few is for who knows how long the load took.
+        """
 
     # --- questions before a load ------------------------------------------------------------------
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import field, fields
 from typing import Self
 
 from rowfall.contracts.receiver import Staged
@@ -13,6 +13,7 @@ from rowfall.core.events import Listener
 from rowfall.core.model import HelperSeconds, Setting
 from rowfall.core.results import AttemptRecord, Failure
 from rowfall.ledger import Ledger
+from rowfall.ledger.recorder import Recorder
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +28,7 @@ class LoadRun:
         salt: see :class:`rowfall.ledger.journal.Journal`.
         new: no run has had its id before.
         others: ids of the other loads that this process runs now.
+        recorder: hears what ``emit`` does, and of each statement.
     """
 
     session: Session
@@ -38,6 +40,7 @@ class LoadRun:
     salt: str
     new: bool
     others: frozenset[str] = frozenset()
+    recorder: Recorder = field(default_factory=Recorder)
 
     @property
     def overwrites(self) -> bool:

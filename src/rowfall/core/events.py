@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable
 
 from rowfall.core.dataclass import dataclass
+from rowfall.core.results import AttemptRecord
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +88,13 @@ class AttemptPublished:
 
 
 @dataclass(frozen=True, slots=True)
+class AttemptEnded:
+    """An attempt is over: its rows are visible, or it has failed and is tried again or given up."""
+
+    record: AttemptRecord
+
+
+@dataclass(frozen=True, slots=True)
 class SplitFailed:
     """A split is given up in this run."""
 
@@ -104,7 +112,14 @@ class LoadEnded:
 
 
 Event = (
-    LoadStarted | Note | AttemptStarted | Progressed | AttemptPublished | SplitFailed | LoadEnded
+    LoadStarted
+    | Note
+    | AttemptStarted
+    | Progressed
+    | AttemptPublished
+    | AttemptEnded
+    | SplitFailed
+    | LoadEnded
 )
 Listener = Callable[[Event], None]
 

@@ -56,14 +56,17 @@ class PartSizes:
     """Active parts of the target at the end of a load, and how fast they became few.
 
     Attributes:
-        bytes: (at most so many bytes, parts) of each class of sizes, on disk.
-        few: parts that count as few; ``few_after``: seconds from the start of the load until there
-            were so few behind its last publish; None where they are still more.
-        delay, throw: parts in a partition from which the engine delays or refuses inserts; 0 where
-            nobody knows.
+        bytes: (at most so many bytes on disk, parts) of each class of sizes; a class is four times
+            as large as the one before.
+        fullest: parts of the partition that has most of them, on one node.
+        few: parts that count as few; ``few_after``: seconds from the first statement of the load
+            until everything was loaded and so few were active; None where they are still more.
+        delay, throw: parts of a partition from which the engine delays and refuses inserts; 0
+            where nobody knows.
     """
 
     bytes: tuple[tuple[int, int], ...] = ()
+    fullest: int = 0
     few: int = 0
     few_after: float | None = None
     delay: int = 0
@@ -80,7 +83,6 @@ class LoadRecord:
         durations: (at most so many seconds, attempts) of each class of durations.
         stages: (name, seconds) of work and of waiting, all threads together, in their order.
         memory_limit: bytes that the engine may take; 0 where nobody knows.
-        parts: of the target, at the end.
     """
 
     samples: tuple[Sample, ...] = ()
@@ -89,4 +91,3 @@ class LoadRecord:
     durations: tuple[tuple[float, int], ...] = ()
     stages: tuple[tuple[str, float], ...] = ()
     memory_limit: int = 0
-    parts: PartSizes = PartSizes()

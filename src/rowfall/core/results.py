@@ -9,7 +9,7 @@ from dataclasses import field, replace
 from enum import StrEnum
 
 from rowfall.core.dataclass import dataclass
-from rowfall.core.load_record import LoadRecord
+from rowfall.core.load_record import LoadRecord, PartSizes
 from rowfall.core.model import Encoding, MergeWork
 
 
@@ -86,6 +86,8 @@ class Report:
         load_id, started (UTC, ISO 8601): which run.
         unit: what people call a split, ``file`` or ``range`` (some are ranges of files or rows).
         visibility: what readers saw while rows became visible; "" where nobody reads them.
+        part_sizes: of the target at the end; None where nobody asked: of small loads, or without
+            parts.
         shards: of a cluster; ``imbalance`` is how much more than the average the fullest of them
             has got, by bytes of the source.
     """
@@ -128,6 +130,7 @@ class Report:
     total_seconds: float = 0.0
     progress: float | None = None
     merges: MergeWork | None = None
+    part_sizes: PartSizes | None = None
 
 
 @dataclass(frozen=True, slots=True)

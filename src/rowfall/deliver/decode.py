@@ -24,7 +24,7 @@ from rowfall.core.errors import EngineError, RowfallError, TargetError, Unclosed
 from rowfall.core.listing import Split
 from rowfall.core.long_records import Place, too_long
 from rowfall.core.masked import Secret
-from rowfall.core.model import Encoding, HelperSeconds, Outcome, Statement
+from rowfall.core.model import Encoding, Outcome, Statement
 from rowfall.core.sqltext import SqlText
 from rowfall.decoder.abilities import TEXT_FORMATS
 from rowfall.decoder.documents import Spec, encode
@@ -282,7 +282,7 @@ class Decode:
             outcome,
             bytes_read=report.bytes_raw,
             cpu_seconds=outcome.cpu_seconds + report.cpu_seconds,
-            helper=HelperSeconds(report.cpu_seconds, waited=report.waited_seconds),
+            helper=replace(outcome.helper, cpu=report.cpu_seconds, waited=report.waited_seconds),
         )
 
     def _begin(self, order: Order, outputs: Sequence[str], lane: int) -> DecoderRun:

@@ -10,6 +10,7 @@ from rowfall.contracts.destination import Opened, Opening, Query
 from rowfall.core.errors import LedgerError, RowfallError, TargetError, UsageError, VerifyError
 from rowfall.core.events import Listener
 from rowfall.core.listing import Listing, Split
+from rowfall.core.load_record import PartSizes
 from rowfall.core.model import Encoding, Group, MergeWork, Plan, Schema, Transport
 from rowfall.core.options import Options
 from rowfall.core.results import Leftover, Link, Verification
@@ -250,6 +251,9 @@ class BaseDestination:
 
     def merge_work(self, session: Session) -> tuple[int, MergeWork | None]:
         return 0, None
+
+    def part_sizes(self, session: Session) -> PartSizes | None:
+        return None
 
 
 class BasePrepared:

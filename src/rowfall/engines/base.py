@@ -117,6 +117,9 @@ class Engine(Protocol):
     @property
     def facts(self) -> Facts: ...
 
+    def log_statements(self, log: Callable[[Statement], None] | None) -> None:
+        """Let ``log`` hear of each statement that is going to be run and is no question."""
+
     def run(
         self,
         statement: Statement,
@@ -266,6 +269,17 @@ class Asking:
 
     Marks lie in folders of this machine, which this process has locked; a server has a journal.
     """
+
+    _log: Callable[[Statement], None] | None = None
+
+    def log_statements(self, log: Callable[[Statement], None] | None) -> None:
+        """See :meth:`Engine.log_statements`."""
+        self._log = log
+
+    def logged(self, statement: Statement) -> None:
+        """Tell the log of a statement that is run, if it is no question."""
+        if self._log is not None and (statement.query_id or statement.alters is not None):
+            self._log(statement)
 
     def check_alone(self) -> None:
         """Do nothing: a server is for all."""

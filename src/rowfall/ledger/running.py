@@ -11,10 +11,16 @@ import os
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
 from rowfall.core import disk
 from rowfall.core.events import AttemptPublished, Event, LoadEnded, LoadStarted, Progressed
+from rowfall.core.load_record import LoadRecord
+from rowfall.core.results import AttemptRecord
+from rowfall.ledger import recorder
+from rowfall.ledger.recorder import Recorder
 
 EVERY_SECONDS = 1.0
 
@@ -27,20 +33,40 @@ def path_of(ledger: Path, load_id: str) -> Path:
 def read(ledger: Path, load_id: str) -> dict[str, float]:
     """Return the latest progress of a load: ``share`` (0 to 1), ``rows``, ``bytes``, ``splits``,
     ``loaded``, ``skipped``, ``seconds``; {} where it has written none yet."""
+    found = _read(ledger, load_id)
+    return {n: float(v) for n, v in found.items() if isinstance(v, int | float)}
+
+
+def read_record(
+    ledger: Path, load_id: str
+) -> tuple[LoadRecord, tuple[AttemptRecord, ...], int]:  # fmt: skip
+    """Return what a load has recorded so far, its slowest and its failed attempts, and the number
+    of others; empty where it has written nothing yet, or an older rowfall runs it."""
+    found = _read(ledger, load_id)
+    try:
+        attempts = tuple(AttemptRecord(*each) for each in found.get("attempts", ()))
+        return recorder.from_json(found.get("record", {})), attempts, int(found.get("others", 0))
+    except (ValueError, TypeError, KeyError):  # of another version
+        return LoadRecord(), (), 0
+
+
+def _read(ledger: Path, load_id: str) -> dict[str, Any]:
     try:
         found = json.loads(path_of(ledger, load_id).read_text())
-        return {str(name): float(value) for name, value in found.items() if value is not None}
-    except (OSError, ValueError, AttributeError, TypeError):
+    except (OSError, ValueError):
         return {}
+    return found if isinstance(found, dict) else {}
 
 
 class Running:
     """Writes the file from the events of a load, at most once a second."""
 
     def __init__(
-        self, ledger: Path, load_id: str, clock: Callable[[], float] = time.monotonic
-    ) -> None:
+        self, ledger: Path, load_id: str, recorder: Recorder,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:  # fmt: skip
         self._path = path_of(ledger, load_id)
+        self._recorder = recorder
         self._clock = clock
         self._written = float("-inf")
         self._bytes: int | None = None
@@ -83,11 +109,19 @@ class Running:
         """Write the file as a whole, so that nobody reads half of it; a full disk is no reason to
         stop a load."""
         self._written = self._clock()
+        attempts, others = self._recorder.attempts()
+        document = {
+            **says,
+            "record": recorder.to_json(self._recorder.record()),
+            # Without names of fields, as 50 of them are written every second.
+            "attempts": [[getattr(a, f.name) for f in fields(a)] for a in attempts],
+            "others": others,
+        }
         with suppress(OSError):
             whole = self._path.with_name(f"{self._path.name}.{os.getpid()}")
             whole.unlink(missing_ok=True)
             # In a folder that others may write to, a link of this name would lead elsewhere.
             opened = disk.open_own(whole, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
             with os.fdopen(opened, "w") as file:
-                file.write(json.dumps(says))
+                file.write(json.dumps(document))
             whole.replace(self._path)

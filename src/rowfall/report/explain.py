@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 from rich.text import Text
 
 from rowfall.core import units
+from rowfall.core.load_record import RanStatement
+from rowfall.core.patterns import regex
 from rowfall.core.results import AttemptRecord, Explanation, PlannedLoad, Report
 from rowfall.report.layout import WIDTH, facts, grid, render, wrap, wrap_sql
 
@@ -17,6 +19,8 @@ if TYPE_CHECKING:
 EXPLANATION_VERSION = 1
 # Attempts that are listed: the slowest ones; --json has all.
 _SHOWN = 20
+# Statements that are listed: a load of one attempt has five to ten; -v and --json have all.
+_SHOWN_SQL = 12
 # A part of an attempt of less than this share of it is not what it waited for.
 _MUCH = 0.3
 
@@ -43,6 +47,7 @@ def explain_document(found: Explanation) -> dict[str, Any]:
             for each in found.attempts
         ],
         "left_out": found.left_out,
+        "record": asdict(found.record),
     }  # fmt: skip
 
 
@@ -70,13 +75,38 @@ def explain_text(
     if report.limited_by:
         parts += ["", Text("Limited by", "bold"),
                   wrap(report.limited_by, first="  ", indent="  ", width=width)]  # fmt: skip
-    if plan.sql or plan.ddl:
-        parts += ["", Text("SQL (secrets masked)", "bold")]
-        parts += [wrap_sql(text, width) for text in (plan.ddl, plan.sql) if text]
+    parts += _sql(found, plan, width, verbose=verbose)
     if verbose and plan.settings:
         parts += ["", Text("Settings", "bold")]
         parts.append(facts([(f"{n} = {value}", why) for n, value, why in plan.settings]))
     return render(parts, color=color, width=width)
+
+
+def _sql(
+    found: Explanation, plan: PlannedLoad, width: int, *, verbose: bool
+) -> list[RenderableType]:  # fmt: skip
+    """Return the statements that ran; those of the plan of a load that has kept none."""
+    ran = found.record.statements
+    if not ran and not (plan.sql or plan.ddl):
+        return []
+    parts: list[RenderableType] = ["", Text("SQL (secrets masked)", "bold")]
+    if not ran:
+        return parts + [wrap_sql(text, width) for text in (plan.ddl, plan.sql) if text]
+    shown = ran if verbose else ran[:_SHOWN_SQL]
+    for each in shown:
+        parts += [Text(f"-- {ran_as(each)}", "dim"), wrap_sql(each.sql, width)]
+    if len(ran) > len(shown):
+        parts.append(f"  and {len(ran) - len(shown)} others; -v shows all")
+    return parts
+
+
+def ran_as(statement: RanStatement) -> str:
+    """Return how often a statement ran, and which attempt was the first, in words."""
+    times = "once" if statement.times == 1 else f"{statement.times:,} times"
+    number = regex(r"^\w+?_(\d+)").match(statement.first)
+    if number is None:
+        return times
+    return f"{times}, {'first ' if statement.times > 1 else ''}by attempt {number[1]}"
 
 
 def _choice(value: str, why: str) -> str:

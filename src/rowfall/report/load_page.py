@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from rowfall.core import units
-from rowfall.core.load_record import LoadRecord, Sample
+from rowfall.core.load_record import LoadRecord, PartSizes, Sample
 from rowfall.core.results import AttemptRecord, Explanation, Report
+from rowfall.report.explain import ran_as
 from rowfall.report.layout import merges_left
 from rowfall.report.loads import OUTCOMES
 from rowfall.report.page import (
@@ -40,6 +41,7 @@ def load_page(found: Explanation) -> Page:
     report, record = found.report, found.record
     charts = (
         *_over_time(report, record),
+        _part_sizes(report),
         _stages(report, record),
         _shards(report),
         *_files(found),
@@ -150,16 +152,41 @@ def _over_time(report: Report, record: LoadRecord) -> Sequence[Chart]:
         absent=absent if not samples else "Nobody may ask the engine for its memory.", filled=True,
     ))  # fmt: skip
     parts = [(s.seconds, float(s.parts)) for s in samples]
-    bounds = record.parts
-    named = (("inserts are delayed at", bounds.delay), ("inserts are refused at", bounds.throw))
+    bounds = report.part_sizes or PartSizes()
+    named = (
+        ("a partition delays inserts at", bounds.delay), ("and refuses them at", bounds.throw)
+    )  # fmt: skip
     charts.append(LineChart(
         "Parts over time", TIME, Axis("active parts"),
         _line("parts", parts if any(value for _, value in parts) else []),
         tuple(Threshold(name, value) for name, value in named if value),
         says="Active parts of the table and of what is staged for it.",
-        absent=absent if not samples else "The target has no parts.",
+        absent=absent if not samples else "No parts were seen.",
     ))  # fmt: skip
     return charts
+
+
+def _part_sizes(report: Report) -> Chart | None:
+    sizes = report.part_sizes
+    if sizes is None or not sizes.bytes:
+        return None
+    every = sum(n for _, n in sizes.bytes)
+    lows = (sizes.bytes[0][0] / 4, *(most for most, _ in sizes.bytes))
+    few = f"{units.counted(every, 'active part')} at the end, "
+    few += f"{units.exact(sizes.fullest)} in the fullest partition; "
+    few += few_parts(sizes)
+    return Histogram(
+        "Sizes of parts", Axis("on disk", Unit.MEMORY, log=True), Axis("parts"),
+        tuple((low, most, n) for low, (most, n) in zip(lows, sizes.bytes, strict=False)), few,
+    )  # fmt: skip
+
+
+def few_parts(sizes: PartSizes) -> str:
+    """Return how long it took until there were few parts, in words."""
+    few = units.exact(sizes.few)
+    if sizes.few_after is None:
+        return f"fewer than {few} were not reached"
+    return f"fewer than {few} after {units.duration(sizes.few_after)}"
 
 
 def _line(name: str, points: Sequence[tuple[float, float]]) -> tuple[Series, ...]:
@@ -304,14 +331,12 @@ def _settings(report: Report) -> Chart | None:
 
 def _statements(found: Explanation) -> Chart | None:
     plan, record = found.plan, found.record
-    if plan is None:
+    if plan is None and not record.statements:
         return None
-    texts = [("the table", plan.ddl)] if plan.ddl else []
+    texts = []
     if record.statements:
-        texts += [
-            (f"{each.times:,} times" if each.times > 1 else "once", each.sql)
-            for each in record.statements
-        ]
-    elif plan.sql:
-        texts.append(("of one attempt, as planned", plan.sql))
+        texts = [(ran_as(each), each.sql) for each in record.statements]
+    elif plan is not None:
+        planned = (("the table", plan.ddl), ("of one attempt, as planned", plan.sql))
+        texts = [each for each in planned if each[1]]
     return CodeBlocks("SQL", tuple(texts), "As it ran, secrets masked.", "The load runs no SQL.")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from rowfall.core import sql, units, uri
 from rowfall.core.load_command import DEFAULT_TARGETS
+from rowfall.core.load_record import PartSizes
 from rowfall.core.patterns import regex
 from rowfall.core.results import Leftover, Report, Verification, VerifiedSplit
 from rowfall.report.layout import WIDTH, bar, facts, grid, merges_left, plain_facts, render, wrap
@@ -188,12 +189,27 @@ def _numbers(report: Report) -> RenderableType:
     if report.parts_written or report.parts_active:
         active = f"{units.exact(report.parts_active)} active in the table now"
         rows.append(("parts", units.exact(report.parts_written), f"written, {active}"))
+    if (sizes := report.part_sizes) is not None:
+        rows.append(("part size", usual_size(sizes), "of half of them, or less"))
+        after = "" if sizes.few_after is None else units.duration(sizes.few_after)
+        few = f"until fewer than {units.exact(sizes.few)} parts were active"
+        rows.append(("few parts", after or "-", few if after else f"not yet {few[6:]}"))
     if (left := merges_left(report.merges)) and report.merges is not None:
         _, _, into = left.partition(" into ")
         rows.append(("merges", units.exact(report.merges.parts), f"parts left, into {into}"))
     if report.peak_memory:
         rows.append(("memory", units.memory(report.peak_memory), "at the peak"))
     return grid(rows, right={1})
+
+
+def usual_size(sizes: PartSizes) -> str:
+    """Return the bytes that half of the parts have at most."""
+    every, seen = sum(n for _, n in sizes.bytes), 0
+    for most, count in sizes.bytes:
+        seen += count
+        if 2 * seen >= every:
+            return units.memory(most)
+    return ""
 
 
 def _shards(report: Report, width: int) -> list[RenderableType]:

@@ -11,6 +11,7 @@ from typing import Any
 
 from rowfall.core import units
 from rowfall.core.events import (
+    AttemptEnded,
     AttemptPublished,
     AttemptStarted,
     Event,
@@ -116,5 +117,5 @@ def _said(event: Event) -> tuple[str, str]:
             return "info", f"{units.count(event.rows)} rows{done}{away}"
         case LoadEnded():
             return "info", f"load {event.load_id[:8]}: {event.outcome}"
-        case AttemptStarted() | AttemptPublished():
+        case AttemptStarted() | AttemptPublished() | AttemptEnded():
             return "debug", ""

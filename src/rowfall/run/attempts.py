@@ -45,7 +45,13 @@ from rowfall.core.errors import (
     UnclosedQuoteError,
     UsageError,
 )
-from rowfall.core.events import AttemptPublished, AttemptStarted, Listener, SplitFailed
+from rowfall.core.events import (
+    AttemptEnded,
+    AttemptPublished,
+    AttemptStarted,
+    Listener,
+    SplitFailed,
+)
 from rowfall.core.listing import Split
 from rowfall.core.model import ENGINE, PULL, PUSH, Kind, Outcome, Plan, Schema, Setting
 from rowfall.core.options import FILTER
@@ -510,6 +516,12 @@ class AttemptRunner:
         splits, outcome, (staged, began) = delivered.splits, delivered.outcome, times
         ended = time.monotonic()
         self.queue.loaded()
+        record = AttemptRecord(
+            attempt.id, len(splits), splits[0].name if splits else "", counted.rows,
+            attempt.stored, counted.bytes + written, counted.parts,
+            round(ended - attempt.started, 3), round(staged - attempt.started, 3),
+            round(began - staged, 3), round(ended - began, 3), round(outcome.helper.waited, 3),
+        )  # fmt: skip
         self._add(
             Counts(
                 amounts=Amounts(
@@ -526,29 +538,13 @@ class AttemptRunner:
                 loaded_ids=(tuple(s.id for s in splits),) if self._verify else (),
                 shares=(counted.shares,) if len(counted.shares) > 1 else (),
                 checksum=counted.checksum,
-                tries=Tries(
-                    ended=(
-                        AttemptRecord(
-                            attempt.id,
-                            len(splits),
-                            splits[0].name if splits else "",
-                            counted.rows,
-                            attempt.stored,
-                            counted.bytes + written,
-                            counted.parts,
-                            round(ended - attempt.started, 3),
-                            round(staged - attempt.started, 3),
-                            round(began - staged, 3),
-                            round(ended - began, 3),
-                            round(outcome.helper.waited, 3),
-                        ),
-                    )
-                ),
+                tries=Tries(ended=(record,)),
             )
         )
         self._watch.finished(attempt.id, outcome.rows_read, attempt.stored)
         seconds = time.monotonic() - attempt.started
         self._emit(AttemptPublished(attempt.id, len(splits), counted.rows, seconds))
+        self._emit(AttemptEnded(record))
 
     def _add(self, counts: Counts) -> None:
         with self._guard:
@@ -590,11 +586,13 @@ class AttemptRunner:
             self._receiver.discard(attempt.staging)
         self._leases.release(attempt.id)
         self._ledger.attempt_ended(attempt.id, "failed", shown(error.message))
-        self._add(Counts(tries=Tries(ended=(AttemptRecord(
+        record = AttemptRecord(
             attempt.id, len(work.splits), work.splits[0].name if work.splits else "",
             seconds=round(time.monotonic() - attempt.started, 3), outcome="failed",
             error=shown(error.message),
-        ),))))  # fmt: skip
+        )  # fmt: skip
+        self._add(Counts(tries=Tries(ended=(record,))))
+        self._emit(AttemptEnded(record))
         self._again(*self._pieces.of(work, self._remedy(work, error)))
 
     def _remedy(self, work: Work, error: RowfallError) -> Sequence[Work]:

@@ -5,12 +5,15 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Sequence
+from heapq import nlargest
 from typing import Any
 
 from rowfall.core.errors import LedgerError
+from rowfall.core.load_record import LoadRecord
 from rowfall.core.model import Choice, Plan
 from rowfall.core.results import AttemptRecord, Explanation, PlannedLoad, Report
-from rowfall.ledger import Ledger
+from rowfall.ledger import Ledger, recorder
+from rowfall.ledger.recorder import SLOWEST
 
 # Attempts that are kept of a run, 300 bytes each: a load of 20 s an attempt has them after 5 h.
 _MOST = 1_000
@@ -18,18 +21,25 @@ _MOST = 1_000
 _MOST_TEXT = 20_000
 
 
-def keep(ledger: Ledger, load_id: str, plan: Plan, attempts: Sequence[AttemptRecord]) -> None:
-    """Keep the plan of a run and its attempts.
+def keep(
+    ledger: Ledger, load_id: str, plan: Plan, attempts: Sequence[AttemptRecord],
+    record: LoadRecord,
+) -> None:  # fmt: skip
+    """Keep the plan of a run, its attempts and what was recorded of it.
 
-    Of many attempts those that have failed and the first ones are kept.
+    Of many attempts those that have failed, the slowest and the first ones are kept.
     """
-    kept = [*(a for a in attempts if a.error), *(a for a in attempts if not a.error)][:_MOST]
-    order = {attempt.id: at for at, attempt in enumerate(attempts)}
-    kept.sort(key=lambda attempt: order[attempt.id])
+    kept: Sequence[AttemptRecord] = attempts
+    if len(attempts) > _MOST:
+        order = {attempt.id: at for at, attempt in enumerate(attempts)}
+        slowest = nlargest(SLOWEST, attempts, key=lambda attempt: attempt.seconds)
+        first = {a.id: a for a in (*(a for a in attempts if a.error), *slowest, *attempts)}
+        kept = sorted([*first.values()][:_MOST], key=lambda attempt: order[attempt.id])
     ledger.explain(load_id, json.dumps({
         "plan": dataclasses.asdict(_planned(plan)),
         "attempts": [dataclasses.asdict(attempt) for attempt in kept],
         "left_out": len(attempts) - len(kept),
+        "record": recorder.to_json(record),
     }))  # fmt: skip
 
 
@@ -63,7 +73,10 @@ def read(text: str | None, report: Report) -> Explanation:
         for name in ("choices", "settings"):
             plan[name] = tuple(tuple(map(str, each)) for each in plan[name])
         attempts = tuple(AttemptRecord(**_known(AttemptRecord, a)) for a in found["attempts"])
-        return Explanation(report, PlannedLoad(**plan), attempts, int(found.get("left_out", 0)))
+        return Explanation(
+            report, PlannedLoad(**plan), attempts, int(found.get("left_out", 0)),
+            recorder.from_json(found.get("record", {})),
+        )  # fmt: skip
     except (ValueError, TypeError, KeyError) as error:
         raise LedgerError(
             f"the ledger holds a plan of load {report.load_id} that cannot be read: {error}"

@@ -11,6 +11,7 @@ from typing import Any
 
 from rowfall.core import uri
 from rowfall.core.errors import LedgerError, UsageError
+from rowfall.core.load_record import PartSizes
 from rowfall.core.masked import MASK
 from rowfall.core.model import MergeWork
 from rowfall.core.options import Options
@@ -81,8 +82,11 @@ def _reports(path: Path, of: Callable[[LoadRow], bool] | None = None) -> Iterato
             # "running" with a report: a later run of the same load was killed.
             yield dataclasses.replace(found, outcome="lost") if row.state == "running" else found
         else:
-            parts = json.loads(row.target_key)
-            yield Report(row.id, "lost", row.source, row.target, ".".join(parts), row.started)
+            # It has said how many files are loaded; its rows are those that were read.
+            found = _running(path, row)
+            yield dataclasses.replace(
+                found, outcome="lost", rows=0, bytes_source=0, progress=None
+            )  # fmt: skip
 
 
 def _running(path: Path, row: LoadRow) -> Report:
@@ -116,17 +120,40 @@ def request(load_id: str, to: str | None) -> dict[str, Any]:
 
 
 def explanation(report: Report, to: str | None) -> Explanation:
-    """Return the plan of a load and what its attempts did."""
+    """Return the plan of a load and what its attempts did.
+
+    Of one that runs, or whose process is gone, what it has written down last.
+    """
+    path = ledger_of(report.load_id, to)
+    if path is None:
+        return explained.read(None, report)
+    if report.outcome in ("running", "lost"):
+        return unfinished(path, report)
+    ledger = Ledger(path)
+    try:
+        return explained.read(ledger.explained(report.load_id), report)
+    finally:
+        ledger.close()
+
+
+def unfinished(path: Path, report: Report) -> Explanation:
+    """Return what a load has recorded in the file beside its ledger, which a killed one leaves."""
+    record, attempts, others = running.read_record(path, report.load_id)
+    return Explanation(report, None, attempts, others, record)
+
+
+def ledger_of(load_id: str, to: str | None) -> Path | None:
+    """Return the ledger that has a load; None where none has."""
     for path in _ledgers(to, everywhere=True):
-        if not path.exists():
-            continue
-        ledger = Ledger(path)
-        try:
-            if any(row.id == report.load_id for row in ledger.loads()):
-                return explained.read(ledger.explained(report.load_id), report)
-        finally:
-            ledger.close()
-    return explained.read(None, report)
+        if any(row.id == load_id for row in _rows(path)):
+            return path
+    return None
+
+
+def latest(path: Path, load_id: str) -> Report | None:
+    """Return the report of a load as it is now; None of one that a ledger has no more."""
+    found = list(_reports(path, lambda row: row.id == load_id))
+    return found[0] if found else None
 
 
 def sources(asked: Mapping[str, Any], load_id: str, instead: str) -> list[str]:
@@ -168,6 +195,9 @@ def from_json(text: str) -> Report:
         values["notes"] = tuple(values.get("notes", ()))
         if values.get("merges") is not None:
             values["merges"] = MergeWork(**values["merges"])
+        if (parts := values.get("part_sizes")) is not None:
+            sizes = tuple((int(most), int(n)) for most, n in parts.pop("bytes"))
+            values["part_sizes"] = PartSizes(sizes, **parts)
         values["shards"] = tuple(ShardReport(**s) for s in values.get("shards", ()))
         return Report(**values)
     except (ValueError, TypeError) as error:

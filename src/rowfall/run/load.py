@@ -22,7 +22,7 @@ from rowfall.run import explained
 from rowfall.run.attempts import run_attempts
 from rowfall.run.history import record
 from rowfall.run.open_load import open_load
-from rowfall.run.outcome import make_report
+from rowfall.run.outcome import make_record, make_report
 from rowfall.run.session import no_space
 from rowfall.schema.text.text_format import OTHERWISE, TOLD
 from rowfall.targets.table_names import same_names
@@ -58,7 +58,9 @@ def run_next(session: Session, known: frozenset[str] | None) -> tuple[Report, fr
             finished = prepared.finish(plan, done)
             report = make_report(load, facts, plan, done, finished)
             record(load.ledger, report)
-            explained.keep(load.ledger, load.id, plan, done.total.tries.ended)
+            explained.keep(
+                load.ledger, load.id, plan, done.total.tries.ended, make_record(load, report)
+            )
             load.emit(LoadEnded(load.id, report.outcome))
             if finished.problem is not None:
                 raise finished.problem

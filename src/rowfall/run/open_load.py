@@ -18,6 +18,7 @@ from rowfall.core.errors import RowfallError, UsageError
 from rowfall.core.events import Event
 from rowfall.core.options import changed
 from rowfall.ledger import Ledger, LoadRow, scratches
+from rowfall.ledger.recorder import Recorder
 from rowfall.ledger.running import Running
 
 # Loads that this process runs now: another thread's load is not an unfinished one.
@@ -39,20 +40,27 @@ def open_load(session: Session) -> Iterator[LoadRun]:
     begun = datetime.now(UTC).isoformat(timespec="seconds")
     others = frozenset(_ACTIVE)
     salt = load_id if session.options.force else ""
-    said = Running(ledger.path, load_id)
+    recorder = Recorder()
+    said = Running(ledger.path, load_id, recorder)
 
     def emit(event: Event) -> None:
+        recorder.hear(event)
         said.hear(event)
         session.emit(event)
 
+    engines = {id(e): e for e in (session.reader, *(w.engine for w in session.writers))}.values()
+    for engine in engines:
+        engine.log_statements(recorder.ran)
     _ACTIVE.add(load_id)
     try:
         key = session.destination.key(session, load_id)
-        yield LoadRun(session, load_id, emit, begun, ledger, key, salt, new, others)
+        yield LoadRun(session, load_id, emit, begun, ledger, key, salt, new, others, recorder)
     except RowfallError:
         ledger.stopped_running(load_id)
         raise
     finally:
+        for engine in engines:
+            engine.log_statements(None)
         said.remove()
         _ACTIVE.discard(load_id)
 

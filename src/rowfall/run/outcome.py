@@ -13,6 +13,7 @@ from rowfall.contracts.load import Counts, Done, Finished, LoadRun
 from rowfall.contracts.session import Session, Writer
 from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import Interrupted, RowfallError
+from rowfall.core.load_record import LoadRecord, PartSizes
 from rowfall.core.model import PUSH, Kind, Plan, Statement
 from rowfall.core.results import Report, ShardReport
 from rowfall.core.sqltext import SqlText, quote, quoted_list
@@ -83,6 +84,9 @@ def make_report(
         writing = counts.helper.writing
         built = {"read": counts.helper.cpu - writing, "insert": writing} if writing else {}
         worked = phases(session.engine, counts.publish_seconds, own, built)
+    sizes = None
+    if alive and run.has_phases:
+        sizes = _few_after(session.destination.part_sizes(session), seconds, finished, problem)
     limited = ""
     if counts.amounts.rows and alive:
         partitioned = any(table.partitioned for table in facts.table.filled)
@@ -125,7 +129,30 @@ def make_report(
         shards=shards,
         imbalance=round(imbalance(shards), 4) if shards else 0.0,
         merges=merges,
+        part_sizes=sizes,
     )
+
+
+def _few_after(
+    sizes: PartSizes | None, seconds: float, finished: Finished, problem: RowfallError | None
+) -> PartSizes | None:
+    """Return the parts of a target with the time after which they were few."""
+    if sizes is None or problem is not None or sum(n for _, n in sizes.bytes) >= sizes.few:
+        return sizes
+    return replace(sizes, few_after=round(seconds + finished.merge_seconds, 3))
+
+
+def make_record(load: LoadRun, report: Report) -> LoadRecord:
+    """Return what was recorded of a run, and the memory that its engine could take."""
+    record = load.recorder.record()
+    samples = record.samples
+    if samples and report.parts_active:
+        # Parts are counted every second or two: those of the last attempt were not.
+        samples = (*samples, replace(
+            samples[-1], seconds=samples[-1].seconds + 0.01, parts=report.parts_active
+        ))  # fmt: skip
+    limit = load.session.engine.facts.memory if report.outcome != "interrupted" else 0
+    return replace(record, samples=samples, memory_limit=limit)
 
 
 # --- costs ----------------------------------------------------------------------------------------

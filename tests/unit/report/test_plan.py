@@ -11,6 +11,7 @@ from typing import Any
 from rowfall.cli.output import error_document
 from rowfall.core import results, sql
 from rowfall.core.listing import Listing
+from rowfall.core.load_record import PartSizes
 from rowfall.core.model import (
     ENGINE,
     PULL,
@@ -286,6 +287,7 @@ def test_the_page_about_json_lists_the_fields_that_there_are() -> None:
         failures=(results.Failure("a", "b"),),
         shards=(results.ShardReport(1, "h:9000", 1, 1, 1, 1, 1, 1.0, 1.0, 1, 1, 1),),
         merges=left,
+        part_sizes=PartSizes(((1024, 1),), 1, 3000, 1.0, 1000, 3000),
     )
     plan = replace(a_plan(), work=replace(a_plan().work, writers=(a_writer(1),)))
     plan = replace(plan, forecast=replace(plan.forecast, merges=left))

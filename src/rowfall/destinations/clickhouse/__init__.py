@@ -10,6 +10,7 @@ from rowfall.core import sql, units
 from rowfall.core.errors import LedgerError, RowfallError
 from rowfall.core.events import Listener, Note
 from rowfall.core.listing import Listing, Split
+from rowfall.core.load_record import PartSizes
 from rowfall.core.model import Encoding, MergeWork, Plan, Schema, Transport
 from rowfall.core.options import Options
 from rowfall.core.results import Leftover, Link, Verification
@@ -274,3 +275,9 @@ class ClickHouseTables(BaseDestination):
                 cores = writer.engine.facts.cores
                 left.append(MergeWork.of(int(several), int(into), int(size), int(most), cores))
         return parts, MergeWork.together(left)
+
+    def part_sizes(self, session: Session) -> PartSizes | None:
+        """Ask all writers; None where parts may not be seen."""
+        from rowfall.destinations.clickhouse.parts import part_sizes  # for loads that took a while
+
+        return part_sizes(session)

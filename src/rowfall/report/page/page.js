@@ -229,9 +229,17 @@
       chart.y.title}` }));
     const most = Math.max(...rows.map((d) => d.count)) || 1;
     const left = 62, bottom = 40;
+    // On a scale of powers the edges are what people look for.
+    const edges = [rows[0].low, ...rows.map((d) => d.high)];
+    const every = Math.ceil(edges.length / (width < 480 ? 4 : 8));
+    const x = axis(chart.x, [edges[0], edges.at(-1)], width < 480 ? 4 : 7);
+    if (chart.x.log) {
+      x.ticks = edges.filter((_, at) => at % every === 0);
+      x.tickFormat = (v) => short(v, chart.x.unit);
+    }
     const svg = Plot.plot({
       width, height: 250, marginLeft: left, marginBottom: bottom, marginTop: 30, marginRight: 16,
-      x: axis(chart.x, [rows[0].low, rows.at(-1).high], width < 480 ? 4 : 7),
+      x,
       y: axis(chart.y, [0, most * 1.05], 4),
       marks: [
         Plot.gridY({ ticks: ticks(0, most * 1.05, chart.y.unit, 4), stroke: "var(--grid)",

@@ -248,6 +248,7 @@ class Embedded(Asking):
         """See :class:`rowfall.engines.base.Engine`; ``out_fd`` streams the result there."""
         if body is not None or encoding or statement.texts:
             raise EngineError("the embedded engine reads rows by itself; none can be sent to it")
+        self.logged(statement)
         settings, sql = statement.settings, statement.sql.reveal()
         if statement.format and out_fd is None:
             settings = {**(_CATALOGUE if _of_catalogue(sql) else _SMALL), **settings}

@@ -193,6 +193,7 @@ class Server(Asking):
             RowfallError: the server's error, or no connection.
             BaseException: whatever reading ``body`` raised; the statement has been ended.
         """
+        self.logged(statement)
         send = partial(self._send, statement, lane, on_tick, body, encoding, out_fd)
         question = statement.format is not None and out_fd is None
         if body is None and (question or _REPEATABLE.match(statement.sql.reveal())):

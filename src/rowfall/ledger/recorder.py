@@ -1,0 +1,202 @@
+"""Record what a load does while it runs: samples over time, what happened, the slowest attempts.
+
+All of it is bounded, however long a load is: its page has room for some hundred points, and the
+record is kept in the ledger with its report.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, fields
+from typing import Any, TypeVar
+
+from rowfall.core.events import (
+    AttemptEnded,
+    Event,
+    LoadStarted,
+    Note,
+    Progressed,
+    SplitFailed,
+)
+from rowfall.core.load_record import (
+    Happening,
+    LoadRecord,
+    RanStatement,
+    Sample,
+)
+from rowfall.core.model import Statement
+from rowfall.core.patterns import regex
+from rowfall.core.results import AttemptRecord
+
+_T = TypeVar("_T")
+
+# More points than a chart of 600 pixels can show; 240 samples are 12 KB of JSON.
+MOST_SAMPLES = 240
+# So 24 seconds pass before every second sample is dropped for the first time.
+FIRST_STEP = 0.1
+# Of a load that fails again and again the first ones tell why.
+MOST_HAPPENINGS = 100
+_MOST_TEXT = 300
+# Of attempts, what a page lists; the others are counted by their duration.
+SLOWEST = 50
+# Distinct statements: a load has ten to thirty.
+MOST_STATEMENTS = 50
+# Letters of one that are kept, and by which it is known again: 9,000 columns have 300,000.
+_MOST_SQL, _MOST_SHAPE = 10_000, 4_000
+# What differs from attempt to attempt: strings (also several of them), names that end in digits or
+# hold an id, numbers.
+_STRING = r"\[?'(?:\\.|[^'\\])*'\]?"
+_SHAPE = regex(rf"{_STRING}(?:, {_STRING})*|\w*\d\w*(?:-\w+)*")
+# Classes of durations: four for each power of ten.
+_CLASSES = 4
+
+
+class Recorder:
+    """Hears the events of a load; threads may ask it at any time.
+
+    Args:
+        clock: seconds.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._guard = threading.Lock()
+        self._began = clock()
+        self._step = FIRST_STEP
+        self._samples: list[Sample] = []
+        self._latest: Sample | None = None
+        self._happenings: list[Happening] = []
+        self._durations: dict[int, int] = {}
+        self._slowest: list[tuple[float, int, AttemptRecord]] = []
+        self._failed: list[AttemptRecord] = []
+        self._ended = 0
+        self._statements: dict[str, list[Any]] = {}
+
+    def hear(self, event: Event) -> None:
+        with self._guard:
+            seconds = round(self._clock() - self._began, 2)
+            match event:
+                case Progressed():
+                    self._sample(Sample(
+                        seconds, event.rows, event.bytes, event.memory, event.parts
+                    ))  # fmt: skip
+                case AttemptEnded():
+                    self._attempt(seconds, event.record)
+                case Note("warning"):
+                    self._happened(seconds, "warning", event.text)
+                case SplitFailed():
+                    self._happened(seconds, "failure", f"given up: {event.split}")
+                case LoadStarted():
+                    self._began = self._clock()
+                case _:
+                    pass
+
+    def ran(self, statement: Statement) -> None:
+        """Count a statement; those that differ only in names, files and numbers are one."""
+        sql = str(statement.sql)  # secrets stay masked
+        shape = _SHAPE.sub("?", sql[:_MOST_SHAPE])
+        with self._guard:
+            known = self._statements.get(shape)
+            if known is not None:
+                known[1] += 1
+            elif len(self._statements) < MOST_STATEMENTS:
+                self._statements[shape] = [sql[:_MOST_SQL], 1, statement.query_id]
+
+    def _sample(self, sample: Sample) -> None:
+        self._latest = sample
+        if self._samples and sample.seconds - self._samples[-1].seconds < self._step:
+            return
+        self._samples.append(sample)
+        if len(self._samples) >= MOST_SAMPLES:
+            self._samples = self._samples[::2]
+            self._step *= 2
+
+    def _attempt(self, seconds: float, record: AttemptRecord) -> None:
+        self._ended += 1
+        if record.error:
+            if len(self._failed) < SLOWEST:
+                self._failed.append(record)
+            about = f"{record.first}: {record.error}" if record.first else record.error
+            self._happened(seconds, "retry", f"failed: {about}")
+            return
+        number = duration_class(record.seconds)
+        self._durations[number] = self._durations.get(number, 0) + 1
+        entry = (record.seconds, self._ended, record)
+        if len(self._slowest) < SLOWEST:
+            heapq.heappush(self._slowest, entry)
+        else:
+            heapq.heappushpop(self._slowest, entry)
+
+    def _happened(self, seconds: float, kind: str, text: str) -> None:
+        if len(self._happenings) < MOST_HAPPENINGS:
+            line = text.partition("\n")[0][:_MOST_TEXT]
+            self._happenings.append(Happening(seconds, kind, line))
+
+    def record(self) -> LoadRecord:
+        """Return what was recorded so far."""
+        with self._guard:
+            samples = list(self._samples)
+            if self._latest is not None and samples[-1] != self._latest:
+                samples.append(self._latest)
+            low, high = min(self._durations, default=0), max(self._durations, default=-1)
+            return LoadRecord(
+                tuple(samples), tuple(self._happenings),
+                tuple(RanStatement(*each) for each in self._statements.values()),
+                durations=tuple(
+                    (duration_of(n), self._durations.get(n, 0)) for n in range(low, high + 1)
+                ),
+            )  # fmt: skip
+
+    def attempts(self) -> tuple[tuple[AttemptRecord, ...], int]:
+        """Return failed and slowest attempts, and how many others have ended."""
+        with self._guard:
+            slowest = [record for *_, record in sorted(self._slowest, reverse=True)]
+            found = (*self._failed, *slowest)
+            return found, self._ended - len(found)
+
+
+def duration_class(seconds: float) -> int:
+    """Return the number of the class of a duration, see :func:`duration_of`."""
+    return math.ceil(math.log10(max(seconds, 1e-3)) * _CLASSES - 1e-9)
+
+
+def duration_of(number: int) -> float:
+    """Return the most seconds of a class of durations."""
+    return float(f"{10 ** (number / _CLASSES):.3g}")
+
+
+# --- as JSON --------------------------------------------------------------------------------------
+
+
+def to_json(record: LoadRecord) -> dict[str, Any]:
+    """Return a record for JSON; samples are lists, which take a third of the room."""
+    found = asdict(record)
+    names = [field.name for field in fields(Sample)]
+    found["samples"] = [[getattr(s, name) for name in names] for s in record.samples]
+    return found
+
+
+def from_json(found: Mapping[str, Any]) -> LoadRecord:
+    """Return a record of any version; what only a newer rowfall knows is left out.
+
+    Raises:
+        ValueError, TypeError, KeyError: it is none.
+    """
+    width = len(fields(Sample))
+    return LoadRecord(
+        tuple(Sample(*each[:width]) for each in found.get("samples", ())),
+        tuple(_known(Happening, each) for each in found.get("happenings", ())),
+        tuple(_known(RanStatement, each) for each in found.get("statements", ())),
+        tuple((float(most), int(n)) for most, n in found.get("durations", ())),
+        tuple((str(name), float(value)) for name, value in found.get("stages", ())),
+        int(found.get("memory_limit", 0)),
+    )
+
+
+def _known(kind: type[_T], values: Mapping[str, Any]) -> _T:
+    names = {field.name for field in fields(kind)}  # type: ignore[arg-type] # a dataclass
+    return kind(**{name: value for name, value in values.items() if name in names})
