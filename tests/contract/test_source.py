@@ -502,7 +502,7 @@ def test_two_runs_of_stdin_are_two_loads(tmp_path: Path, monkeypatch: pytest.Mon
 
 # --- generators --------------------------------------------------------------------------------
 
-TABLES = ["trips", "taxi", "hits", "random"]
+TABLES = ["trips", "taxi", "hits", "random", "cabs", "downloads", "lineitem"]
 
 
 def _checksum(engine: Embedded, source: Source, splits: list[Split]) -> list[list[str]]:
@@ -559,7 +559,9 @@ def test_trips_are_those_of_the_article(engine: Embedded) -> None:
     assert run(engine, question, relation) == [["1000000", "0", "10", "10", "56"]]
 
 
-@pytest.mark.parametrize(("table", "columns"), [("taxi", 51), ("hits", 105)])
+@pytest.mark.parametrize(
+    ("table", "columns"), [("taxi", 51), ("hits", 105), ("cabs", 24), ("lineitem", 16)]
+)
 def test_generated_tables_have_the_columns_of_the_published_ones(table: str, columns: int) -> None:
     made = open_source([f"generate://{table}?rows=1"], Options()).made
     assert made is not None

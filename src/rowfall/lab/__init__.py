@@ -1,5 +1,5 @@
-"""A private ClickHouse cluster on this machine: real servers, to try out and to test with.
+"""Real services on this machine, to try out and to test with: a ClickHouse cluster and others.
 
-Nothing that a load needs lives here.
+Nothing that a load needs lives here. A program is never downloaded: it is found, or named.
 Imports core.
 """

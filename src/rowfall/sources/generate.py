@@ -18,6 +18,7 @@ from rowfall.core.options import Options
 from rowfall.core.sqltext import SqlText
 from rowfall.core.units import parse_rows
 from rowfall.sources import from_clause
+from rowfall.sources.recipe_articles import cabs, downloads, lineitem
 from rowfall.sources.recipe_hits import hits
 from rowfall.sources.recipes import RANDOM, Recipe, random, taxi, trips
 
@@ -25,6 +26,9 @@ _PARAMETERS = {
     "trips": ("rows", "seed"),
     "taxi": ("rows", "seed"),
     "hits": ("rows", "seed"),
+    "cabs": ("rows", "seed"),
+    "downloads": ("rows", "seed"),
+    "lineitem": ("rows", "seed"),
     "random": ("rows", "seed", "bytes"),
 }
 _MOST_BYTES = 1 << 20
@@ -137,7 +141,10 @@ def _whole_number(text: str, name: str, low: int, high: int) -> int:
 def _recipe(name: str, seed: int, size: int) -> Recipe:
     if name == "random":
         return random(seed, size)
-    tables = {"trips": trips, "taxi": taxi, "hits": hits}
+    tables = {
+        "trips": trips, "taxi": taxi, "hits": hits, "cabs": cabs, "downloads": downloads,
+        "lineitem": lineitem,
+    }  # fmt: skip
     return tables[name](seed)
 
 

@@ -8,7 +8,7 @@ from rowfall.core.dataclass import dataclass
 from rowfall.core.model import Column, Schema, TableLayout
 from rowfall.core.sql import literal
 
-_REASON = "given by the generator"
+REASON = "given by the generator"
 RANDOM = "Random"
 """The rows of ``generate://random``, as rowfall-decode calls them, which makes the same ones."""
 MADE_COLUMNS: Mapping[str, str] = {"document_id": "UInt64", "payload": "String"}
@@ -33,11 +33,15 @@ class Recipe:
 def schema(columns: str, order_by: str, row_bytes: float) -> Schema:
     """Return the schema of ``name type, ...``; ``row_bytes`` is the size of a row in memory."""
     pairs = (line.strip().split(" ", 1) for line in columns.strip().split(","))
-    made = tuple(Column(name, kind.strip(), _REASON) for name, kind in pairs)
+    return schema_of(tuple((name, kind.strip()) for name, kind in pairs), order_by, row_bytes)
+
+
+def schema_of(columns: Sequence[tuple[str, str]], order_by: str, row_bytes: float) -> Schema:
+    """Return the schema of columns by name and type; ``row_bytes``: of a row in memory."""
     return Schema(
-        made,
+        tuple(Column(name, kind, REASON) for name, kind in columns),
         layout=TableLayout(order_by=order_by),
-        notes=(("ORDER BY", _REASON),),
+        notes=(("ORDER BY", REASON),),
         row_bytes=row_bytes,
     )
 
