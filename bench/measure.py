@@ -1,51 +1,35 @@
-"""Whole processes measured: wall, CPU and memory of a command and of everything it started."""
+"""Results of sides, and the command line of the benchmarks that compare cases."""
 
 from __future__ import annotations
 
 import argparse
 import compileall
-import contextlib
-import ctypes
 import os
 import statistics
-import subprocess
 import tempfile
-import threading
-import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
-_SUBREAPER = 36  # PR_SET_CHILD_SUBREAPER
-_PAGE = os.sysconf("SC_PAGE_SIZE")
-_LOOK_EVERY = 0.02
+from rowfall.measure.processes import (
+    BenchError,
+    adopt_orphans,
+    children,
+    descendants,
+    resident,
+    run,
+)
+from rowfall.measure.processes import ProcessSample as Sample
+
+__all__ = [
+    "BenchError", "Result", "Sample", "adopt_orphans", "children", "descendants", "resident",
+    "run",
+]  # fmt: skip
+
 # As an installation has its byte code: without, each start compiles for 0.6 CPU-seconds.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
-
-
-class BenchError(Exception):
-    """A side failed, or its rows are not the rows of the others: no figure is worth showing."""
-
-
-@dataclass(frozen=True, slots=True)
-class Sample:
-    """One command, measured.
-
-    Attributes:
-        wall: seconds from start to exit.
-        cpu: user + system seconds of the process and all its descendants.
-        largest: resident bytes of the largest of these processes at its highest point.
-        together: highest sum of the resident bytes of all of them; 0 unless asked for.
-        output: what it wrote to stdout.
-    """
-
-    wall: float
-    cpu: float
-    largest: int
-    together: int
-    output: bytes
 
 
 @dataclass(slots=True)
@@ -159,100 +143,3 @@ def run_cases(
             print(f"\n{name}: {asked.rows:,} taxi rows, {asked.rounds} rounds")
             with known[name](asked.rows, folder) as case:
                 compare(case, asked.rows, asked.rounds, folder)
-
-
-def adopt_orphans() -> None:
-    """Make this process the parent of orphaned descendants, so that their CPU is counted too."""
-    ctypes.CDLL(None).prctl(_SUBREAPER, 1, 0, 0, 0)
-
-
-def run(
-    command: Sequence[str | Path],
-    *,
-    stdin: bytes = b"",
-    env: Mapping[str, str] | None = None,
-    together: bool = False,
-) -> Sample:
-    """Run a command to its end and measure it; ``env`` is added to this process' own.
-
-    The kernel starts a new process' memory mark at that of the process that started it, so this
-    process has to stay small (it imports no engine).
-
-    Raises:
-        BenchError: the command failed; quotes the end of what it said.
-    """
-    before = set(children(os.getpid()))
-    with (
-        tempfile.TemporaryFile() as given,
-        tempfile.TemporaryFile() as out,
-        tempfile.TemporaryFile() as talk,
-    ):
-        given.write(stdin)
-        given.seek(0)
-        start = time.perf_counter()
-        process = subprocess.Popen(
-            [os.fspath(part) for part in command],
-            stdin=given, stdout=out, stderr=talk, env={**os.environ, **(env or {})},
-        )  # fmt: skip
-        watch = _Together(process.pid) if together else None
-        _, status, usage = os.wait4(process.pid, 0)
-        wall = time.perf_counter() - start
-        process.returncode = os.waitstatus_to_exitcode(status)
-        cpu, largest = usage.ru_utime + usage.ru_stime, usage.ru_maxrss
-        # What outlives its parent is ours now: waited for and counted, so nothing is for free.
-        for orphan in set(children(os.getpid())) - before:
-            _, _, usage = os.wait4(orphan, 0)
-            cpu += usage.ru_utime + usage.ru_stime
-            largest = max(largest, usage.ru_maxrss)
-        highest = watch.stop() if watch is not None else 0
-        out.seek(0)
-        talk.seek(0)
-        output, said = out.read(), talk.read().decode(errors="replace").strip()
-    if process.returncode:
-        raise BenchError(f"exit code {process.returncode}\n{said[-2000:]}")
-    return Sample(wall, cpu, largest * 1024, highest, output)
-
-
-class _Together(threading.Thread):
-    """Looks at the resident memory of a process and its descendants fifty times a second."""
-
-    def __init__(self, pid: int) -> None:
-        super().__init__(daemon=True)
-        self._pid = pid
-        self._highest = 0
-        self._done = threading.Event()
-        self.start()
-
-    def run(self) -> None:
-        while not self._done.wait(_LOOK_EVERY):
-            family = [self._pid, *descendants(self._pid)]
-            self._highest = max(self._highest, sum(map(resident, family)))
-
-    def stop(self) -> int:
-        self._done.set()
-        self.join()
-        return self._highest
-
-
-def children(pid: int) -> list[int]:
-    """Processes that ``pid`` has started and that have not been waited for."""
-    found: list[int] = []
-    # It may end between any two looks.
-    with contextlib.suppress(OSError):
-        for task in Path(f"/proc/{pid}/task").iterdir():
-            with contextlib.suppress(OSError):
-                found += map(int, (task / "children").read_text().split())
-    return found
-
-
-def descendants(pid: int) -> list[int]:
-    below = children(pid)
-    return below + [further for child in below for further in descendants(child)]
-
-
-def resident(pid: int) -> int:
-    """Resident bytes of a process, 0 when it has ended."""
-    try:
-        return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * _PAGE
-    except (OSError, IndexError):
-        return 0

@@ -56,7 +56,7 @@ class Generate:
         self.text = texts[0]
         self._options = options
         self._name, self._rows, seed, size = _parse(self.text)
-        self._recipe = _recipe(self._name, seed, size)
+        self._recipe = recipe_of(self._name, seed, size)
         parameters = f"seed={seed}" + (f"&bytes={size}" if self._name == "random" else "")
         self._uri = f"generate://{self._name}?{parameters}"
         self.made: Schema | None = self._recipe.schema
@@ -138,7 +138,8 @@ def _whole_number(text: str, name: str, low: int, high: int) -> int:
     return int(digits)
 
 
-def _recipe(name: str, seed: int, size: int) -> Recipe:
+def recipe_of(name: str, seed: int = 1, size: int = 512) -> Recipe:
+    """Return the recipe of a generator; ``size``: bytes of the payload of ``random``."""
     if name == "random":
         return random(seed, size)
     tables = {
