@@ -189,6 +189,8 @@ bench: venv decoder  ## measure; never part of the tests
 	$(BIN)/python bench/push.py
 	$(BIN)/python bench/doctor.py
 	$(BIN)/python bench/doctor.py --slowed
+	$(BIN)/python bench/articles.py all
+	$(BIN)/python docs/make_figures.py
 
 figures: venv  ## write the figures of README.md and docs from bench/results*.json
 	$(BIN)/python docs/make_figures.py

@@ -14,12 +14,13 @@ from __future__ import annotations
 import inspect
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import chdir, contextmanager, nullcontext
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from os import PathLike
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, cast, overload
 
 from rowfall.core import units
@@ -45,6 +46,7 @@ from rowfall.targets import open_target
 if TYPE_CHECKING:
     from typing import Unpack
 
+    from rowfall.core.bench_results import BenchReport
     from rowfall.core.keywords import AdoptKeywords, LoadKeywords, PlanKeywords, ScaleKeywords
     from rowfall.core.results import Adopted, DoctorReport, Explanation, Leftover, ScaleReport
     from rowfall.destinations.clickhouse.install import Installed
@@ -52,8 +54,9 @@ if TYPE_CHECKING:
     from rowfall.run.session import OpenSource
 
 __all__ = [
-    "Verification", "adopt", "clean", "doctor", "explain", "forget", "install_decoder", "leftovers",
-    "load", "loads", "plan", "query", "report", "resume", "scale", "verify",
+    "Verification", "adopt", "bench", "bench_articles", "clean", "doctor", "explain", "forget",
+    "install_decoder", "leftovers", "load", "loads", "plan", "query", "report", "resume", "scale",
+    "verify",
 ]  # fmt: skip
 
 Where = str | PathLike[str]
@@ -586,6 +589,50 @@ def doctor(
     options = from_keywords(DOCTOR, options, dict(keywords))
     with terminable():
         return examine(_texts(sources), _text(to), table, options, _secret(password), on_event)
+
+
+def bench(
+    articles: Iterable[str] = ("all",),
+    *,
+    scale: str | float = "small",
+    rounds: int = 3,
+    folder: Where = "rowfall-bench",
+    more: Mapping[str, Any] | None = None,
+    on_event: Listener = silent,
+) -> BenchReport:
+    """Run the loads of published articles at the size of this machine, by hand and by rowfall.
+
+    Args:
+        articles: ``A1`` to ``A5``, or ``all``.
+        scale: ``tiny``, ``small``, ``medium``, ``full``, or a share of the full size.
+        folder: of files, servers and results; the results stay there.
+        more: ``budget`` (seconds for an article), ``services`` (``NAME=ADDRESS``, see ``rowfall
+            bench --help``), ``fresh``, ``keep``.
+        on_event: called with a note of each round.
+
+    Raises:
+        UsageError: no such article or size, or too little memory.
+        TargetError: the folder cannot be written, or has too little room.
+    """
+    from rowfall.core.signals import terminable
+    from rowfall.measure.bench.places import parse_services
+    from rowfall.measure.bench.runner import BenchRequest, parse_articles, parse_scale, run_bench
+    from rowfall.report.bench import bench_document
+
+    given = dict(more or {})
+    asked = BenchRequest(
+        parse_articles(tuple(articles)), parse_scale(str(scale)), rounds, given.pop("budget", 0.0),
+        Path(folder), parse_services(given.pop("services", ())), **given,
+    )  # fmt: skip
+    with terminable():
+        return run_bench(asked, on_event, bench_document)
+
+
+def bench_articles() -> dict[str, str]:
+    """Return the articles that :func:`bench` takes, with their titles."""
+    from rowfall.measure.bench.published import TITLES
+
+    return dict(TITLES)
 
 
 def _prestart(sources: Sequence[str] | OpenSource, to: Where | None) -> None:

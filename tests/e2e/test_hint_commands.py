@@ -72,6 +72,8 @@ PROGRAMS = {"unzip", "tar", "iconv", "gzip", "bzip2", "bunzip2", "xz", "zstd", "
 _STDIN = "printf 'id,n\\n1,2\\nx,3\\n' |"
 
 CASES = [
+    Case("'rowfall bench all' runs all of them, 'rowfall bench --list' shows them.", "bench",
+         "rowfall bench --list"),
     Case(_STATUS, "report deadbeef", "rowfall status --all", before=("load a.csv",)),
     Case(_STATUS, "resume", "rowfall status --all", before=("load a.csv",)),
     Case("rowfall report {} says why.", "verify last", "rowfall report {0}",

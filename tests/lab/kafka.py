@@ -107,7 +107,7 @@ class Kafka(Service):
         )  # fmt: skip
         if secure:
             self._certify()
-        self._jars = reachable(_jars(version))
+        self._jars = reachable(jars(version))
         data = self.folder / "data"
         settings = self.folder / "server.properties"
         settings.write_text(
@@ -231,8 +231,8 @@ def console_producer(servers: str, topic: str) -> list[str]:
 
     Of 3.9, the last whose server brings it along; with the options of its own script.
     """
-    jars = reachable(_jars("3.9.1"))
-    return ["java", "-Xmx512M", "-server", "-XX:+UseG1GC", *_QUIET, "-cp", f"{jars}/*",
+    found = reachable(jars("3.9.1"))
+    return ["java", "-Xmx512M", "-server", "-XX:+UseG1GC", *_QUIET, "-cp", f"{found}/*",
             "kafka.tools.ConsoleProducer", "--bootstrap-server", servers,
             "--topic", topic]  # fmt: skip
 
@@ -242,7 +242,7 @@ def _done(futures: Mapping[Any, Any]) -> None:
         future.result(30)
 
 
-def _jars(version: str) -> Path:
+def jars(version: str) -> Path:
     """Return the folder of the jars; fetched once for a machine."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "rowfall-lab")
     cache.mkdir(parents=True, exist_ok=True)

@@ -54,6 +54,11 @@ class MariaDB(Service, MariaDbServer):
         return password
 
 
+def programs() -> Path:
+    """Return the folder below which the server's programs are, for ``ROWFALL_MARIADB``."""
+    return reachable(_packages())
+
+
 def client() -> tuple[str, dict[str, str]]:
     """Return the command-line client, and the variables that it needs: for benchmarks."""
     libraries = reachable(_packages()) / "usr/lib/x86_64-linux-gnu"

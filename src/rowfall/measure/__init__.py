@@ -1,5 +1,6 @@
-"""Forecasts from measurements: the rate of one core, several nodes, and each link of a load.
+"""Forecasts from measurements: the rate of one core, several nodes, each link of a load; and loads
+of published articles, measured as processes.
 
 Loads themselves belong to run.
-Imports run, destinations, plan, contracts, ledger, schema, systems, sources, targets, core.
+Imports run, destinations, plan, contracts, ledger, schema, systems, sources, targets, lab, core.
 """

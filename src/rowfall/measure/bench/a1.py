@@ -12,7 +12,7 @@ from rowfall.lab.cluster import NAME, Lab
 from rowfall.measure.bench import published
 from rowfall.measure.bench.clusters import ClusterCase
 from rowfall.measure.bench.ways import (
-    Comparison,
+    ArticleTable,
     Method,
     Workshop,
     files_relation,
@@ -33,15 +33,15 @@ _KEYS = ("--order-by", "(vehicle_id, distance_miles)", "--partition-by", "durati
 _FILES = 20
 
 
-def comparisons(shop: Workshop) -> Iterator[Comparison]:
+def comparisons(shop: Workshop) -> Iterator[ArticleTable]:
     """Give the comparisons of the article."""
     rows = shop.rows(FULL_ROWS)
-    yield Comparison("A1", "Embedded, csv.gz on disk, 56 partitions", rows, _embedded(shop, rows))
-    yield Comparison("A1", "One server, csv.gz in S3, 56 partitions", rows, _server(shop, rows))
-    yield Comparison("A1", "Writing the csv.gz files", rows, _generator(shop, rows))
+    yield ArticleTable("A1", "Embedded, csv.gz on disk, 56 partitions", rows, _embedded(shop, rows))
+    yield ArticleTable("A1", "One server, csv.gz in S3, 56 partitions", rows, _server(shop, rows))
+    yield ArticleTable("A1", "Writing the csv.gz files", rows, _generator(shop, rows))
     yield _cluster(shop, rows, 2)
     yield _cluster(shop, rows, 4)
-    yield Comparison("A1", "SingleStore pipeline", rows, [
+    yield ArticleTable("A1", "SingleStore pipeline", rows, [
         Method("rowfall load s3:// --to singlestore://", ROWFALL, lambda: _singlestore(shop, rows),
                published.A1_SINGLESTORE),
     ])  # fmt: skip
@@ -142,7 +142,7 @@ def _generator(shop: Workshop, rows: int) -> list[Method]:
     ]
 
 
-def _cluster(shop: Workshop, rows: int, shards: int) -> Comparison:
+def _cluster(shop: Workshop, rows: int, shards: int) -> ArticleTable:
     case = ClusterCase(shop, _SHAPE, rows, shards)
     views = published.A1_VIEWS_2 if shards == 2 else published.A1_VIEWS_4
     tuned = _tuned(shop)
@@ -165,7 +165,7 @@ def _singlestore(shop: Workshop, rows: int) -> BenchRound:
     server = shop.places.singlestore()
     url = shop.places.put(_files(shop, rows), f"a1-{rows}")
     return shop.load(
-        url, server.address, "--table", f"trips_{rows}", "--replace", env=shop.places.s3().env,
+        url, server.address, "--table", f"trips_{rows}", env=shop.places.s3().env,
         password=server.password, servers=server.pids,
     )  # fmt: skip
 

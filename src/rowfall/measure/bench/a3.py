@@ -5,10 +5,12 @@ from __future__ import annotations
 import http.client
 import json
 import os
+import shlex
 import shutil
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from urllib.parse import quote, urlsplit
 
@@ -20,8 +22,9 @@ from rowfall.measure.bench import published
 from rowfall.measure.bench.places import DatabaseServer, UnavailableError
 from rowfall.measure.bench.ways import (
     PIPE,
-    Comparison,
+    ArticleTable,
     Method,
+    PipedFrom,
     Workshop,
     files_relation,
     pids_of,
@@ -39,20 +42,20 @@ _TITLES = {"parquet": "Parquet", "csv.gz": "CSV.gz", "csv": "CSV", "json": "JSON
            "json.gz": "JSON.gz"}  # fmt: skip
 
 
-def comparisons(shop: Workshop) -> Iterator[Comparison]:
+def comparisons(shop: Workshop) -> Iterator[ArticleTable]:
     """Give the comparisons of the article."""
     rows = shop.rows(FULL_ROWS)
     for suffix, title in _TITLES.items():
-        yield Comparison("A3", f"{title} from disk", rows, _disk(shop, rows, suffix))
+        yield ArticleTable("A3", f"{title} from disk", rows, _disk(shop, rows, suffix))
     for suffix in ("parquet", "csv"):
-        yield Comparison("A3", f"{_TITLES[suffix]} from HDFS", rows, _hdfs(shop, rows, suffix))
-    yield Comparison("A3", "From PostgreSQL", rows, _from_postgresql(shop, rows))
-    yield Comparison("A3", "From MySQL", rows, _from_mysql(shop, rows))
-    yield Comparison("A3", "From Kafka, a topic of one partition", rows, _from_kafka(shop, rows))
-    yield Comparison("A3", "Dump to JSON", rows, _dump(shop, rows))
-    yield Comparison("A3", "CSV into PostgreSQL", rows, _to_postgresql(shop, rows))
-    yield Comparison("A3", "CSV into MySQL", rows, _to_mysql(shop, rows))
-    yield Comparison("A3", "CSV into Kafka", rows, _to_kafka(shop, rows))
+        yield ArticleTable("A3", f"{_TITLES[suffix]} from HDFS", rows, _hdfs(shop, rows, suffix))
+    yield ArticleTable("A3", "From PostgreSQL", rows, _from_postgresql(shop, rows))
+    yield ArticleTable("A3", "From MySQL", rows, _from_mysql(shop, rows))
+    yield ArticleTable("A3", "From Kafka, a topic of one partition", rows, _from_kafka(shop, rows))
+    yield ArticleTable("A3", "Dump to JSON", rows, _dump(shop, rows))
+    yield ArticleTable("A3", "CSV into PostgreSQL", rows, _to_postgresql(shop, rows))
+    yield ArticleTable("A3", "CSV into MySQL", rows, _to_mysql(shop, rows))
+    yield ArticleTable("A3", "CSV into Kafka", rows, _to_kafka(shop, rows))
 
 
 # --- files on disk -------------------------------------------------------------------------------
@@ -91,12 +94,14 @@ def _file(path: Path, suffix: str) -> str:
     return f"file({literal(str(path))}, {literal(_FORMATS[suffix])}, {structure})"
 
 
-def _load(shop: Workshop, source: str, *arguments: str, password: str = "",
-          servers: Sequence[int] = (), env: dict[str, str] | None = None) -> BenchRound:  # fmt: skip
+def _load(
+    shop: Workshop, source: str, *arguments: str, servers: Sequence[int] = (),
+    env: dict[str, str] | None = None,
+) -> BenchRound:  # fmt: skip
     """Run rowfall into a new folder, into the table that the sides by hand fill."""
     return shop.load(
         source, str(shop.fresh() / "data"), "--table", "t", "--order-by", "tuple()", *arguments,
-        password=password, servers=servers, env=env,
+        servers=servers, env=env,
     )  # fmt: skip
 
 
@@ -126,8 +131,10 @@ def _put_hdfs(address: str, files: Sequence[Path], suffix: str) -> str:
     web = f"{found.host}:{found.query.get('http', '9870')}"
     folder = f"/rowfall-bench-{files[0].parent.name}"
     for path in files:
-        query = (f"/webhdfs/v1{quote(f'{folder}/{path.name}')}?op=CREATE&overwrite=true"
-                 f"&blocksize={128 << 20}&noredirect=true&user.name={quote(found.user)}")  # fmt: skip
+        query = (
+            f"/webhdfs/v1{quote(f'{folder}/{path.name}')}?op=CREATE&overwrite=true"
+            f"&blocksize={128 << 20}&noredirect=true&user.name={quote(found.user)}"
+        )
         where = urlsplit(json.loads(_asked(web, query, b""))["Location"])
         _asked(where.netloc, f"{where.path}?{where.query}", path.read_bytes())
     base, mark, rest = address.partition("?")
@@ -156,9 +163,23 @@ def _filled(shop: Workshop, server: DatabaseServer, rows: int) -> str:
     csv = str(shop.files("taxi", rows, "csv", _FILES)[0].parent / "*.csv")
     made = shop.folder / "data" / f"{name}.{server.address.partition(':')[0]}.{server.port}"
     if not made.exists():
-        shop.load(csv, server.address, "--table", name, "--replace", password=server.password)
+        _drop(shop, server, name)
+        shop.load(csv, server.address, "--table", name, "--schema", _SHAPE.structure,
+                  password=server.password, env=_login(server))  # fmt: skip
         made.write_text("")
+        for table in (name, "by_hand", "by_rowfall"):
+            shop.places.at_end(partial(_drop, shop, server, table))
     return name
+
+
+def _drop(shop: Workshop, server: DatabaseServer, name: str) -> None:
+    """Drop a table of the benchmark, and what rowfall has on record about it."""
+    drops = [f"DROP TABLE IF EXISTS {table}" for table in (name, "_rowfall_loaded")]
+    if server.address.startswith("postgresql:"):
+        run([_psql(), "-q", *(part for drop in drops for part in ("-c", drop))],
+            env=_login(server))  # fmt: skip
+    else:
+        statements_of_mysql(shop, server, drops)
 
 
 def _from_postgresql(shop: Workshop, rows: int) -> list[Method]:
@@ -168,14 +189,14 @@ def _from_postgresql(shop: Workshop, rows: int) -> list[Method]:
         relation = f"file({literal(PIPE)}, 'CSV', {literal(_SHAPE.structure)})"
         return shop.engine(
             [_SHAPE.ddl("t"), f"INSERT INTO t SELECT * FROM {relation}"],
-            before=[_psql(), "-qc", f"COPY {table} TO STDOUT WITH (FORMAT csv)"],
-            env=_postgresql_env(server), servers=server.pids,
+            piped=PipedFrom([_psql(), "-qc", f"COPY {table} TO STDOUT WITH (FORMAT csv)"],
+                            _login(server)), servers=server.pids,
         )  # fmt: skip
 
     def load() -> BenchRound:
         server = shop.places.postgresql()
         at = f"{server.address}/{_filled(shop, server, rows)}"
-        return _load(shop, at, servers=server.pids, env=_postgresql_env(server))
+        return _load(shop, at, servers=server.pids, env=_login(server))
 
     figure = published.A3["postgresql"]
     return [
@@ -192,10 +213,12 @@ def _psql() -> str:
     return str(found)
 
 
-def _postgresql_env(server: DatabaseServer) -> dict[str, str]:
+def _login(server: DatabaseServer) -> dict[str, str]:
+    """Return the variables of PostgreSQL's and MySQL's own programs, which rowfall reads, too."""
     return {
         "PGHOST": server.host, "PGPORT": str(server.port), "PGUSER": server.user,
         "PGPASSWORD": server.password, "PGDATABASE": server.database,
+        "MYSQL_PWD": server.password,
     }  # fmt: skip
 
 
@@ -213,7 +236,7 @@ def _from_mysql(shop: Workshop, rows: int) -> list[Method]:
     def load() -> BenchRound:
         server = shop.places.mysql()
         at = f"{server.address}/{_filled(shop, server, rows)}"
-        return _load(shop, at, servers=server.pids, env={"MYSQL_PWD": server.password})
+        return _load(shop, at, servers=server.pids, env=_login(server))
 
     figure = published.A3["mysql"]
     return [
@@ -235,20 +258,19 @@ _KAFKA = (
 _MOST_STATEMENTS = 60
 
 
-def _topic(shop: Workshop, rows: int) -> tuple[str, str]:
-    """Return the broker and a topic that holds the rows as CSV."""
-    broker, topic = shop.places.kafka(), f"rowfall-bench-taxi-{rows}"
-    made = shop.folder / "data" / f"{topic}.{broker.rpartition(':')[2]}"
-    csv = str(shop.files("taxi", rows, "csv", _FILES)[0].parent / "*.csv")
-    if not made.exists():
-        shop.load(csv, f"kafka://{broker}/{topic}", "--to-format", "CSV")
-        made.write_text("")
-    return broker, topic
+def _topic(shop: Workshop, rows: int) -> str:
+    """Return the address of a topic that holds the rows as CSV, filled once for a run."""
+    made = shop.made.get("topic")
+    if made is None:
+        made = shop.places.topic(f"rowfall-bench-taxi-{os.urandom(4).hex()}")
+        shop.load(str(_csv(shop, rows)[0].parent / "*.csv"), made, "--to-format", "CSV")
+        shop.made["topic"] = made
+    return made
 
 
 def _from_kafka(shop: Workshop, rows: int) -> list[Method]:
     def hand() -> BenchRound:
-        broker, topic = _topic(shop, rows)
+        broker, _, topic = _topic(shop, rows).removeprefix("kafka://").partition("/")
         lab = shop.places.cluster(1)
         node = lab.nodes[0]
         node.query("CREATE DATABASE IF NOT EXISTS bench")
@@ -263,7 +285,7 @@ def _from_kafka(shop: Workshop, rows: int) -> list[Method]:
         insert = with_settings(
             "INSERT INTO bench.t SELECT * FROM bench.q", stream_like_engine_allow_direct_select=1
         )
-        found = None
+        found, stored = None, 0
         for _ in range(_MOST_STATEMENTS):
             one = shop.client(lab, [insert])
             found = one if found is None else replace(
@@ -276,8 +298,7 @@ def _from_kafka(shop: Workshop, rows: int) -> list[Method]:
         raise BenchError(f"{stored:,} of {rows:,} rows came in {_MOST_STATEMENTS} statements")
 
     def load(into_server: bool) -> BenchRound:
-        broker, topic = _topic(shop, rows)
-        source = f"kafka://{broker}/{topic}"
+        source = _topic(shop, rows)
         form = ("--format", "CSV", "--schema", _SHAPE.structure)
         if not into_server:
             return _load(shop, source, *form)
@@ -316,7 +337,7 @@ def _dump(shop: Workshop, rows: int) -> list[Method]:
         return shop.engine([write], folder=table(), count="SELECT count() FROM default.t")
 
     def load() -> BenchRound:
-        return shop.load(f"{table()}?table=t", str(shop.fresh() / "t_{n}.json"))
+        return shop.load(str(table()), str(shop.fresh() / "t_{n}.json"), "--table", "t")
 
     figure = published.A3["dump"]
     return [
@@ -331,20 +352,21 @@ def _csv(shop: Workshop, rows: int) -> list[Path]:
 
 def _into(shop: Workshop, server: DatabaseServer, rows: int, name: str) -> BenchRound:
     """Load the CSV into an empty table of a database."""
+    _drop(shop, server, name)
     pattern = str(_csv(shop, rows)[0].parent / "*.csv")
     return shop.load(
-        pattern, server.address, "--table", name, "--replace", password=server.password,
-        servers=server.pids, env=_postgresql_env(server) | {"MYSQL_PWD": server.password},
+        pattern, server.address, "--table", name, "--schema", _SHAPE.structure,
+        password=server.password, servers=server.pids, env=_login(server),
     )  # fmt: skip
 
 
 def _to_postgresql(shop: Workshop, rows: int) -> list[Method]:
     def hand() -> BenchRound:
         server = shop.places.postgresql()
-        like, env = _filled(shop, server, rows), _postgresql_env(server)
+        like, env = _filled(shop, server, rows), _login(server)
         run([_psql(), "-qc", "DROP TABLE IF EXISTS by_hand", "-c",
              f"CREATE TABLE by_hand (LIKE {like})"], env=env)  # fmt: skip
-        copies = [r"\copy by_hand FROM '{}' WITH (FORMAT csv, HEADER, NULL '\N')".format(path)
+        copies = [rf"\copy by_hand FROM '{path}' WITH (FORMAT csv, HEADER, NULL '\N')"
                   for path in _csv(shop, rows)]  # fmt: skip
         command = [_psql(), "-q", *(part for copy in copies for part in ("-c", copy))]
         found, _ = shop.measured(command, env=env, servers=server.pids)
@@ -414,23 +436,34 @@ def _to_mysql(shop: Workshop, rows: int) -> list[Method]:
 
 
 def _to_kafka(shop: Workshop, rows: int) -> list[Method]:
+    def topic() -> str:
+        return shop.places.topic(f"rowfall-bench-{os.urandom(4).hex()}")
+
     def hand() -> BenchRound:
-        broker = shop.places.kafka()
-        program = shutil.which("kafka-console-producer.sh") or shutil.which("kafka-console-producer")
-        if program is None:
-            raise UnavailableError("no program kafka-console-producer.sh on PATH")
-        names = " ".join(str(path) for path in _csv(shop, rows))
-        topic = f"rowfall-bench-hand-{os.urandom(4).hex()}"
-        feed = f"tail -q -n +2 {names} | {program} --bootstrap-server {broker} --topic {topic}"
-        found, _ = shop.measured(["bash", "-c", f"{feed} > /dev/null"])
+        program, at = _console_producer(), topic()
+        broker, _, name = at.removeprefix("kafka://").partition("/")
+        files = " ".join(shlex.quote(str(path)) for path in _csv(shop, rows))
+        feed = f"tail -q -n +2 {files} | {program} --bootstrap-server {broker} --topic {name}"
+        found, _ = shop.measured(["bash", "-o", "pipefail", "-c", f"{feed} > /dev/null"])
         return replace(found, rows=rows)
 
     def load() -> BenchRound:
-        broker = shop.places.kafka()
-        topic = f"rowfall-bench-load-{os.urandom(4).hex()}"
         pattern = str(_csv(shop, rows)[0].parent / "*.csv")
-        return shop.load(pattern, f"kafka://{broker}/{topic}", "--to-format", "CSV")
+        return shop.load(pattern, topic(), "--to-format", "CSV")
 
     figure = published.A3["to-kafka"]
     return [Method("kafka-console-producer", BY_HAND, hand, figure),
             Method("rowfall load --to kafka://", ROWFALL, load, figure)]  # fmt: skip
+
+
+def _console_producer() -> str:
+    """Return the command of Kafka's own producer: on PATH, or of the jars in ROWFALL_KAFKA."""
+    for name in ("kafka-console-producer.sh", "kafka-console-producer"):
+        if found := shutil.which(name):
+            return shlex.quote(found)
+    jars = os.environ.get("ROWFALL_KAFKA")
+    if not jars or shutil.which("java") is None:
+        raise UnavailableError(
+            "no program kafka-console-producer.sh on PATH; ROWFALL_KAFKA names a folder of jars"
+        )
+    return f"java -Xmx512M -cp {shlex.quote(f'{jars}/*')} kafka.tools.ConsoleProducer"

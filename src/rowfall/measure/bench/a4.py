@@ -6,12 +6,13 @@ import json
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 
 from rowfall.core.bench_results import BY_HAND, ROWFALL, BenchRound, PublishedFigure
 from rowfall.measure.bench import published
 from rowfall.measure.bench.a3 import statements_of_mysql
 from rowfall.measure.bench.places import DatabaseServer
-from rowfall.measure.bench.ways import Comparison, Method, Workshop
+from rowfall.measure.bench.ways import ArticleTable, Method, Workshop
 
 FULL_ROWS = 2_000_000
 _CONNECTIONS = 4
@@ -32,18 +33,19 @@ threads = [threading.Thread(target=send, args=(path,)) for path in asked["files"
 """
 
 
-def comparisons(shop: Workshop) -> Iterator[Comparison]:
+def comparisons(shop: Workshop) -> Iterator[ArticleTable]:
     """Give the comparisons of the article."""
     for size, full, figure in ((512, FULL_ROWS, published.A4_PUSH),
                                (64, 4 * FULL_ROWS, published.A4_FREE)):  # fmt: skip
         rows = shop.rows(full)
         for name, server in (("MariaDB", shop.places.mysql),
                              ("SingleStore", shop.places.singlestore)):  # fmt: skip
-            yield Comparison("A4", f"Push {size} bytes a row into {name}", rows,
+            yield ArticleTable("A4", f"Push {size} bytes a row into {name}", rows,
                              _push(shop, rows, size, server, figure))  # fmt: skip
-        yield Comparison("A4", f"Make {size} bytes a row and throw them away", rows, [
-            Method("rowfall load generate:// --to null:", ROWFALL, lambda r=rows, s=size: shop.load(
-                f"generate://random?rows={r}&bytes={s}", "null:"), figure),
+        source = f"generate://random?rows={rows}&bytes={size}"
+        yield ArticleTable("A4", f"Make {size} bytes a row and throw them away", rows, [
+            Method("rowfall load generate:// --to null:", ROWFALL,
+                   partial(shop.load, source, "null:"), figure),
         ])  # fmt: skip
 
 
@@ -76,9 +78,7 @@ def _push(
         )  # fmt: skip
 
     return [
-        Method(f"LOAD DATA LOCAL INFILE, {_CONNECTIONS} connections, rows from files", BY_HAND,
+        Method(f"LOAD DATA, {_CONNECTIONS} connections", BY_HAND,
                hand, figure),
         Method("rowfall load generate://random", ROWFALL, load, figure),
     ]  # fmt: skip
-
-

@@ -11,7 +11,7 @@ from rowfall.lab.cluster import NAME, Lab
 from rowfall.measure.bench import published
 from rowfall.measure.bench.clusters import ClusterCase
 from rowfall.measure.bench.ways import (
-    Comparison,
+    ArticleTable,
     Method,
     Workshop,
     files_relation,
@@ -26,13 +26,13 @@ _FILES = 8
 # its rows. Here a block is that share of the rows.
 _PARTS = (64, 16, 4)
 _FEWER = 8
-"""Parts below which a table counts as merged; 3,000 in the article, of a thousand times the rows."""
+"""Parts below which a table counts as merged; 3,000 in the article, of ten thousand times this."""
 
 
-def comparisons(shop: Workshop) -> Iterator[Comparison]:
+def comparisons(shop: Workshop) -> Iterator[ArticleTable]:
     """Give the comparisons of the article."""
     rows = shop.rows(FULL_ROWS)
-    yield Comparison("A5", f"Insert threads x block size, until fewer than {_FEWER} parts", rows,
+    yield ArticleTable("A5", f"Insert threads x block size, until fewer than {_FEWER} parts", rows,
                      _sweep(shop, rows))  # fmt: skip
     for shards in (1, 2, 4):
         yield _scaling(shop, rows, shards)
@@ -70,7 +70,7 @@ def _sweep(shop: Workshop, rows: int) -> list[Method]:
         "min_insert_block_size_rows": 0,
     }
     cells = [
-        Method(f"{count} insert threads, blocks of 1/{parts} of the rows", BY_HAND, insert({
+        Method(f"{count} x 1/{parts} of the rows", BY_HAND, insert({
             "max_threads": shop.cores, "max_insert_threads": count,
             "min_insert_block_size_rows": max(1, rows // parts),
             "min_insert_block_size_bytes": 0,
@@ -85,7 +85,7 @@ def _sweep(shop: Workshop, rows: int) -> list[Method]:
     ]
 
 
-def _scaling(shop: Workshop, rows: int, shards: int) -> Comparison:
+def _scaling(shop: Workshop, rows: int, shards: int) -> ArticleTable:
     case = ClusterCase(shop, _SHAPE, rows, shards)
 
     def spread(lab: Lab) -> str:

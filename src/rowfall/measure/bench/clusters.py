@@ -10,7 +10,7 @@ from rowfall.core.sql import literal
 from rowfall.lab.cluster import NAME, Lab
 from rowfall.measure.bench.places import settle
 from rowfall.measure.bench.ways import (
-    Comparison,
+    ArticleTable,
     Method,
     TableShape,
     Workshop,
@@ -39,8 +39,8 @@ class ClusterCase:
         self.shop, self.shape, self.rows, self.shards = shop, shape, rows, shards
         self.key = "rand()"
 
-    def comparison(self, article: str, title: str, methods: Sequence[Method]) -> Comparison:
-        return Comparison(article, title, self.rows, methods)
+    def comparison(self, article: str, title: str, methods: Sequence[Method]) -> ArticleTable:
+        return ArticleTable(article, title, self.rows, methods)
 
     def hand(
         self, name: str, statement: Callable[[Lab], str], published: PublishedFigure | None = None,
@@ -117,7 +117,8 @@ def read_by_shard(lab: Lab, began: str) -> list[dict[str, int]]:
         read, size, requests = node.query(
             "SELECT sum(read_rows), sum(read_bytes), "
             "sum(ProfileEvents['S3GetObject']) FROM system.query_log WHERE type = 'QueryFinish' "
-            "AND (query_kind = 'Insert' OR (query_kind = 'Select' AND NOT is_initial_query)) "
+            "AND (query_kind = 'Insert' OR NOT is_initial_query OR "
+            "ProfileEvents['S3GetObject'] > 0) "
             f"AND event_time_microseconds >= {literal(began)}"
         ).split()
         stored = node.query("SELECT count() FROM bench.local").strip()

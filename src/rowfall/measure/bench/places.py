@@ -39,6 +39,8 @@ _HOW = {
 }
 # A service is there within seconds; a firewall that drops packets must not hold a benchmark up.
 _REACH_SECONDS = 5.0
+# A broker makes or drops a topic in less than a second.
+_TOPIC_SECONDS = 20.0
 
 
 class UnavailableError(RowfallError):
@@ -108,11 +110,11 @@ class Places:
 
     def close(self) -> None:
         """End all that was started, also where ending one of them fails."""
-        ends, self._ends = self._ends[::-1], []
-        self._made.clear()
+        ends, self._ends = self._ends, []
         with contextlib.ExitStack() as stack:
-            for end in reversed(ends):
-                stack.callback(end)
+            stack.callback(self._made.clear)
+            for end in ends:
+                stack.callback(end)  # the last one first
 
     def pids(self) -> list[int]:
         """Return the processes that were started here, which are children of this one."""
@@ -120,6 +122,10 @@ class Places:
             node.pid for made in self._made.values() if isinstance(made, Lab)
             for node in made.nodes if node.pid
         ]  # fmt: skip
+
+    def at_end(self, end: Callable[[], object]) -> None:
+        """Do something before the services end, as to drop what was made in a given one."""
+        self._ends.append(end)
 
     def _once(self, name: str, make: Callable[[], T]) -> T:
         """Make something once; what could not be had stays so."""
@@ -255,6 +261,26 @@ class Places:
         host, _, port = address.rpartition(":")
         _reach("kafka", host, int(port) if port.isdigit() else 9092)
         return address
+
+    def topic(self, name: str) -> str:
+        """Make a topic of one partition, which is dropped at the end; return its address.
+
+        Raises:
+            UnavailableError: there is no broker or no client, or it makes no topics.
+        """
+        broker = self.kafka()
+        try:
+            from confluent_kafka import KafkaException
+            from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+        except ImportError:
+            raise UnavailableError("confluent-kafka is not installed: rowfall[kafka]") from None
+        admin = AdminClient({"bootstrap.servers": broker, "log_level": 0})
+        try:
+            admin.create_topics([NewTopic(name, 1, 1)])[name].result(_TOPIC_SECONDS)
+        except KafkaException as error:
+            raise UnavailableError(f"the broker makes no topic: {error}") from None
+        self.at_end(lambda: admin.delete_topics([name])[name].result(_TOPIC_SECONDS))
+        return f"kafka://{broker}/{name}"
 
     def hdfs(self) -> str:
         """Return the address of a name node, ``hdfs://user@host:port?http=port``, that answers.

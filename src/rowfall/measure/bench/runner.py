@@ -6,13 +6,13 @@ import json
 import os
 import platform
 import shutil
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from rowfall.core import disk, units
+from rowfall.core import units
 from rowfall.core.bench_results import BenchReport, BenchRound, BenchRow, PublishedFigure
 from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import Interrupted, RowfallError, TargetError, UsageError
@@ -20,13 +20,14 @@ from rowfall.core.events import Listener, Note
 from rowfall.core.machine import free_memory, total_memory, usable_cores
 from rowfall.core.nearest import did_you_mean
 from rowfall.core.version import __version__
+from rowfall.lab.process import closed
 from rowfall.measure.bench import a1, a2, a3, a4, a5
 from rowfall.measure.bench.places import Places, UnavailableError
 from rowfall.measure.bench.published import TITLES
-from rowfall.measure.bench.ways import Comparison, Method, Workshop
+from rowfall.measure.bench.ways import ArticleTable, Method, Workshop
 from rowfall.measure.processes import BenchError, adopt_orphans
 
-ARTICLES: Mapping[str, Callable[[Workshop], Iterator[Comparison]]] = {
+ARTICLES: Mapping[str, Callable[[Workshop], Iterator[ArticleTable]]] = {
     "A1": a1.comparisons,
     "A2": a2.comparisons,
     "A3": a3.comparisons,
@@ -119,13 +120,13 @@ def needed_disk(articles: Sequence[str], scale: float) -> int:
     return round(_DISK_LEAST + scale * max(_DISK[name] for name in articles))
 
 
-def listed() -> list[tuple[str, str]]:
-    """Return the articles and their titles."""
-    return list(TITLES.items())
-
-
-def run_bench(request: BenchRequest, listener: Listener) -> BenchReport:
+def run_bench(
+    request: BenchRequest, listener: Listener, document: Callable[[BenchReport], dict[str, Any]]
+) -> BenchReport:
     """Run the articles, and return all rows that the results file then holds.
+
+    Args:
+        document: makes what the results file holds.
 
     Raises:
         TargetError: the folder cannot be written, or has too little room.
@@ -133,15 +134,19 @@ def run_bench(request: BenchRequest, listener: Listener) -> BenchReport:
     """
     folder = request.folder.absolute()
     _check(request, folder)
-    results = _Results(folder / RESULTS, request)
+    results = _Results(folder / RESULTS, request, document)
     adopt_orphans()
-    places = Places(folder / "services", request.services, _SERVER_MEMORY)
+    served = folder / "services"
+    if closed(served):  # servers that root starts run as nobody, who may not enter it
+        served = Path(tempfile.mkdtemp(prefix="rowfall-bench-"))
+        served.chmod(0o711)
+    places = Places(served, request.services, _SERVER_MEMORY)
     shop = Workshop(folder, places, request.scale, usable_cores())
     began = time.monotonic()
     stopped = ""
     try:
         for article in request.articles:
-            listener(Note(f"{article}: {TITLES[article]}"))
+            listener(Note("info", f"{article}: {TITLES[article]}"))
             _Article(article, shop, results, request, listener).run()
             if not request.keep:
                 shutil.rmtree(folder / "data", ignore_errors=True)
@@ -150,7 +155,7 @@ def run_bench(request: BenchRequest, listener: Listener) -> BenchReport:
     finally:
         places.close()
         shop.clear()
-        shutil.rmtree(folder / "services", ignore_errors=True)
+        shutil.rmtree(served, ignore_errors=True)
         if not request.keep:
             shutil.rmtree(folder / "data", ignore_errors=True)
         results.spent += time.monotonic() - began
@@ -160,11 +165,20 @@ def run_bench(request: BenchRequest, listener: Listener) -> BenchReport:
 
 def _check(request: BenchRequest, folder: Path) -> None:
     """Raise where the run cannot be finished on this machine."""
+    try:
+        (folder / "data").mkdir(parents=True, exist_ok=True)
+        # Servers that root starts run as another user, who has to enter it.
+        folder.chmod(0o711 if os.geteuid() == 0 else 0o700)
+        probe = folder / f".probe-{os.getpid()}"
+        probe.write_text("")
+        probe.unlink()
+    except OSError as error:
+        raise TargetError(
+            f"write the results into {folder}: {error.strerror}",
+            hint="Name another folder with --folder.",
+        ) from None
     needs, servers = needed_disk(request.articles, request.scale), {"A1", "A2", "A5"}
-    above = folder
-    while not above.exists():
-        above = above.parent
-    free = shutil.disk_usage(above).free
+    free = shutil.disk_usage(folder).free
     if needs > free:
         raise TargetError(
             f"a run at this scale takes up to {units.size(needs)} in {folder}, and "
@@ -178,18 +192,6 @@ def _check(request: BenchRequest, folder: Path) -> None:
             f"{units.memory(_MEMORY_LEAST)} of memory, and {units.memory(memory)} are free",
             hint="End other programs, or run A3 and A4 alone: rowfall bench A3 A4",
         )
-    try:
-        (folder / "data").mkdir(parents=True, exist_ok=True)
-        # Servers that root starts run as another user, who has to enter it.
-        folder.chmod(0o711 if os.geteuid() == 0 else 0o700)
-        probe = folder / f".probe-{os.getpid()}"
-        probe.write_text("")
-        probe.unlink()
-    except OSError as error:
-        raise TargetError(
-            f"write the results into {folder}: {error.strerror}",
-            hint="Name another folder with --folder.",
-        ) from None
 
 
 class _Article:
@@ -212,7 +214,7 @@ class _Article:
             for number in range(self._request.rounds):
                 self._round(comparison, number)
 
-    def _round(self, comparison: Comparison, number: int) -> None:
+    def _round(self, comparison: ArticleTable, number: int) -> None:
         for method in comparison.methods:
             row = self._results.row(comparison, method)
             if len(row.rounds) > number or row.why:
@@ -224,20 +226,19 @@ class _Article:
             self._results.save()
         self._shop.clear()
 
-    def _once(self, comparison: Comparison, method: Method, row: BenchRow) -> None:
+    def _once(self, comparison: ArticleTable, method: Method, row: BenchRow) -> None:
         try:
             found = method.once()
             if found.rows != comparison.rows:
                 raise BenchError(f"{found.rows:,} rows are there instead of {comparison.rows:,}")
             row.rounds.append(found)
+            said = f"{found.wall:.2f} s, {found.cpu + found.server_cpu:.2f} CPU s"
         except UnavailableError as error:
-            row.why = error.message
+            said = row.why = error.message
         except (RowfallError, OSError, ValueError) as error:
-            row.why = f"failed: {_one_line(str(error))}"
-        said = row.why or (
-            f"{found.wall:.2f} s, {found.cpu + found.server_cpu:.2f} CPU s"
-        )
-        self._listener(Note(f"{self._name} {comparison.title}: {method.name}: {said}"))
+            said = row.why = f"failed: {_one_line(str(error))}"
+        text = f"{self._name} {comparison.title}: {method.name}: {said}"
+        self._listener(Note("info", text))
 
 
 _NO_TIME = "the time for this article was used up; the same command goes on"
@@ -254,8 +255,10 @@ def _one_line(text: str) -> str:
 class _Results:
     """The file of results: written anew after each round, all at once."""
 
-    def __init__(self, path: Path, request: BenchRequest) -> None:
-        self._path, self._request = path, request
+    def __init__(
+        self, path: Path, request: BenchRequest, document: Callable[[BenchReport], dict[str, Any]]
+    ) -> None:
+        self._path, self._request, self._document = path, request, document
         self._rows: dict[tuple[str, str, str, str], BenchRow] = {}
         self.spent = 0.0
         self.stopped = ""
@@ -276,15 +279,15 @@ class _Results:
             ) from None
         if scale != self._request.scale:
             raise UsageError(
-                f"{self._path} holds results of --scale {scale:g}, not {self._request.scale:g}",
+                f"{self._path} holds results of the scale {scale:g}, not {self._request.scale:g}",
                 hint="--fresh begins anew, --folder names another place.",
             )
         for row in rows:
-            # What could not run is tried again: a service may be there now.
-            row.why = ""
+            if row.article in self._request.articles:
+                row.why = ""  # what could not run is tried again: a service may be there now
             self._rows[row.key] = row
 
-    def row(self, comparison: Comparison, method: Method) -> BenchRow:
+    def row(self, comparison: ArticleTable, method: Method) -> BenchRow:
         """Return the row of a method, made where it is new."""
         made = BenchRow(
             comparison.article, comparison.title, method.name, method.side, method.published
@@ -295,19 +298,24 @@ class _Results:
 
     @property
     def report(self) -> BenchReport:
-        rows = sorted(self._rows.values(), key=lambda row: row.article)
+        """Return the rows of the articles that were asked for."""
+        return self._report(self._request.articles)
+
+    def _report(self, articles: Sequence[str]) -> BenchReport:
+        rows = [row for row in self._rows.values() if row.article in articles]
         return BenchReport(
-            _machine(), self._request.scale, self._request.rounds, rows, self.spent, self.stopped,
+            _machine(), self._request.scale, self._request.rounds,
+            sorted(rows, key=lambda row: row.article), self.spent, self.stopped,
             str(self._path.parent),
         )  # fmt: skip
 
     def save(self, stopped: str = "") -> None:
         """Write all that is known."""
-        from rowfall.report.bench import bench_document
-
         self.stopped = stopped
-        text = units.as_json(bench_document(self.report), indent=1)
-        disk.replace_text(self._path, text + "\n")
+        text = units.as_json(self._document(self._report(tuple(ARTICLES))), indent=1)
+        growing = self._path.with_suffix(".growing")
+        growing.write_text(text + "\n")
+        growing.replace(self._path)
 
 
 def _row(found: Mapping[str, Any]) -> BenchRow:
@@ -336,6 +344,3 @@ def _machine() -> dict[str, Any]:
         "python": platform.python_version(),
         "load": round(os.getloadavg()[0], 2),
     }
-
-
-__all__ = ["asdict", "replace"]

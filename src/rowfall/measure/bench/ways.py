@@ -99,13 +99,21 @@ class Method:
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class ArticleTable:
     """Methods that take turns; ``rows``: that each has to load."""
 
     article: str
     title: str
     rows: int
     methods: Sequence[Method]
+
+
+@dataclass(frozen=True, slots=True)
+class PipedFrom:
+    """A command that writes rows for another one to read, and the variables that it needs."""
+
+    command: Sequence[str]
+    env: Mapping[str, str]
 
 
 class Workshop:
@@ -119,6 +127,7 @@ class Workshop:
     def __init__(self, folder: Path, places: Places, scale: float, cores: int) -> None:
         self.folder, self.places, self.scale, self.cores = folder, places, scale, cores
         self.scratch = folder / "scratch"
+        self.made: dict[str, str] = {}  # what one run makes once elsewhere, by name
 
     def rows(self, full: int) -> int:
         """Return the rows at this scale of a table that has ``full`` at 1."""
@@ -206,25 +215,26 @@ class Workshop:
 
     def engine(
         self, statements: Sequence[str], *, count: str = "SELECT count() FROM t",
-        folder: Path | None = None, fewer: int = 0, env: Mapping[str, str] | None = None,
-        before: Sequence[str] = (), servers: Sequence[int] = (),
+        folder: Path | None = None, fewer: int = 0, piped: PipedFrom | None = None,
+        servers: Sequence[int] = (),
     ) -> BenchRound:  # fmt: skip
         """Run statements in the embedded engine, in a folder that is new.
 
         Args:
             count: SELECT of the rows that are there; "" for none.
             fewer: wait until the table ``t`` has fewer active parts.
-            before: a command whose output the statements read as ``/dev/stdin``.
+            piped: a command whose output the statements read as :data:`PIPE`.
         """
         folder = folder or self.fresh() / "data"
         asked = {"path": str(folder), "run": list(statements), "count": count, "fewer": fewer,
                  "parts": _COUNT_PARTS, "patience": _MERGE_PATIENCE}  # fmt: skip
         command: list[str] = [sys.executable, "-c", _ENGINE]
-        if before:
-            command = [sys.executable, "-c", _PIPED, json.dumps(list(before)), *command]
+        if piped is not None:
+            command = [sys.executable, "-c", _PIPED, json.dumps(list(piped.command)), *command]
         found, output = self.measured(
-            command, stdin=json.dumps(asked).encode(), env=env, servers=servers
-        )
+            command, stdin=json.dumps(asked).encode(), env=piped.env if piped else None,
+            servers=servers,
+        )  # fmt: skip
         told = json.loads(output)
         return replace(found, rows=told.pop("rows"), more=told)
 

@@ -1,0 +1,69 @@
+"""``rowfall bench`` with all services that the tests can start: ``python bench/articles.py all``.
+
+What is behind the name goes to ``rowfall bench``. ClickHouse and MariaDB are the tests' own, found
+by their variables; PostgreSQL is installed by apt; Kafka and HDFS run for as long as this does.
+Writes ``bench/results-articles.json``, ``RESULTS-articles.md`` and the page at scale small or more.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from lab.clickhouse import binary
+from lab.hdfs import Hdfs
+from lab.kafka import Kafka, jars
+from lab.mariadb import programs
+from lab.postgresql import BIN, PostgresqlServer
+from lab.process import ServiceError
+
+HERE = Path(__file__).resolve().parent
+ROWFALL = Path(sys.executable).parent / "rowfall"
+# The Kafka engine of the tests' server (24.10) reads nothing from brokers of 4.3: "Required feature
+# not supported by broker".
+BROKER = "3.9.1"
+
+
+def main() -> int:
+    arguments = sys.argv[1:] or ["all"]
+    kept = "tiny" not in arguments and "--scale=tiny" not in arguments
+    env = {**os.environ, "ROWFALL_CLICKHOUSE": str(binary()), "ROWFALL_MARIADB": str(programs()),
+           "ROWFALL_KAFKA": str(jars(BROKER))}  # fmt: skip
+    if not (BIN / "postgres").exists():
+        PostgresqlServer().close()  # installs it
+    given: list[str] = []
+    with contextlib.ExitStack() as stack:
+        # One that cannot be had is said by the rows that would need it.
+        with contextlib.suppress(ServiceError, OSError):
+            given += ["--service", f"kafka={stack.enter_context(Kafka(version=BROKER)).servers}"]
+        with contextlib.suppress(ServiceError, OSError):
+            given += ["--service", f"hdfs={stack.enter_context(Hdfs()).at('')}"]
+        folder = Path(os.environ.get("TMPDIR", "/tmp"), "rowfall-bench")  # noqa: S108 - its own
+        results: list[str | Path] = ["--markdown", HERE / "RESULTS-articles.md"] if kept else []
+        page: list[str | Path] = ["--html", folder / "articles.html"]
+        folder.mkdir(exist_ok=True)
+        command: list[str | Path] = [
+            ROWFALL,
+            "bench",
+            *arguments,
+            *given,
+            "--folder",
+            folder,
+            *results,
+            *page,
+        ]
+        code = subprocess.run([os.fspath(part) for part in command], env=env, check=False)
+        if kept and (folder / "results.json").exists():
+            shutil.copy(folder / "results.json", HERE / "results-articles.json")
+    return code.returncode
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,232 @@
+"""Render what ``rowfall bench`` has measured: text, Markdown, a page, one versioned document."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
+
+from rich.text import Text
+
+from rowfall.core import units
+from rowfall.core.bench_results import ROWFALL, BenchReport, BenchRow, best_by_hand
+from rowfall.report.layout import WIDTH, grid, render, wrap
+from rowfall.report.page import Axis, BarChart, HeatMap, Page, TextTable, Tile, Unit
+from rowfall.report.page import Chart as PageChart
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+BENCH_VERSION = 1
+_HEAD = ("method", "s", "CPU s", "rows/s/core", "published", "times")
+_HOW = (
+    "s and CPU s are medians of whole processes; CPU s has those of servers. rows/s/core: by each "
+    "core of this machine; published: by each vCPU of the article's. times: how often a method "
+    "goes into the time of the fastest by hand."
+)
+
+
+def bench_document(found: BenchReport) -> dict[str, Any]:
+    """Return the JSON document of ``rowfall bench``, see docs/reference/json.md."""
+    return {
+        "rowfall_bench": BENCH_VERSION,
+        "machine": dict(found.machine),
+        "scale": found.scale,
+        "rounds": found.wanted,
+        "seconds": round(found.seconds, 1),
+        "stopped": found.stopped,
+        "rows": [_row(row, found) for row in found.rows],
+    }
+
+
+def _row(row: BenchRow, found: BenchReport) -> dict[str, Any]:
+    published = row.published
+    return {
+        "article": row.article,
+        "table": row.table,
+        "method": row.method,
+        "side": row.side,
+        "published": None if published is None else {
+            **asdict(published), "rows_per_vcpu_second": published.per_vcpu,
+        },
+        "seconds": row.wall,
+        "cpu_seconds": row.cpu,
+        "peak_memory": row.memory,
+        "rows_per_core_second": row.per_core(found.machine["cores"]),
+        "times": _times(row, found),
+        "rounds": [{**asdict(one), "more": dict(one.more)} for one in row.rounds],
+        "why": row.why,
+    }  # fmt: skip
+
+
+def _times(row: BenchRow, found: BenchReport) -> float | None:
+    best, wall = best_by_hand(row, found.rows), row.wall
+    return best / wall if best and wall else None
+
+
+# --- text and Markdown ---------------------------------------------------------------------------
+
+
+def bench_text(found: BenchReport, *, color: bool = False, width: int = WIDTH) -> str:
+    """Return one table for each comparison as text."""
+    parts: list[RenderableType] = []
+    for title, rows in _tables(found):
+        parts += [Text(title, "bold")]
+        ran = [row for row in rows if row.rounds]
+        if ran:
+            table = [Text(name, "dim") for name in _HEAD]
+            cells: list[Sequence[str | Text]] = [table]
+            cells += [_colored(_cells(row, found), row) for row in ran]
+            parts.append(grid(cells, right={1, 2, 3, 4}))
+        parts += [wrap(text, first="  ", indent="    ", width=width) for text in _notes(rows)]
+        parts.append("")
+    parts += [wrap(_HOW, width=width), wrap(_machine(found), width=width)]
+    if found.stopped:
+        parts.append(wrap(f"! {found.stopped}", width=width))
+    if found.folder:
+        parts.append(f"results: {found.folder}/results.json")
+    return render(parts, color=color, width=width)
+
+
+def bench_markdown(found: BenchReport) -> str:
+    """Return the same as Markdown."""
+    lines = ["# rowfall bench", "", _machine(found), "", _HOW, ""]
+    if found.stopped:
+        lines += [f"**{found.stopped}**", ""]
+    for title, rows in _tables(found):
+        lines += [f"## {title}", ""]
+        if ran := [row for row in rows if row.rounds]:
+            lines += [f"| {' | '.join(_HEAD)} | published on | memory |",
+                      "|---|---:|---:|---:|---:|---:|---|---:|"]  # fmt: skip
+            for row in ran:
+                on = row.published.text if row.published else ""
+                cells = (*_cells(row, found), on, units.memory(row.memory or 0))
+                lines.append(f"| {' | '.join(cell.replace('|', '/') for cell in cells)} |")
+            lines.append("")
+        lines += [f"- {text}" for text in _notes(rows)]
+        lines.append("")
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _tables(found: BenchReport) -> Iterator[tuple[str, list[BenchRow]]]:
+    """Give the title and the rows of each comparison."""
+    for (article, table), rows in groupby(found.rows, lambda row: (row.article, row.table)):
+        of = list(rows)
+        count = next((row.rounds[0].rows for row in of if row.rounds), 0)
+        yield f"{article} {table}" + (f", {units.count(count)} rows" if count else ""), of
+
+
+def _cells(row: BenchRow, found: BenchReport) -> tuple[str, ...]:
+    per_core, times = row.per_core(found.machine["cores"]), _times(row, found)
+    published = row.published.per_vcpu if row.published else None
+    return (
+        row.method,
+        f"{row.wall:.2f}",
+        f"{row.cpu:.2f}",
+        "" if per_core is None else units.count(per_core),
+        "" if published is None else units.count(published),
+        "" if times is None else f"{times:.2f}",
+    )
+
+
+def _colored(cells: Sequence[str], row: BenchRow) -> Sequence[str | Text]:
+    return [Text(cells[0], "green"), *cells[1:]] if row.side == ROWFALL else cells
+
+
+def _notes(rows: Sequence[BenchRow]) -> Iterator[str]:
+    """Give what is said below a table: published figures, parts, shards, and what did not run."""
+    seen = set()
+    for row in rows:
+        one = row.published
+        if one is not None and one not in seen:
+            seen.add(one)
+            rate = units.row_rate(one.rows / one.seconds)
+            each = f", {units.count(one.per_vcpu)} for each vCPU" if one.per_vcpu else ""
+            yield f"published: {one.text}: {units.duration(one.seconds)}, {rate}{each}"
+    for row in rows:
+        if row.rounds and (shards := row.rounds[-1].more.get("shards")):
+            read = ", ".join(f"{units.count(s['read_rows'])}/{units.count(s['stored_rows'])}/"
+                             f"{s['s3_requests']}" for s in shards)  # fmt: skip
+            yield f"{row.method}: rows read / stored / requests to S3 by shard: {read}"
+        if row.rounds and "parts" in (more := row.rounds[-1].more):
+            yield (
+                f"{row.method}: {units.counted(more['parts'], 'part')} first, {more['left']} after "
+                f"{more['merged']:.2f} s of merges; {units.memory(row.memory or 0)}"
+            )
+    skipped: dict[str, list[str]] = {}
+    for row in rows:
+        if row.why:
+            skipped.setdefault(row.why, []).append(row.method)
+    for why, methods in skipped.items():
+        yield f"not run: {', '.join(methods)}: {why}"
+
+
+def _machine(found: BenchReport) -> str:
+    machine = found.machine
+    loads = [one.load for row in found.rows for one in row.rounds]
+    load = f", load average {min(loads):.1f} to {max(loads):.1f}" if loads else ""
+    return (
+        f"{machine['cores']} cores of {machine['cpu']}, {units.memory(machine['memory'])}{load}; "
+        f"scale {found.scale:g}, {units.counted(found.wanted, 'round')} in turns; rowfall "
+        f"{machine['rowfall']}; {units.duration(found.seconds)}"
+    )
+
+
+# --- the page ------------------------------------------------------------------------------------
+
+
+def bench_page(found: BenchReport) -> Page:
+    """Return the page of a benchmark: tables, bars of rows per core, the sweep."""
+    charts: list[PageChart] = []
+    for title, rows in _tables(found):
+        ran = [row for row in rows if row.rounds]
+        cores = found.machine["cores"]
+        bars = [(row.method, row.per_core(cores) or 0.0) for row in ran]
+        figures = {row.published for row in ran if row.published and row.published.per_vcpu}
+        bars += [(f"published: {one.text}", one.per_vcpu or 0.0) for one in
+                 sorted(figures, key=lambda one: one.text)]  # fmt: skip
+        notes = list(_notes(rows))
+        absent = next((text for text in notes if text.startswith("not run")), "Nothing has run.")
+        charts.append(BarChart(
+            title, Axis("rows for each second of a core"), tuple(bars), absent=absent,
+            notes=tuple((row.method, f"{row.wall:.2f} s") for row in ran),
+        ))  # fmt: skip
+        cells = tuple((*_cells(row, found), row.published.text if row.published else "")
+                      for row in ran)  # fmt: skip
+        charts.append(TextTable(
+            f"{title}: figures", (*_HEAD, "published on"), cells, frozenset({1, 2, 3, 4, 5}),
+            says="; ".join(notes), absent=absent,
+        ))  # fmt: skip
+        if sweep := _sweep(ran):
+            charts.append(sweep)
+    ran_rows = [row for row in found.rows if row.rounds]
+    times = [t for row in ran_rows if row.side == ROWFALL and (t := _times(row, found))]
+    tiles = (
+        Tile("methods", units.exact(len(ran_rows)), f"of {len(found.rows)}"),
+        Tile("rounds", units.exact(found.wanted), "in turns, medians"),
+        Tile("time", units.duration(found.seconds)),
+        *((Tile("rowfall", f"{sorted(times)[len(times) // 2]:.2f} times",
+                "as fast as the fastest by hand, by the median"),) if times else ()),
+    )  # fmt: skip
+    warnings = (found.stopped,) if found.stopped else ()
+    return Page(
+        "bench", tuple(charts), "incomplete" if found.stopped else "", "yellow", tiles,
+        (("machine", _machine(found)), ("how", _HOW)), warnings, "rowfall bench",
+    )  # fmt: skip
+
+
+def _sweep(rows: Sequence[BenchRow]) -> HeatMap | None:
+    """Return the sweep of insert threads and blocks as a heat map; None where there is none."""
+    cells = []
+    for row in rows:
+        threads, found, block = row.method.partition(" x ")
+        if found and threads.isdigit():
+            cells.append((threads, block, row.wall))
+    if not cells:
+        return None
+    best = min(cells, key=lambda cell: cell[2] or 0.0)
+    return HeatMap(
+        "Sweep: seconds until few parts are left", Axis("insert threads"), Axis("rows of a block"),
+        Axis("seconds", Unit.SECONDS), tuple(cells), best[:2],
+    )  # fmt: skip
