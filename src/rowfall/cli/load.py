@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -18,6 +20,10 @@ from rowfall.cli.output import CommandOutput
 from rowfall.core.errors import LoadError
 from rowfall.core.masked import Secret
 
+if TYPE_CHECKING:
+    from rowfall.cli.live import LiveLoad
+    from rowfall.core.events import Event
+
 
 @command
 @click.argument(
@@ -25,11 +31,16 @@ from rowfall.core.masked import Secret
 )
 @destination_options
 @table_options("load")
+@option(
+    "--watch-port", type=click.IntRange(0, 65_535), metavar="N", group="Run",
+    help="Serve a page that shows the load while it runs, on 127.0.0.1 and this port; 0 is a free "
+    "one. Its address, which holds a secret, is printed.",
+)  # fmt: skip
 @option("--yes", is_flag=True, group="Run", help="Do not ask what is unsure about text.")
 @click.pass_obj
 def load(
     output: CommandOutput, /, sources: tuple[str, ...], to: str | None, table: str | None,
-    password: Secret | None, yes: bool, **values: Any,
+    password: Secret | None, yes: bool, watch_port: int | None, **values: Any,
 ) -> int:  # fmt: skip
     """Load files or generated rows into a table, exactly once.
 
@@ -41,17 +52,40 @@ def load(
     SOURCE is a path, a pattern, a URI, or - for stdin. Running the same command again resumes a
     load and skips what is loaded.
     """
-    from rowfall.systems.clickhouse.prestart import prestart
+    with _live(output, watch_port, to) as live:
+        from rowfall.systems.clickhouse.prestart import prestart
 
-    prestart(sources, to)  # before the imports below, which take as long
-    from rowfall import api
+        prestart(sources, to)  # before the imports below, which take as long
+        from rowfall import api
 
-    with output.listener(ask=not yes) as listener:
-        try:
-            result = api.load(
-                sources, to=to, table=table, options=options_of(values), on_event=listener,
-                password=password, began=output.began,
-            )  # fmt: skip
-        except LoadError as error:  # its report says everything
-            result = error.report
+        with output.listener(ask=not yes) as listener:
+
+            def hear(event: Event) -> None:
+                listener(event)
+                if live is not None:
+                    live.hear(event)
+
+            try:
+                result = api.load(
+                    sources, to=to, table=table, options=options_of(values),
+                    on_event=listener if live is None else hear, password=password,
+                    began=output.began,
+                )  # fmt: skip
+            except LoadError as error:  # its report says everything
+                result = error.report
     return output.ended(result)
+
+
+@contextmanager
+def _live(output: CommandOutput, port: int | None, to: str | None) -> Iterator[LiveLoad | None]:
+    """Serve the page of the load meanwhile, where that was asked for."""
+    if port is None:
+        yield None
+        return
+    from rowfall.cli.live import LiveLoad  # 30 ms
+
+    live = LiveLoad(output, port, to)
+    try:
+        yield live
+    finally:
+        live.close()

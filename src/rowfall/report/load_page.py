@@ -36,6 +36,15 @@ _SECONDS = Axis("seconds", Unit.SECONDS)
 _OLDER = "An older rowfall has loaded this: it kept nothing of it."
 
 
+def _absent(report: Report, otherwise: str) -> str:
+    """Return the reason why there is nothing to draw."""
+    if report.outcome == "running":
+        return "The load has just begun."
+    if report.outcome == "lost":
+        return "Its process was gone before it had written down what it did."
+    return otherwise if report.rowfall_version else _OLDER
+
+
 def load_page(found: Explanation) -> Page:
     """Return the page of a load."""
     report, record = found.report, found.record
@@ -119,11 +128,9 @@ def _warnings(report: Report) -> tuple[str, ...]:
 
 def _over_time(report: Report, record: LoadRecord) -> Sequence[Chart]:
     samples = record.samples
-    absent = _OLDER
-    if report.rowfall_version or samples:
-        absent = "The load was over before a second sample was taken."
-    if report.outcome == "lost" and not samples:
-        absent = "Its process was gone before it had written what it did."
+    absent = _absent(report, "The load was over before a second sample was taken.")
+    if report.rowfall_version and report.seconds > 1 and not samples:
+        absent = _OLDER
     if len(samples) < 2:
         samples = ()
     marks = tuple(Mark(each.seconds, each.text) for each in record.happenings)
@@ -203,9 +210,11 @@ def _step(samples: Sequence[Sample]) -> float:
 
 
 def _stages(report: Report, record: LoadRecord) -> Chart:
-    absent = _OLDER
-    if report.rowfall_version:
-        absent = "Nothing has measured it: the load was too short, or its engine has no such log."
+    absent = _absent(
+        report, "Nothing has measured it: the load was too short, or its engine has no such log."
+    )
+    if report.outcome == "running":
+        absent = "It is known when the load has ended."
     if record.stages:
         parts, axis = record.stages, Axis("seconds of all threads", Unit.SECONDS)
     else:
@@ -235,7 +244,9 @@ def _shards(report: Report) -> Chart | None:
 def _files(found: Explanation) -> Sequence[Chart]:
     ended = [each for each in found.attempts if not each.error]
     slowest = sorted(ended, key=lambda each: -each.seconds)[:_SLOWEST]
-    absent = _OLDER if found.plan is None else "No attempt has ended."
+    absent = _absent(found.report, "No attempt has ended.")
+    if found.plan is None and found.report.outcome not in ("running", "lost"):
+        absent = _OLDER
     names = _names(slowest)
     bars = tuple((name, each.seconds) for name, each in zip(names, slowest, strict=True))[:_BARS]
     notes = tuple(

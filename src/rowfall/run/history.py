@@ -76,20 +76,20 @@ def _reports(path: Path, of: Callable[[LoadRow], bool] | None = None) -> Iterato
         if of is not None and not of(row):
             continue
         if row.state == "running" and row.owner and not has_ended(row.owner):
-            yield _running(path, row)
+            yield running_report(path, row)
         elif row.report is not None:
             found = from_json(row.report)
             # "running" with a report: a later run of the same load was killed.
             yield dataclasses.replace(found, outcome="lost") if row.state == "running" else found
         else:
             # It has said how many files are loaded; its rows are those that were read.
-            found = _running(path, row)
+            found = running_report(path, row)
             yield dataclasses.replace(
                 found, outcome="lost", rows=0, bytes_source=0, progress=None
             )  # fmt: skip
 
 
-def _running(path: Path, row: LoadRow) -> Report:
+def running_report(path: Path, row: LoadRow) -> Report:
     """Return a report of a running load, with the progress that its process has written last."""
     says = running.read(path, row.id)
     table = ".".join(json.loads(row.target_key))
@@ -125,8 +125,11 @@ def explanation(report: Report, to: str | None) -> Explanation:
     Of one that runs, or whose process is gone, what it has written down last.
     """
     path = ledger_of(report.load_id, to)
-    if path is None:
-        return explained.read(None, report)
+    return explained.read(None, report) if path is None else explanation_in(path, report)
+
+
+def explanation_in(path: Path, report: Report) -> Explanation:
+    """Return the plan of a load that a ledger has, and what its attempts did."""
     if report.outcome in ("running", "lost"):
         return unfinished(path, report)
     ledger = Ledger(path)
@@ -148,6 +151,11 @@ def ledger_of(load_id: str, to: str | None) -> Path | None:
         if any(row.id == load_id for row in _rows(path)):
             return path
     return None
+
+
+def row_of(path: Path, load_id: str) -> LoadRow | None:
+    """Return a load of a ledger; None where it has none of this id."""
+    return next((row for row in _rows(path) if row.id == load_id), None)
 
 
 def latest(path: Path, load_id: str) -> Report | None:

@@ -8,6 +8,8 @@ cases of ``e2e/test_hint_commands.py``.
 from __future__ import annotations
 
 RUN_BY = {
+    "rowfall report last --html FILE writes the page of one that has ended.": "e2e/test_live_page.py::test_status_web_needs_a_load_that_runs",
+    "rowfall report {} --html FILE writes its page.": "e2e/test_live_page.py::test_status_web_needs_a_load_that_runs",
     "--html {}": "e2e/test_report_page.py::test_where_a_page_cannot_be_written",
     "Name one with --table, as in --table {}.": "e2e/test_folder_source.py::test_the_table_is_named",
     "Bring it to an end first: {}": "e2e/test_folder_source.py::test_a_load_that_was_killed_while_its_rows_became_visible",

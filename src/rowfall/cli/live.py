@@ -1,0 +1,301 @@
+"""Serve the page of a load while it runs: ``load --watch-port``, ``status --web``.
+
+On 127.0.0.1 only, under a path that nobody can guess. States are made while somebody looks, once a
+second, from the small file that a running load writes for ``rowfall status``.
+"""
+
+from __future__ import annotations
+
+import hmac
+import secrets
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import TYPE_CHECKING, Any
+
+from rowfall.core import units
+from rowfall.core.errors import LedgerError, RowfallError, UsageError
+from rowfall.core.events import Event, LoadStarted
+from rowfall.report.load_page import load_page
+from rowfall.report.page import Page, live_html, page_state
+from rowfall.run.history import ledger_of
+from rowfall.run.watched import WatchedLoad
+
+if TYPE_CHECKING:
+    from rowfall.cli.output import CommandOutput
+
+HOST = "127.0.0.1"
+# The file that states are made of is written so often.
+EVERY_SECONDS = 1.0
+# A connection that proxies and browsers would otherwise take for dead.
+BEAT_SECONDS = 15.0
+# What those who look get to fetch the last state, when the load has ended.
+LAST_SECONDS = 2.0
+# A browser opens one connection a tab.
+MOST_VIEWERS = 16
+# Requests are a line and some headers from this machine.
+REQUEST_SECONDS = 10.0
+
+# Returns a page, and whether it is the last one.
+Look = Callable[[], tuple[Page, bool]]
+
+
+class LiveLoad:
+    """The live page of a load that this process runs; a listener of its events.
+
+    Args:
+        port, to: as typed.
+    """
+
+    def __init__(self, output: CommandOutput, port: int, to: str | None) -> None:
+        self._to = to
+        self._load_id = ""
+        self._watched: WatchedLoad | None = None
+        self._page = LivePage(port, self._look)
+        output.help(f"live page: {self._page.url}")
+
+    def hear(self, event: Event) -> None:
+        if isinstance(event, LoadStarted) and event.load_id != self._load_id:
+            self._load_id, self._watched = event.load_id, None
+
+    def close(self) -> None:
+        """Show the end of the load to those who look."""
+        self._page.close()
+
+    def _look(self) -> tuple[Page, bool]:
+        if not self._load_id:
+            return Page("load", state="planning", color="yellow"), False
+        if self._watched is None:
+            path = ledger_of(self._load_id, self._to)
+            if path is None:
+                return Page("load", state="planning", color="yellow"), False
+            self._watched = WatchedLoad(path, self._load_id)
+        # That it has ended is for close() to say: its record is complete only then.
+        return _shown(self._watched)[0], False
+
+
+def serve(output: CommandOutput, port: int, load_id: str, to: str | None) -> None:
+    """Serve the page of a load of another process until it has ended, or until Ctrl-C."""
+    path = ledger_of(load_id, to)
+    if path is None:
+        raise LedgerError(f"load {load_id} is in no ledger")
+    watched = WatchedLoad(path, load_id)
+    live = LivePage(port, lambda: _shown(watched))
+    output.help(f"live page: {live.url}")
+    try:
+        live.wait()
+    except KeyboardInterrupt:
+        pass
+    finally:
+        live.close()
+
+
+def _shown(watched: WatchedLoad) -> tuple[Page, bool]:
+    found = watched.now()
+    if found is None:
+        return Page(
+            "load", state="gone", color="red", warnings=("The ledger has it no more.",)
+        ), True
+    return load_page(found), found.report.outcome != "running"
+
+
+class LivePage:
+    """A server with one page, which draws itself anew with each state.
+
+    Args:
+        port: 0 for a free one.
+        look: called by one thread at a time, while somebody looks.
+
+    Attributes:
+        url: with its token; whoever has it may look.
+
+    Raises:
+        UsageError: the port is in use, or not this user's to take.
+    """
+
+    def __init__(self, port: int, look: Look) -> None:
+        self._look = look
+        self._token = secrets.token_urlsafe(24)
+        self._changed = threading.Condition()
+        self._number = 0
+        self._state = ""
+        self._last = False
+        self._viewers = 0
+        self._asked = 0.0
+        live = self
+
+        class Handler(_Handler):
+            page = live
+
+        try:
+            self._server = _Server((HOST, port), Handler)
+        except (OSError, OverflowError) as error:
+            said = getattr(error, "strerror", None) or error
+            raise UsageError(
+                f"cannot listen on {HOST}:{port}: {said}",
+                hint="Take another port; 0 is a free one.",
+            ) from None
+        self.port = self._server.server_address[1]
+        self.url = f"http://{HOST}:{self.port}/{self._token}/"
+        threading.Thread(target=self._server.serve_forever, args=(0.1,), daemon=True).start()
+        threading.Thread(target=self._watch, daemon=True).start()
+
+    def close(self) -> None:
+        """Send the last state to those who look, and stop."""
+        with self._changed:
+            seen = self._viewers
+        self._renew(last=True)
+        deadline = time.monotonic() + LAST_SECONDS
+        with self._changed:
+            while seen and self._viewers and time.monotonic() < deadline:
+                self._changed.wait(deadline - time.monotonic())
+        self._server.shutdown()
+        self._server.server_close()
+
+    def wait(self) -> None:
+        """Wait until the last state was made; somebody who looks or not."""
+        while not self._last:
+            self._renew()
+            with self._changed:
+                self._changed.wait(EVERY_SECONDS)
+
+    # --- states -------------------------------------------------------------------------------
+
+    def _watch(self) -> None:
+        """Make a state a second while somebody looks."""
+        while not self._last:
+            with self._changed:
+                while not self._viewers and not self._last:
+                    self._changed.wait()
+            if not self._last:
+                self._renew()
+                time.sleep(EVERY_SECONDS)
+
+    def _renew(self, *, last: bool = False) -> Page | None:
+        """Look at the load; those who wait get what has changed."""
+        try:
+            page, ended = self._look()
+        except RowfallError as error:  # a ledger that is locked; the next look may do
+            if not last:
+                return None
+            page, ended = Page("load", warnings=(error.message,)), True
+        state = units.as_json(page_state(page))
+        with self._changed:
+            if state != self._state and not self._last:
+                self._number += 1
+                self._state = state
+            if (last or ended) and not self._last:
+                self._last = True
+            self._changed.notify_all()
+        return page
+
+    def allows(self, path: str, host: str) -> bool:
+        """Tell whether a request has the token, and came by the address of this machine.
+
+        A page of somebody else may have its name point here (DNS rebinding): its requests name it.
+        """
+        named = host in (f"{HOST}:{self.port}", f"localhost:{self.port}")
+        given = path.lstrip("/").partition("/")[0]
+        return named and hmac.compare_digest(given.encode(), self._token.encode())
+
+    def html(self) -> str:
+        """Return the page as it is now."""
+        page = self._renew()
+        return live_html(page or Page("load"), f"/{self._token}/events")
+
+    def follow(self, known: int, send: Callable[[bytes], None]) -> None:
+        """Send states as server-sent events, until the last one or until nobody takes them.
+
+        Args:
+            known: number of the last state that the other side has.
+        """
+        with self._changed:
+            if self._viewers >= MOST_VIEWERS:
+                raise ConnectionRefusedError
+            self._viewers += 1
+            self._changed.notify_all()
+        try:
+            send(b"retry: 1000\n\n")
+            while True:
+                with self._changed:
+                    if self._number == known and not self._last:
+                        self._changed.wait(BEAT_SECONDS)
+                    number, state, last = self._number, self._state, self._last
+                if number != known and state:
+                    known = number
+                    send(f"id: {number}\ndata: {state}\n\n".encode())
+                elif not last:
+                    send(b": still here\n\n")
+                if last:
+                    send(f"id: {number}\nevent: end\ndata: end\n\n".encode())
+                    return
+        finally:
+            with self._changed:
+                self._viewers -= 1
+                self._changed.notify_all()
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    block_on_close = False
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Say nothing: tabs are closed at any time."""
+
+
+class _Handler(BaseHTTPRequestHandler):
+    """Answers GET /TOKEN/ and GET /TOKEN/events; everything else is refused."""
+
+    page: LivePage
+    timeout = REQUEST_SECONDS
+    server_version, sys_version = "rowfall", ""
+
+    def do_GET(self) -> None:
+        if not self.page.allows(self.path, self.headers.get("Host", "")):
+            self._refuse(HTTPStatus.FORBIDDEN)
+            return
+        what = self.path.partition("?")[0].lstrip("/").partition("/")[2]
+        if what == "":
+            body = self.page.html().encode("utf-8", "backslashreplace")
+            self._head("text/html; charset=utf-8", len(body))
+            self.wfile.write(body)
+        elif what == "events":
+            self._head("text/event-stream")
+            known = self.headers.get("Last-Event-ID", "")
+            with suppress(OSError):  # whoever looked has gone
+                self.page.follow(int(known) if known.isdigit() else 0, self._send)
+        else:
+            self._refuse(HTTPStatus.NOT_FOUND)
+        self.close_connection = True
+
+    def _send(self, data: bytes) -> None:
+        self.wfile.write(data)
+        self.wfile.flush()
+
+    def _head(self, kind: str, size: int | None = None) -> None:
+        self.send_response(HTTPStatus.OK)
+        self.send_header("Content-Type", kind)
+        if size is not None:
+            self.send_header("Content-Length", str(size))
+        for name, value in (
+            ("Cache-Control", "no-store"), ("Referrer-Policy", "no-referrer"),
+            ("X-Content-Type-Options", "nosniff"), ("X-Frame-Options", "DENY"),
+            ("Cross-Origin-Resource-Policy", "same-origin"), ("Connection", "close"),
+        ):  # fmt: skip
+            self.send_header(name, value)
+        self.end_headers()
+
+    def _refuse(self, status: HTTPStatus) -> None:
+        body = f"{status.value} {status.phrase}\n".encode()
+        self.send_response(status)
+        self.send_header("Content-Type", "text/plain")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+        self.close_connection = True
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Say nothing: the token is in the path."""
