@@ -23,7 +23,7 @@ from rowfall.cli.options import ALL_TOPICS, GroupedCommand
 from rowfall.core.engine_formats import BY_NAME, ENGINE_FORMATS
 from rowfall.core.errors import Exit
 from rowfall.core.formats import FORMATS
-from rowfall.core.options import ADOPT, LOAD, PLAN, SCALE, Flag, Options, flags_of
+from rowfall.core.options import ADOPT, LOAD, PLAN, SCALE, TUNE, Flag, Options, flags_of
 
 KEYWORDS = Path(__file__).parents[1] / "src/rowfall/core/keywords.py"
 _MADE = "<!-- Made by `python docs/make_reference.py`; edit the code instead. -->\n"
@@ -85,8 +85,9 @@ def options() -> str:
 
 def keywords() -> str:
     """Return src/rowfall/core/keywords.py: the keyword options with their types."""
-    load, plan, scale, adopt = (
-        {item.name: item for item, _ in flags_of(command)} for command in (LOAD, PLAN, SCALE, ADOPT)
+    load, plan, scale, adopt, tune = (
+        {item.name: item for item, _ in flags_of(command)}
+        for command in (LOAD, PLAN, SCALE, ADOPT, TUNE)
     )
     classes = (
         ("ReadKeywords", "TypedDict", "load, plan and scale", plan.keys() & scale.keys()),
@@ -94,6 +95,7 @@ def keywords() -> str:
         ("LoadKeywords", "PlanKeywords", "load", load.keys() - plan.keys()),
         ("ScaleKeywords", "ReadKeywords", "scale", scale.keys() - plan.keys()),
         ("AdoptKeywords", "TypedDict", "adopt", adopt.keys()),
+        ("TuneKeywords", "PlanKeywords", "tune", tune.keys() - plan.keys()),
     )
     lines = [_KEYWORDS_HEAD]
     for name, base, users, names in classes:

@@ -34,6 +34,7 @@ from rowfall.core.options import (
     LOAD,
     PLAN,
     SCALE,
+    TUNE,
     Options,
     flags_of,
     from_keywords,
@@ -41,14 +42,21 @@ from rowfall.core.options import (
 )
 from rowfall.core.results import Report, Verification
 from rowfall.systems.clickhouse.prestart import prestart
-from rowfall.targets import open_target
+from rowfall.targets import open_target, tuned
 
 if TYPE_CHECKING:
     from typing import Unpack
 
     from rowfall.core.bench_results import BenchReport
-    from rowfall.core.keywords import AdoptKeywords, LoadKeywords, PlanKeywords, ScaleKeywords
+    from rowfall.core.keywords import (
+        AdoptKeywords,
+        LoadKeywords,
+        PlanKeywords,
+        ScaleKeywords,
+        TuneKeywords,
+    )
     from rowfall.core.results import Adopted, DoctorReport, Explanation, Leftover, ScaleReport
+    from rowfall.core.tuned import TuneReport
     from rowfall.destinations.clickhouse.install import Installed
     from rowfall.report.query_result import QueryResult
     from rowfall.run.session import OpenSource
@@ -56,7 +64,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Verification", "adopt", "bench", "bench_articles", "clean", "doctor", "explain", "forget",
     "install_decoder", "leftovers", "load", "loads", "plan", "query", "report", "resume", "scale",
-    "verify",
+    "tune", "verify",
 ]  # fmt: skip
 
 Where = str | PathLike[str]
@@ -85,14 +93,14 @@ def plan(
     Raises:
         RowfallError: see :mod:`rowfall.core.errors`; the same as for a load.
     """
-    options = from_keywords(PLAN, options, dict(keywords))
+    options = tuned.applied(from_keywords(PLAN, options, dict(keywords)))
     opened = _sources(sources, batch_id)
     _prestart(opened, to)
     from rowfall.plan.first_rows import first_rows
     from rowfall.plan.planner import make_plan
     from rowfall.plan.survey import survey
     from rowfall.publish.shadow import shadow_name
-    from rowfall.run.session import Request, no_space, open_session
+    from rowfall.run.session import Request, check_tuned, no_space, open_session
 
     request = Request(opened, _text(to), table, options, _secret(password))
     with open_session(request, silent, dry=True) as session:
@@ -101,6 +109,7 @@ def plan(
         table = shadow_name("plan") if session.options.replace else ""
         facts = survey(session, set() if anew else None, table, thorough=True)
         made = make_plan(facts, session.options)
+        check_tuned(made, session)
         made = replace(made, texts=replace(made.texts, first_rows=first_rows(session, facts, made)))
         refused: RowfallError | None = session.destination.refusal(session)
         refused = refused or session.destination.contradiction(session)
@@ -153,7 +162,7 @@ def load(
         Interrupted: Ctrl-C or SIGTERM; the load can be resumed.
         RowfallError: nothing could be loaded at all, or the target or ledger failed.
     """
-    options = from_keywords(LOAD, options, dict(keywords))
+    options = tuned.applied(from_keywords(LOAD, options, dict(keywords)))
     opened = _sources(sources, batch_id)
     _prestart(opened, to)
     from rowfall.core.signals import GO_ON, terminable
@@ -586,7 +595,7 @@ def doctor(
     from rowfall.core.signals import terminable
     from rowfall.measure.doctor import examine
 
-    options = from_keywords(DOCTOR, options, dict(keywords))
+    options = tuned.applied(from_keywords(DOCTOR, options, dict(keywords)))
     with terminable():
         return examine(_texts(sources), _text(to), table, options, _secret(password), on_event)
 
@@ -633,6 +642,36 @@ def bench_articles() -> dict[str, str]:
     from rowfall.measure.bench.published import TITLES
 
     return dict(TITLES)
+
+
+def tune(
+    sources: Where | Iterable[Where],
+    *,
+    to: Where | None = None,
+    table: str | None = None,
+    options: Options | None = None,
+    on_event: Listener = silent,
+    password: Secret | str | None = None,
+    **keywords: Unpack[TuneKeywords],
+) -> TuneReport:
+    """Load samples in each combination of threads, blocks and connections; nothing stays.
+
+    Args:
+        on_event: called with what is being loaded, and the rate of what was.
+
+    Returns:
+        Every combination and the fastest. After Ctrl-C what is known so far.
+
+    Raises:
+        UsageError: the source can be read only once, or the memory is too small for any block.
+        SourceError: it is empty. Otherwise as :func:`load`.
+    """
+    from rowfall.core.signals import terminable
+    from rowfall.measure.tune import sweep
+
+    options = from_keywords(TUNE, options, dict(keywords))
+    with terminable():
+        return sweep(_texts(sources), _text(to), table, options, _secret(password), on_event)
 
 
 def _prestart(sources: Sequence[str] | OpenSource, to: Where | None) -> None:

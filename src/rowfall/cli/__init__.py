@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 COMMANDS = (
     "load", "plan", "query", "status", "report", "explain", "verify", "resume", "adopt", "forget",
-    "clean", "doctor", "scale", "bench", "install-decoder", "lab", "completion", "help",
+    "clean", "doctor", "tune", "scale", "bench", "install-decoder", "lab", "completion", "help",
 )  # fmt: skip
 _USAGE, _INTERRUPTED = 2, 130  # see rowfall.core.errors.Exit, which is not imported yet
 

@@ -20,6 +20,7 @@ from rowfall.core.model import Encoding, Group, MergeWork, Plan, Schema, Setting
 from rowfall.core.options import Options
 from rowfall.core.results import Leftover, Link, Verification
 from rowfall.core.sqltext import SqlText
+from rowfall.core.tuned import Cell
 from rowfall.engines.base import Engine, ExistingTable
 from rowfall.targets.base import Target
 
@@ -357,6 +358,13 @@ class Destination(Protocol):
         self, facts: LoadFacts, options: Options, transport: Transport, splits: Sequence[Split]
     ) -> str:
         """Return the statement that loads some splits, to show in the plan; "" for an INSERT."""
+
+    def cells(self, facts: LoadFacts, plan: Plan, options: Options, rows: int) -> list[Cell]:
+        """Return the combinations of what can be chosen of a load, the planned one first.
+
+        Args:
+            rows: of the largest sample that they are going to be tried with.
+        """
 
     # --- measuring --------------------------------------------------------------------------------
 

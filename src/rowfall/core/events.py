@@ -78,6 +78,13 @@ class Progressed:
 
 
 @dataclass(frozen=True, slots=True)
+class Doing:
+    """What goes on now, where nothing tells the progress; the line shows it."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class AttemptPublished:
     """The rows of an attempt are visible; ``seconds`` since it began."""
 
@@ -114,6 +121,7 @@ class LoadEnded:
 Event = (
     LoadStarted
     | Note
+    | Doing
     | AttemptStarted
     | Progressed
     | AttemptPublished

@@ -304,6 +304,9 @@ class PlanKeywords(ReadKeywords, total=False):
     set: str | Iterable[str] | Mapping[str, object]
     """An engine setting for every INSERT; wins over the computed one."""
 
+    tuned: str | None
+    """Load as 'rowfall tune --save NAME' has found it fastest; options given here win."""
+
     max_errors: int
     """Bad rows to leave out before a load fails."""
 
@@ -440,3 +443,18 @@ class AdoptKeywords(TypedDict, total=False):
     """Rows to load, as a condition on the columns of the source. Part of what makes a file loaded
     already.
     """
+
+
+class TuneKeywords(PlanKeywords, total=False):
+    """Options of tune."""
+
+    save: str | None
+    """Save the fastest combination under this name, for rowfall load --tuned NAME."""
+
+    fewer_than: int
+    """Active parts that are few enough: merges are waited for until there are fewer. A sample waits
+    for its share of them. Default: 3000.
+    """
+
+    budget: str
+    """Time that the sweep may take: 1m, 10m. Samples are as large as that allows. Default: 3m."""

@@ -35,14 +35,15 @@ COMPRESSIONS = ("auto", "lz4", "zlib", "none")
 MAIN = frozenset((
     "to", "table", "password", "format", "delimiter", "header", "null", "encoding", "schema",
     "type", "select", "where", "on_new_column", "order_by", "replace", "upsert", "on_conflict",
-    "max_errors", "memory", "verify", "json", "quiet", "verbose", "help",
+    "max_errors", "memory", "verify", "save", "fewer_than", "budget", "json", "quiet",
+    "verbose", "help",
 ))  # fmt: skip
 """Options that most loads need: those that ``--help`` lists without being asked for more."""
 
 LOAD, PLAN, QUERY, STATUS, REPORT, VERIFY = "load", "plan", "query", "status", "report", "verify"
-SCALE, ADOPT, DOCTOR = "scale", "adopt", "doctor"
-_BOTH = (LOAD, PLAN, DOCTOR)
-_READS = (LOAD, PLAN, SCALE, DOCTOR)
+SCALE, ADOPT, DOCTOR, TUNE = "scale", "adopt", "doctor", "tune"
+_BOTH = (LOAD, PLAN, DOCTOR, TUNE)
+_READS = (LOAD, PLAN, SCALE, DOCTOR, TUNE)
 # What says which rows a source has: part of what is recorded as loaded.
 _NAMES = (*_READS, ADOPT)
 
@@ -302,7 +303,7 @@ class Options:
         "Where a topic is loaded from. OFFSET may be PARTITION:OFFSET,...; TIME is ISO 8601, UTC "
         "without a zone. Default: behind what is loaded, at first the earliest message.",
         "Source",
-        (LOAD, PLAN, ADOPT, DOCTOR),
+        (LOAD, PLAN, ADOPT, DOCTOR, TUNE),
     )
     until: str | None = _opt(
         None,
@@ -310,7 +311,7 @@ class Options:
         "latest|OFFSET|TIME",
         "Where a topic is loaded to. Default: the end that it has when the load begins.",
         "Source",
-        (LOAD, PLAN, ADOPT, DOCTOR),
+        (LOAD, PLAN, ADOPT, DOCTOR, TUNE),
     )
     follow: bool = _opt(
         False,
@@ -408,7 +409,7 @@ class Options:
         "What to load, as a SELECT list over the columns of the source: "
         "'id, toDate(ts) AS day'. Part of what makes a file loaded already.",
         "Columns",
-        (LOAD, PLAN, ADOPT, DOCTOR),
+        (LOAD, PLAN, ADOPT, DOCTOR, TUNE),
     )
     where: str | None = _opt(
         None,
@@ -417,7 +418,7 @@ class Options:
         "Rows to load, as a condition on the columns of the source. "
         "Part of what makes a file loaded already.",
         "Columns",
-        (LOAD, PLAN, ADOPT, DOCTOR),
+        (LOAD, PLAN, ADOPT, DOCTOR, TUNE),
     )
     order_by: str | None = _opt(
         None,
@@ -647,6 +648,39 @@ class Options:
         "Source bytes that one attempt loads: what a crash loads again. Default: computed.",
         "Tuning",
         _READS,
+    )
+    tuned: str | None = _opt(
+        None,
+        "--tuned",
+        "NAME",
+        "Load as 'rowfall tune --save NAME' has found it fastest; options given here win.",
+        "Tuning",
+        (LOAD, PLAN, DOCTOR),
+    )
+    save: str | None = _opt(
+        None,
+        "--save",
+        "NAME",
+        "Save the fastest combination under this name, for rowfall load --tuned NAME.",
+        "Tune",
+        (TUNE,),
+    )
+    fewer_than: int = _opt(
+        3000,
+        "--fewer-than",
+        "N",
+        "Active parts that are few enough: merges are waited for until there are fewer. A sample "
+        "waits for its share of them. Default: 3000.",
+        "Tune",
+        (TUNE,),
+    )
+    budget: str = _opt(
+        "3m",
+        "--budget",
+        "DURATION",
+        "Time that the sweep may take: 1m, 10m. Samples are as large as that allows. Default: 3m.",
+        "Tune",
+        (TUNE,),
     )
     max_errors: int = _opt(
         0, "--max-errors", "N", "Bad rows to leave out before a load fails.", "Bad rows"

@@ -14,6 +14,7 @@ from rowfall.core.load_record import PartSizes
 from rowfall.core.model import Encoding, Group, MergeWork, Plan, Schema, Transport
 from rowfall.core.options import Options
 from rowfall.core.results import Leftover, Link, Verification
+from rowfall.core.tuned import Cell
 from rowfall.destinations.options_check import check_options
 from rowfall.engines.base import ExistingTable
 from rowfall.targets.base import Target
@@ -229,6 +230,12 @@ class BaseDestination:
         self, facts: LoadFacts, options: Options, transport: Transport, splits: Sequence[Split]
     ) -> str:
         return ""
+
+    def cells(self, facts: LoadFacts, plan: Plan, options: Options, rows: int) -> list[Cell]:
+        """Offer threads: what an engine here reads, and how many files are written at once."""
+        from rowfall.plan.tuning import of_threads
+
+        return of_threads(facts, plan, options)
 
     def make_scratch(self, session: Session, like: str) -> None:
         """Do nothing: the load makes what it needs."""

@@ -19,6 +19,7 @@ from rowfall.core.listing import Split, without_salt
 from rowfall.core.model import SEND, Choice, Group, Plan, Schema, Transport
 from rowfall.core.options import ERROR, Options
 from rowfall.core.results import Leftover, Verification
+from rowfall.core.tuned import Cell
 from rowfall.decoder.installed import PROGRAM
 from rowfall.deliver.route import open_sending
 from rowfall.destinations import older_record
@@ -196,6 +197,13 @@ class TransactionalDatabase(RecordedDatabase):
     def lanes(self, facts: LoadFacts, options: Options, cores: int, busy: int) -> int:
         """Run an attempt on each connection: it is one transaction there."""
         return max(1, min(self.connections(facts, options), busy))
+
+    def cells(self, facts: LoadFacts, plan: Plan, options: Options, rows: int) -> list[Cell]:
+        """Offer connections, and the bytes of one transaction."""
+        from rowfall.plan.tuning import of_connections
+
+        most = 1 if options.transactional else None
+        return of_connections(facts, plan, options, most=most)
 
     def connections(self, facts: FirstFacts, options: Options) -> int:
         """Return the number of connections that rows are sent over, if there are enough rows.

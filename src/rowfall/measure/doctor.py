@@ -15,47 +15,39 @@ import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 
-from rowfall.contracts.facts import LoadFacts
 from rowfall.contracts.session import Session
 from rowfall.core import units
 from rowfall.core.dataclass import dataclass
-from rowfall.core.errors import RowfallError, SourceError, UsageError
+from rowfall.core.errors import RowfallError
 from rowfall.core.events import Listener, Note, silent
-from rowfall.core.listing import Listing, Split
 from rowfall.core.masked import Secret
-from rowfall.core.model import BUILD, PUSH, SEND, Encoding, Kind, Plan, Statement
+from rowfall.core.model import BUILD, PUSH, SEND, Plan
 from rowfall.core.options import Options
 from rowfall.core.results import Change, DoctorReport, Link, LinkKind, Report
-from rowfall.core.sqltext import SqlText, quote
 from rowfall.destinations.network_links import LATENCY, SENDING
 from rowfall.ledger import scratches
-from rowfall.measure.rates import some_files, source_bytes
-from rowfall.measure.source_links import READING, SourceRate, listing_link, read_source
+from rowfall.measure.samples import (
+    OF_SOURCE,
+    SAMPLE_SECONDS,
+    LoadSample,
+    Samples,
+    measured_load,
+    nothing,
+)
+from rowfall.measure.source_links import READING, listing_link, read_source
 from rowfall.measure.trials import Trial, Trials
-from rowfall.plan import statements
-from rowfall.plan.attempts import core_rate
-from rowfall.plan.planner import make_plan
-from rowfall.plan.survey import survey
-from rowfall.run.session import Request, open_session
-from rowfall.schema.projection import Scan
-from rowfall.targets.export import Export
 from rowfall.targets.null import Null
 
 UNPACKING, PARSING, MAKING = "unpacking", "parsing", "making rows"
 READY, PROTOCOL = "ready rows", "one row"
 """Names of links."""
-# Seconds of work at the planner's rate in the first sample, which only says how fast it goes, and
-# seconds that the second one is to take: with less, its start counts for more than its rows, and
-# with more all of it takes longer than 20 s.
-_FIRST_SECONDS, _SAMPLE_SECONDS = 0.5, 3.0
+# Seconds of work at the planner's rate in the first sample, which only says how fast it goes. The
+# second one takes SAMPLE_SECONDS: with less, its start counts for more than its rows, and with more
+# all of it takes longer than 20 s.
+_FIRST_SECONDS = 0.5
 # The second sample may have at most so many times the bytes of the first.
 _MOST_GROWTH = 16.0
-# Files of more than this many times what is wanted are not loaded as a whole: their first rows are.
-_MOST_TIMES = 1.5
-# Seconds of work at the planner's rate, and bytes in memory, of the rows that are kept ready.
-_READY_SECONDS, _READY_BYTES = 1.5, 192e6
 # A change that gains less than this is not worth a word: trials differ as much.
 _LEAST_GAIN = 1.05
 _MOST_CHANGES = 2
@@ -65,9 +57,9 @@ _LEAST_MEASURED = 1.15
 _APART = 0.95
 # No change is tried when so many seconds have passed.
 _TRY_SECONDS = 16.0
-# Rows that are loaded before a sample, and seconds from which on they say how slow the target is:
-# samples are smaller then. Of others they only say how a load starts.
-_FEW, _SLOW_FEW = 10_000, 0.1
+# Seconds that a few rows take from which on they say how slow the target is: samples are smaller
+# then. Of others they only say how a load starts.
+_SLOW_FEW = 0.1
 # Splits that are read to measure the source.
 _MOST_FILES = 64
 # The first sample is enough where the second would not be much larger.
@@ -85,14 +77,6 @@ _BUSY = 0.6
 _LESS = 0.8
 # A network that carries less than so many times what the target takes is named in its place.
 _AS_SLOW = 1.3
-# Options that say where rows come from and what becomes of them: not of rows that are ready.
-_OF_SOURCE = (
-    "format", "compression", "delimiter", "header", "columns", "quote", "escape", "comment",
-    "skip_lines", "blanks", "null_lists", "short_rows", "blank_lines", "encoding", "null",
-    "decimal", "thousands", "dates", "snapshot", "since", "query", "start_at", "until", "schema",
-    "schema_file", "type", "select", "where", "rename", "add_column", "max_errors",
-    "max_error_ratio", "pull", "max_record",
-)  # fmt: skip
 
 
 def examine(
@@ -107,83 +91,21 @@ def examine(
         RowfallError: as a load of the same.
     """
     began = time.monotonic()
-    options = replace(
-        options, force=False, force_append=False, loaded=None, verify=False, rejects=None,
-        wait=None, follow=False, replace=False,
-    )  # fmt: skip
-    request = Request(sources, to, table, options, password)
-    with open_session(request, silent, dry=True) as session:
-        if not session.source.replayable:
-            raise UsageError(
-                f"{session.source.text} can be read only once, and samples of it are loaded "
-                "several times",
-                hint="Write it to a file first.",
-            )
-        refused = session.destination.refusal(session)
-        if refused is not None:
-            raise refused
-        emit(Note("info", "measuring the source"))
-        facts = survey(session, set(), thorough=True)
-        plan = make_plan(facts, options)
-        _check_rows(plan)
-        with Trials(scratches.DOCTOR, to, session.target, password) as trials:
-            found = _Examination(tuple(sources), options, session, facts, plan, trials)
-            found.measure_source()
-            found.keep_rows()
-            session.reader.close()  # the engine of a folder is needed by the trials
-            emit(Note("info", "loading samples into the target"))
-            found.load_samples()
-            emit(Note("info", "measuring what reading and the target take by themselves"))
-            found.take_apart()
-            found.try_changes(began + _TRY_SECONDS)
-            return found.report(began)
-
-
-def _check_rows(plan: Plan) -> None:
-    listing = plan.listing
-    empty = not len(listing) or listing.total_rows == 0 or listing.total_size == 0
-    if empty or plan.forecast.rows == 0:
-        raise _nothing(plan)
-
-
-def _nothing(plan: Plan) -> SourceError:
-    return SourceError(
-        f"nothing to measure: {plan.source} is empty", hint="Name files that hold some rows."
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class _Sample:
-    """Something to load in trials.
-
-    Attributes:
-        listing: what of ``sources`` is loaded; None for all of them.
-        whole: it is all that the load has.
-        here: it lies in files on this machine: reading the source is no part of it.
-    """
-
-    sources: tuple[str, ...]
-    options: Options
-    listing: Listing | None = None
-    whole: bool = False
-    here: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class _Kept:
-    """Rows of the source in files here; each None where there is no need of it.
-
-    Attributes:
-        one, few: a row, and :data:`_FEW`. ``ready``: rows in blocks.
-        text: the same as text that is not packed.
-        copy: the same as the source has them, where its files are too large for a sample.
-    """
-
-    one: _Sample | None = None
-    few: _Sample | None = None
-    ready: _Sample | None = None
-    text: _Sample | None = None
-    copy: _Sample | None = None
+    with (
+        measured_load(sources, to, table, options, password, emit) as (session, facts, plan),
+        Trials(scratches.DOCTOR, to, session.target, password) as trials,
+    ):
+        samples = Samples(tuple(sources), session, facts, plan, trials)
+        found = _Examination(session, plan, samples)
+        found.measure_source()
+        found.keep_rows()
+        session.reader.close()  # the engine of a folder is needed by the trials
+        emit(Note("info", "loading samples into the target"))
+        found.load_samples()
+        emit(Note("info", "measuring what reading and the target take by themselves"))
+        found.take_apart()
+        found.try_changes(began + _TRY_SECONDS)
+        return found.report(began)
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,13 +116,13 @@ class _Loaded:
         seconds: without the work of others on this machine. ``crowd``: threads for each core.
     """
 
-    sample: _Sample
+    sample: LoadSample
     report: Report
     seconds: float
     crowd: float
 
     @classmethod
-    def of(cls, sample: _Sample, trial: Trial, cores: int) -> _Loaded:
+    def of(cls, sample: LoadSample, trial: Trial, cores: int) -> _Loaded:
         """Return the figures of a trial, whose session ends."""
         alone = trial.machine.without(trial.report.seconds, trial.cpu, cores)
         return cls(sample, trial.report, alone, trial.machine.factor)
@@ -215,24 +137,12 @@ class _Loaded:
 class _Examination:
     """The chain of links of one load, and what is known of it."""
 
-    def __init__(
-        self, sources: tuple[str, ...], options: Options, session: Session, facts: LoadFacts,
-        plan: Plan, trials: Trials,
-    ) -> None:  # fmt: skip
-        self._sources, self._options, self._session = sources, options, session
-        self._facts, self._plan, self._trials = facts, plan, trials
-        self._row_bytes, self._cores = plan.schema.row_bytes, max(1, session.reader.cores)
-        listing = plan.listing
-        sizes = (source_bytes(listing, i, self._row_bytes) for i in range(len(listing)))
-        self._total = sum(size or 0.0 for size in sizes)
+    def __init__(self, session: Session, plan: Plan, samples: Samples) -> None:
+        self._session, self._plan, self._samples = session, plan, samples
+        self._trials, self._cores = samples.trials, samples.cores
         self._links: list[Link] = []
         self._notes: list[str] = []
-        self._rate: SourceRate | None = None
-        self._kept = _Kept()
         self._start = self._start_alone = 0.0  # seconds of a load of one row
-        self._row_size = self._row_bytes  # of a ready row
-        self._ready_rows = 0
-        self._takes = 0.0  # rows a second of the target, by a few; 0 where it is not known
         self._largest: _Loaded  # of the samples; the figures of the prediction are its
         self._engine: Mapping[str, float] = {}
         self._changes: list[Change] = []
@@ -244,109 +154,20 @@ class _Examination:
         source, plan = self._session.source, self._plan
         self._links.append(listing_link(source))
         splits = list(plan.listing.splits("", range(min(len(plan.listing), _MOST_FILES))))
-        links, self._rate = read_source(source, splits, self._cores)
+        links, self._samples.rate = read_source(source, splits, self._cores)
         self._links += links
         self._links += self._session.destination.network(self._session)
 
     def keep_rows(self) -> None:
         """Keep the first rows of the source in files here."""
         try:
-            self._kept = self._keep()
+            self._samples.keep()
         except RowfallError as error:
             self._notes.append(f"no rows could be kept: {error.message.splitlines()[0]}")
 
-    def _keep(self) -> _Kept:
-        plan, encoding = self._plan, self._plan.encoding
-        rows = self._rows_of(self._wanted(_READY_SECONDS))
-        rows = max(1.0, min(rows, _READY_BYTES / self._row_bytes))
-        group = next(g for g in plan.work.groups if g.indexes)
-        found = {s.name: s for s in map(_whole_file, plan.listing.splits("", group.indexes[:64]))}
-        some = list(found.values())[: self._cores]
-        query = statements.select_handed_over(
-            Scan(self._facts.source, some, self._facts.encoding, plan.schema)
-        )
-        ready = self._write("ready.native", query, int(rows))
-        again = SqlText.of(f"SELECT * FROM file({quote(str(ready))}, 'Native')")
-        one, few = self._write("one.native", again, 1), self._write("few.native", again, _FEW)
-        self._ready_rows = self._counted(ready)
-        self._row_size = ready.stat().st_size / max(1, self._ready_rows)
-        text = copies = None
-        if encoding is not None and _is_packed_text(encoding):
-            path = self._write(f"plain.{_extension(encoding, 'none')}", again, int(rows))
-            text = self._here(str(path))
-        if self._files(self._wanted(_SAMPLE_SECONDS)) is None:
-            count = max(1, min(len(plan.listing), self._cores))
-            ending = "native" if encoding is None else _extension(encoding, encoding.compression)
-            path = self._write(f"rows.{ending}", again, max(1, int(rows / count)))
-            copies = self._here(*self._trials.copies(path, count))
-        return _Kept(
-            self._here(str(one)), self._here(str(few)), self._here(str(ready)), text, copies
-        )
-
-    def _write(self, name: str, query: SqlText, rows: int) -> Path:
-        """Write some rows of a query into a file here, in the format that its name says."""
-        plan, reader = self._plan, self._session.reader
-        path = self._trials.folder / name
-        into = Export(str(path), path, Options()).into(str(path), plan.schema)
-        known = reader.facts.known({s.name: s.value for s in plan.work.settings})
-        reader.run(Statement(
-            SqlText.of("INSERT INTO ", into, "\n", query, f" LIMIT {rows}"), known, alters=None
-        ))  # fmt: skip
-        return path
-
-    def _counted(self, path: Path) -> int:
-        ((count,),) = self._session.reader.ask(f"SELECT count() FROM file({quote(str(path))})")
-        return int(count)
-
-    def _here(self, *paths: str) -> _Sample:
-        """Return files here as a sample that goes into a table like the load's."""
-        default, schema = Options(), self._plan.schema
-        kept = replace(self._options, **{name: getattr(default, name) for name in _OF_SOURCE})
-        if not schema.exists and self._session.destination.makes_parts:
-            # As the plan has found them in the source: a sample may show another order.
-            kept = replace(
-                kept,
-                order_by=schema.layout.order_by,
-                partition_by=schema.layout.partition_by or None,
-            )
-        return _Sample(paths, kept, here=True)
-
-    def _files(self, wanted: float) -> Listing | None:
-        """Return files of about so many bytes; None where all are much larger."""
-        if not self._total:
-            return None
-        return some_files(self._plan.listing, wanted, self._row_bytes, _MOST_TIMES, self._cores)
-
-    def _rows_of(self, size: float) -> float:
-        """Return the rows in some bytes of the source, about."""
-        rows = self._plan.forecast.rows
-        return size * rows / self._total if rows and self._total else size / self._row_bytes
-
-    def _wanted(self, seconds: float) -> float:
-        """Return the bytes of the source that take so long at the planner's rate, or its own."""
-        rate = core_rate(self._plan.encoding) * self._cores
-        if self._rate is not None and self._session.remote:
-            rate = min(rate, self._rate.rate)
-        if self._takes:
-            rate = min(rate, self._takes * self._total / max(1.0, self._rows_of(self._total)))
-        return seconds * rate
-
     # --- samples ----------------------------------------------------------------------------------
 
-    def _sample(self, wanted: float) -> _Sample:
-        """Return about so many bytes of the source, or rows of it that are kept here."""
-        if self._total and self._total <= wanted * _MOST_TIMES:
-            return _Sample(self._sources, self._options, whole=True)
-        files = self._files(wanted)
-        if files is not None:
-            return _Sample(self._sources, self._options, files)
-        if self._takes and self._kept.few is not None:
-            return self._kept.few
-        if self._kept.copy is not None:
-            return self._kept.copy
-        return _Sample(self._sources, self._options, whole=True)
-
-    def _load(self, sample: _Sample, options: Options | None = None) -> _Loaded:
+    def _load(self, sample: LoadSample, options: Options | None = None) -> _Loaded:
         with self._trials.load(
             sample.sources, options or sample.options, listing=sample.listing
         ) as trial:
@@ -356,17 +177,17 @@ class _Examination:
 
     def load_samples(self) -> None:
         """Load one row, a little and then more, as the load does."""
-        if self._kept.one is not None:
-            one = self._load(self._kept.one)
+        if self._samples.kept.one is not None:
+            one = self._load(self._samples.kept.one)
             self._start, self._start_alone = one.report.seconds, one.seconds
-        if self._kept.few is not None:
-            few = self._load(self._kept.few).report
+        if self._samples.kept.few is not None:
+            few = self._load(self._samples.kept.few).report
             taken = few.seconds - self._start
             if taken > _SLOW_FEW:
-                self._takes = few.rows / taken
-        self._largest = self._load(self._sample(self._wanted(_FIRST_SECONDS)))
-        growth = min(_MOST_GROWTH, _SAMPLE_SECONDS / max(self._largest.report.seconds, 0.05))
-        larger = self._sample(self._wanted(_FIRST_SECONDS) * growth)
+                self._samples.takes = few.rows / taken
+        self._largest = self._load(self._samples.sample(self._samples.wanted(_FIRST_SECONDS)))
+        growth = min(_MOST_GROWTH, SAMPLE_SECONDS / max(self._largest.report.seconds, 0.05))
+        larger = self._samples.sample(self._samples.wanted(_FIRST_SECONDS) * growth)
         if (
             growth > _WORTH_AGAIN
             and not self._largest.sample.whole
@@ -374,7 +195,7 @@ class _Examination:
         ):
             self._largest = self._load(larger)
         if not self._largest.report.rows:
-            raise _nothing(self._plan)
+            raise nothing(self._plan)
 
     def take_apart(self) -> None:
         """Measure reading and parsing without the target, and the target with ready rows."""
@@ -383,10 +204,10 @@ class _Examination:
         self._link_target()
         self._link_protocol()
 
-    def _into_nothing(self, sample: _Sample) -> _Loaded:
+    def _into_nothing(self, sample: LoadSample) -> _Loaded:
         null = Null(self._trials.folder / "null.ledger")
         kept = Options()
-        names = (*_OF_SOURCE, "memory", "threads", "set", "s3_endpoint", "s3_region", "s3_profile",
+        names = (*OF_SOURCE, "memory", "threads", "set", "s3_endpoint", "s3_region", "s3_profile",
                  "s3_anonymous", "decoder", "patience")  # fmt: skip
         options = replace(kept, **{name: getattr(sample.options, name) for name in names})
         options = replace(options, pull=False)
@@ -403,8 +224,8 @@ class _Examination:
             self._add_cpu(MAKING, all_of_it, cores)
             return
         name, parsing, why = PARSING, all_of_it, cores
-        if self._kept.text is not None:
-            parsing = self._into_nothing(self._kept.text).cpu
+        if self._samples.kept.text is not None:
+            parsing = self._into_nothing(self._samples.kept.text).cpu
             if parsing < all_of_it * _APART:
                 unpacking = all_of_it - parsing
                 self._add_cpu(UNPACKING, unpacking, f"{cores}, {encoding.compression}")
@@ -419,9 +240,13 @@ class _Examination:
 
     def _link_target(self) -> None:
         """Add what the target takes of ready rows, its network, and merges."""
-        ready = self._kept.ready
-        if self._takes and self._rows_of(self._wanted(_SAMPLE_SECONDS)) < self._ready_rows:
-            ready = self._kept.few
+        ready = self._samples.kept.ready
+        if (
+            self._samples.takes
+            and self._samples.rows_of(self._samples.wanted(SAMPLE_SECONDS))
+            < self._samples.ready_rows
+        ):
+            ready = self._samples.kept.few
         if ready is None:
             return
         with self._trials.load(ready.sources, ready.options) as trial:
@@ -443,7 +268,7 @@ class _Examination:
         """
         if self._plan.transport.delivery.value not in (PUSH, SEND):
             return link
-        size = self._row_size
+        size = self._samples.row_size
         carries = link.figure / size
         # Rows that have come have come, whatever the network did to the bytes that measured it.
         if not link.limits or carries < taken * _LESS:
@@ -486,11 +311,11 @@ class _Examination:
         report, rows = self._largest.report, self._plan.forecast.rows
         if report.bytes_source and report.rows and not self._largest.sample.here:
             return report.bytes_source / report.rows
-        return self._total / rows if rows and self._total else None
+        return self._samples.total / rows if rows and self._samples.total else None
 
     def _source_rows(self) -> float | None:
         size = self._stored_bytes()
-        return self._rate.rate / size if self._rate is not None and size else None
+        return self._samples.rate.rate / size if self._samples.rate is not None and size else None
 
     def _predict(self) -> tuple[float, float | None, int | None]:
         """Return rows a second, and seconds and rows of the load where they are known."""
@@ -498,8 +323,8 @@ class _Examination:
         if self._largest.sample.whole:
             return report.rows / max(report.seconds, 1e-3), report.seconds, report.rows
         size, rows = self._stored_bytes(), self._plan.forecast.rows
-        if size and self._total and not self._largest.sample.here:
-            rows = round(self._total / size)
+        if size and self._samples.total and not self._largest.sample.here:
+            rows = round(self._samples.total / size)
         if not rows:
             return 1 / self._row_seconds, None, None
         seconds = rows * self._row_seconds + self._start * self._rounds(self._plan)
@@ -530,7 +355,7 @@ class _Examination:
         self._try_options(until)
 
     def _more_readers(self) -> None:
-        rate = self._rate
+        rate = self._samples.rate
         if rate is not None and rate.more and rate.more > rate.rate * _LEAST_GAIN:
             count = self._cores * 2
             self._changes.append(Change(
@@ -629,22 +454,3 @@ class _Examination:
             self._largest.report.rows, self._largest.report.seconds, tuple(self._engine.items()),
             tuple(self._notes), time.monotonic() - began,
         )  # fmt: skip
-
-
-def _whole_file(split: Split) -> Split:
-    """Return the file in place of a range of text, which no SQL names."""
-    return replace(split, start=None, stop=None, part=None) if split.of_text else split
-
-
-def _is_packed_text(encoding: Encoding) -> bool:
-    return encoding.kind in (Kind.TEXT, Kind.JSON) and encoding.compression != "none"
-
-
-def _extension(encoding: Encoding, compression: str) -> str:
-    """Return the end of the name of a file that is like those of an encoding."""
-    plain = {Kind.TEXT: "csv", Kind.JSON: "json"}.get(encoding.kind, "parquet")
-    if encoding.format.startswith("TSV") or encoding.format.startswith("TabSeparated"):
-        plain = "tsv"
-    # bz2 is not written here; xz takes about as long to unpack.
-    packed = {"gzip": ".gz", "zstd": ".zst", "lz4": ".lz4", "xz": ".xz", "bz2": ".xz"}
-    return plain + ("" if encoding.kind is Kind.TYPED else packed.get(compression, ""))

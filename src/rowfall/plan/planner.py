@@ -15,6 +15,7 @@ from rowfall.core.model import (
     BUILD,
     ENGINE,
     PUSH,
+    Facts,
     Forecast,
     Group,
     Plan,
@@ -197,22 +198,39 @@ def _plan_writer(
     Args:
         todo: indexes of its splits.
     """
-    listing, schema = facts.listing, facts.schema
     engine = facts.writers[number].engine
     cut = facts.destination.cut(facts, options, engine.cores, todo)
     groups = tuple(replace(group, writer=number) for group in cut)
     busy = sum(1 for group in groups if group.indexes)
     lanes = facts.destination.lanes(facts, options, engine.cores, busy)
-    share = engine
-    sharing = max(lanes, transport.streams)
-    if sharing > 1:
-        # Lanes and streams share the machine: each statement gets its part of cores and memory.
-        share = replace(
-            engine,
-            cores=max(1, engine.cores // sharing),
-            memory=ENGINE_BASE + max(0, engine.memory - ENGINE_BASE) // sharing,
-        )
-    shape = Shape(
+    share = _share_of(engine, max(lanes, transport.streams))
+    shape = _shape(facts, transport, groups, todo)
+    settings = compute_settings(share, shape, chosen_settings(options.set))
+    if facts.placement != "embedded":
+        # The log of a server hides keys, and is the evidence after a lost connection.
+        settings = tuple(s for s in settings if s.name != "log_queries" or not s.routine)
+    if transport.sharding.value == DISTRIBUTED:
+        settings += FOREGROUND
+    work = attempts.WriterWork(engine, share, shape, todo, groups, lanes)
+    return _Work(groups, lanes, settings, attempts.expect(facts, transport, work))
+
+
+def _share_of(engine: Facts, sharing: int) -> Facts:
+    """Return what each of so many lanes or streams has of an engine's cores and memory."""
+    if sharing < 2:
+        return engine
+    return replace(
+        engine,
+        cores=max(1, engine.cores // sharing),
+        memory=ENGINE_BASE + max(0, engine.memory - ENGINE_BASE) // sharing,
+    )
+
+
+def _shape(
+    facts: LoadFacts, transport: Transport, groups: Sequence[Group], todo: Sequence[int]
+) -> Shape:
+    listing, schema = facts.listing, facts.schema
+    return Shape(
         files=max((len(g.indexes) for g in groups), default=1),
         biggest=max((listing.size(i) or 0 for i in todo), default=0),
         row_bytes=schema.row_bytes,
@@ -222,14 +240,15 @@ def _plan_writer(
         remote=facts.remote,
         decoded=transport.parser.value != ENGINE or transport.delivery.value == BUILD,
     )
-    settings = compute_settings(share, shape, chosen_settings(options.set))
-    if facts.placement != "embedded":
-        # The log of a server hides keys, and is the evidence after a lost connection.
-        settings = tuple(s for s in settings if s.name != "log_queries" or not s.routine)
-    if transport.sharding.value == DISTRIBUTED:
-        settings += FOREGROUND
-    work = attempts.WriterWork(engine, share, shape, todo, groups, lanes)
-    return _Work(groups, lanes, settings, attempts.expect(facts, transport, work))
+
+
+def statement_of(facts: LoadFacts, plan: Plan) -> tuple[Facts, Shape]:
+    """Return what a statement of the first writer has of its engine, and the shape of its load."""
+    groups = [group for group in plan.work.groups if group.writer == 0]
+    todo = [i for group in groups for i in group.indexes]
+    facts = replace(facts, listing=plan.listing, schema=plan.schema)
+    share = _share_of(facts.writers[0].engine, max(plan.work.lanes, plan.transport.streams))
+    return share, _shape(facts, plan.transport, groups, todo)
 
 
 def _planned(

@@ -68,7 +68,7 @@ _ORC_ROWS = "input_format_orc_row_batch_size"
 # The Parquet reader's own sizes.
 _PARQUET_ROWS = "input_format_parquet_max_block_size"
 _PARQUET_BYTES = "input_format_parquet_prefer_block_bytes"
-_PARQUET_OWN = {_PARQUET_ROWS: READ_ROWS, _PARQUET_BYTES: 16 << 20}
+OWN_PARQUET = {_PARQUET_ROWS: READ_ROWS, _PARQUET_BYTES: 16 << 20}
 
 
 @dataclass(frozen=True, slots=True)
@@ -294,6 +294,22 @@ def block(facts: Facts, shape: Shape) -> tuple[int, int]:
     return rows, size
 
 
+def most_block(facts: Facts, shape: Shape, inserting: int) -> int:
+    """Return the bytes of the largest block that so many insert threads have the memory for."""
+    return _room(facts, shape, inserting)
+
+
+def block_settings(facts: Facts, shape: Shape, size: int) -> dict[str, int]:
+    """Return the settings by which blocks have this size, where the engine has them."""
+    rows = max(1, int(size / max(shape.row_bytes, 1.0)))
+    found = {"min_insert_block_size_rows": rows, "min_insert_block_size_bytes": size}
+    if _parquet_memory(facts, shape):
+        # What the reader gives is a block already: as _parquet.
+        found = {name: value // 2 for name, value in found.items()}
+        found |= {_PARQUET_ROWS: rows, _PARQUET_BYTES: size}
+    return facts.known(found)
+
+
 def _blocks(facts: Facts, shape: Shape) -> list[Setting]:
     rows, size = block(facts, shape)
     inserting = insert_threads(facts, shape)
@@ -349,7 +365,7 @@ def _parquet(rows: int, size: int) -> list[Setting]:
     columns. The
     end of a row group is a smaller block: half of a block is enough for a part.
     """
-    if size < 2 * _PARQUET_OWN[_PARQUET_BYTES]:
+    if size < 2 * OWN_PARQUET[_PARQUET_BYTES]:
         return []
     whole = "a block of the reader becomes a part without being copied into a larger one"
     return [
@@ -418,8 +434,8 @@ _LOWERED: dict[str, Callable[[int], int]] = {
     "max_insert_threads": lambda threads: max(1, threads // 2),
     "max_threads": lambda threads: max(1, threads // 2),
     # These may have been raised to whole blocks.
-    _PARQUET_ROWS: lambda rows: min(_PARQUET_OWN[_PARQUET_ROWS], rows // 4),
-    _PARQUET_BYTES: lambda size: min(_PARQUET_OWN[_PARQUET_BYTES], size // 4),
+    _PARQUET_ROWS: lambda rows: min(OWN_PARQUET[_PARQUET_ROWS], rows // 4),
+    _PARQUET_BYTES: lambda size: min(OWN_PARQUET[_PARQUET_BYTES], size // 4),
 }
 
 

@@ -14,6 +14,7 @@ from rowfall.core.events import (
     AttemptEnded,
     AttemptPublished,
     AttemptStarted,
+    Doing,
     Event,
     LoadEnded,
     LoadStarted,
@@ -117,5 +118,7 @@ def _said(event: Event) -> tuple[str, str]:
             return "info", f"{units.count(event.rows)} rows{done}{away}"
         case LoadEnded():
             return "info", f"load {event.load_id[:8]}: {event.outcome}"
+        case Doing():
+            return "debug", event.text
         case AttemptStarted() | AttemptPublished() | AttemptEnded():
             return "debug", ""

@@ -240,6 +240,8 @@ class Line:
 
     def hear(self, event: events.Event) -> None:
         with self._lock:
+            if isinstance(event, events.Doing):
+                self._busy = event.text
             self._meter.hear(event)
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:

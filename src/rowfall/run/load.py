@@ -23,7 +23,7 @@ from rowfall.run.attempts import run_attempts
 from rowfall.run.history import record
 from rowfall.run.open_load import open_load
 from rowfall.run.outcome import make_record, make_report
-from rowfall.run.session import no_space
+from rowfall.run.session import check_tuned, no_space
 from rowfall.schema.text.text_format import OTHERWISE, TOLD
 from rowfall.targets.table_names import same_names
 
@@ -80,6 +80,7 @@ def _plan(load: LoadRun, known: frozenset[str] | None) -> tuple[Settled, LoadFac
         settled = again or destination.settle(load)
         facts = survey(load.session, settled.known, settled.table, load_id=load.id)
         plan = make_plan(facts, options)
+        check_tuned(plan, load.session)
         refusal = no_space(plan, options)
         if refusal is not None:
             raise refusal

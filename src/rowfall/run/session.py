@@ -223,6 +223,22 @@ def _check_memory(options: Options) -> None:
         )
 
 
+def check_tuned(plan: Plan, session: Session) -> None:
+    """Check that a load is of the kinds that its ``--tuned`` was measured with.
+
+    Raises:
+        UsageError: it is of others.
+    """
+    name = session.options.tuned
+    if name is None:
+        return
+    from rowfall.plan.tuning import source_kind, target_kind
+    from rowfall.targets import tuned
+
+    become = session.destination.rows_become
+    tuned.check_kinds(name, source_kind(plan), target_kind(plan, become))
+
+
 def no_space(plan: Plan, options: Options) -> NoSpaceError | None:
     """Return an error where the forecast exceeds the free space of the target's disks, else None.
 

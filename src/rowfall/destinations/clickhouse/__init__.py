@@ -14,6 +14,7 @@ from rowfall.core.load_record import PartSizes
 from rowfall.core.model import Encoding, MergeWork, Plan, Schema, Transport
 from rowfall.core.options import Options
 from rowfall.core.results import Leftover, Link, Verification
+from rowfall.core.tuned import Cell
 from rowfall.destinations.base import BaseDestination, ledger_of
 from rowfall.engines.base import ExistingTable, table_uuid
 from rowfall.ledger import target_key
@@ -219,6 +220,12 @@ class ClickHouseTables(BaseDestination):
         # A journal joins ranges by itself.
         ranges = not session.engine.shared
         return ledger.join_load(load_id, older, session.target_key, ranges=ranges)
+
+    def cells(self, facts: LoadFacts, plan: Plan, options: Options, rows: int) -> list[Cell]:
+        """Offer insert threads, block sizes, who writes parts, and connections to a server."""
+        from rowfall.plan.tuning import of_blocks
+
+        return of_blocks(facts, plan, options, rows)
 
     def make_scratch(self, session: Session, like: str) -> None:
         from rowfall.destinations.clickhouse.scratch import make_scratch
