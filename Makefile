@@ -6,7 +6,7 @@ SHELL := /bin/bash
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 LOCKS := requirements.lock requirements-dev.lock
 # Optional dependencies that the tests need: all of pyproject.toml but the decoder, which is built.
-EXTRAS := postgresql mysql kafka iceberg delta duckdb
+EXTRAS := embedded aws arrow postgresql mysql kafka iceberg delta duckdb
 # The stamp's name holds the lock's hash: a changed lock makes a new environment.
 KEY := $(shell sha256sum < requirements-dev.lock | cut -c1-16)
 STAMP := .venv/.made-$(KEY)
@@ -201,7 +201,8 @@ bench-100b: venv decoder  ## load 100 billion rows, killed twice on the way, in 
 
 lock: venv  ## pin every dependency with its hashes again
 	for f in $(LOCKS); do \
-		dev=$$([ $$f = requirements.lock ] || echo "--group dev $(EXTRAS:%=--extra %)"); \
+		dev=$$([ $$f = requirements.lock ] && echo "--extra embedded --extra aws" || \
+			echo "--group dev $(EXTRAS:%=--extra %)"); \
 		$(BIN)/uv pip compile -q --upgrade --universal --python-version 3.11 --generate-hashes \
 			--no-emit-index-url --custom-compile-command "make lock" \
 			pyproject.toml --group build $$dev -o $$f; \

@@ -13,6 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from lab.clickhouse import ClickHouse
+from lab.mariadb import MariaDB
+from lab.postgresql import PostgresqlServer
 from rowfall.core.version import __version__
 
 ROOT = Path(__file__).parents[2]
@@ -24,7 +27,7 @@ def test_there_is_one_version() -> None:
     wheel = tomllib.loads((crate / "pyproject.toml").read_text(encoding="utf-8"))
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     assert cargo["package"]["version"] == wheel["project"]["version"] == __version__
-    assert project["optional-dependencies"]["fast"] == [f"rowfall-decode=={__version__}"]
+    assert f"rowfall-decode=={__version__}" in "".join(project["dependencies"])
 
 
 def test_the_image_starts_what_the_wheels_hold() -> None:
@@ -51,6 +54,8 @@ def test_the_image_starts_what_the_wheels_hold() -> None:
     assert install.count("--no-cache-dir") == install.count("pip install") == 2
     first = install.partition("&&")[0]
     assert first.split("--find-links /wheels")[1].split() == ["rowfall", "rowfall-decode"]
+    more = set(re.findall(r"rowfall\[([\w,]+)\]", install)[0].split(","))
+    assert more == set(oldest["optional-dependencies"]), "all extras"
     assert "--no-index --no-deps" in first, "nobody else's package of that name"
     assert f"mkdir {known['WORKDIR']}" in steps[2][1]
     assert f"useradd --uid 1000 --create-home {known['USER']}" in steps[2][1]
@@ -60,15 +65,62 @@ def test_the_image_starts_what_the_wheels_hold() -> None:
     assert "rowfall" in oldest["scripts"]
 
 
-@pytest.mark.long
-@pytest.mark.timeout(1800)  # the decoder is compiled, and 300 MB are installed
-def test_wheels_work_in_an_empty_environment(tmp_path: Path) -> None:
-    dist = tmp_path / "dist"
+@pytest.fixture(scope="module")
+def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of both wheels."""
+    made = tmp_path_factory.mktemp("wheels")
     said = subprocess.run(
-        ["make", "wheels", f"DIST={dist}", "WHEELS_FOR=x86_64", "WHEELS_PROFILE=quick"],  # noqa: S607
+        ["make", "wheels", f"DIST={made}", "WHEELS_FOR=x86_64", "WHEELS_PROFILE=quick"],  # noqa: S607
         cwd=ROOT, check=False, capture_output=True, text=True,
     )  # fmt: skip
     assert said.returncode == 0, said.stderr
+    return made
+
+
+class Installation:
+    """An environment of its own, with both wheels and what an extra brings."""
+
+    def __init__(self, folder: Path, dist: Path, extra: str = "") -> None:
+        self.folder = folder
+        self.bin = folder / "env/bin"
+        subprocess.run([sys.executable, "-m", "venv", folder / "env"], check=True)
+        own = ["--no-index", "--no-deps", "--find-links", dist, "rowfall", "rowfall-decode"]
+        for what in (
+            own,
+            [f"rowfall[{extra}]" if extra else "rowfall"],
+        ):  # as the Dockerfile has it
+            self.python("-m", "pip", "install", "-q", *what)
+
+    def python(self, *words: str | Path, check: bool = True) -> subprocess.CompletedProcess[str]:
+        return self._run(self.bin / "python", *words, check=check)
+
+    def rowfall(self, *words: str | Path, check: bool = True) -> subprocess.CompletedProcess[str]:
+        return self._run(self.bin / "rowfall", *words, check=check)
+
+    def _run(self, *words: str | Path, check: bool) -> subprocess.CompletedProcess[str]:
+        keep = {k: v for k, v in os.environ.items() if k in ("TMPDIR", "LANG", *_PIP)}
+        home = {"HOME": str(self.folder), "PATH": f"{self.bin}:/usr/bin:/bin"}
+        done = subprocess.run(
+            words, cwd=self.folder, env=home | keep, check=False, capture_output=True, text=True
+        )
+        assert done.returncode == 0 or not check, done.stderr
+        return done
+
+    def size(self) -> int:
+        """Return the bytes of what was installed, pip and what Python compiles left out."""
+        packages = next((self.folder / "env/lib").glob("python3*/site-packages"))
+        files = [path for path in packages.rglob("*") if path.is_file()]
+        kept = [p for p in files if not {"pip", "setuptools", "__pycache__"} & set(p.parts)]
+        return sum(path.stat().st_size for path in [*kept, self.bin / "rowfall-decode"])
+
+
+# Where pip finds an index, if the machine says it by its environment.
+_PIP = tuple(name for name in os.environ if name.startswith(("PIP_", "SSL_", "HTTP")))
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1800)  # the decoder is compiled
+def test_wheels_hold_what_they_should(dist: Path) -> None:
     pure, decoder = sorted(dist.glob("*.whl"))
     assert pure.name == f"rowfall-{__version__}-py3-none-any.whl"
     assert re.fullmatch(
@@ -86,28 +138,76 @@ def test_wheels_work_in_an_empty_environment(tmp_path: Path) -> None:
     assert "rowfall/core/keywords.py" in held
     assert not [name for name in held if name.startswith(("tests", "bench"))]
 
-    python = tmp_path / "empty/bin/python"
-    subprocess.run([sys.executable, "-m", "venv", tmp_path / "empty"], check=True)
-    own = ["--no-index", "--no-deps", "--find-links", dist, "rowfall", "rowfall-decode"]
-    for what in (own, ["rowfall"]):  # as the Dockerfile has it
-        subprocess.run([python, "-m", "pip", "install", "-q", *what], check=True)
+
+@pytest.mark.long
+@pytest.mark.timeout(1800)
+def test_a_small_installation_loads_into_a_server(
+    dist: Path, tmp_path: Path, clickhouse: ClickHouse
+) -> None:
+    own = Installation(tmp_path, dist)
+    # Without link-time optimisation the decoder is 7 MB larger than a release of it.
+    assert own.size() < 45e6 + 7e6
+    assert own.rowfall("--version").stdout == f"rowfall {__version__}\n"
     (tmp_path / "in.csv").write_text("id,name\n1,a\n2,b\n")
-    home = {"HOME": str(tmp_path), "PATH": f"{python.parent}:/usr/bin:/bin"}
-    keep = {k: v for k, v in os.environ.items() if k in ("TMPDIR", "LANG")}
-
-    def run(*words: str) -> str:
-        return subprocess.run(
-            [python.parent / "rowfall", *words], cwd=tmp_path, env=home | keep, check=True,
-            capture_output=True, text=True,
-        ).stdout  # fmt: skip
-
-    assert run("--version") == f"rowfall {__version__}\n"
-    made = json.loads(run("load", "in.csv", "--decoder", "always", "--json"))
+    to = clickhouse.uri("default")
+    made = json.loads(
+        own.rowfall("load", "in.csv", "--to", to, "--table", "small", "--json").stdout
+    )
     assert (made["outcome"], made["rows"]) == ("done", 2)
-    assert run("query", "SELECT * FROM `in` ORDER BY id", "--format", "CSV") == '1,"a"\n2,"b"\n'
+    assert "in.csv" in own.rowfall("plan", "in.csv", "--to", to, "--table", "small2").stdout
+    assert clickhouse.query("SELECT sum(id) FROM default.small") == "3\n"
+    # What is missing is named with the command that brings it, and nothing is made.
+    for extra, words in (
+        ("embedded", ["load", "in.csv", "--to", "./folder"]),
+        ("postgresql", ["load", "postgresql://a@127.0.0.1/b/c", "--to", to]),
+        ("mysql", ["load", "mysql://a@127.0.0.1/b/c", "--to", to]),
+        ("kafka", ["load", "kafka://127.0.0.1/topic", "--to", to]),
+        ("duckdb", ["load", "in.csv", "--to", "file.duckdb"]),
+        ("aws", ["load", "s3://bucket/in.csv", "--to", to, "--s3-profile", "nobody"]),
+    ):
+        done = own.rowfall(*words, check=False)
+        assert done.returncode == 2, (extra, done.stderr)
+        assert f"Install it: pip install 'rowfall[{extra}]'" in done.stderr
+    assert not (tmp_path / "folder").exists()
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1800)  # 300 MB are installed
+def test_the_embedded_engine_is_an_extra(dist: Path, tmp_path: Path) -> None:
+    own = Installation(tmp_path, dist, "embedded")
+    (tmp_path / "in.csv").write_text("id,name\n1,a\n2,b\n")
+    made = json.loads(own.rowfall("load", "in.csv", "--decoder", "always", "--json").stdout)
+    assert (made["outcome"], made["rows"]) == ("done", 2)
+    asked = own.rowfall("query", "SELECT * FROM `in` ORDER BY id", "--format", "CSV").stdout
+    assert asked == '1,"a"\n2,"b"\n'
     code = "import rowfall; print(list(rowfall.query('SELECT id FROM `in` ORDER BY id')))"
-    done = subprocess.run(
-        [python, "-c", code], cwd=tmp_path, env=home | keep, check=True, capture_output=True,
-        text=True,
-    )  # fmt: skip
-    assert done.stdout == "[(1,), (2,)]\n"
+    assert own.python("-c", code).stdout == "[(1,), (2,)]\n"
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("extra", ["postgresql", "mysql", "duckdb,embedded"])
+def test_each_driver_is_an_extra(
+    dist: Path, tmp_path: Path, extra: str, clickhouse: ClickHouse, request: pytest.FixtureRequest
+) -> None:
+    """A source with its driver into a server; what has types is read by the embedded engine."""
+    own = Installation(tmp_path, dist, extra)
+    table = f"default.by_{extra.partition(',')[0]}"
+    if "duckdb" in extra:
+        make = "import duckdb; duckdb.connect('s.duckdb').sql('CREATE TABLE t AS SELECT 7 AS id')"
+        own.python("-c", make)
+        source = "duckdb:///s.duckdb/t".replace("///", f"//{tmp_path}/")
+    else:
+        server = request.getfixturevalue("postgresql" if extra == "postgresql" else "mariadb")
+        source = _with_a_row(server)
+    own.rowfall("load", source, "--to", clickhouse.uri("default"), "--table", table)
+    assert clickhouse.query(f"SELECT id FROM {table}") == "7\n"
+
+
+def _with_a_row(server: PostgresqlServer | MariaDB) -> str:
+    """Return the address of a new table of one row, with its password."""
+    if isinstance(server, PostgresqlServer):
+        server.run("CREATE TABLE packed AS SELECT 7 AS id")
+        return f"{server.uri.replace('@', f':{server.password}@', 1)}/packed"
+    server.query("CREATE DATABASE packed", "CREATE TABLE packed.t AS SELECT 7 AS id")
+    return server.uri("packed/t")

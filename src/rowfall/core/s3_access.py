@@ -10,6 +10,7 @@ import os
 from typing import Any
 from urllib.parse import urlsplit
 
+from rowfall.core import extras
 from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import SourceError, UsageError
 from rowfall.core.masked import Secret
@@ -123,8 +124,19 @@ def _has_profile(options: Options) -> bool:
 
 
 def _session(options: Options) -> Any:
-    import botocore.session
+    """Return a session of botocore.
 
+    Raises:
+        UsageError: it is not installed.
+    """
+    try:
+        import botocore.session
+    except ImportError:
+        raise extras.missing(
+            "profiles and roles of AWS are read with botocore, which is not installed; keys in "
+            "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, and --s3-anonymous, do without",
+            "aws",
+        ) from None
     return botocore.session.Session(profile=options.s3_profile)
 
 

@@ -17,6 +17,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rowfall.core import extras
 from rowfall.core.dataclass import dataclass
 from rowfall.core.s3_access import Access, Keys
 
@@ -35,10 +36,16 @@ def open_client(bucket: str, access: Access, keys: Keys | None) -> Any:
 
     Raises:
         botocore.exceptions.BotoCoreError: the AWS configuration cannot be read.
+        UsageError: botocore is not installed.
     """
-    import botocore
-    import botocore.session
-    from botocore.config import Config
+    try:
+        import botocore
+        import botocore.session
+        from botocore.config import Config
+    except ImportError:
+        raise extras.missing(
+            "this bucket is asked with botocore, which is not installed", "aws"
+        ) from None
 
     client = botocore.session.Session().create_client(
         "s3",

@@ -32,8 +32,8 @@ class ProgramExit(IntEnum):
 
 def program() -> str | None:
     """Return the path of the program: beside this Python, or on PATH; None where it is not."""
-    beside = Path(sys.executable).with_name(PROGRAM)
-    return str(beside) if beside.is_file() else shutil.which(PROGRAM)
+    # Both look for what may be run: a copy without that right is none.
+    return shutil.which(PROGRAM, path=Path(sys.executable).parent) or shutil.which(PROGRAM)
 
 
 def outdated(what: str) -> UsageError:

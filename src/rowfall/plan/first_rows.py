@@ -28,8 +28,8 @@ def first_rows(
 ) -> tuple[tuple[str | None, ...], ...]:
     """Return up to three rows of the first file as text, as they will be stored.
 
-    Return () where they cannot be read twice, where they come from a connection, and where they do
-    not fit: the load says why.
+    Return () where they cannot be read twice, where they come from a connection, where no engine is
+    installed that shows them, and where they do not fit: the load says why.
     """
     group, source = next((g for g in plan.work.groups if g.indexes), None), facts.source
     connected = isinstance(source, Streamed) and not isinstance(source, Ranged)
@@ -38,9 +38,9 @@ def first_rows(
     (split,) = plan.listing.splits("", group.indexes[:1])
     if split.of_text:
         split = replace(split, start=None, stop=None, part=None)
-    known = session.reader.facts.settings
     settings = {s.name: s.value for s in plan.work.settings} | _SHORT
     try:
+        known = session.reader.facts.settings
         scan = Scan(source, [split], facts.encoding, plan.schema)
         query = statements.select_handed_over(scan)
         outcome = session.reader.run(Statement(

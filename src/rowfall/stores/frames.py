@@ -24,7 +24,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
-from rowfall.core import uri
+from rowfall.core import extras, uri
 from rowfall.core.errors import RowfallError, SourceError, UsageError
 from rowfall.core.listing import Listing, Split, split_id
 from rowfall.core.masked import Secret
@@ -217,9 +217,8 @@ def _open(data: Any) -> _Rows:
     try:
         import pyarrow as pa
     except ImportError:
-        raise UsageError(
-            "rows in memory are read with pyarrow, which is not installed",
-            hint="pip install pyarrow",
+        raise extras.missing(
+            "rows in memory are read with pyarrow, which is not installed", "arrow"
         ) from None
     if type(data).__module__.partition(".")[0] == "pandas":
         # A named index is data; what pandas numbers rows with is not.

@@ -20,7 +20,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any, Literal
 
-from rowfall.core import disk, units
+from rowfall.core import disk, extras, units
 from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import (
     EngineError,
@@ -46,7 +46,7 @@ from rowfall.engines.base import (
 )
 from rowfall.systems.clickhouse.chdb_child import OVERRUN
 from rowfall.systems.clickhouse.codes import MEMORY_LIMIT, translate
-from rowfall.systems.clickhouse.prestart import Child, take
+from rowfall.systems.clickhouse.prestart import Child, is_installed, take
 
 # The lane of KILL and of the watch queries: never busy with a long statement.
 CONTROL_LANE = 99
@@ -91,6 +91,22 @@ _Waiting = dict[int, queue.SimpleQueue[dict[str, Any]]]
 """Queues for the answers of one process, by the number of the request; 0 is its opening."""
 
 
+def _check_installed(folder: Path | None) -> None:
+    """Check that there is an engine to start.
+
+    Raises:
+        UsageError: chDB is not installed.
+    """
+    if is_installed():
+        return
+    what = f"tables in the folder {folder} are" if folder else "reading this source is"
+    raise UsageError(
+        f"{what} the work of the embedded ClickHouse (chDB), which is not installed",
+        hint=f"Install it: {extras.command('embedded')}. Without it, CSV, TSV and databases load "
+        "into servers of ClickHouse.",
+    )
+
+
 class Embedded(Asking):
     """The embedded engine on one folder (``None``: in memory).
 
@@ -111,6 +127,7 @@ class Embedded(Asking):
 
     Raises:
         TargetError: the folder cannot be created or written, or another process uses it.
+        UsageError: chDB is not installed.
     """
 
     kind: Literal["embedded"] = "embedded"
@@ -130,6 +147,8 @@ class Embedded(Asking):
         durable: bool = True,
         reads: str = "",
     ) -> None:
+        if folder is not None:
+            _check_installed(folder)  # before a folder is made
         self.folder = folder
         self.pause = POLL_SECONDS
         self._work = work
@@ -156,7 +175,12 @@ class Embedded(Asking):
             self._start()
 
     def _start(self) -> Child:
-        """Start a child that opens the folder."""
+        """Start a child that opens the folder.
+
+        Raises:
+            UsageError: chDB is not installed.
+        """
+        _check_installed(self.folder)
         self._forget(0, "")
         child = self._process = take(self._fds)
         # Each process has its own: its listener may notice the end long after the next one began.

@@ -58,7 +58,7 @@ def prestart(sources: Sequence[str], to: str | None) -> None:
     """
     served = to is not None and to.startswith(_SERVERS)
     unused = served and all("://" in source or _TEXT.search(source) for source in sources)
-    if not _waiting and "-" not in sources and not unused:
+    if not _waiting and "-" not in sources and not unused and is_installed():
         _waiting.append(_spawn(()))
 
 
@@ -70,6 +70,11 @@ def prestart_early(arguments: Sequence[str]) -> None:
     doubtful = {"-", "-h", "--help"}.intersection(arguments) or "clickhouse" in " ".join(arguments)
     if arguments[:1] in (["load"], ["plan"]) and len(arguments) > 1 and not doubtful:
         prestart(arguments[1:], None)
+
+
+def is_installed() -> bool:
+    """Tell whether chDB is there; importing it to find out takes 0.15 s."""
+    return any(os.path.exists(os.path.join(folder, "chdb", "__init__.py")) for folder in sys.path)
 
 
 def take(fds: Sequence[int]) -> Child:

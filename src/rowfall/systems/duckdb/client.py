@@ -8,7 +8,8 @@ import time
 from types import ModuleType
 from typing import Any
 
-from rowfall.core.errors import RowfallError, UsageError
+from rowfall.core import extras
+from rowfall.core.errors import RowfallError
 from rowfall.core.machine import total_memory, usable_cores
 from rowfall.core.options import ERROR, Options
 from rowfall.core.patterns import regex
@@ -44,9 +45,7 @@ def driver() -> ModuleType:
         import duckdb
         import pyarrow  # noqa: F401 - rows go in and out as Arrow
     except ImportError:
-        raise UsageError(
-            "DuckDB is not installed", hint="Install it: pip install 'rowfall[duckdb]'"
-        ) from None
+        raise extras.missing("DuckDB is not installed", "duckdb") from None
     return duckdb
 
 

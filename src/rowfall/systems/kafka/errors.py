@@ -5,6 +5,7 @@ from __future__ import annotations
 from enum import Enum, auto
 from typing import Any
 
+from rowfall.core import extras
 from rowfall.core.errors import UsageError
 
 
@@ -87,7 +88,7 @@ class ReadingError(Exception):
 
 def missing_client() -> UsageError:
     """Return the error that says what to install."""
-    return UsageError("kafka:// needs the client of Kafka", hint="pip install 'rowfall[kafka]'")
+    return extras.missing("kafka:// needs the client of Kafka, which is not installed", "kafka")
 
 
 def refused_property(text: str, address: str = "") -> UsageError:

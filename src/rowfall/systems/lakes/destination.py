@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from rowfall.core import s3_access, sql
+from rowfall.core import extras, s3_access, sql
 from rowfall.core.errors import RowfallError, TargetError, UsageError
 from rowfall.core.listing import overlap
 from rowfall.core.model import Column
@@ -90,9 +90,9 @@ class IcebergTable:
             import pyarrow  # noqa: F401 - to ask whether they are installed
             import pyiceberg  # noqa: F401 - as above
         except ImportError:
-            raise UsageError(
+            raise extras.missing(
                 "tables of Iceberg are written with pyiceberg and pyarrow, which are not installed",
-                hint="pip install 'rowfall[iceberg]'",
+                "iceberg",
             ) from None
         if self._catalogue:
             self._catalog = NamedTable(self._catalogue, self.name, self.options, UsageError)

@@ -18,7 +18,7 @@ from datetime import UTC, datetime
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
-from rowfall.core import sql
+from rowfall.core import extras, sql
 from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import SourceError, SourceGoneError, UsageError
 from rowfall.core.listing import Listing, Split
@@ -363,10 +363,7 @@ def only_one(texts: Sequence[str]) -> str:
 
 def missing_driver(package: str, extra: str) -> UsageError:
     """Return the error about a library that is not installed."""
-    return UsageError(
-        f"{extra} tables are read with {package}, which is not installed",
-        hint=f"pip install 'rowfall[{extra}]'",
-    )
+    return extras.missing(f"{extra} tables are read with {package}, which is not installed", extra)
 
 
 def check_columns(columns: Iterable[LakeColumn], options: Options, text: str) -> None:

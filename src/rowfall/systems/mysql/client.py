@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
+from rowfall.core import extras
 from rowfall.core.dataclass import dataclass
-from rowfall.core.errors import UsageError
 from rowfall.core.masked import Secret, redact
 from rowfall.core.netaddress import failed_tls
 from rowfall.core.patterns import regex
@@ -185,9 +185,8 @@ def driver(scheme: str = "mysql") -> Any:
     try:
         import pymysql
     except ImportError:
-        raise UsageError(
-            f"{scheme}:// needs PyMySQL, which is not installed",
-            hint="Install it: pip install 'rowfall[mysql]'.",
+        raise extras.missing(
+            f"{scheme}:// needs PyMySQL, which is not installed", "mysql"
         ) from None
     return pymysql
 

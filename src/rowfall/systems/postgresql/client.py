@@ -8,8 +8,8 @@ from enum import StrEnum
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from rowfall.core import extras
 from rowfall.core.dataclass import dataclass
-from rowfall.core.errors import UsageError
 from rowfall.core.masked import Secret, redact
 from rowfall.core.netaddress import failed_tls
 
@@ -54,10 +54,7 @@ def driver() -> ModuleType:
     try:
         import psycopg
     except ImportError:
-        raise UsageError(
-            "the driver of PostgreSQL is not installed",
-            hint="Install it: pip install 'rowfall[postgresql]'",
-        ) from None
+        raise extras.missing("the driver of PostgreSQL is not installed", "postgresql") from None
     return psycopg
 
 
