@@ -154,7 +154,12 @@ def test_the_tests_that_run_hints_exist() -> None:
 
 def test_the_extras_that_hints_install_exist() -> None:
     project = tomllib.loads((SOURCE.parents[1] / "pyproject.toml").read_text(encoding="utf-8"))
-    named = {name for _, text, _ in templates() for name in re.findall(r"rowfall\[(\w+)\]", text)}
-    assert (
-        {"kafka", "mysql", "postgresql"} <= named <= {*project["project"]["optional-dependencies"]}
-    )
+    calls = [
+        node
+        for path in SOURCE.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Call) and ast.unparse(node.func).startswith("extras.")
+    ]
+    named = {node.args[-1].value for node in calls if isinstance(node.args[-1], ast.Constant)}
+    known = {*project["project"]["optional-dependencies"]}
+    assert {"embedded", "aws", "kafka", "mysql", "postgresql"} <= named <= known
