@@ -62,11 +62,13 @@ class Sheet:
 
     Attributes:
         odd: by row the column of that value.
+        owns: what the columns of a file with types are declared as there; () of text.
     """
 
     kinds: tuple[Kind, ...]
     rows: tuple[tuple[Cell, ...], ...]
     odd: tuple[int | None, ...]
+    owns: tuple[typed_files.Own, ...] = ()
 
 
 def draw_sheet(
@@ -145,6 +147,25 @@ def written(sheet: Sheet, form: str, rows: Sequence[int], r: random.Random) -> b
     return ("\n".join(lines) + "\n").encode()
 
 
+class UnreadColumnError(Exception):
+    """Names the index of a column that rowfall-decode does not read; None where it reads none."""
+
+    def __init__(self, column: int | None) -> None:
+        super().__init__(column)
+        self.column = column
+
+
+def without(sheet: Sheet, column: int) -> Sheet:
+    """Return a sheet without a column."""
+    kept = [n for n in range(len(sheet.kinds)) if n != column]
+    return Sheet(
+        tuple(sheet.kinds[n] for n in kept),
+        tuple(tuple(row[n] for n in kept) for row in sheet.rows),
+        tuple(kept.index(place) if place in kept else None for place in sheet.odd),
+        tuple(sheet.owns[n] for n in kept if sheet.owns),
+    )
+
+
 class Loader:
     """Loads files into a table of its own in one of :data:`WAYS`, and reads it back."""
 
@@ -192,6 +213,12 @@ class Loader:
             "id",
             *more,
         )
+        if done.returncode == 2 and (
+            unread := re.search(
+                r"rowfall-decode cannot be used: (?:.*\(column c(\d+)\))?", done.stderr
+            )
+        ):
+            raise UnreadColumnError(None if unread[1] is None else int(unread[1]))
         if done.returncode == 5 and "its release reads some values otherwise" in done.stderr:
             return {"failures": []}, "", "stopped after"
         refusals = ("does not fit", "holds a NULL where the table takes none")
@@ -258,7 +285,26 @@ def judge_leaving_out(
     rows: int = ROWS,
 ) -> list[str]:
     """Load one file with all rows and ``--max-errors``; what is left out is in the rejects."""
-    sheet, body, first = _drawn(r, loader, form, columns, rows)
+    sheet, first = _drawn(r, loader, form, columns, rows)
+    return _of_read_columns(sheet, lambda own: _leave_out(r, loader, form, decoder, own, first))
+
+
+def _of_read_columns(sheet: Sheet, judge: Callable[[Sheet], list[str]]) -> list[str]:
+    """Judge a sheet without the columns that --decoder always refuses, one after the other."""
+    while sheet.kinds:
+        try:
+            return judge(sheet)
+        except UnreadColumnError as error:
+            if error.column is None:
+                return []
+            sheet = without(sheet, error.column)
+    return []
+
+
+def _leave_out(
+    r: random.Random, loader: Loader, form: str, decoder: str, sheet: Sheet, first: int
+) -> list[str]:
+    body = _body(sheet, form, range(len(sheet.rows)), r)
     rejects = loader._rowfall.cwd / "rejects.tsv"
     rejects.unlink(missing_ok=True)
     name = f"v.{form}"
@@ -290,7 +336,13 @@ def judge_one_by_one(
     rows: int = 12,
 ) -> list[str]:
     """Load a file for each row, with a good one in front; files that do not fit fail alone."""
-    sheet, _, first = _drawn(r, loader, form, columns, rows, whole=False)
+    sheet, first = _drawn(r, loader, form, columns, rows, whole=False)
+    return _of_read_columns(sheet, lambda own: _one_by_one(r, loader, form, decoder, own, first))
+
+
+def _one_by_one(
+    r: random.Random, loader: Loader, form: str, decoder: str, sheet: Sheet, first: int
+) -> list[str]:
     good = [n for n, place in enumerate(sheet.odd) if place is None][:1]
     files = {}
     for row in range(len(sheet.rows)):
@@ -315,7 +367,7 @@ def judge_one_by_one(
 
 def _drawn(
     r: random.Random, loader: Loader, form: str, columns: int, rows: int, *, whole: bool = True
-) -> tuple[Sheet, bytes, int]:
+) -> tuple[Sheet, int]:
     if form in TYPED:
         sheet = typed_files.draw_sheet(
             r, Sheet, modern=loader.modern, columns=columns, rows=rows, form=form
@@ -325,7 +377,7 @@ def _drawn(
             r, modern=loader.modern, columns=columns, rows=rows, form=form, whole=whole
         )
     first = {"csv": 2, "tsv": 2}.get(form, 1)
-    return sheet, _body(sheet, form, range(rows), r), first
+    return sheet, first
 
 
 def _body(sheet: Sheet, form: str, rows: Sequence[int], r: random.Random) -> bytes:
@@ -353,8 +405,10 @@ CASES = [
     (form, way, decoder)
     for form in (*TEXT, *TYPED)
     for way in WAYS
-    for decoder in ("auto", "never")
-    if not (form in TYPED and decoder == "auto" and form not in ("parquet", "arrow"))
+    for decoder in ("auto", "never", "always")
+    # An engine reads what rowfall-decode does not know, and a server what it pulls.
+    if not (decoder != "never" and form in TYPED and form not in ("parquet", "arrow"))
+    if not (decoder == "always" and way == "pull")
 ]
 JUDGES: dict[str, Callable[..., list[str]]] = {
     "leaving out": judge_leaving_out,

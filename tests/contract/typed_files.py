@@ -238,13 +238,7 @@ def draw_sheet(
             )
         )
         odd.append(place)
-    made = sheet(tuple(kinds), tuple(found), tuple(odd))
-    _OWN[id(made)] = (made, tuple(owns))
-    return made
-
-
-# The types of the files of a sheet, by its identity; the sheet is kept with them.
-_OWN: dict[int, tuple[Any, tuple[Own, ...]]] = {}
+    return sheet(tuple(kinds), tuple(found), tuple(odd), tuple(owns))
 
 
 def _cell(r: random.Random, kind: Kind, own: Own, *, odd: bool) -> Cell:
@@ -283,7 +277,7 @@ def _is_plain(kind: Kind, own: Own, tree: Any, value: Any) -> bool:
 
 def written(sheet: Any, form: str, rows: Sequence[int]) -> bytes:
     """Return a file with some rows."""
-    _, owns = _OWN[id(sheet)]
+    owns: tuple[Own, ...] = sheet.owns
     names = [f"c{n}" for n in range(len(owns))]
     columns = [pa.array(list(rows), pa.int64())]
     fields = [pa.field("id", pa.int64(), nullable=False)]
