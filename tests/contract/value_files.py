@@ -225,9 +225,3 @@ CASES = (
     Case("kafka", "string", "text", ("", "007", "é😀", "null", "a\nb", NULL)),
     Case("kafka", "day", "date", ("1970-01-01", "2024-02-29", "2299-12-31")),
 )  # fmt: skip
-# What still goes wrong: source and type, and the target, or all of them.
-OPEN: frozenset[tuple[str, str]] = frozenset({
-    # What does not fit 24.10 is refused, and of lakes neither row nor value is named.
-    *((f"{source} {type_}", "server") for source in ("delta", "iceberg")
-      for type_ in ("date", "timestamp")),
-})  # fmt: skip

@@ -15,6 +15,7 @@ from typing import Any
 from rowfall.core import sql
 from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import UsageError
+from rowfall.core.formats import LAKES
 from rowfall.core.listing import Split
 from rowfall.core.model import Column, Encoding, Kind, Schema
 from rowfall.core.sqltext import SqlText, quote
@@ -147,7 +148,9 @@ class LenientReader:
         else:
             # A range holds neighbours in the order of the file.
             structure = ""
-            if nulls_are_guarded(self.encoding, self.schema.columns):
+            # Without one, a table of a lake shows its columns and no rows.
+            lake = self.encoding.format in LAKES
+            if lake or nulls_are_guarded(self.encoding, self.schema.columns):
                 structure = read_structure(self.schema.columns, self.encoding)
             rows = self.source.relation([split], self.encoding, structure)
             inner = _numbered("*", rows, split.start or 0)

@@ -15,6 +15,7 @@ from rowfall.targets.transactional import TransactionalTable
 
 # Longer names are cut without an error.
 _LONGEST = 63
+_TOO_FINE = sql.literal(", of which PostgreSQL keeps six digits of a second")
 _ELEMENT = (
     r"""if(isNull(e), 'NULL', concat('"', replaceAll(replaceAll(assumeNotNull({}), """
     r"""'\\', '\\\\'), '"', '\\"'), '"'))"""
@@ -77,11 +78,9 @@ class PostgresTarget(TransactionalTable):
         if type_.base == "DateTime64" and type_.digits > SECOND_DIGITS:
             zone = ", 'UTC'" if "'" in type_.args else ""
             cut = f"toDateTime64({name}, {SECOND_DIGITS}{zone})"
-            text = f"{column.name}: PostgreSQL keeps six digits of a second"
-            return (
-                f"tupleElement((toString({cut}), throwIf(ifNull({name} != {cut}, 0), "
-                f"{sql.literal(text)})), 1)"
-            )
+            # The server refuses the text, and so the row and its value are named.
+            fine = f"concat(toString({name}), {_TOO_FINE})"
+            return f"if(ifNull({name} != {cut}, 0), {fine}, toString({cut}))"
         return ""
 
     def only_engine_writes(self, column: Column) -> bool:
