@@ -6,6 +6,8 @@ values are: none of them is a reader of rowfall.
 
 from __future__ import annotations
 
+import csv
+import io
 import itertools
 import json
 import os
@@ -15,6 +17,7 @@ from decimal import Decimal
 from typing import Any
 
 import fastavro
+import polars
 import pyarrow as pa
 import pyarrow.feather
 import pyarrow.orc
@@ -23,9 +26,12 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 from deltalake import DeltaTable, write_deltalake
 
+import rowfall
 from contract.values import NULL, Case, Source, said
-from e2e.tools import Shell
+from e2e.tools import Done, Shell
+from lab.kafka import Registry
 from lab.lake_tables import iceberg
+from rowfall.core.errors import RowfallError
 
 _numbers = itertools.count()
 _MICROSECONDS = pa.timestamp("us", "UTC")
@@ -164,24 +170,110 @@ class Json(FileSource):
         texts = {n: case.values[n - 1] for n in numbers}
         written = {n: "null" if v == NULL else literal(v) for n, v in texts.items()}
         self._kafka.send(self.name, [f'{{"n":{n},"v":{v}}}'.encode() for n, v in written.items()])
+        rows = [json.loads(m, parse_int=str, parse_float=str) for m in self.messages(len(written))]
+        return {int(row["n"]): said(row["v"]) for row in rows}
+
+    def messages(self, count: int) -> list[bytes]:
+        """Return so many messages of the topic, as librdkafka reads them."""
         reader = Consumer({"bootstrap.servers": self._kafka.servers, "group.id": "values"})
         reader.assign([TopicPartition(self.name, 0, 0)])
-        rows: list[dict[str, Any]] = []
-        while len(rows) < len(written):
-            for message in reader.consume(1000, 0.2):
-                value = message.value()
-                if value:
-                    rows.append(json.loads(value, parse_int=str, parse_float=str))
+        found: list[bytes] = []
+        while len(found) < count:
+            values = (message.value() for message in reader.consume(1000, 0.2))
+            found += [value for value in values if isinstance(value, bytes) and value]
         reader.close()
-        return {int(row["n"]): said(row["v"]) for row in rows}
+        return found
 
     def arguments(self) -> tuple[str, ...]:
         return (f"kafka://{self._kafka.servers}/{self.name}", "--format", "JSONEachRow")
 
 
+class Csv(Json):
+    """Messages of CSV in a topic."""
+
+    def make(self, case: Case, numbers: Sequence[int]) -> dict[int, str | None]:
+        self.name = self._kafka.create(f"values{os.getpid()}x{next(_numbers)}")
+        texts = {n: case.values[n - 1] for n in numbers}
+        fields = {n: "\\N" if v == NULL else '"' + v.replace('"', '""') + '"'
+                  for n, v in texts.items()}  # fmt: skip
+        if case.kind != "text":
+            fields = {n: v.strip('"') for n, v in fields.items()}
+        self._kafka.send(self.name, [f"{n},{v}\n".encode() for n, v in fields.items()])
+        found: dict[int, str | None] = {}
+        for message in self.messages(len(fields)):
+            ((number, value),) = csv.reader(io.StringIO(message.decode(), newline=""))
+            found[int(number)] = None if value == "\\N" else value
+        return found
+
+    def arguments(self) -> tuple[str, ...]:
+        return (f"kafka://{self._kafka.servers}/{self.name}", "--format", "CSV", "--columns", "n,v")
+
+
+class Registered(Json):
+    """Messages of Avro in a topic, whose schema is in a registry."""
+
+    def make(self, case: Case, numbers: Sequence[int]) -> dict[int, str | None]:
+        self.name = self._kafka.create(f"values{os.getpid()}x{next(_numbers)}")
+        self._registry = Registry()
+        schema: Any = {"type": "record", "name": "r", "fields": [
+            {"name": "n", "type": "int"}, {"name": "v", "type": ["null", AVRO[case.type]]},
+        ]}  # fmt: skip
+        begin = b"\0" + self._registry.add(json.dumps(schema)).to_bytes(4, "big")
+        messages = []
+        for n in numbers:
+            out = io.BytesIO()
+            fastavro.schemaless_writer(out, schema, {"n": n, "v": _value(case, n)})
+            messages.append(begin + out.getvalue())
+        self._kafka.send(self.name, messages)
+        rows: list[Any] = [
+            fastavro.schemaless_reader(io.BytesIO(message[len(begin) :]), schema)  # type: ignore[call-arg]
+            for message in self.messages(len(messages))
+        ]
+        return {int(row["n"]): said(row["v"]) for row in rows}
+
+    def arguments(self) -> tuple[str, ...]:
+        registry = f"schema.registry.url={self._registry.url}"
+        return (f"kafka://{self._kafka.servers}/{self.name}?{registry}", "--format", "Avro")
+
+
+class Frame(FileSource):
+    """A data frame of polars, loaded by Python."""
+
+    def __init__(self, request: pytest.FixtureRequest, shell: Shell) -> None:
+        super().__init__(request, shell)
+        self._patch = request.getfixturevalue("monkeypatch")
+        self._patch.chdir(shell.folder)
+
+    def make(self, case: Case, numbers: Sequence[int]) -> dict[int, str | None]:
+        found = super().make(case, numbers)
+        self.name = "arrow"  # errors call it arrow:// and a number
+        return found
+
+    def keep(self, table: pa.Table) -> pa.Table:
+        self._frame = polars.DataFrame(table)
+        return self._frame.to_arrow()
+
+    def arguments(self) -> tuple[str, ...]:
+        return ()
+
+    def run(self, shell: Shell, *args: str) -> Done:
+        """Load it with the options of a command line."""
+        given: dict[str, Any] = {}
+        for flag, value in zip(args[::2], args[1::2], strict=True):
+            name = flag.removeprefix("--").replace("-", "_")
+            given[name] = [*given.get(name, ()), value] if name == "type" else value
+        for name, value in shell.env.items():
+            self._patch.setenv(name, value)
+        try:
+            rowfall.load(self._frame, **given)
+        except RowfallError as error:
+            return Done(error.exit, "", f"{error}\n  hint: {error.hint}")
+        return Done(0, "", "")
+
+
 SOURCES: dict[str, Callable[[pytest.FixtureRequest, Shell], Source]] = {
     "parquet": Parquet, "orc": Orc, "arrow": Arrow, "avro": Avro, "delta": Delta,
-    "iceberg": Iceberg, "kafka": Json,
+    "iceberg": Iceberg, "kafka": Json, "kafka csv": Csv, "kafka avro": Registered, "frame": Frame,
 }  # fmt: skip
 _TEXTS = ("", " ", "0", "007", "tab\there", "line\nend", "back\\slash", "é😀", "null", NULL)
 _DAYS = ("1970-01-01", "1899-12-31", "2149-06-07", "2299-12-31", "2300-01-01", "9999-12-31",
@@ -210,13 +302,15 @@ _VALUES: dict[str, tuple[str, tuple[str, ...]]] = {
 # Arrow's types that a format does not have.
 _LACKS = {
     "orc": {"uint64"}, "avro": set(TYPES) - set(AVRO), "delta": {"uint64"},
-    "iceberg": {"uint64", "int8"},
+    "iceberg": {"uint64", "int8"}, "kafka avro": set(TYPES) - set(AVRO),
 }  # fmt: skip
 CASES = (
     *(
         # pyarrow reads nanoseconds of ORC back, up to 2262.
         Case(source, type_, kind, _NEAR if (source, type_) == ("orc", "timestamp") else values)
-        for source in ("parquet", "orc", "arrow", "avro", "delta", "iceberg")
+        for source in (
+            "parquet", "orc", "arrow", "avro", "delta", "iceberg", "kafka avro", "frame",
+        )
         for type_, (kind, values) in _VALUES.items()
         if type_ not in _LACKS.get(source, ())
     ),
@@ -224,4 +318,9 @@ CASES = (
     Case("kafka", "number", "float64", ("0.1", "-1.5e300", "3.5")),
     Case("kafka", "string", "text", ("", "007", "é😀", "null", "a\nb", NULL)),
     Case("kafka", "day", "date", ("1970-01-01", "2024-02-29", "2299-12-31")),
+    Case("kafka csv", "integer", "int",
+         ("-9223372036854775808", "9223372036854775807", "0", NULL)),
+    Case("kafka csv", "number", "float64", ("0.1", "-1.5e300", "3.5")),
+    Case("kafka csv", "string", "text", ("", "07a", "é😀", "null", "a\nb", 'q"x', NULL)),
+    Case("kafka csv", "day", "date", ("1970-01-01", "2024-02-29", "2299-12-31")),
 )  # fmt: skip
