@@ -16,9 +16,19 @@ from e2e.tools import Shell, csv
 from lab.browser import Browser
 from lab.process import wait_until
 from rowfall.core.events import AttemptEnded
-from rowfall.core.results import AttemptRecord, Explanation, Failure, Report
+from rowfall.core.results import (
+    AttemptRecord,
+    Change,
+    DoctorReport,
+    Explanation,
+    Failure,
+    Link,
+    LinkKind,
+    Report,
+)
 from rowfall.ledger.recorder import Recorder
 from rowfall.report.load_page import load_page
+from rowfall.report.measured_pages import doctor_page
 from rowfall.report.page import (
     TIME,
     Axis,
@@ -305,3 +315,34 @@ def test_a_page_of_100_000_files_is_small_and_smooth(browser: Browser, tmp_path:
     )
     assert took < 1_000
     assert browser.problems == []
+
+
+def test_doctor_and_scale_write_pages(shell: Shell, browser: Browser) -> None:
+    shell.ok("scale", "simulate://csv.gz?files=1000&size=25MB&rows=1e9", "--cores", "16",
+             "--price", "1.5", "--html", "s.html")  # fmt: skip
+    browser.open((shell.folder / "s.html").as_uri())
+    found = drawn(browser)
+    assert set(found) == {"rate-by-nodes", "times-as-fast-as-one-node", "time-by-nodes",
+                          "cost-by-nodes"}  # fmt: skip
+    assert {"↑ rows/s", "nodes →", "1", "5", "100"} <= set(found["rate-by-nodes"]["texts"])
+    assert "published: servers of 32 vCPUs (Altinity)" in browser.run("document.body.innerText")
+    assert browser.problems == []
+    link = Link(LinkKind.SOURCE, "reading", 1e8, "bytes/s", "1 reader", 2e6)
+    slow = Link(LinkKind.TARGET, "ready rows", 3e5, "rows/s", "10k rows", 3e5)
+    examined = DoctorReport(
+        "a.csv", "d", "t", 10**6, (link, slow), slow, 2.5e5, 4.0,
+        (Change("another core", 1.5),), 1000, 1.0, (("working", 1.0),), ("a note",), 12.0,
+    )  # fmt: skip
+    (shell.folder / "d.html").write_text(page_html(doctor_page(examined)))
+    browser.open((shell.folder / "d.html").as_uri())
+    found = drawn(browser)
+    assert set(found) == {"links-each-by-itself", "what-would-help-most", "the-target-s-engine"}
+    assert "300k, 300k rows/s" in found["links-each-by-itself"]["texts"]
+    assert browser.problems == []
+
+
+@pytest.mark.parametrize("command", ["scale", "doctor"])
+def test_what_takes_long_says_at_once_that_it_cannot_write(shell: Shell, command: str) -> None:
+    refused = shell.run(command, "none-there.csv", "--html", "/sys/r.html")
+    assert (refused.code, refused.out) == (2, "")
+    assert "cannot write --html /sys/r.html" in refused.err

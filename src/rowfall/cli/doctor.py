@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from rowfall.cli.html_file import check_html, html_option, write_page
 from rowfall.cli.options import (
     command,
     complete,
@@ -23,10 +24,11 @@ from rowfall.core.masked import Secret
 )
 @destination_options
 @table_options("doctor")
+@html_option
 @click.pass_obj
 def doctor(
     output: CommandOutput, /, sources: tuple[str, ...], to: str | None, table: str | None,
-    password: Secret | None, **values: Any,
+    password: Secret | None, html: str | None, **values: Any,
 ) -> None:  # fmt: skip
     """Measure each link of a load and name the slowest.
 
@@ -37,6 +39,7 @@ def doctor(
     from rowfall import api
     from rowfall.report.doctor import doctor_document, doctor_text
 
+    check_html(html)
     with output.listener() as listener:
         found = api.doctor(
             sources, to=to, table=table, options=options_of(values), password=password,
@@ -44,5 +47,9 @@ def doctor(
         )  # fmt: skip
     if output.json:
         output.document(doctor_document(found))
-        return
-    output.data(doctor_text(found, color=output.data_color, width=output.columns))
+    else:
+        output.data(doctor_text(found, color=output.data_color, width=output.columns))
+    if html is not None:
+        from rowfall.report.measured_pages import doctor_page
+
+        write_page(output, html, doctor_page(found))

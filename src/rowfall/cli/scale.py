@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from rowfall.cli.html_file import check_html, html_option, write_page
 from rowfall.cli.options import command, complete, options_of, table_options, target_option
 from rowfall.cli.output import CommandOutput
 from rowfall.core.masked import Secret
@@ -17,10 +18,11 @@ from rowfall.core.masked import Secret
 )
 @target_option
 @table_options("scale")
+@html_option
 @click.pass_obj
 def scale(
     output: CommandOutput, /, sources: tuple[str, ...], to: str | None, password: Secret | None,
-    **values: Any,
+    html: str | None, **values: Any,
 ) -> None:  # fmt: skip
     """Project time and cost of a load to N nodes.
 
@@ -30,8 +32,13 @@ def scale(
     from rowfall import api
     from rowfall.report.scale import scale_document, scale_text
 
+    check_html(html)
     found = api.scale(sources, to=to, options=options_of(values), password=password)
     if output.json:
         output.document(scale_document(found))
-        return
-    output.data(scale_text(found, color=output.data_color, width=output.columns))
+    else:
+        output.data(scale_text(found, color=output.data_color, width=output.columns))
+    if html is not None:
+        from rowfall.report.measured_pages import scale_page
+
+        write_page(output, html, scale_page(found))

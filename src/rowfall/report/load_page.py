@@ -131,19 +131,20 @@ def _over_time(report: Report, record: LoadRecord) -> Sequence[Chart]:
     absent = _absent(report, "The load was over before a second sample was taken.")
     if report.rowfall_version and report.seconds > 1 and not samples:
         absent = _OLDER
-    if len(samples) < 2:
+    if len(_apart(samples)) < 2:
         samples = ()
+    apart = _apart(samples)
     marks = tuple(Mark(each.seconds, each.text) for each in record.happenings)
     rates = [
         (b.seconds, max(0.0, (b.rows - a.rows) / (b.seconds - a.seconds)))
-        for a, b in pairwise(samples) if b.seconds > a.seconds
+        for a, b in pairwise(apart)
     ]  # fmt: skip
     read = [
         (b.seconds, max(0.0, (b.bytes - a.bytes) / (b.seconds - a.seconds)))
-        for a, b in pairwise(samples)
-        if b.seconds > a.seconds and a.bytes is not None and b.bytes is not None
+        for a, b in pairwise(apart)
+        if a.bytes is not None and b.bytes is not None
     ]
-    step = f"Each point stands for the {units.duration(_step(samples))} before it." if rates else ""
+    step = f"Each point stands for the {units.duration(_step(apart))} before it." if rates else ""
     charts: list[Chart] = [
         LineChart("Rows over time", TIME, Axis("rows/s"), _line("rows", rates), (), marks, step,
                   absent, filled=True),
@@ -198,6 +199,21 @@ def few_parts(sizes: PartSizes) -> str:
 
 def _line(name: str, points: Sequence[tuple[float, float]]) -> tuple[Series, ...]:
     return (Series(name, tuple(points)),) if points else ()
+
+
+def _apart(samples: Sequence[Sample]) -> Sequence[Sample]:
+    """Return the samples that rates are made of.
+
+    Engines are asked twice a second: between closer samples rates would jump from 0 to the double.
+    """
+    if not samples:
+        return ()
+    least = max(0.5, samples[-1].seconds / 100)
+    found = [samples[0]]
+    for sample in samples[1:]:
+        if sample.seconds - found[-1].seconds >= least:
+            found.append(sample)
+    return found
 
 
 def _step(samples: Sequence[Sample]) -> float:

@@ -33,7 +33,7 @@ def scale_document(found: ScaleReport) -> dict[str, Any]:
         "rates": asdict(found.rates),
         "node": {"cores": node.cores, "network": _number(node.network), "price": node.price},
         "store": _number(work.store),
-        "formula": _formula(found),
+        "formula": formula(found),
         "projections": [asdict(p) for p in found.projections],
         "notes": list(found.notes),
         "planning_cpu_seconds": found.planning_cpu_seconds,
@@ -55,7 +55,7 @@ def scale_text(found: ScaleReport, *, color: bool = False, width: int = WIDTH) -
         _limits(found),
         "",
         Text("How it is computed", "bold"),
-        *(wrap(line, first="  ", indent="      ", width=width) for line in _formula(found)),
+        *(wrap(line, first="  ", indent="      ", width=width) for line in formula(found)),
         wrap(
             f"for nodes = {first.nodes:,}: {first.start_seconds:.1f} s + "
             f"{first.makespan:,.1f} s + {first.attempts:,} x {ATTEMPT_COST} s; "
@@ -134,7 +134,7 @@ def _limits(found: ScaleReport) -> RenderableType:
     return grid([(f"{', '.join(counts)}:", text) for text, counts in about.items()])
 
 
-def _formula(found: ScaleReport) -> list[str]:
+def formula(found: ScaleReport) -> list[str]:
     """Return the formula with the numbers that it was given."""
     node, work, rates = found.node, found.work, found.rates
     terms = [f"{node.cores} cores x {units.byte_rate(node.core_rate)}"]

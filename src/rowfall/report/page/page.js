@@ -77,11 +77,27 @@
 
   // ---- charts: each returns its drawing, and the stops of the arrow keys ----
 
-  const axis = (of, domain, count, more) => ({
-    label: null, type: of.log ? "log" : "linear", domain, ...more,
-    ...(of.log ? {} : { ticks: ticks(domain[0], domain[1], of.unit, count) }),
-    tickFormat: (v) => (of.log && !/^[125](\.0*)?e/.test(v.toExponential(3)) ? "" : short(v, of.unit)),
+  const powers = (low, high) => {
+    const of = Math.log10(high / low) <= 3 ? [1, 2, 5] : [1];
+    const found = [];
+    for (let power = Math.floor(Math.log10(low)); 10 ** power <= high; power += 1) {
+      for (const digit of of) {
+        const value = Number((digit * 10 ** power).toPrecision(3));
+        if (value >= low * 0.999 && value <= high * 1.001) found.push(value);
+      }
+    }
+    return found;
+  };
+  const axis = (of, domain, count) => ({
+    label: null, type: of.log ? "log" : "linear", domain,
+    ticks: of.log ? powers(...domain) : ticks(domain[0], domain[1], of.unit, count),
+    tickFormat: (v) => short(v, of.unit),
   });
+  // Of a log scale d3 leaves out labels as it likes: here each tick has the one that it is given.
+  const sides = (x, y) => [
+    Plot.axisX(x.ticks, { text: x.tickFormat, label: null }),
+    Plot.axisY(y.ticks, { text: y.tickFormat, label: null }),
+  ];
   const named = (chart, left, bottom) => [
     Plot.text([chart.y.title], { frameAnchor: "top-left", dx: 4 - left, dy: -18, text: (d) => `↑ ${d}`,
       textAnchor: "start", fill: "var(--soft)" }),
@@ -115,13 +131,16 @@
         `${chart.lines.length > 1 ? `${chart.lines[d.at].name}: ` : ""}${say(d.y, chart.y.unit)}`
       ))].join("\n"),
     }));
+    const x = axis(chart.x, [low, high], width < 480 ? 4 : 7), y = axis(chart.y, [lowest, top], 5);
     const svg = Plot.plot({
       width, height, marginLeft: left, marginBottom: bottom, marginTop: marked ? 44 : 30,
       marginRight: 16,
-      x: axis(chart.x, [low, high], width < 480 ? 4 : 7),
-      y: axis(chart.y, [lowest, top], 5),
+      x: { ...x, axis: null },
+      y: { ...y, axis: null },
       marks: [
-        Plot.gridY({ ticks: chart.y.log ? undefined : ticks(lowest, top, chart.y.unit, 5),
+        ...sides(x, y),
+        Plot.gridY({
+          ticks: chart.y.log ? powers(lowest, top) : ticks(lowest, top, chart.y.unit, 5),
           stroke: "var(--grid)", strokeOpacity: 0.45 }),
         ...named(chart, left, bottom),
         chart.filled && chart.lines.length === 1
@@ -162,7 +181,7 @@
       notes.get(d.name) && width > 480 ? `, ${notes.get(d.name)}` : ""}`;
     const room = Math.min(width / 2, 14 + Math.max(...rows.map((d) => tail(d).length)) * 6.6);
     const svg = Plot.plot({
-      width, height: rows.length * high + 56, marginLeft: 2, marginRight: room, marginTop: 6,
+      width, height: rows.length * high + 46, marginLeft: 2, marginRight: room, marginTop: 6,
       marginBottom: 40,
       x: axis(chart.x, [0, most], width < 480 ? 3 : 5),
       y: { axis: null, domain: rows.map((d) => d.at), paddingInner: 0, paddingOuter: 0 },
@@ -233,15 +252,17 @@
     const edges = [rows[0].low, ...rows.map((d) => d.high)];
     const every = Math.ceil(edges.length / (width < 480 ? 4 : 8));
     const x = axis(chart.x, [edges[0], edges.at(-1)], width < 480 ? 4 : 7);
+    const y = axis(chart.y, [0, most * 1.05], 4);
     if (chart.x.log) {
       x.ticks = edges.filter((_, at) => at % every === 0);
       x.tickFormat = (v) => short(v, chart.x.unit);
     }
     const svg = Plot.plot({
       width, height: 250, marginLeft: left, marginBottom: bottom, marginTop: 30, marginRight: 16,
-      x,
-      y: axis(chart.y, [0, most * 1.05], 4),
+      x: { ...x, axis: null },
+      y: { ...y, axis: null },
       marks: [
+        ...sides(x, y),
         Plot.gridY({ ticks: ticks(0, most * 1.05, chart.y.unit, 4), stroke: "var(--grid)",
           strokeOpacity: 0.45 }),
         ...named(chart, left, bottom),
