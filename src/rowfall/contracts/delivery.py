@@ -25,6 +25,7 @@ class Order:
         engine_reads: not through the decoder, which has declined them.
         only: a condition on the rows that are kept, None for all of them.
         most_refused: rows that a database may refuse, which are left out then; None for none.
+        most_streams: connections to a server; None for as many as were planned.
     """
 
     attempt: str
@@ -36,6 +37,7 @@ class Order:
     engine_reads: bool = False
     only: str | None = None
     most_refused: int | None = None
+    most_streams: int | None = None
 
 
 class Delivery(Protocol):

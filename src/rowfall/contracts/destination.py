@@ -20,6 +20,7 @@ from rowfall.core.model import Encoding, Group, MergeWork, Plan, Schema, Setting
 from rowfall.core.options import Options
 from rowfall.core.results import Leftover, Link, Verification
 from rowfall.core.sqltext import SqlText
+from rowfall.core.steering import Pressure
 from rowfall.core.tuned import Cell
 from rowfall.engines.base import Engine, ExistingTable
 from rowfall.targets.base import Target
@@ -129,6 +130,17 @@ class Query:
     def statement(self) -> SqlText:
         """Return the statement without a semicolon at its end."""
         return SqlText.of(self.text.strip().rstrip(";"))
+
+
+class Gauge(Protocol):
+    """Tells how full the server of one writer is."""
+
+    def look(self) -> Pressure:
+        """Ask now.
+
+        Raises:
+            RowfallError: it does not answer.
+        """
 
 
 class PreparedLoad(Protocol):
@@ -394,6 +406,9 @@ class Destination(Protocol):
         Returns:
             None where it has none, or the user may not read them.
         """
+
+    def gauge(self, session: Session, writer: Writer) -> Gauge | None:
+        """Return what tells how full the server of a writer is; None where nobody else uses it."""
 
     # --- besides loads ----------------------------------------------------------------------------
 

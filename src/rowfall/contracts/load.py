@@ -12,6 +12,7 @@ from rowfall.core.errors import RowfallError
 from rowfall.core.events import Listener
 from rowfall.core.model import HelperSeconds, Setting
 from rowfall.core.results import AttemptRecord, Failure
+from rowfall.core.steering import SteeringStep
 from rowfall.ledger import Ledger
 from rowfall.ledger.recorder import Recorder
 
@@ -155,6 +156,7 @@ class Done:
         problem: what stopped everything; failed splits alone are in ``counts``.
         started: when the first attempt began, as of ``time.monotonic``.
         engine_cpu, cpu_here: CPU seconds that engine and this machine had used before.
+        steering: what was changed between attempts.
     """
 
     counts: tuple[Counts, ...]
@@ -164,6 +166,7 @@ class Done:
     started: float
     engine_cpu: float
     cpu_here: float
+    steering: tuple[SteeringStep, ...] = ()
 
     @property
     def total(self) -> Counts:

@@ -78,6 +78,13 @@ class Progressed:
 
 
 @dataclass(frozen=True, slots=True)
+class Steered:
+    """Between attempts a load takes less of a server that others use, or comes back."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class Doing:
     """What goes on now, where nothing tells the progress; the line shows it."""
 
@@ -122,6 +129,7 @@ Event = (
     LoadStarted
     | Note
     | Doing
+    | Steered
     | AttemptStarted
     | Progressed
     | AttemptPublished

@@ -347,6 +347,11 @@ class LoadKeywords(PlanKeywords, total=False):
     follow: bool
     """Go on with what comes into a topic, in batches, until Ctrl-C."""
 
+    no_adapt: bool
+    """Keep threads, connections and blocks as planned. Default: between attempts they follow what a
+    server that others use has left.
+    """
+
     patience: str
     """Time that a server may be away (a restart, a network that fails) before the load ends and can
     be resumed: 30s, 5m, 2h.

@@ -657,6 +657,15 @@ class Options:
         "Tuning",
         (LOAD, PLAN, DOCTOR),
     )
+    no_adapt: bool = _opt(
+        False,
+        "--no-adapt",
+        "",
+        "Keep threads, connections and blocks as planned. Default: between attempts they follow "
+        "what a server that others use has left.",
+        "Tuning",
+        (LOAD,),
+    )
     save: str | None = _opt(
         None,
         "--save",

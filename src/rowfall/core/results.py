@@ -11,6 +11,7 @@ from enum import StrEnum
 from rowfall.core.dataclass import dataclass
 from rowfall.core.load_record import LoadRecord, PartSizes
 from rowfall.core.model import Encoding, MergeWork
+from rowfall.core.steering import SteeringStep
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +91,7 @@ class Report:
             parts.
         shards: of a cluster; ``imbalance`` is how much more than the average the fullest of them
             has got, by bytes of the source.
+        steering: what was changed between attempts, for a server that others use.
     """
 
     load_id: str
@@ -131,6 +133,7 @@ class Report:
     progress: float | None = None
     merges: MergeWork | None = None
     part_sizes: PartSizes | None = None
+    steering: tuple[SteeringStep, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -384,7 +384,7 @@ class DecodePush(Decode):
         self._packed = packed
 
     def _pipes(self, order: Order) -> int:
-        return self._streams
+        return min(self._streams, order.most_streams or self._streams)
 
     def _insert_blocks(self, run: DecoderRun, tick: Tick) -> Outcome:
         order, outputs = run.order, run.outputs

@@ -65,11 +65,13 @@ class Insert:
         staging: the table that gets the rows.
         settings: of each stream's INSERT, so with its share of cores and memory.
         attempt: streams get the query ids ``<attempt>_0``, ``<attempt>_1``, ...
+        most_streams: at once; None for as many as there are.
     """
 
     staging: SqlText
     settings: Values
     attempt: str
+    most_streams: int | None = None
 
 
 class Pusher:
@@ -119,7 +121,7 @@ class Pusher:
             sends = sent_as(scan.splits, scan.encoding, scan.schema, stream=once, here=here)
             return self._pieces(run, sends, scan, into)
 
-        return self._perform(into.attempt, streams, on_tick)
+        return self._perform(into, streams, on_tick)
 
     def insert_selects(
         self, selects: Sequence[Statement], columns: Sequence[Column], into: Insert,
@@ -140,7 +142,7 @@ class Pusher:
                 insert = Statement(text, into.settings)
                 yield BlockStream(run, self._engine(), select, insert, packed=self._packed)
 
-        return self._perform(into.attempt, streams, on_tick)
+        return self._perform(into, streams, on_tick)
 
     def kill(self, attempt: str) -> None:
         """End every stream of an attempt; returns when they have ended, or after 60 s."""
@@ -150,17 +152,21 @@ class Pusher:
 
     def _perform(
         self,
-        attempt: str,
+        into: Insert,
         streams: Callable[[_PushedAttempt], Iterator[Stream]],
         on_tick: Tick | None,
     ) -> Outcome:
-        run = self._running[attempt] = _PushedAttempt(
-            self._server, attempt, on_tick, self._first_lane
+        run = self._running[into.attempt] = _PushedAttempt(
+            self._server, into.attempt, on_tick, self._first_lane
         )
         try:
-            return run.perform(streams(run), self.streams)
+            return run.perform(streams(run), self._most(into))
         finally:
-            del self._running[attempt]
+            del self._running[into.attempt]
+
+    def _most(self, into: Insert) -> int:
+        """Return the streams of an attempt at once."""
+        return min(self.streams, into.most_streams or self.streams)
 
     def _pieces(
         self, run: _PushedAttempt, delivery: SentAs, scan: Scan, into: Insert
@@ -187,7 +193,7 @@ class Pusher:
         if not left:
             return
         engine, columns = self._engine(), schema.columns
-        count = min(self.streams, len(left))
+        count = min(self._most(into), len(left))
         local = local_settings(settings, encoding, schema.reads, engine.facts, count)
         insert = Statement(statements.insert_sent_blocks(staging, columns), settings)
         if schema.projection is not None:
@@ -358,7 +364,7 @@ class Push:
         into = self._writer.target.into(order.staging, order.schema)
         # A row that waits in the server's queue would be missing when staging is counted.
         settings = self._writer.engine.facts.known({**order.settings, "async_insert": 0})
-        insert = Insert(into, settings, order.attempt)
+        insert = Insert(into, settings, order.attempt, order.most_streams)
         if order.select is not None:
             select = Statement(order.select, session.reader.facts.known(order.settings))
             return self._pusher.insert_selects([select], order.schema.columns, insert, on_tick)

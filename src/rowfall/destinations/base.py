@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from rowfall.contracts.destination import Opened, Opening, Query
+from rowfall.contracts.destination import Gauge, Opened, Opening, Query
 from rowfall.core.errors import LedgerError, RowfallError, TargetError, UsageError, VerifyError
 from rowfall.core.events import Listener
 from rowfall.core.listing import Listing, Split
@@ -236,6 +236,9 @@ class BaseDestination:
         from rowfall.plan.tuning import of_threads
 
         return of_threads(facts, plan, options)
+
+    def gauge(self, session: Session, writer: Writer) -> Gauge | None:
+        return None
 
     def make_scratch(self, session: Session, like: str) -> None:
         """Do nothing: the load makes what it needs."""

@@ -21,6 +21,7 @@ from rowfall.core.events import (
     Note,
     Progressed,
     SplitFailed,
+    Steered,
 )
 from rowfall.core.load_record import (
     Happening,
@@ -88,6 +89,8 @@ class Recorder:
                     self._attempt(seconds, event.record)
                 case Note("warning"):
                     self._happened(seconds, "warning", event.text)
+                case Steered():
+                    self._happened(seconds, "steering", event.text)
                 case SplitFailed():
                     self._happened(seconds, "failure", f"given up: {event.split}")
                 case LoadStarted():

@@ -58,7 +58,7 @@ class Merges:
     def _wait_for_room(self, moves: Sequence[StagedPartition], parts: int) -> None:
         share = -(-parts // max(1, len(moves)))
         for database, table in dict.fromkeys((m.database, m.table) for m in moves):
-            room = int(self._limit(database, table) * SHARE) - share
+            room = int(self.limit(database, table) * SHARE) - share
             ids = ", ".join(quote(m.partition_id) for m in moves if m.table == table)
 
             def merging(database: str = database, table: str = table) -> bool:
@@ -113,7 +113,7 @@ class Merges:
                 lowest, changed = min(lowest, parts), time.monotonic()
         return Waited(time.monotonic() - begin, parts, parts <= most)
 
-    def _limit(self, database: str, table: str) -> int:
+    def limit(self, database: str, table: str) -> int:
         """Return ``parts_to_delay_insert`` of a table: its own, or the server's."""
         if (database, table) not in self._limits:
             rows = self._engine.ask(

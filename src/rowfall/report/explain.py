@@ -11,6 +11,7 @@ from rowfall.core import units
 from rowfall.core.load_record import RanStatement
 from rowfall.core.patterns import regex
 from rowfall.core.results import AttemptRecord, Explanation, PlannedLoad, Report
+from rowfall.core.steering import said
 from rowfall.report.layout import WIDTH, facts, grid, render, wrap, wrap_sql
 
 if TYPE_CHECKING:
@@ -72,6 +73,8 @@ def explain_text(
     parts.append(Text("How the rows travelled", "bold"))
     parts.append(facts([(name, _choice(value, why)) for name, value, why in plan.choices if why]))
     parts += ["", Text("Attempts", "bold"), *_attempts(found)]
+    if report.steering:
+        parts += ["", Text("What was changed between attempts", "bold"), _steering(report)]
     if report.limited_by:
         parts += ["", Text("Limited by", "bold"),
                   wrap(report.limited_by, first="  ", indent="  ", width=width)]  # fmt: skip
@@ -133,6 +136,10 @@ def _beside(plan: PlannedLoad, report: Report) -> RenderableType:
          + (f", {report.retries} again" if report.retries else "")],
     ]  # fmt: skip
     return grid([row for row in rows if row[1] or row[2]])
+
+
+def _steering(report: Report) -> RenderableType:
+    return facts([(units.clock(step.seconds), said(step)) for step in report.steering])
 
 
 def _attempts(found: Explanation) -> list[RenderableType]:

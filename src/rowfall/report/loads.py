@@ -199,6 +199,9 @@ def _numbers(report: Report) -> RenderableType:
         rows.append(("merges", units.exact(report.merges.parts), f"parts left, into {into}"))
     if report.peak_memory:
         rows.append(("memory", units.memory(report.peak_memory), "at the peak"))
+    if report.steering:
+        changes = units.exact(len(report.steering))
+        rows.append(("steering", changes, "changes between attempts; rowfall explain lists them"))
     return grid(rows, right={1})
 
 

@@ -21,6 +21,7 @@ from rowfall.core.events import (
     Note,
     Progressed,
     SplitFailed,
+    Steered,
 )
 from rowfall.core.patterns import regex
 
@@ -109,6 +110,8 @@ def _said(event: Event) -> tuple[str, str]:
             return "info", f"load {event.load_id[:8]}: {what}{again} of {event.source} into {where}"
         case Note():
             return "info" if event.level == "question" else event.level, event.text
+        case Steered():
+            return "info", event.text
         case SplitFailed():
             hint = f" ({event.hint})" if event.hint else ""
             return "error", units.failure(event.split, event.error) + hint

@@ -342,6 +342,8 @@ class Talk:
                 told = event.detail if self._level > 0 and event.level != "question" else ""
                 detail = f":\n{event.detail}" if told else ""
                 self.say(f"note: {event.text}{detail}", "cyan")
+            case events.Steered() if self._level >= 0:
+                self.say(f"note: {event.text}", "cyan")
             case events.SplitFailed():
                 self._failed(event)
             case events.AttemptStarted() if self._level > 0:

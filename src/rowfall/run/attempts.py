@@ -16,7 +16,7 @@ from contextlib import ExitStack
 from dataclasses import field, replace
 
 from rowfall.contracts.delivery import Delivery, Order
-from rowfall.contracts.destination import PreparedLoad, Receiving
+from rowfall.contracts.destination import Gauge, PreparedLoad, Receiving
 from rowfall.contracts.facts import LoadFacts
 from rowfall.contracts.load import Amounts, Counts, Done, LoadRun, Tries
 from rowfall.contracts.receiver import (
@@ -67,6 +67,7 @@ from rowfall.plan.settings import lower
 from rowfall.publish.protocol import AttemptProgress, Step
 from rowfall.run.pieces import OutputPieces, piece_name
 from rowfall.run.pieces import select as select_pieces
+from rowfall.run.steering import Steering
 from rowfall.run.work_queue import OutputPiece, Work, WorkQueue
 from rowfall.schema import avro_blocks
 from rowfall.schema.bad_rows import data_errors
@@ -153,6 +154,7 @@ def run_attempts(load: LoadRun, facts: LoadFacts, plan: Plan, prepared: Prepared
     return Done(
         tuple(runner.counts for runner in runners), runners[0].sent, tuple(notes.texts),
         problem, started, engine_cpu, cpu_here,
+        tuple(step for runner in runners for step in runner.steering.steps),
     )  # fmt: skip
 
 
@@ -255,6 +257,7 @@ class AttemptRunner:
         self._given, self._receiver, self._load_id = given, receiver, load.id
         self._source, self._delivery, self._bad_rows = load.session.source, delivery, bad_rows
         self.queue, self._writer, self._emit = queue, given.writer, emit
+        self.steering = Steering(_gauge(given), load.emit, given.stopped, given.writer.node)
         options = load.session.options
         self._longest, self._verify = units.parse_size(options.max_record), options.verify
         self._patience = units.parse_duration(options.patience)
@@ -403,7 +406,8 @@ class AttemptRunner:
     def _deliver(self, attempt: _Attempt, lane: int) -> Outcome:
         """Insert the rows of an attempt into staging."""
         work, receiver = attempt.work, self._receiver
-        settings = {s.name: s.value for s in work.failed.settings or self._settings}
+        self.sent = self.steering.applied(work.failed.settings or self._settings)
+        settings = {s.name: s.value for s in self.sent}
         settings |= receiver.settings(attempt.staging)
         select = None
         if work.skips_bad_rows:
@@ -416,6 +420,7 @@ class AttemptRunner:
             work.schema or self._schema,
             settings, select, engine_reads=work.engine_reads or not self._decodes,
             most_refused=work.most_refused,
+            most_streams=self.steering.streams(self._given.plan.transport.streams),
         )  # fmt: skip
         with self._guard:
             self._running.add(attempt.id)
@@ -515,6 +520,7 @@ class AttemptRunner:
         """
         splits, outcome, (staged, began) = delivered.splits, delivered.outcome, times
         ended = time.monotonic()
+        self.steering.counted(counted.rows)
         self.queue.loaded()
         record = AttemptRecord(
             attempt.id, len(splits), splits[0].name if splits else "", counted.rows,
@@ -899,6 +905,10 @@ class AttemptRunner:
         """Take work and carry it out until there is none."""
         while (work := self.queue.take(self._writer.number)) is not None:
             try:
+                self.steering.before()
+                if self.queue.stopped.is_set():
+                    self.queue.release()
+                    return
                 attempt = self.attempt(work, lane)
                 if next(attempt, False):
                     self.publish(attempt)
@@ -951,6 +961,14 @@ class AttemptRunner:
             thread.join(max(0.0, deadline - time.monotonic()))
         if any(thread.is_alive() for thread in (polite, *self._workers)):
             self._writer.engine.abandon()
+
+
+def _gauge(given: Receiving) -> Gauge | None:
+    """Return what tells how full the server is; None where a load is to stay as planned."""
+    session = given.load.session
+    if session.options.no_adapt or session.scratch:
+        return None
+    return session.destination.gauge(session, given.writer)
 
 
 def _object(split: Split) -> str:

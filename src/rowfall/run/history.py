@@ -16,6 +16,7 @@ from rowfall.core.masked import MASK
 from rowfall.core.model import MergeWork
 from rowfall.core.options import Options
 from rowfall.core.results import Explanation, Failure, Report, ShardReport
+from rowfall.core.steering import SteeringStep
 from rowfall.ledger import Ledger, LoadRow, running
 from rowfall.ledger.leases import has_ended
 from rowfall.run import explained
@@ -206,6 +207,8 @@ def from_json(text: str) -> Report:
         if (parts := values.get("part_sizes")) is not None:
             sizes = tuple((int(most), int(n)) for most, n in parts.pop("bytes"))
             values["part_sizes"] = PartSizes(sizes, **parts)
+        steps = values.get("steering", ())
+        values["steering"] = tuple(SteeringStep(**step) for step in steps)
         values["shards"] = tuple(ShardReport(**s) for s in values.get("shards", ()))
         return Report(**values)
     except (ValueError, TypeError) as error:

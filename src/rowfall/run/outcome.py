@@ -124,6 +124,7 @@ def make_report(
         settings={s.name: s.value for s in done.settings},
         failures=counts.failures,
         notes=(*filter(None, [plan.schema.fit.text]), *done.notes, *finished.notes),
+        steering=done.steering,
         engine_version=session.engine.facts.version if alive else "",
         rowfall_version=__version__,
         shards=shards,

@@ -22,6 +22,7 @@ from rowfall.targets.base import Target
 
 # What follows is imported where it is used: an embedded engine opens meanwhile, 50 ms.
 if TYPE_CHECKING:
+    from rowfall.contracts.destination import Gauge
     from rowfall.contracts.facts import (
         FirstFacts,
         LoadFacts,
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
         TargetFacts,
     )
     from rowfall.contracts.load import Done, LoadRun, Settled
-    from rowfall.contracts.session import Session
+    from rowfall.contracts.session import Session, Writer
     from rowfall.destinations.clickhouse.clean import OpenedTables
     from rowfall.destinations.clickhouse.prepare import PreparedTables
     from rowfall.ledger import Ledger
@@ -226,6 +227,13 @@ class ClickHouseTables(BaseDestination):
         from rowfall.plan.tuning import of_blocks
 
         return of_blocks(facts, plan, options, rows)
+
+    def gauge(self, session: Session, writer: Writer) -> Gauge | None:
+        if not writer.engine.shared:
+            return None  # a data folder is one process's
+        from rowfall.destinations.clickhouse.gauge import ServerGauge
+
+        return ServerGauge(writer.engine, writer.target)
 
     def make_scratch(self, session: Session, like: str) -> None:
         from rowfall.destinations.clickhouse.scratch import make_scratch
