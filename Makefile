@@ -36,6 +36,7 @@ PYTEST := $(BIN)/pytest -n 4 --dist loadgroup --no-loadscope-reorder
 WHEELS_FOR ?= x86_64 aarch64
 WHEELS_PROFILE ?= release
 DIST ?= dist
+DOCS_ENV := build/docs-$(shell sha256sum < requirements-docs.lock | cut -c1-16)
 WHEELS_ENV := build/wheels-$(shell sha256sum < requirements-wheels.lock | cut -c1-16)
 
 # Needs node and npm, which nothing else here does: the result is kept with the sources.
@@ -45,7 +46,7 @@ charts:  ## build the chart library of report pages from charts/package-lock.jso
 .PHONY: charts
 .PHONY: help venv decoder demo rust memcheck miri aarch64 test test-all test-singlestore fast check faults simulate bench
 .PHONY: bench-100b figures lock
-.PHONY: wheels clean
+.PHONY: wheels docs clean
 
 help:  ## list the targets
 	@sed -nE 's/^([a-z-]+):.*  ## (.*)/\1|\2/p' $(MAKEFILE_LIST) | \
@@ -78,6 +79,14 @@ $(WHEELS_ENV): requirements-wheels.lock
 	$(PYTHON) -m venv $@.new
 	$@.new/bin/python -m pip install -q --require-hashes -r requirements-wheels.lock
 	mv $@.new $@
+
+$(DOCS_ENV): requirements-docs.lock
+	rm -rf $@ && mkdir -p build && $(PYTHON) -m venv $@.new
+	$@.new/bin/pip install -q --disable-pip-version-check --require-hashes -r requirements-docs.lock
+	mv $@.new $@
+
+docs: $(DOCS_ENV)  ## build the pages into build/site, with every link checked
+	$(DOCS_ENV)/bin/python docs/make_site.py
 
 # manylinux2014: glibc 2.17 of 2012, as rowfall-decode is copied into servers that are older than the
 # machine it was installed on. python -m, as scripts name the folder that the environment was made in.
@@ -207,9 +216,11 @@ lock: venv  ## pin every dependency with its hashes again
 			--no-emit-index-url --custom-compile-command "make lock" \
 			pyproject.toml --group build $$dev -o $$f; \
 	done
-	$(BIN)/uv pip compile -q --upgrade --universal --python-version 3.11 --generate-hashes \
-		--no-emit-index-url --custom-compile-command "make lock" \
-		--group wheels -o requirements-wheels.lock
+	for group in wheels docs; do \
+		$(BIN)/uv pip compile -q --upgrade --universal --python-version 3.11 --generate-hashes \
+			--no-emit-index-url --custom-compile-command "make lock" \
+			--group $$group -o requirements-$$group.lock; \
+	done
 
 clean:  ## remove what the other targets made
 	rm -rf .venv .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache build dist

@@ -45,51 +45,53 @@ def side(of: Mapping[str, Any], *kinds: str) -> tuple[float, float]:
     return min(found)
 
 
-def headline() -> str:
-    """Return the first figure of README.md."""
-    trips = case("trips-disk")
+def five() -> str:
+    """Return five things that rowfall does, with a figure each."""
+    trips, cores = case("trips-disk"), _word(results("results")["about"]["cores"])
     (ours, _), (theirs, _) = side(trips, "rowfall"), side(trips, "engine")
-    cores = results("results")["about"]["cores"]
-    return (
-        f"**{trips['rows'] / 1e6:.0f} million rows from {trips['files']} csv.gz files in "
-        f"{ours:.1f} seconds on {_word(cores)} cores**; the engine's own\nfastest statement takes "
-        f"{theirs:.1f} ([how this was measured](#how-fast))."
-    )
+    whole = results("results-100b")
+    rate, published = whole["rows"] / whole["cpu"], 100e9 / _PUBLISHED_VCPU_SECONDS
+    size = results("results-cluster")["sizes"]["10"]
+    shards = max(size["clusters"], key=int)
+    sides = {s["name"]: statistics.median(s["wall"]) for s in size["clusters"][shards]["sides"]}
+    planned, views = sides.pop("local, as it plans"), sides["views"]
+    pairs = results("results-doctor")["cases"].values()
+    off = [statistics.median(abs(o["predicted"] / o["measured"] - 1) for o in one) for one in pairs]
+    lines = [
+        f"**Fast.** {trips['rows'] / 1e6:.0f} million rows of {trips['files']} csv.gz files take "
+        f"{ours:.1f} seconds on {cores} cores; the engine's own fastest statement takes "
+        f"{theirs:.1f}.",
+        "**Exactly once**, after any crash of rowfall, the engine or the machine: "
+        f"[100 billion rows](bench/RESULTS-100b.md) on {_word(whole['cores'])} cores, killed "
+        f"{('not once', 'once', 'twice')[whole['kills']]}, were exact to the checksum, at "
+        f"{rate / 1e6:.1f} M rows for each CPU second where the published servers loaded "
+        f"{published / 1e6:.1f} M. [The promise](docs/concepts/exactly-once.md).",
+        f"**Clusters without engineering.** {size['rows'] / 1e6:.0f} M rows of S3 into "
+        f"{_word(int(shards))} shards take {planned:.1f} seconds; hand-made views that give files "
+        f"to shards take {views:.1f}. [Clusters](docs/guides/cluster.md).",
+        "**Nothing changes in silence.** 300 does not become 44 in a `UInt8`: what does not fit is "
+        "an error with file, line and column. [Strictness](docs/concepts/strictness.md).",
+        "**It says why.** `rowfall doctor` measures every link of a load, and its forecast was "
+        f"within {statistics.median(off):.0%} of the load that followed for half of {len(off)} "
+        "kinds of load. [Doctor](docs/guides/doctor.md).",
+    ]
+    return "\n".join(
+        f"{n}. " + fill(line, _WIDTH - 3, subsequent_indent="   ", break_long_words=False,
+                        break_on_hyphens=False)
+        for n, line in enumerate(lines, 1)
+    )  # fmt: skip
 
 
-def hundred_billion() -> str:
-    """Return what became of 100 billion rows."""
-    found = results("results-100b")
-    rate, published = found["rows"] / found["cpu"], 100e9 / _PUBLISHED_VCPU_SECONDS
-    return _filled(
-        f'[100 billion rows](bench/RESULTS-100b.md) went into the partitioned table of "Loading '
-        f'100B Rows in Minutes" on {_word(found["cores"])} cores, killed '
-        f"{('not once', 'once', 'twice')[found['kills']]} on the way: exact to the checksum after "
-        f"{found['cpu'] / 60:.0f} CPU minutes, {rate / 1e6:.1f} M rows for each CPU second, where "
-        f"the published servers loaded {published / 1e6:.1f} M for each second of a vCPU."
-    )
-
-
-def how_fast() -> str:
-    """Return the table of seconds beside those of the engine."""
+def servers() -> str:
+    """Return the table of seconds of a server beside those of its own ways."""
     server = results("results-server")["cases"]
     trips, taxi = server["trips"], server["taxi"]
     of_server = ("select",)
     rows = [
-        (f"{_rows(case('trips-disk'))} of three integers, {case('trips-disk')['files']} csv.gz, "
-         "embedded", side(case("trips-disk"), "rowfall"), side(case("trips-disk"), "engine")),
-        ("the same files from S3 into a server that has the decoder", side(trips, "inside"),
-         side(trips, *of_server)),
+        (f"{_rows(trips)} of three integers, {trips['files']} csv.gz in S3, into a server that has "
+         "the decoder", side(trips, "inside"), side(trips, *of_server)),
         ("the same files pushed to a server, against the client, four at once",
          side(trips, "push"), side(trips, "client")),
-        (f"{_rows(case('taxi-csv'))} of 51 columns, csv.gz, embedded",
-         side(case("taxi-csv"), "rowfall"), side(case("taxi-csv"), "engine")),
-        ("the same, json.gz, embedded", side(case("taxi-json"), "rowfall"),
-         side(case("taxi-json"), "engine")),
-        ("the same, Parquet, embedded", side(case("taxi-parquet"), "rowfall"),
-         side(case("taxi-parquet"), "engine")),
-        (f"{_rows(case('hits-tsv'))} of 105 columns, tsv.gz, embedded",
-         side(case("hits-tsv"), "rowfall"), side(case("hits-tsv"), "engine")),
     ]  # fmt: skip
     lines = ["| | rowfall | the engine's fastest |", "|---|---:|---:|"]
     lines += [f"| {name} | {_both(ours)} | {_both(theirs)} |" for name, ours, theirs in rows]
@@ -107,18 +109,22 @@ def how_fast() -> str:
 
 
 def install_size() -> str:
-    """Return what an installation takes on disk, to ten MB."""
+    """Return what an installation takes on disk, in MB."""
     found: Mapping[str, int] = results("results-install")["bytes"]
+    small = sum(size for name, size in found.items() if name not in _OF_EXTRAS)
 
-    def of(*names: str) -> int:
-        return round(sum(found[name] for name in names) / 1e7) * 10
+    def of(*names: str) -> str:
+        return f"{round(sum(found[name] for name in names) / 1e7) * 10} MB"
 
     return _filled(
-        f"An installation without the decoder takes {of(*found)} MB on disk: "
-        f"{of('chdb', 'chdb-core')} the embedded ClickHouse, {of('pyarrow', 'pandas', 'numpy')} "
-        "pyarrow, pandas and numpy, which chDB asks for, "
-        f"{of('botocore', 'obstore')} the clients of object stores."
+        f"`rowfall` takes {small / 1e6:.0f} MB on disk before Python compiles what it imports. "
+        f"`embedded` brings another {of(*_EMBEDDED)}: {of('chdb', 'chdb-core')} the engine, the "
+        "rest pyarrow, pandas and numpy, which chDB asks for."
     )
+
+
+_EMBEDDED = ("chdb", "chdb-core", "numpy", "pandas", "pyarrow", "python-dateutil", "six")
+_OF_EXTRAS = frozenset({*_EMBEDDED, "botocore", "jmespath", "urllib3"})
 
 
 def compared() -> str:
@@ -145,9 +151,8 @@ _TITLES = {
     "hits-parquet": "hits, Parquet",
 }
 MADE: Mapping[str, Callable[[], str]] = {
-    "headline": headline,
-    "hundred-billion": hundred_billion,
-    "how-fast": how_fast,
+    "five": five,
+    "servers": servers,
     "install-size": install_size,
     "compared": compared,
 }
