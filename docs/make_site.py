@@ -1,7 +1,7 @@
 """Lay out the pages of the documentation for mkdocs, and build the site: ``make docs``.
 
-Pages link to each other, to results in ``bench/`` and to files of the code by relative paths. So the
-site has the paths of the checkout: every page of git, and every file that one of them links to.
+Pages link to each other, to results in ``bench/`` and to files of the code by relative paths. So
+the site has the paths of the checkout: every page of git, and every file that one of them links to.
 """
 
 from __future__ import annotations
