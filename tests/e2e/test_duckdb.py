@@ -165,7 +165,7 @@ def test_replace_exchanges_the_rows_and_keeps_what_hangs_on_the_table(shell: She
     assert "foreign key" in done.talk
     assert ask(shell, "SELECT * FROM seen") == [(2, "z", 7)]
     assert "_rowfall_gathers_" in shell.ok("clean", "--to", "into.duckdb", "--dry-run").out
-    shell.ok("clean", "--to", "into.duckdb")
+    shell.ok("clean", "--to", "into.duckdb", "--yes")
     with duckdb_at(shell.folder / "into.duckdb") as do:
         found = do("SELECT table_name FROM duckdb_tables() ORDER BY 1").fetchall()
         assert found == [("_rowfall_loaded",), ("a (b",), ("child",)]
