@@ -208,7 +208,7 @@ CASES = {
         rows="(b, e, a) SELECT number, number + 7, 3 FROM numbers(50)",
         same=["SELECT *, y FROM {db}.o ORDER BY ALL", "SELECT *, m FROM {db}.t ORDER BY ALL"],
     ),
-    "strange names": Case(
+    "unusual names": Case(
         ["CREATE TABLE {db}.`t ``x'\".y` (`a b` UInt64, `from` UInt64, `FROM` UInt64, "
          "`select` String) ENGINE = MergeTree ORDER BY `a b`",
          "CREATE TABLE {db}.`o \\\\ ö` (`k 'k` UInt64, `from` UInt64, s String) "

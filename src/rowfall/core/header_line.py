@@ -165,16 +165,16 @@ def _differing(
 ) -> tuple[bool, str, bool]:
     """Judge a first line that differs in kind from what is below it, in some columns."""
     why = "the first line holds other kinds of values than the lines below"
-    strange = [c for c in alike if _stands_apart(c)]
+    apart = [c for c in alike if _stands_apart(c)]
     rows = max(c.rows for c in columns)
     if index and len(alike) > 2 and _rises([c.first for c in alike]):
-        strange = list(alike)  # what tables of two keys have at their top
+        apart = list(alike)  # what tables of two keys have at their top
     if any(map(_shaped_alike, columns)) and not index:
         return False, _NO, False
-    if len(strange) == len(alike):
+    if len(apart) == len(alike):
         sure = rows > 2 and (index or len(unlike) >= len(alike) or not alike)
         return True, why if sure else _MAYBE, sure or not alike
-    if len(unlike) + index > len(alike) - len(strange):
+    if len(unlike) + index > len(alike) - len(apart):
         return True, _MAYBE, False
     return False, _NO, False
 
@@ -184,11 +184,11 @@ def _numbered(columns: Sequence[_Column], alike: Sequence[_Column]) -> tuple[boo
     if any(map(_shaped_alike, columns)):
         return False, _VALUES, True
     texts = [c for c in columns if c.own == "" and c.first.strip()]
-    strange = all(map(_stands_apart, alike))
+    apart = all(map(_stands_apart, alike))
     share = _share(texts) if texts else 0.0
-    if strange and share >= 1:
+    if apart and share >= 1:
         return True, _MAYBE, False
-    if texts and (strange or (share >= 1.5 and not any(map(_repeats, texts)))):
+    if texts and (apart or (share >= 1.5 and not any(map(_repeats, texts)))):
         return False, _NO, False
     return False, _VALUES, True
 

@@ -152,7 +152,7 @@ class FollowedExchange:
 
 
 @dataclass(frozen=True, slots=True)
-class Landings:
+class TableLoads:
     """Attempts that are loaded into one table, or were to be, under the same names.
 
     Attributes:
@@ -542,23 +542,23 @@ class Journal:
         loaded = {str(id_) for ids, forgotten in rows if not forgotten for id_ in ids}
         return loaded, {str(id_) for ids, forgotten in rows if forgotten for id_ in ids} - loaded
 
-    def landings(self) -> list[Landings]:
-        """Return the landings in every table that the journal knows, without forgotten ones."""
-        return self._landings("countIf(event = 'landed') > 0")
+    def table_loads(self) -> list[TableLoads]:
+        """Return the loads into every table that the journal knows, without forgotten ones."""
+        return self._table_loads("countIf(event = 'landed') > 0")
 
-    def stopped(self) -> list[Landings]:
+    def stopped(self) -> list[TableLoads]:
         """Return, of every table, what was committed, and of which no line says that it loaded."""
         # As Entry.binding and Entry.over say it.
         expired, committed = (
             f"minIf(_block_number, event = '{event}')" for event in ("expire", "commit")
         )
-        return self._landings(
+        return self._table_loads(
             "countIf(event = 'claim') > 0 AND countIf(event = 'commit') > 0 AND "
             "countIf(event IN ('landed', 'release')) = 0 AND "
             f"(countIf(event = 'expire') = 0 OR {expired} > {committed})"
         )
 
-    def _landings(self, having: str) -> list[Landings]:
+    def _table_loads(self, having: str) -> list[TableLoads]:
         rows = self._ask(
             "SELECT toString(into), names, sum(count), toString(max(last)) FROM (SELECT into, "
             "attempt, argMinIf(rows, _block_number, event = 'commit') AS count, max(at) AS last, "
@@ -568,7 +568,7 @@ class Journal:
             "AND countIf(event = 'forget') = 0) GROUP BY into, names"
         )
         return [
-            Landings(
+            TableLoads(
                 str(into), frozenset((str(d), str(t)) for d, t in names), int(count), str(last)
             )
             for into, names, count, last in rows

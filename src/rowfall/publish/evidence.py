@@ -297,7 +297,7 @@ class Search:
     def _count(
         self, partition: Partition, parts: Sequence[StagedPart], known: int, traces: Traces
     ) -> tuple[Traces, str]:
-        """Count what a partition has gained and look for a sample of the rows.
+        """Count what a partition has got and look for a sample of the rows.
 
         Returns:
             The traces with both, and what was found, in words.
@@ -305,13 +305,13 @@ class Search:
         move, rows = partition.move, sum(p.rows for p in parts)
         least, most = self.added(move)
         partition = self._partitions([move], partition.own)[move.partition_id]
-        gained = partition.rows_added
+        added = partition.rows_added
         # Only at its bounds does a sum say what each of its terms is. The lower one says nothing
         # where rows of equal keys are united: ours may have come and been united with others.
         counted: bool | None = None
-        if gained == most + known + rows:
+        if added == most + known + rows:
             counted = True
-        elif gained == least + known and partition.keeps_rows:
+        elif added == least + known and partition.keeps_rows:
             counted = False
         # Others may have published while it was read: then it is a sum of other terms.
         if counted is not None and self.added(move) != (least, most):
@@ -321,7 +321,7 @@ class Search:
             found = None  # the rows may have other values now
         words = {True: "is there", False: "is not there", None: "is there in part, or not known"}
         why = (
-            f"{gained:,} rows were added, {known:,} or {known + rows:,} expected"
+            f"{added:,} rows were added, {known:,} or {known + rows:,} expected"
             + (", and other loads have added some, too" if most else "")
             + f"; a sample of them {words[found]}"
         )
@@ -455,11 +455,11 @@ class Search:
             same = f"{hashed} IN ({', '.join(map(str, hashes))})"
             # The primary index finds the rows of a sample in a table of any size.
             near = f" AND ({key}) IN (SELECT {key} FROM {staged} WHERE {here} AND {same})"
-            innocent = [] if other else partition.unrelated_parts
-            apart = f" AND _part NOT IN ({quoted_list(innocent)})"
+            unrelated = [] if other else partition.unrelated_parts
+            apart = f" AND _part NOT IN ({quoted_list(unrelated)})"
             ((found,),) = self._ask(
                 f"SELECT uniqExact({hashed}) FROM {target} WHERE {here} AND {same}"
-                f"{near * bool(key)}{apart * bool(innocent)}"
+                f"{near * bool(key)}{apart * bool(unrelated)}"
             )
         except RowfallError as error:
             # Another process may have taken the attempt over, and renamed or dropped staging.

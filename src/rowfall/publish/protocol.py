@@ -171,7 +171,7 @@ class Traces:
         has_unlisted_blocks: a merged part holds new blocks that no listed part explains.
         has_unexplained_rows: it holds rows that may be anybody's: in new parts as INSERT of others
             or ATTACH PART leaves them, or in blocks that held another number of rows.
-        counted: it has gained the rows in question (True), or none of them (False); None: another
+        counted: it has got the rows in question (True), or none of them (False); None: another
             number.
         found: a sample of these rows is there (True), or none of it (False); None: not known.
         logged: the server's log says that they were attached.

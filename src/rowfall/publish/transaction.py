@@ -133,10 +133,10 @@ class TransactionReceiver(BaseReceiver):
         Whoever has sent them has compared their number with those that were read.
         """
         rows = delivered.outcome.rows_written
-        gained = self._database.transaction(delivered.attempt).finish(rows)
+        taken = self._database.transaction(delivered.attempt).finish(rows)
         wish = self._given.load.session.options.on_conflict
-        if gained < rows and wish != ERROR:
-            text = f"{units.counted(rows - gained, 'row')} had the key of another one"
+        if taken < rows and wish != ERROR:
+            text = f"{units.counted(rows - taken, 'row')} had the key of another one"
             self._given.notes.add("info", f"{text}: --on-conflict {wish}")
         return Counted(rows, checked=True)
 

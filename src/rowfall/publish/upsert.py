@@ -721,7 +721,7 @@ class _Old:
             )
 
     def _gained(self, own: str, partition: str) -> str:
-        """Return a query of the rows of a partition, and how many of each it has gained."""
+        """Return a query of the rows of a partition, and how many of each it holds more."""
         columns = self._columns()
         at = f"WHERE _partition_id = {quote(partition)}"
         old = sql.qualified(self._database, own)

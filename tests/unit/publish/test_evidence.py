@@ -38,8 +38,8 @@ OLD = part(3)
     [
         pytest.param((OLD,), "", id="as it was"),
         pytest.param((OLD, part(4, uuid=OTHERS)), "", id="another attempt has come"),
-        pytest.param((OLD, part(4)), "strange", id="an INSERT of others, or ATTACH PART"),
-        pytest.param((part(3, 4, 20, level=1),), "hidden", id="merged with a part not listed"),
+        pytest.param((OLD, part(4)), "unexplained", id="an INSERT of others, or ATTACH PART"),
+        pytest.param((part(3, 4, 20, level=1),), "unlisted", id="merged with a part not listed"),
         pytest.param(
             (part(3, 4, 20, level=1), part(3, active=False), part(4, uuid=OTHERS, active=False)),
             "",
@@ -47,14 +47,16 @@ OLD = part(3)
         ),
         pytest.param(
             (part(3, 4, 20, level=1), part(3, active=False), part(4, uuid=OURS, active=False)),
-            "hidden",
+            "unlisted",
             id="merged with a part of ours, which proves nothing about the others",
         ),
-        pytest.param((part(4, 4, 0, level=1), OLD), "removed hidden", id="something was dropped"),
-        pytest.param((part(4),), "removed strange", id="nothing is left of what it held"),
-        pytest.param((), "removed strange", id="nothing is left"),
-        pytest.param((part(3, rows=15),), "strange", id="more rows in an old block: renumbered"),
-        pytest.param((part(3, rows=5),), "strange", id="fewer rows in an old block"),
+        pytest.param((part(4, 4, 0, level=1), OLD), "removed unlisted", id="something was dropped"),
+        pytest.param((part(4),), "removed unexplained", id="nothing is left of what it held"),
+        pytest.param((), "removed unexplained", id="nothing is left"),
+        pytest.param(
+            (part(3, rows=15),), "unexplained", id="more rows in an old block: renumbered"
+        ),
+        pytest.param((part(3, rows=5),), "unexplained", id="fewer rows in an old block"),
         pytest.param((part(3, rows=10, version=9),), "", id="mutated"),
     ],
 )
@@ -62,8 +64,8 @@ def test_traces(parts: tuple[Listed, ...], traces: str) -> None:
     found = partition(*parts)
     seen = {
         "removed": bool(found.removed),
-        "hidden": found.has_unlisted_blocks,
-        "strange": found.has_unexplained_rows,
+        "unlisted": found.has_unlisted_blocks,
+        "unexplained": found.has_unexplained_rows,
     }
     assert {name for name, there in seen.items() if there} == set(traces.split())
 
@@ -93,10 +95,10 @@ TRUTHS = (True, False, None)
 
 
 def test_nothing_is_concluded_from_one_witness_against_another() -> None:
-    for hidden, strange, counted, found in itertools.product((True, False), (True, False), TRUTHS,
+    for hidden, unexplained, counted, found in itertools.product((True, False), (True, False), TRUTHS,
                                                             TRUTHS):  # fmt: skip
-        got = judge(Traces(False, hidden, strange, counted, found))
-        if not hidden and not strange:
+        got = judge(Traces(False, hidden, unexplained, counted, found))
+        if not hidden and not unexplained:
             assert got is Evidence.NO_PARTS
         elif got is Evidence.ALL_PARTS:
             assert (counted, found) == (True, True)

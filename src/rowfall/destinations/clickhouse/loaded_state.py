@@ -22,7 +22,7 @@ from rowfall.destinations.questions import answers, command_of, unrecorded_rows
 from rowfall.engines.base import Engine, table_uuid
 from rowfall.ledger import target_key, target_key_parts
 from rowfall.ledger.journal import TABLE as JOURNAL
-from rowfall.ledger.journal import Landings
+from rowfall.ledger.journal import TableLoads
 from rowfall.plan.continued import names_now
 from rowfall.systems.clickhouse.staging import CatalogueTables
 from rowfall.targets.base import STAGING_PREFIX
@@ -112,18 +112,18 @@ def find_contradiction(
     if (older := record.find_older()) is not None:
         return older
     journal = record.journal() if memory.journal is not None else None
-    landings = journal.landings() if journal is not None else []
+    loads = journal.table_loads() if journal is not None else []
     return (
-        _other_table(session, memory, landings)
-        or _came_along(session, memory, landings)
-        or _renamed(session, memory, landings)
-        or _unrecorded(session, memory, landings)
+        _other_table(session, memory, loads)
+        or _came_along(session, memory, loads)
+        or _renamed(session, memory, loads)
+        or _unrecorded(session, memory, loads)
     )
 
 
-def _landings(session: Session) -> list[Landings]:
+def _table_loads(session: Session) -> list[TableLoads]:
     journal = record_of(session).journal()
-    return journal.landings() if journal is not None else []
+    return journal.table_loads() if journal is not None else []
 
 
 def _rows(session: Session) -> int:
@@ -131,12 +131,12 @@ def _rows(session: Session) -> int:
     return int(rows)
 
 
-def _rows_of(landings: Collection[Landings], uuid: str) -> int:
-    return sum(one.rows for one in landings if one.into == uuid)
+def _rows_of(loads: Collection[TableLoads], uuid: str) -> int:
+    return sum(one.rows for one in loads if one.into == uuid)
 
 
 def _set_back(session: Session, memory: LoadedState) -> Contradiction:
-    landings, count = _landings(session), len(memory.unconfirmed)
+    loads, count = _table_loads(session), len(memory.unconfirmed)
     journal = f"{session.first_target.database}.{JOURNAL}"
     there = memory.journal is not None
     text = (
@@ -144,7 +144,7 @@ def _set_back(session: Session, memory: LoadedState) -> Contradiction:
         f"{session.table_text}, but the journal {journal} "
         + ("does not know of them" if there else "is gone")
         + ": the server was set back to an earlier state, or somebody has changed the journal"
-        + _numbers(session, _rows(session), _rows_of(landings, memory.uuid))
+        + _numbers(session, _rows(session), _rows_of(loads, memory.uuid))
     )
     hint = (
         "Compare the numbers of rows, then run the same command with --loaded journal (the table "
@@ -159,23 +159,23 @@ def _set_back(session: Session, memory: LoadedState) -> Contradiction:
 
 
 def _other_table(
-    session: Session, memory: LoadedState, landings: Collection[Landings]
+    session: Session, memory: LoadedState, loads: Collection[TableLoads]
 ) -> Contradiction | None:
     """Return a contradiction where the table is a new one and holds rows of unknown origin."""
     before = memory.known
     if not before or before == memory.uuid:
         return None
-    loaded = memory.ledger or any(one.into == before for one in landings)
+    loaded = memory.ledger or any(one.into == before for one in loads)
     if not loaded and not _stopped(session, before):
         return None  # nothing was loaded into the old one
     rows = _rows(session)
     # Loads of others into the new table account for its rows.
-    if rows <= _rows_of(landings, memory.uuid):
+    if rows <= _rows_of(loads, memory.uuid):
         return None
     other = _OtherTable(
         LedgerConflict.OTHER_TABLE, memory.uuid, before, session.target_key, memory.ledger
     )
-    return _question(session, other, rows, landings)
+    return _question(session, other, rows, loads)
 
 
 def _stopped(session: Session, before: str) -> Mapping[str, int]:
@@ -188,13 +188,13 @@ def _stopped(session: Session, before: str) -> Mapping[str, int]:
 
 
 def _came_along(
-    session: Session, memory: LoadedState, landings: Collection[Landings]
+    session: Session, memory: LoadedState, loads: Collection[TableLoads]
 ) -> Contradiction | None:
     """Return a contradiction where a journal tells of another table of this name.
 
     It was restored, and the table with a new UUID; or the table was exchanged for a copy.
     """
-    if memory.known == memory.uuid or any(one.into == memory.uuid for one in landings):
+    if memory.known == memory.uuid or any(one.into == memory.uuid for one in loads):
         return None
     database, table = own = (session.first_target.database, session.first_target.table)
     rows = session.engine.ask(
@@ -202,7 +202,7 @@ def _came_along(
     )
     there = {str(uuid): (database, str(name)) for uuid, name in rows}
     journal = record_of(session).journal()
-    told = [*landings, *(journal.stopped() if journal is not None else ())]
+    told = [*loads, *(journal.stopped() if journal is not None else ())]
     for one in sorted(told, key=lambda one: one.last, reverse=True):
         name_now = there.get(one.into)
         if own in one.tables and name_now not in one.tables:
@@ -210,7 +210,7 @@ def _came_along(
                 other = _OtherTable(
                     LedgerConflict.COPIED_TABLE, memory.uuid, one.into, session.target_key
                 )
-                return _question(session, other, count, landings)
+                return _question(session, other, count, loads)
             return None
         if name_now:
             continue
@@ -224,15 +224,15 @@ def _came_along(
                     other = _OtherTable(
                         LedgerConflict.COPIED_TABLE, memory.uuid, one.into, key, found
                     )
-                    return _question(session, other, count, landings)
+                    return _question(session, other, count, loads)
     return None
 
 
 def _renamed(
-    session: Session, memory: LoadedState, landings: Collection[Landings]
+    session: Session, memory: LoadedState, loads: Collection[TableLoads]
 ) -> Contradiction | None:
     """Return a contradiction where files of this load came into this table under another name."""
-    for key in _other_keys(session, memory, landings):
+    for key in _other_keys(session, memory, loads):
         found = _overlap(session, memory, memory.uuid, key)
         if not found:
             continue
@@ -297,10 +297,10 @@ def find_older_ledger(session: Session) -> Contradiction | None:
 
 
 def _unrecorded(
-    session: Session, memory: LoadedState, landings: Collection[Landings]
+    session: Session, memory: LoadedState, loads: Collection[TableLoads]
 ) -> Contradiction | None:
     """Return a contradiction where the table holds rows, and nobody has a record of the table."""
-    if any(one.into == memory.uuid for one in landings):
+    if any(one.into == memory.uuid for one in loads):
         return None
     # Rows that replace those of their key are not there twice when they are loaded again.
     if session.options.upsert is not None:
@@ -337,12 +337,12 @@ def stored_rows(engine: Engine, database: str, table: str) -> int:
 
 
 def _other_keys(
-    session: Session, memory: LoadedState, landings: Collection[Landings]
+    session: Session, memory: LoadedState, loads: Collection[TableLoads]
 ) -> Iterator[str]:
     """Yield the keys by which this very table was loaded under other names."""
     own = (session.first_target.database, session.first_target.table)
     keys: dict[str, None] = {}
-    for one in landings:
+    for one in loads:
         if one.into == memory.uuid and own not in one.tables:
             keys |= {target_key(*name): None for name in one.tables if not _is_staging(name[1])}
     if session.ledger is not None:
@@ -392,11 +392,11 @@ class _OtherTable:
 
 
 def _question(
-    session: Session, other: _OtherTable, rows: int, landings: Collection[Landings]
+    session: Session, other: _OtherTable, rows: int, loads: Collection[TableLoads]
 ) -> Contradiction:
     """Return the question whether the rows of a new table are those of earlier loads."""
     uuid, before, ids = other.uuid, other.before, other.ids
-    known, stopped = _rows_of(landings, before), _stopped(session, before)
+    known, stopped = _rows_of(loads, before), _stopped(session, before)
     text = (
         f"{session.table_text} is not the table that was loaded before (its UUID was {before} and "
         f"is {uuid}), and it holds rows: was it restored, or exchanged for a copy?"
@@ -409,7 +409,7 @@ def _question(
             "the old one, and this one may hold them or not"
         )
         brought += ", and the rows of the stopped load"
-    if what := record_of(session).splits_of(landings, before, ids):
+    if what := record_of(session).splits_of(loads, before, ids):
         what += ", without those of the stopped load" if stopped else ""
         journal = f", --loaded journal (it holds {what}: the rest is loaded)"
     hint = (

@@ -16,7 +16,7 @@ from rowfall.core.dataclass import dataclass
 from rowfall.core.listing import Split, without_salt
 from rowfall.ledger import Ledger
 from rowfall.ledger.journal import TABLE as JOURNAL
-from rowfall.ledger.journal import Journal, Landings
+from rowfall.ledger.journal import Journal, TableLoads
 from rowfall.ledger.leases import Leases, NoLeases
 from rowfall.publish.evidence import LoadedAnswer
 from rowfall.publish.recover import (
@@ -104,7 +104,7 @@ class Record(Protocol):
     def explains(self, uuid: str) -> bool:
         """Return whether the ledger alone explains the rows of the table with this UUID."""
 
-    def splits_of(self, loaded: Collection[Landings], before: str, ids: Collection[str]) -> str:
+    def splits_of(self, loaded: Collection[TableLoads], before: str, ids: Collection[str]) -> str:
         """Return words for what a copy of the table ``before`` holds; "" if that is unknown."""
 
     def count(self, rows: int) -> str:
@@ -188,7 +188,7 @@ class LedgerRecord:
         ledger = self._session.ledger
         return ledger is not None and bool(ledger.keys_of(uuid))
 
-    def splits_of(self, loaded: Collection[Landings], before: str, ids: Collection[str]) -> str:
+    def splits_of(self, loaded: Collection[TableLoads], before: str, ids: Collection[str]) -> str:
         return self.knows if ids and self.stopped(before) else ""
 
     def count(self, rows: int) -> str:
@@ -285,7 +285,7 @@ class JournalRecord:
     def explains(self, uuid: str) -> bool:
         return False  # it says nothing of what others have loaded
 
-    def splits_of(self, loaded: Collection[Landings], before: str, ids: Collection[str]) -> str:
+    def splits_of(self, loaded: Collection[TableLoads], before: str, ids: Collection[str]) -> str:
         return self.knows if any(one.into == before and one.rows for one in loaded) else ""
 
     def count(self, rows: int) -> str:

@@ -258,7 +258,7 @@ class LoadedSplits:
         """Tell whether the table holds the rows of records, by one of them and their number."""
         if now not in self._same:
             samples = list(dict.fromkeys(one.sample for one in records if one.sample))
-            enough = self._database.count() >= self._gained(records)
+            enough = self._database.count() >= self._added(records)
             self._same[now] = enough and any(map(self._has, samples[:_MOST_SAMPLES]))
         return self._same[now]
 
@@ -269,13 +269,13 @@ class LoadedSplits:
         table, wanted = self._database.whole_name, f"{row_digest(names)} = {quote(digest)}"
         return bool(self._database.ask(f"SELECT 1 FROM {table} WHERE {wanted} LIMIT 1"))
 
-    def _gained(self, records: Sequence[RecordedSplit]) -> int:
-        """Return the rows that a table gained by the attempts of records."""
+    def _added(self, records: Sequence[RecordedSplit]) -> int:
+        """Return the rows that a table got by the attempts of records."""
         attempts = {one.attempt for one in records}
         rows = self._database.ask(
             f"SELECT attempt, MAX(gained) FROM {self.at} WHERE {self._of_target} GROUP BY attempt"
         )
-        return sum(int(gained or 0) for attempt, gained in rows if str(attempt) in attempts)
+        return sum(int(added or 0) for attempt, added in rows if str(attempt) in attempts)
 
     def _emptied(self) -> bool:
         database = self._database

@@ -67,7 +67,7 @@ class MySQLTransaction:
         self._database = database
         self._connection: Any = None
         self._attempt = ""
-        self._gained = self._marked = 0
+        self._added = self._marked = 0
         # Of the temporary table, where rows go there first.
         self._staged: tuple[str, ...] = ()
 
@@ -149,7 +149,7 @@ class MySQLTransaction:
             if number not in PASSING and (number in DUPLICATE or names_row(said)):
                 raise self._refused([(number, said)]) from None
             raise database.explained(error, "load rows") from None
-        self._gained += done.records - done.skipped - done.deleted
+        self._added += done.records - done.skipped - done.deleted
         return done.records
 
     def write_binary(self, columns: Sequence[str], binary: Binary, rows: Iterator[bytes]) -> int:
@@ -166,7 +166,7 @@ class MySQLTransaction:
             if number_of(error) in PASSING or isinstance(error, OSError):
                 raise database.explained(error, "load rows") from None
             raise NoBinaryError(str(error.args[-1])) from None
-        self._gained += taken
+        self._added += taken
         return taken
 
     def _warnings(self) -> list[tuple[int, str]]:
@@ -198,12 +198,12 @@ class MySQLTransaction:
 
     def mark(self) -> None:
         """See :meth:`rowfall.engines.database.Transaction.mark`."""
-        self._marked = self._gained
+        self._marked = self._added
         self._savepoint("SAVEPOINT rowfall")
 
     def back(self) -> None:
         """See :meth:`rowfall.engines.database.Transaction.back`."""
-        self._gained = self._marked
+        self._added = self._marked
         self._savepoint("ROLLBACK TO SAVEPOINT rowfall")
 
     def _savepoint(self, text: str) -> None:
@@ -225,7 +225,7 @@ class MySQLTransaction:
             )
         except (driver().err.MySQLError, OSError) as error:
             raise database.explained(error, f"write to {RECORD}") from None
-        return self._gained
+        return self._added
 
     def _merge(self) -> None:
         """Change the rows with the keys that have come, and insert the others.
@@ -238,7 +238,7 @@ class MySQLTransaction:
             try:
                 with self._connection.cursor() as cursor:
                     for text in database.merge_statements(columns):
-                        self._gained = cursor.execute(text)
+                        self._added = cursor.execute(text)
                     cursor.execute(f"DROP TEMPORARY TABLE {database.rows_name}")
                 return
             except (driver().err.MySQLError, OSError) as error:
@@ -261,7 +261,7 @@ class MySQLTransaction:
             return ""
         sample = database.record.sample()
         text = "NULL" if sample is None else quote(sample)
-        return f", gained = {self._gained}, table_made = {quote(str(made))}, sample = {text}"
+        return f", gained = {self._added}, table_made = {quote(str(made))}, sample = {text}"
 
     def commit(self) -> None:
         """See :meth:`rowfall.engines.database.Transaction.commit`."""
@@ -282,7 +282,7 @@ class MySQLTransaction:
     def release(self) -> None:
         """See :meth:`rowfall.engines.database.Transaction.release`."""
         connection, self._connection = self._connection, None
-        self._gained, self._staged = 0, ()
+        self._added, self._staged = 0, ()
         if connection is not None:
             self._database.leave(connection)
 
