@@ -52,3 +52,32 @@ def test_unit_tests_lie_where_their_module_lies() -> None:
         if not (SRC / test.parent).is_dir() or (folders and str(test.parent) not in folders):
             wrong.append(f"{test}: the module is in {', '.join(sorted(folders)) or 'no folder'}")
     assert not wrong
+
+
+# What differs by the kind of target is a method of the destination, and these rooms call it.
+_ASKS = re.compile(
+    r"session\.(database|shards)\b|\bcaps\.|\b(target|to)\.(server|folder|address)\b"
+    r"|isinstance\(\w*(database|target|transaction|table)\b"
+)
+_ALLOWED = {
+    "api.py": 2,  # there is a folder to query; a name or a list of them
+    "deliver/build.py": 1, "deliver/decode.py": 1,  # where the engine of this machine keeps parts
+    "measure/scale.py": 1,  # whose cores
+    "plan/exports.py": 1,
+    "plan/planner.py": 2,  # the sentence of the promise, which is no question
+    "plan/space.py": 1,  # the disk of the engine of this machine
+    "publish/recover.py": 2,  # numbers of shards for the journal
+    "run/folder_source.py": 1, "run/open_load.py": 1,  # source and target are the same folder
+    "run/session.py": 3,  # whether an address names a table
+}  # fmt: skip
+
+
+def test_nobody_outside_the_destinations_asks_for_the_kind_of_target() -> None:
+    found: dict[str, int] = {}
+    for room in ("api.py", "run", "plan", "deliver", "publish", "report", "measure"):
+        paths = [SRC / room] if room.endswith(".py") else sorted((SRC / room).rglob("*.py"))
+        for path in paths:
+            count = len(_ASKS.findall(path.read_text(encoding="utf-8")))
+            found[str(path.relative_to(SRC))] = count
+    assert {path: n for path, n in found.items() if n > _ALLOWED.get(path, 0)} == {}
+    assert {path: n for path, n in _ALLOWED.items() if found[path] != n} == {}, "the figures fall"

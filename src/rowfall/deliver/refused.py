@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from rowfall.core.model import Refused
-from rowfall.engines.database import RefusedRowError, SupportsSavepoints
+from rowfall.engines.database import RefusedRowError, Transaction
 
 # A refused row that the server does not name costs twelve statements of half as many rows each; a
 # savepoint and a statement of their own cost some 2,000 rows less than a tenth.
@@ -19,7 +19,7 @@ _BATCH = 2_000
 
 
 def write_good(
-    transaction: SupportsSavepoints, columns: Sequence[str], pieces: Iterable[bytes], most: int
+    transaction: Transaction, columns: Sequence[str], pieces: Iterable[bytes], most: int
 ) -> tuple[int, tuple[Refused, ...]]:
     """Write rows, halving a batch that fails to find its refused rows.
 

@@ -22,7 +22,7 @@ from rowfall.deliver.decode import Decode, DecodeInside, DecodePush, DecoderInpu
 from rowfall.deliver.files import WriteFiles
 from rowfall.deliver.pull import Pull
 from rowfall.engines.base import NETWORK_ERROR, Tick, on_all, started_within
-from rowfall.engines.database import Database, FileLayout, SupportsCompression
+from rowfall.engines.database import Database, FileLayout
 from rowfall.plan.decoding import read_encoding
 from rowfall.plan.transport import LZ4, ZLIB
 from rowfall.schema.text.headers import Headers
@@ -65,8 +65,7 @@ def open_sending(
     from rowfall.deliver.rows import Prefill, SendRows, WriteRows
 
     transport, encoding = plan.transport, facts.encoding
-    if isinstance(database, SupportsCompression):
-        database.pack(packed=transport.compression.value == ZLIB)
+    database.pack(packed=transport.compression.value == ZLIB)
     busy = sum(1 for group in plan.work.groups if group.indexes)
     prefill = Prefill(min(plan.work.lanes, busy)) if session.options.prefill and busy else None
     source = facts.source_for(transport)

@@ -41,10 +41,6 @@ from rowfall.engines.database import (
     Database,
     NoBinaryError,
     Socket,
-    SupportsSavepoints,
-    TakesBinary,
-    TakesText,
-    WritingBinary,
 )
 from rowfall.plan import decoding
 from rowfall.targets.transactional import TransactionalTable
@@ -241,8 +237,7 @@ class WriteRows(Decode):
 
     def _socket(self, order: Order) -> Socket | None:
         """Return where the program itself sends the rows; None where they come through a pipe."""
-        transaction = self._database.transaction(order.attempt)
-        return transaction.socket() if isinstance(transaction, TakesText) else None
+        return self._database.transaction(order.attempt).socket()
 
     def _in_binary(self, columns: Sequence[Column]) -> Binary | None:
         """Return the binary encoding of the columns for the database; None where rows go as text.
@@ -250,9 +245,7 @@ class WriteRows(Decode):
         Only of a source that can be read again: refused rows are sent once more, as text, to find
         their lines.
         """
-        if not (self._input.source.replayable and isinstance(self._database, TakesBinary)):
-            return None
-        return self._database.binary(columns)
+        return self._database.binary(columns) if self._input.source.replayable else None
 
     def _insert_blocks(self, run: DecoderRun, tick: Tick) -> Outcome:
         """Send what the program writes, and return when the database has taken all of it."""
@@ -265,10 +258,7 @@ class WriteRows(Decode):
         binary, to = _of(run).binary, _of(run).socket
         try:
             if binary is not None:
-                assert isinstance(transaction, WritingBinary)  # noqa: S101 - of a TakingBinary
                 taken = transaction.write_binary(columns, binary, rows)
-            elif not isinstance(transaction, TakesText):
-                taken = transaction.write(columns, rows)
             elif to is None:
                 taken = transaction.write_text(columns, rows)
             else:
@@ -423,7 +413,7 @@ class _Sending:
             body = self._body()
             if self._prefill is not None:
                 body = self._prefill.over(body)
-            if order.most_refused is None or not isinstance(transaction, SupportsSavepoints):
+            if order.most_refused is None or not self._database.marks:
                 self._taken = transaction.write(columns, body)
             else:
                 most = order.most_refused

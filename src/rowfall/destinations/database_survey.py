@@ -13,7 +13,7 @@ from rowfall.core.model import Column, Encoding, Kind, Schema
 from rowfall.core.options import Options
 from rowfall.core.type_names import parse_type
 from rowfall.engines.base import ExistingTable
-from rowfall.engines.database import Database, SupportsCompression, TakesBinary
+from rowfall.engines.database import Database, SupportsCompression
 from rowfall.plan import transport
 from rowfall.plan.reach import rate_of, source_reader
 from rowfall.schema.projection import Scan
@@ -82,9 +82,7 @@ def _link(session: Session, database: Database) -> NetworkLink | None:
 
 def _takes_binary(session: Session, database: Database) -> bool:
     """Tell whether rows may be sent in binary: again as text where they are refused so."""
-    return isinstance(database, TakesBinary) and (
-        session.source.replayable and database.takes_binary()
-    )
+    return session.source.replayable and database.takes_binary()
 
 
 def _with_bytes(

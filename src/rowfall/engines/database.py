@@ -159,82 +159,6 @@ def replace_escape(rows: Iterator[bytes], escape: bytes, by: bytes) -> Iterator[
         yield held
 
 
-class Transaction(Protocol):
-    """Rows and the record of their splits on one connection: all of it is committed, or nothing.
-
-    One thread at a time, but for :meth:`cancel`.
-    """
-
-    def lease(self, attempt: str, load: str, records: Sequence[SplitRecord]) -> frozenset[str]:
-        """Begin, and record splits as loaded by an attempt.
-
-        The key of the record is the lease: a transaction that records the same split waits for this
-        one to end, which it does with its connection at the latest.
-
-        Returns:
-            The ids that others have loaded. If there are any, the transaction is rolled back.
-
-        Raises:
-            BusyError: another transaction that has not ended holds one of them.
-        """
-
-    def write(self, columns: Sequence[str], rows: Iterator[bytes]) -> int:
-        """Send rows as text; return how many the database has taken.
-
-        Args:
-            rows: pieces of any length; raises where the rest will not come.
-
-        Raises:
-            RefusedRowError: of a value.
-        """
-
-    def finish(self, rows: int) -> int:
-        """Do what is left before the commit (``--on-conflict``), and record the rows.
-
-        Returns:
-            The rows that the table gains.
-        """
-
-    def commit(self) -> None:
-        """Commit.
-
-        Raises:
-            UnknownEndError: the connection was lost meanwhile.
-        """
-
-    def release(self) -> None:
-        """Roll back what is not committed, and give the connection back; raises nothing."""
-
-    def cancel(self) -> None:
-        """End what the transaction waits for, from another thread; raises nothing."""
-
-
-@runtime_checkable
-class WritingBinary(Protocol):
-    """A transaction that takes rows in binary, too."""
-
-    def write_binary(self, columns: Sequence[str], binary: Binary, rows: Iterator[bytes]) -> int:
-        """Send rows as :meth:`Transaction.write` does.
-
-        Raises:
-            NoBinaryError: what it has sent is to be rolled back and sent as text.
-        """
-
-
-@runtime_checkable
-class SupportsSavepoints(Protocol):
-    """A transaction with savepoints."""
-
-    def write(self, columns: Sequence[str], rows: Iterator[bytes]) -> int:
-        """See :meth:`Transaction.write`."""
-
-    def mark(self) -> None:
-        """Set a savepoint in place of the last one."""
-
-    def back(self) -> None:
-        """Take back what was written since the savepoint."""
-
-
 class ExternalWriter(Protocol):
     """Rows that a program sends by itself, into a socket that it was given."""
 
@@ -267,22 +191,80 @@ class Socket:
     packet_bytes: int
 
 
-@runtime_checkable
-class TakesText(Protocol):
-    """A transaction that takes rows from the program that writes them."""
+class Transaction(Protocol):
+    """Rows and the record of their splits on one connection: all of it is committed, or nothing.
+
+    One thread at a time, but for :meth:`cancel`.
+    """
+
+    def lease(self, attempt: str, load: str, records: Sequence[SplitRecord]) -> frozenset[str]:
+        """Begin, and record splits as loaded by an attempt.
+
+        The key of the record is the lease: a transaction that records the same split waits for this
+        one to end, which it does with its connection at the latest.
+
+        Returns:
+            The ids that others have loaded. If there are any, the transaction is rolled back.
+
+        Raises:
+            BusyError: another transaction that has not ended holds one of them.
+        """
+
+    def write(self, columns: Sequence[str], rows: Iterator[bytes]) -> int:
+        """Send rows as text; return how many the database has taken.
+
+        Args:
+            rows: pieces of any length; raises where the rest will not come.
+
+        Raises:
+            RefusedRowError: of a value.
+        """
 
     def write_text(self, columns: Sequence[str], rows: Iterator[bytes]) -> int:
-        """Send rows in the text of the database, not the engine; see :meth:`Transaction.write`."""
+        """Send rows in the text of the database where that is another than the engine's."""
+
+    def write_binary(self, columns: Sequence[str], binary: Binary, rows: Iterator[bytes]) -> int:
+        """Send rows in the form that :meth:`Database.binary` has given.
+
+        Raises:
+            NoBinaryError: what it has sent is to be rolled back and sent as text.
+        """
 
     def socket(self) -> Socket | None:
-        """Return where a program can send rows; None where they are encrypted or compressed."""
+        """Return where a program can send rows; None where it cannot: they may be encrypted."""
 
     def write_sent(self, columns: Sequence[str], sent: ExternalWriter) -> int:
-        """Take rows that a program sends into the socket; return as :meth:`Transaction.write` does.
+        """Take rows that a program sends into the socket; return as :meth:`write` does.
 
         Raises:
             OSError: a packet was not sent as a whole: the connection has been closed.
         """
+
+    def mark(self) -> None:
+        """Set a savepoint in place of the last one, where :attr:`Database.marks` says so."""
+
+    def back(self) -> None:
+        """Take back what was written since the savepoint."""
+
+    def finish(self, rows: int) -> int:
+        """Do what is left before the commit (``--on-conflict``), and record the rows.
+
+        Returns:
+            The rows that the table gains.
+        """
+
+    def commit(self) -> None:
+        """Commit.
+
+        Raises:
+            UnknownEndError: the connection was lost meanwhile.
+        """
+
+    def release(self) -> None:
+        """Roll back what is not committed, and give the connection back; raises nothing."""
+
+    def cancel(self) -> None:
+        """End what the transaction waits for, from another thread; raises nothing."""
 
 
 class Database(Protocol):
@@ -389,6 +371,22 @@ class Database(Protocol):
 
     def close(self) -> None:
         """End every connection; safe to call twice."""
+
+    def hold(self, streams: Sequence[str]) -> bool:
+        """Take streams until the end of the process; False where another one has one of them.
+
+        Ranges of them may be cut anywhere. Again each time that a range of them is leased: with its
+        connection it is lost.
+        """
+
+    def takes_binary(self) -> bool:
+        """Tell whether rows may be sent in binary: as server, table and options are."""
+
+    def binary(self, columns: Sequence[Column]) -> Binary | None:
+        """Return the binary encoding of columns; None where they can be sent as text only."""
+
+    def pack(self, *, packed: bool) -> None:
+        """Say whether what is sent from now on is to be compressed, where the protocol can be."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -507,39 +505,14 @@ class SupportsGathering(Database, Protocol):
 
 
 @runtime_checkable
-class SupportsStreamLocks(Protocol):
-    """A database that keeps streams to one process: ranges of them may be cut anywhere."""
-
-    def hold(self, streams: Sequence[str]) -> bool:
-        """Take streams until the end of the process; False where another one has one of them.
-
-        Again each time that a range of them is leased: with its connection it is lost.
-        """
-
-
-@runtime_checkable
-class TakesBinary(Protocol):
-    """A database that takes rows in binary, too; its transactions are :class:`WritingBinary`."""
-
-    def takes_binary(self) -> bool:
-        """Tell whether it does: as server, table and options are."""
-
-    def binary(self, columns: Sequence[Column]) -> Binary | None:
-        """Return the binary encoding of columns; None where they can be sent as text only."""
-
-
-@runtime_checkable
 class SupportsCompression(Protocol):
-    """A database whose protocol can be compressed."""
+    """A database whose protocol can be compressed, see :meth:`Database.pack`."""
 
     def same_machine(self) -> bool:
         """Tell whether it shares the CPU of this machine."""
 
     def send_seconds(self, size: int) -> float:
         """Return the seconds until it has got so many bytes and has said so."""
-
-    def pack(self, *, packed: bool) -> None:
-        """Say whether what is sent from now on is to be compressed."""
 
 
 @runtime_checkable
@@ -577,17 +550,56 @@ def upkeep(indexes: int, keys: int, checks: int, triggers: int) -> str:
     return f"{', '.join(said)}: kept up with each row, as the table has them{more}"
 
 
-class Transactions(ABC):
-    """A database that knows its open transactions by their attempts."""
+class PlainTransaction:
+    """A transaction that takes text and nothing else, see :class:`Transaction`."""
+
+    def write(self, columns: Sequence[str], rows: Iterator[bytes]) -> int:
+        raise NotImplementedError
+
+    def write_text(self, columns: Sequence[str], rows: Iterator[bytes]) -> int:
+        return self.write(columns, rows)
+
+    def write_binary(self, columns: Sequence[str], binary: Binary, rows: Iterator[bytes]) -> int:
+        raise NotImplementedError  # its database names no encoding
+
+    def socket(self) -> Socket | None:
+        return None
+
+    def write_sent(self, columns: Sequence[str], sent: ExternalWriter) -> int:
+        raise NotImplementedError  # it has no socket
+
+    def mark(self) -> None:
+        raise NotImplementedError  # its database has no savepoints
+
+    def back(self) -> None:
+        raise NotImplementedError
+
+
+class PlainDatabase:
+    """What a database answers that has nothing of its own to say, see :class:`Database`."""
 
     @property
     def marks(self) -> bool:
-        """See :class:`Database`."""
         return False
 
     def upkeep(self) -> str:
-        """See :meth:`Database.upkeep`."""
         return ""
+
+    def hold(self, streams: Sequence[str]) -> bool:
+        return True
+
+    def takes_binary(self) -> bool:
+        return False
+
+    def binary(self, columns: Sequence[Column]) -> Binary | None:
+        return None
+
+    def pack(self, *, packed: bool) -> None:
+        """Do nothing: it goes as it is."""
+
+
+class Transactions(PlainDatabase, ABC):
+    """A database that knows its open transactions by their attempts."""
 
     def __init__(self) -> None:
         self._opening = threading.Lock()

@@ -20,7 +20,13 @@ from rowfall.core.listing import MARK
 from rowfall.core.options import ERROR, REPLACE, Options
 from rowfall.core.server_address import ServerAt
 from rowfall.core.sqltext import SqlText, identifier
-from rowfall.engines.database import ACCEPTED, RECORD, SplitRecord, Transactions
+from rowfall.engines.database import (
+    ACCEPTED,
+    RECORD,
+    PlainTransaction,
+    SplitRecord,
+    Transactions,
+)
 
 _KEPT = "_rowfall_kept"
 GATHERS = "_rowfall_gathers_"
@@ -371,7 +377,7 @@ def _ids(rows: Iterable[Sequence[Any]]) -> set[str]:
     return {str(split) for split, _ in rows} | {f"{MARK}{whole}" for _, whole in rows if whole}
 
 
-class FileTransaction:
+class FileTransaction(PlainTransaction):
     """An attempt; see :class:`rowfall.engines.database.Transaction`."""
 
     def __init__(self, database: FileDatabase, cursor: Any) -> None:

@@ -23,7 +23,6 @@ from rowfall.engines.database import (
     Database,
     RolledBackError,
     SplitRecord,
-    SupportsStreamLocks,
     UnknownEndError,
 )
 from rowfall.ledger import Ledger
@@ -48,7 +47,7 @@ def hold_streams(database: Database, splits: Iterable[Split]) -> None:
         TargetError: another one has them.
     """
     streams = {split.whole: split.uri for split in splits if split.continued}
-    if streams and isinstance(database, SupportsStreamLocks) and not database.hold(sorted(streams)):
+    if streams and not database.hold(sorted(streams)):
         raise TargetError(
             f"another rowfall loads {next(iter(streams.values()))} into this table",
             hint="Run the same command again when it has ended.",

@@ -24,6 +24,7 @@ from rowfall.engines.database import (
     LEASE_SECONDS,
     RECORD,
     BusyError,
+    PlainTransaction,
     RefusedRowError,
     Result,
     RolledBackError,
@@ -303,7 +304,7 @@ class KafkaDatabase(Transactions):
         self.client.close()
 
 
-class KafkaTransaction:
+class KafkaTransaction(PlainTransaction):
     """The rows of one attempt; see :class:`rowfall.engines.database.Transaction`."""
 
     def __init__(self, kafka: KafkaDatabase) -> None:

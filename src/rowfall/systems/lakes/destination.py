@@ -26,6 +26,7 @@ from rowfall.engines.database import (
     ACCEPTED,
     FileLayout,
     NewFile,
+    PlainDatabase,
     Result,
     TakenError,
     Transaction,
@@ -67,7 +68,7 @@ _READERS = 16
 _PAUSE = (0.05, 2.0)
 
 
-class IcebergTable:
+class IcebergTable(PlainDatabase):
     """One table of Iceberg; see :class:`rowfall.engines.database.FileTable`."""
 
     kind: ClassVar[str] = "Iceberg"

@@ -337,7 +337,7 @@ class MySQLDatabase(Transactions):
         return self.record.forget(load_id)
 
     def hold(self, streams: Sequence[str]) -> bool:
-        """See :class:`rowfall.engines.database.SupportsStreamLocks`.
+        """See :meth:`rowfall.engines.database.Database.hold`.
 
         SingleStore has no locks of sessions: two rowfalls that load one topic there double it.
         """
@@ -407,7 +407,7 @@ class MySQLDatabase(Transactions):
         return MySQLTransaction(self)
 
     def takes_binary(self) -> bool:
-        """See :meth:`rowfall.engines.database.TakesBinary.takes_binary`.
+        """See :meth:`rowfall.engines.database.Database.takes_binary`.
 
         Of InnoDB only, as other engines send statements on to other servers; and not where a log of
         statements is kept, which has no such ones. Duplicates are told from other warnings by LOAD
@@ -430,7 +430,7 @@ class MySQLDatabase(Transactions):
         )
 
     def binary(self, columns: Sequence[Column]) -> Binary | None:
-        """See :meth:`rowfall.engines.database.TakesBinary.binary`."""
+        """See :meth:`rowfall.engines.database.Database.binary`."""
         return bulk.binary(columns, self.columns) if self.takes_binary() else None
 
     def insert_statement(self, columns: Sequence[str]) -> str:

@@ -20,6 +20,7 @@ from rowfall.engines.database import (
     BusyError,
     ExternalWriter,
     NoBinaryError,
+    PlainTransaction,
     RefusedRowError,
     RolledBackError,
     Socket,
@@ -60,7 +61,7 @@ _MERGES = 3
 _COLUMNS = "target, split, attempt, load_id, name, whole, attempt_rows, session, loaded"
 
 
-class MySQLTransaction:
+class MySQLTransaction(PlainTransaction):
     """One transaction of a load, on a connection of its own."""
 
     def __init__(self, database: MySQLDatabase) -> None:
@@ -115,15 +116,15 @@ class MySQLTransaction:
         return self._write(columns, replace_escape(rows, *_FORM_FEED))
 
     def write_text(self, columns: Sequence[str], rows: Iterator[bytes]) -> int:
-        """See :meth:`rowfall.engines.database.TakesText.write_text`."""
+        """See :meth:`rowfall.engines.database.Transaction.write_text`."""
         return self._write(columns, rows)
 
     def socket(self) -> Socket | None:
-        """See :meth:`rowfall.engines.database.TakesText.socket`."""
+        """See :meth:`rowfall.engines.database.Transaction.socket`."""
         return wire.socket_of(self._connection, self._database.packet)
 
     def write_sent(self, columns: Sequence[str], sent: ExternalWriter) -> int:
-        """See :meth:`rowfall.engines.database.TakesText.write_sent`."""
+        """See :meth:`rowfall.engines.database.Transaction.write_sent`."""
         return self._write(columns, iter(()), sent)
 
     def _write(
@@ -153,7 +154,7 @@ class MySQLTransaction:
         return done.records
 
     def write_binary(self, columns: Sequence[str], binary: Binary, rows: Iterator[bytes]) -> int:
-        """See :meth:`rowfall.engines.database.WritingBinary.write_binary`."""
+        """See :meth:`rowfall.engines.database.Transaction.write_binary`."""
         database = self._database
         try:
             # Between two frames the session waits for the source as LOAD DATA does.

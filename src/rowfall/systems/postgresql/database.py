@@ -430,7 +430,7 @@ class PostgresDatabase(Transactions):
         return found is not None
 
     def hold(self, streams: Sequence[str]) -> bool:
-        """See :class:`rowfall.engines.database.SupportsStreamLocks`."""
+        """See :meth:`rowfall.engines.database.Database.hold`."""
         names = [name for name in streams if name not in self._held]
         with self._asking() as connection:
             if connection is not self._holder:
@@ -496,7 +496,7 @@ class PostgresDatabase(Transactions):
         )
 
     def takes_binary(self) -> bool:
-        """See :meth:`rowfall.engines.database.TakesBinary.takes_binary`."""
+        """See :meth:`rowfall.engines.database.Database.takes_binary`."""
         if self._find() is None:
             return True  # as all types of new tables do, which rowfall-decode writes
         return all(
@@ -505,7 +505,7 @@ class PostgresDatabase(Transactions):
         )  # fmt: skip
 
     def binary(self, columns: Sequence[Column]) -> Binary | None:
-        """See :meth:`rowfall.engines.database.TakesBinary.binary`."""
+        """See :meth:`rowfall.engines.database.Database.binary`."""
         return binary_of(columns, {name: kind for name, kind, *_ in self._columns()})
 
     def give_back(self, connection: Connection[Any]) -> None:

@@ -15,6 +15,7 @@ from rowfall.engines.database import (
     Binary,
     BusyError,
     NoBinaryError,
+    PlainTransaction,
     RefusedRowError,
     RolledBackError,
     SplitRecord,
@@ -40,7 +41,7 @@ def application_of(attempt: str) -> str:
     return f"rowfall {attempt}"[:63]
 
 
-class PostgresTransaction:
+class PostgresTransaction(PlainTransaction):
     """One transaction; see :class:`rowfall.engines.database.Transaction`."""
 
     def __init__(
@@ -119,7 +120,7 @@ class PostgresTransaction:
             return self._copy(columns, "", replace_escape(rows, *_ZERO))
 
     def write_binary(self, columns: Sequence[str], binary: Binary, rows: Iterator[bytes]) -> int:
-        """See :meth:`rowfall.engines.database.WritingBinary.write_binary`."""
+        """See :meth:`rowfall.engines.database.Transaction.write_binary`."""
         try:
             with self._database.translated():
                 return self._copy(columns, " (FORMAT binary)", framed(rows))
