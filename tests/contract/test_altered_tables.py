@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import os
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Any
 import pytest
 
 from contract.engines import run, text
+from lab.process import let_pass
 from rowfall.core.model import Pair
 from rowfall.ledger import Ledger
 from rowfall.publish import altered
@@ -153,7 +153,7 @@ def test_the_second_statement_knows_what_happened_before_the_first(
     ran = altered._run
 
     def run_slowly(*what: Any) -> None:
-        time.sleep(1.1)
+        let_pass(1.1, "the server tells in whole seconds when a table was altered")
         ran(*what)
 
     monkeypatch.setattr(altered, "_run", run_slowly)
@@ -214,7 +214,7 @@ def test_columns_that_have_changed_names_with_each_other(table: Table) -> None:
     staging = f"{table.pair.database}.{table.pair.staging}"
     assert f"Alter {table.pair.database}.t back, or `" in str(caught.value.hint)
     # What the hint says helps. The server tells in seconds when it was done.
-    time.sleep(1.1)
+    let_pass(1.1, "the server tells in whole seconds when a table was altered")
     for one in swap.split("; "):
         run(table.engine, f"ALTER TABLE {staging} {one}")
     table.publish()

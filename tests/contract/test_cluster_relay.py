@@ -15,7 +15,7 @@ from contract.engines import new_id, new_table, run, running, slow, text
 from lab.clickhouse import Account
 from lab.cluster import Cluster as Lab
 from lab.cluster import Node
-from lab.process import free_ports, wait_until
+from lab.process import free_ports, let_pass, wait_until
 from rowfall.core.errors import EngineError, RowfallError, TargetError
 from rowfall.core.masked import Secret
 from rowfall.systems.clickhouse import relay as relay
@@ -252,7 +252,7 @@ def test_a_relay_that_dies_loses_nothing(reach: Reach, entry: Node, far: Node) -
         session = pool.submit(run, relayed, sql, settings=settings, query_id=query_id)
         wait_until(lambda: running(direct, query_id), 10, "the statement to run")
         with down(entry):
-            time.sleep(1)
+            let_pass(1, "a second without the node")
         done = session.result(60)
     assert (done.rows_read, done.rows_written) == (40, 40)
     assert text(direct, f"SELECT count() FROM {table}") == "40"

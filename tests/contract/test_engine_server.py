@@ -5,7 +5,6 @@ from __future__ import annotations
 import bz2
 import gzip
 import os
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -14,7 +13,7 @@ import pytest
 
 from contract.engines import Guarded, Wire, connect, new_id, new_table, run, running, slow, text
 from lab.http import Web
-from lab.process import free_ports, wait_until
+from lab.process import free_ports, let_pass, wait_until
 from lab.proxy import Proxy
 from rowfall.core.errors import EngineError, RowfallError, TargetError, UsageError
 from rowfall.core.masked import Secret
@@ -148,7 +147,7 @@ def test_a_lost_connection_with_the_server_away_for_a_moment(wire: Wire) -> None
     def away() -> None:
         wire.proxy.refuse()
         wire.proxy.cut()
-        time.sleep(1.5)
+        let_pass(1.5, "a moment without the server")
         wire.proxy.accept()
 
     thread = wire.while_running(query_id, away)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -12,7 +11,7 @@ import pytest
 
 from contract.engines import connect
 from lab.clickhouse import ClickHouse
-from lab.process import wait_until
+from lab.process import let_pass, wait_until
 from lab.proxy import Proxy
 from rowfall.core.errors import EngineError, LedgerError
 from rowfall.core.listing import Listing, Part, Split
@@ -179,7 +178,7 @@ def test_a_lease_is_renewed_after_the_server_was_away(
             wait_until(lambda: signs(server) > 0, 10, "a sign of life")
             proxy.refuse()
             proxy.cut()
-            time.sleep(1)
+            let_pass(1, "a second without a server")
             before = signs(server)
             proxy.accept()
             wait_until(lambda: signs(server) > before, 10, "a sign of life after the restart")

@@ -10,7 +10,6 @@ import lzma
 import os
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -18,6 +17,7 @@ import pytest
 
 from contract.stores import object_store
 from lab.http import Web
+from lab.process import wait_until
 from lab.seaweed import Seaweed
 from rowfall.core.errors import RowfallError, SourceError, UsageError
 from rowfall.core.listing import Listing, Split
@@ -180,10 +180,7 @@ def test_a_statement_that_fails_leaves_nothing(put: Put, engine: Embedded) -> No
     with pytest.raises(RowfallError):
         total(engine, source, splits, encoding)
     assert source.changed(splits) == []
-    deadline = time.monotonic() + 10
-    while pipe_threads():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    wait_until(lambda: not pipe_threads(), 10, "the threads of pipes to end")
 
 
 def test_bz2_of_a_format_with_a_footer(put: Put) -> None:

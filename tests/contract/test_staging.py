@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import os
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ from typing import Any
 import pytest
 
 from contract.engines import run, text
+from lab.process import let_pass, wait_until
 from rowfall.core.errors import TargetError
 from rowfall.core.model import Ask, Pair
 from rowfall.ledger import Ledger
@@ -253,7 +253,7 @@ def test_nothing_is_merged_or_expired_in_staging(engine: Engine, database: str) 
             "FROM numbers(100)",
             settings={"optimize_on_insert": 0},
         )
-    time.sleep(4)  # an unguarded twin has lost them by then
+    let_pass(4, "an unguarded copy of the table has lost its rows by then")
     query = (
         "SELECT count(), sum(rows), max(level) FROM system.parts "
         f"WHERE active AND database = '{database}' AND table = "
@@ -272,11 +272,8 @@ def test_an_unguarded_twin_expires(engine: Engine, database: str) -> None:
         "TTL d + INTERVAL 1 DAY SETTINGS merge_with_ttl_timeout = 0",
     )
     run(engine, f"INSERT INTO {database}.t SELECT number, '2001-01-01 00:00:00' FROM numbers(9)")
-    for _ in range(100):
-        if text(engine, f"SELECT count() FROM {database}.t") == "0":
-            return
-        time.sleep(0.1)
-    pytest.fail("the table did not delete its rows")
+    count = f"SELECT count() FROM {database}.t"
+    wait_until(lambda: text(engine, count) == "0", 10, "the table to delete its rows")
 
 
 @pytest.mark.parametrize(

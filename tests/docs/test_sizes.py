@@ -60,3 +60,21 @@ def test_a_class_name_means_one_thing() -> None:
                 places.setdefault(node.name, set()).add(str(path.relative_to(SRC)))
     twice = {name for name, found in places.items() if len(found) > 1}
     assert not twice, {name: places[name] for name in twice}
+
+
+TESTS = Path(__file__).parents[1]
+# Programs of their own, which ask for a file or a state, and the two helpers.
+SLEEPS = {
+    "docs/test_sizes.py", "faults/cutter.py", "faults/paused.py", "faults/test_scene.py",
+    "lab/browser.py", "lab/process.py",
+}  # fmt: skip
+
+
+def test_tests_wait_for_events() -> None:
+    """Or say why there is none: ``lab.process.wait_until`` and ``let_pass``."""
+    found = {
+        str(path.relative_to(TESTS))
+        for path in TESTS.rglob("*.py")
+        if "time.sleep(" in path.read_text(encoding="utf-8")
+    }
+    assert found == SLEEPS

@@ -10,7 +10,7 @@ import pytest
 
 from e2e.fleet import Fleet
 from e2e.tools import Shell, csv
-from lab.process import wait_until
+from lab.process import let_pass, wait_until
 from lab.seaweed import Seaweed
 
 HEAD = ("id", "name")
@@ -306,7 +306,7 @@ def test_a_shard_killed_in_the_middle_costs_no_row(fleet: Fleet, s3: Seaweed, bu
     staged = "SELECT count() FROM system.tables WHERE database = '{db}' AND name LIKE '\\_rowfall%'"
     wait_until(lambda: fleet.ask(killed, staged)[0][0] > 0, 60, "nothing is staged on the shard")
     killed.kill9()
-    time.sleep(1)
+    let_pass(1, "a second without the shard")
     killed.start()
     thread.join(200)
     deadline = time.monotonic() + 200

@@ -12,7 +12,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator, Sequence
 from functools import partial
 from http.server import SimpleHTTPRequestHandler
@@ -25,6 +24,7 @@ import pytest
 from e2e.tools import Shell, decoder_of
 from lab.faulty import Fault, Faulty, Request, first, internal_error, slow_down
 from lab.http import SilentServer, Web
+from lab.process import let_pass, wait_until
 from lab.seaweed import Seaweed
 from rowfall.decoder import installed
 from rowfall.decoder.documents import Spec
@@ -340,7 +340,7 @@ def test_killed_in_the_middle(shell: Shell, victim: str) -> None:
     environment = {**os.environ, **shell.env}
     process = subprocess.Popen(command, cwd=shell.folder, env=environment, stderr=subprocess.PIPE)
     child = decoder_of(process)
-    time.sleep(0.1)
+    let_pass(0.1, "it reads by then")
     try:
         # It aborts where its memory ends: the engine reads the file, nobody tries the same again.
         how = signal.SIGABRT if victim == "aborted" else signal.SIGKILL
@@ -356,10 +356,8 @@ def test_killed_in_the_middle(shell: Shell, victim: str) -> None:
         assert b"rowfall-decode gave up" in talk
         assert b"trying again" not in talk
     else:
-        deadline = time.monotonic() + 30
-        while Path(f"/proc/{child}").exists() and time.monotonic() < deadline:
-            time.sleep(0.05)
-        assert not Path(f"/proc/{child}").exists(), "the decoder outlived rowfall"
+        gone = lambda: not Path(f"/proc/{child}").exists()  # noqa: E731
+        wait_until(gone, 30, "the end of the decoder, which outlived rowfall")
     shell.ok("load", "in/*.csv", "--table", "t")
     assert shell.ok("query", "SELECT count() FROM t").out == "count()\n6000000\n"
 
@@ -739,8 +737,7 @@ def test_keys_are_nowhere_to_be_seen(shell: Shell, lake: Faulty, s3: Seaweed) ->
     )
     child = decoder_of(process)
     shown = Path(f"/proc/{child}/cmdline").read_bytes()
-    while sum(map(by_decoder, lake.requests)) == 0:
-        time.sleep(0.01)
+    wait_until(lambda: any(map(by_decoder, lake.requests)), 60, "a request of the decoder")
     for path in shell.folder.rglob("*"):
         if path.is_file() and path.stat().st_size < 1 << 20:
             held = path.read_bytes()

@@ -11,7 +11,6 @@ import resource
 import signal
 import subprocess
 import threading
-import time
 import zipfile
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -29,7 +28,7 @@ from e2e.tools import Shell, csv, made
 from faults.kills import kill_rowfall
 from lab.clickhouse import ClickHouse
 from lab.hdfs import Hdfs, NameService
-from lab.process import free_ports, wait_until
+from lab.process import free_ports, let_pass, wait_until
 from rowfall.core.masked import Secret
 from rowfall.core.model import Column, Encoding, Kind, Schema
 from rowfall.core.options import Options
@@ -277,13 +276,13 @@ def test_faults_in_the_middle(
     source = hdfs.at(f"{folder}/*.{format}")
     command = ("load", source, "--table", "t", "--json", "--attempt-bytes", "1MB")
     process = shell.cli.start(*command)
-    time.sleep(moment)
+    let_pass(moment, "a moment of the load")
     if hurt == "kill -9":
         kill_rowfall(process)
     else:
         node = hdfs.data_node if hurt == "data node" else hdfs.name_node
         node.kill()
-        time.sleep(1)
+        let_pass(1, "a second without the node")
         node.start()
     out, err = process.communicate(timeout=100)
     assert process.returncode in (0, 1, 4, -signal.SIGKILL), err
@@ -316,7 +315,7 @@ def test_the_memory_of_a_load_holds_for_large_row_groups(
     highest = 0
     while process.poll() is None:
         highest = max(highest, _resident(process.pid))
-        time.sleep(0.02)
+        let_pass(0.02, "memory is measured so often")
     assert process.wait() == 0, process.stderr.read() if process.stderr else ""
     assert shell.row("SELECT count(), sum(id), sum(length(text)) > 0 FROM t") == [
         2 * count, count * (2 * count - 1), 1,

@@ -17,7 +17,7 @@ from e2e.lake import JOURNAL, Lake
 from e2e.tools import Shell
 from lab.clickhouse import ClickHouse
 from lab.kafka import Kafka, Registry
-from lab.process import wait_until
+from lab.process import let_pass, wait_until
 from rowfall.contracts.load import LoadRun, Settled
 from rowfall.contracts.session import Session
 from rowfall.core.listing import Listing
@@ -314,7 +314,7 @@ def test_a_topic_that_is_made_anew_is_another_one(shell: Shell, kafka: Kafka) ->
     kafka.send(topic, lines(0, 100))
     load(shell, uri(kafka, topic))
     kafka.drop(topic)
-    time.sleep(0.5)  # the name is free when the broker has forgotten it
+    let_pass(0.5, "the name is free when the broker has forgotten it, which it tells nobody")
     kafka.create(topic)
     kafka.send(topic, lines(200, 210))
     assert load(shell, uri(kafka, topic))["rows"] == 10
@@ -489,6 +489,6 @@ def test_who_reads_slowly_is_not_taken_for_silent_brokers(kafka: Kafka) -> None:
     (split,) = listing.splits("")
     pieces = source.stream(split)
     rows = next(pieces).count(b"\n")
-    time.sleep(1.2)  # the engine takes its time
+    let_pass(1.2, "the engine takes its time")
     rows += sum(piece.count(b"\n") for piece in pieces)
     assert rows == 30_000

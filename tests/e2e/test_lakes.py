@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import json
-import time
 import uuid
 from datetime import UTC, date, datetime
 from datetime import time as time_of_day
@@ -44,6 +43,7 @@ from e2e.tools import Shell
 from lab import lake_tables
 from lab.clickhouse import ClickHouse
 from lab.lake_tables import DictCatalog, by_engine, delete_by_vector, delete_equal, iceberg
+from lab.process import let_pass
 from lab.seaweed import Seaweed
 from rowfall.run.load import _prepare as prepare
 
@@ -423,7 +423,7 @@ def test_a_killed_load_of_a_table_goes_on(shell: Shell) -> None:
     command = ("load", "delta+t", "--attempt-bytes", "40k")
     for seconds in (0.6, 0.9, 1.2, 1.6):
         running = shell.cli.start(*command)
-        time.sleep(seconds)
+        let_pass(seconds, "a moment of the load")
         running.kill()
         running.communicate()
     shell.ok(*command)

@@ -11,7 +11,6 @@ import signal
 import sqlite3
 import subprocess
 import sys
-import time
 from collections.abc import Sequence
 from contextlib import closing, suppress
 from pathlib import Path
@@ -23,7 +22,7 @@ import rowfall as library
 from e2e.tools import Shell, csv, made
 from gate import ALL
 from lab.http import Web
-from lab.process import wait_until
+from lab.process import let_pass, wait_until
 from lab.seaweed import Seaweed
 
 COUNT = "SELECT count(), sum(id) FROM t"
@@ -664,7 +663,7 @@ def test_no_temporary_file_is_left_by_a_kill(shell: Shell, scratch: Path) -> Non
     command = ("load", "generate://taxi?rows=20_000_000", "--to", "x.csv.gz")
     process = shell.cli.start(*command, env=shell.env)
     wait_until(lambda: any(scratch.iterdir()), 60, "the engine")
-    time.sleep(0.5)
+    let_pass(0.5, "rows are written by then")
     process.kill()
     # The engine sees that nobody is left to answer to.
     wait_until(lambda: not any(scratch.iterdir()), 20, "the engine to end")

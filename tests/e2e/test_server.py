@@ -8,7 +8,6 @@ import itertools
 import json
 import re
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,7 +17,7 @@ from e2e.lake import JOURNAL, RIGHTS, SYSTEM, Lake
 from e2e.tools import Shell, csv, made
 from lab.clickhouse import ClickHouse
 from lab.http import Web
-from lab.process import wait_until
+from lab.process import let_pass, wait_until
 from lab.proxy import Proxy
 from lab.seaweed import Seaweed
 
@@ -502,7 +501,7 @@ def test_wait_for_merges(lake: Lake) -> None:
 
     def merge() -> None:
         wait_until(lambda: lake.row("SELECT count() FROM {db}.t") == [7], 60, "the last row")
-        time.sleep(1)
+        let_pass(1, "the load waits for merges by then")
         lake.do("SYSTEM START MERGES {db}.t", "OPTIMIZE TABLE {db}.t FINAL")
 
     merging = threading.Thread(target=merge)
@@ -758,7 +757,7 @@ def test_no_process_shows_the_password(lake: Lake) -> None:
                 continue
             if user.password in text:
                 found.add(text.replace("\0", " "))
-        time.sleep(0.01)  # a look takes as long: the load has the other half of a processor
+        let_pass(0.01, "a look takes as long: the load has the other half of a processor")
     assert process.returncode == 0, process.stderr and process.stderr.read()
     assert found == set()
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import secrets
 import signal
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -19,6 +18,7 @@ import pytest
 from conftest import Cli
 from e2e.tools import Shell
 from lab.mariadb import MariaDB
+from lab.process import let_pass
 from rowfall.core import uri
 
 pytestmark = pytest.mark.xdist_group("mysql")
@@ -131,7 +131,7 @@ def test_rowfall_is_killed_and_resumes(rowfall: Cli, target: Target) -> None:
         there = target.run(f"SHOW TABLES LIKE '{target.table}'")
         if there and target.run(f"SELECT 1 FROM {target.table} LIMIT 1"):
             break
-        time.sleep(0.01)
+        let_pass(0.01, "the server is asked so often")
     process.send_signal(signal.SIGKILL)
     process.communicate()
     done = rowfall(*load)

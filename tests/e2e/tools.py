@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import rowfall
+from lab.process import let_pass
 
 Row = list[Any]
 LOG = logging.getLogger("rowfall.e2e")
@@ -173,5 +174,5 @@ def decoder_of(process: subprocess.Popen[Any]) -> int:
                 for child in (task / "children").read_text().split():
                     if Path(f"/proc/{child}/comm").read_text() == "rowfall-decode\n":
                         return int(child)
-        time.sleep(0.005)
+        let_pass(0.005, "a decoder may live for some milliseconds")
     raise AssertionError("no decoder was seen before the load was over")

@@ -8,7 +8,6 @@ import subprocess
 import sys
 import tempfile
 import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from pathlib import Path
@@ -16,6 +15,7 @@ from typing import IO, Any
 
 import pytest
 
+from lab.process import let_pass
 from rowfall.core.errors import EngineError, MemoryOverrunError
 from rowfall.core.model import Outcome, Statement
 from rowfall.core.sqltext import SqlText
@@ -156,7 +156,7 @@ def test_whoever_waits_while_the_engine_is_closed_hears_that_it_has_ended() -> N
 
     waiting = threading.Thread(target=wait)
     waiting.start()
-    time.sleep(0.5)
+    let_pass(0.5, "the engine is closed while the statement runs, which it does not tell")
     engine.close()
     waiting.join(30)
     assert [type(error) for error in heard] == [EngineError]

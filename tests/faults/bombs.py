@@ -17,6 +17,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from lab.process import let_pass
+
 PIECE = 16 << 20
 """Bytes that are packed once: the pieces of a bomb are the same, and stand behind each other."""
 
@@ -185,7 +187,7 @@ def measure(
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
             break
-        time.sleep(0.02)
+        let_pass(0.02, "memory is measured so often")
     ears.join(5)
     assert process.stdout is not None
     process.stdout.close()

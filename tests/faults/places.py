@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +12,7 @@ from pathlib import Path
 from faults.kills import Process, kill_rowfall, press_ctrl_c, press_ctrl_c_twice
 from faults.scene import Scene
 from lab.clickhouse import Account, ClickHouse
+from lab.process import let_pass
 from lab.proxy import Proxy
 
 # Several attempts for each load, so that one is inserted while the other is published.
@@ -118,7 +118,7 @@ def cut_network(place: Place, process: Process) -> None:
     cable = place.loader.network(place.scene.proxy.port)
     cable.refuse()
     cable.cut()
-    time.sleep(1)
+    let_pass(1, "a second without a network")
     cable.accept()
 
 

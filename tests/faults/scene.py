@@ -5,14 +5,13 @@ from __future__ import annotations
 import itertools
 import os
 import threading
-import time
 from collections.abc import Callable
 from typing import Literal, Self
 
 from faults.kills import CODES, Process
 from lab.clickhouse import ClickHouse
 from lab.faulty import Fault, Faulty, Request, nth
-from lab.process import wait_until
+from lab.process import let_pass, wait_until
 from lab.rows import Rows, check_exact, create_target
 
 Side = Literal["before", "after"]
@@ -136,7 +135,7 @@ class Scene:
             lambda: len(self.proxy.requests) > asked or process.poll() is not None,
             _RUN_SECONDS, "a request",
         )  # fmt: skip
-        time.sleep(seconds)
+        let_pass(seconds, "a random moment of the load")
         running = process.poll() is None
         if running:
             hurt(process)

@@ -13,6 +13,7 @@ from faults.kills import rounds
 from faults.places import Make
 from lab.clickhouse import ClickHouse
 from lab.clock import Clock, NoClockError
+from lab.process import let_pass
 from lab.rows import Rows
 
 # Within a lease, just out of it, hours.
@@ -46,12 +47,12 @@ def test_the_clock_of_the_server_jumps(
     scene, loader = here.scene, here.loader
     scene.fresh()
     together = [loader(scene.proxy.port, scene.database, home=f"own{n}") for n in range(2)]
-    time.sleep(0.5)
+    let_pass(0.5, "both are in the middle of it")
     jumps = 0
     while any(each.poll() is None for each in together) and jumps < 20:
         clock.set(chance.choice(JUMPS))
         jumps += 1
-        time.sleep(chance.uniform(0.05, 0.5))
+        let_pass(chance.uniform(0.05, 0.5), "a random time at this hour")
     assert [scene.ended(each) for each in together] == [0, 0], "\n---\n".join(scene.said)
     scene.finish()
     assert jumps

@@ -9,7 +9,6 @@ import random
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from pathlib import Path
 
@@ -20,7 +19,7 @@ from faults.kills import ROUNDS, Process, press_ctrl_c, rounds, sample
 from lab import mirror
 from lab.cluster import Cluster
 from lab.islet import only
-from lab.process import wait_until
+from lab.process import let_pass, wait_until
 from lab.rows import COLUMNS, Rows, checksum, leftovers, make_rows
 from lab.seaweed import Seaweed
 
@@ -63,7 +62,7 @@ def interrupt(process: Process, cluster: Cluster) -> None:
 def away(process: Process, cluster: Cluster) -> None:
     """Keeper, and the journal: nothing answers for 20 seconds."""
     cluster.nodes[0].pause()
-    time.sleep(KEEPER_SECONDS)
+    let_pass(KEEPER_SECONDS, "nothing answers for as long as Keeper waits for its sessions")
     cluster.nodes[0].resume()
 
 
@@ -339,10 +338,10 @@ def hurt(kind: str, fleet: Fleet, chance: random.Random) -> None:
         process = fleet.start()
         if chance.random() < 0.9:  # else while it looks around
             wait_until(fleet.begun, RUN_SECONDS, "it does not begin")
-        time.sleep(chance.uniform(0.0, 3.0))
+        let_pass(chance.uniform(0.0, 3.0), "a random moment of the load")
         HURTS[kind](process, cluster22)
         if kind.startswith(("kill -9 first", "kill -9 node", "kill -9 other")):
-            time.sleep(chance.uniform(0.0, 2.0))
+            let_pass(chance.uniform(0.0, 2.0), "a random time without the node")
             fleet.mend()
         code = fleet.end(process)
         fleet.mend()

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from faults.kills import CODES, KILLS, Process, children, rounds
-from lab.process import wait_until
+from lab.process import let_pass, wait_until
 
 ROWS = 750_000
 SOURCE = f"generate://taxi?rows={ROWS}"
@@ -64,7 +64,7 @@ def hurt(process: Process, kind: str, delay: float) -> bool:
     """Do it a while after it has begun. Returns whether there was still somebody to hurt."""
     # Its engine's process is the first thing that it starts; a busy machine needs seconds for that.
     wait_until(lambda: any(children(process.pid)) or process.poll() is not None, 60, "its engine")
-    time.sleep(delay)
+    let_pass(delay, "a moment of the load")
     running = process.poll() is None
     if running:
         KILLS[kind](process)
@@ -112,7 +112,7 @@ def test_ctrl_c_stops_within_two_seconds_and_says_how_to_go_on(
     process = rowfall.start("load", big, "--threads", "2", "--memory", "1GiB")
     ledger = rowfall.cwd / "rowfall-data" / "rowfall.ledger"
     wait_until(ledger.exists, 60, "the load does not begin")
-    time.sleep(1.0)
+    let_pass(1.0, "Ctrl-C comes while rows are written")
     begin = time.monotonic()
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=20)
@@ -144,7 +144,7 @@ def test_the_ledger_survives_a_kill_between_any_two_writes(rowfall: Any) -> None
     for delay in (0.2, 1.3):
         process = rowfall.start("load", SOURCE, *OPTIONS)
         wait_until(ledger.exists, 60, "the load does not begin")
-        time.sleep(delay)
+        let_pass(delay, "a moment of the load")
         process.kill()
         process.communicate(timeout=60)
     with sqlite3.connect(ledger) as db:

@@ -14,7 +14,7 @@ import pytest
 
 from e2e.tools import Shell
 from lab.kafka import Kafka
-from lab.process import wait_until
+from lab.process import let_pass, wait_until
 from rowfall import load
 from rowfall.core.errors import SourceGoneError
 from rowfall.core.events import Event, LoadStarted
@@ -107,7 +107,7 @@ def test_the_broker_is_killed_and_comes_back(shell: Shell, mortal: Kafka) -> Non
     topic = filled(mortal)
     mortal.pause()
     running = shell.cli.start(*command(mortal, topic))
-    time.sleep(1.5)  # it has asked for the topic
+    let_pass(1.5, "it has asked for the topic, and a broker that is stopped tells nobody")
     mortal.kill()
     back = threading.Thread(target=mortal.start)
     back.start()
@@ -124,12 +124,12 @@ def test_the_broker_is_killed_while_a_topic_is_followed(shell: Shell, mortal: Ka
     topic, rows = filled(mortal, 0, 1000), 1000
     running = shell.cli.start(*command(mortal, topic, "--follow"))
     for _ in range(3):
-        time.sleep(4)
+        let_pass(4, "each batch of the topic may be at any point")
         mortal.kill()
         mortal.start()
         fill(mortal, topic, rows, rows + 1000)
         rows += 1000
-    time.sleep(12)
+    let_pass(12, "ten of its looks at the topic bring no batch that ends it")
     assert running.poll() is None
     running.send_signal(signal.SIGINT)
     running.wait(30)
@@ -147,11 +147,11 @@ def test_compaction_leaves_gaps(shell: Shell, kafka: Kafka) -> None:
     for number in range(300):
         kafka.send(topic, [b"%d,n" % number], key=b"k%d" % (number % 10))
         if number % 100 == 0:
-            time.sleep(0.2)
+            let_pass(0.2, "a segment closes by its age")
 
     def compacted() -> bool:
         kafka.send(topic, [b"1000,n"], key=b"last")  # closes the segment
-        time.sleep(0.3)
+        let_pass(0.3, "the segment is closed and cleaned by then, or at the next look")
         log = list((kafka.folder / "data" / f"{topic}-0").glob("*.log"))
         return sum(path.stat().st_size for path in log) < 3000
 
@@ -193,7 +193,7 @@ def test_brokers_that_stay_away_end_a_load_after_its_patience(shell: Shell, mort
     topic = filled(mortal)
     following = shell.cli.start(*command(mortal, topic, "--follow", "--patience", "5s"))
     wait_until(lambda: (shell.folder / "d/rowfall.ledger").exists(), 30, "the first batch")
-    time.sleep(3)
+    let_pass(3, "the stream has nothing to do, which nobody says")
     began = time.monotonic()
     mortal.kill()
     _, said = following.communicate(timeout=120)

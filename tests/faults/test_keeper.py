@@ -7,7 +7,6 @@ import itertools
 import os
 import random
 import threading
-import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from contract.clusters import Login
 from faults.conftest import Survived
 from faults.kills import rounds
 from lab.cluster import Cluster, Node
+from lab.process import let_pass
 from rowfall.core.errors import RowfallError
 from rowfall.core.model import Pair, Statement
 from rowfall.ledger import Ledger
@@ -64,7 +64,7 @@ class Target:
             except RowfallError as error:
                 if not error.transient:
                     raise
-                time.sleep(1)
+                let_pass(1, "Keeper is asked again")
         pytest.fail("Keeper is back, but nothing can be attached")
 
     def count(self, node: Node) -> list[int]:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from lab.process import wait_until
 
 SCRIPT = Path(__file__).with_name("paused.py")
 COMMAND = ("load", "in/*.csv", "--table", "t", "--attempt-bytes", "1KB", "--memory", "1GiB")
@@ -54,11 +55,9 @@ def test_two_loads_use_one_folder(rowfall: Any, how: str, moment: str, without: 
         stderr=subprocess.PIPE, text=True,
     ) as first:  # fmt: skip
         try:
-            deadline = time.monotonic() + 60
-            while not (folder / "met").exists():
-                assert first.poll() is None, first.communicate()
-                assert time.monotonic() < deadline
-                time.sleep(0.02)
+            met = folder / "met"
+            wait_until(lambda: met.exists() or first.poll() is not None, 60, "the moment")
+            assert first.poll() is None, first.communicate()
             HURTS[how](folder / "rowfall-data")
             (folder / "second").mkdir()
             second = subprocess.run(
@@ -99,11 +98,9 @@ def test_locks_are_not_shared(rowfall: Any) -> None:
         stderr=subprocess.PIPE, text=True,
     ) as first:  # fmt: skip
         try:
-            deadline = time.monotonic() + 60
-            while not (folder / "met").exists():
-                assert first.poll() is None, first.communicate()
-                assert time.monotonic() < deadline
-                time.sleep(0.02)
+            met = folder / "met"
+            wait_until(lambda: met.exists() or first.poll() is not None, 60, "the moment")
+            assert first.poll() is None, first.communicate()
             (folder / "rowfall-data/rowfall.lock").write_text("4711 another")
             (folder / "go").touch()
             _, err = first.communicate(timeout=90)

@@ -7,13 +7,13 @@ import secrets
 import signal
 import subprocess
 import threading
-import time
 from collections.abc import Generator, Iterator
 
 import pytest
 
 from conftest import Cli
 from lab.mariadb import MariaDB
+from lab.process import let_pass
 from rowfall.core.errors import SourceError
 from rowfall.core.options import Options
 from rowfall.sources import open_source
@@ -44,7 +44,7 @@ def wait_for_reading(server: MariaDB, database: str, process: subprocess.Popen[s
     """Wait until a load reads, or has ended: ranges are read in milliseconds."""
     with server.connect() as connection, connection.cursor() as cursor:
         while process.poll() is None and not cursor.execute(_READING.format(database)):
-            time.sleep(0.002)
+            let_pass(0.002, "ranges are read in milliseconds")
 
 
 def check(rowfall: Cli) -> None:
@@ -172,7 +172,7 @@ def test_the_server_is_started_again_while_a_load_reads(rowfall: Cli, end: str) 
         wait_for_reading(server, database, process)
         assert process.poll() is None
         getattr(server, end)()
-        time.sleep(1)
+        let_pass(1, "a second without a server")
         server.start()
         _, said = process.communicate(timeout=90)
         assert process.returncode == 0, said

@@ -7,7 +7,6 @@ import gzip
 import random
 import signal
 import threading
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -23,7 +22,7 @@ from faults.scene import Scene, Side
 from lab.clickhouse import ClickHouse
 from lab.disk import MountError
 from lab.faulty import Fault, Faulty, Request, first, internal_error, slow_down
-from lab.process import wait_until
+from lab.process import let_pass, wait_until
 from lab.rows import Rows, check_exact
 from lab.seaweed import Seaweed
 
@@ -137,7 +136,7 @@ def test_several_load_the_same_files_and_one_is_killed(
     # With a ledger of their own they know each other from the journal only.
     homes = [chance.choice(["", f"other{n}"]) for n in range(chance.choice([2, 3]))]
     together = [loader(scene.proxy.port, scene.database, home=home) for home in homes]
-    time.sleep(chance.uniform(0.6, 2.5))
+    let_pass(chance.uniform(0.6, 2.5), "a random moment of both loads")
     killed = together[0]
     running = killed.poll() is None
     killed.kill()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -16,6 +15,7 @@ import pytest
 from contract.values import duckdb_at
 from faults.kills import CODES, sample
 from lab.disk import MountError, PowerDisk, SmallDisk
+from lab.process import let_pass
 
 STEPPER, CUTTER = (Path(__file__).with_name(name) for name in ("stepper.py", "cutter.py"))
 FILES, ROWS = 4, 500
@@ -188,7 +188,7 @@ def test_another_process_holds_the_file(target: Target) -> None:
         assert done.returncode == 4
         assert f"is held by process {process.pid} (python" in done.stderr
         waiting = target.rowfall.start(*target.command)
-        time.sleep(1)
+        let_pass(1, "it would have ended if it did not wait")
         assert waiting.poll() is None
     _, err = waiting.communicate(timeout=100)
     assert waiting.returncode == 0, err

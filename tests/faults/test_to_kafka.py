@@ -15,7 +15,7 @@ import pytest
 from e2e.test_to_kafka import committed
 from e2e.tools import Shell
 from lab.kafka import Kafka
-from lab.process import wait_until, wait_until_stopped
+from lab.process import let_pass, wait_until, wait_until_stopped
 
 pytestmark = pytest.mark.xdist_group("kafka")
 
@@ -81,7 +81,7 @@ def stopped_behind(kafka: Kafka, topic: str, share: float, process: subprocess.P
                 return
         assert time.monotonic() < give_up, "no rows arrive"
         process.send_signal(signal.SIGCONT)
-        time.sleep(0.02)
+        let_pass(0.02, "it writes on before it is stopped again")
 
 
 @pytest.mark.parametrize("share", [0.2, pytest.param(0.7, marks=pytest.mark.long)])
@@ -124,7 +124,7 @@ def test_the_broker_is_killed_and_comes_back(shell: Shell, mortal: Kafka) -> Non
     wait_until(lambda: written(mortal, topic) > 0.2 * FILES * ROWS, 60, "rows to arrive")
     mortal.kill()
     again = threading.Thread(target=mortal.start)
-    time.sleep(1)
+    let_pass(1, "a second without a broker")
     again.start()
     out, err = process.communicate(timeout=120)
     again.join()

@@ -11,10 +11,10 @@ import os
 import secrets
 import shutil
 import signal
-import time
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 
@@ -23,7 +23,7 @@ from e2e.tools import decoder_of
 from lab.disk import SmallDisk
 from lab.kafka import Kafka
 from lab.mariadb import SINGLESTORE_URL, GivenServer, MariaDB
-from lab.process import wait_until
+from lab.process import let_pass, wait_until
 from lab.proxy import Proxy
 from rowfall.core.masked import Secret
 from rowfall.core.options import Options
@@ -256,10 +256,11 @@ def test_a_lock_is_waited_for(here: Place) -> None:
         cursor.execute("INSERT INTO t VALUES (100, 'theirs')")
         process = here.rowfall.start(*here.command)
         waiting = "SELECT COUNT(*) FROM information_schema.INNODB_TRX WHERE trx_state = 'LOCK WAIT'"
-        deadline = time.monotonic() + 60
-        while here.server.query(waiting) == [(0,)] and time.monotonic() < deadline:
-            assert process.poll() is None, process.communicate()
-            time.sleep(0.02)
+        wait_until(
+            lambda: here.server.query(waiting) != [(0,)] or process.poll() is not None, 60,
+            "the load to wait",
+        )  # fmt: skip
+        assert process.poll() is None, process.communicate()
         cursor.execute("ROLLBACK")
     _, err = process.communicate(timeout=120)
     assert process.returncode == 0, err
@@ -281,11 +282,16 @@ def test_a_transaction_that_the_server_ends_is_tried_again(here: Place) -> None:
             "SELECT trx_mysql_thread_id FROM information_schema.INNODB_TRX "
             "WHERE trx_state = 'LOCK WAIT'"
         )
-        while not (found := here.server.query(waiting)):
-            assert process.poll() is None, process.communicate()
-            time.sleep(0.02)
+        found: list[Any] = []
+
+        def waits() -> bool:
+            found[:] = here.server.query(waiting)
+            return bool(found) or process.poll() is not None
+
+        wait_until(waits, 60, "the load to wait")
+        assert process.poll() is None, process.communicate()
         here.server.query(f"KILL QUERY {found[0][0]}")
-        time.sleep(0.2)
+        let_pass(0.2, "the killed statement is repeated")
         cursor.execute("ROLLBACK")
     _, err = process.communicate(timeout=120)
     assert process.returncode == 0, err
@@ -312,7 +318,7 @@ def test_a_deadlock_is_tried_again(here: Place) -> None:
         )
         while not here.server.query(waiting):
             assert process.poll() is None, process.communicate()
-            time.sleep(0.2)  # the server answers the same until nobody has asked for 0.1 s
+            let_pass(0.2, "the server answers the same until nobody has asked for 0.1 s")
         # Row 1 is the load's by now: each waits for the other.
         cursor.execute("SELECT * FROM t WHERE id = 1 FOR UPDATE")
         cursor.execute("ROLLBACK")

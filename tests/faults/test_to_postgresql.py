@@ -8,7 +8,6 @@ import secrets
 import shutil
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -19,7 +18,7 @@ import pytest
 from faults.kills import CODES, sample
 from lab.disk import SmallDisk
 from lab.postgresql import PostgresqlServer
-from lab.process import wait_until
+from lab.process import let_pass, wait_until
 from lab.proxy import Proxy
 from rowfall.core.errors import TargetError
 from rowfall.core.masked import Secret
@@ -323,7 +322,7 @@ def test_a_locked_table_is_waited_for(target: Target) -> None:
         other.execute("BEGIN")
         other.execute(f"LOCK TABLE {target.schema}.t")
         process = target.rowfall.start(*target.command)
-        time.sleep(2)
+        let_pass(2, "it would have ended if it did not wait for the lock")
         assert process.poll() is None
         other.execute("ROLLBACK")
         _, err = process.communicate(timeout=100)
@@ -349,9 +348,7 @@ def test_a_deadlock_is_tried_again(target: Target) -> None:
                 "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock' "
                 f'AND query LIKE \'INSERT INTO "{schema}"."t"%\''
             )
-            deadline = time.monotonic() + 30
-            while not target.server.ask(waiting) and time.monotonic() < deadline:
-                time.sleep(0.05)
+            wait_until(lambda: bool(target.server.ask(waiting)), 30, "the load to wait for key 1")
             # The load holds key 0 and waits for key 1.
             with contextlib.suppress(Exception):  # either of the two is the victim
                 other.execute(f"UPDATE {schema}.t SET pad = 'o' WHERE id = 0")

@@ -7,12 +7,15 @@ import os
 import shutil
 import signal
 import tempfile
+import time
 from pathlib import Path
 
 from rowfall.lab import process, service
 from rowfall.lab.process import LabError, free_ports, wait_until
 
-__all__ = ["UNVERIFIED", "Service", "ServiceError", "free_ports", "reachable", "wait_until"]
+__all__ = [
+    "UNVERIFIED", "Service", "ServiceError", "free_ports", "let_pass", "reachable", "wait_until",
+]  # fmt: skip
 
 ServiceError = LabError
 # Options of Java: released classes are not verified again at each start, which was 0.9 of Kafka's
@@ -45,6 +48,16 @@ def reachable(path: Path) -> Path:
                     _link(path, made)
                 made.rename(twin)
     return twin
+
+
+def let_pass(seconds: float, why: str) -> None:
+    """Let time pass where it is what a test is about: nothing tells of an event to wait for.
+
+    Args:
+        why: what the time is for.
+    """
+    assert why
+    time.sleep(seconds)
 
 
 def wait_until_stopped(pid: int) -> None:

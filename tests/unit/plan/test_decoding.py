@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import threading
-import time
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from lab.process import let_pass
 from rowfall.core.listing import Listing, Split
 from rowfall.core.model import Column, Encoding, Facts, Kind, Projection, Schema
 from rowfall.decoder.abilities import flat_types
@@ -193,7 +193,7 @@ def test_a_silent_pipe_gives_signs_of_life(tmp_path: Path) -> None:
     def write() -> None:
         with path.open("wb", buffering=0) as end:
             end.write(b"one")
-            time.sleep(0.5)
+            let_pass(0.5, "the pipe is silent")
             end.write(b"two")
 
     writer = threading.Thread(target=write)

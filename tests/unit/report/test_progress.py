@@ -5,13 +5,13 @@ from __future__ import annotations
 import io
 import itertools
 import random
-import time
 from collections.abc import Callable
 from contextlib import suppress
 
 import pytest
 from rich.console import Console
 
+from lab.process import let_pass, wait_until
 from rowfall.core import events
 from rowfall.report import progress
 from rowfall.report.layout import ENDLESS
@@ -56,10 +56,7 @@ class Screen(Console):
 
 
 def wait_for(true: Callable[[], bool]) -> None:
-    until = time.monotonic() + 20
-    while not true():
-        assert time.monotonic() < until
-        time.sleep(0.01)
+    wait_until(true, 20, "what is shown")
 
 
 def started(total_bytes: int | None = 10**10, total_rows: int | None = None) -> events.LoadStarted:
@@ -270,7 +267,7 @@ def test_plain_lines_come_in_time_also_in_a_stall(monkeypatch: pytest.MonkeyPatc
         wait_for(lambda: sum("1%" in line for line in log.lines) > 2)  # with no event between
         talk(events.LoadEnded("3f2a", "done"))
         count = len(log.lines)
-        time.sleep(0.3)
+        let_pass(0.3, "a line would have been written by then")
     assert len(log.lines) == count
     assert not any(c in log.out.getvalue() for c in "\x1b\r")
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections import Counter
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lab.process import let_pass
 from rowfall.core.listing import Split
 from rowfall.run import work_queue
 from rowfall.run.work_queue import SHARED_BYTES, Work, WorkQueue
@@ -85,7 +85,7 @@ def test_a_failed_attempt_comes_back_to_those_who_wait() -> None:
     got: list[list[str]] = []
     waiting = threading.Thread(target=lambda: got.append(ids(queue.take(1))))
     waiting.start()
-    time.sleep(0.05)
+    let_pass(0.05, "a thread that did not wait would have ended")
     assert waiting.is_alive()
     queue.again(0, first)
     queue.release()

@@ -7,7 +7,6 @@ import gc
 import os
 import socket
 import threading
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
@@ -17,6 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lab.process import wait_until
 from rowfall.core.errors import SourceError, UsageError
 from rowfall.core.listing import Split
 from rowfall.core.model import Encoding, Kind
@@ -72,10 +72,7 @@ def threads() -> list[str]:
 
 
 def wait(ready: Callable[[], object]) -> None:
-    end = time.monotonic() + 10
-    while not ready():
-        assert time.monotonic() < end
-        time.sleep(0.005)
+    wait_until(lambda: bool(ready()), 10, "the threads")
 
 
 # --- unpacking ----------------------------------------------------------------------------------
