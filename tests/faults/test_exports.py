@@ -12,7 +12,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -98,13 +97,12 @@ class Scene:
             listing.add(name, str(version), 10)
         options = Options(files=files, replace=again)
         target = Export(str(self.folder / "p_{n}.csv"), Path("/nowhere"), options)
-        session: Any = SimpleNamespace(options=options, target=target)
         # The same command goes on with its load until that is done; others are new ones.
         load_id = self.unfinished or f"load{next(_loads)}"
         place = Fragile(self.folder, crash, before=before)
         owners = set(exports.RUNNING)
         try:
-            state = exports.look(session, listing, columns, load_id)
+            state = exports.look(target, options, listing, columns, load_id)
             if state.refusal is not None:
                 return "refused"
             if state.finished:
@@ -235,8 +233,7 @@ def refusal(scene: Scene, files: int) -> RowfallError:
         listing.add(name, str(version), 10)
     options = Options(files=files)
     target = Export(str(scene.folder / "p_{n}.csv"), Path("/nowhere"), options)
-    session: Any = SimpleNamespace(options=options, target=target)
-    found = exports.look(session, listing, SCHEMA).refusal
+    found = exports.look(target, options, listing, SCHEMA).refusal
     assert found is not None
     return found
 
@@ -270,8 +267,7 @@ def test_two_at_once(tmp_path: Path) -> None:
         listing.add(name, "0", 10)
     options = Options(files=2)
     target = Export(str(tmp_path / "p_{n}.csv"), Path("/nowhere"), options)
-    session: Any = SimpleNamespace(options=options, target=target)
-    one, two = (exports.look(session, listing, SCHEMA, load) for load in ("one", "two"))
+    one, two = (exports.look(target, options, listing, SCHEMA, load) for load in ("one", "two"))
     first = ExportRecord(one, "one")
     first.begin()
     with pytest.raises(ManifestTakenError):

@@ -16,10 +16,9 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -35,9 +34,22 @@ from rowfall.contracts.session import Writer
 from rowfall.core import retry
 from rowfall.core.errors import EngineError, LedgerError
 from rowfall.core.events import silent
-from rowfall.core.listing import Split
-from rowfall.core.model import Outcome, Pair, Statement
+from rowfall.core.listing import Listing, Split
+from rowfall.core.model import (
+    Facts,
+    Forecast,
+    Outcome,
+    Pair,
+    Plan,
+    PlannedTarget,
+    PlannedWork,
+    PlannedWriter,
+    PlanTexts,
+    Schema,
+    Statement,
+)
 from rowfall.core.options import Options
+from rowfall.core.server_address import ServerAt
 from rowfall.core.sqltext import SqlText
 from rowfall.engines.base import Asking
 from rowfall.ledger import Ledger, journal, leases, target_key
@@ -50,6 +62,14 @@ from rowfall.publish.target_tables import OwnTable
 from rowfall.run import work_queue
 from rowfall.run.attempts import FIRST_LANE, AttemptRunner
 from rowfall.run.work_queue import Work, WorkQueue
+from rowfall.systems.clickhouse.target import Table
+from simulator.load import TRANSPORT, GoodRows, Unwatched
+
+if TYPE_CHECKING:
+    from rowfall.contracts.delivery import Delivery
+    from rowfall.contracts.session import Session
+    from rowfall.publish.staging_tables import StagingTables
+    from rowfall.schema.bad_rows.search import BadRows
 
 ROUNDS = int(os.environ.get("ROWFALL_FAULT_ROUNDS", "25"))
 INTO = target_key("d", TARGET)
@@ -101,7 +121,7 @@ class Process(Asking):
         failed: what it ended with.
     """
 
-    facts = SimpleNamespace(settings=frozenset())
+    facts = Facts("", 1, 0, frozenset())
     shared = True
 
     def __init__(self, world: World, name: str, ledger: Path) -> None:
@@ -223,41 +243,80 @@ def _load(process: Process, ledger: Ledger) -> None:
     ledger.end(load_id, "done", "{}")
 
 
+class _Source:
+    """Files that nobody changes."""
+
+    replayable = True
+
+    def changed(self, splits: Sequence[Split]) -> list[str]:
+        return []
+
+
+class _Session:
+    """What attempts ask of a session."""
+
+    source, options = _Source(), Options()
+
+
+class _Delivery:
+    """Stages splits by one INSERT, of which the model of a server makes their rows."""
+
+    def __init__(self, process: Process) -> None:
+        self._engine: Any = process
+
+    def insert(self, order: Order, lane: int, on_tick: Any) -> Outcome:
+        splits = ",".join(s.id for s in order.splits)
+        text = f"INSERT INTO `d`.`{order.staging}` SPLITS {splits}"
+        self._engine.run(Statement(SqlText.of(text)))
+        return Outcome(rows_read=len(order.splits) * len(PARTITIONS))
+
+
+class _Tables:
+    """The staging tables of a target without views, as the model of a server knows them."""
+
+    keeps, direct, databases = True, False, ("d",)
+    views: tuple[str, ...] = ()
+    settings: Mapping[str, int] = {}
+    definitions: tuple[str, ...] = ()
+
+    def now(self, ask: Any) -> _Tables:
+        return self
+
+    def stage(self, place: str) -> list[SqlText]:
+        return [SqlText.of(f"CREATE TABLE `d`.`{place}` AS `d`.`{TARGET}`")]
+
+    def projected(self, rows: Mapping[str, int], prefix: str) -> int:
+        return 0
+
+    def pairs(self, place: str) -> tuple[Pair, ...]:
+        return (Pair("d", TARGET, place),)
+
+    def fixed(self, place: str) -> tuple[str, ...]:
+        return ()
+
+    def read(self, rows: Mapping[str, int], place: str) -> int:
+        return rows[place]
+
+
 def _runner(
     process: Process, ledger: Ledger, claims: Journal, recovery: Recovery, load_id: str
 ) -> OneAfterTheOther:
     engine: Any = process
-    nothing = SimpleNamespace
 
-    def insert(order: Order, lane: int, on_tick: Any) -> Outcome:
-        splits = ",".join(s.id for s in order.splits)
-        engine.run(Statement(SqlText.of(f"INSERT INTO `d`.`{order.staging}` SPLITS {splits}")))
-        return Outcome(rows_read=len(order.splits) * len(PARTITIONS))
-
-    tables: Any = nothing(
-        stage=lambda place: [SqlText.of(f"CREATE TABLE `d`.`{place}` AS `d`.`{TARGET}`")],
-        projected=lambda rows, prefix: 0,
-        pairs=lambda place: (Pair("d", TARGET, place),), fixed=lambda place: (), keeps=True,
-        direct=False, databases=("d",), read=lambda rows, place: rows[place], views=(), settings={},
-        definitions=(),
+    at = ServerAt("h", 8123, False, "default", None)
+    target = Table("clickhouse://h/d", "d", TARGET, Path("/nowhere"), server=at)
+    plan = Plan(
+        "", PlannedTarget(target.text, "d", TARGET, "server", ""), None,
+        Schema((), row_bytes=0.0), Listing(), TRANSPORT,
+        PlannedWork((), 1, (), (PlannedWriter(0, "", "", 1, 0, 0, None, 0, ()),)),
+        Forecast(None, None, 0, 0), Process.facts, PlanTexts("", ""),
     )  # fmt: skip
-    tables.now = lambda ask: tables
-    target: Any = nothing(
-        database="d", table=TARGET,
-        staging_name=lambda attempt, number, encoding: f"_rowfall_{attempt}",
-    )  # fmt: skip
-    plan: Any = nothing(
-        encoding=None, schema=nothing(row_bytes=0.0, filters=False), groups=(), lanes=1,
-        transport=nothing(delivery=nothing(value="push")), writers=(nothing(settings=()),),
-    )  # fmt: skip
-    bad_rows: Any = nothing(other_types=lambda splits: [], null_lists=lambda splits: [])
-    source: Any = nothing(changed=lambda splits: [], replayable=True)
-    delivery: Any = nothing(insert=insert)
-    writer = Writer(0, "", engine, target)
+    bad_rows, delivery = cast("BadRows", GoodRows()), cast("Delivery", _Delivery(process))
+    writer, tables = Writer(0, "", engine, target), cast("StagingTables", _Tables())
     own = OwnTable(engine, "d", TARGET, "", TARGET)
     queue = WorkQueue(1, ledger.attempts(load_id))
     notes = Notes(lambda event: None)
-    session: Any = nothing(source=source, options=Options())
+    session = cast("Session", _Session())
     load = LoadRun(session, load_id, silent, "", ledger, INTO, "", new=True)
     given = Receiving(load, plan, writer, notes, Revivals(notes), queue.stopped)
     writers = (TableWriter(writer, tables, own, None, {}),)
@@ -266,10 +325,7 @@ def _runner(
         given, receiver, delivery=delivery, bad_rows=bad_rows, queue=queue,
         emit=lambda event: None,
     )  # fmt: skip
-    watch: Any = nothing(
-        forget=lambda attempt: None, finished=lambda *_: None, ticker=lambda *_: None
-    )
-    runner._watch = watch
+    runner._watch = cast("Any", Unwatched())
     return runner
 
 

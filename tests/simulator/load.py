@@ -63,7 +63,7 @@ TRANSPORT = Transport(
 COLUMNS = (Column("p", "String"), Column("k", "String"))
 
 
-class _Watch:
+class Unwatched:
     """Stands for the progress of statements, which nobody looks at."""
 
     def __enter__(self) -> None:
@@ -241,7 +241,7 @@ def _run_attempts(load: LoadRun, plan: Plan, prepared: PreparedLoad) -> Done:
     queue = WorkQueue(len(session.writers), load.ledger.attempts(load.id))
     notes = Notes(session.emit)
     bad_rows = cast("BadRows", GoodRows())
-    watch: Any = _Watch()
+    watch: Any = Unwatched()
     runners = []
     for writer in session.writers:
         given = Receiving(load, plan, writer, notes, Revivals(notes), queue.stopped)

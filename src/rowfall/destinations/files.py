@@ -97,7 +97,7 @@ class WrittenObjects(BaseDestination):
         self, session: Session, listing: Listing, schema: Schema, load_id: str
     ) -> ExportState:
         """Ask the manifest, which alone knows what the files hold."""
-        return exports.look(session, listing, schema, load_id)
+        return exports.look(session.target, session.options, listing, schema, load_id)
 
     def cut(
         self, facts: LoadFacts, options: Options, cores: int, todo: Sequence[int]
@@ -121,7 +121,7 @@ class WrittenObjects(BaseDestination):
         )
 
     def erase(self, session: Session) -> None:
-        exports.erase(session)
+        exports.erase(session.target, session.options)
 
     def verified(self, load: LoadRun) -> Verification:
         found = super().verified(load)

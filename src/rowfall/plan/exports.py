@@ -13,13 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from rowfall.contracts.facts import ExportState, FoundManifest
-from rowfall.contracts.session import Session
 from rowfall.core import units
 from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import LedgerError, RowfallError, TargetError
 from rowfall.core.listing import Listing, joined
 from rowfall.core.model import Schema
-from rowfall.core.options import projection_of
+from rowfall.core.options import Options, projection_of
 from rowfall.core.own_files import MANIFEST_SUFFIX
 from rowfall.ledger import leases
 from rowfall.ledger.manifest import (
@@ -32,6 +31,7 @@ from rowfall.ledger.manifest import (
     sources_of,
 )
 from rowfall.plan import attempts
+from rowfall.targets.base import Target
 from rowfall.targets.export import NUMBER, Export
 
 # A file name has at most 255 bytes; a new manifest is written under a longer one.
@@ -42,7 +42,9 @@ RUNNING: set[str] = set()
 """Owners of exports that this process writes now."""
 
 
-def look(session: Session, listing: Listing, schema: Schema, load_id: str = "") -> ExportState:
+def look(
+    target: Target, options: Options, listing: Listing, schema: Schema, load_id: str = ""
+) -> ExportState:
     """Look at the files of an export and its manifest.
 
     Args:
@@ -51,10 +53,9 @@ def look(session: Session, listing: Listing, schema: Schema, load_id: str = "") 
     Raises:
         LedgerError: the manifest cannot be read. TargetError: the place cannot be looked at.
     """
-    options, target = session.options, session.target
     files = options.files or 1
     base, rest = split_pattern(target.text)
-    place = open_place(session, base)
+    place = open_place(options, base)
     finals = [target.staging_name("", n, None) for n in range(files)]
     names = tuple(final[len(base) :].lstrip("/") for final in finals)
     name = manifest_name(rest)
@@ -82,12 +83,11 @@ def look(session: Session, listing: Listing, schema: Schema, load_id: str = "") 
     )  # fmt: skip
 
 
-def erase(session: Session) -> None:
+def erase(target: Target, options: Options) -> None:
     """Remove the files of an export and its manifest, where there are any."""
-    target = session.target
     assert isinstance(target, Export)  # noqa: S101 - exports write into them
     base, rest = split_pattern(target.pattern)
-    place = open_place(session, base)
+    place = open_place(options, base)
     for number in range(target.files):
         name = target.staging_name("", number, None)
         place.remove(name.removeprefix(base).lstrip("/"))
@@ -111,9 +111,9 @@ def manifest_name(rest: str) -> str:
     return f".{flat}{MANIFEST_SUFFIX}"
 
 
-def open_place(session: Session, base: str) -> ManifestStore:
+def open_place(options: Options, base: str) -> ManifestStore:
     """Return the folder or prefix of an export."""
-    return ManifestBucket(base, session.options) if "://" in base else ManifestFolder(Path(base))
+    return ManifestBucket(base, options) if "://" in base else ManifestFolder(Path(base))
 
 
 def _full(base: str, name: str) -> str:

@@ -122,7 +122,15 @@ def commit_gathered(
         database.commit(attempt, load_id, [f"{id_}{salt}" for id_ in ids], files, replace=replace)
     except TakenError as error:
         ledger.attempt_ended(attempt, "lost", error.message)
-        _give_up(database, ledger, load_id, key, gathered, error, notes)
+        taken = set(map(without_salt, error.taken))
+        again = _drop_taken(database, ledger, target_key(key, load_id), gathered, taken)
+        ledger.loaded_elsewhere(load_id, taken)
+        text = f"{error.message}, so what was gathered of them is dropped"
+        if again:
+            raise LedgerError(
+                text, hint="Run the same command again: it loads the other files.", transient=True
+            ) from error
+        notes.add("warning", text)
         return
     except UnknownEndError as error:
         if not database.settled(attempt):
@@ -142,27 +150,22 @@ def _record(ledger: Ledger, attempt: str, key: str, gathered: Mapping[str, Seque
     ledger.attempt_published(attempt, key)
 
 
-def _give_up(
-    table: FileTable, ledger: Ledger, load_id: str, key: str,
-    gathered: Mapping[str, Sequence[str]], error: TakenError, notes: Notes,
-) -> None:  # fmt: skip
+def _drop_taken(
+    table: FileTable, ledger: Ledger, key: str, gathered: Mapping[str, Sequence[str]],
+    taken: Collection[str],
+) -> bool:  # fmt: skip
     """Drop the attempts that hold rows of splits which another load has committed.
 
-    Raises:
-        LedgerError: they hold rows of others, too.
+    Args:
+        key: that they were gathered under.
+
+    Returns:
+        True where others are to be loaded again.
     """
-    taken = set(map(without_salt, error.taken))
-    hit = {name: ids for name, ids in gathered.items() if taken & set(ids)}
+    hit = {name: ids for name, ids in gathered.items() if not set(ids).isdisjoint(taken)}
     for name, ids in hit.items():
-        drop_gathered(table, ledger, name, target_key(key, load_id), ids)
-    ledger.loaded_elsewhere(load_id, taken)
-    text = f"{error.message}, so what was gathered of them is dropped"
-    if len(hit) == len(gathered) and all(set(ids) <= taken for ids in hit.values()):
-        notes.add("warning", text)
-        return
-    raise LedgerError(
-        text, hint="Run the same command again: it loads the other files.", transient=True
-    )
+        drop_gathered(table, ledger, name, key, ids)
+    return len(hit) < len(gathered) or any(set(ids) - set(taken) for ids in hit.values())
 
 
 def drop_gathered(

@@ -95,8 +95,8 @@ TRUTHS = (True, False, None)
 
 
 def test_nothing_is_concluded_from_one_witness_against_another() -> None:
-    for hidden, unexplained, counted, found in itertools.product((True, False), (True, False), TRUTHS,
-                                                            TRUTHS):  # fmt: skip
+    cases = itertools.product((True, False), (True, False), TRUTHS, TRUTHS)
+    for hidden, unexplained, counted, found in cases:
         got = judge(Traces(False, hidden, unexplained, counted, found))
         if not hidden and not unexplained:
             assert got is Evidence.NO_PARTS

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from dataclasses import replace
 from html.parser import HTMLParser
-from types import SimpleNamespace
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -105,16 +105,22 @@ def test_a_cell_shows_a_running_load(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "nobody asks" not in last
 
 
+class Kernel:
+    """The shell of a notebook: one of a terminal has no kernel."""
+
+    kernel = object()
+
+
 def test_progress_is_shown_where_somebody_looks(monkeypatch: pytest.MonkeyPatch) -> None:
     assert notebook.shown(None) is None
     assert isinstance(notebook.shown(True), notebook.Plain)
     cell = Cell()
-    ipython = SimpleNamespace(
-        get_ipython=lambda: SimpleNamespace(kernel=object()),
-        display=SimpleNamespace(display=cell.display),
-    )
-    monkeypatch.setitem(sys.modules, "IPython", ipython)  # type: ignore[arg-type]
+    ipython: Any = ModuleType("IPython")
+    ipython.display = ModuleType("IPython.display")
+    ipython.display.display = cell.display
+    ipython.get_ipython = Kernel
+    monkeypatch.setitem(sys.modules, "IPython", ipython)
     assert isinstance(notebook.shown(None), notebook.Notebook)
     assert notebook.shown(False) is None
-    ipython.get_ipython = lambda: SimpleNamespace()  # the shell of a terminal
+    ipython.get_ipython = object  # the shell of a terminal
     assert isinstance(notebook.shown(None), notebook.Plain | notebook.Live)

@@ -6,7 +6,7 @@ import os
 import re
 import socket
 import threading
-from types import SimpleNamespace
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -45,11 +45,18 @@ _ASKS = b"\x08\0\0\x01\xfb/etc/xy"
 _SAYS = b"\x00\x05\x00\x02\x00\xff\xff0Records: 70000  Deleted: 2  Skipped: 1  Warnings: 66000"
 
 
+@dataclass
+class _Connection:
+    """What is needed of a session of PyMySQL."""
+
+    wire: SessionSocket
+
+
 class Server:
     """The other end of a session: it has answered LOAD DATA already, and keeps what it gets.
 
     Attributes:
-        connection: what is needed of a session of PyMySQL.
+        connection: the client's.
         got: what came behind the statement.
     """
 
@@ -60,7 +67,7 @@ class Server:
         self._got = bytearray()
         self._thread = threading.Thread(target=self._read)
         self._command = len(statement) + 5
-        self.connection: Any = SimpleNamespace(wire=SessionSocket(self._ours, lambda: False))
+        self.connection = _Connection(SessionSocket(self._ours, lambda: False))
 
     def __enter__(self) -> Server:
         self._thread.start()
@@ -161,7 +168,7 @@ def test_a_torn_packet_ends_the_connection() -> None:
 def test_only_plain_sockets_that_wait_are_given_away() -> None:
     ours, theirs = socket.socketpair()
     with ours, theirs:
-        connection: Any = SimpleNamespace(wire=SessionSocket(ours, lambda: True))
+        connection = _Connection(SessionSocket(ours, lambda: True))
         assert socket_of(connection, 1_000) == Socket(ours.fileno(), 2, 1_000)
         connection.wire.settimeout(5)
         assert socket_of(connection, 1_000) is None
