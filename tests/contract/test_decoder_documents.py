@@ -25,7 +25,7 @@ from rowfall.decoder.documents import (
     PartLayout,
     PartPartition,
     RewriteRequest,
-    Sample,
+    SampleRequest,
     Spec,
     encode,
 )
@@ -174,7 +174,7 @@ def test_a_sample(tmp_path: Path) -> None:
     path.write_text("1,x\n2,y\n3,z\n")
     columns = (InputColumn("a", "String", position=0), InputColumn("b", "String", position=1))
     spec = replace(PLAIN, inputs=(Input(str(path)),), columns=columns)
-    found = measure(str(installed.program()), Sample(spec, rows=2, more="9,w\n"))
+    found = measure(str(installed.program()), SampleRequest(spec, rows=2, more="9,w\n"))
     assert found is not None
     assert (found.rows, found.columns[0]["integers"], found.columns[0]["high"]) == (3, 3, "9")
 
@@ -185,7 +185,7 @@ def test_a_sample_for_another_version(tmp_path: Path) -> None:
     path.write_text(f"#!/bin/sh\necho '{said}' >&2; exit 2\n")
     path.chmod(0o700)
     with pytest.raises(installed.UsageError, match="does not know version 2 of a spec"):
-        measure(str(path), Sample(PLAIN, rows=2))
+        measure(str(path), SampleRequest(PLAIN, rows=2))
 
 
 def test_a_rewrite(tmp_path: Path) -> None:

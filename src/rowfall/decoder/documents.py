@@ -170,7 +170,7 @@ class Spec:
 
 
 @dataclass(frozen=True, slots=True)
-class Sample:
+class SampleRequest:
     """The document of ``rowfall-decode sample``: rows of each input at most, and more lines."""
 
     spec: Spec
@@ -197,7 +197,7 @@ class RewriteRequest:
 _ALWAYS = frozenset({(Spec, "version"), (Dialect, "charset")})
 
 
-def encode(document: Spec | Sample | RewriteRequest) -> str:
+def encode(document: Spec | SampleRequest | RewriteRequest) -> str:
     """Return a document as JSON; what it holds of secrets is readable in it."""
     return json.dumps(plain(document), default=Secret.reveal)
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from rowfall.core import environment
 from rowfall.decoder import installed
-from rowfall.decoder.documents import Sample, encode
+from rowfall.decoder.documents import SampleRequest, encode
 
 
 class TextFacts(NamedTuple):
@@ -19,7 +19,7 @@ class TextFacts(NamedTuple):
     columns: Sequence[Mapping[str, Any]]
 
 
-def measure(program: str, sample: Sample) -> TextFacts | None:
+def measure(program: str, sample: SampleRequest) -> TextFacts | None:
     """Return the facts about a sample; None where the program declines it, or there are no rows.
 
     Raises:

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from rowfall.core.listing import Split
 from rowfall.core.model import Encoding, Kind
 from rowfall.decoder import installed
-from rowfall.decoder.documents import Input, InputColumn, Sample, Spec
+from rowfall.decoder.documents import Input, InputColumn, SampleRequest, Spec
 from rowfall.decoder.sampling import TextFacts, measure
 from rowfall.sources.base import Source
 from rowfall.sources.compression import compression_of
@@ -54,4 +54,4 @@ def text_facts(
         skip_header=bool(encoding.header),
         file_columns=len(names),
     )
-    return measure(program, Sample(spec, rows, more))
+    return measure(program, SampleRequest(spec, rows, more))

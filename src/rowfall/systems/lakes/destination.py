@@ -52,8 +52,8 @@ from rowfall.systems.lakes.layout import partition_spec, partition_sql, sort_ord
 from rowfall.systems.lakes.record import (
     FOLDER,
     PROPERTY,
+    CommittedLoad,
     LakeRecord,
-    LoadRecord,
     read_record,
     record_file,
 )
@@ -356,7 +356,7 @@ class IcebergTable(PlainDatabase):
 
         return read_record(table.metadata.properties.get(PROPERTY, ""), read)
 
-    def _write_record(self, table: Table, loads: Mapping[str, LoadRecord], before: str) -> str:
+    def _write_record(self, table: Table, loads: Mapping[str, CommittedLoad], before: str) -> str:
         name = f"{_folder(table)}/{FOLDER}/{uuid.uuid4().hex}.json"
         data, store = record_file(loads, before), self._files(table)
         with self._explained(f"write the record {name} of"):
@@ -389,7 +389,7 @@ class IcebergTable(PlainDatabase):
         self.check(dry=True)
         gone = 0
 
-        def without(record: LakeRecord) -> tuple[dict[str, LoadRecord], str]:
+        def without(record: LakeRecord) -> tuple[dict[str, CommittedLoad], str]:
             nonlocal gone
             gone = sum(len(one.ids) for name, one in record.loads() if name == load_id)
             return record.without(load_id), ""
@@ -413,8 +413,8 @@ class IcebergTable(PlainDatabase):
         """See :meth:`rowfall.engines.database.Database.accept`."""
         now = datetime.now(UTC).isoformat(timespec="seconds")
 
-        def accepted(record: LakeRecord) -> tuple[dict[str, LoadRecord], str]:
-            return {**record.head, ACCEPTED: LoadRecord((), (ACCEPTED,), 0, now)}, record.before
+        def accepted(record: LakeRecord) -> tuple[dict[str, CommittedLoad], str]:
+            return {**record.head, ACCEPTED: CommittedLoad((), (ACCEPTED,), 0, now)}, record.before
 
         self._commit(accepted, (), replace=False, summary={})
 
@@ -433,10 +433,10 @@ class IcebergTable(PlainDatabase):
         rows = sum(one.rows for one in files)
         now = datetime.now(UTC).isoformat(timespec="seconds")
 
-        def with_ours(record: LakeRecord) -> tuple[dict[str, LoadRecord], str]:
+        def with_ours(record: LakeRecord) -> tuple[dict[str, CommittedLoad], str]:
             if record.has(attempt):
                 raise _DoneError
-            own = LoadRecord((attempt,), tuple(ids), rows, now)
+            own = CommittedLoad((attempt,), tuple(ids), rows, now)
             if replace:
                 return {load: own}, ""
             if taken := overlap(ids, record.ids()):

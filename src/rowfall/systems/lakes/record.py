@@ -25,7 +25,7 @@ _FULL = 10_000
 
 
 @dataclass(frozen=True, slots=True)
-class LoadRecord:
+class CommittedLoad:
     """What the record says of one load.
 
     Attributes:
@@ -37,9 +37,9 @@ class LoadRecord:
     rows: int = 0
     at: str = ""
 
-    def joined(self, other: LoadRecord) -> LoadRecord:
+    def joined(self, other: CommittedLoad) -> CommittedLoad:
         """Return both as one."""
-        return LoadRecord(
+        return CommittedLoad(
             (*self.attempts, *other.attempts), tuple(dict.fromkeys((*self.ids, *other.ids))),
             self.rows + other.rows, max(self.at, other.at),
         )  # fmt: skip
@@ -55,11 +55,11 @@ class LakeRecord:
     """
 
     name: str = ""
-    head: Mapping[str, LoadRecord] = field(default_factory=dict)
+    head: Mapping[str, CommittedLoad] = field(default_factory=dict)
     before: str = ""
-    older: Sequence[Mapping[str, LoadRecord]] = ()
+    older: Sequence[Mapping[str, CommittedLoad]] = ()
 
-    def loads(self) -> Iterator[tuple[str, LoadRecord]]:
+    def loads(self) -> Iterator[tuple[str, CommittedLoad]]:
         for part in (self.head, *self.older):
             yield from part.items()
 
@@ -70,16 +70,16 @@ class LakeRecord:
         """Return whether an attempt was committed."""
         return any(attempt in one.attempts for _, one in self.loads())
 
-    def with_load(self, load: str, own: LoadRecord) -> tuple[dict[str, LoadRecord], str]:
+    def with_load(self, load: str, own: CommittedLoad) -> tuple[dict[str, CommittedLoad], str]:
         """Return the loads of the next file and the name of the one before it."""
         if sum(len(one.ids) for one in self.head.values()) >= _FULL:
             return {load: own}, self.name
         known = self.head.get(load)
         return {**self.head, load: known.joined(own) if known else own}, self.before
 
-    def without(self, load: str) -> dict[str, LoadRecord]:
+    def without(self, load: str) -> dict[str, CommittedLoad]:
         """Return all other loads, for one file that stands for the whole chain."""
-        kept: dict[str, LoadRecord] = {}
+        kept: dict[str, CommittedLoad] = {}
         for name, one in self.loads():
             if name != load:
                 kept[name] = kept[name].joined(one) if name in kept else one
@@ -92,12 +92,12 @@ def read_record(newest: str, read: Callable[[str], bytes]) -> LakeRecord:
     Args:
         newest: name of the newest file, "" for none.
     """
-    parts: list[Mapping[str, LoadRecord]] = []
+    parts: list[Mapping[str, CommittedLoad]] = []
     name, before = newest, ""
     while name:
         data = json.loads(read(name))
         parts.append({
-            load: LoadRecord(tuple(one["attempts"]), tuple(one["splits"]), one["rows"], one["at"])
+            load: CommittedLoad(tuple(one["attempts"]), tuple(one["splits"]), one["rows"], one["at"])
             for load, one in data["loads"].items()
         })  # fmt: skip
         name = data["before"]
@@ -105,7 +105,7 @@ def read_record(newest: str, read: Callable[[str], bytes]) -> LakeRecord:
     return LakeRecord(newest, parts[0] if parts else {}, before, tuple(parts[1:]))
 
 
-def record_file(loads: Mapping[str, LoadRecord], before: str) -> bytes:
+def record_file(loads: Mapping[str, CommittedLoad], before: str) -> bytes:
     """Return one file of the chain."""
     return json.dumps({"before": before, "loads": {
         load: {"attempts": one.attempts, "splits": one.ids, "rows": one.rows, "at": one.at}

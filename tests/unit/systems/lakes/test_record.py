@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from rowfall.systems.lakes import record
-from rowfall.systems.lakes.record import LakeRecord, LoadRecord, read_record, record_file
+from rowfall.systems.lakes.record import CommittedLoad, LakeRecord, read_record, record_file
 
 
-def own(name: str, *ids: str) -> LoadRecord:
-    return LoadRecord((f"{name}_1",), ids, len(ids), "2026-01-01T00:00:00+00:00")
+def own(name: str, *ids: str) -> CommittedLoad:
+    return CommittedLoad((f"{name}_1",), ids, len(ids), "2026-01-01T00:00:00+00:00")
 
 
 class Chain:
@@ -22,7 +22,7 @@ class Chain:
     def read(self) -> LakeRecord:
         return read_record(self.newest, self.files.__getitem__)
 
-    def add(self, load: str, one: LoadRecord) -> None:
+    def add(self, load: str, one: CommittedLoad) -> None:
         loads, before = self.read().with_load(load, one)
         self.newest = f"{len(self.files)}.json"
         self.files[self.newest] = record_file(loads, before)
@@ -50,9 +50,11 @@ def test_a_full_file_is_left_behind_and_still_read(monkeypatch: pytest.MonkeyPat
 def test_a_load_that_commits_twice_is_one_load() -> None:
     chain = Chain()
     chain.add("load", own("load", "a", "b"))
-    chain.add("load", LoadRecord(("load_2",), ("b", "c"), 2, "2026-01-02T00:00:00+00:00"))
+    chain.add("load", CommittedLoad(("load_2",), ("b", "c"), 2, "2026-01-02T00:00:00+00:00"))
     (one,) = chain.read().head.values()
-    assert one == LoadRecord(("load_1", "load_2"), ("a", "b", "c"), 4, "2026-01-02T00:00:00+00:00")
+    assert one == CommittedLoad(
+        ("load_1", "load_2"), ("a", "b", "c"), 4, "2026-01-02T00:00:00+00:00"
+    )
 
 
 def test_a_load_that_is_forgotten_is_in_no_part(monkeypatch: pytest.MonkeyPatch) -> None:
