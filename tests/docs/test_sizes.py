@@ -65,8 +65,8 @@ def test_a_class_name_means_one_thing() -> None:
 TESTS = Path(__file__).parents[1]
 # Programs of their own, which ask for a file or a state, and the two helpers.
 SLEEPS = {
-    "docs/test_sizes.py", "faults/cutter.py", "faults/paused.py", "faults/test_scene.py",
-    "lab/browser.py", "lab/process.py",
+    "docs/test_sizes.py", "faults/cutter.py", "faults/kills.py", "faults/paused.py",
+    "faults/test_scene.py", "lab/browser.py", "lab/process.py",
 }  # fmt: skip
 
 

@@ -8,11 +8,10 @@ import os
 import random
 import signal
 import subprocess
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
-
-from lab.process import let_pass
 
 Process = subprocess.Popen[str]
 
@@ -69,7 +68,7 @@ def press_ctrl_c(process: Process) -> None:
 
 def press_ctrl_c_twice(process: Process) -> None:
     process.send_signal(signal.SIGINT)
-    let_pass(0.05, "both signals come while the first one is handled")
+    time.sleep(0.05)  # both signals come while the first one is handled
     with contextlib.suppress(ProcessLookupError):
         process.send_signal(signal.SIGINT)
 
