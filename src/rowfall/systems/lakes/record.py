@@ -97,7 +97,9 @@ def read_record(newest: str, read: Callable[[str], bytes]) -> LakeRecord:
     while name:
         data = json.loads(read(name))
         parts.append({
-            load: CommittedLoad(tuple(one["attempts"]), tuple(one["splits"]), one["rows"], one["at"])
+            load: CommittedLoad(
+                tuple(one["attempts"]), tuple(one["splits"]), one["rows"], one["at"]
+            )
             for load, one in data["loads"].items()
         })  # fmt: skip
         name = data["before"]
