@@ -105,13 +105,30 @@ def merging(session: Session) -> Link | None:
 
 
 def engine_times(session: Session, load_id: str) -> Mapping[str, float] | None:
-    """Return seconds by the engine's counters; None where the user may not read them."""
-    engine = session.engine
-    names = {event for events in _TIMES.values() for event in events}
+    """Return seconds by the counters of all writers; None where the user may not read them."""
+    found: dict[str, float] = {}
+    known = False
+    for writer in session.writers:
+        values = _counters(writer.engine, load_id)
+        known = known or values is not None
+        for name, value in (values or {}).items():
+            found[name] = found.get(name, 0.0) + value
+    if not known:
+        return None
+    times = {
+        text: sum(found.get(event, 0.0) for event in events) / 1e6
+        for text, events in _TIMES.items()
+    }
+    return {text: seconds for text, seconds in times.items() if seconds > 0}
+
+
+def _counters(engine: Engine, load_id: str) -> Mapping[str, float] | None:
+    """Return the counters of one engine for a load, in microseconds."""
+    names = sorted({event for events in _TIMES.values() for event in events})
     try:
         if engine.query_log:
             _flush(engine)
-            sums = ", ".join(f"sum(ProfileEvents[{quote(name)}])" for name in sorted(names))
+            sums = ", ".join(f"sum(ProfileEvents[{quote(name)}])" for name in names)
             rows = engine.ask(
                 f"SELECT count(), {sums} FROM system.query_log WHERE event_date >= yesterday() AND "
                 "event_time > now() - 600 AND type != 'QueryStart' AND "
@@ -119,22 +136,16 @@ def engine_times(session: Session, load_id: str) -> Mapping[str, float] | None:
             )
             if not rows or not int(rows[0][0]):
                 return None
-            values = dict(zip(sorted(names), map(float, rows[0][1:]), strict=True))
-        else:
-            asked = ", ".join(map(quote, sorted(names)))
-            values = {
-                str(name): float(value)
-                for name, value in engine.ask(
-                    f"SELECT event, value FROM system.events WHERE event IN ({asked})"
-                )
-            }
+            return dict(zip(names, map(float, rows[0][1:]), strict=True))
+        asked = ", ".join(map(quote, names))
+        return {
+            str(name): float(value)
+            for name, value in engine.ask(
+                f"SELECT event, value FROM system.events WHERE event IN ({asked})"
+            )
+        }
     except RowfallError:
         return None
-    found = {
-        text: sum(values.get(event, 0.0) for event in events) / 1e6
-        for text, events in _TIMES.items()
-    }
-    return {text: seconds for text, seconds in found.items() if seconds > 0}
 
 
 def _flush(engine: Engine) -> None:
