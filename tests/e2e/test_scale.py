@@ -143,6 +143,7 @@ def test_text_shows_formula_limits_and_cost(shell: Shell) -> None:
         (("x.csv", "--nodes", "one"), "'one' is not a number of nodes"),
         (("x.csv", "--nodes", "1,0"), "'0' is not a number of nodes"),
         (("x.csv", "--price", "cheap"), "--price cheap is not a price"),
+        (("x.csv", "--zone-price", "-1"), "--zone-price -1 is not a price"),
         (("x.csv", "--rate", "0"), "--rate must be above zero"),
         (("x.csv", "--network", "fast"), "'fast' is not a size"),
         (("x.csv", "--store", "0"), "--store must be above zero"),
@@ -201,3 +202,15 @@ def test_some_unknown_sizes_count_as_the_mean(shell: Shell, web: Web, endless: s
     assert found["notes"] == [
         "The sizes of 1 of 3 files are not known; each counts as the average."
     ]
+
+
+def test_traffic_between_zones_and_its_fee(shell: Shell) -> None:
+    many = ("scale", "simulate://csv.gz?files=1000&size=25MB&rows=1e10", "--cores", "16", "--price",
+            "1.5", "--replicas", "3", "--zone-price", "0.02", "--nodes", "1,4,100")  # fmt: skip
+    found = shell.ok(*many, "--json").document
+    assert [each["zone_bytes"] for each in found["projections"]] == [5e10] * 3
+    assert [each["zone_cost"] for each in found["projections"]] == [1.0] * 3
+    text = shell.ok(*many).out
+    table = text.partition("Projection")[2].partition("Limited by")[0]
+    assert "50.0 GB  1.00" in table
+    assert max(map(len, table.splitlines())) <= 80

@@ -394,6 +394,14 @@ class ScaleKeywords(ReadKeywords, total=False):
     price: str | float | None
     """Price of one node for an hour."""
 
+    replicas: int
+    """Replicas of each node's rows, each in a zone of its own: all but one fetch what the node has
+    written. Default: 1.
+    """
+
+    zone_price: str | float | None
+    """Price of a GB that crosses zones, both directions together, e.g. 0.02."""
+
 
 class AdoptKeywords(TypedDict, total=False):
     """Options of adopt."""

@@ -829,6 +829,23 @@ class Options:
     price: str | None = _opt(
         None, "--price", "N", "Price of one node for an hour.", "Scale", (SCALE,)
     )
+    replicas: int = _opt(
+        1,
+        "--replicas",
+        "N",
+        "Replicas of each node's rows, each in a zone of its own: all but one fetch what the node "
+        "has written. Default: 1.",
+        "Scale",
+        (SCALE,),
+    )
+    zone_price: str | None = _opt(
+        None,
+        "--zone-price",
+        "N",
+        "Price of a GB that crosses zones, both directions together, e.g. 0.02.",
+        "Scale",
+        (SCALE,),
+    )
 
     @property
     def gathers(self) -> bool:

@@ -372,12 +372,16 @@ class NodeCapacity:
         core_rate: source bytes that a core turns into rows of a table in a second.
         network: bytes a second that a node can get, inf for no limit.
         price: of a node for an hour, None when not known.
+        replicas: of its rows, in zones of their own; ``zone_price``: of a GB that crosses zones,
+            None when not known.
     """
 
     cores: int
     core_rate: float
     network: float = math.inf
     price: float | None = None
+    replicas: int = 1
+    zone_price: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -387,6 +391,8 @@ class ScaleProjection:
     Attributes:
         seconds: wall time: ``start_seconds``, ``makespan`` and ``attempt_seconds``.
         node_seconds: of all nodes together. ``cost``: what they cost, None without a price.
+        zone_bytes: that cross zones on the way to other replicas, if parts are as large as the
+            source is as stored; ``zone_cost``: what that costs, None without a price.
         rows_per_second: None where rows are not known.
         node_rate: bytes a second of one node while all of its cores are busy.
         attempts: of the slowest node; ``attempt_seconds`` is what they cost beside their rows.
@@ -416,6 +422,8 @@ class ScaleProjection:
     lower_bound: float
     limit: Limit
     limited_by: str
+    zone_bytes: float = 0.0
+    zone_cost: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -73,13 +73,14 @@ def project_source(
     started = time.process_time()
     counts = parse_nodes(options.nodes)
     cores = options.cores or _cores(to, options, password)
-    price, network = _price(options.price), _rate("network", options.network)
+    price, network = _price("price", options.price), _rate("network", options.network)
     simulated = any(uri.scheme_of(text) == SCHEME for text in sources)
     found = simulate(sources, options) if simulated else _real(sources, to, options)
     sizes, unknown = _sizes(found)
     node = NodeCapacity(
-        cores, found.rates.core, network or (NETWORK if found.remote else math.inf), price
-    )
+        cores, found.rates.core, network or (NETWORK if found.remote else math.inf), price,
+        options.replicas, _price("zone-price", options.zone_price),
+    )  # fmt: skip
     work = _work(found, sizes, options)
     made = tuple(project(work, node, count) for count in counts)
     return ScaleReport(
@@ -115,7 +116,13 @@ def parse_nodes(text: str) -> tuple[int, ...]:
     return tuple(int(part) for part in parts)
 
 
-def _price(text: str | None) -> float | None:
+_PRICES = {
+    "price": "Give the price of a node for an hour, as --price 1.53.",
+    "zone-price": "Give the price of a GB that crosses zones, as --zone-price 0.02.",
+}
+
+
+def _price(name: str, text: str | None) -> float | None:
     if text is None:
         return None
     try:
@@ -123,10 +130,7 @@ def _price(text: str | None) -> float | None:
     except ValueError:
         price = math.nan
     if not 0 <= price < math.inf:
-        raise UsageError(
-            f"--price {text} is not a price",
-            hint="Give the price of a node for an hour, as --price 1.53.",
-        )
+        raise UsageError(f"--{name} {text} is not a price", hint=_PRICES[name])
     return price
 
 
@@ -269,6 +273,8 @@ def project(work: LoadWork, node: NodeCapacity, nodes: int) -> ScaleProjection:
     costs = slowest.attempts * ATTEMPT_COST
     wall = work.start + slowest.seconds + costs
     limit, sentence = _limit(work, node, nodes, rate, slowest, wall)
+    # Objects of one region are read for nothing, by the node that loads them: only parts cross.
+    crossing = total * (node.replicas - 1)
     best = given.lower_bound
     if work.whole:
         cores = array("d", [node.core_rate]) * (node.cores * nodes)
@@ -292,6 +298,8 @@ def project(work: LoadWork, node: NodeCapacity, nodes: int) -> ScaleProjection:
         lower_bound=best,
         limit=limit,
         limited_by=sentence,
+        zone_bytes=crossing,
+        zone_cost=None if node.zone_price is None else node.zone_price * crossing / 1e9,
     )
 
 

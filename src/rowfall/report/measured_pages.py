@@ -112,14 +112,17 @@ def scale_page(found: ScaleReport) -> Page:
         absent="No price was given: --price N is that of a node for an hour.",
     ))  # fmt: skip
     charts.append(TextTable(
-        "Projection", ("nodes", "time", "node-minutes", "cost", rate.title, "imbalance", "limit"),
+        "Projection", ("nodes", "time", "node-minutes", "cost", "to replicas", "its fee",
+                       rate.title, "imbalance", "limit"),
         tuple(
             (f"{p.nodes:,}", units.duration(p.seconds), f"{p.node_seconds / 60:,.1f}",
              "-" if p.cost is None else f"{p.cost:,.2f}",
+             units.size(p.zone_bytes) if p.zone_bytes else "-",
+             "-" if p.zone_cost is None else f"{p.zone_cost:,.2f}",
              units.count(p.rows_per_second or p.bytes_per_second), units.percent(p.imbalance),
              p.limited_by)
             for p in made
-        ), frozenset(range(6)),
+        ), frozenset(range(8)),
     ))  # fmt: skip
     charts.append(CodeBlocks("How it is computed", (("", "\n".join(formula(found))),)))
     return Page(

@@ -31,7 +31,13 @@ def scale_document(found: ScaleReport) -> dict[str, Any]:
         "rows": work.rows,
         "whole_files": work.whole,
         "rates": asdict(found.rates),
-        "node": {"cores": node.cores, "network": _number(node.network), "price": node.price},
+        "node": {
+            "cores": node.cores,
+            "network": _number(node.network),
+            "price": node.price,
+            "replicas": node.replicas,
+            "zone_price": node.zone_price,
+        },
         "store": _number(work.store),
         "formula": formula(found),
         "projections": [asdict(p) for p in found.projections],
@@ -95,9 +101,14 @@ def _source(found: ScaleReport) -> RenderableType:
 
 def _table(found: ScaleReport) -> RenderableType:
     priced = found.node.price is not None
+    crosses = any(each.zone_bytes for each in found.projections)
+    zoned = crosses and found.node.zone_price is not None
     rows = found.work.rows is not None
-    head = ["nodes", "time", "node-minutes", *(["cost"] if priced else []),
-            "rows/s" if rows else "bytes/s", "files a node", "imbalance", "limit"]  # fmt: skip
+    # Of 80 columns the two of replicas take those of the imbalance, which --json has.
+    head = ["nodes", "time", "node-min" if crosses else "node-minutes",
+            *(["cost"] if priced else []), *(["replicas"] if crosses else []),
+            *(["fee"] if zoned else []), "rows/s" if rows else "bytes/s", "files a node",
+            *([] if crosses else ["imbalance"]), "limit"]  # fmt: skip
     lines = [head]
     for each in found.projections:
         rate = units.count(each.rows_per_second or 0) if rows else units.size(each.bytes_per_second)
@@ -108,9 +119,11 @@ def _table(found: ScaleReport) -> RenderableType:
                 _time(each.seconds),
                 _small(each.node_seconds / 60, 1),
                 *([_small(each.cost, 2)] if each.cost is not None else []),
+                *([units.size(each.zone_bytes)] if crosses else []),
+                *([_small(each.zone_cost or 0.0, 2)] if zoned else []),
                 rate,
                 f"{least:,}" if least == most else f"{least:,}-{most:,}",
-                units.percent(each.imbalance),
+                *([] if crosses else [units.percent(each.imbalance)]),
                 each.limit,
             ]
         )
@@ -155,6 +168,12 @@ def formula(found: ScaleReport) -> list[str]:
     ]
     if rates.reading:
         lines.append(f"reading and parsing alone: {units.byte_rate(rates.reading)} a core")
+    if node.replicas > 1:
+        fee = "" if node.zone_price is None else f", at {node.zone_price:g} a GB"
+        lines.append(
+            f"bytes to replicas = the source's bytes x {node.replicas - 1}, as if parts were as "
+            f"large as files{fee}"
+        )
     if math.isfinite(work.store):
         lines.append(f"store = {units.byte_rate(work.store)}: {work.why_store}")
     return lines

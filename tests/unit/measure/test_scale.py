@@ -55,6 +55,16 @@ def test_the_formula() -> None:
     assert found.limited_by == "the cores: each node loads 400 MB/s"
 
 
+def test_parts_cross_zones_on_the_way_to_each_other_replica() -> None:
+    files = work([25 * MB] * 400)
+    alone = project(files, replace(NODE, zone_price=0.02), 4)
+    assert (alone.zone_bytes, alone.zone_cost) == (0, 0)
+    three = project(files, replace(NODE, replicas=3, zone_price=0.02), 4)
+    assert three.zone_bytes == 2 * 400 * 25 * MB
+    assert three.zone_cost == pytest.approx(three.zone_bytes / 1e9 * 0.02)
+    assert project(files, replace(NODE, replicas=3), 4).zone_cost is None
+
+
 def test_without_price_and_rows_there_is_no_cost_and_no_row_rate() -> None:
     found = project(work([25 * MB] * 160), NODE, 1)
     assert (found.cost, found.rows_per_second) == (None, None)
