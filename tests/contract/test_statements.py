@@ -13,8 +13,8 @@ from lab.clickhouse import ClickHouse
 from rowfall.systems.clickhouse.http import Exchange
 
 CONNECT = ("settings of the profile", "version and limits", "memory that is left")
-OPEN = ("the catalogue", "databases", "rights on system tables", "grants")
-SURVEY = ("the file on the server", "columns", "grants with roles", "disks", "host name")
+OPEN = ("the catalogue", "databases", "grants with roles")
+SURVEY = ("the file on the server", "columns", "disks")
 ATTEMPT = (
     "journal: claim", "journal: lines", "make staging", "insert", "other journals",
     "journal: count", "definitions now", "count staging", "sync", "staging is whole",
@@ -41,13 +41,10 @@ PURPOSES = (
     (r"SELECT database, name, toString\(uuid\).*startsWith", "the catalogue"),
     (r"SELECT database, name, toString\(uuid\)", "definitions now"),
     (r"SELECT name, engine FROM system.databases", "databases"),
-    (r"SELECT \(SELECT count\(\) FROM system", "rights on system tables"),
     (r"SHOW GRANTS FINAL", "grants with roles"),
-    (r"SHOW GRANTS", "grants"),
     (r"SELECT toString\(_size\)", "the file on the server"),
     (r"SELECT create_table_query", "columns"),
     (r"SELECT count\(\), sum\(toFloat64\(unreserved", "disks"),
-    (r"SELECT hostName", "host name"),
     (r"CREATE TABLE IF NOT EXISTS .*_rowfall_journal", "make the journal"),
     (r"CREATE TABLE IF NOT EXISTS", "make the table"),
     (r"INSERT INTO .*_rowfall_journal.* SELECT '(\w+)'", r"journal: \1"),

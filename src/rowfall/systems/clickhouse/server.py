@@ -43,6 +43,7 @@ from rowfall.systems.clickhouse.server_facts import (
     check_rights,
     may_sync,
     read_facts,
+    read_grants,
 )
 from rowfall.systems.clickhouse.status import (
     StatementProgress,
@@ -147,9 +148,10 @@ class Server(Asking):
             # A question that comes by way of another server is a GET, which makes 2 of a 0.
             relayed = isinstance(self._connections, RelayedServer)
             self._options = dict(options or {})
+            self._grants: tuple[list[str], bool] | None = None
             self._profile = read_profile(self.status.learn, self._options)
             self.status.own = {name: str(v) for name, v in self._profile.questions.items()}
-            self.facts, readonly = read_facts(
+            self.facts, readonly, self._host_name = read_facts(
                 self.status, self._address, self._profile, memory, threads, sharing
             )
             self.readonly = 0 if relayed and readonly == 2 else readonly
@@ -269,7 +271,7 @@ class Server(Asking):
         """
         if not is_loopback(self._address.host):
             return False
-        return is_own_name(str(self.ask("SELECT hostName()")[0][0]))
+        return is_own_name(self._host_name)
 
     def _parameters(self, statement: Statement, query_id: str) -> dict[str, str]:
         # What has a format is a question, which may be the user's own: :meth:`ask` knows ours.
@@ -425,11 +427,15 @@ class Server(Asking):
         Raises:
             TargetError: no; names everything that is missing.
         """
-        check_rights(self.status.learn, self._user, tables, replicated=replicated)
+        self._grants = read_grants(self.status.learn)
+        check_rights(self.status.learn, self._user, tables, self._grants[0], replicated=replicated)
 
     def sync_refused(self) -> str | None:
         """See :class:`rowfall.engines.base.Engine`."""
-        if not self._durable or may_sync(self.status.learn):
+        if not self._durable:
+            return None
+        grants, whole = self._grants or read_grants(self.status.learn)
+        if may_sync(grants, whole=whole):
             return None
         return self._may_not_sync()
 

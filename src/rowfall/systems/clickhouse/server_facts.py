@@ -61,8 +61,8 @@ def usable_memory(limits: Iterable[int], cores: int) -> int:
 def read_facts(
     status: StatementStatus, address: Address, profile: UserProfile, memory: int | None,
     threads: int | None, sharing: int,
-) -> tuple[Facts, int]:  # fmt: skip
-    """Return the facts for the planner, and the user's ``readonly`` setting.
+) -> tuple[Facts, int, str]:  # fmt: skip
+    """Return the facts for the planner, the user's ``readonly`` setting, and the server's host.
 
     Args:
         status: asks the server at ``address``.
@@ -76,7 +76,8 @@ def read_facts(
     """
     rows = status.learn(
         "SELECT version(), getSetting('max_threads'), getSetting('readonly'), "
-        "getSetting('max_memory_usage'), getSetting('max_memory_usage_for_user'), timezone()"
+        "getSetting('max_memory_usage'), getSetting('max_memory_usage_for_user'), timezone(), "
+        "hostName()"
     )
     if not rows:
         raise TargetError(
@@ -101,7 +102,7 @@ def read_facts(
     facts = Facts(
         version, cores, usable, profile.changeable, str(row[5]), profile.constraints
     )  # fmt: skip
-    return facts, int(row[2])
+    return facts, int(row[2]), str(row[6])
 
 
 def _check_memory(
@@ -161,9 +162,18 @@ def check_options(status: StatementStatus, address: Address, options: Mapping[st
         ) from None
 
 
+def read_grants(ask: Ask) -> tuple[list[str], bool]:
+    """Return the lines of SHOW GRANTS, and True where they tell what the user's roles give, too."""
+    try:
+        return [str(row[0]) for row in ask("SHOW GRANTS FINAL")], True
+    except RowfallError:  # roles cannot be looked into
+        return [str(row[0]) for row in ask("SHOW GRANTS")], False
+
+
 def check_rights(
-    ask: Ask, user: str, tables: Sequence[tuple[str, str]], *, replicated: bool = False
-) -> None:
+    ask: Ask, user: str, tables: Sequence[tuple[str, str]], grants: Sequence[str], *,
+    replicated: bool = False,
+) -> None:  # fmt: skip
     """Check that a load may stage rows beside some tables and attach them, and end dead loads.
 
     Those rename, drop and attach as well. No server before 24.11 can be asked about a right. But
@@ -173,12 +183,13 @@ def check_rights(
     Args:
         ask: raises the error of :func:`rowfall.systems.clickhouse.codes.denied`.
         tables: (database, name) of each; ``replicated``: some of them are.
+        grants: see :func:`read_grants`.
 
     Raises:
         TargetError: it may not; names all rights that are missing.
     """
     missing: dict[str, list[str]] = {}
-    for rights, on in _missing(ask, tables, replicated=replicated):
+    for rights, on in _missing(ask, tables, grants, replicated=replicated):
         whole = f"{on.rpartition('.')[0]}.*"
         known = [*missing.get(on, ()), *missing.get(whole, ())]
         if new := [right for right in rights if right not in known]:
@@ -188,17 +199,16 @@ def check_rights(
         raise denied(everything, user)
 
 
-def may_sync(ask: Ask) -> bool:
+def may_sync(grants: Sequence[str], *, whole: bool) -> bool:
     """Tell whether the user may flush the disks of the server's machine.
 
     Nothing is flushed to find out: that may take seconds.
+
+    Args:
+        grants, whole: see :func:`read_grants`.
     """
-    try:
-        lines = [str(row[0]) for row in ask("SHOW GRANTS FINAL")]
-    except RowfallError:
-        return True  # roles cannot be looked into: the first attempt says it
-    held = False
-    for line in lines:
+    held = not whole  # then the first attempt says it
+    for line in grants if whole else ():
         found = _GRANTED.match(line)
         if found and found[3] == "*.*" and not _SYNC.isdisjoint(found[2].split(", ")):
             held = found[1] == "GRANT"
@@ -206,16 +216,16 @@ def may_sync(ask: Ask) -> bool:
 
 
 def _missing(
-    ask: Ask, tables: Sequence[tuple[str, str]], *, replicated: bool
+    ask: Ask, tables: Sequence[tuple[str, str]], grants: Sequence[str], *, replicated: bool
 ) -> Iterator[tuple[list[str], str]]:
     system = (*SYSTEM_TABLES, *(REPLICATED_TABLES if replicated else ()))
     probes = [f"SELECT 1 FROM system.{name} LIMIT 0" for name in system]
     each = (f"(SELECT count() FROM system.{name} WHERE 0)" for name in system)
     with contextlib.suppress(RowfallError):
         # All at once; which one is refused is asked for only where one is.
-        ask(f"SELECT {', '.join(each)}")
+        if not _settled(grants, "system", {"SELECT": ()}):
+            ask(f"SELECT {', '.join(each)}")
         probes = []
-    grants = [str(row[0]) for row in ask("SHOW GRANTS")]
     for database, table in tables:
         probe = sql.qualified(database, "_rowfall_probe")
         if _settled(grants, database):
@@ -240,7 +250,9 @@ def _missing(
                 yield names.split(", "), on
 
 
-def _settled(grants: Iterable[str], database: str) -> bool:
+def _settled(
+    grants: Iterable[str], database: str, needed: Mapping[str, tuple[str, ...]] = NEEDED
+) -> bool:
     """Tell whether lines of SHOW GRANTS are enough to see that nothing is missing."""
     held: set[str] = set()
     for line in grants:
@@ -251,4 +263,4 @@ def _settled(grants: Iterable[str], database: str) -> bool:
             held.update(found[2].split(", "))
     if "ALL" in held:
         return True
-    return all(held & {right, *wider} for right, wider in NEEDED.items())
+    return all(held & {right, *wider} for right, wider in needed.items())
