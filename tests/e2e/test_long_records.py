@@ -43,3 +43,20 @@ def test_a_long_record_of_stdin_has_a_place(shell: Shell, end: str) -> None:
     assert f"{place}{len(rows):,}" in " ".join(done.talk.split())
     shell.ok(*load, stdin=rows)
     assert shell.row("SELECT count(), countIf(id < 0) FROM t") == [600_000, 0]
+
+
+@pytest.mark.parametrize("way", ["auto", "never", "stdin"])
+def test_an_array_on_one_line_is_no_record(shell: Shell, way: str) -> None:
+    """What json.dumps writes was refused from 64 MiB on, or held two workers up for ever."""
+    text = "[" + ",".join(f'{{"id":{n},"t":["x"]}}' for n in range(100_000)) + "]"
+    (shell.folder / "a.json").write_text(text)
+    load = ("--table", "t", "--max-record", "1MiB", "--threads", "2")
+    if way == "stdin":
+        shell.ok("load", "-", *load, stdin=text)
+    else:
+        shell.ok("load", "a.json", *load, "--decoder", way)
+    assert shell.row("SELECT count(), sum(id) FROM t") == [100_000, sum(range(100_000))]
+    (shell.folder / "b.json").write_text('[{"id":1,"t":["' + "x" * (2 << 20) + '"]}]')
+    done = shell.run("load", "b.json", "--table", "u", "--max-record", "1MiB")
+    assert done.code in (1, 4)
+    assert "b.json line 1: a record of more than 1.00 MiB begins at byte 0" in done.talk

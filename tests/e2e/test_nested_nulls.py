@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -192,3 +195,21 @@ def test_frames(shell: Shell) -> None:
 def test_footers_that_count_no_null_are_believed(shell: Shell) -> None:
     pyarrow.parquet.write_table(pa.table({"id": [1], "l": [[1, 2]]}), shell.folder / "a.parquet")
     assert "is stored as" not in shell.ok("load", "a.parquet", "--table", "t").talk
+
+
+def test_a_footer_that_contradicts_itself_ends_no_process(shell: Shell) -> None:
+    """pyarrow's C++ exception ended the command itself (SIGABRT), without a word of the file."""
+    path = shell.folder / "a.parquet"
+    table = pa.table({"id": range(3), "l": pa.array([[1], [], [2]], pa.list_(pa.int64()))})
+    pa.parquet.write_table(table, path)
+    data = path.read_bytes()
+    # The list is optional; as a required one it has fewer levels than its column counts.
+    named = b"\x35%b\x18\x01l"
+    assert data.count(named % b"\x02") == 1
+    path.write_bytes(data.replace(named % b"\x02", named % b"\x00"))
+    script = "import pyarrow.parquet as p; p.read_metadata('a.parquet').row_group(0).column(1)"
+    done = subprocess.run([sys.executable, "-c", script], cwd=shell.folder, capture_output=True)
+    assert done.returncode == -signal.SIGABRT  # else pyarrow has learnt it
+    words = [sys.executable, "-m", "rowfall", "load", "a.parquet", "--table", "t"]
+    done = subprocess.run(words, cwd=shell.folder, capture_output=True)
+    assert done.returncode in (0, 1, 4), done.stderr.decode()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import tarfile
+from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,7 @@ import pytest
 
 from faults import bombs
 from lab.http import Web
+from lab.seaweed import Seaweed
 
 MEMORY = 1 << 30
 MOST = MEMORY * 115 // 100
@@ -42,11 +45,14 @@ CASES = [
 @pytest.fixture
 def run(rowfall: Any, tmp_path: Path) -> Any:
     """Runs a command on a bomb and returns what it took."""
-    env = {**os.environ, "HOME": str(rowfall.home), "ROWFALL_HOME": str(rowfall.home / "state")}
+    own = {**os.environ, "HOME": str(rowfall.home), "ROWFALL_HOME": str(rowfall.home / "state")}
 
-    def run(command: str, path: Path | str, *args: str, **more: Any) -> bombs.Taken:
+    def run(
+        command: str, path: Path | str, *args: str, stdin: Path | None = None,
+        env: Mapping[str, str] = own,
+    ) -> bombs.Taken:  # fmt: skip
         words = bombs.rowfall(command, str(path), "--table", "t", "--memory", "1GiB", *args)
-        return bombs.measure(words, rowfall.cwd, env, 2 * SECONDS, **more)
+        return bombs.measure(words, rowfall.cwd, {**own, **env}, 2 * SECONDS, stdin=stdin)
 
     return run
 
@@ -101,6 +107,40 @@ def test_stdin(run: Any, tmp_path: Path, kind: str) -> None:
     taken = run("load", Path("-"), "--format", "CSVWithNames", stdin=path)
     kept(taken)
     assert taken.code != 0
+
+
+@long
+@pytest.mark.parametrize("packed", [".gz", ".zst", ".xz"])
+@pytest.mark.parametrize("kind", ["line.csv", "late.csv", "text.json"])
+def test_packed_stdin(run: Any, tmp_path: Path, kind: str, packed: str) -> None:
+    """The engine's own words were said, or the path of a sample that nobody knows."""
+    first, each = KINDS[kind]
+    path = bombs.write(tmp_path / f"{kind}{packed}", SIZE, first=first, each=each)
+    form = "JSONEachRow" if kind.endswith("json") else "CSVWithNames"
+    taken = run("load", Path("-"), "--format", form, stdin=path)
+    kept(taken)
+    assert taken.code in (1, 4)
+    said = " ".join(taken.out.split())
+    assert "takes more memory than --memory" in said or "a record of more than 64.0 MiB" in said
+    assert "While executing" not in said
+
+
+@long
+@pytest.mark.parametrize("kind", list(KINDS))
+@pytest.mark.parametrize("packed", [".gz", ".zst"])
+@pytest.mark.parametrize("decoder", ["auto", "never"])
+def test_objects_in_a_bucket(
+    run: Any, tmp_path: Path, s3: Seaweed, monkeypatch: pytest.MonkeyPatch,
+    kind: str, packed: str, decoder: str,
+) -> None:  # fmt: skip
+    first, each = KINDS[kind]
+    path = bombs.write(tmp_path / f"{kind}{packed}", SIZE, first=first, each=each)
+    with suppress(Exception):
+        s3.create_bucket("bombs")
+    s3.put("bombs", path.name, path.read_bytes())
+    taken = run("load", f"s3://bombs/{path.name}", "--decoder", decoder, env=s3.env)
+    kept(taken)
+    assert taken.code in (1, 4)
 
 
 @long

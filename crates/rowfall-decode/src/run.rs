@@ -388,7 +388,14 @@ impl Shared<'_> {
             drop(pieces);
             worker.read_records(input, &mut piece, left, &mut layout)
         };
-        let counts = counts.map_err(|fail| (number, fail))?;
+        let counts = match counts {
+            Ok(counts) => counts,
+            Err(fail) => {
+                // Who cuts a large piece waits for this one, and another worker for that piece.
+                let _ = shared.spent.send(piece.text);
+                return Err((number, fail));
+            }
+        };
         let mut lines = shared.lines.lock().expect("no worker panics");
         if lines.len() <= number {
             lines.resize(number + 1, 0);

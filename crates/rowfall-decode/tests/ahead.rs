@@ -108,6 +108,30 @@ fn the_first_failure_is_told() {
     assert!(numbers("", "CSV", 3, more).0.is_empty());
 }
 
+/// A run waited for ever: who cuts a piece of many MiB waits until all others are decoded, and one
+/// that failed never came back.
+#[test]
+fn a_large_piece_that_fails_holds_nobody_up() {
+    let (send, done) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let large = format!("{{\"a\":1,\"b\":{}}}\n", "[".repeat(5 << 20));
+        let text = large.repeat(3);
+        let _ = send.send(numbers(&text, "JSONEachRow", 2, json!({"chunk_bytes": 1 << 18})).1);
+    });
+    let wrong = done.recv_timeout(std::time::Duration::from_secs(60)).expect("it ends");
+    assert_eq!(wrong.expect_err("no list of JSON")["line"], 1);
+}
+
+#[test]
+fn an_array_on_one_line_is_no_long_record() {
+    let text = format!("[{}{{\"a\":1,\"b\":\"x\"}}]", "{\"a\":1,\"b\":\"x\"},".repeat(500));
+    for outputs in [1, 2] {
+        let more = json!({"chunk_bytes": 100, "record_bytes": 1000});
+        let wrong = numbers(&text, "JSONEachRow", outputs, more).1.expect_err("for the engine");
+        assert_eq!(wrong["message"], "it is not an object");
+    }
+}
+
 #[test]
 fn one_worker_keeps_the_order() {
     let read = |more: Value| {

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from codecs import BOM_UTF8
+
 from rowfall.core import units
 from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import RecordTooLongError
@@ -40,21 +42,27 @@ class Records:
     Args:
         most: bytes of a record.
         quotes: a line end between two of them ends no record.
+        objects: where the text is one array of JSON, each object in it is a record: such a file is
+            most often a single line. An array of objects within a record is not told from it.
 
     It takes 0.3 s of CPU for a GB of short lines.
     """
 
-    def __init__(self, most: int, *, quotes: bool) -> None:
-        self._most, self._quotes = most, quotes
+    def __init__(self, most: int, *, quotes: bool, objects: bool = False) -> None:
+        self._most, self._quotes, self._objects = most, quotes, objects
         self._begin = self._line = self._at = self._lines = 0
         self._open = False
 
     def pass_by(self, piece: bytes) -> Place | None:
         """Follow the next piece; return where a record begins that is too long, None for none."""
+        if self._objects and not self._at:
+            self._objects = piece.removeprefix(BOM_UTF8).lstrip()[:1] == b"["
         end = _last_end(piece, self._open) if self._quotes else piece.rfind(b"\n")
+        between = piece.rfind(b"},") if self._objects else -1
+        end = max(end, between)
         if end >= 0:
             # The first record of the piece may end in it and be too long.
-            first = piece.find(b"\n")
+            first = piece.find(b"\n" if between < 0 else b"},")
             if self._at + first - self._begin > self._most and not self._open:
                 return Place(self._line + 1, self._begin)
             self._begin = self._at + end + 1

@@ -30,6 +30,7 @@ from rowfall.core.errors import (
 )
 from rowfall.core.events import Note
 from rowfall.core.listing import Listing, Split
+from rowfall.core.long_records import PIECE
 from rowfall.core.machine import usable_cores
 from rowfall.core.model import (
     Dialect,
@@ -56,6 +57,7 @@ from rowfall.schema.bad_rows import data_errors
 from rowfall.schema.table_changes import TargetColumns
 from rowfall.schema.text import long_records
 from rowfall.schema.text.density import FILES, rows_per_byte
+from rowfall.schema.text.long_records import too_large_stream
 from rowfall.schema.types.strict_reading import with_whole_tuples, within
 from rowfall.sources.base import (
     Addressed,
@@ -506,7 +508,9 @@ def _begins_long(
     if encoding is None or encoding.kind is Kind.TYPED or not source.replayable:
         return None
     doubtful = [s for s in source.sample(listing, FILES) if _may_be_long(source, s, encoding, most)]
-    return long_records.find(source, doubtful, encoding, most) if doubtful else None
+    # What may begin in the first piece is found to be too long before so many bytes.
+    within = most + 2 * PIECE
+    return long_records.find(source, doubtful, encoding, most, within=within)
 
 
 def _may_be_long(source: Source, split: Split, encoding: Encoding, most: int) -> bool:
@@ -543,6 +547,8 @@ def _too_much(
     if found is not None:
         return found
     names = splits[0].uri + (f" and {len(splits) - 1} more" if len(splits) > 1 else "")
+    if not source.replayable:  # its sample is a copy that nobody knows
+        return too_large_stream(listing.split(0, "").name, session.reader.facts.memory)
     if code == TIMEOUT_EXCEEDED:
         return SourceError(
             f"a sample of {names} takes longer than {_SAMPLE_SECONDS} s",

@@ -615,6 +615,9 @@ class AttemptRunner:
             return self._without(work, [(s, _half_visible(s, error)) for s in work.splits])
         if not self._source.replayable:
             # What was read of stdin is gone: another try would load the rest as if it were all.
+            if error.code == MEMORY_LIMIT:
+                memory = self._writer.engine.facts.memory
+                error = long_records.too_large_stream(work.splits[0].name, memory)
             if error.code in DATA_CODES and not isinstance(error, DataError):
                 error = data_errors.explain_engine_error(
                     error.code, error.message, work.splits[0].name

@@ -355,7 +355,7 @@ def _records(encoding: Encoding | None, most: int) -> Records | None:
     text = encoding is not None and encoding.kind in (Kind.TEXT, Kind.JSON)
     if encoding is None or not text or encoding.compression not in ("none", pipes.BZ2):
         return None
-    return Records(most, quotes=encoding.is_csv)
+    return Records(most, quotes=encoding.is_csv, objects=encoding.kind is Kind.JSON)
 
 
 def _quotes(encoding: Encoding | None, most: int) -> OpenQuotes | None:

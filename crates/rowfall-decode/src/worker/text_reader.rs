@@ -331,7 +331,14 @@ impl TextReader {
         let (start, end) = (self.buffer.start, self.buffer.end);
         let lines = &self.buffer.text()[start..end];
         let Some(last) = lines.iter().rposition(|c| *c == b'\n') else {
-            return Ok(());
+            // An array of rows is most often one line, which is no record that is too long.
+            return match lines.iter().position(|c| !c.is_ascii_whitespace()) {
+                Some(at) if lines[at] == b'[' => {
+                    let at = start + at;
+                    Err(self.decline(position, (at, at + 1), None, "it is not an object"))
+                }
+                _ => Ok(()),
+            };
         };
         let end = start + last + 1;
         while self.buffer.start < end {

@@ -477,7 +477,7 @@ class BadRows:
             return []
         found = []
         for split in {split.uri: split for split in splits}.values():
-            names = null_lists(self._source, split, encoding, columns)
+            names = null_lists(self._source, split, encoding, columns, self._ask)
             if names:
                 found += [(s, ", ".join(names)) for s in splits if s.uri == split.uri]
         return found

@@ -13,9 +13,11 @@ import time
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
+from itertools import islice
 from typing import Any
 
-from rowfall.core.errors import RecordTooLongError, RowfallError
+from rowfall.core import units
+from rowfall.core.errors import RecordTooLongError, RowfallError, SourceError
 from rowfall.core.listing import Split
 from rowfall.core.long_records import PIECE, Place, Records, too_long
 from rowfall.core.model import Encoding, Kind
@@ -23,6 +25,7 @@ from rowfall.sources.base import Source
 from rowfall.sources.compression import compression_of
 from rowfall.stores.heads import AHEAD
 from rowfall.stores.objects import ObjectSource
+from rowfall.systems.clickhouse.codes import MEMORY_LIMIT
 
 # Behind that an error without a place is given: Python unpacks 5 to 20 GB of such files until then.
 _MOST_SECONDS = 30.0
@@ -37,9 +40,13 @@ _BY_PYARROW = {"zstd": "zstd", "lz4": "lz4", "br": "brotli", "brotli": "brotli"}
 
 
 def find(
-    source: Source, splits: Sequence[Split], encoding: Encoding | None, most: int
-) -> RecordTooLongError | None:
+    source: Source, splits: Sequence[Split], encoding: Encoding | None, most: int, *,
+    within: int | None = None,
+) -> RecordTooLongError | None:  # fmt: skip
     """Return the error about the first record of more than ``most`` bytes; None for none.
+
+    Args:
+        within: bytes of each file that are looked through; None for all.
 
     Takes some :data:`PIECE` of memory and half a minute at most.
     """
@@ -49,10 +56,27 @@ def find(
     for split in {s.uri: s for s in splits}.values():
         packed = compression_of(split.uri, encoding)
         with suppress(RowfallError, *UNREADABLE):
-            place = in_pieces(unpacked(source.pieces(split), packed), encoding, most, until)
+            pieces = unpacked(source.pieces(split), packed)
+            if within is not None:
+                pieces = islice(pieces, -(-within // PIECE))
+            place = in_pieces(pieces, encoding, most, until)
             if place is not None:
                 return too_long(split.uri, place, most, encoding)
     return None
+
+
+def too_large_stream(name: str, memory: int) -> SourceError:
+    """Return the error about a packed stream of which a record takes more than ``memory`` bytes.
+
+    It cannot be looked through for the place, as it is gone. One that is not packed is measured on
+    its way.
+    """
+    return SourceError(
+        f"{name}: a record takes more memory than --memory allows ({units.memory(memory)})",
+        hint="A quote that is never closed may be the reason. Unpacked in front of rowfall, as in "
+        "'zcat FILE | rowfall load -', its line is named; longer ones are read with more --memory.",
+        code=MEMORY_LIMIT,
+    )
 
 
 def may_begin(source: Source, split: Split, packed: str) -> bool:
@@ -115,7 +139,7 @@ def in_pieces(
     pieces: Iterable[bytes], encoding: Encoding, most: int, until: float = float("inf")
 ) -> Place | None:
     """Return where the first record of more than ``most`` bytes begins; None for none."""
-    records = Records(most, quotes=encoding.is_csv)
+    records = Records(most, quotes=encoding.is_csv, objects=encoding.kind is Kind.JSON)
     for piece in pieces:
         if (place := records.pass_by(piece)) is not None:
             return place

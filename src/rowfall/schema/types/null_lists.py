@@ -2,21 +2,27 @@
 
 The engine's readers of these formats make ``[]`` and ``{}`` of them. pyarrow comes with the
 embedded engine; it reads only the lists, and of Parquet only row groups whose footers count a NULL.
+The engine is asked for these counts: pyarrow's own way to them (``RowGroupMetaData.column``) ends
+the process where a footer contradicts itself, by a C++ exception that nobody may catch.
 """
 
 from __future__ import annotations
 
 import io
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from rowfall.core.errors import RowfallError
 from rowfall.core.formats import LAKES
 from rowfall.core.listing import Split
-from rowfall.core.model import Column, Encoding
+from rowfall.core.model import Column, Encoding, Kind
+from rowfall.core.sqltext import SqlText
 from rowfall.core.type_names import elements, parse_type
+from rowfall.schema.column_facts import RunSelect
 from rowfall.sources.base import InFiles, Ranged, Source
+from rowfall.stores.objects import ObjectSource
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -43,12 +49,13 @@ def can_be_looked_at(source: Source, encoding: Encoding) -> bool:
 
 
 def null_lists(
-    source: Source, split: Split, encoding: Encoding, columns: Sequence[Column]
+    source: Source, split: Split, encoding: Encoding, columns: Sequence[Column], ask: RunSelect
 ) -> list[str]:
     """Return the columns of a file in which a list or a map is NULL.
 
     Args:
         columns: those to look at, see :func:`holds_lists`.
+        ask: runs a statement in an engine.
 
     Raises:
         SourceError: the file cannot be read here.
@@ -65,16 +72,44 @@ def null_lists(
     import pyarrow as pa
 
     kind = "Parquet" if encoding.format in LAKES else encoding.format
+    counted = _paths_with_nulls(owner, split, ask) if kind == "Parquet" else None
     try:
         with as_file(owner, split) as file:
-            return sorted({names[n] for n, a in _arrays(file, kind, list(names)) if _has_null(a)})
+            arrays = _arrays(file, kind, list(names), counted)
+            return sorted({names[name] for name, array in arrays if _has_null(array)})
     except RowfallError:
         raise
     except (pa.ArrowException, OSError, ValueError):
         return []  # broken, encrypted or of a kind that pyarrow does not know: its reader says so
 
 
-def _arrays(file: Any, format_: str, names: Sequence[str]) -> Iterator[tuple[str, pa.Array]]:
+def _paths_with_nulls(owner: Ranged, split: Split, ask: RunSelect) -> list[list[str]] | None:
+    """Return the leaves of each row group whose footer does not exclude a NULL; None if unknown."""
+    metadata = Encoding("ParquetMetadata", "none", Kind.TYPED)
+    if not isinstance(owner, ObjectSource):
+        return None
+    counts = "ifNull(tupleElement(tupleElement(c, 'statistics'), 'null_count'), 1) != 0"
+    query = SqlText.of(
+        "SELECT arrayMap(g -> arrayMap(c -> tupleElement(c, 'path'), "
+        f"arrayFilter(c -> {counts}, tupleElement(g, 'columns'))), row_groups) FROM ",
+        owner.relation([_whole(split)], metadata, ""),
+    )
+    with suppress(RowfallError):  # a broken footer: whoever reads the rows says so
+        for (groups,) in ask(query, {}):
+            return [list(map(str, paths)) for paths in groups]
+    return None
+
+
+def _whole(split: Split) -> Split:
+    """Return the file of a range of rows, which has its footer at its end."""
+    if split.part is None or split.of_text:
+        return split
+    return replace(split, size=split.part.size, start=None, stop=None, part=None)
+
+
+def _arrays(
+    file: Any, format_: str, names: Sequence[str], counted: Sequence[Sequence[str]] | None
+) -> Iterator[tuple[str, pa.Array]]:
     """Give the columns of a file in pieces, but for pieces that are known to hold no NULL."""
     import pyarrow as pa
 
@@ -82,8 +117,10 @@ def _arrays(file: Any, format_: str, names: Sequence[str]) -> Iterator[tuple[str
         import pyarrow.parquet as parquet
 
         opened = parquet.ParquetFile(file)
-        for group in range(opened.metadata.num_row_groups):
-            wanted = _with_nulls(opened.metadata.row_group(group), names)
+        groups = range(opened.metadata.num_row_groups)
+        known = counted if counted is not None and len(counted) == len(groups) else None
+        for group in groups:
+            wanted = list(names) if known is None else _among(names, known[group])
             if wanted:
                 for batch in opened.iter_batches(_ROWS, row_groups=[group], columns=wanted):
                     yield from _named(batch, wanted)
@@ -108,16 +145,9 @@ def _named(batch: pa.RecordBatch, names: Sequence[str]) -> Iterator[tuple[str, p
     yield from ((name, batch.column(places[name])) for name in names if name in places)
 
 
-def _with_nulls(group: Any, names: Sequence[str]) -> list[str]:
-    """Return the columns of a row group in which its footer does not exclude a NULL."""
-    found = set()
-    for number in range(group.num_columns):
-        chunk = group.column(number)
-        name = chunk.path_in_schema.split(".", 1)[0]
-        counts = chunk.statistics
-        if counts is None or not counts.has_null_count or counts.null_count:
-            found.add(name)
-    # Names with points are found by their first part only.
+def _among(names: Sequence[str], paths: Sequence[str]) -> list[str]:
+    """Return the columns that some leaves belong to; names with points go by their first part."""
+    found = {path.split(".", 1)[0] for path in paths}
     return [name for name in names if name.split(".", 1)[0] in found]
 
 
@@ -149,10 +179,7 @@ class _Parts(io.RawIOBase):
     """An object as a file, read by its ranges."""
 
     def __init__(self, source: Ranged, split: Split) -> None:
-        if split.part is not None and not split.of_text:
-            # Of a range of rows the whole file is opened, which has its footer at its end.
-            split = replace(split, size=split.part.size, start=None, stop=None, part=None)
-        self._source, self._split, self._at = source, split, 0
+        self._source, self._split, self._at = source, _whole(split), 0
 
     def readable(self) -> bool:
         return True

@@ -38,6 +38,16 @@ def test_quotes_hold_line_breaks_in_csv_alone(size: int) -> None:
     assert in_pieces(cut(closed, size), CSV, 3000) is None
 
 
+def test_objects_of_an_array_are_records() -> None:
+    """Told by the first byte, behind a byte order mark and blanks; an object may be too long."""
+    text = b"\xef\xbb\xbf [" + b'{"a":1},' * 1000 + b'{"a":2}]'
+    assert in_pieces(cut(text, 100), JSON, 3000) is None
+    assert in_pieces(cut(text[4:], 100), CSV, 3000) == Place(1, 0)
+    assert in_pieces(cut(b'{"b":' + text[4:], 100), JSON, 3000) == Place(1, 0)
+    late = text[:-1] + b',{"a":"' + b"x" * 4000
+    assert in_pieces(cut(late, 100), JSON, 3000) == Place(1, late.rindex(b"{") - 1)
+
+
 @pytest.mark.parametrize(
     ("packed", "pack"),
     [("gzip", gzip.compress), ("bz2", bz2.compress), ("xz", lzma.compress)],

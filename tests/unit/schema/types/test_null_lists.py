@@ -12,6 +12,7 @@ import pytest
 from rowfall.core.listing import Part
 from rowfall.core.model import Column, Encoding, Kind
 from rowfall.core.options import Options
+from rowfall.core.sqltext import SqlText
 from rowfall.schema.other_reading import _cut, _opened
 from rowfall.schema.types.null_lists import as_file, null_lists
 from rowfall.sources import open_source
@@ -29,7 +30,12 @@ def test_a_range_of_rows(tmp_path: Path, null: bool) -> None:
     part = Part(whole.size or 0, "id", "1000", "2000")
     split = replace(whole, size=(whole.size or 0) // 3, start=1000, stop=2000, part=part)
     columns = [Column("v", "Array(Int64)", source="v")]
-    assert null_lists(source, split, PARQUET, columns) == (["v"] if null else [])
+
+    def ask(query: SqlText, settings: object) -> list[list[list[list[str]]]]:
+        assert "ParquetMetadata" in query.reveal()
+        return [[[["v.list.element"]] * 3]]
+
+    assert null_lists(source, split, PARQUET, columns, ask) == (["v"] if null else [])
     _, batches = _opened(as_file(source, split), "Parquet")
     rows = pa.Table.from_batches(_cut(batches, 1000, 1000))
     assert rows.column("id").to_pylist() == list(range(1000, 2000))
