@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import shlex
+import subprocess
+import sys
 import tarfile
 from collections.abc import Mapping
 from contextlib import suppress
@@ -123,6 +126,12 @@ def test_packed_stdin(run: Any, tmp_path: Path, kind: str, packed: str) -> None:
     said = " ".join(taken.out.split())
     assert "takes more memory than --memory" in said or "a record of more than 64.0 MiB" in said
     assert "While executing" not in said
+    if packed == ".gz":  # as the hint says
+        line = shlex.quote(f"{path}")
+        words = f"zcat {line} | {sys.executable} -m rowfall load - --format {form} --table t"
+        done = subprocess.run(["bash", "-c", words], cwd=tmp_path, capture_output=True, text=True)
+        assert " line " in done.stderr
+        assert "a record of more than 64.0 MiB begins" in " ".join(done.stderr.split())
 
 
 @long
