@@ -129,7 +129,9 @@ def test_packed_stdin(run: Any, tmp_path: Path, kind: str, packed: str) -> None:
     if packed == ".gz":  # as the hint says
         line = shlex.quote(f"{path}")
         words = f"zcat {line} | {sys.executable} -m rowfall load - --format {form} --table t"
-        done = subprocess.run(["bash", "-c", words], cwd=tmp_path, capture_output=True, text=True)
+        done = subprocess.run(
+            ["/bin/bash", "-c", words], cwd=tmp_path, capture_output=True, text=True
+        )
         assert " line " in done.stderr
         assert "a record of more than 64.0 MiB begins" in " ".join(done.stderr.split())
 
