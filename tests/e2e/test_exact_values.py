@@ -282,3 +282,16 @@ def test_nan_and_infinity_of_exports(shell: Shell, name: str) -> None:
     shell.ok("load", name, "--table", "t")
     found = shell.row("SELECT countIf(isNaN(v)), countIf(isInfinite(v)), countIf(isNull(w)) FROM t")
     assert found == [2, 2, 1]
+
+
+@pytest.mark.parametrize("name", ["j", "s", pytest.param("m", marks=pytest.mark.long)])
+def test_a_column_may_have_any_name(shell: Shell, name: str) -> None:
+    """Its values are checked inside of expressions that have names of their own."""
+    value = '{"a":true,"d":1234567890123456.789,"k":[1]}'
+    shell.write("a.jsonl", f'{{"{name}":{value}}}\n')
+    type_ = f"{name} JSON(a Bool, d Decimal(38, 10), k Array(UInt8))"
+    shell.ok("load", "a.jsonl", "--table", "t", "--type", type_)
+    assert shell.row(f"SELECT toString({name}) FROM t") == [value]
+    shell.write("b.jsonl", f'{{"{name}":{{"a":true,"d":1,"k":[300]}}}}\n')
+    refused = shell.ends(1, "load", "b.jsonl", "--table", "t", "--type", type_)
+    assert f'b.jsonl line 1 column "{name}"' in refused.talk

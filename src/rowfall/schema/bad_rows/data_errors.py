@@ -164,7 +164,7 @@ def bad_row_error(
         mark = encoding.delimiter
         text, hint = f"{where} does not end with a delimiter {mark!r}, as other rows do", out
     elif bad.which == MALFORMED and is_foreign(bad.value):
-        text, hint = f"{where} is not UTF-8: {_shorten(bad.value or '')}", _ENCODING
+        text, hint = f"{where} is not UTF-8: {_shorten(bad.value or '')}", _encodings(bad.value)
     elif bad.which == MALFORMED:
         return broken_json(split, line, bad.value or "", where, others=trial.left_out)
     elif bad.which == UNKNOWN:
@@ -184,6 +184,8 @@ def bad_row_error(
             text, hint = f"{where} is the header again ({shown})", out
         if hint is _ENCODING and (encoding.kind is Kind.TYPED or encoding.binary):
             hint = _ONLY_TEXT.format(column.source or column.name)
+        elif hint is _ENCODING:
+            hint = _encodings(bad.value)
         return DataError(text, uri=split.uri, line=line, column=column.name, value=shown, hint=hint)
     return DataError(text, uri=split.uri, line=line, value=shown, hint=hint)
 
@@ -373,6 +375,20 @@ def shell_word(text: str) -> str:
 def without_null_mark(value: str | None, target: Type) -> str | None:
     """Return None for ``\\N`` of a text column that takes no NULL; any other value as it is."""
     return None if value == "\\N" and target.text and not target.nullable else value
+
+
+def _encodings(value: str | None) -> str:
+    """Return the hint about a value that is not UTF-8, with what encodings make of it."""
+    if value is None or not is_foreign(value):
+        return _ENCODING
+    from rowfall.core.charset_guess import CONVERTED, shown_readings  # only what fails needs it
+
+    data = value.encode("utf-8", "surrogateescape")[:SHOWN]
+    found = [(c, shown) for c, shown in shown_readings(data, data) if c not in CONVERTED]
+    if not found:
+        return _ENCODING
+    reads = ", ".join(f'--encoding {charset} reads "{shown}"' for charset, shown in found)
+    return f"Name the encoding of the file: {reads}; --encoding binary loads the bytes as they are."
 
 
 def is_foreign(value: str | None) -> bool:

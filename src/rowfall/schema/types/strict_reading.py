@@ -494,6 +494,8 @@ def _with_long_decimals(t: str, target: Type) -> str:
     The engine reads numbers with fractions as floats before they become decimals. Only the one
     that stands at the path is changed: elsewhere the quotes would make a text of a number.
     """
+    # A column may have the name of a parameter, and is named inside.
+    text = "rowfall_text"
     json = nested_reading.with_numbers_as_strings(f"ifNull({t}, '{{}}')")
     for path, type_ in _typed_paths(target):
         if parse_type(type_).base == "Decimal":
@@ -501,10 +503,10 @@ def _with_long_decimals(t: str, target: Type) -> str:
             long = rf'([{{,]\s*"{key}"\s*:\s*)({digits})(\s*[,}}])'
             keys = ", ".join(map(quote, path.split(".")))
             own = f"match(JSONExtractString({json}, {keys}), {quote(f'^{digits}$')})"
-            quoted = f"replaceRegexpAll(s, {quote(long)}, '\\\\1\"\\\\2\"\\\\3')"
-            one = f"if(countMatches(s, {quote(long)}) = 1 AND {own}, {quoted}, s)"
+            quoted = f"replaceRegexpAll({text}, {quote(long)}, '\\\\1\"\\\\2\"\\\\3')"
+            one = f"if(countMatches({text}, {quote(long)}) = 1 AND {own}, {quoted}, {text})"
             # Written once: each path would make the statement three times as long.
-            t = f"arrayElement(arrayMap(s -> {one}, [{t}]), 1)"
+            t = f"arrayElement(arrayMap({text} -> {one}, [{t}]), 1)"
     return t
 
 
@@ -515,6 +517,7 @@ def _wrong_paths(t: str, target: Type, stored: str) -> list[str]:
         stored: SQL for the object, nullable. What it holds is compared: its reader makes floats of
             decimals, and true of the 5 of a Variant with Bool.
     """
+    # A column may have the name of a parameter, and is named inside.
     json = nested_reading.with_numbers_as_strings(f"ifNull({t}, '{{}}')")
     found = []
     for path, type_ in _typed_paths(target):
@@ -523,16 +526,18 @@ def _wrong_paths(t: str, target: Type, stored: str) -> list[str]:
             return _convert_element(x, leaf, TextTraits())
 
         keys = ", ".join(map(quote, path.split(".")))
-        value, wrong = nested_reading.convert("m", type_, element)
+        value, wrong = nested_reading.convert("rowfall_value", type_, element)
         read = f"getSubcolumn(assumeNotNull({stored}), {quote(path)})"
         wrong = f"(({wrong}) OR ifNull(toString({value}) != toString({read}), 0))"
         mirror = quote(nested_reading.mirror(type_, _any_text))
-        value = f"arrayExists(m -> {wrong}, [JSONExtract(j, {keys}, {mirror})])"
+        value = (
+            f"arrayExists(rowfall_value -> {wrong}, [JSONExtract(rowfall_json, {keys}, {mirror})])"
+        )
         leaf = parse_type(type_)
         # The engine fills in what is not there.
         missing = int(leaf.known and not leaf.nullable)
-        wrong = f"if(JSONHas(j, {keys}), {value}, {missing})"
-        found.append(f"arrayExists(j -> {wrong}, [{json}])")
+        wrong = f"if(JSONHas(rowfall_json, {keys}), {value}, {missing})"
+        found.append(f"arrayExists(rowfall_json -> {wrong}, [{json}])")
     return found
 
 

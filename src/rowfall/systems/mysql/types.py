@@ -216,7 +216,7 @@ def _enum_type(numbered: Sequence[tuple[int, str]]) -> str:
 def _time(column: Declared) -> tuple[str, str, str] | None:
     kind, x, digits = column.kind, name(column.name), column.digits
     if kind == "date":
-        return "Date32", x, "1900 to 2299"
+        return "Date32", x, "a day"
     if kind == "datetime":
         why = "its clock, written down as UTC"
         return f"DateTime64({digits}, 'UTC')", x, why
