@@ -260,10 +260,18 @@ def test_the_engine_does_not_verify_itself(shell: Shell, monkeypatch: pytest.Mon
         failed = shell.ends(7, *load)
         assert "source and target differ" in failed.talk
     shell.ok(*load, "--force", "--replace")
-    assert "is not found" not in shell.ok("verify", "last", "--to", "rowfall-data").talk
+    done = shell.ok("verify", "last", "--to", "rowfall-data")
+    assert "is not found" not in done.talk
+    by = "the source was read again by"
+    assert f"{by} pyarrow, and loaded by the engine" in " ".join(done.out.split())
     shell.write("c.csv", "a,b\n1,2\n")
     said = shell.ok("load", "c.csv", "--table", "c", "--decoder", "never", "--verify")
     assert "a mistake of that reader is not found" in " ".join(said.talk.split())
+    done = shell.ok("verify", "last", "--to", "rowfall-data", "--json")
+    assert done.document["scope"].endswith(f"{by} the engine, which has loaded it, too")
+    shell.ok("load", "c.csv", "--table", "d", "--decoder", "always")
+    done = shell.ok("verify", "last", "--to", "rowfall-data", "--json")
+    assert done.document["scope"].endswith(f"{by} the engine, and loaded by rowfall-decode")
 
 
 @pytest.mark.parametrize("name", ["out.jsonl", "out.csv", "out.parquet"])

@@ -7,7 +7,7 @@ from typing import Protocol
 
 from rowfall.core import retry
 from rowfall.core.dataclass import dataclass
-from rowfall.core.errors import EngineError, RowfallError, TargetError
+from rowfall.core.errors import EngineError, RowfallError, TargetError, headline
 from rowfall.core.events import Listener, Note
 from rowfall.core.listing import Split
 from rowfall.core.model import Outcome
@@ -208,4 +208,4 @@ class Revivals:
 
 def first_line(error: RowfallError) -> str:
     """Return the beginning of an error's text: some hold whole buffers of data."""
-    return error.message.splitlines()[0][:200]
+    return headline(error.message)[:200]

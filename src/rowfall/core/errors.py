@@ -30,6 +30,11 @@ class Exit(IntEnum):
     INTERRUPTED = 130
 
 
+def headline(text: str) -> str:
+    """Return the first line of a message that says something: some begin with an empty one."""
+    return next((line for line in map(str.strip, text.splitlines()) if line), text.strip())
+
+
 class RowfallError(Exception):
     """Base of all errors that rowfall raises on purpose.
 

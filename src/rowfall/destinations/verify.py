@@ -77,7 +77,7 @@ def _compared(comparison: Comparison, source: SourceRows) -> Verification:
         foreign, loaded = difference.foreign, difference.loaded(source.rows)
         if difference.share < 1:
             scope += f"; where it differs by looking at {difference.share:.0%} of the rows"
-    return source.verdict(target, loaded, scope, foreign)
+    return source.verdict(target, loaded, scope + comparison.read_by, foreign)
 
 
 def verify_files(session: Session, ledger: Ledger, load_id: str, table: FileTable) -> Verification:
@@ -154,7 +154,7 @@ def verify_export(session: Session, load_id: str) -> Verification:
             f"{recorded.outputs[first].rows:,} were written"
         )
         scope += f", and {len(odd) - 1:,} more differ" if len(odd) > 1 else ""
-    return source.verdict(found, loaded, scope, foreign)
+    return source.verdict(found, loaded, scope + comparison.read_by, foreign)
 
 
 def _exported(session: Session, recorded: Manifest) -> list[Split]:
@@ -371,6 +371,9 @@ class Difference:
 class Comparison:
     """Reads source and target of one load.
 
+    Attributes:
+        read_by: half a sentence about who reads the source, and who has read it for the load.
+
     Args:
         plan: how rows are read, and by whom.
         table: relation of the target, and ``engine`` that reads it, where they are not those of
@@ -403,12 +406,16 @@ class Comparison:
         }
         self._others: list[ArrowStreams] = []
         self._by_pyarrow = False
+        self.read_by = ""
+        if plan.encoding is not None:
+            self.read_by = "; the source was read again by the engine, and loaded by rowfall-decode"
         if plan.transport.parser.value == ENGINE and plan.encoding is not None:
             # The engine has read the rows of the load, too.
             why = why_not_read_again(session.source, plan.encoding, self._schema)
             why = "bad rows are left out" if self._bad_rows is not None else why
             self._by_pyarrow = why is None
             if self._by_pyarrow:
+                self.read_by = "; the source was read again by pyarrow, and loaded by the engine"
                 self._reads, self._source = session.reader, session.source
             else:
                 self._say_same_reader(str(why))
@@ -416,6 +423,7 @@ class Comparison:
         self._there = session.engine if engine is None else engine
 
     def _say_same_reader(self, why: str) -> None:
+        self.read_by = "; the source was read again by the engine, which has loaded it, too"
         self._session.emit(Note(
             "info",
             "the source is read again by the reader that has loaded it, the engine's, so that a "

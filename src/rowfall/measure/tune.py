@@ -19,7 +19,7 @@ from rowfall.contracts.facts import LoadFacts
 from rowfall.contracts.session import Session
 from rowfall.core import units
 from rowfall.core.dataclass import dataclass
-from rowfall.core.errors import Interrupted, RowfallError, UsageError
+from rowfall.core.errors import Interrupted, RowfallError, UsageError, headline
 from rowfall.core.events import Doing, Listener, silent
 from rowfall.core.masked import Secret
 from rowfall.core.model import Plan
@@ -141,7 +141,7 @@ class _Sweep:
         try:
             self._samples.keep()
         except RowfallError as error:
-            self._notes.append(f"no rows could be kept: {error.message.splitlines()[0]}")
+            self._notes.append(f"no rows could be kept: {headline(error.message)}")
 
     def run(self, budget: float) -> None:
         """Sweep, until all is known or so many seconds are over.
@@ -259,7 +259,7 @@ class _Sweep:
         except RowfallError as error:
             if one is self._cells[0]:
                 raise
-            one.note = f"it failed: {error.message.splitlines()[0][:200]}"
+            one.note = f"it failed: {headline(error.message)[:200]}"
             return
         waited = report.merge_seconds
         if not report.rows:

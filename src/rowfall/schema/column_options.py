@@ -14,7 +14,7 @@ from datetime import date
 
 from rowfall.core import sql
 from rowfall.core.dataclass import dataclass
-from rowfall.core.errors import RowfallError, UsageError
+from rowfall.core.errors import RowfallError, UsageError, headline
 from rowfall.core.listing import Listing
 from rowfall.core.model import Column, Kind, Projection
 from rowfall.core.nearest import did_you_mean
@@ -311,7 +311,7 @@ def selected(made: Projection, ask: RunSelect, table: Mapping[str, str]) -> list
         steps = ask(SqlText.of(f"SELECT explain FROM (EXPLAIN {query})"), {})
     except RowfallError as error:
         raise UsageError(
-            f"the engine refuses --select or --where: {error.message.splitlines()[0]}",
+            f"the engine refuses --select or --where: {headline(error.message)}",
             hint=_columns_hint(made.columns, table),
         ) from None
     odd = [seen[1] for (step,) in steps if (seen := _STEPS.match(str(step)))]

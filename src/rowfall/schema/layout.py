@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from rowfall.core import sql
-from rowfall.core.errors import RowfallError, UsageError
+from rowfall.core.errors import RowfallError, UsageError, headline
 from rowfall.core.model import Column, Kind, Schema, TableLayout
 from rowfall.core.patterns import regex
 from rowfall.core.sqltext import SqlText, quote
@@ -147,7 +147,7 @@ def check_order(schema: Schema, asked: TableOptions, ask: RunSelect) -> None:
         # Other errors are those of words such as DESC, which only CREATE TABLE judges.
         if error.code == UNKNOWN_IDENTIFIER:
             raise UsageError(
-                f"ORDER BY {key} makes no sense: {error.message.splitlines()[0]}",
+                f"ORDER BY {key} makes no sense: {headline(error.message)}",
                 hint=f"Columns of the table: {', '.join(c.name for c in schema.columns[:20])}.",
             ) from None
 
@@ -179,7 +179,7 @@ def count_partitions(
     except RowfallError as error:
         if not stored and getattr(error, "code", 0) in (46, 47, 62):
             raise UsageError(
-                f"PARTITION BY {key} makes no sense: {error.message.splitlines()[0]}",
+                f"PARTITION BY {key} makes no sense: {headline(error.message)}",
                 hint="It is an expression over the columns of the table.",
             ) from error
         # Bad rows in the sample: the load itself will name their lines. Or the key of a table is

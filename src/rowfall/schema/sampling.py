@@ -19,7 +19,14 @@ from typing import Any
 from rowfall.core import engine_formats, sql
 from rowfall.core.dataclass import dataclass
 from rowfall.core.dialect import Asked
-from rowfall.core.errors import DataError, EngineError, RowfallError, SourceError, UsageError
+from rowfall.core.errors import (
+    DataError,
+    EngineError,
+    RowfallError,
+    SourceError,
+    UsageError,
+    headline,
+)
 from rowfall.core.formats import LAKES
 from rowfall.core.header_line import AGAIN
 from rowfall.core.listing import Listing, Split
@@ -514,7 +521,7 @@ class _Sampler:
             needs = engine_formats.needs(encoding.format)
             if not needs:
                 raise
-            cause = error.message.splitlines()[0]
+            cause = headline(error.message)
             cause = cause.removeprefix(f"Code: {error.code}. DB::Exception: ")
             raise UsageError(
                 f"{splits[0].uri} cannot be read as {encoding.format}: {cause[:200]}",

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from rowfall.core import sql
 from rowfall.core.dataclass import dataclass
-from rowfall.core.errors import RowfallError, UsageError
+from rowfall.core.errors import RowfallError, UsageError, headline
 from rowfall.core.options import Options
 from rowfall.core.patterns import regex
 from rowfall.core.sqltext import SqlText, quote
@@ -140,7 +140,7 @@ def parse_ddl(text: str, ask: RunSelect) -> TableOptions:
     try:
         ((pretty,),) = ask(SqlText.of(f"SELECT formatQuery({quote(text.strip().rstrip(';'))})"), {})
     except RowfallError as error:
-        raise UsageError(f"the schema cannot be parsed: {error.message.splitlines()[0]}") from error
+        raise UsageError(f"the schema cannot be parsed: {headline(error.message)}") from error
     _head, _, rest = str(pretty).partition("\n(\n")
     body, _, tail = rest.partition("\n)")
     if not body:
@@ -175,7 +175,7 @@ def _describe(columns: str, ask: RunSelect) -> tuple[tuple[str, str], ...]:
         pretty = {"print_pretty_type_names": 0}
         rows = ask(SqlText.of(f"DESCRIBE TABLE null({quote(columns)})"), pretty)
     except RowfallError as error:
-        cause = error.message.splitlines()[0]
+        cause = headline(error.message)
         text = f"the columns {columns[:80]!r} make no sense: {cause}"
         raise UsageError(text, hint=hint) from error
     if any(any(row[2:]) for row in rows):

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from rowfall.contracts.session import Session
 from rowfall.core import sql
-from rowfall.core.errors import RowfallError, TargetError
+from rowfall.core.errors import RowfallError, TargetError, headline
 from rowfall.core.events import Note
 from rowfall.core.model import ColumnChange, Plan, Statement
 from rowfall.core.options import ADD
@@ -109,7 +109,7 @@ def _added(change: ColumnChange) -> str:
 def _refused(error: RowfallError, changes: Sequence[ColumnChange], table: str) -> RowfallError:
     if error.transient or error.code == ACCESS_DENIED:
         return error
-    cause = error.message.splitlines()[0].removeprefix(f"Code: {error.code}. DB::Exception: ")
+    cause = headline(error.message).removeprefix(f"Code: {error.code}. DB::Exception: ")
     return TargetError(
         f"the engine does not alter {table}: {cause}",
         hint="Load into a new table with --table NAME "

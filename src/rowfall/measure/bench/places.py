@@ -14,7 +14,7 @@ from urllib.parse import quote
 
 from rowfall.core import uri
 from rowfall.core.dataclass import dataclass
-from rowfall.core.errors import RowfallError, UsageError
+from rowfall.core.errors import RowfallError, UsageError, headline
 from rowfall.core.nearest import did_you_mean
 from rowfall.lab.cluster import Lab
 from rowfall.lab.mariadb import MariaDbServer, find_mariadb
@@ -136,7 +136,7 @@ class Places:
                 self._made[name] = error
         found = self._made[name]
         if isinstance(found, RowfallError):
-            raise UnavailableError(found.message.splitlines()[0])
+            raise UnavailableError(headline(found.message))
         made: T = found
         return made
 

@@ -10,7 +10,7 @@ from urllib.parse import unquote, urlsplit
 
 from rowfall.core import formats, sql
 from rowfall.core.dataclass import dataclass
-from rowfall.core.errors import DataError
+from rowfall.core.errors import DataError, headline
 from rowfall.core.listing import Split
 from rowfall.core.model import Column, Encoding, Kind, Schema
 from rowfall.core.patterns import regex
@@ -442,7 +442,7 @@ def _cause_and_hint(code: int, message: str) -> tuple[str, str]:
             f"has a row that breaks the constraint {broken[1]} of the table, {broken[2]}{shown}",
             "Correct the row, or drop the constraint of the table.",
         )
-    first = _URI.sub("", _AT_ROW.sub("", message)).split("\n")[0].strip(" :.")
+    first = headline(_URI.sub("", _AT_ROW.sub("", message)).strip(" :.\n")).strip(" :.")
     key = _AT_KEY.search(message)
     if key and "not allowed inside Variant type" in message:
         name = key[1].strip("'` ")

@@ -16,6 +16,7 @@ from rowfall.core.errors import (
     SourceError,
     TargetError,
     UsageError,
+    headline,
 )
 from rowfall.core.patterns import regex
 from rowfall.core.sqltext import quote
@@ -251,7 +252,7 @@ def translate(text: str) -> RowfallError:
 
 def broken_off(names: str, error: RowfallError) -> SourceError:
     """Return the error about objects whose bytes did not come: an engine does not say of which."""
-    said = "no answer in time" if error.code == SOCKET_TIMEOUT else error.message.splitlines()[0]
+    said = "no answer in time" if error.code == SOCKET_TIMEOUT else headline(error.message)
     if error.code == RANGE_REFUSED:
         said = "it was to go on from there, and the server sends no parts of files"
     return SourceError(
