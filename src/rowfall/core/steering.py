@@ -77,7 +77,7 @@ class SteeringStep:
         cause: ``parts``, ``memory`` or ``replicas``; of coming back, what it was.
         why: with figures, one clause.
         share: of the planned threads and connections that is used from now on.
-        blocks: size of blocks, by the planned one.
+        blocks: size of blocks by the planned one; more than 1 as far as threads became fewer.
         waits: it waits before each attempt, as long as the pressure lasts.
         rate: rows a second before; 0 where nothing was loaded yet.
         node: ``host:port`` of a cluster; "" where there is one server.
@@ -199,7 +199,9 @@ def said(step: SteeringStep) -> str:
         return f"{where}coming back, {does}: {step.why}"
     does = f"{units.percent(step.share)} of the threads"
     if step.blocks != 1:
-        does += f", blocks {step.blocks:g} x as large"
+        # One thread stays one, and its blocks as they are.
+        most = "up to " if step.blocks > 1 else ""
+        does += f", blocks {most}{step.blocks:g} x as large"
     if step.waits:
         does += ", waiting before each attempt"
     return f"{where}backing off, {does}: {step.why}"

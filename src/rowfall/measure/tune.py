@@ -1,8 +1,8 @@
 """Find the fastest combination of what can be chosen of a load, by successive halving.
 
 All combinations load a small sample, the faster half of them one that is twice as large, and so on;
-the last few load the largest one in turns, several times. The load's own defaults, and what the
-published formula gives, stay until the end, whatever they do: they are what is compared with.
+the last few load the largest one in turns, several times, with the load's own defaults and what the
+published formula gives: they are what is compared with.
 Nothing stays at source or target (:mod:`rowfall.measure.trials`).
 """
 
@@ -164,8 +164,8 @@ class _Sweep:
         seconds = self._seconds(default.runs[0], around, until)
         self._make_cells(default, round(default.runs[0].rows * seconds * _MOST_GROWTH / taken))
         size, growth = rate * seconds, 1
-        alive = [one for one in self._cells if one.cell.refused is None]
-        while len(self._challengers(alive)) > _FINALISTS:
+        alive = self._challengers()
+        while len(alive) > _FINALISTS:
             if not self._round(alive, self._samples.sample(size * growth), halving):
                 self._notes.append(
                     f"--budget {self._options.budget} was too little to try all combinations in "
@@ -174,12 +174,12 @@ class _Sweep:
             alive = self._faster_half(alive)
             growth = min(_MOST_GROWTH, growth * 2)
             if time.monotonic() > halving:
-                others = sorted(self._challengers(alive), key=lambda one: -one.rate)
-                alive = [one for one in alive if one not in others[_FINALISTS:]]
+                alive, growth = alive[:_FINALISTS], 1
         sample = self._samples.sample(size * growth)
-        # At least once, or there would be nothing to compare.
+        formula = [one for one in self._cells if one.cell.is_formula]
         for turn in range(_ROUNDS):
-            if not self._round(alive, sample, until if turn else math.inf):
+            # At least once, or there would be nothing to compare.
+            if not self._round([default, *alive, *formula], sample, until if turn else math.inf):
                 return
 
     def _make_cells(self, default: _Trial, rows: int) -> None:
@@ -203,27 +203,28 @@ class _Sweep:
             self._notes.append("this target has no choice with this source: nothing was compared")
         count, finals = len(fitting), _FINALISTS + 2
         rounds = max(0, math.ceil(math.log2(max(1, count) / _FINALISTS)))
-        self._most = 1 + sum(count >> r for r in range(rounds)) + 2 * rounds + finals * _ROUNDS
+        self._most = 1 + sum(count >> r for r in range(rounds)) + finals * _ROUNDS
 
     def _seconds(self, first: CellFigures, around: float, until: float) -> float:
         """Return the seconds of the first sample with which the sweep ends in time."""
         cells = len(self._destination.cells(self._facts, self._plan, self._options, first.rows * 8))
         rounds = max(1, math.ceil(math.log2(max(2.0, cells / _FINALISTS))))
         finals = (_FINALISTS + 2) * _ROUNDS
-        trials = 2 * cells + 2 * rounds + finals
+        trials = 2 * cells + finals
         # A round has half the cells of the one before, with samples that are twice as large.
         of_samples = cells * rounds + finals * _MOST_GROWTH
         left = max(0.0, until - time.monotonic() - trials * around)
         return max(_LEAST_SECONDS, min(_MOST_SECONDS, left / of_samples))
 
-    def _challengers(self, alive: Sequence[_Trial]) -> list[_Trial]:
-        return [one for one in alive if one is not self._cells[0] and not one.cell.is_formula]
+    def _challengers(self) -> list[_Trial]:
+        """Return the cells that may be faster than the default."""
+        others = self._cells[1:]
+        return [one for one in others if one.cell.refused is None and not one.cell.is_formula]
 
     def _faster_half(self, alive: Sequence[_Trial]) -> list[_Trial]:
-        """Return the faster half, in its order, with the default and the formula."""
-        others = sorted(self._challengers(alive), key=lambda one: -one.rate)
-        kept = [one for one in others if one.runs][: max(_FINALISTS, len(others) // 2)]
-        return [one for one in alive if one in kept or one not in others]
+        """Return the faster half, the fastest first; those that were not loaded are out."""
+        loaded = sorted((one for one in alive if one.runs), key=lambda one: -one.rate)
+        return loaded[: max(_FINALISTS, len(alive) // 2)]
 
     def _round(self, cells: Sequence[_Trial], sample: LoadSample, until: float) -> bool:
         """Load a sample with each of some cells; return False where the time is over."""
@@ -241,8 +242,9 @@ class _Sweep:
         of = f" of about {self._most}" if self._most >= self._done else ""
         known = [one for one in self._cells if one.runs]
         best = max(known, key=lambda one: one.rate, default=None)
-        so_far = "" if best is None else f"; best so far {units.row_rate(best.rate)}"
-        self._emit(Doing(f"load {self._done}{of}: {text}{so_far}"))
+        so_far = "" if best is None else f", best {units.row_rate(best.rate)}"
+        # What is longest comes last: the line of a terminal ends there.
+        self._emit(Doing(f"load {self._done}{of}{so_far}: {text}"))
 
     def _load(self, one: _Trial, sample: LoadSample) -> None:
         options = tuned.with_cell(sample.options, one.cell.options)

@@ -86,7 +86,7 @@ def test_what_is_not_known_does_not_press() -> None:
 def test_a_step_is_said_with_its_figures() -> None:
     _, (step,) = follow(Pressure(parts=61, delay_parts=100, merges=2))
     assert said(step) == (
-        "backing off, 50 % of the threads, blocks 2 x as large: the fullest partition has 61 "
+        "backing off, 50 % of the threads, blocks up to 2 x as large: the fullest partition has 61 "
         "parts, and inserts are delayed at 100, 2 merges running"
     )
     _, (_, back) = follow(FULL[MEMORY], *[CALM] * CALM_LOOKS)
