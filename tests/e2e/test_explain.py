@@ -112,3 +112,10 @@ def test_the_parts_at_the_end_and_the_work_of_the_decoder(shell: Shell) -> None:
     # The program that makes the parts says how long it took.
     assert found["phases"]["read"] > 0
     assert found["phases"]["insert"] > 0
+    # All of it is in the bar of the page, and what waited for a core besides.
+    stages = dict(shell.ok("explain", "last", "--json").document["record"]["stages"])
+    assert [*stages] == ["unpack, parse, sort", "compress, write", "count, attach",
+                         "wait for a core"]  # fmt: skip
+    assert stages["unpack, parse, sort"] > 0
+    assert stages["compress, write"] > 0
+    assert stages["compress, write"] < found["cpu_seconds"]

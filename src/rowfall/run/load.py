@@ -59,7 +59,7 @@ def run_next(session: Session, known: frozenset[str] | None) -> tuple[Report, fr
             report = make_report(load, facts, plan, done, finished)
             record(load.ledger, report)
             explained.keep(
-                load.ledger, load.id, plan, done.total.tries.ended, make_record(load, report)
+                load.ledger, load.id, plan, done.total.tries.ended, make_record(load, report, done)
             )
             load.emit(LoadEnded(load.id, report.outcome))
             if finished.problem is not None:

@@ -143,7 +143,28 @@ def _few_after(
     return replace(sizes, few_after=round(seconds + finished.merge_seconds, 3))
 
 
-def make_record(load: LoadRun, report: Report) -> LoadRecord:
+def stages(report: Report, counts: Counts) -> tuple[tuple[str, float], ...]:
+    """Return seconds of work and of waiting, all threads together; () where nothing tells.
+
+    What is named together was measured together: rowfall-decode unpacks, parses and sorts a block
+    in one go, an engine sorts and writes in one processor.
+    """
+    helper, publishing = counts.helper, counts.publish_seconds
+    share = report.phases.get("publish", 0.0)
+    if helper.writing:
+        worked = [("unpack, parse, sort", helper.cpu - helper.writing),
+                  ("compress, write", helper.writing)]  # fmt: skip
+    elif share and publishing:
+        names = {"read": "unpack, parse", "convert": "convert", "insert": "sort, compress, write"}
+        whole = publishing / share
+        worked = [(name, report.phases.get(phase, 0.0) * whole) for phase, name in names.items()]
+    else:
+        return ()
+    worked += [("count, attach", publishing), ("wait for a core", helper.waited)]
+    return tuple((name, round(max(0.0, seconds), 3)) for name, seconds in worked)
+
+
+def make_record(load: LoadRun, report: Report, done: Done) -> LoadRecord:
     """Return what was recorded of a run, and the memory that its engine could take."""
     record = load.recorder.record()
     samples = record.samples
@@ -153,7 +174,9 @@ def make_record(load: LoadRun, report: Report) -> LoadRecord:
             samples[-1], seconds=samples[-1].seconds + 0.01, parts=report.parts_active
         ))  # fmt: skip
     limit = load.session.engine.facts.memory if report.outcome != "interrupted" else 0
-    return replace(record, samples=samples, memory_limit=limit)
+    return replace(
+        record, samples=samples, memory_limit=limit, stages=stages(report, done.total)
+    )  # fmt: skip
 
 
 # --- costs ----------------------------------------------------------------------------------------
