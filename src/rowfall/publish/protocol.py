@@ -200,12 +200,3 @@ def judge(traces: Traces) -> Evidence:
     if traces.found and (traces.counted or traces.logged):
         return Evidence.ALL_PARTS
     return Evidence.UNDECIDED
-
-
-def recorded_after(step: Step | None) -> Recorded:
-    """Return the state in ledger and journal after ``step``; None for before the first step."""
-    if step is None:
-        return Recorded.NOTHING
-    if step < Step.COMMIT:
-        return Recorded.STARTED
-    return Recorded.COMMITTED if step < Step.RECORD else Recorded.PUBLISHED

@@ -24,11 +24,19 @@ from rowfall.publish.protocol import (
     Step,
     after_crash,
     next_step,
-    recorded_after,
 )
 
 SPLITS = range(4)
 PARTS = 3
+
+
+def recorded_after(step: Step | None) -> Recorded:
+    """Return the state in ledger and journal after ``step``; None for before the first step."""
+    if step is None:
+        return Recorded.NOTHING
+    if step < Step.COMMIT:
+        return Recorded.STARTED
+    return Recorded.COMMITTED if step < Step.RECORD else Recorded.PUBLISHED
 
 
 def test_steps_follow_each_other_in_the_order_of_the_protocol() -> None:
