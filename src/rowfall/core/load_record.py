@@ -28,7 +28,7 @@ class Happening:
     """Something that happened while a load ran.
 
     Attributes:
-        kind: ``retry``, ``steering`` or ``warning``.
+        kind: ``retry``, ``failure`` or ``warning``.
     """
 
     seconds: float
