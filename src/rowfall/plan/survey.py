@@ -199,15 +199,15 @@ def _times(session: Session) -> TimeRange:
 def _ask_density(
     session: Session, listing: Listing, encoding: Encoding | None, *, thorough: bool
 ) -> float | None:
-    """Return the rows in a stored byte of local files.
-
-    Elsewhere up to 16 requests would make every load wait for the forecast of a plan.
+    """Return the rows in a stored byte, by some of the files.
 
     Args:
-        thorough: ask also for what is not text, whose footers an engine reads: 20 ms.
+        thorough: ask also where a load does not wait for it: elsewhere for up to 8 requests, and
+            for footers of what is not text, which an engine reads (20 ms here). Without, the rows
+            of objects are a guess by their bytes, up to 71 % off (trips, csv.gz in S3).
     """
     source = session.source
-    if encoding is None or session.remote or not isinstance(source, Ranged):
+    if encoding is None or (session.remote and not thorough) or not isinstance(source, Ranged):
         return None
     count = len(listing)
     some = list(listing.splits(session.target_key, range(0, count, max(1, -(-count // FILES)))))

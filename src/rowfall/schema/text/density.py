@@ -51,7 +51,7 @@ def _of_plain(source: Ranged, split: Split, size: int, encoding: Encoding) -> fl
     first, *others = (source.part(split, at, length) for at in (0, size // 2, size - length))
     # Inside of a file nobody knows which quotes are open: line breaks count as in the first piece.
     breaks = first.count(b"\n")
-    if not breaks:
+    if not breaks:  # also of a server without ranges
         return None
     share = _rows(first, encoding) / breaks
     pieces = (first, *others)
@@ -65,6 +65,8 @@ _MOST_TEXT = 64 << 20
 
 def _of_gzip(source: Ranged, split: Split, size: int, encoding: Encoding) -> float | None:
     data = source.part(split, 0, min(size, PIECE))
+    if not data:  # of a server without ranges
+        return None
     whole = len(data) >= size
     text, rest, members = bytearray(), data, 0
     while rest:
