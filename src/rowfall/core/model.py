@@ -587,6 +587,7 @@ class Forecast:
             nodes together; None where that is not known.
         short: why the rows cannot fit, "" where they can.
         merges: what merges have to do with the parts of this load, None for nothing.
+        unmeasured: what ``seconds`` leave out because nothing was measured, "" for nothing.
     """
 
     rows: int | None
@@ -598,6 +599,7 @@ class Forecast:
     disk_free: int | None = None
     short: str = ""
     merges: MergeWork | None = None
+    unmeasured: str = ""
 
 
 @dataclass(frozen=True, slots=True)

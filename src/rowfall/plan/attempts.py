@@ -45,15 +45,23 @@ _RATES: dict[tuple[Kind, bool], float] = {
     (Kind.TYPED, False): 60e6,
 }
 # CPU seconds of a stored byte that is read and unpacked, and of a value that is parsed, sorted and
-# written. Values tell more than bytes: those of trips, taxi and hits differ by a third where a
-# stored byte of one is worth three of another (2 cores, rowfall-decode; Parquet by the engine,
-# whose threads are busy for two thirds of its time).
+# written, where rowfall-decode parses. Values tell more than bytes: those of taxi and hits differ
+# by a third where a stored byte of one is worth two of another. Fitted to bench/results.json (2
+# cores): taxi in csv.gz, json.gz and Parquet, hits in tsv.gz and Parquet are within 13 % of its
+# seconds. Trips, whose columns have few values, take half of what is said.
 _COSTS: dict[tuple[Kind, bool], tuple[float, float]] = {
-    (Kind.TEXT, True): (15e-9, 15e-9),
-    (Kind.JSON, True): (11e-9, 28e-9),
-    (Kind.TYPED, True): (5.5e-9, 20e-9),
-    (Kind.TYPED, False): (5.5e-9, 20e-9),
+    (Kind.TEXT, True): (11e-9, 7e-9),
+    (Kind.JSON, True): (8e-9, 14e-9),
+    (Kind.TYPED, True): (5.5e-9, 7.5e-9),
+    (Kind.TYPED, False): (5.5e-9, 7.5e-9),
 }
+# The same of Parquet that the engine reads.
+_ENGINE_COSTS = (5.5e-9, 20e-9)
+# Of the cores while a load runs: the first rows and the last are not everybody's (1.70 to 1.76 of 2
+# cores in bench/results.json).
+_BUSY = 0.87
+# What a plan asks of a store or a database says nothing about how fast it gives rows.
+_UNMEASURED = "the speed of the source and of the network"
 # Seconds before the first row is read and behind the last: a load of one row takes as long.
 _START_SECONDS = 0.1
 # Memory bytes that one core generates, sorts and writes per second.
@@ -75,6 +83,13 @@ _OF_SOURCE = {(Kind.TEXT, False): 0.25, (Kind.JSON, False): 0.15}
 # while others are held, the rows of a partition are copied once more, and sorted. 50 M trips in one
 # partition with --memory 512MiB: 471 MiB of all processes together, and 544 with 4.
 HELD_SHARE = 6
+# Resident before the first row where rowfall-decode makes the parts: rowfall itself (60 MB) and an
+# engine that only attaches them (240 MB).
+BUILD_BASE = 290 << 20
+# Of each row that is sorted: where it goes, its key, and what is packed of it. Measured of all
+# processes with trips (9 and 24 bytes a row), taxi and lineitem, 0.25 to 20 M rows of csv.gz,
+# json.gz and Parquet: 18 to 27 for small rows; without, 20 M trips in Parquet were 26 % below.
+SORT_BYTES = 20
 # More parts than this in one partition and MergeTree delays inserts (parts_to_delay_insert).
 DELAY_PARTS = 1_000
 
@@ -238,15 +253,18 @@ def expect(facts: LoadFacts, transport: Transport, work: WriterWork) -> Forecast
     seconds = None
     if not unknown:
         cpu = _cpu_seconds(facts, transport, size, count)
-        seconds = _START_SECONDS + cpu / engine.cores
+        seconds = _START_SECONDS + cpu / (_BUSY * engine.cores)
     block_rows, block_bytes = block(share, shape)
     threads = insert_threads(share, shape)
     block_size = min(block_bytes, int(block_rows * shape.row_bytes))
     if count is not None and groups:
         block_size = min(block_size, int(count * shape.row_bytes / threads))
-    # A part is made of the only copy of its block.
-    copies = 1 if transport.delivery.value == BUILD else 3
-    memory = ENGINE_BASE + lanes * copies * threads * block_size
+    memory = ENGINE_BASE + lanes * 3 * threads * block_size
+    if transport.delivery.value == BUILD:
+        # A part is made of the only copy of its block, in the order of the key.
+        sorting = SORT_BYTES if facts.schema.layout.order_by not in ("", "tuple()") else 0
+        held = lanes * threads * block_size
+        memory = BUILD_BASE + held + int(held / max(1.0, shape.row_bytes)) * sorting
     parts, merges = 0, None
     if count is not None and facts.destination.makes_parts:
         built = transport.delivery.value == BUILD and shape.partitions > 1
@@ -267,6 +285,7 @@ def expect(facts: LoadFacts, transport: Transport, work: WriterWork) -> Forecast
         parts,
         _advice(facts, transport, parts),
         merges=merges,
+        unmeasured=_UNMEASURED if facts.remote and seconds is not None else "",
     )
 
 
@@ -282,9 +301,10 @@ def _cpu_seconds(
     if encoding is not None and count is not None:
         packed = encoding.compression not in ("none", "auto")
         costs = _COSTS.get((encoding.kind, packed))
-        # The engine parses text for three times as much; its rate is in that of bytes.
-        parsed_here = transport.parser.value != ENGINE or encoding.kind is Kind.TYPED
-        if costs is not None and parsed_here:
+        if transport.parser.value == ENGINE:
+            # It parses text for three times as much, which its rate by bytes knows.
+            costs = _ENGINE_COSTS if encoding.kind is Kind.TYPED else None
+        if costs is not None:
             return size * costs[0] + count * len(facts.schema.reads) * costs[1]
     return size / core_rate(encoding)
 
@@ -300,6 +320,7 @@ def side_by_side(forecasts: Sequence[Forecast]) -> Forecast:
         sum(f.parts for f in forecasts),
         tuple(dict.fromkeys(advice for f in forecasts for advice in f.advice)),
         merges=MergeWork.together(f.merges for f in forecasts),
+        unmeasured=next((f.unmeasured for f in forecasts if f.unmeasured), ""),
     )
 
 

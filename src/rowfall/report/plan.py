@@ -410,6 +410,8 @@ def _forecast(plan: Plan) -> RenderableType:
     # Of less than a second the start is most: rows by seconds would be a rate that nothing reaches.
     if forecast.seconds is not None and forecast.rows and forecast.seconds >= 1:
         time += f" ({units.row_rate(forecast.rows / forecast.seconds)})"
+    if forecast.unmeasured:
+        time += f" or more: {forecast.unmeasured} was not measured"
     return facts(
         [
             ("rows", rows),

@@ -10,6 +10,7 @@ from typing import Any
 
 from rowfall.cli.output import error_document
 from rowfall.core import results, sql
+from rowfall.core.bench_results import BenchReport, BenchRound, BenchRow, PublishedFigure
 from rowfall.core.listing import Listing
 from rowfall.core.load_record import PartSizes
 from rowfall.core.model import (
@@ -39,6 +40,7 @@ from rowfall.core.model import (
 from rowfall.core.options import Options
 from rowfall.core.results import Report
 from rowfall.measure.scale import project_source
+from rowfall.report.bench import bench_document
 from rowfall.report.doctor import doctor_document
 from rowfall.report.explain import explain_document
 from rowfall.report.html import plan_html
@@ -303,6 +305,12 @@ def test_the_page_about_json_lists_the_fields_that_there_are() -> None:
     real["rowfall_loads"] = set(loads_document([]))
     adopted = results.Adopted("id", "s", "t", "x", (), 0, 0)
     real["rowfall_adopted"] = {"rowfall_adopted", "recorded", *asdict(adopted)}
+    figure = PublishedFigure("one server", 1.0, 1.0, 1, "an article")
+    measured = BenchRow("A1", "a", "b", "rowfall", figure, [BenchRound(1.0, 1.0, 0.0, 1, 1)])
+    machine = {"cores": 1, "cpu": "", "memory": 1, "kernel": "", "rowfall": "", "python": "",
+               "load": 0.0}  # fmt: skip
+    real |= shapes("rowfall_bench", bench_document(BenchReport(machine, 1.0, 1, [measured])))
+    del real["rowfall_bench/more"]  # by name
     link = results.Link(results.LinkKind.SOURCE, "reading", 1.0, "bytes/s", "1 reader", 1.0)
     examined = results.DoctorReport(
         "s", "t", "x", 1, (link,), link, 1.0, 1.0, (results.Change("more", 2.0),), 1, 1.0,
