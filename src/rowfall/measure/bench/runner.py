@@ -166,7 +166,7 @@ def run_bench(
 def _check(request: BenchRequest, folder: Path) -> None:
     """Raise where the run cannot be finished on this machine."""
     try:
-        (folder / "data").mkdir(parents=True, exist_ok=True)
+        folder.mkdir(parents=True, exist_ok=True)
         # Servers that root starts run as another user, who has to enter it.
         folder.chmod(0o711 if os.geteuid() == 0 else 0o700)
         probe = folder / f".probe-{os.getpid()}"
