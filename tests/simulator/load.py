@@ -135,7 +135,7 @@ def run_load(world: World, process: Process) -> None:
     listing = Listing()
     for uri in process.sources:
         listing.add(uri, "v1", 10)
-    options = replace(Options(), atomic=process.atomic, replace=process.replace,
+    options = replace(Options(no_adapt=True), atomic=process.atomic, replace=process.replace,
                       force=process.force)  # fmt: skip
     with ExitStack() as stack:
         session = _session(world, process, options, Objects(process.sources, listing), stack)
