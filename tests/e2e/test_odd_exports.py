@@ -77,6 +77,12 @@ ODD = {
         "text as it is written: t, with years of two digits; --select",
         [[1, "2023-02-01 09:30:00"], [2, "2023-04-15 10:00:00"]],
     ),
+    "years of two digits and halves of days": Odd(
+        "a.csv", "t,n\n01/02/24 12:00:00 PM,1\n01/13/24 01:00:00 AM,2\n",
+        [["01/02/24 12:00:00 PM", 1], ["01/13/24 01:00:00 AM", 2]],
+        "text as it is written: t, with years of two digits; --select",
+        [[1, "2024-01-02 12:00:00"], [2, "2024-01-13 01:00:00"]],
+    ),
     "two-digit years of either order": Odd(
         "a.csv", "day,n\n01/02/23,1\n03/04/23,2\n", [["01/02/23", 1], ["03/04/23", 2]],
         "day, with years of two digits; --select .*%d/%m/%y.* or --select .*%m/%d/%y",

@@ -11,7 +11,7 @@ from rowfall.core.formats import ORDERS
 from rowfall.core.load_command import quoted
 from rowfall.core.patterns import regex
 
-_SHORT = regex(r"(\d{1,2})([./-])(\d{1,2})\2(\d{1,2})(?: (\d{1,2}:\d\d(?::\d\d)?))?")
+_SHORT = regex(r"(\d{1,2})([./-])(\d{1,2})\2(\d{1,2})(?: (\d{1,2}:\d\d(?::\d\d)?)( [AP]M)?)?")
 _LONG = regex(r"(\d{1,2})([./-])(\d{1,2})\2(\d{4})(?:[ T].*)?")
 _LEAST = 2  # values that differ: one alone may be a version, 1.2.23
 
@@ -26,10 +26,12 @@ def short_years(values: Counter[str]) -> dict[str, str]:
         return {}
     parts = [m.groups() for m in found if m]
     marks = {own[1] for own in parts}
-    times = {own[4].count(":") if own[4] else 0 for own in parts}
+    times = {(own[4].count(":") if own[4] else 0, bool(own[5])) for own in parts}
     if len(marks) > 1 or len(times) > 1 or (marks == {"."} and not _are_padded(parts)):
         return {}  # 1.2.3 is a version
-    mark, clock = marks.pop(), ("", " %H:%i", " %H:%i:%S")[times.pop()]
+    mark, (colons, halves) = marks.pop(), times.pop()
+    clock = ("", " %H:%i", " %H:%i:%S")[colons]
+    clock = clock.replace("%H", "%I") + " %p" if halves else clock
     if clock and any(len(own[4].partition(":")[0]) < len("00") for own in parts):
         return {}
     padded = _are_padded(parts)
@@ -69,7 +71,7 @@ def parsing(formats: dict[str, str], *, empty: dict[str, bool]) -> str:
     for name, format_ in formats.items():
         column = sql.bare_name(name)
         read = f"parseDateTime({column}, {sql.literal(format_)}, 'UTC')"
-        read = read if "%H" in format_ else f"toDate32({read})"
+        read = read if " %" in format_ else f"toDate32({read})"
         # It raises at the empty text below a NULL of nullIf.
         made.append((column, f"if({column} = '', NULL, {read})" if empty[name] else read))
     names = ", ".join(column for column, _ in made)
