@@ -204,16 +204,24 @@ class ClientStore:
         return io.BufferedReader(_Ranges(self, key), buffer_size)
 
     def _pages(self, prefix: str, **asked: Any) -> Iterator[Mapping[str, Any]]:
-        # Not by a paginator: its end is where a page has no token, and some services repeat one.
+        # Not by a paginator: its end is where a page has no token, and some services repeat one. So
+        # a page that says that more follow is gone on from behind its last key.
         query = {"Bucket": self._bucket, "Prefix": prefix, **asked}
         while True:
             with _as_obstore(""):
                 page = self._client.list_objects_v2(**query)
             yield page
-            token = page.get("NextContinuationToken")
-            if not page.get("IsTruncated") or not token or token == query.get("ContinuationToken"):
+            token, former = page.get("NextContinuationToken"), query.get("ContinuationToken")
+            if not page.get("IsTruncated"):
                 return
-            query["ContinuationToken"] = token
+            if token and token != former:
+                query["ContinuationToken"] = token
+                continue
+            last = max((item["Key"] for item in page.get("Contents", ())), default="")
+            if last <= query.get("StartAfter", ""):
+                return
+            query.pop("ContinuationToken", None)
+            query["StartAfter"] = last
 
 
 class _Ranges(io.RawIOBase):

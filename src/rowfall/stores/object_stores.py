@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any, ClassVar, NamedTuple
 
 from rowfall.core import units, uri
-from rowfall.core.errors import NotReachedError, RowfallError, SourceError, UsageError
+from rowfall.core.errors import CutOffError, NotReachedError, RowfallError, SourceError, UsageError
 from rowfall.core.listing import Listing, Split
 from rowfall.core.masked import Secret, redact
 from rowfall.core.model import Encoding
@@ -36,6 +36,8 @@ from rowfall.stores.patience import Patience
 _CHUNK = 1000  # keys per answer: S3 gives no more
 _CODE = regex(r"<Code>(\w+)</Code>")
 _STATUS = regex(r"status code: (\d{3})")
+# How the parser of listings says that an answer ends in the middle.
+_CUT = regex(r"invalid list response: .*(before end of input|tag not closed|Event::Eof)")
 _PIECE = 4 << 20  # a range of it arrives within the client's 9 s at 0.5 MB/s
 PATIENCE: dict[str, Any] = {
     "client_options": {"allow_http": True, "connect_timeout": "3s", "timeout": "9s"},
@@ -87,6 +89,8 @@ class Bucket(ABC):
 
     wrong_service: ClassVar[str]
     unreachable: ClassVar[str]
+    # Some services end a full page without the token of the next: the rest was left out unsaid.
+    asks_behind_end: ClassVar[bool] = False
 
     def __init__(self, name: str, scheme: str, where: str) -> None:
         self.name, self.where = name, where
@@ -227,14 +231,25 @@ class Bucket(ABC):
         if start and " " < start[-1] <= "~":
             offset = prefix[:-1] + chr(ord(start[-1]) - 1)
         offset = last or offset
-        stream = self._store().list(folder or None, offset=offset, chunk_size=_CHUNK)
-        for chunk in stream:
-            for meta in chunk:
-                key = meta["path"]
-                if key.startswith(prefix):
-                    yield stored_object(meta, key)
-            # Keys come in order: behind the prefix nothing can match any more.
-            if chunk and start and chunk[-1]["path"] > prefix + "\U0010ffff":
+        while True:
+            begin, listed, former = offset, 0, set[str]()
+            for chunk in self._store().list(folder or None, offset=begin, chunk_size=_CHUNK):
+                keys = {meta["path"] for meta in chunk}
+                listed += len(chunk)
+                offset = max(offset or "", *keys) if keys else offset
+                yield from (
+                    stored_object(m, m["path"]) for m in chunk if m["path"].startswith(prefix)
+                )
+                # Keys come in order: behind the prefix nothing can match any more.
+                if chunk and start and chunk[-1]["path"] > prefix + "\U0010ffff":
+                    return
+                if 2 * len(keys - former) < len(chunk):
+                    break  # the same pages again: the service repeats a token for ever
+                former = keys
+            else:
+                if not self.asks_behind_end or listed < _CHUNK:
+                    return
+            if offset == begin:
                 return
 
     def _store(self) -> Any:
@@ -266,6 +281,11 @@ class Bucket(ABC):
         number, name = _STATUS.search(text), _CODE.search(text)
         status, code = int(number[1]) if number else 0, name[1] if name else ""
         transient = False
+        if _CUT.search(text):
+            return CutOffError(
+                f"cannot {what}: the answer of {self.where} ends in the middle",
+                hint="A proxy in between, or the service, cuts its answers.", transient=True,
+            )  # fmt: skip
         if found := self._reason(text, status, code):
             cause, hint = found
         elif status:

@@ -178,6 +178,7 @@ _REGION = regex(r"<Region>([\w-]+)</Region>|expecting '([\w-]+)'")
 class S3Bucket(Bucket):
     """A bucket asked with obstore; keys that it refuses go through botocore."""
 
+    asks_behind_end = True
     wrong_service = "Check the port in --s3-endpoint: it has to be the S3 API, not a console."
     unreachable = "Check --s3-endpoint (http or https, host, port) and that the service runs."
 
