@@ -54,7 +54,7 @@ def stream(ends: Sequence[int], step: int) -> Listing:
 
 def look(folder: Path, listing: Listing, files: int, *, again: bool = False) -> ExportState:
     with small_session(folder, "p_{n}.csv", files=files, replace=again) as session:
-        return exports.look(session, listing, SCHEMA, "load")
+        return exports.look(session.target, session.options, listing, SCHEMA, "load")
 
 
 def write(folder: Path, listing: Listing, files: int) -> None:
