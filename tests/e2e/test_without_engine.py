@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 from pathlib import Path
 
 import pytest
@@ -41,6 +42,15 @@ def test_text_into_a_server(clickhouse: ClickHouse, tmp_path: Path, name: str) -
         f"SELECT count(), sum(id), sum(price), any(toTypeName(at)) LIKE 'DateTime%' FROM {table}"
     )
     assert found == "1000\t499500\t62437.5\t1\n"
+
+
+def test_lines_of_json_into_a_server(clickhouse: ClickHouse, tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl.gz"
+    rows = ({"id": n, "name": f"n{n}", "tags": [n, n + 1], "o": {"k": "é"}} for n in range(1000))
+    path.write_bytes(gzip.compress("".join(f"{json.dumps(row)}\n" for row in rows).encode()))
+    rowfall.load(str(path), to=clickhouse.uri("default"), table="default.engineless_json")
+    found = clickhouse.query("SELECT count(), sum(tags[2]), any(o.k) FROM default.engineless_json")
+    assert found == "1000\t500500\té\n"
 
 
 def test_a_database_into_a_server(

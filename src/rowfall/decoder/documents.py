@@ -171,11 +171,16 @@ class Spec:
 
 @dataclass(frozen=True, slots=True)
 class SampleRequest:
-    """The document of ``rowfall-decode sample``: rows of each input at most, and more lines."""
+    """The document of ``rowfall-decode sample``: rows of each input at most, and more lines.
+
+    Attributes:
+        texts: not facts are wanted but the texts of objects, of so many bytes of each input.
+    """
 
     spec: Spec
     rows: int
     more: str = ""
+    texts: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,6 +25,23 @@ def measure(program: str, sample: SampleRequest) -> TextFacts | None:
     Raises:
         UsageError: the program is of another version.
     """
+    found = _asked(program, sample)
+    if found is None or not found["rows"]:
+        return None
+    return TextFacts(found["rows"], found["columns"])
+
+
+def first_objects(program: str, sample: SampleRequest) -> list[str] | None:
+    """Return the texts of the first JSON objects; None where the program declines what it reads.
+
+    Raises:
+        UsageError: the program is of another version.
+    """
+    found = _asked(program, sample)
+    return None if found is None else [text for texts in found["texts"] for text in texts]
+
+
+def _asked(program: str, sample: SampleRequest) -> dict[str, Any] | None:
     # No time limit: it reads files that the engine would read as long.
     done = subprocess.run(
         [program, "sample", "--spec", "-"],
@@ -33,5 +50,5 @@ def measure(program: str, sample: SampleRequest) -> TextFacts | None:
     if done.returncode:
         installed.check_known(done.stderr.decode(errors="replace"))
         return None
-    found = json.loads(done.stdout)
-    return TextFacts(found["rows"], found["columns"]) if found["rows"] else None
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found

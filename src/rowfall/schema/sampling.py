@@ -40,11 +40,18 @@ from rowfall.decoder import installed
 from rowfall.schema.bad_rows import data_errors
 from rowfall.schema.bad_rows.data_errors import same_object
 from rowfall.schema.bad_rows.queries import WHOLE
-from rowfall.schema.column_facts import ColumnFacts, FactQuery, RunSelect, WantedFacts, typed_facts
+from rowfall.schema.column_facts import (
+    ColumnFacts,
+    FactQuery,
+    Groups,
+    RunSelect,
+    WantedFacts,
+    typed_facts,
+)
 from rowfall.schema.text.excerpts import excerpts
 from rowfall.schema.text.last_rows import find_last_rows, odd_values
 from rowfall.schema.text.records import lines_relation
-from rowfall.schema.text.text_facts import text_facts
+from rowfall.schema.text.text_facts import object_texts, text_facts
 from rowfall.schema.text.text_format import OTHERWISE, UNSURE, check_width, find_text_format
 from rowfall.schema.text.united_headers import SAMPLED_FILES, unite
 from rowfall.schema.types import footers, json_objects, nested_reading
@@ -238,8 +245,8 @@ class _Sampler:
         if any(c.bom for c in columns):
             return ()
         names = [column.name for column in columns]
-        limit = rows_each(len(columns), len(self.splits), VALUES)
-        found = text_facts(self.source, self.splits, self.encoding, names, limit, more)
+        splits, limit = self.rows_to_read(columns, groups)
+        found = text_facts(self.source, splits, self.encoding, names, limit, more)
         if found is None:
             return ()
         given: list[dict[str, Any]] = [{"rows": found.rows} for _ in columns]
@@ -263,16 +270,7 @@ class _Sampler:
             relate, read = _as_text(objects), splits[:1]
             columns = self.keys(objects)
         else:
-            try:
-                objects = self.objects(self.wanted.names)
-            except RowfallError as error:
-                if not source.replayable:
-                    raise
-                raise self.broken_line() or error from None
-            if source.replayable and not all(map(json_objects.is_object, objects)):
-                broken = self.broken_line()
-                if broken is not None:
-                    raise broken
+            objects = self.clean_objects()
             columns = self.keys(objects)
             uris = [split.uri if source.replayable else "FILE" for split in splits]
             around = json_objects.rows_inside(objects, uris)
@@ -283,7 +281,9 @@ class _Sampler:
             check_width(splits, len(columns), options.text.most_columns)
         more = excerpts(source, splits, encoding, ()) if read == splits else ""
         try:
-            found = replace(self, splits=read).measure(columns, more, relate=relate)
+            own = replace(self, splits=read)
+            here = own.measure_here(columns, more) if read == splits else ()
+            found = here or own.measure(columns, more, relate=relate)
         except RowfallError as error:
             if not source.replayable:
                 raise
@@ -291,7 +291,30 @@ class _Sampler:
         whole = self.is_whole(found)
         return SourceSample(encoding, found, splits, splits[0].uri, notes, whole=whole)
 
-    def objects(self, names: frozenset[str], limit: int = ROWS) -> list[str]:
+    def clean_objects(self) -> list[str]:
+        """Return the first objects as text, each of which can be a row.
+
+        Raises:
+            DataError: a line is none.
+        """
+        names, replayable = self.wanted.names, self.source.replayable
+        try:
+            objects = self.objects(names, here=True)
+            if not replayable or all(map(json_objects.is_object, objects)):
+                return objects
+            # One line may hold more than an object: what that is, is the engine's to say.
+            objects = self.objects(names)
+        except RowfallError as error:
+            if not replayable:
+                raise
+            raise self.broken_line() or error from None
+        if not all(map(json_objects.is_object, objects)):
+            broken = self.broken_line()
+            if broken is not None:
+                raise broken
+        return objects
+
+    def objects(self, names: frozenset[str], limit: int = ROWS, *, here: bool = False) -> list[str]:
         """Return the first objects of every split as text, file by file.
 
         As many as :data:`OBJECT_BYTES` hold: a log of 4 KB a line gives 2,000 of them.
@@ -299,13 +322,18 @@ class _Sampler:
         Args:
             names: of all columns of the load, if known: fewer objects are enough if they have them
                 all.
+            here: rowfall-decode may read them.
         """
         splits = self.splits
         if names and (few := KNOWN_VALUES // len(names)) < limit:
-            objects = self.objects(frozenset(), few)
+            objects = self.objects(frozenset(), few, here=here)
             if names.issubset(c.name for c in json_objects.columns_of(objects, names)):
                 return objects
         limit = max(limit // len(splits), 1)
+        each = OBJECT_BYTES // len(splits)
+        found = object_texts(self.source, splits, self.encoding, limit, each) if here else None
+        if found:
+            return found
         texts = self.encoding.read_as("JSONAsString")
         parts: list[str | SqlText] = []
         for number, split in enumerate(splits):
@@ -313,7 +341,7 @@ class _Sampler:
             parts += [" UNION ALL " if parts else "", f"SELECT {number} AS n, line FROM ("]
             parts += ["SELECT line, sum(length(line)) OVER (ROWS BETWEEN UNBOUNDED PRECEDING AND "]
             parts += ["CURRENT ROW) - length(line) AS before FROM (SELECT line FROM ", relation]
-            parts += [f" LIMIT {limit})) WHERE before < {OBJECT_BYTES // len(splits)}"]
+            parts += [f" LIMIT {limit})) WHERE before < {each}"]
         quick = {
             "max_threads": 4, "input_format_parallel_parsing": 0, "max_block_size": OBJECTS_READ,
         }  # fmt: skip
@@ -544,19 +572,10 @@ class _Sampler:
         """
         encoding = self.encoding
         query = FactQuery.of(columns, encoding, self.wanted)
-        groups, splits = query.groups, list(self.splits)
+        groups, typed = query.groups, encoding.kind is Kind.TYPED
         if not groups:
             return tuple(columns)
-        known = encoding.kind is Kind.JSON and self.wanted.names
-        values = KNOWN_VALUES if known else VALUES
-        typed = encoding.kind is Kind.TYPED
-        counts_nulls = any("nulls" in facts for _, facts in groups)  # of any file they count
-        if typed and not counts_nulls and len(splits) > TYPED_FILES:
-            last = len(splits) - 1
-            splits = [splits[n * last // (TYPED_FILES - 1)] for n in range(TYPED_FILES)]
-        limit = rows_each(len(columns), len(splits), values)
-        if all(facts == ("bytes_each",) for _, facts in groups):
-            splits, limit = [max(splits, key=lambda split: split.size or 0)], WIDTH_ROWS
+        splits, limit = self.rows_to_read(columns, groups)
         asked = sorted(n for members in groups.values() for n in members) if typed else None
         reads = [
             (column.name, (column.stored or column.declared) if typed else "Nullable(String)")
@@ -587,6 +606,20 @@ class _Sampler:
             parts = (columns[:half], columns[half:])
             return tuple(f for part in parts for f in self.measure(part, more, relate=relate))
         return query.read(row)
+
+    def rows_to_read(
+        self, columns: Sequence[ColumnFacts], groups: Groups
+    ) -> tuple[list[Split], int]:
+        """Return the objects that facts are found in, and the rows of each."""
+        splits, encoding = list(self.splits), self.encoding
+        counts_nulls = any("nulls" in facts for _, facts in groups)  # of any file they count
+        if encoding.kind is Kind.TYPED and not counts_nulls and len(splits) > TYPED_FILES:
+            last = len(splits) - 1
+            splits = [splits[n * last // (TYPED_FILES - 1)] for n in range(TYPED_FILES)]
+        if groups and all(facts == ("bytes_each",) for _, facts in groups):
+            return [max(splits, key=lambda split: split.size or 0)], WIDTH_ROWS
+        known = encoding.kind is Kind.JSON and self.wanted.names
+        return splits, rows_each(len(columns), len(splits), KNOWN_VALUES if known else VALUES)
 
     def is_whole(self, columns: Sequence[ColumnFacts]) -> bool:
         """Tell whether a sample of so many rows can have left none out."""

@@ -10,6 +10,7 @@ use std::hash::BuildHasher;
 use serde_json::{Value, json};
 
 use crate::sample::Reader;
+use crate::text::fields::Syntax;
 
 /// Counts of values, and the extremes among them.
 #[derive(Default)]
@@ -72,10 +73,12 @@ impl Facts {
         self.bytes += x.len() as u64;
         self.distinct.insert(self.hasher.hash_one(x));
         self.blanks += u64::from(x.is_empty());
-        let mark = x == b"\\N";
+        // Strings of JSON are meant as they are written.
+        let as_written = reader.syntax == Syntax::Json;
+        let mark = x == b"\\N" && !as_written;
         self.marks += u64::from(mark);
         self.nulls += u64::from(mark);
-        let t = trim(x);
+        let t = if as_written { x } else { trim(x) };
         self.padded += u64::from(t.len() != x.len());
         if memchr::memchr(b'\n', x).is_some() {
             self.breaks += 1;
@@ -171,6 +174,11 @@ impl Facts {
             "last": self.last.as_deref().map(text),
         })
     }
+}
+
+/// True for a number as text, which no column of integers need take.
+pub(super) fn is_float(t: &[u8]) -> bool {
+    float(t) == Ok(Float::Number)
 }
 
 fn trim(x: &[u8]) -> &[u8] {

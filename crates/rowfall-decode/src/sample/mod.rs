@@ -1,10 +1,11 @@
-//! Measures the values of a sample: reads the first rows of each input of CSV or TSV, and counts
-//! per column how they are written. A plan asks for that before every load of text.
+//! Measures the values of a sample: reads the first rows of each input of CSV, TSV or JSONEachRow, and
+//! counts per column how they are written. A plan asks for that before every load of text.
 //!
 //! Text that is not clean is declined: whoever asked then asks the engine, which reads it in its
 //! own way.
 
 mod facts;
+mod objects;
 
 use std::borrow::Cow;
 
@@ -16,6 +17,7 @@ use crate::input::buffer::TextBuffer;
 use crate::input::queue::InputReader;
 use crate::input::source::TextSource;
 use crate::sample::facts::Facts;
+use crate::sample::objects::Objects;
 use crate::simd::Simd;
 use crate::spec::{Format, Input, Spec};
 use crate::text::delimited;
@@ -35,9 +37,13 @@ struct Wanted {
     /// Lines from elsewhere in the inputs, without a header.
     #[serde(default)]
     more: String,
+    /// Not facts are wanted but the texts of objects, of so many bytes of each input.
+    #[serde(default)]
+    texts: Option<usize>,
 }
 
-/// Measure what a document asks for: `{"rows": N, "columns": [{"nulls": 0, ...}, ...]}`.
+/// Measure what a document asks for: `{"rows": N, "columns": [{"nulls": 0, ...}, ...]}`, or
+/// `{"texts": [["{...}", ...], ...]}`, the objects of each input.
 ///
 /// # Errors
 /// [`Fail::Value`] for text that is not clean, [`Fail::Io`] for an input that cannot be read.
@@ -45,33 +51,72 @@ pub fn measure(text: &str) -> Result<Value, Fail> {
     let wanted: Wanted =
         serde_json::from_str(text).map_err(|e| Fail::spec(format!("the document: {e}")))?;
     let spec = Spec::parse(&wanted.spec.to_string())?;
-    let text = matches!(
-        spec.format,
-        Format::Csv | Format::CsvWithNames | Format::Tsv | Format::TsvWithNames
-    );
-    if !text || spec.dialect.is_some() {
-        return Err(Fail::spec("a sample is plain CSV or TSV"));
+    let simd = Simd::choose("auto").expect("all have portable code");
+    match spec.format {
+        _ if spec.dialect.is_some() => Err(Fail::spec("a sample is plain text")),
+        Format::Csv | Format::CsvWithNames | Format::Tsv | Format::TsvWithNames => {
+            measure_fields(&spec, &wanted, simd)
+        }
+        Format::Json => match wanted.texts {
+            Some(bytes) => object_texts(&spec, wanted.rows, bytes, simd),
+            None => measure_objects(&spec, &wanted, simd),
+        },
+        _ => Err(Fail::spec("a sample is CSV, TSV or JSONEachRow")),
     }
-    let mut sample = Sample {
-        spec: &spec,
-        simd: Simd::choose("auto").expect("all have portable code"),
-        scan: Scan::default(),
-        facts: spec.columns.iter().map(|_| Facts::default()).collect(),
-        rows: 0,
-    };
+}
+
+fn measure_fields(spec: &Spec, wanted: &Wanted, simd: Simd) -> Result<Value, Fail> {
+    let mut sample = Sample { spec, simd, scan: Scan::default(), facts: no_facts(spec), rows: 0 };
     for input in &spec.inputs {
-        let io = |error: &std::io::Error| Fail::io(input.name(), error);
-        let raw = InputReader::file(input).map_err(|e| io(&e))?;
-        let source = TextSource::new(raw, spec.compression, sample.simd, 1);
-        let mut source = source.map_err(|e| io(&e))?;
-        let layout = layout::from_positions(&spec);
-        sample.read(input, &mut source, layout, wanted.rows)?;
+        let layout = layout::from_positions(spec);
+        sample.read(input, &mut open(spec, input, simd)?, layout, wanted.rows)?;
     }
     if !wanted.more.is_empty() {
         sample.read_more(&wanted.more)?;
     }
-    let columns: Vec<Value> = sample.facts.iter().map(|facts| facts.json(sample.rows)).collect();
-    Ok(json!({"rows": sample.rows, "columns": columns}))
+    Ok(document(&sample.facts, sample.rows))
+}
+
+fn measure_objects(spec: &Spec, wanted: &Wanted, simd: Simd) -> Result<Value, Fail> {
+    let (mut facts, mut rows) = (no_facts(spec), 0);
+    let mut objects = Objects::new(spec, simd);
+    for input in &spec.inputs {
+        rows += objects.read(input, &mut open(spec, input, simd)?, wanted.rows, &mut facts)?;
+    }
+    let mut more = from_text(&wanted.more);
+    rows += objects.read(&spec.inputs[0], &mut more, usize::MAX, &mut facts)?;
+    Ok(document(&facts, rows))
+}
+
+fn object_texts(spec: &Spec, rows: usize, bytes: usize, simd: Simd) -> Result<Value, Fail> {
+    let mut texts = Vec::new();
+    for input in &spec.inputs {
+        let mut found = Vec::new();
+        let mut source = open(spec, input, simd)?;
+        objects::texts(spec, input, &mut source, (rows, bytes), &mut found)?;
+        texts.push(found);
+    }
+    Ok(json!({"texts": texts}))
+}
+
+fn open(spec: &Spec, input: &Input, simd: Simd) -> Result<TextSource, Fail> {
+    let io = |error: &std::io::Error| Fail::io(input.name(), error);
+    let raw = InputReader::file(input).map_err(|e| io(&e))?;
+    TextSource::new(raw, spec.compression, simd, 1).map_err(|e| io(&e))
+}
+
+fn from_text(lines: &str) -> TextSource {
+    let text = std::io::Cursor::new(lines.as_bytes().to_vec());
+    TextSource::from_reader(Box::new(text), Default::default())
+}
+
+fn no_facts(spec: &Spec) -> Vec<Facts> {
+    spec.columns.iter().map(|_| Facts::default()).collect()
+}
+
+fn document(facts: &[Facts], rows: usize) -> Value {
+    let columns: Vec<Value> = facts.iter().map(|facts| facts.json(rows)).collect();
+    json!({"rows": rows, "columns": columns})
 }
 
 struct Sample<'a> {
@@ -138,9 +183,7 @@ impl Sample<'_> {
             skipped: Vec::new(),
             trailing: self.spec.trailing,
         };
-        let text = std::io::Cursor::new(lines.as_bytes().to_vec());
-        let mut source = TextSource::from_reader(Box::new(text), Default::default());
-        self.read(input, &mut source, Some(layout), usize::MAX)
+        self.read(input, &mut from_text(lines), Some(layout), usize::MAX)
     }
 
     fn scan(&mut self, buffer: &TextBuffer) {

@@ -102,8 +102,8 @@ def _check_installed(folder: Path | None) -> None:
     what = f"tables in the folder {folder} are" if folder else "reading this source is"
     raise UsageError(
         f"{what} the work of the embedded ClickHouse (chDB), which is not installed",
-        hint=f"Install it: {extras.command('embedded')}. Without it, CSV, TSV and databases load "
-        "into servers of ClickHouse.",
+        hint=f"Install it: {extras.command('embedded')}. Without it, CSV, TSV, JSON lines and "
+        "databases load into servers of ClickHouse.",
     )
 
 

@@ -44,7 +44,7 @@ class Child:
 
 _waiting: list[Child] = []
 _SERVERS = ("clickhouse://", "clickhouses://")
-_TEXT = re.compile(r"\.(csv|tsv|tab|txt)(\.\w+)?$", re.IGNORECASE)
+_TEXT = re.compile(r"\.(csv|tsv|tab|txt|jsonl|ndjson|json)(\.\w+)?$", re.IGNORECASE)
 """Ends of names for which an engine is rarely wanted where a server stores the rows."""
 _START = "from rowfall.systems.clickhouse.chdb_child import main; main()"
 

@@ -82,6 +82,7 @@ class Answers:
         answered = self.asked == 0
         with self._monkeypatch.context() as patch:
             patch.setattr(sampling, "text_facts", lambda *_: None)
+            patch.setattr(sampling, "object_texts", lambda *_: None)
             assert here == self._said(encoding, paths)
         return answered
 
@@ -164,3 +165,45 @@ def test_a_byte_order_mark_is_no_part_of_the_first_name(answers: Answers, tmp_pa
     path = tmp_path / "mark.csv"
     path.write_text("\ufeffcolumn 0,column 1\n1,2\n")
     assert answers.both(_encoding("CSVWithNames"), path)
+
+
+VALUES = [
+    "null", "0", "7", "-7", "1.5", "-0.0", "1e5", "1E-05", "3.5215257120407011", "9007199254740993",
+    "12345678901234567890123", "true", "false", '""', '"text"', '"grün"', r'"gr\u00fcn"', '"007"',
+    '"+7"', r'"a\nb\t\"c\" \/ \\"', r'"\ud83d\ude00"', '" 5 "', '"2024-02-29"', '"true"',
+    '"2024-02-29T12:00:00.25Z"', '"0d5f3c1a-7b2e-4c11-9a55-0123456789AB"', "[]", "[1, 2.5]",
+    '["a", null]', "{}", '{"k": 1, "l": [true]}', '"NULL"', r'"\\N"', '"inf"',
+]  # fmt: skip
+ODD = ["NaN", "+5", ".5", "01", "'x'", '{"k": 1}, "c0": {"k": 2}', '"a" }{ "c9": 1']
+
+
+@pytest.mark.parametrize("types", [TYPES[:4], ()], ids=["known", "unknown"])
+def test_lines_of_json(answers: Answers, tmp_path: Path, types: tuple[str, ...]) -> None:
+    answers.types = types
+    chosen, here = random.Random(6), 0
+    encoding = Encoding("JSONEachRow", "none", Kind.JSON)
+    for number in range(14):
+        few = [chosen.sample(VALUES, chosen.choice([1, 2, 4, 30])) for _ in range(6)]
+        lines = []
+        for _ in range(chosen.choice([1, 200])):
+            keys = [n for n in range(6) if chosen.random() < 0.9]
+            chosen.shuffle(keys)
+            cells = (f'"c{n}": {chosen.choice(few[n])}' for n in keys)
+            lines.append(f"{{{', '.join(cells)}}}")
+        if number % 7 == 6:
+            lines.insert(len(lines) // 2, f'{{"c0": {chosen.choice(ODD)}}}')
+        path = tmp_path / f"{number}.jsonl"
+        end = "\r\n" if number % 4 == 3 else "\n"
+        path.write_bytes((end.join(lines) + end * (number % 3)).encode())
+        here += answers.both(encoding, path)
+    assert here >= 10
+
+
+@pytest.mark.parametrize(
+    "text", ['[{"a": 1}]\n', '{"a":\n1}\n', '\ufeff{"a": 1}\n', '{"a": 1} {"a": 2}\n']
+)
+def test_other_json_is_the_engines(answers: Answers, tmp_path: Path, text: str) -> None:
+    path = tmp_path / "odd.jsonl"
+    path.write_text(text)
+    answers.types = ()
+    answers.both(Encoding("JSONEachRow", "none", Kind.JSON), path)

@@ -1,0 +1,160 @@
+//! The first objects of JSONEachRow, one a line: their texts, by which columns and types are chosen,
+//! and how the values of columns are written.
+
+use std::borrow::Cow;
+
+use crate::error::Fail;
+use crate::input::buffer::TextBuffer;
+use crate::input::source::TextSource;
+use crate::sample::Reader;
+use crate::sample::facts::{Facts, is_float};
+use crate::simd::Simd;
+use crate::spec::{Input, Spec};
+use crate::text::escapes::unescape;
+use crate::text::fields::{Span, Syntax};
+use crate::text::json::objects::{ObjectReader, ObjectRows};
+use crate::text::json::value::is_plain_value;
+
+/// Collect the texts of the first objects of an input.
+///
+/// Args: `rows` and `bytes` are bounds for one input; an object is taken where those before it have
+/// fewer bytes.
+pub(super) fn texts(
+    spec: &Spec,
+    input: &Input,
+    source: &mut TextSource,
+    (rows, bytes): (usize, usize),
+    found: &mut Vec<String>,
+) -> Result<(), Fail> {
+    let (mut count, mut before) = (0, 0);
+    read_lines(spec, input, source, |text, (start, end)| {
+        for line in text[start..end].split(|c| *c == b'\n') {
+            let line = line.trim_ascii();
+            if line.is_empty() {
+                continue;
+            }
+            if count == rows || before >= bytes {
+                return Ok(None);
+            }
+            if !(line.starts_with(b"{") && line.ends_with(b"}")) {
+                return Err(Fail::declined(input.name(), "a line that is not one object"));
+            }
+            let line = std::str::from_utf8(line)
+                .map_err(|_| Fail::declined(input.name(), "text that is not UTF-8"))?;
+            (count, before) = (count + 1, before + line.len());
+            found.push(line.to_owned());
+        }
+        Ok(Some(end))
+    })
+}
+
+/// Reads the values of columns by their keys, and counts how they are written.
+pub(super) struct Objects<'a> {
+    spec: &'a Spec,
+    simd: Simd,
+    reader: ObjectReader,
+    found: ObjectRows,
+}
+
+impl<'a> Objects<'a> {
+    pub(super) fn new(spec: &'a Spec, simd: Simd) -> Objects<'a> {
+        let names: Vec<String> = spec.columns.iter().map(|column| column.name.clone()).collect();
+        let nullable = vec![true; names.len()];
+        let reader = ObjectReader::new(&names, nullable, true);
+        Objects { spec, simd, reader, found: ObjectRows::default() }
+    }
+
+    /// Count the values of the first `most` objects; returns how many there were.
+    pub(super) fn read(
+        &mut self,
+        input: &Input,
+        source: &mut TextSource,
+        most: usize,
+        facts: &mut [Facts],
+    ) -> Result<usize, Fail> {
+        let mut left = most;
+        read_lines(self.spec, input, source, |text, (mut start, end)| {
+            while start < end && left > 0 {
+                let read = self.reader.read_rows(self.simd, text, (start, end), &mut self.found);
+                read.map_err(|wrong| Fail::declined(input.name(), wrong.message))?;
+                let rows = self.found.count.min(left);
+                let spans = self.found.spans.chunks_exact(facts.len());
+                for row in spans.take(rows) {
+                    count(text, row, facts).map_err(|what| Fail::declined(input.name(), what))?;
+                }
+                left -= rows;
+                start = self.found.end;
+            }
+            Ok((left > 0).then_some(end))
+        })?;
+        Ok(most - left)
+    }
+}
+
+fn count(text: &[u8], row: &[Span], facts: &mut [Facts]) -> Result<(), &'static str> {
+    let reader =
+        Reader { syntax: Syntax::Json, null: b"null", delimiter: 0, width: 0, escapes: true };
+    for (facts, &(start, end)) in facts.iter_mut().zip(row) {
+        // A missing value is at 0, where no text ever is.
+        let value = if start == 0 { None } else { value(&text[start as usize..end as usize])? };
+        facts.add(value.as_deref(), &reader)?;
+    }
+    Ok(())
+}
+
+/// The text that a column of strings has of a value; None for NULL.
+fn value(written: &[u8]) -> Result<Option<Cow<'_, [u8]>>, &'static str> {
+    match written {
+        b"null" => Ok(None),
+        [b'"', content @ .., b'"'] => {
+            if memchr::memchr(b'\\', content).is_none() {
+                return Ok(Some(Cow::Borrowed(content)));
+            }
+            let mut plain = Vec::new();
+            unescape(Syntax::Json, content, &mut plain).ok_or("an escape that is not clear")?;
+            Ok(Some(Cow::Owned(plain)))
+        }
+        _ if is_plain_value(written) || is_float(written) => Ok(Some(Cow::Borrowed(written))),
+        _ => Err("a value that may not be JSON"),
+    }
+}
+
+/// Give whole lines of an input to `take`, which returns the end of what it took, or None where it
+/// has enough.
+fn read_lines(
+    spec: &Spec,
+    input: &Input,
+    source: &mut TextSource,
+    mut take: impl FnMut(&[u8], (usize, usize)) -> Result<Option<usize>, Fail>,
+) -> Result<(), Fail> {
+    let mut buffer = TextBuffer::default();
+    let mut chunk = spec.chunk_bytes;
+    loop {
+        buffer.advance(source, chunk).map_err(|e| Fail::io(input.name(), &e))?;
+        let before = buffer.start;
+        if buffer.offset(before) == 0 && buffer.text()[before..].starts_with(b"\xef\xbb\xbf") {
+            return Err(Fail::declined(input.name(), "a byte order mark"));
+        }
+        if buffer.ended {
+            let open = before < buffer.end && buffer.text()[buffer.end - 1] != b'\n';
+            buffer.end_last_line(open);
+        }
+        let lines = &buffer.text()[before..buffer.end];
+        if let Some(last) = memchr::memrchr(b'\n', lines) {
+            match take(buffer.text(), (before, before + last + 1))? {
+                Some(end) => buffer.start = end,
+                None => return Ok(()),
+            }
+        }
+        if buffer.ended {
+            return Ok(());
+        }
+        // An object longer than the chunk: look at more of it.
+        let most = spec.record_bytes;
+        if buffer.end - buffer.start > most {
+            return Err(Fail::too_long(input.name(), 0, 0));
+        }
+        let found = buffer.start > before;
+        chunk = if found { spec.chunk_bytes } else { buffer.longer(chunk, most) };
+    }
+}
