@@ -158,3 +158,38 @@ fn read_lines(
         chunk = if found { spec.chunk_bytes } else { buffer.longer(chunk, most) };
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_the_text_that_a_string_column_has() {
+        for (written, text) in [
+            ("null", None),
+            ("7", Some("7")),
+            ("1E-05", Some("1E-05")),
+            ("true", Some("true")),
+            (r#""a\n\u00e9""#, Some("a\né")),
+            (r#"{"k": [1]}"#, Some(r#"{"k": [1]}"#)),
+        ] {
+            let found = value(written.as_bytes()).expect("it is JSON");
+            assert_eq!(found.as_deref(), text.map(str::as_bytes), "{written}");
+        }
+        assert!(value(br#""\x41""#).is_err());
+    }
+
+    #[test]
+    fn texts_are_bounded_by_rows_and_by_bytes() {
+        let spec = r#"{"inputs": [{"path": "a"}], "format": "JSONEachRow", "outputs": ["-"],
+            "version": 2, "columns": [{"name": "a", "type": "String"}]}"#;
+        let spec = Spec::parse(spec).expect("a spec");
+        for (bounds, count) in [((10, 100), 3), ((2, 100), 2), ((10, 8), 1), ((10, 9), 2)] {
+            let lines = "{\"a\": 1}\n\n {\"a\": 2}\r\n{\"a\": 3}";
+            let mut source = crate::sample::from_text(lines);
+            let mut found = Vec::new();
+            texts(&spec, &spec.inputs[0], &mut source, bounds, &mut found).expect("objects");
+            assert_eq!(found, ["{\"a\": 1}", "{\"a\": 2}", "{\"a\": 3}"][..count], "{bounds:?}");
+        }
+    }
+}
