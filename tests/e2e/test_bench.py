@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import signal
-import time
 
 import pytest
 
 from e2e.tools import Shell
+from lab.process import wait_until
 
 pytestmark = pytest.mark.long
 BARE = {"PATH": "/nowhere", "ROWFALL_CLICKHOUSE": "", "ROWFALL_MARIADB": "/nowhere"}
@@ -32,9 +32,7 @@ def test_an_article_without_services(shell: Shell) -> None:
 def test_ctrl_c_keeps_the_rounds_that_are_done(shell: Shell) -> None:
     process = shell.cli.start("bench", "A3", "--scale", "tiny", "--rounds", "1", env=BARE)
     results = shell.folder / "rowfall-bench/results.json"
-    deadline = time.monotonic() + 60
-    while not results.exists() and time.monotonic() < deadline:
-        time.sleep(0.05)
+    wait_until(results.exists, 60, "a round to be written")
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=60)
     assert process.returncode == 130, err
