@@ -6,6 +6,7 @@ import itertools
 import os
 from collections.abc import Iterator
 from contextlib import ExitStack
+from operator import attrgetter
 from typing import Any
 
 import pytest
@@ -116,9 +117,9 @@ def test_nodes_of_the_model_are_asked_like_real_ones(replicas: tuple[Replica, Re
     assert [node.shard for node in found.nodes] == [1, 1]
     assert {node.address for node in found.up} == {"n0:9000", "n1:9000"}
     real = discover(one.engine.ask, "lab")
-    alike = ("error", "http_port", "cores", "memory", "timezone")
+    alike = ("error", "http_port", "facts.cores", "facts.memory", "facts.timezone")
     for name in alike:
-        kinds = [{type(getattr(node, name)) for node in nodes} for nodes in (found.up, real.up)]
+        kinds = [{type(attrgetter(name)(node)) for node in nodes} for nodes in (found.up, real.up)]
         assert kinds[0] == kinds[1], name
     tables = find_tables(one.model.carry_out, found, one.database, "t")
     mine = find_tables(one.engine.ask, real, one.database, "t")
