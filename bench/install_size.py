@@ -2,9 +2,10 @@
 
     python bench/install_size.py crates/rowfall-decode/target/release/rowfall-decode
 
-Counts the files of rowfall and of everything that it needs with the extras ``embedded`` and ``aws``,
-as their own records list them, without what Python compiles. Writes ``bench/results-install.json``.
-The decoder is the one that is named: that of a developer's environment is not built as wheels are.
+Counts the files of rowfall and of everything that it needs with the extras ``embedded`` and
+``aws``, as their own records list them, without what Python compiles. Writes
+``bench/results-install.json``. The decoder is the one that is named: that of a developer's
+environment is not built as wheels are.
 """
 
 from __future__ import annotations
