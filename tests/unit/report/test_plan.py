@@ -39,6 +39,8 @@ from rowfall.core.model import (
 )
 from rowfall.core.options import Options
 from rowfall.core.results import Report
+from rowfall.core.steering import SteeringStep
+from rowfall.core.tuned import Cell, CellFigures, TunedCell, TuneReport
 from rowfall.measure.scale import project_source
 from rowfall.report.bench import bench_document
 from rowfall.report.doctor import doctor_document
@@ -47,6 +49,7 @@ from rowfall.report.html import plan_html
 from rowfall.report.loads import loads_document, report_document, verification_document
 from rowfall.report.plan import plan_document, plan_text
 from rowfall.report.scale import scale_document
+from rowfall.report.tune import tune_document
 
 PAGE = Path(__file__).parents[3] / "docs" / "reference" / "json.md"
 SCHEMA = Schema(
@@ -290,6 +293,7 @@ def test_the_page_about_json_lists_the_fields_that_there_are() -> None:
         shards=(results.ShardReport(1, "h:9000", 1, 1, 1, 1, 1, 1.0, 1.0, 1, 1, 1),),
         merges=left,
         part_sizes=PartSizes(((1024, 1),), 1, 3000, 1.0, 1000, 3000),
+        steering=(SteeringStep(1.0, "back off", "parts", "so", 0.5, 1.0, waits=False),),
     )
     plan = replace(a_plan(), work=replace(a_plan().work, writers=(a_writer(1),)))
     plan = replace(plan, forecast=replace(plan.forecast, merges=left))
@@ -323,6 +327,12 @@ def test_the_page_about_json_lists_the_fields_that_there_are() -> None:
         "",
     )  # fmt: skip
     attempts = (results.AttemptRecord("id_1", 1, "a"),)
+    cell = TunedCell(Cell((), {}), CellFigures(1, 1.0, 1.0, 0.0, 1.0, 1, 1, 1, 1))
+    tuned = shapes(
+        "rowfall_tune", tune_document(TuneReport("s", "t", "x", (cell,), cell, 1, (), 1))
+    )
+    del tuned["rowfall_tune/best"]  # one of the cells
+    real |= {name: fields for name, fields in tuned.items() if fields}
     document = explain_document(results.Explanation(report, planned, attempts))
     assert document["report"] == asdict(report)
     real |= shapes("rowfall_explanation", {**document, "report": None})
