@@ -480,7 +480,7 @@ def _choose_sorting(facts: LoadFacts, options: Options, parser: Choice) -> Sorti
 
 # --- finished parts ------------------------------------------------------------------------------
 
-# Fewer rows take as long both ways (docs/decisions.md).
+# Fewer rows take as long both ways (docs/decisions/0035-default-layout.md).
 _LEAST_BUILT_BYTES = 10 << 20
 # Files of wide parts that are smaller cost more than their rows.
 _LEAST_FILE_BYTES = 64 << 10

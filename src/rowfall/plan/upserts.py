@@ -15,7 +15,8 @@ from rowfall.core.sqltext import quote
 
 # Bytes in memory of an entry of the set of keys, besides the key: a hash table is half full.
 _ENTRY, _FULL = 16, 2
-# Compressed bytes that one core writes once more in a second: measured, see docs/decisions.md.
+# Compressed bytes that one core writes once more in a second: measured, see
+# docs/decisions/0009-upsert-in-a-copy.md.
 REWRITTEN_PER_SECOND = 10e6
 _FLOATS = ("Float32", "Float64", "BFloat16")
 

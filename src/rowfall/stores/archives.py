@@ -2,8 +2,9 @@
 
 ``a.zip`` stands for all data files in it, ``a.zip::b.csv`` for one, ``a.zip::**/*.csv`` for those
 that match. The archives themselves are found and read by the source of their scheme. This process
-unpacks (docs/decisions.md says why) and the readers take members through pipes, as they take bz2.
-Nothing is ever written under the name of a member.
+unpacks and the readers take members through pipes, as they take bz2
+(docs/decisions/0070-archives-unpacked-here.md says why). Nothing is ever written under the name
+of a member.
 
 * zip: the directory at its end says where each member begins; a checksum is behind each.
 * tar: a member is a range of bytes. Nothing says how many there are but the end mark, so an archive
