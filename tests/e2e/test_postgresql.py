@@ -360,9 +360,17 @@ def test_a_server_that_restarts_in_the_middle(base: Base, gated: Any) -> None:
     assert base.row(ALL[0]) == ALL[1]
 
 
+def loaded(base: Base) -> int:
+    """The rows that the newest load has published, as another process sees them."""
+    loads = base.shell.ok("status", "--json").document["loads"]
+    return int(loads[0]["rows"]) if loads else 0
+
+
 def test_a_killed_load_goes_on_where_it_was(base: Base, gated: Any) -> None:
     """The snapshot is gone, and the table has grown: each row of the first run comes once."""
     process = begin(base, "--attempt-bytes", "500kB")
+    # The row that is held is in the last attempt; those before it are published while it waits.
+    wait_until(lambda: loaded(base) > 0, 60, "nothing is published")
     process.kill()
     process.wait()
     gated.close()

@@ -172,7 +172,9 @@ def decoder_of(process: subprocess.Popen[Any]) -> int:
         for task in Path(f"/proc/{process.pid}/task").iterdir():
             with contextlib.suppress(OSError):  # a thread or a child that has just ended
                 for child in (task / "children").read_text().split():
-                    if Path(f"/proc/{child}/comm").read_text() == "rowfall-decode\n":
+                    command = Path(f"/proc/{child}/cmdline").read_bytes().split(b"\0")
+                    # Others are asked about a sample before the load, and live for milliseconds.
+                    if command[0].endswith(b"/rowfall-decode") and command[1] != b"sample":
                         return int(child)
         let_pass(0.005, "a decoder may live for some milliseconds")
     raise AssertionError("no decoder was seen before the load was over")

@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from rowfall.core import sql
-from rowfall.core.model import Column, Encoding, Kind, Schema
+from rowfall.core.model import Column, Encoding, FileChecks, Kind, Schema
 from rowfall.core.options import Options
 from rowfall.core.sqltext import SqlText, quote
 from rowfall.core.type_names import parse_type
@@ -316,7 +316,7 @@ class Side:
         structure = read_structure(columns, encoding)
         read = read_as(columns, encoding)
         relation = f"file('{self.file}', '{read.format}', {quote(structure)})"
-        schema = Schema(tuple(columns), ends_known=True)
+        schema = Schema(tuple(columns), checks=FileChecks(ends_known=True))
         relation = guarded(schema, encoding, SqlText.of(relation)).reveal()
         relation = f"SELECT {sql.projection(columns)} FROM {relation}"
         return self.rows(relation, type_, sql.settings_clause(reader))

@@ -9,7 +9,7 @@ use std::hash::BuildHasher;
 
 use serde_json::{Value, json};
 
-use crate::sample::Reader;
+use crate::sample::reader::Reader;
 use crate::text::fields::Syntax;
 
 /// Counts of values, and the extremes among them.

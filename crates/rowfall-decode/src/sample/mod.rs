@@ -6,8 +6,7 @@
 
 mod facts;
 mod objects;
-
-use std::borrow::Cow;
+mod reader;
 
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -18,10 +17,10 @@ use crate::input::queue::InputReader;
 use crate::input::source::TextSource;
 use crate::sample::facts::Facts;
 use crate::sample::objects::Objects;
+use crate::sample::reader::Reader;
 use crate::simd::Simd;
 use crate::spec::{Format, Input, Spec};
 use crate::text::delimited;
-use crate::text::escapes::unescape;
 use crate::text::fields::Syntax;
 use crate::text::layout::{self, Layout};
 use crate::text::scan::{Scan, scan};
@@ -268,33 +267,5 @@ impl Sample<'_> {
         }
         buffer.start = end;
         Ok(rows)
-    }
-}
-
-/// How the fields of a text are read.
-struct Reader<'a> {
-    syntax: Syntax,
-    /// An unquoted field that is NULL.
-    null: &'a [u8],
-    delimiter: u8,
-    width: usize,
-    escapes: bool,
-}
-
-impl Reader<'_> {
-    /// The content of a field; None for NULL. The error is what is unclean about it.
-    fn value<'t>(&self, field: &'t [u8]) -> Result<Option<Cow<'t, [u8]>>, &'static str> {
-        if field == self.null {
-            return Ok(None);
-        }
-        // The scan has made sure that a field which starts with a quote ends with another one.
-        let quoted = self.syntax == Syntax::Csv && field.first() == Some(&b'"');
-        let content = if quoted { &field[1..field.len() - 1] } else { field };
-        if !self.escapes || (self.syntax == Syntax::Csv && !quoted) {
-            return Ok(Some(Cow::Borrowed(content)));
-        }
-        let mut plain = Vec::new();
-        unescape(self.syntax, content, &mut plain).ok_or("an escape that is not clear")?;
-        Ok(Some(Cow::Owned(plain)))
     }
 }
