@@ -111,10 +111,11 @@ _MYSQL = {
 
 # What the server itself takes for the rows that rowfall asks for.
 _READ = """
-import sys, threading
+import sys
+from concurrent.futures import ThreadPoolExecutor
 from rowfall.core.options import Options
 from rowfall.sources import open_source
-    from rowfall.systems.mysql import wire
+from rowfall.systems.mysql import wire
 source = open_source([sys.argv[1]], Options())
 source.listing()
 def read(low, high):
@@ -125,9 +126,8 @@ def read(low, high):
         if not piece and relay.is_complete():
             break
 rows = int(sys.argv[2])
-threads = [threading.Thread(target=read, args=(rows * n // 2, rows * (n + 1) // 2)) for n in (0, 1)]
-[thread.start() for thread in threads]
-[thread.join() for thread in threads]
+with ThreadPoolExecutor(2) as threads:
+    list(threads.map(read, (0, rows // 2), (rows // 2, rows)))
 """
 
 

@@ -10,7 +10,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
-from bench import data, plan_probe, run, sides, table
+from bench import data, plan_probe, run, sides, sources, table
 from bench.measure import BenchError, Result, agree, fastest, median, overlap, ratio
 from bench.measure import run as run_command
 
@@ -302,3 +302,13 @@ def test_every_object_of_the_probe_is_its_own() -> None:
     assert len({split.version for split in listing.splits("")}) == 1000
     assert listing.uri(0) == "s3://bucket/year=2024/month=01/part-000000.csv.gz"
     assert listing.uri(999).startswith("s3://bucket/year=2024/month=12/")
+
+
+class TestSources:
+    def test_the_programs_of_its_sides_are_python(self) -> None:
+        """They are texts, which nothing reads before somebody measures."""
+        texts = {name: text for name, text in vars(sources).items()
+                 if isinstance(text, str) and text.startswith("\nimport ")}  # fmt: skip
+        assert {"_READ", "_INSERT", "_PIPE", "_LAKES"} <= set(texts)
+        for name, text in texts.items():
+            compile(text, name, "exec")
