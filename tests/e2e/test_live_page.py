@@ -188,6 +188,12 @@ def test_a_load_is_watched_to_its_end(shell: Shell, elsewhere: bool) -> None:
             browser.open(url)
             browser.wait_for("document.getElementById('rows-over-time') !== null", 60)
             browser.wait_for("document.querySelectorAll('#rows-over-time svg path').length > 2", 60)
+            # Plan and SQL are there before the end.
+            browser.wait_for("document.getElementById('plan-and-what-happened-title') !== null")
+            text = browser.run("document.body.textContent")
+            assert browser.run("document.querySelector('.state').textContent") == "running"
+            assert "so far" in text
+            assert "CREATE TABLE" in text
             browser.wait_for("document.querySelector('.state').textContent === 'done'", 120)
             browser.wait_for("document.getElementById('live').textContent.includes('has ended')")
             assert "CREATE TABLE" in browser.run("document.body.textContent")

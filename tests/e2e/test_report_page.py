@@ -27,6 +27,7 @@ from rowfall.core.results import (
     Report,
 )
 from rowfall.ledger.recorder import Recorder
+from rowfall.report.bench_page import bench_page
 from rowfall.report.load_page import load_page
 from rowfall.report.measured_pages import doctor_page
 from rowfall.report.page import (
@@ -44,6 +45,8 @@ from rowfall.report.page import (
     Unit,
     page_html,
 )
+from rowfall.report.tune_page import tune_page
+from unit.report.measured import benchmark, sweep
 
 pytestmark = pytest.mark.xdist_group("browser")
 
@@ -67,6 +70,7 @@ PAGE = Page("load 1f0c2a91", (
 DRAWN = """Array.from(document.querySelectorAll('.chart')).map((each) => ({
     id: each.id,
     marks: each.querySelectorAll('svg path, svg rect, svg circle').length,
+    rows: each.parentElement.querySelectorAll('details tbody tr').length,
     texts: Array.from(each.querySelectorAll('svg text')).map((t) => t.textContent),
     wide: each.querySelector('svg').getBoundingClientRect().width > each.clientWidth + 1,
 }))"""
@@ -341,8 +345,63 @@ def test_doctor_and_scale_write_pages(shell: Shell, browser: Browser) -> None:
     assert browser.problems == []
 
 
-@pytest.mark.parametrize("command", ["scale", "doctor"])
+def looked_at(browser: Browser, file: Path, page: Page) -> dict[str, dict[str, Any]]:
+    """Each chart is drawn on a phone and on a screen, with its titles and its table; the drawings.
+
+    Charts of which nothing is known are sentences.
+    """
+    file.write_text(page_html(page))
+    found = {}
+    for width, dark in ((390, True), (1280, False)):
+        browser.open(file.as_uri(), width=width, dark=dark)
+        assert browser.problems == []
+        assert browser.run("document.documentElement.scrollWidth") == width
+        found = drawn(browser)
+        for name, each in found.items():
+            assert each["marks"] >= each["rows"] > 0, name
+            assert not each["wide"], name
+            assert any(text.endswith(" →") for text in each["texts"]), (name, each["texts"])
+        lacking = browser.run(
+            "Array.from(document.querySelectorAll('.chart')).filter((each) =>"
+            " !each.getAttribute('aria-label') || !each.getAttribute('tabindex'))"
+            ".map((each) => each.id)"
+        )
+        assert lacking == []
+    return found
+
+
+def test_a_sweep_is_a_map_and_curves(browser: Browser, tmp_path: Path) -> None:
+    found = looked_at(browser, tmp_path / "t.html", tune_page(sweep()))
+    assert set(found) == {
+        "sweep-parts-by-decoder", "sweep-parts-by-engine", "rows-by-block", "cpu-by-block",
+        "peak-memory-by-block", "parts-at-first", "time-until-fewer-than-10-parts",
+    }  # fmt: skip
+    texts = found["sweep-parts-by-decoder"]["texts"]
+    assert {"insert threads →", "↑ block", "30.0M", "default", "formula", "256 MiB"} <= set(texts)
+    # The axis of sizes is in powers of two.
+    assert "256 MiB" in found["rows-by-block"]["texts"]
+    browser.run("document.getElementById('sweep-parts-by-decoder').focus()")
+    browser.press("End")
+    read = browser.run("document.getElementById('sweep-parts-by-decoder-read').textContent")
+    assert read.startswith("insert threads 2, block 16.0 MiB, ")
+
+
+def test_a_benchmark_is_drawn_article_by_article(browser: Browser, tmp_path: Path) -> None:
+    found = looked_at(browser, tmp_path / "b.html", bench_page(benchmark()))
+    assert "scaling-with-shards" in found
+    assert "sweep-of-insert-threads-and-blocks" in found
+    assert any(name.endswith("rows-stored-by-shard") for name in found)
+    heads = browser.run("Array.from(document.querySelectorAll('h2')).map((h) => h.textContent)")
+    assert [head.split()[0] for head in heads] == ["A1", "A5"]
+    # What was published stands on the line of what was measured, in the drawing and the table.
+    first = browser.run("document.querySelector('.bar .legend').textContent")
+    assert "published, for each vCPU there" in first
+    assert "2.80M" in browser.run("document.querySelector('.bar details').textContent")
+
+
+@pytest.mark.parametrize("command", ["scale", "doctor", "tune", "bench"])
 def test_what_takes_long_says_at_once_that_it_cannot_write(shell: Shell, command: str) -> None:
-    refused = shell.run(command, "none-there.csv", "--html", "/sys/r.html")
+    source = "a1" if command == "bench" else "none-there.csv"
+    refused = shell.run(command, source, "--html", "/sys/r.html")
     assert (refused.code, refused.out) == (2, "")
     assert "cannot write --html /sys/r.html" in refused.err

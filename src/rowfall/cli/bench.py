@@ -72,7 +72,7 @@ def bench(
     stay in the folder.
     """
     from rowfall import api
-    from rowfall.report.bench import bench_document, bench_markdown, bench_page, bench_text
+    from rowfall.report.bench import bench_document, bench_markdown, bench_text
 
     if listing:
         titles = api.bench_articles()
@@ -82,7 +82,8 @@ def bench(
             output.data("\n".join(f"{name}  {title}" for name, title in titles.items()))
         return Exit.DONE
     html, markdown = more["html"], more["markdown"]
-    check_html(html if isinstance(html, str) else None)
+    page = html if isinstance(html, str) else None
+    check_html(page)
     if isinstance(markdown, str):
         _check(markdown)
     budget = units.parse_duration(str(more["budget"])) if more["budget"] else 0.0
@@ -100,7 +101,10 @@ def bench(
     found = api.bench(articles, scale=scale, rounds=rounds, folder=folder, more=given, on_event=say)
     if isinstance(markdown, str):
         Path(markdown).write_text(bench_markdown(found))
-    write_page(output, html if isinstance(html, str) else None, bench_page(found))
+    if page is not None:
+        from rowfall.report.bench_page import bench_page
+
+        write_page(output, page, bench_page(found))
     if output.json:
         output.document(bench_document(found))
     else:

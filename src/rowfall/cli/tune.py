@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from rowfall.cli.html_file import check_html, html_option, write_page
 from rowfall.cli.options import (
     command,
     complete,
@@ -24,10 +25,11 @@ from rowfall.core.masked import Secret
 )
 @destination_options
 @table_options("tune")
+@html_option
 @click.pass_obj
 def tune(
     output: CommandOutput, /, sources: tuple[str, ...], to: str | None, table: str | None,
-    password: Secret | None, **values: Any,
+    password: Secret | None, html: str | None, **values: Any,
 ) -> int:  # fmt: skip
     """Find the fastest settings for a load.
 
@@ -38,6 +40,7 @@ def tune(
     from rowfall import api
     from rowfall.report.tune import tune_document, tune_text
 
+    check_html(html)
     with output.listener() as listener:
         found = api.tune(
             sources, to=to, table=table, options=options_of(values), password=password,
@@ -47,4 +50,8 @@ def tune(
         output.document(tune_document(found))
     else:
         output.data(tune_text(found, color=output.data_color, width=output.columns))
+    if html is not None:
+        from rowfall.report.tune_page import tune_page
+
+        write_page(output, html, tune_page(found))
     return Exit.INTERRUPTED if found.interrupted else Exit.DONE

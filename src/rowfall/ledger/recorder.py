@@ -61,9 +61,13 @@ class Recorder:
 
     Args:
         clock: seconds.
+
+    Attributes:
+        plan: of the load, for JSON; None before there is one.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self.plan: dict[str, Any] | None = None
         self._clock = clock
         self._guard = threading.Lock()
         self._began = clock()

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from rowfall.core import disk
+from rowfall.core.dataclass import dataclass
 from rowfall.core.events import AttemptPublished, Event, LoadEnded, LoadStarted, Progressed
 from rowfall.core.load_record import LoadRecord
 from rowfall.core.results import AttemptRecord
@@ -23,6 +24,21 @@ from rowfall.ledger import recorder
 from rowfall.ledger.recorder import Recorder
 
 EVERY_SECONDS = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class RunningRecord:
+    """What a load has written down while it runs.
+
+    Attributes:
+        attempts: the slowest ones and those that failed; ``others``: how many have ended besides.
+        plan: as its JSON; None where it has none yet.
+    """
+
+    record: LoadRecord = LoadRecord()
+    attempts: tuple[AttemptRecord, ...] = ()
+    others: int = 0
+    plan: dict[str, Any] | None = None
 
 
 def path_of(ledger: Path, load_id: str) -> Path:
@@ -37,17 +53,19 @@ def read(ledger: Path, load_id: str) -> dict[str, float]:
     return {n: float(v) for n, v in found.items() if isinstance(v, int | float)}
 
 
-def read_record(
-    ledger: Path, load_id: str
-) -> tuple[LoadRecord, tuple[AttemptRecord, ...], int]:  # fmt: skip
-    """Return what a load has recorded so far, its slowest and its failed attempts, and the number
-    of others; empty where it has written nothing yet, or an older rowfall runs it."""
+def read_record(ledger: Path, load_id: str) -> RunningRecord:
+    """Return what a load has recorded so far; nothing where it has written nothing yet, or a
+    rowfall of another version runs it."""
     found = _read(ledger, load_id)
     try:
-        attempts = tuple(AttemptRecord(*each) for each in found.get("attempts", ()))
-        return recorder.from_json(found.get("record", {})), attempts, int(found.get("others", 0))
-    except (ValueError, TypeError, KeyError):  # of another version
-        return LoadRecord(), (), 0
+        return RunningRecord(
+            recorder.from_json(found.get("record", {})),
+            tuple(AttemptRecord(*each) for each in found.get("attempts", ())),
+            int(found.get("others", 0)),
+            found.get("plan"),
+        )
+    except (ValueError, TypeError, KeyError):
+        return RunningRecord()
 
 
 def _read(ledger: Path, load_id: str) -> dict[str, Any]:
@@ -116,6 +134,7 @@ class Running:
             # Without names of fields, as 50 of them are written every second.
             "attempts": [[getattr(a, f.name) for f in fields(a)] for a in attempts],
             "others": others,
+            "plan": self._recorder.plan,
         }
         with suppress(OSError):
             whole = self._path.with_name(f"{self._path.name}.{os.getpid()}")

@@ -1,4 +1,4 @@
-"""Render what ``rowfall bench`` has measured: text, Markdown, a page, one versioned document."""
+"""Render what ``rowfall bench`` has measured: text, Markdown, one versioned document."""
 
 from __future__ import annotations
 
@@ -12,19 +12,18 @@ from rich.text import Text
 from rowfall.core import units
 from rowfall.core.bench_results import ROWFALL, BenchReport, BenchRow, best_by_hand
 from rowfall.report.layout import WIDTH, grid, render, wrap
-from rowfall.report.page import Axis, BarChart, HeatMap, Page, TextTable, Tile, Unit
-from rowfall.report.page import Chart as PageChart
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
 BENCH_VERSION = 1
 _HEAD = ("method", "s", "CPU s", "rows/s/core", "published", "times")
-_HOW = (
+HOW = (
     "s and CPU s are medians of whole processes; CPU s has those of servers. rows/s/core: by each "
     "core of this machine; published: by each vCPU of the article's. times: how often a method "
     "goes into the time of the fastest by hand."
 )
+"""How to read the figures."""
 
 
 def bench_document(found: BenchReport) -> dict[str, Any]:
@@ -54,13 +53,14 @@ def _row(row: BenchRow, found: BenchReport) -> dict[str, Any]:
         "cpu_seconds": row.cpu,
         "peak_memory": row.memory,
         "rows_per_core_second": row.per_core(found.machine["cores"]),
-        "times": _times(row, found),
+        "times": times(row, found),
         "rounds": [{**asdict(one), "more": dict(one.more)} for one in row.rounds],
         "why": row.why,
     }  # fmt: skip
 
 
-def _times(row: BenchRow, found: BenchReport) -> float | None:
+def times(row: BenchRow, found: BenchReport) -> float | None:
+    """Return how often a row goes into the time of the fastest by hand; None where unknown."""
     best, wall = best_by_hand(row, found.rows), row.wall
     return best / wall if best and wall else None
 
@@ -81,7 +81,7 @@ def bench_text(found: BenchReport, *, color: bool = False, width: int = WIDTH) -
             parts.append(grid(cells, right={1, 2, 3, 4}))
         parts += [wrap(text, first="  ", indent="    ", width=width) for text in _notes(rows)]
         parts.append("")
-    parts += [wrap(_HOW, width=width), wrap(_machine(found), width=width)]
+    parts += [wrap(HOW, width=width), wrap(machine_text(found), width=width)]
     if found.stopped:
         parts.append(wrap(f"! {found.stopped}", width=width))
     if found.folder:
@@ -91,7 +91,7 @@ def bench_text(found: BenchReport, *, color: bool = False, width: int = WIDTH) -
 
 def bench_markdown(found: BenchReport) -> str:
     """Return the same as Markdown."""
-    lines = ["# rowfall bench", "", _machine(found), "", _HOW, ""]
+    lines = ["# rowfall bench", "", machine_text(found), "", HOW, ""]
     if found.stopped:
         lines += [f"**{found.stopped}**", ""]
     for title, rows in _tables(found):
@@ -118,7 +118,7 @@ def _tables(found: BenchReport) -> Iterator[tuple[str, list[BenchRow]]]:
 
 
 def _cells(row: BenchRow, found: BenchReport) -> tuple[str, ...]:
-    per_core, times = row.per_core(found.machine["cores"]), _times(row, found)
+    per_core, often = row.per_core(found.machine["cores"]), times(row, found)
     published = row.published.per_vcpu if row.published else None
     return (
         row.method,
@@ -126,7 +126,7 @@ def _cells(row: BenchRow, found: BenchReport) -> tuple[str, ...]:
         f"{row.cpu:.2f}",
         "" if per_core is None else units.count(per_core),
         "" if published is None else units.count(published),
-        "" if times is None else f"{times:.2f}",
+        "" if often is None else f"{often:.2f}",
     )
 
 
@@ -162,7 +162,8 @@ def _notes(rows: Sequence[BenchRow]) -> Iterator[str]:
         yield f"not run: {', '.join(methods)}: {why}"
 
 
-def _machine(found: BenchReport) -> str:
+def machine_text(found: BenchReport) -> str:
+    """Return on what it was measured, and how busy that was."""
     machine = found.machine
     loads = [one.load for row in found.rows for one in row.rounds]
     load = f", load average {min(loads):.1f} to {max(loads):.1f}" if loads else ""
@@ -171,62 +172,3 @@ def _machine(found: BenchReport) -> str:
         f"scale {found.scale:g}, {units.counted(found.wanted, 'round')} in turns; rowfall "
         f"{machine['rowfall']}; {units.duration(found.seconds)}"
     )
-
-
-# --- the page ------------------------------------------------------------------------------------
-
-
-def bench_page(found: BenchReport) -> Page:
-    """Return the page of a benchmark: tables, bars of rows per core, the sweep."""
-    charts: list[PageChart] = []
-    for title, rows in _tables(found):
-        ran = [row for row in rows if row.rounds]
-        cores = found.machine["cores"]
-        bars = [(row.method, row.per_core(cores) or 0.0) for row in ran]
-        figures = {row.published for row in ran if row.published and row.published.per_vcpu}
-        bars += [(f"published: {one.text}", one.per_vcpu or 0.0) for one in
-                 sorted(figures, key=lambda one: one.text)]  # fmt: skip
-        notes = list(_notes(rows))
-        absent = next((text for text in notes if text.startswith("not run")), "Nothing has run.")
-        charts.append(BarChart(
-            title, Axis("rows for each second of a core"), tuple(bars), absent=absent,
-            notes=tuple((row.method, f"{row.wall:.2f} s") for row in ran),
-        ))  # fmt: skip
-        cells = tuple((*_cells(row, found), row.published.text if row.published else "")
-                      for row in ran)  # fmt: skip
-        charts.append(TextTable(
-            f"{title}: figures", (*_HEAD, "published on"), cells, frozenset({1, 2, 3, 4, 5}),
-            says="; ".join(notes), absent=absent,
-        ))  # fmt: skip
-        if sweep := _sweep(ran):
-            charts.append(sweep)
-    ran_rows = [row for row in found.rows if row.rounds]
-    times = [t for row in ran_rows if row.side == ROWFALL and (t := _times(row, found))]
-    tiles = (
-        Tile("methods", units.exact(len(ran_rows)), f"of {len(found.rows)}"),
-        Tile("rounds", units.exact(found.wanted), "in turns, medians"),
-        Tile("time", units.duration(found.seconds)),
-        *((Tile("rowfall", f"{sorted(times)[len(times) // 2]:.2f} times",
-                "as fast as the fastest by hand, by the median"),) if times else ()),
-    )  # fmt: skip
-    warnings = (found.stopped,) if found.stopped else ()
-    return Page(
-        "bench", tuple(charts), "incomplete" if found.stopped else "", "yellow", tiles,
-        (("machine", _machine(found)), ("how", _HOW)), warnings, "rowfall bench",
-    )  # fmt: skip
-
-
-def _sweep(rows: Sequence[BenchRow]) -> HeatMap | None:
-    """Return the sweep of insert threads and blocks as a heat map; None where there is none."""
-    cells = []
-    for row in rows:
-        threads, found, block = row.method.partition(" x ")
-        if found and threads.isdigit():
-            cells.append((threads, block, row.wall))
-    if not cells:
-        return None
-    best = min(cells, key=lambda cell: cell[2] or 0.0)
-    return HeatMap(
-        "Sweep: seconds until few parts are left", Axis("insert threads"), Axis("rows of a block"),
-        Axis("seconds", Unit.SECONDS), tuple(cells), best[:2],
-    )  # fmt: skip

@@ -121,18 +121,20 @@ def _beside(plan: PlannedLoad, report: Report) -> RenderableType:
         return units.row_rate(rows / seconds) if rows and seconds else ""
 
     known = plan.rows is not None
+    # Parts and attempts are summed up when a load ends.
+    ended = report.outcome not in ("running", "lost")
     rows = [
-        ["", "plan", "happened"],
+        ["", "plan", "happened" if ended else "so far"],
         ["rows", units.exact(plan.rows or 0) if known else "not known", units.exact(report.rows)],
         ["seconds", "not known" if plan.seconds is None else units.forecast(plan.seconds),
          units.duration(report.seconds)],
         ["rate", rate(plan.rows, plan.seconds), rate(report.rows, report.seconds)],
         ["memory", units.memory(plan.memory), units.memory(report.peak_memory)
          if report.peak_memory else ""],
-        ["parts", units.exact(plan.parts), units.exact(report.parts_written)],
+        ["parts", units.exact(plan.parts), units.exact(report.parts_written) if ended else ""],
         ["disk", "" if plan.disk is None else units.size(plan.disk),
          units.size(report.bytes_written) if report.bytes_written else ""],
-        ["attempts", units.exact(plan.attempts), units.exact(report.attempts)
+        ["attempts", units.exact(plan.attempts), (units.exact(report.attempts) if ended else "")
          + (f", {report.retries} again" if report.retries else "")],
     ]  # fmt: skip
     return grid([row for row in rows if row[1] or row[2]])

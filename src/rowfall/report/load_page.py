@@ -53,11 +53,11 @@ def load_page(found: Explanation) -> Page:
         *_over_time(report, record),
         _part_sizes(report),
         _stages(report, record),
-        _shards(report),
+        *_shards(report),
         *_files(found),
         _errors(found),
         _plan(found),
-        _settings(report),
+        _settings(found),
         _statements(found),
     )
     color, _ = OUTCOMES.get(report.outcome, ("", ""))
@@ -242,18 +242,34 @@ def _stages(report: Report, record: LoadRecord) -> Chart:
     return StackedBar("Where the time went", axis, (("", parts),) if parts else (), absent=absent)
 
 
-def _shards(report: Report) -> Chart | None:
+def _shards(report: Report) -> Sequence[Chart]:
+    """Return rows and traffic of the shards of a cluster; none of another target."""
     if not report.shards:
-        return None
-    return BarChart(
-        "Rows by shard", Axis("rows"),
-        tuple((f"shard {s.shard} ({s.node})", float(s.rows)) for s in report.shards),
-        tuple(
-            (f"shard {s.shard} ({s.node})",
-             f"{units.size(s.bytes_written)} written in {units.duration(s.seconds)}")
-            for s in report.shards
+        return ()
+    names = [f"shard {s.shard} ({s.node})" for s in report.shards]
+    named = list(zip(names, report.shards, strict=True))
+    received = sum(s.bytes_received for s in report.shards)
+    return (
+        BarChart(
+            "Rows by shard", Axis("rows"),
+            tuple((name, float(s.rows)) for name, s in named),
+            tuple(
+                (name, f"{units.size(s.bytes_written)} written in {units.duration(s.seconds)}")
+                for name, s in named
+            ),
+            says=f"The fullest has {units.percent(report.imbalance)} more than the average.",
         ),
-        f"The fullest has {units.percent(report.imbalance)} more than the average.",
+        BarChart(
+            "Traffic by shard", Axis("received from other nodes and from here", Unit.BYTES),
+            tuple((name, float(s.bytes_received)) for name, s in named),
+            tuple(
+                (name, f"{units.size(s.bytes_source)} of {report.unit}s, "
+                       f"{units.counted(s.requests, 'request')}")
+                for name, s in named
+            ),
+            says=f"{units.size(received)} in all, by ClickHouse's own protocols; behind it what "
+            "each shard has loaded, as stored.",
+        ),
     )  # fmt: skip
 
 
@@ -338,6 +354,8 @@ def _plan(found: Explanation) -> Chart | None:
     if plan is None:
         return None
     unknown = "not known"
+    # Parts, attempts and memory are summed up when a load ends.
+    ended = report.outcome not in ("running", "lost")
     rows = (
         ("rows", unknown if plan.rows is None else units.count(plan.rows),
          units.count(report.rows)),
@@ -345,17 +363,20 @@ def _plan(found: Explanation) -> Chart | None:
          units.duration(report.seconds)),
         ("memory", units.memory(plan.memory),
          units.memory(report.peak_memory) if report.peak_memory else ""),
-        ("parts", units.exact(plan.parts), units.exact(report.parts_written)),
-        ("attempts", units.exact(plan.attempts), units.exact(report.attempts)),
+        ("parts", units.exact(plan.parts), units.exact(report.parts_written) if ended else ""),
+        ("attempts", units.exact(plan.attempts), units.exact(report.attempts) if ended else ""),
         *((name, f"{value}: {why}", "") for name, value, why in plan.choices if why),
     )  # fmt: skip
-    return TextTable("Plan and what happened", ("", "plan", "happened"), rows)
+    head = ("", "plan", "happened" if ended else "so far")
+    return TextTable("Plan and what happened", head, rows)
 
 
-def _settings(report: Report) -> Chart | None:
-    if not report.settings:
+def _settings(found: Explanation) -> Chart | None:
+    rows = tuple((name, str(value)) for name, value in found.report.settings.items())
+    if not rows and found.plan is not None:  # before the end
+        rows = tuple((name, value) for name, value, _ in found.plan.settings)
+    if not rows:
         return None
-    rows = tuple((name, str(value)) for name, value in report.settings.items())
     return TextTable("Settings", ("setting", "value"), rows)
 
 

@@ -240,7 +240,9 @@ def _shards(report: Report, width: int) -> list[RenderableType]:
     if len(report.shards) > 1:
         even += _imbalance(report.imbalance) + " "
     between = sum(s.bytes_received for s in report.shards)
-    even += f"The nodes received {units.size(between)} from each other and from this machine."
+    even += f"The nodes received {units.size(between)} from each other and from this machine"
+    each = [f"shard {s.shard} {units.size(s.bytes_received)}" for s in shown if s.bytes_received]
+    even += f": {', '.join(each)}." if len(each) > 1 else "."
     table = grid(rows, right=set(range(1, len(head))))
     return [table, "", wrap(even, indent="  ", width=width)]
 

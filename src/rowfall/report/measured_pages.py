@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from rowfall.core import units
 from rowfall.core.results import DoctorReport, ScaleReport
+from rowfall.report.bench_page import PUBLISHED_SPEEDUP
 from rowfall.report.doctor import figure
 from rowfall.report.page import (
     Axis,
@@ -18,11 +19,6 @@ from rowfall.report.page import (
     Unit,
 )
 from rowfall.report.scale import formula
-
-# "Loading 100B Rows in Minutes" (Altinity): 100 billion rows of three columns by 1, 2 and 4 servers
-# of 32 vCPUs, rows a second.
-_PUBLISHED = ((1, 89.7e6), (2, 181e6), (4, 289e6))
-_PUBLISHED_BY = "published: servers of 32 vCPUs (Altinity)"
 
 
 def doctor_page(found: DoctorReport) -> Page:
@@ -89,12 +85,11 @@ def scale_page(found: ScaleReport) -> Page:
     base = rates[0][1] / rates[0][0]
     speedup = tuple((count, value / base) for count, value in rates)
     even = tuple((count, float(count)) for count, _ in rates)
-    published = tuple((count, value / _PUBLISHED[0][1]) for count, value in _PUBLISHED)
     charts: list[Chart] = [
         LineChart("Rate by nodes", nodes, rate, (Series("projected", rates, dots=True),)),
         LineChart(
             "Times as fast as one node", nodes, Axis("times", log=nodes.log),
-            (Series("projected", speedup, dots=True), Series(_PUBLISHED_BY, published, dots=True),
+            (Series("projected", speedup, dots=True), PUBLISHED_SPEEDUP,
              Series("each node adds as much", even)),
             says="A load never gains more than its nodes; what it lacks is said below.",
         ),

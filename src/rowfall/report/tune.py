@@ -20,7 +20,7 @@ _FIGURES = ("rows/s", "CPU s", "memory", "parts", "of", "merging")
 # In heads of columns, of which 80 have to be enough.
 _SHORT = {"insert threads": "threads"}
 # Merges that were there when they were looked for were not waited for.
-_LEAST_WAIT = 0.05
+LEAST_WAIT = 0.05
 
 
 def tune_document(found: TuneReport) -> dict[str, Any]:
@@ -61,7 +61,7 @@ def tune_text(found: TuneReport, *, color: bool = False, width: int = WIDTH) -> 
         head = "Combinations, the fastest first" if not number else "Given up before"
         parts += [Text(f"{head}: a sample of {units.count(rows)} rows", "bold"), _table(cells), ""]
     parts.append(Text("Fastest", "bold"))
-    parts += [wrap(line, first="  ", indent="    ", width=width) for line in _verdict(found)]
+    parts += [wrap(line, first="  ", indent="    ", width=width) for line in verdict(found)]
     parts += [wrap(note, first="  ! ", indent="    ", width=width) for note in found.notes]
     if found.saved is not None:
         name, path = found.saved
@@ -91,7 +91,7 @@ def _figures(one: TunedCell) -> dict[str, str]:
     found = one.figures
     if found is None:
         return {}
-    waited = found.merge_seconds >= _LEAST_WAIT
+    waited = found.merge_seconds >= LEAST_WAIT
     return {
         "rows/s": units.count(round(found.rows_per_second)),
         "CPU s": f"{found.cpu_seconds:.2f}" if found.cpu_seconds else "",
@@ -102,7 +102,8 @@ def _figures(one: TunedCell) -> dict[str, str]:
     }
 
 
-def _verdict(found: TuneReport) -> list[str]:
+def verdict(found: TuneReport) -> list[str]:
+    """Return in sentences how the fastest, the default and the formula compare."""
     best, default = found.best, found.default
     lines = []
     if best is default:
@@ -111,13 +112,13 @@ def _verdict(found: TuneReport) -> list[str]:
             "differ by"
         )
     else:
-        lines.append(f"{best.cell.text}: {_times(best, default)} the default's rows a second")
-        lines.append(f"with {_flags(best)}")
+        lines.append(f"{best.cell.text}: {times(best, default)} the default's rows a second")
+        lines.append(f"with {flags(best)}")
     formula = next((one for one in found.cells if one.cell.is_formula), None)
     if formula is not None and formula.figures is not None:
         lines.append(
             "the published formula (blocks of memory / (3 x insert threads)): "
-            f"{formula.cell.text}, {_times(formula, default)} the default's rows a second"
+            f"{formula.cell.text}, {times(formula, default)} the default's rows a second"
         )
     if found.fewer_than:
         lines.append(
@@ -127,13 +128,15 @@ def _verdict(found: TuneReport) -> list[str]:
     return lines
 
 
-def _times(one: TunedCell, other: TunedCell) -> str:
+def times(one: TunedCell, other: TunedCell) -> str:
+    """Return how many times the other's rows a second one has: ``1.20 x``."""
     if one.figures is None or other.figures is None:
         return "not known, of"
     return f"{one.figures.rows_per_second / other.figures.rows_per_second:.2f} x"
 
 
-def _flags(one: TunedCell) -> str:
+def flags(one: TunedCell) -> str:
+    """Return the options of ``rowfall load`` that give a combination."""
     words = []
     for name, value in one.cell.options.items():
         flag = f"--{name.replace('_', '-')}"

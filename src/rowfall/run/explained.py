@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from heapq import nlargest
 from typing import Any
 
@@ -22,12 +22,15 @@ _MOST_TEXT = 20_000
 
 
 def keep(
-    ledger: Ledger, load_id: str, plan: Plan, attempts: Sequence[AttemptRecord],
+    ledger: Ledger, load_id: str, plan: Mapping[str, Any], attempts: Sequence[AttemptRecord],
     record: LoadRecord,
 ) -> None:  # fmt: skip
     """Keep the plan of a run, its attempts and what was recorded of it.
 
     Of many attempts those that have failed, the slowest and the first ones are kept.
+
+    Args:
+        plan: see :func:`planned`.
     """
     kept: Sequence[AttemptRecord] = attempts
     if len(attempts) > _MOST:
@@ -36,24 +39,40 @@ def keep(
         first = {a.id: a for a in (*(a for a in attempts if a.error), *slowest, *attempts)}
         kept = sorted([*first.values()][:_MOST], key=lambda attempt: order[attempt.id])
     ledger.explain(load_id, json.dumps({
-        "plan": dataclasses.asdict(_planned(plan)),
+        "plan": plan,
         "attempts": [dataclasses.asdict(attempt) for attempt in kept],
         "left_out": len(attempts) - len(kept),
         "record": recorder.to_json(record),
     }))  # fmt: skip
 
 
-def _planned(plan: Plan) -> PlannedLoad:
+def planned(plan: Plan) -> dict[str, Any]:
+    """Return what is kept of a plan, for JSON: 3 KB, and 40 KB of a table of many columns."""
     forecast, transport = plan.forecast, plan.transport
     named = {f.name: getattr(transport, f.name) for f in dataclasses.fields(transport)}
     choices = {name: each for name, each in named.items() if isinstance(each, Choice)}
-    return PlannedLoad(
+    return dataclasses.asdict(PlannedLoad(
         forecast.rows, forecast.seconds, forecast.memory, forecast.parts, forecast.disk,
         tuple((name, each.value, each.reason) for name, each in choices.items() if each.value),
         tuple((s.name, str(s.value), s.reason) for s in plan.work.settings),
         plan.work.lanes, sum(1 for group in plan.work.groups if group.indexes), plan.facts.cores,
         plan.texts.ddl[:_MOST_TEXT], plan.texts.example[:_MOST_TEXT],
-    )  # fmt: skip
+    ))  # fmt: skip
+
+
+def plan_of(found: Mapping[str, Any] | None) -> PlannedLoad | None:
+    """Return a plan from its JSON; None for none, and for that of another version of rowfall."""
+    try:
+        return None if found is None else _plan(found)
+    except (ValueError, TypeError, KeyError):
+        return None
+
+
+def _plan(found: Mapping[str, Any]) -> PlannedLoad:
+    plan = _known(PlannedLoad, found)
+    for name in ("choices", "settings"):
+        plan[name] = tuple(tuple(map(str, each)) for each in plan[name])
+    return PlannedLoad(**plan)
 
 
 def read(text: str | None, report: Report) -> Explanation:
@@ -69,12 +88,9 @@ def read(text: str | None, report: Report) -> Explanation:
         return Explanation(report, None)
     try:
         found: dict[str, Any] = json.loads(text)
-        plan = _known(PlannedLoad, found["plan"])
-        for name in ("choices", "settings"):
-            plan[name] = tuple(tuple(map(str, each)) for each in plan[name])
         attempts = tuple(AttemptRecord(**_known(AttemptRecord, a)) for a in found["attempts"])
         return Explanation(
-            report, PlannedLoad(**plan), attempts, int(found.get("left_out", 0)),
+            report, _plan(found["plan"]), attempts, int(found.get("left_out", 0)),
             recorder.from_json(found.get("record", {})),
         )  # fmt: skip
     except (ValueError, TypeError, KeyError) as error:
@@ -83,6 +99,6 @@ def read(text: str | None, report: Report) -> Explanation:
         ) from None
 
 
-def _known(kind: type[PlannedLoad | AttemptRecord], values: dict[str, Any]) -> dict[str, Any]:
+def _known(kind: type[PlannedLoad | AttemptRecord], values: Mapping[str, Any]) -> dict[str, Any]:
     names = {field.name for field in dataclasses.fields(kind)}
     return {name: value for name, value in values.items() if name in names}

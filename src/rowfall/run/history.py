@@ -142,8 +142,9 @@ def explanation_in(path: Path, report: Report) -> Explanation:
 
 def unfinished(path: Path, report: Report) -> Explanation:
     """Return what a load has recorded in the file beside its ledger, which a killed one leaves."""
-    record, attempts, others = running.read_record(path, report.load_id)
-    return Explanation(report, None, attempts, others, record)
+    found = running.read_record(path, report.load_id)
+    plan = explained.plan_of(found.plan)
+    return Explanation(report, plan, found.attempts, found.others, found.record)
 
 
 def ledger_of(load_id: str, to: str | None) -> Path | None:

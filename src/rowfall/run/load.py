@@ -52,6 +52,7 @@ def run_next(session: Session, known: frozenset[str] | None) -> tuple[Report, fr
     """
     with open_load(session) as load:
         settled, facts, plan = _plan(load, known)
+        load.recorder.plan = planned = explained.planned(plan)  # who watches the load sees it
         prepared = _prepare(load, settled, facts, plan)
         with prepared.leased():
             done = _run(load, facts, plan, prepared)
@@ -59,8 +60,9 @@ def run_next(session: Session, known: frozenset[str] | None) -> tuple[Report, fr
             report = make_report(load, facts, plan, done, finished)
             record(load.ledger, report)
             explained.keep(
-                load.ledger, load.id, plan, done.total.tries.ended, make_record(load, report, done)
-            )
+                load.ledger, load.id, planned, done.total.tries.ended,
+                make_record(load, report, done),
+            )  # fmt: skip
             load.emit(LoadEnded(load.id, report.outcome))
             if finished.problem is not None:
                 raise finished.problem

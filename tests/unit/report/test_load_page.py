@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from rowfall.core.load_record import Happening, LoadRecord, Sample
-from rowfall.core.results import Explanation, Report, ShardReport
+from rowfall.core.results import Explanation, PlannedLoad, Report, ShardReport
 from rowfall.core.steering import BACK_OFF, PARTS, SteeringStep
 from rowfall.report.load_page import load_page
-from rowfall.report.page import BarChart, LineChart, Page, page_html
+from rowfall.report.page import Axis, BarChart, LineChart, Page, TextTable, Unit, page_html
 
 SAMPLES = tuple(Sample(float(at), at * 10**6, None, 1 << 30, at) for at in range(10))
 
@@ -32,7 +32,7 @@ def test_steering_and_what_went_wrong_are_marks_in_the_order_of_time() -> None:
 
 def test_a_limit_of_memory_and_shards_are_shown() -> None:
     shards = tuple(
-        ShardReport(n, f"h{n}:9000", n * 10, 1, 1, 1, 1, 1.0, 1.0, 1, 1, 1) for n in (1, 2)
+        ShardReport(n, f"h{n}:9000", n * 10, 1, 1, 1, 1, 1.0, 1.0, 1, 1, n * 10**6) for n in (1, 2)
     )
     record = LoadRecord(SAMPLES, memory_limit=2 << 30)
     page = load_page(Explanation(report(shards=shards, imbalance=0.33), None, record=record))
@@ -40,6 +40,38 @@ def test_a_limit_of_memory_and_shards_are_shown() -> None:
     (bars,) = [c for c in page.charts if isinstance(c, BarChart) and c.title == "Rows by shard"]
     assert bars.bars == (("shard 1 (h1:9000)", 10.0), ("shard 2 (h2:9000)", 20.0))
     assert "33 %" in bars.says
+    (traffic,) = [c for c in page.charts if c.title == "Traffic by shard"]
+    assert traffic == BarChart(
+        "Traffic by shard", Axis("received from other nodes and from here", Unit.BYTES),
+        (("shard 1 (h1:9000)", 1e6), ("shard 2 (h2:9000)", 2e6)),
+        (("shard 1 (h1:9000)", "1 B of files, 1 request"),
+         ("shard 2 (h2:9000)", "1 B of files, 1 request")),
+        "3.00 MB in all, by ClickHouse's own protocols; behind it what each shard has loaded, as "
+        "stored.",
+    )  # fmt: skip
+
+
+def test_a_load_that_runs_shows_its_plan_and_settings() -> None:
+    plan = PlannedLoad(
+        10, 2.0, 1 << 30, 4, None, (("delivery", "pull", "it is near"),),
+        (("max_threads", "2", ""),), 1, 3, 2, "CREATE TABLE t", "INSERT INTO t",
+    )  # fmt: skip
+    running = Report("1f0c2a91", "running", "a.csv", "d", "t", "now", rows=7, seconds=1.0)
+    page = load_page(Explanation(running, plan))
+    (table,) = [c for c in page.charts if c.title == "Plan and what happened"]
+    assert isinstance(table, TextTable)
+    assert table.head == ("", "plan", "so far")
+    assert table.rows[0] == ("rows", "10", "7")
+    # Nobody has counted them yet: that is not 0.
+    assert ("parts", "4", "") in table.rows
+    assert ("attempts", "3", "") in table.rows
+    text = page_html(page)
+    assert "CREATE TABLE t" in text
+    assert "max_threads" in text
+    done = load_page(Explanation(report(parts_written=0, attempts=3), plan))
+    (table,) = [c for c in done.charts if c.title == "Plan and what happened"]
+    assert isinstance(table, TextTable)
+    assert ("parts", "4", "0") in table.rows
 
 
 def test_each_reason_for_an_empty_chart_is_the_right_one() -> None:

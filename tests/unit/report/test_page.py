@@ -40,7 +40,7 @@ CHARTS: tuple[Chart, ...] = (
     StackedBar("CPU", Axis("CPU seconds", Unit.SECONDS), (("", (("parse", 3.0), ("sort", 1.0))),)),
     Histogram("Durations", Axis("seconds", Unit.SECONDS), Axis("files"), ((1, 2, 7), (2, 4, 1))),
     HeatMap("Sweep", Axis("threads"), Axis("block"), RATE, (("1", "a", 1e6), ("2", "a", None)),
-            ("1", "a"), (("2", "a", "too much memory"),)),
+            ("1", "a"), (("2", "a", "too much memory"),), marks=(("2", "a", "formula"),)),
     TextTable("Errors", ("file", "rows"), (("x.csv", "12"),), frozenset({1})),
     CodeBlocks("SQL", (("CREATE", "CREATE TABLE t\n(a UInt8)"),)),
 )  # fmt: skip

@@ -18,6 +18,7 @@ from rowfall.core import units
 from rowfall.report.page.values import (
     Axis,
     BarChart,
+    Chapter,
     Chart,
     CodeBlocks,
     HeatMap,
@@ -65,11 +66,17 @@ def live_html(page: Page, events: str) -> str:
 
 def page_state(page: Page) -> dict[str, Any]:
     """Return what a page shows: its head as HTML, and each chart with its HTML and its data."""
-    found = []
+    found: list[dict[str, Any]] = []
     names: set[str] = set()
+    level = 2
     for chart in page.charts:
         name = _name(chart.title, names)
-        found.append({"id": name, "html": _section(chart, name), "chart": _data(chart)})
+        if isinstance(chart, Chapter):
+            level = 3  # of the charts below it
+            found.append({"id": name, "html": _chapter(chart, name), "chart": None})
+        else:
+            html = _section(chart, name, level)
+            found.append({"id": name, "html": html, "chart": _data(chart)})
     return {"title": _text(page.title), "head": _head(page), "charts": found}
 
 
@@ -177,15 +184,33 @@ def _head(page: Page) -> str:
     ))  # fmt: skip
 
 
-def _section(chart: Chart, name: str) -> str:
+def _chapter(chapter: Chapter, name: str) -> str:
+    says = f'<p class="says">{_text(chapter.says)}</p>' if chapter.says else ""
+    return f'<div class="chapter"><h2 id="{name}">{_text(chapter.title)}</h2>{says}</div>'
+
+
+def _section(chart: Chart, name: str, level: int) -> str:
+    """Return a chart with its heading.
+
+    Args:
+        level: of the heading.
+    """
     kind = _KINDS[type(chart)]
-    title = f'<h2 id="{name}-title">{_text(chart.title)}</h2>'
-    says = f'<p class="says">{_text(chart.says)}</p>' if chart.says else ""
+    title = f'<h{level} class="title" id="{name}-title">{_text(chart.title)}</h{level}>'
+    told = chart.says
+    if isinstance(chart, HeatMap) and chart.cells:
+        # Its values have no axis that would name them.
+        told = f"Cells: {chart.value.title}. {told}".strip()
+    says = f'<p class="says">{_text(told)}</p>' if told else ""
     head, rows, right = _rows(chart)
     if isinstance(chart, CodeBlocks):
         empty = not chart.texts
-        body = "".join(f"<h3>{_text(n)}</h3><pre tabindex=0>{_lines(t)}</pre>" if n else
-                       f"<pre tabindex=0>{_lines(t)}</pre>" for n, t in chart.texts)  # fmt: skip
+        under = f"h{level + 1}"
+        body = "".join(
+            (f"<{under} class=under>{_text(n)}</{under}>" if n else "")
+            + f"<pre tabindex=0>{_lines(t)}</pre>"
+            for n, t in chart.texts
+        )
     else:
         empty = not rows
         body = _table(head, rows, right, chart.title)
@@ -201,6 +226,8 @@ def _section(chart: Chart, name: str) -> str:
             f'<p class="hidden" id="{name}-keys">Arrow keys read the values one by one.</p>'
             f"{_marks(chart)}<details><summary>The data as a table</summary>{body}</details>"
         )
+    if isinstance(chart, StackedBar) and len(chart.rows) > 1:
+        kind += " several"
     return f'<section class="{kind}" aria-labelledby="{name}-title">{title}{says}{body}</section>'
 
 
@@ -239,19 +266,34 @@ def _legend(chart: Chart) -> str:
     names: list[tuple[str, str]] = []
     if isinstance(chart, LineChart) and len(chart.lines) > 1:
         names = [(line.name, "") for line in chart.lines]
+    elif isinstance(chart, BarChart):
+        groups = dict.fromkeys(group for _, group in chart.groups)
+        names = [(group, "") for group in groups] if len(groups) > 1 else []
     elif isinstance(chart, StackedBar):
         sums: dict[str, float] = {}
         for _, parts in chart.rows:
             for part, value in parts:
                 sums[part] = sums.get(part, 0.0) + value
         all_of = sum(sums.values()) or 1.0
-        names = [(part, _part_of(value, all_of, chart.x)) for part, value in sums.items()]
+        names = [
+            (part, _part_of(value, all_of, chart.x) if len(chart.rows) == 1 else "")
+            for part, value in sums.items()
+        ]
     items = "".join(
         f'<li><i class="c{at % 8 + 1} l{at % 4}"></i>{_text(name)}'
         + (f" <b>{_text(more)}</b>" if more else "")
         + "</li>"
         for at, (name, more) in enumerate(names)
     )
+    if isinstance(chart, BarChart) and chart.compared:
+        items += f'<li><i class="compared"></i>{_text(chart.compared_as)}</li>'
+    if isinstance(chart, HeatMap):
+        best = [("best", *chart.best, "best")] if chart.best else []
+        marked = [("marked", *each) for each in chart.marks]
+        items = "".join(
+            f'<li><i class="{frame}"></i>{_text(f"{word}: {x} and {y}")}</li>'
+            for frame, x, y, word in (*best, *marked)
+        )
     return f'<ul class="legend">{items}</ul>' if items else ""
 
 
@@ -276,13 +318,16 @@ def _rows(chart: Chart) -> tuple[Sequence[str], list[Sequence[str]], Iterable[in
             ]  # fmt: skip
             return head, rows, range(len(head))
         case BarChart():
-            notes = dict(chart.notes)
-            more = [""] if notes else []
-            rows = [
-                (name, written(value, chart.x.unit), *([notes.get(name, "")] if notes else []))
-                for name, value in chart.bars
-            ]
-            return ["name", chart.x.title, *more], rows, [1]
+            notes, groups = dict(chart.notes), dict(chart.groups)
+            compared = dict(chart.compared)
+            more = [chart.compared_as] * bool(compared) + [""] * bool(groups) + [""] * bool(notes)
+            rows = []
+            for name, value in chart.bars:
+                cells = [name, written(value, chart.x.unit)]
+                if compared:
+                    cells.append(written(compared.get(name), chart.x.unit))
+                rows.append((*cells, *(of.get(name, "") for of in (groups, notes) if of)))
+            return ["name", chart.x.title, *more], rows, [1, 2] if compared else [1]
         case StackedBar():
             rows = [
                 (name, part, written(value, chart.x.unit))
@@ -298,9 +343,13 @@ def _rows(chart: Chart) -> tuple[Sequence[str], list[Sequence[str]], Iterable[in
             title = chart.x.title
             return [f"{title}, from", f"{title}, to", chart.y.title], rows, range(3)
         case HeatMap():
-            why = {(x, y): text for x, y, text in chart.notes}
+            why: dict[tuple[str, str], list[str]] = {}
+            if chart.best:
+                why[chart.best] = ["best"]
+            for across, up, text in (*chart.marks, *chart.notes):
+                why.setdefault((across, up), []).append(text)
             rows = [
-                (x, y, written(value, chart.value.unit), why.get((x, y), ""))
+                (x, y, written(value, chart.value.unit), ", ".join(why.get((x, y), ())))
                 for x, y, value in chart.cells
             ]
             return [chart.x.title, chart.y.title, chart.value.title, ""], rows, range(3)
@@ -354,9 +403,11 @@ def _described(chart: Chart) -> str:
             return " ".join(parts)
         case BarChart():
             name, value = max(chart.bars, key=lambda bar: bar[1])
+            beside = dict(chart.compared).get(name)
+            more = f"; {chart.compared_as} {written(beside, chart.x.unit)}" if beside else ""
             return (
                 f"Bar chart: {chart.title}; {chart.x.title} of {len(chart.bars)}. "
-                f"Longest: {name}, {written(value, chart.x.unit)}."
+                f"Longest: {name}, {written(value, chart.x.unit)}{more}."
             )
         case StackedBar():
             told = [
@@ -373,6 +424,7 @@ def _described(chart: Chart) -> str:
             )
         case HeatMap():
             best = f" Best: {' and '.join(chart.best)}." if chart.best else ""
+            best += "".join(f" {word.capitalize()}: {x} and {y}." for x, y, word in chart.marks)
             return (
                 f"Heat map: {chart.title}; {chart.value.title} by {chart.x.title} and "
                 f"{chart.y.title}.{best}"

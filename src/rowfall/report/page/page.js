@@ -77,7 +77,14 @@
 
   // ---- charts: each returns its drawing, and the stops of the arrow keys ----
 
-  const powers = (low, high) => {
+  const powers = (low, high, unit) => {
+    if (unit === "memory") {
+      const step = Math.max(1, Math.ceil(Math.log2(high / low) / 6)), found = [];
+      for (let power = Math.ceil(Math.log2(low * 0.999)); 2 ** power <= high * 1.001; power += step) {
+        found.push(2 ** power);
+      }
+      return found;
+    }
     const of = Math.log10(high / low) <= 3 ? [1, 2, 5] : [1];
     const found = [];
     for (let power = Math.floor(Math.log10(low)); 10 ** power <= high; power += 1) {
@@ -90,7 +97,7 @@
   };
   const axis = (of, domain, count) => ({
     label: null, type: of.log ? "log" : "linear", domain,
-    ticks: of.log ? powers(...domain) : ticks(domain[0], domain[1], of.unit, count),
+    ticks: of.log ? powers(...domain, of.unit) : ticks(domain[0], domain[1], of.unit, count),
     tickFormat: (v) => short(v, of.unit),
   });
   // Of a log scale d3 leaves out labels as it likes: here each tick has the one that it is given.
@@ -112,6 +119,7 @@
     let [low, high] = extent(whole.map((d) => d.x));
     for (const mark of chart.marks) if (mark.at > high) high = mark.at;
     if (!chart.x.log && low > 0 && low < high / 2) low = 0;
+    if (low === high && chart.x.log) { low /= 2; high *= 2; }
     if (low === high) { low -= Math.min(0.5, low / 2); high += 0.5; }
     const most = Math.max(...whole.map((d) => d.y), 0);
     const near = chart.thresholds;
@@ -140,7 +148,7 @@
       marks: [
         ...sides(x, y),
         Plot.gridY({
-          ticks: chart.y.log ? powers(lowest, top) : ticks(lowest, top, chart.y.unit, 5),
+          ticks: chart.y.log ? powers(lowest, top, chart.y.unit) : ticks(lowest, top, chart.y.unit, 5),
           stroke: "var(--grid)", strokeOpacity: 0.45 }),
         ...named(chart, left, bottom),
         chart.filled && chart.lines.length === 1
@@ -170,16 +178,28 @@
     return { svg, stops: told };
   }
 
+  // Of a name that is too long the end tells more: that of a file, the size of a block.
+  const fitted = (name, width) => {
+    const letters = Math.floor((width - 30) / 6.4);
+    return name.length <= letters ? name : `…${name.slice(1 - letters)}`;
+  };
+
   function bar(chart, width) {
-    const notes = new Map(chart.notes);
+    const notes = new Map(chart.notes), groups = new Map(chart.groups);
+    const compared = new Map(chart.compared), kinds = [...new Set(groups.values())];
     const rows = chart.bars.map(([name, value], at) => ({ name, value, at: String(at),
-      text: `${name}\n${say(value, chart.x.unit)}${notes.get(name) ? `, ${notes.get(name)}` : ""}` }));
-    const most = Math.max(...rows.map((d) => d.value)) || 1;
-    const high = 34, letters = Math.floor((width - 30) / 6.4);
-    const fitted = (name) => (name.length <= letters ? name : `…${name.slice(1 - letters)}`);
+      beside: compared.get(name), color: color(Math.max(0, kinds.indexOf(groups.get(name)))),
+      text: `${name}\n${say(value, chart.x.unit)}${notes.get(name) ? `, ${notes.get(name)}` : ""}${
+        compared.has(name) ? `\n${chart.compared_as}: ${say(compared.get(name), chart.x.unit)}` : ""}` }));
+    const most = Math.max(...rows.map((d) => Math.max(d.value, d.beside ?? 0))) || 1;
+    const high = 34;
     const tail = (d) => `${say(d.value, chart.x.unit)}${
       notes.get(d.name) && width > 480 ? `, ${notes.get(d.name)}` : ""}`;
     const room = Math.min(width / 2, 14 + Math.max(...rows.map((d) => tail(d).length)) * 6.6);
+    // A text that would stand across the mark of what is compared stands behind it.
+    const pixel = most / Math.max(1, width - room - 2);
+    const behind = (d) => (d.beside >= d.value - 4 * pixel
+      && d.beside < d.value + (tail(d).length * 6.6 + 10) * pixel ? d.beside : d.value);
     const svg = Plot.plot({
       width, height: rows.length * high + 46, marginLeft: 2, marginRight: room, marginTop: 6,
       marginBottom: 40,
@@ -190,11 +210,15 @@
           stroke: "var(--grid)", strokeOpacity: 0.45 }),
         Plot.text([chart.x.title], { frameAnchor: "bottom-left", dy: 38, text: (d) => `${d} →`,
           textAnchor: "start", fill: "var(--soft)" }),
-        Plot.barX(rows, { x: "value", y: "at", fill: color(0), insetTop: 19, insetBottom: 4, rx: 2 }),
-        Plot.text(rows, { x: 0, y: "at", text: (d) => fitted(d.name), textAnchor: "start", dy: -6,
+        Plot.barX(rows, { x: "value", y: "at", fill: "color", insetTop: 19, insetBottom: 4, rx: 2 }),
+        // A line of three pixels across the bar, on a ground that parts it from the bar.
+        ...[[3, "var(--card)"], [1.5, "var(--text)"]].map(([half, fill]) => Plot.barX(
+          rows.filter((d) => d.beside !== undefined), { x1: "beside", x2: "beside", y: "at", fill,
+            insetLeft: -half, insetRight: -half, insetTop: 16, insetBottom: 1 })),
+        Plot.text(rows, { x: 0, y: "at", text: (d) => fitted(d.name, width), textAnchor: "start", dy: -6,
           fill: "var(--text)", stroke: "var(--card)", strokeWidth: 3 }),
-        Plot.text(rows, { x: "value", y: "at", text: tail, textAnchor: "start", dx: 6, dy: 8,
-          fill: "var(--text)" }),
+        Plot.text(rows, { x: behind, y: "at", text: tail, textAnchor: "start", dx: 6, dy: 8,
+          fill: "var(--text)", stroke: "var(--card)", strokeWidth: 3 }),
         Plot.ruleX([0], { stroke: "var(--grid)" }),
         Plot.tip(rows, Plot.pointer({ x: "value", y: "at", title: "text", maxRadius: 60, ...tipped })),
       ],
@@ -228,7 +252,7 @@
           insetTop: several ? 20 : 2, stroke: "var(--card)", strokeWidth: 1 }),
         several
           ? Plot.text(chart.rows.map(([name], at) => ({ name, at: String(at) })), { x: 0, y: "at",
-            text: "name", textAnchor: "start", dy: -17, fill: "var(--text)" })
+            text: (d) => fitted(d.name, width), textAnchor: "start", dy: -17, fill: "var(--text)" })
           : null,
         Plot.text(rows.filter((d) => d.value / most * inner > d.part.length * 7 + 10), {
           x: (d) => (d.from + d.to) / 2, y: "at", text: "part", dy: several ? 10 : 1,
@@ -277,18 +301,30 @@
   function heat(chart, width) {
     const xs = [...new Set(chart.cells.map(([x]) => x))];
     const ys = [...new Set(chart.cells.map(([, y]) => y))];
-    const notes = new Map(chart.notes.map(([x, y, text]) => [`${x}\n${y}`, text]));
+    const told = (pairs) => {
+      const found = new Map();
+      for (const [x, y, text] of pairs) {
+        found.set(`${x}\n${y}`, [...(found.get(`${x}\n${y}`) ?? []), text]);
+      }
+      return (x, y) => found.get(`${x}\n${y}`) ?? [];
+    };
+    const marks = told(chart.marks), notes = told(chart.notes);
     const [low, high] = extent(chart.cells.map((each) => each[2]).filter((v) => v !== null));
     const share = (v) => (high > low ? (v - low) / (high - low) : 1);
-    const rows = chart.cells.map(([x, y, value]) => ({ x, y, value,
-      text: `${chart.x.title} ${x}, ${chart.y.title} ${y}\n${chart.value.title}: ${
-        say(value, chart.value.unit)}${notes.has(`${x}\n${y}`) ? `\n${notes.get(`${x}\n${y}`)}` : ""}`,
+    const rows = chart.cells.map(([x, y, value]) => ({ x, y, value, mark: marks(x, y).join(", "),
+      text: [`${chart.x.title} ${x}, ${chart.y.title} ${y}`,
+        `${chart.value.title}: ${say(value, chart.value.unit)}`, ...marks(x, y), ...notes(x, y),
+      ].join("\n"),
     }));
     const left = Math.min(110, 24 + Math.max(...ys.map((y) => y.length)) * 7);
-    const cell = (width - left - 10) / xs.length, bottom = 42;
+    const cell = (width - left - 10) / xs.length, bottom = 42, high_of = 44;
+    const marked = rows.filter((d) => d.mark);
+    const worded = (d) => cell >= 44 && d.mark.length * 6 < cell - 8;
     const best = chart.best && rows.filter((d) => d.x === chart.best[0] && d.y === chart.best[1]);
+    // Black and white are as readable as each other on two thirds of the way, light and dark.
+    const ink = (d) => (d.value !== null && share(d.value) > 0.67 ? "var(--on-high)" : "var(--on-low)");
     const svg = Plot.plot({
-      width, height: ys.length * 36 + 74, marginLeft: left, marginBottom: bottom, marginTop: 30,
+      width, height: ys.length * high_of + 74, marginLeft: left, marginBottom: bottom, marginTop: 30,
       marginRight: 8,
       x: { domain: xs, label: null, tickSize: 0 },
       y: { domain: ys, label: null, tickSize: 0 },
@@ -298,12 +334,15 @@
           fill: (d) => (d.value === null ? "none"
             : `color-mix(in oklab, var(--heat-high) ${(share(d.value) * 100).toFixed(0)}%, var(--heat-low))`),
           stroke: (d) => (d.value === null ? "var(--grid)" : "none") }),
+        Plot.cell(marked, { x: "x", y: "y", inset: 3, rx: 3, fill: "none", stroke: ink,
+          strokeWidth: 1.5, strokeDasharray: "4 3" }),
         best ? Plot.cell(best, { x: "x", y: "y", inset: 0, rx: 3, fill: "none", stroke: "var(--c2)",
           strokeWidth: 3 }) : null,
-        // Black and white are as readable as each other on two thirds of the way, light and dark.
-        Plot.text(cell >= 44 ? rows : [], { x: "x", y: "y",
-          text: (d) => (d.value === null ? "-" : written[chart.value.unit](d.value)),
-          fill: (d) => (d.value !== null && share(d.value) > 0.67 ? "var(--on-high)" : "var(--on-low)") }),
+        ...[true, false].map((with_word) => Plot.text(
+          cell >= 44 ? rows.filter((d) => (d.mark !== "" && worded(d)) === with_word) : [], { x: "x",
+            y: "y", dy: with_word ? -7 : 0, fill: ink, fontWeight: 600,
+            text: (d) => (d.value === null ? "-" : written[chart.value.unit](d.value)) })),
+        Plot.text(marked.filter(worded), { x: "x", y: "y", dy: 9, fill: ink, text: "mark" }),
         Plot.tip(rows, Plot.pointer({ x: "x", y: "y", title: "text", ...tipped })),
       ],
     });

@@ -96,6 +96,9 @@ class BarChart:
         bars: (name, value), in the order in which they are drawn.
         notes: by name, what stands behind the value: ``12.3M rows``.
         says, absent: as of :class:`LineChart`.
+        groups: by name, what a bar belongs to; bars of one group have one colour.
+        compared: by name, a value that is marked on the line of the bar: what was published.
+        compared_as: what those values are, for the legend.
     """
 
     title: str
@@ -104,6 +107,9 @@ class BarChart:
     notes: tuple[tuple[str, str], ...] = ()
     says: str = ""
     absent: str = ""
+    groups: tuple[tuple[str, str], ...] = ()
+    compared: tuple[tuple[str, float], ...] = ()
+    compared_as: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +155,7 @@ class HeatMap:
         best: (x, y) of the cell with a frame around it.
         notes: (x, y, text).
         says, absent: as of :class:`LineChart`.
+        marks: (x, y, word) of cells that are known by a name, as ``default``.
     """
 
     title: str
@@ -160,6 +167,7 @@ class HeatMap:
     notes: tuple[tuple[str, str, str], ...] = ()
     says: str = ""
     absent: str = ""
+    marks: tuple[tuple[str, str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,6 +200,15 @@ class CodeBlocks:
     absent: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class Chapter:
+    """A heading above the charts that follow, up to the next one; ``says``: as of
+    :class:`LineChart`."""
+
+    title: str
+    says: str = ""
+
+
 Chart = LineChart | BarChart | StackedBar | Histogram | HeatMap | TextTable | CodeBlocks
 
 
@@ -216,7 +233,7 @@ class Page:
     """
 
     title: str
-    charts: tuple[Chart, ...] = ()
+    charts: tuple[Chart | Chapter, ...] = ()
     state: str = ""
     color: str = ""
     tiles: tuple[Tile, ...] = ()
