@@ -60,3 +60,22 @@ def test_an_array_on_one_line_is_no_record(shell: Shell, way: str) -> None:
     done = shell.run("load", "b.json", "--table", "u", "--max-record", "1MiB")
     assert done.code in (1, 4)
     assert "b.json line 1: a record of more than 1.00 MiB begins at byte 0" in done.talk
+
+
+@pytest.mark.sampled(2)
+@pytest.mark.parametrize("way", ["auto", "never", "stdin"])
+@pytest.mark.parametrize("text", ["[1,2,", "[[1],[2],", ' [ "a", '])
+def test_an_array_without_objects_is_no_long_record(shell: Shell, text: str, way: str) -> None:
+    """It was "a record of more than 64 MiB", whose hint leads to another refusal."""
+    text += "3," * (1 << 20) + "4]"
+    load = ["--table", "t", "--max-record", "1MiB", "--memory", "1GiB"]
+    if way == "stdin":
+        done = shell.run("load", "-", *load, "--format", "JSONEachRow", stdin=text)
+    else:
+        (shell.folder / "a.json").write_text(text)
+        done = shell.run("load", "a.json", *load, "--decoder", way)
+    assert done.code in (1, 4)
+    said = " ".join(done.talk.split())
+    assert f"line 1 is not a JSON object: {text.strip()[:20]}" in said
+    assert 'write each element of the array as one, like {"value": 1}' in said
+    assert "a record of more than" not in said

@@ -11,12 +11,14 @@ import pytest
 
 from e2e.lake import JOURNAL, Lake
 from e2e.test_adopt import answers
+from e2e.test_to_kafka import committed, topics
 from e2e.tools import Shell
 from lab.clickhouse import ClickHouse
 from lab.kafka import Kafka
 from lab.lake_tables import DictCatalog
 from lab.mariadb import MariaDB
 from lab.postgresql import PostgresqlServer
+from lab.process import wait_until
 
 ROWS = "id,name\n1,a\n2,b\n"
 
@@ -178,6 +180,29 @@ def test_a_journal_of_a_server_and_a_new_machine(shell: Shell, clickhouse: Click
     lake.do("DROP DATABASE {db} SYNC")
 
 
+@pytest.mark.parametrize("answer", ["all", "journal"])
+def test_an_older_copy_of_the_journal(shell: Shell, clickhouse: ClickHouse, answer: str) -> None:
+    lake = Lake(shell, clickhouse)
+    shell.env["CLICKHOUSE_PASSWORD"] = clickhouse.password
+    _files(shell)
+    to = ("--to", lake.to, "--table", "t")
+    shell.ok("load", "a.csv", *to)
+    lake.do(f"CREATE TABLE {{db}}.kept AS {{db}}.{JOURNAL}",
+            f"INSERT INTO {{db}}.kept SELECT * FROM {{db}}.{JOURNAL}")  # fmt: skip
+    shell.ok("load", "b.csv", *to)
+    lake.do(f"TRUNCATE TABLE {{db}}.{JOURNAL} SYNC",
+            f"INSERT INTO {{db}}.{JOURNAL} SELECT * FROM {{db}}.kept")  # fmt: skip
+    assert "It would fail" in shell.ok("plan", "[ab].csv", *to).out
+    done = shell.ends(3, "load", "[ab].csv", *to)
+    assert f"--loaded {answer}" in done.err
+    assert lake.row("SELECT count() FROM {db}.t") == [4]
+    shell.ok("load", "[ab].csv", *to, "--loaded", answer)
+    assert lake.row("SELECT count() FROM {db}.t") == [4 if answer == "all" else 6]
+    _on_another_machine(shell)
+    assert "nothing to load" in shell.ok("load", "[ab].csv", *to).talk
+    lake.do("DROP DATABASE {db} SYNC")
+
+
 def test_mariadb_and_a_new_machine(shell: Shell, mariadb: MariaDB) -> None:
     shell.env["MYSQL_PWD"] = mariadb.password
     mariadb.query("DROP DATABASE IF EXISTS gone", "CREATE DATABASE gone")
@@ -203,9 +228,52 @@ def test_iceberg_and_rows_of_others(shell: Shell, monkeypatch: pytest.MonkeyPatc
     )  # fmt: skip
 
 
-def test_what_has_no_record_of_tables(shell: Shell, kafka: Kafka) -> None:
+def test_what_has_no_record_of_tables(shell: Shell) -> None:
     _files(shell)
-    topic = kafka.create(f"gone{os.getpid()}")
-    for to in (f"kafka://{kafka.servers}/{topic}", "out/{n}.csv"):
-        done = shell.ends(2, "adopt", "a.csv", "--to", to)
-        assert "has no table, and what is adopted is in one already" in done.err
+    done = shell.ends(2, "adopt", "a.csv", "--to", "out/{n}.csv")
+    assert "has no table, and what is adopted is in one already" in done.err
+
+
+_TOPIC = "_rowfall_loaded"
+
+
+def _drop_record(kafka: Kafka) -> None:
+    kafka.drop(_TOPIC)
+    wait_until(lambda: _TOPIC not in topics(kafka), 10, "the record to go")
+
+
+@pytest.mark.xdist_group("kafka")
+@pytest.mark.parametrize("more", [(), ("--transactional",)], ids=["", "transactional"])
+def test_a_topic_and_a_new_machine(shell: Shell, kafka: Kafka, more: tuple[str, ...]) -> None:
+    _files(shell)
+    topic = kafka.create()
+    to = ("--to", f"kafka://{kafka.servers}/{topic}", *more)
+    shell.ok("load", "[ab].csv", *to)
+    _drop_record(kafka)
+    _on_another_machine(shell)
+    _settle_by_adopting(shell, to, lambda: len(committed(kafka, topic)))
+
+
+@pytest.mark.xdist_group("kafka")
+@pytest.mark.parametrize("answer", ["adopt", "load"])
+def test_an_older_copy_of_the_record_of_a_topic(shell: Shell, kafka: Kafka, answer: str) -> None:
+    """Copied back from a mirror: all that came after the copy was sent again."""
+    _files(shell)
+    topic = kafka.create()
+    to = ("--to", f"kafka://{kafka.servers}/{topic}", "--transactional")
+    shell.ok("load", "a.csv", *to)
+    kept = committed(kafka, _TOPIC)
+    shell.ok("load", "b.csv", *to)
+    _drop_record(kafka)
+    kafka.create(_TOPIC, **{"cleanup.policy": "compact"})
+    producer = kafka.producer()
+    for key, value in kept:
+        producer.produce(_TOPIC, value, key)
+    producer.flush()
+    assert "It would fail" in shell.ok("plan", "[ab].csv", *to).out
+    done = shell.ends(3, "load", "[ab].csv", *to)
+    assert "record _rowfall_loaded beside the table does not know of them" in done.err
+    assert len(committed(kafka, topic)) == 4
+    shell.ok(*answers(done.err)[answer])
+    assert len(committed(kafka, topic)) == (4 if answer == "adopt" else 6)
+    assert "nothing to load" in shell.ok("load", "[ab].csv", *to).talk

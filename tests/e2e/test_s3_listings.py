@@ -56,6 +56,15 @@ def forgets_its_token(token: str, last: str, number: int) -> bytes:
     return page(left[:1000], "" if len(left) > 1000 else None)
 
 
+def forgets_short_tokens(token: str, last: str, number: int) -> bytes:
+    left = behind(KEYS, last)
+    return page(left[:4], "" if len(left) > 4 else None)
+
+
+def goes_on_from_no_key(token: str, last: str, number: int) -> bytes:
+    return page(KEYS[:4], "")
+
+
 def is_cut_once(token: str, last: str, number: int) -> bytes:
     return page(behind(KEYS, last))[: 500 if number == 1 else None]
 
@@ -64,8 +73,10 @@ def is_cut(token: str, last: str, number: int) -> bytes:
     return page(behind(KEYS, last))[:-40]
 
 
-def load(shell: Shell, answer: Page, session: bool, code: int) -> str:
-    asked: list[str] = []
+def load(
+    shell: Shell, answer: Page, session: bool, code: int, asked: list[str] | None = None
+) -> str:
+    asked = [] if asked is None else asked
 
     def reply(request: Asked) -> Reply:
         parts = urlsplit(request.path)
@@ -92,9 +103,11 @@ def load(shell: Shell, answer: Page, session: bool, code: int) -> str:
 
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("session", [False, True], ids=["", "session"])
-@pytest.mark.parametrize("answer", [repeats_its_token, repeats_a_key, is_cut_once])
+@pytest.mark.parametrize(
+    "answer", [repeats_its_token, repeats_a_key, is_cut_once, forgets_short_tokens]
+)
 def test_each_object_is_loaded_once(shell: Shell, answer: Page, session: bool) -> None:
-    """The first was asked for ever, and a page that was cut ended the load."""
+    """The first was asked for ever, a page that was cut ended the load, and rows were left out."""
     load(shell, answer, session, 0)
     assert shell.row("SELECT count(), sum(id) FROM t") == [6, 6]
 
@@ -105,6 +118,38 @@ def test_a_full_page_without_a_token_is_not_the_last(shell: Shell, session: bool
     """The rest of the keys was left out without a word."""
     load(shell, forgets_its_token, session, 0)
     assert shell.row("SELECT count(), sum(id) FROM t") == [9, 6 + 1000 + 1001 + 1002]
+
+
+@pytest.mark.sampled(1)
+@pytest.mark.parametrize("session", [False, True], ids=["", "session"])
+def test_pages_that_do_not_go_on_are_no_end(shell: Shell, session: bool) -> None:
+    """Four of six files were loaded, and nothing was said."""
+    said = load(shell, goes_on_from_no_key, session, 4)
+    assert "says that more keys follow, and gives the same ones again" in " ".join(said.split())
+
+
+@pytest.mark.sampled(1)
+@pytest.mark.parametrize("session", [False, True], ids=["", "session"])
+def test_a_whole_listing_costs_one_request_more_at_most(shell: Shell, session: bool) -> None:
+    asked: list[str] = []
+    load(shell, lambda token, last, number: page(behind(KEYS, last)), session, 0, asked)
+    assert len(asked) == (1 if session else 2)
+
+
+@pytest.mark.parametrize("bucket", ["b", "ab", "x" * 64])
+@pytest.mark.parametrize(
+    "words", [("s3://{}/a.csv",), ("a.csv", "--to", "s3://{}/out.csv"),
+              ("a.csv", "--to", "iceberg+s3://{}/out"), ("delta+s3://{}/t",)],
+)  # fmt: skip
+def test_names_that_no_bucket_has(shell: Shell, bucket: str, words: tuple[str, ...]) -> None:
+    """The engine refused them in its own words, after they had been listed (exit 6)."""
+    shell.env |= {
+        "AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": "secret",
+        "AWS_ENDPOINT_URL": "http://127.0.0.1:9",
+    }  # fmt: skip
+    shell.write("a.csv", "id\n1\n")
+    said = shell.ends(2, "load", *(word.format(bucket) for word in words)).talk
+    assert f"the bucket {bucket}: buckets have names of 3 to 63 letters" in " ".join(said.split())
 
 
 @pytest.mark.sampled(1)

@@ -16,6 +16,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import StaticTable, Table
 from pyiceberg.types import LongType, NestedField, StringType, TimestampType
 
+from e2e.test_adopt import answers
 from e2e.tools import Shell, csv, made
 from lab.lake_tables import DictCatalog, engine_rows, iceberg
 from lab.seaweed import Seaweed
@@ -402,14 +403,49 @@ def test_columns_of_bytes_take_any(into: Into) -> None:
     assert sorted(into.rows("id, hex(s)")) == [[1, "66696E65"], [2, "FFFE"], [3, "FD"]]
 
 
-def test_a_record_that_is_gone_is_no_empty_one(into: Into) -> None:
-    into.shell.write("a.csv", "id\n1\n")
+@pytest.mark.parametrize("answer", ["adopt", "load", "put back"])
+def test_a_record_that_is_gone_is_a_question(into: Into, answer: str) -> None:
+    """It was an error with "put it back" and no other way out."""
+    shell = into.shell
+    shell.write("a.csv", "id\n1\n")
     into.load("a.csv")
     (record,) = Path(into.place, "_rowfall").glob("*.json")
+    kept = record.read_bytes()
     record.unlink()
-    done = into.shell.ends(5, "load", "a.csv", "--to", into.to)
-    assert str(record) in done.talk
+    words = ("a.csv", "--to", into.to)
+    assert "It would fail" in shell.ok("plan", *words).out
+    for _ in range(2):
+        done = shell.ends(3, "load", *words)
+    assert f"is gone: {record}" in " ".join(done.talk.split())
     assert into.rows("count()") == [[1]]
+    if answer == "put back":
+        record.write_bytes(kept)
+    else:
+        shell.ok(*answers(done.err)[answer])
+    count = 2 if answer == "load" else 1
+    assert into.rows("count()") == [[count]]
+    assert "nothing to load" in shell.ok("load", *words).talk
+    assert into.rows("count()") == [[count]]
+
+
+def test_what_is_left_of_a_record_still_counts(
+    into: Into, monkeypatch: pytest.MonkeyPatch
+) -> None:  # fmt: skip
+    """The newest file is there, and the one before it is gone."""
+    monkeypatch.setattr("rowfall.systems.lakes.record._FULL", 1)
+    shell = into.shell
+    for name in "ab":
+        shell.write(f"{name}.csv", f"id\n{ord(name)}\n")
+        into.load(f"{name}.csv")
+    chain = {path: json.loads(path.read_bytes())["before"]
+             for path in Path(into.place, "_rowfall").glob("*.json")}  # fmt: skip
+    (oldest,) = (path for path, before in chain.items() if not before)
+    oldest.unlink()
+    done = shell.ends(3, "load", "[ab].csv", "--to", into.to)
+    adopted = shell.ok(*answers(done.err)["adopt"], "--json").document["splits"]
+    assert adopted == [str(shell.folder / "a.csv")]
+    assert "nothing to load" in shell.ok("load", "[ab].csv", "--to", into.to).talk
+    assert into.rows("count()") == [[2]]
 
 
 def test_a_hint_that_is_behind_is_mended_by_the_next_load(into: Into) -> None:

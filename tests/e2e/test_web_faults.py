@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import gzip
+
 import pytest
 
+from e2e.lake import Lake
 from e2e.tools import Shell
+from lab.clickhouse import ClickHouse
 from lab.scripted import Asked, Reply, Scripted
 from rowfall.stores import http
 
@@ -71,6 +75,27 @@ def test_an_answer_without_its_length_is_as_long_as_the_listing_says(
         sent[0] = rows
         shell.ok(*load)
     assert shell.row("SELECT count() FROM t") == [20_000]
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.csv.gz"])
+def test_the_plan_says_that_a_server_cannot_notice_a_cut(
+    shell: Shell, clickhouse: ClickHouse, name: str
+) -> None:
+    """A HEAD without a length, and whole answers without one; gzip has an end of its own."""
+    lake = Lake(shell, clickhouse)
+    data = gzip.compress(DATA) if name.endswith("gz") else DATA
+
+    def reply(asked: Asked) -> Reply:
+        return Reply(data, headers=ETAG, endless="range" not in asked.headers)
+
+    said = "a ClickHouse server takes one that is cut at the end of a line for whole"
+    with Scripted(reply) as web:
+        words = (web.url(name), "--table", "t")
+        pulled = " ".join(lake.ok("plan", *words, "--pull").out.split())
+        assert (said in pulled) == (name == "a.csv")
+        assert said not in " ".join(lake.ok("plan", *words, "--push").out.split())
+        web.reply = lambda asked: Reply(data, headers=ETAG)
+        assert said not in " ".join(lake.ok("plan", *words, "--pull").out.split())
 
 
 # More than the engine takes at once, so that it asks for the rest.

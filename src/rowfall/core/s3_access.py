@@ -17,6 +17,10 @@ from rowfall.core.masked import Secret
 from rowfall.core.options import Options
 from rowfall.core.sqltext import quote
 
+# Letters of a bucket's name, by the rules of S3. The engines of ClickHouse (24.10 and 26.9) refuse
+# all others before they ask.
+_LEAST_NAME, _MOST_NAME = 3, 63
+
 
 @dataclass(frozen=True, slots=True)
 class Keys:
@@ -182,6 +186,21 @@ def _is_local(text: str) -> bool:
         return ipaddress.ip_address(host.strip("[]")).is_private
     except ValueError:
         return host == "localhost"
+
+
+def check_bucket(name: str, text: str) -> None:
+    """Check a name that the user has typed: engines read no bucket with a shorter or longer one.
+
+    Raises:
+        UsageError: S3 has no such names.
+    """
+    if not _LEAST_NAME <= len(name) <= _MOST_NAME:
+        raise UsageError(
+            f"{text} names the bucket {name}: buckets have names of {_LEAST_NAME} to {_MOST_NAME} "
+            "letters",
+            hint="Check the address: s3://bucket/key. Where another service has such a bucket, "
+            "copy its objects into one with a longer name.",
+        )
 
 
 def base_url(access: Access, bucket: str) -> str:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from rowfall.core import extras
 from rowfall.core.dataclass import dataclass
+from rowfall.core.errors import SourceError
 from rowfall.core.s3_access import Access, Keys
 
 if TYPE_CHECKING:
@@ -219,7 +220,12 @@ class ClientStore:
                 continue
             last = max((item["Key"] for item in page.get("Contents", ())), default="")
             if last <= query.get("StartAfter", ""):
-                return
+                raise SourceError(
+                    f"cannot list s3://{self._bucket}: the service says that more keys follow, and "
+                    "gives the same ones again",
+                    hint="Name the objects one by one: an address without a pattern needs no "
+                    "listing.",
+                )
             query.pop("ContinuationToken", None)
             query["StartAfter"] = last
 

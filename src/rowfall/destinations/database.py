@@ -19,10 +19,10 @@ from rowfall.destinations import database_survey
 from rowfall.destinations.base import BaseDestination
 from rowfall.destinations.network_links import network_links
 from rowfall.destinations.options_check import DATABASE
-from rowfall.destinations.questions import unrecorded_rows
+from rowfall.destinations.questions import answers, unrecorded_rows
 from rowfall.engines import database_class
 from rowfall.engines.base import ExistingTable
-from rowfall.engines.database import RECORD, Database, OverNetwork
+from rowfall.engines.database import RECORD, Database, FileTable, OverNetwork
 from rowfall.ledger import Ledger
 from rowfall.targets.base import Target
 
@@ -49,6 +49,11 @@ def unrecorded(session: Session, database: Database) -> LedgerError | None:
         return None
     if not database.unrecorded():
         return None
+    if isinstance(database, FileTable) and (gone := database.gone()):
+        return LedgerError(
+            f"the record of what is loaded into {session.table_text} is gone: {gone}",
+            hint=answers(session, f"the record {gone}"),
+        )
     return unrecorded_rows(session, f"the record {RECORD}", "rows")
 
 

@@ -35,7 +35,7 @@ def answers(session: Session, where: str) -> str:
         f"Loaded before, and {where} was lost or is an older copy: put it back.",
     ]
     if not session.source.replayable or not session.destination.adopts(session.target):
-        del lines[2]  # nothing to name, or a topic
+        del lines[2]  # nothing to name, or a target without a record
     return "\n".join(lines)
 
 

@@ -359,9 +359,9 @@ class Topic(TransactionalDatabase):
 
     offers = frozenset({DATABASE, TOPIC})
 
-    def older_record(self, session: Session, database: Database) -> OlderRecord | None:
-        """Return None: messages cannot be counted against what the ledger knows."""
-        return None
+    def table_exists(self, session: Session) -> bool:
+        """Return whether the topic is there: it has no columns that would say so."""
+        return bool(database_of(session).table_id())
 
     def visibility(self, facts: LoadFacts, transport: Transport, options: Options) -> str:
         return (
@@ -375,6 +375,3 @@ class Topic(TransactionalDatabase):
             f"load {load_id} went into a topic, whose messages are not compared",
             hint=f"Read and count them: rowfall load '{session.target.text}' --table t",
         )
-
-    def adopts(self, target: Target) -> bool:
-        return False

@@ -431,6 +431,9 @@ class FileTable(Database, Protocol):
             UsageError: it cannot be sorted or partitioned as the options say.
         """
 
+    def gone(self) -> str:
+        """Return the name of a file of the record that is gone; "" where all of it is there."""
+
     def mend(self) -> None:
         """Finish what the commit of a process that was killed has left: its table is there."""
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 
 from rowfall.contracts.facts import FirstFacts, LoadFacts
+from rowfall.core import units
 from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import UsageError
 from rowfall.core.listing import Listing
@@ -33,6 +34,7 @@ from rowfall.plan import balance
 from rowfall.plan.decoding import zone
 from rowfall.plan.settings import ENGINE_BASE, Shape, block, insert_threads
 from rowfall.schema.text.text_format import UNSURE
+from rowfall.sources.base import EndsUnseen
 
 # Stored bytes that one core turns into table rows per second, by kind of source (measured on
 # trips and taxi data, chDB 26.9; text is compressed or not).
@@ -324,6 +326,20 @@ def side_by_side(forecasts: Sequence[Forecast]) -> Forecast:
     )
 
 
+def _about_lengths(facts: LoadFacts) -> list[str]:
+    """Say of which files a server that pulls cannot tell whether they have come whole."""
+    if facts.reach is None or not isinstance(facts.reach.source, EndsUnseen):
+        return []
+    names = facts.reach.source.without_length(facts.encoding)
+    if not names:
+        return []
+    return [
+        f"The web server does not say how long {units.counted(len(names), 'file')} is "
+        f"({names[0]}): a ClickHouse server takes one that is cut at the end of a line for whole; "
+        "--push has it read here, and compared with the listing."
+    ]
+
+
 def _advice(facts: LoadFacts, transport: Transport, parts: int) -> tuple[str, ...]:
     advice = [text for subject, text in facts.schema.notes if subject == UNSURE]
     advice += _about_zones(facts)
@@ -331,6 +347,8 @@ def _advice(facts: LoadFacts, transport: Transport, parts: int) -> tuple[str, ..
     unpinned = facts.unpinned_there if there else facts.unpinned
     if unpinned and transport.parser.value == ENGINE:
         advice.append(f"{unpinned}: one that changes meanwhile, and changes back, is not noticed.")
+    if there:
+        advice += _about_lengths(facts)
     partitions = facts.schema.layout.partitions
     if partitions > 100:
         existing = facts.table.existing

@@ -54,7 +54,7 @@ def _check(session: Session) -> None:
     if not session.destination.adopts(session.target):
         raise UsageError(
             f"{session.target.text} has no table, and what is adopted is in one already",
-            hint="Name a folder, a server, a database or a table of Iceberg with --to.",
+            hint="Name a folder, a server, a database, a topic or a table of Iceberg with --to.",
         )
     if not session.destination.table_exists(session):
         raise TargetError(

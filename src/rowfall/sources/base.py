@@ -353,6 +353,17 @@ class Pinned(Protocol):
         """Return the reason why an engine may read another version unseen; None: it cannot."""
 
 
+@runtime_checkable
+class EndsUnseen(Protocol):
+    """A source whose objects may come without their length: one that is cut looks whole.
+
+    What is read here is compared with the listing, and a server that reads it cannot.
+    """
+
+    def without_length(self, encoding: Encoding | None) -> list[str]:
+        """Return the names of such objects, sorted; none whose format has an end of its own."""
+
+
 def any_version(source: _Source) -> _Source:
     """Return a source that reads objects as they are now: for samples and questions."""
     if not isinstance(source, Pinned):

@@ -436,6 +436,7 @@ class Described:
         rows: about; ``key``: to cut by; None for one stream, ``why`` says why.
         ranges: to read, of numbers of the key; without one :data:`WHOLE`, () of an empty table.
         order_by: columns of its primary key.
+        next_key: a number that the key of no row has reached, now or before, as far as it is known.
     """
 
     name: str
@@ -447,6 +448,7 @@ class Described:
     ranges: tuple[tuple[int, int], ...] = WHOLE
     order_by: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    next_key: int = END
 
 
 def digest(query: str) -> str:
@@ -563,10 +565,20 @@ class DatabaseSource(Streams, ABC):
         """Return the listing of ranges that are not loaded yet.
 
         Raises:
-            SourceError: rows of a table without a key may have moved since some of them loaded.
+            SourceError: rows of a table without a key may have moved since some of them loaded, or
+                the table is another one by that name.
         """
         found = self.described
         key, there = found.key, loaded.get(self.uri, ())
+        if key is not None and there and found.next_key < there[-1][1] < END:
+            raise SourceError(
+                f"{self.text}: its rows were loaded up to {key.name} {there[-1][1] - 1}, and the "
+                f"table has given no number above {found.next_key - 1}: it was made anew or "
+                "emptied since, and rows of now would count as loaded",
+                hint="Forget what was loaded of the old one with rowfall forget LOAD (rowfall "
+                "status names its loads), then run the same command again, with --replace where "
+                "the old rows are to go.",
+            )
         if key is not None and key.kind is KeyKind.BLOCK and there:
             lows = {start >> 32 << 32 for start, _ in there}
             for low in lows:

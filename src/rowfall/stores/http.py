@@ -9,6 +9,7 @@ import ssl
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from email.utils import parsedate_to_datetime
 from functools import cache, partial
 from typing import IO
@@ -46,6 +47,8 @@ _BUSY = frozenset({408, 429, 502, 503, 504})
 # A GET asks the same where a server has no answer to HEAD.
 _MOST_HEADS = 2
 _UNVERSIONED = "unversioned"
+# An engine refuses such streams where their end is missing.
+_HAVE_ENDS = frozenset({"gzip", "bz2", "xz"})
 # Where a redirect leads may be good for minutes only: it is asked for again after this.
 _LEADS_SECONDS = 60.0
 # Everything a URL may hold except "{", "}", "|", "," and "*", which the engine takes as patterns.
@@ -59,6 +62,7 @@ class _Facts:
     Attributes:
         etag, modified: the headers; "" where the server sends none.
         ends: a connection that breaks is told from the end of the file.
+        headed: the answer to HEAD says so, too; without that a GET of all of it does not.
     """
 
     size: int | None
@@ -67,6 +71,7 @@ class _Facts:
     etag: str = ""
     modified: str = ""
     ends: bool = True
+    headed: bool = True
 
     def differ(self, other: _Facts) -> bool:
         """Tell whether both are known to be of different versions."""
@@ -129,6 +134,14 @@ class Http(ObjectSource):
                 "the rows, or load a packed file, which has an end of its own",
             )
         return found
+
+    def without_length(self, encoding: Encoding | None) -> list[str]:
+        """See :class:`rowfall.sources.base.EndsUnseen`."""
+        if encoding is not None and encoding.kind is Kind.TYPED:
+            return []
+        unsaid = {name for name, facts in self._listed.items() if facts.ends and not facts.headed}
+        found = sorted(unsaid | self._cut_unseen)
+        return [name for name in found if self._packing(name) not in _HAVE_ENDS]
 
     def _functions(
         self, splits: Sequence[Split], encoding: Encoding | None, structure: str
@@ -330,8 +343,10 @@ class Http(ObjectSource):
                 return self._ask(url, "GET", {})
 
         found = self._patience.ask(head)
-        # A HEAD may leave out the length that a GET has.
-        return found if found is not None and found.ends else self._patience.ask(first_byte)
+        if found is not None and found.ends:
+            return found
+        # A HEAD may leave out the length that the GET of a range has.
+        return replace(self._patience.ask(first_byte), headed=found is None)
 
     def _ask(self, url: str, method: str, headers: Mapping[str, str]) -> _Facts:
         with _network_errors(url), _answer(url, self._signature, method, headers) as answer:

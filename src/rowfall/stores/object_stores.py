@@ -33,7 +33,7 @@ from rowfall.stores.objects import (
 )
 from rowfall.stores.patience import Patience
 
-_CHUNK = 1000  # keys per answer: S3 gives no more
+CHUNK = 1000  # keys per answer: S3 gives no more
 _CODE = regex(r"<Code>(\w+)</Code>")
 _STATUS = regex(r"status code: (\d{3})")
 # How the parser of listings says that an answer ends in the middle.
@@ -89,8 +89,6 @@ class Bucket(ABC):
 
     wrong_service: ClassVar[str]
     unreachable: ClassVar[str]
-    # Some services end a full page without the token of the next: the rest was left out unsaid.
-    asks_behind_end: ClassVar[bool] = False
 
     def __init__(self, name: str, scheme: str, where: str) -> None:
         self.name, self.where = name, where
@@ -230,13 +228,18 @@ class Bucket(ABC):
         offset = None
         if start and " " < start[-1] <= "~":
             offset = prefix[:-1] + chr(ord(start[-1]) - 1)
-        offset = last or offset
+        offset, head = last or offset, ""
         while True:
             begin, listed, former = offset, 0, set[str]()
-            for chunk in self._store().list(folder or None, offset=begin, chunk_size=_CHUNK):
+            for chunk in self._store().list(folder or None, offset=begin, chunk_size=CHUNK):
+                if head and not listed and chunk and chunk[0]["path"] == head:
+                    # It goes on from behind no key, so nobody knows whether there are more.
+                    yield from self._list_any_key(prefix)
+                    return
                 keys = {meta["path"] for meta in chunk}
+                if chunk:
+                    head, offset = head or chunk[0]["path"], chunk[-1]["path"]
                 listed += len(chunk)
-                offset = max(offset or "", *keys) if keys else offset
                 yield from (
                     stored_object(m, m["path"]) for m in chunk if m["path"].startswith(prefix)
                 )
@@ -247,7 +250,7 @@ class Bucket(ABC):
                     break  # the same pages again: the service repeats a token for ever
                 former = keys
             else:
-                if not self.asks_behind_end or listed < _CHUNK:
+                if not listed or not self._may_go_on(listed):
                     return
             if offset == begin:
                 return
@@ -256,6 +259,10 @@ class Bucket(ABC):
         if self._opened is None:
             self._opened = self._open()
         return self._opened
+
+    def _may_go_on(self, listed: int) -> bool:
+        """Tell whether more keys may be there where a listing has ended after ``listed`` keys."""
+        return False
 
     @abstractmethod
     def _open(self) -> Any:

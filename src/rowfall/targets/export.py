@@ -33,7 +33,7 @@ class Export:
         pattern: ``{n}`` stands for the file's number, zero-padded; needed with more than one file.
 
     Raises:
-        UsageError: no ``{n}`` with several files, an unknown format.
+        UsageError: no ``{n}`` with several files, an unknown format, a bucket that S3 cannot have.
         TargetError: the folder cannot be made, or a file is in the way.
     """
 
@@ -57,6 +57,8 @@ class Export:
                 hint="Write .gz, .zst, .lz4 or .xz files.",
             )
         self.remote = pattern.startswith("s3://")
+        if self.remote:
+            s3_access.check_bucket(pattern.removeprefix("s3://").partition("/")[0], pattern)
         self.pattern = pattern if self.remote else str(Path(pattern).absolute())
         self.text = self.pattern
         self.folder: Path | None = None

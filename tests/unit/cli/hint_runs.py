@@ -8,6 +8,7 @@ cases of ``e2e/test_hint_commands.py``.
 from __future__ import annotations
 
 RUN_BY = {
+    "Forget what was loaded of the old one with rowfall forget LOAD (rowfall status names its loads), then run the same command again, with --replace where the old rows are to go.": "e2e/test_mysql.py::test_rows_of_a_table_that_was_made_anew_are_not_loaded",
     "rowfall report last --html FILE writes the page of one that has ended.": "e2e/test_live_page.py::test_status_web_needs_a_load_that_runs",
     "rowfall report {} --html FILE writes its page.": "e2e/test_live_page.py::test_status_web_needs_a_load_that_runs",
     "--html {}": "e2e/test_report_page.py::test_where_a_page_cannot_be_written",

@@ -32,7 +32,14 @@ from rowfall.engines.database import (
     Transactions,
     UnknownEndError,
 )
-from rowfall.systems.kafka.client import BEGINNING, Client, Direction, TopicFacts, with_secrets
+from rowfall.systems.kafka.client import (
+    BEGINNING,
+    LATEST,
+    Client,
+    Direction,
+    TopicFacts,
+    with_secrets,
+)
 from rowfall.systems.kafka.errors import ReadingError
 from rowfall.systems.kafka.producer import (
     AbortedError,
@@ -232,10 +239,13 @@ class KafkaDatabase(Transactions):
         self.record.learn(messages)
 
     def count(self) -> int:
-        """Return the rows that the record knows."""
-        self.record.refresh()
-        attempts = {found["attempt"]: int(found["rows"]) for found in self.record.splits.values()}
-        return sum(attempts.values())
+        """Return the messages of the topic by its offsets; ends of transactions count as some."""
+        topic = self.client.describe(self.topic)
+        if topic is None:
+            return 0
+        ends = self.client.offsets(self.topic, topic.partitions, LATEST)
+        begins = self.client.offsets(self.topic, topic.partitions)
+        return sum(ends[p] - begins[p] for p in topic.partitions)
 
     def result(self, query: str, *, write: bool) -> Result | None:
         """Refuse: a topic has no tables."""

@@ -54,6 +54,7 @@ from rowfall.systems.lakes.record import (
     PROPERTY,
     CommittedLoad,
     LakeRecord,
+    RecordGoneError,
     read_record,
     record_file,
 )
@@ -80,6 +81,8 @@ class IcebergTable(PlainDatabase):
         self._patience = parse_duration(options.patience)
         self._catalog: TableCatalogue | None = None
         self._uuid = ""
+        # What is gone of the record is not missed: the user has said what the rows are.
+        self._begins_anew = options.replace
 
     # --- the table --------------------------------------------------------------------------------
 
@@ -340,21 +343,29 @@ class IcebergTable(PlainDatabase):
         """Read what is loaded.
 
         Raises:
-            TargetError: a file of the record is gone.
+            RecordGoneError: a file of the record is gone, and nobody has said that it may be.
         """
 
         def read(name: str) -> bytes:
             with self._explained(f"read the record {name} of", missing=True):
-                try:
-                    return self._files(table).read(name)
-                except FileNotFoundError:
-                    raise TargetError(
-                        f"the record of what is loaded into {self.name} is gone: {name}",
-                        hint=f"Put it back. Without its property {PROPERTY} the table counts as "
-                        "one that nothing was loaded into.",
-                    ) from None
+                return self._files(table).read(name)
 
-        return read_record(table.metadata.properties.get(PROPERTY, ""), read)
+        try:
+            return read_record(table.metadata.properties.get(PROPERTY, ""), read)
+        except RecordGoneError as error:
+            if self._begins_anew:
+                return error.left
+            raise
+
+    def gone(self) -> str:
+        """See :meth:`rowfall.engines.database.FileTable.gone`."""
+        table = self._table()
+        try:
+            if table is not None:
+                self._record(table)
+        except RecordGoneError as error:
+            return error.name
+        return ""
 
     def _write_record(self, table: Table, loads: Mapping[str, CommittedLoad], before: str) -> str:
         name = f"{_folder(table)}/{FOLDER}/{uuid.uuid4().hex}.json"
@@ -367,7 +378,10 @@ class IcebergTable(PlainDatabase):
     def loaded(self) -> set[str]:
         """See :class:`rowfall.engines.database.Database`."""
         table = self._table()
-        return self._record(table).ids() if table is not None else set()
+        try:
+            return self._record(table).ids() if table is not None else set()
+        except RecordGoneError as error:
+            return error.left.ids()  # whoever loads is asked before, see unrecorded()
 
     def loaded_by(self, load: str) -> set[str]:
         """See :class:`rowfall.engines.database.FileTable`."""
@@ -401,8 +415,10 @@ class IcebergTable(PlainDatabase):
     def unrecorded(self) -> bool:
         """See :meth:`rowfall.engines.database.Database.unrecorded`."""
         table = self._table()
-        if table is None or PROPERTY in table.metadata.properties:
+        if table is None:
             return False
+        if PROPERTY in table.metadata.properties:
+            return bool(self.gone())
         snapshot = table.current_snapshot()
         if snapshot is None:
             return False
@@ -416,6 +432,7 @@ class IcebergTable(PlainDatabase):
         def accepted(record: LakeRecord) -> tuple[dict[str, CommittedLoad], str]:
             return {**record.head, ACCEPTED: CommittedLoad((), (ACCEPTED,), 0, now)}, record.before
 
+        self._begins_anew = True
         self._commit(accepted, (), replace=False, summary={})
 
     def count(self) -> int:

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import field
 
 from rowfall.core.dataclass import dataclass
+from rowfall.core.errors import TargetError
 
 PROPERTY = "rowfall.loaded"
 """Property of a table: the name of the newest record of what is loaded."""
@@ -86,16 +87,38 @@ class LakeRecord:
         return kept
 
 
+class RecordGoneError(TargetError):
+    """A file of the record is gone.
+
+    Attributes:
+        name: of the file. ``left``: what the files say that are there, as one that is not written.
+    """
+
+    def __init__(self, name: str, left: LakeRecord) -> None:
+        super().__init__(
+            f"the record of what is loaded is gone: {name}",
+            hint="Put it back; the next load into the table says what else can be done.",
+        )
+        self.name, self.left = name, left
+
+
 def read_record(newest: str, read: Callable[[str], bytes]) -> LakeRecord:
     """Read the record of loads from a chain of files, of which each names the one before.
 
     Args:
         newest: name of the newest file, "" for none.
+
+    Raises:
+        RecordGoneError: ``read`` has raised FileNotFoundError.
     """
     parts: list[Mapping[str, CommittedLoad]] = []
     name, before = newest, ""
     while name:
-        data = json.loads(read(name))
+        try:
+            data = json.loads(read(name))
+        except FileNotFoundError:
+            left = LakeRecord(head=LakeRecord(older=parts).without(""))
+            raise RecordGoneError(name, left) from None
         parts.append({
             load: CommittedLoad(
                 tuple(one["attempts"]), tuple(one["splits"]), one["rows"], one["at"]

@@ -13,7 +13,7 @@ from dataclasses import replace
 from hashlib import blake2b
 from pathlib import Path
 
-from rowfall.core import sql, uri
+from rowfall.core import s3_access, sql, uri
 from rowfall.core.errors import UsageError
 from rowfall.core.masked import Secret
 from rowfall.core.model import Column, Encoding, Schema
@@ -157,6 +157,7 @@ def _place(text: str) -> tuple[str, str, str]:
         location = address.rstrip("/")
         if location.count("/") < 3:
             raise UsageError(f"{uri.mask(text)!r} names no folder of a table", hint=HOW_TO_NAME)
+        s3_access.check_bucket(location.split("/")[2], uri.mask(text))
     if location.endswith(".json"):
         raise UsageError(
             f"{uri.mask(text)} is one state of a table, and rows go into the table",

@@ -17,7 +17,7 @@ import itertools
 import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -29,6 +29,7 @@ from rowfall.core.masked import redact
 from rowfall.core.model import Encoding, Kind
 from rowfall.core.nearest import did_you_mean
 from rowfall.core.options import Options
+from rowfall.core.patterns import regex
 from rowfall.sources.databases import (
     END,
     WHOLE,
@@ -121,6 +122,10 @@ class _MySQLReading:
     ended: bool = False
 
 
+# In the last line, behind the columns: comments of those may hold anything.
+_NEXT = regex(r"\n\) ENGINE=\w+ AUTO_INCREMENT=(\d+)")
+
+
 class MySQLSource(DatabaseSource):
     """One table, or the result of ``--query``."""
 
@@ -206,7 +211,24 @@ class MySQLSource(DatabaseSource):
             if key.grows:
                 notes += self._settle_writers(connection, key)
             ranges = tuple(self._ranges(connection, key, rows, int(size or 0)))
-        return Described(at.table, "", columns, rows, key, why, ranges, order, tuple(notes))
+        given = self._next_key(connection) if key is not None and key.grows and filled else END
+        return Described(
+            at.table, "", columns, rows, key, why, ranges, order, tuple(notes), given
+        )  # fmt: skip
+
+    def _next_key(self, connection: Any) -> int:
+        """Return the next number of AUTO_INCREMENT; END where the user may not see it.
+
+        Deleted rows do not lower it, so it tells a table that was made anew or emptied from one
+        whose last rows are gone. It is in no version: what the catalogue knows besides, the time
+        of CREATE, is another one after each ALTER. MySQL 8 shows a number in information_schema
+        that may be a day old, and this one as it is.
+        """
+        with suppress(self._driver().err.MySQLError):
+            ((_, text, *_),) = self._ask(connection, f"SHOW CREATE TABLE {self._name}")
+            if found := _NEXT.search(str(text)):
+                return int(found[1])
+        return END
 
     def _missing(self, connection: Any) -> SourceError:
         """Return the error for a table that is not in the catalogue: no right, or no such table."""
