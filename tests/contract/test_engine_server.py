@@ -52,6 +52,20 @@ def test_a_file_as_body(server: Server, tmp_path: Path) -> None:
     assert out.rows_written == 300_000
 
 
+@pytest.mark.parametrize("letters", [150_000, 600_000])
+def test_statements_longer_than_a_field_of_http(server: Server, letters: int) -> None:
+    """Servers refuse a parameter of 128 KiB, and by default a statement of 256 KiB."""
+    table, long = new_table(server), "/*" + "\N{SNOWMAN}" * (letters // 3) + "*/"
+    rows = (b"%d\n" % n for n in range(1000))
+    out = run(server, f"INSERT INTO {table} SELECT a {long} FROM input('a UInt64') FORMAT TSV",
+              body=rows)  # fmt: skip
+    assert out.rows_written == 1000
+    assert text(server, f"SELECT sum(a) FROM {table}") == "499500"
+    asked = {"one": Secret("a\nb"), "two": Secret("c")}
+    sql = f"SELECT a.text, b.text {long} FROM one AS a, two AS b"
+    assert text(server, sql, texts=asked) == "a\nb\tc"
+
+
 def test_a_bad_row_ends_the_sending_early(server: Server) -> None:
     table, sent = new_table(server), 0
 

@@ -19,7 +19,7 @@ from rowfall.core.model import Statement
 from rowfall.ledger import journal as journals
 from rowfall.ledger import leases
 from rowfall.ledger.journal import Journal
-from rowfall.ledger.leases import Ownership, StagedPartition
+from rowfall.ledger.leases import AddedRows, Ownership, StagedPartition
 from rowfall.systems.clickhouse.server import Server
 
 INTO = "11111111-2222-3333-4444-555555555555"
@@ -302,18 +302,19 @@ def test_what_other_loads_publish_meanwhile_is_known(server: Server, journal: Jo
     other.lease("b_1", [split(2)])
     assert other.commit("b_1", 7, [early])
     other.loaded("b_1")
-    assert journal.added("a_1", MOVE) == (7, 7)  # as if counted at once: nothing says otherwise
+    # As if counted at once: nothing says otherwise.
+    assert journal.added("a_1", MOVE) == AddedRows(7)
     journal.counting("a_1")
-    assert journal.added("a_1", MOVE) == (0, 0)  # there when it was counted
+    assert journal.added("a_1", MOVE) == AddedRows()  # there when it was counted
     assert journal.commit("a_1", 10, [MOVE])
     other.lease("b_2", [split(3)])
     other.counting("b_2")
     assert other.commit("b_2", 30, [late])
-    assert journal.added("a_1", MOVE) == (0, 30)  # it may be visible, or a part of it
+    assert journal.added("a_1", MOVE) == AddedRows(part=30)  # it may be visible, or a part of it
     other.loaded("b_2")
-    assert journal.added("a_1", MOVE) == (30, 30)
+    assert journal.added("a_1", MOVE) == AddedRows(30)
     # Before or after b_2 was counted.
-    assert other.added("b_2", late) == (0, 10)
+    assert other.added("b_2", late) == AddedRows(part=10)
 
 
 def ranges(*numbers: int) -> list[Split]:

@@ -20,6 +20,7 @@ from rowfall.core.model import Pair
 from rowfall.engines.base import table_uuid
 from rowfall.ledger import Ledger, leases
 from rowfall.ledger.journal import Journal
+from rowfall.ledger.leases import AddedRows
 from rowfall.publish.attach import Publisher
 from rowfall.publish.recover import NodeRecovery, Recovery
 from rowfall.systems.clickhouse.server import Server
@@ -147,4 +148,4 @@ def test_bounds_come_from_all_journals(scene: Scene) -> None:
             one.loaded()
     (entry,) = [e for e in a.journal.entries() if e.attempt == a.attempt]
     (move,) = [m for m in entry.moves if m.table == "u"]
-    assert a.journal.added(a.attempt, move) == (ROWS, ROWS)
+    assert a.journal.added(a.attempt, move) == AddedRows(ROWS)

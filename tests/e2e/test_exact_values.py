@@ -164,9 +164,12 @@ def test_a_dynamic_holds_no_infinity_and_takes_null(shell: Shell) -> None:
     assert shell.rows("SELECT toString(dynamicType(v)) FROM t ORDER BY n") == [
         ["None"], ["Int64"], ["String"], ["Array(String)"], ["String"], ["UInt64"],
     ]  # fmt: skip
-    for value in ("1e400", "[1, -1e999]"):
-        shell.write("odd.jsonl", f'{{"n": 1, "v": {value}}}\n')
-        assert "does not fit v Dynamic" in shell.ends(1, "load", "odd.jsonl", *ways).talk
+    own = '{"n": 0, "v": ["1e400", "1e999"]}\n'
+    lists = ("--table", "l", "--type", "v Array(Dynamic)")
+    for value, more in (("1e400", ways), ("[1, -1e999]", ways), ("[1, 1e400]", lists)):
+        shell.write("odd.jsonl", own + f'{{"n": 1, "v": {value}}}\n')
+        said = shell.ends(1, "load", "odd.jsonl", *more).talk
+        assert f'odd.jsonl line 2 column "v": "{value}" does not fit {more[-1][2:]}' in said
     # Beside a list that would hide a NULL, none is read.
     shell.write("null.jsonl", '{"v": null, "l": [[1]]}\n')
     types = ("--type", "v Dynamic", "--type", "l Array(Array(Int64))")

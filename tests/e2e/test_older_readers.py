@@ -87,6 +87,30 @@ def test_a_day_at_which_the_reader_of_a_server_raises(lake: Lake, web: Web) -> N
     assert lake.row("SELECT count(), min(v) FROM {db}.t") == [2, "2024-02-29"]
 
 
+def test_blanks_around_decimals_are_taken_away_by_functions_that_it_knows(
+    lake: Lake, web: Web
+) -> None:
+    """trimBoth has one argument there, which was asked about only where a column was a float."""
+    url = web.put("older/blanks.csv", b"id,m\n1, 1.50\n2,2.25 \n3,\t4.00\n4, x\n")
+    more = ("--type", "m Decimal(9, 2)", "--decoder", "never", "--pull")
+    lake.ok("load", url, "--table", "t", *more, "--max-errors", "1")
+    assert lake.rows("SELECT id, toString(m) FROM {db}.t ORDER BY id") == [
+        [1, "1.5"], [2, "2.25"], [3, "4"],
+    ]  # fmt: skip
+    assert "line 5" in lake.ends(1, "load", url, "--table", "u", *more).talk
+
+
+def test_statements_of_many_columns_fit_a_request(lake: Lake) -> None:
+    """As a file is pushed, each column is written with its check; of 128 KiB it was refused."""
+    columns = 230
+    names = ",".join(f"c{n}" for n in range(columns))
+    row = ",".join("1.50" for _ in range(columns))
+    lake.shell.write("wide.csv", f"{names}\n{row}\n{row}\n")
+    given = [part for n in range(columns) for part in ("--type", f"c{n} Decimal(9, 2)")]
+    lake.ok("load", "wide.csv", "--table", "t", "--push", "--decoder", "never", *given)
+    assert lake.rows("SELECT count(), toString(sum(c7)) FROM {db}.t") == [[2, "3"]]
+
+
 def test_structs_of_a_file_with_bad_rows_are_sent_to_an_older_server(lake: Lake) -> None:
     """The engine here reads structs that may be NULL, of which 24.10 has no type."""
     table = pa.table({"n": [1, 2], "s": [{"x": "a"}, {"x": "b"}], "v": ["1", "x"]})

@@ -10,6 +10,8 @@ import pytest
 
 from e2e.test_hint_commands import typed
 from e2e.tools import Shell
+from rowfall.core.model import Dialect
+from rowfall.schema.text.marked_values import suggest
 
 # Behind the sample, and behind what the decoder and the engine read at once.
 MANY = 25_000
@@ -220,7 +222,11 @@ MARKED = {
     "and a word": (_lines("1,5", "2,25") + "13;abc\n", None, 'v for "abc"'),
     "and a code": (_lines("1,5", "2,25") + "13;007\n", None, ""),
     "dates": (_lines("31.12.2023", "1.2.2024"), "--dates dmy", "Date"),
-    "dates and days of ISO": (_lines("31.12.2023", "1.2.2024", "2024-02-03"), None, ""),
+    "dates and days of ISO": (
+        _lines("31.12.2023", "1.2.2024", "2024-02-03"),
+        "--select \"* EXCEPT v, toDate32(if(match(v, '^[0-9]{4}'), parseDateTime(v, '%Y-%m-%d', "
+        "'UTC'), parseDateTime(v, '%e.%c.%Y', 'UTC'))) AS v\"", "Date32",
+    ),
     "dates and times": (_lines("31.12.2023 9:30", "1.2.2024 17:05:09"), "--dates dmy", "DateTime"),
     "times of half a day": (_lines("12/31/2023 9:30 AM", "1/2/2024 5:05 pm"), "--dates mdy",
                             "DateTime"),
@@ -242,12 +248,12 @@ MARKED = {
     "minutes": (_lines("2023-01-02 10:30", "2023-01-03 11:45"), "--dates ymd", "DateTime"),
     "names of months": (
         _lines("31-Dec-2023", "1-Feb-2024"),
-        "--select '* EXCEPT v, toDate32(parseDateTime64BestEffort(v, 6, '\"'\"'UTC'\"'\"')) AS v'",
+        '--select "* EXCEPT v, toDate32(parseDateTime64BestEffort(v, 6, \'UTC\')) AS v"',
         "Date32",
     ),
     "zones": (
         _lines("2023-12-31T10:00:00+02:00", "2023-02-01T11:00:00-05:00"),
-        "--select '* EXCEPT v, parseDateTime64BestEffort(v, 6, '\"'\"'UTC'\"'\"') AS v'",
+        '--select "* EXCEPT v, parseDateTime64BestEffort(v, 6, \'UTC\') AS v"',
         "DateTime64(6, 'UTC')",
     ),
     "no time of day": (_lines("2023-01-01 10:00:00", "2023-01-02 10:00:00")
@@ -277,6 +283,61 @@ def test_options_that_make_numbers_and_dates_do_so(shell: Shell, name: str) -> N
     assert typed(shell, command[1]).code == 0
     (type_,) = shell.row("SELECT DISTINCT toTypeName(v) FROM a")
     assert type_.startswith(then)
+
+
+ODD = {
+    "dollars": (["$12.50", "$1,234.00", "-$3.10", "$0.5"], [12.5, 1234, -3.1, 0.5]),
+    "dollars inside": (["$ -12.50", "$1"], [-12.5, 1]),
+    "euros": (["12,50 €", "1.234,00 €", "-3,00 €"], [12.5, 1234, -3]),
+    "euros with blanks that do not break": (["12,50\u00a0€", "1\u00a0234,00\u00a0€"], [12.5, 1234]),
+    "a code": (["CHF 1'234.50", "CHF 7.00"], [1234.5, 7]),
+    "percent": (["12.5%", "3%", ""], [12.5, 3, None]),
+    "blanks around": ([" $5", "$6 ", " "], [5, 6, None]),
+    "brackets": (["(12.50)", "3.00", "(1,234.00)"], [-12.5, 3, -1234]),
+    "brackets and dollars": (["($12.50)", "$3.00"], [-12.5, 3]),
+    "signs at the end": (["12,50-", "1.234,00", "3,10"], [-12.5, 1234, 3.1]),
+    "dates of China": (["2024年1月5日", "2024年12月15日", "2024年02月09日"],
+                       ["2024-01-05", "2024-12-15", "2024-02-09"]),
+    "dates of Korea": (["2024년 1월 5일", "2024년 12월 15일"], ["2024-01-05", "2024-12-15"]),
+    "years and days first": (["2024-01-05", "31.12.2023", "2.1.2023", "", "2024-02-29"],
+                             ["2024-01-05", "2023-12-31", "2023-01-02", None, "2024-02-29"]),
+    "years and months first": (["2024-01-05", "12/31/2023"], ["2024-01-05", "2023-12-31"]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ODD)
+@pytest.mark.sampled(4)
+def test_sql_reads_what_no_option_does(shell: Shell, name: str) -> None:
+    texts, values = ODD[name]
+    shell.write("a.csv", "id;v\n" + "".join(f"{n};{text}\n" for n, text in enumerate(texts)))
+    done = shell.ok("load", "a.csv")
+    said = r"text as it is written: v; --select .* makes numbers and dates of it"
+    assert re.search(said, done.talk)
+    command = re.search(r"if that is wrong: (rowfall load .*--replace)", done.talk)
+    assert command
+    assert typed(shell, command[1]).code == 0
+    assert shell.rows("SELECT v FROM a ORDER BY id") == [[value] for value in values]
+    # What is written otherwise is refused, and not read by halves.
+    odd = {"$": "$1$2", "%": "1%%", "€": "1,50 € 3", "年": "2024年13月5日", "(": "(1"}
+    for mark, text in odd.items():
+        if mark in texts[0]:
+            shell.write("b.csv", f"id;v\n1;{texts[0]}\n2;{text}\n")
+            words = shlex.split(command[1])
+            select = words[words.index("--select") + 1]
+            shell.ends(1, "load", "b.csv", "--select", select)
+
+
+@pytest.mark.parametrize(
+    ("texts", "ways"),
+    [(["$1,234", "$2,345"], 2), (["2024-01-05", "03.12.2023"], 2), (["$5", "€5"], 0),
+     (["(1)", "(2)"], 0), (["5-", "7-"], 0), (["$007"], 0), (["$5", "x"], 0), (["12%", "$5"], 0),
+     (["2024年13月1日"], 0), (["(1.50", "2.50"], 0), (["1965-01-05", "31.12.2023"], 0)],
+)  # fmt: skip
+def test_sql_is_named_where_there_is_one_meaning(texts: list[str], ways: int) -> None:
+    rows = [(text,) for text in texts]
+    found = suggest(Dialect(), ["v"], rows, rows, {}, ["v"])
+    assert sum(s.text.count("--select") for s in found) == ways
+    assert not any(s.flags for s in found)
 
 
 def test_a_header_of_which_the_other_reading_fails_is_not_offered(shell: Shell) -> None:

@@ -55,8 +55,9 @@ def test_no_seed_breaks_a_promise(share: int) -> None:
 
 
 # An exchange in the 200 ms between what a second machine asks and what it notes; power cuts that
-# leave rows and lose the mark in front of them.
-FOUND = (201980, 115571, 117455, 166528, 167914, 172959, 203331)
+# leave rows and lose the mark in front of them. 907909 stopped to ask about rows whose number
+# is no sum with those of other loads.
+FOUND = (201980, 115571, 117455, 166528, 167914, 172959, 203331, 907909)
 
 
 def test_seeds_that_have_found_something() -> None:

@@ -49,7 +49,7 @@ class WriterFacts:
         rows_refused: why rows that are read here cannot be sent to it; None where they can.
         no_decoder: why it cannot run rowfall-decode itself; None where it can.
         link: the network to it.
-        exact_floats: its reader of text takes floats exactly.
+        exact_floats: it reads text, floats above all, as the engine here.
         sync_refused: why what is recorded cannot be flushed to its disk; None where it can.
         disk_free: bytes free on the disks of its table; None where that is not known.
     """

@@ -29,7 +29,7 @@ from rowfall.core.model import Statement
 from rowfall.core.sqltext import SqlText, quote, quoted_list
 from rowfall.engines.base import Engine
 from rowfall.ledger import leases
-from rowfall.ledger.leases import Lease, Ownership, StagedPartition
+from rowfall.ledger.leases import AddedRows, Lease, Ownership, StagedPartition
 from rowfall.systems.clickhouse.codes import ACCESS_DENIED
 from rowfall.systems.clickhouse.staging import TableFacts
 
@@ -330,9 +330,8 @@ class Journal:
         self._append("release", attempt)
         self._held.discard(attempt)
 
-    def added(self, attempt: str, move: StagedPartition, node: str = "") -> tuple[int, int]:
-        """Return the least and the most rows that others have added to the partition of a move
-        since this attempt counted it.
+    def added(self, attempt: str, move: StagedPartition, node: str = "") -> AddedRows:
+        """Return what others have added to the partition of a move since this attempt counted it.
 
         Others are all that any journal of this server knows: loads into another table may fill this
         one through views.
@@ -862,15 +861,14 @@ def added(
     move: StagedPartition,
     node: str,
     shard_of: Mapping[str, int],
-) -> tuple[int, int]:
-    """Return the least and the most rows that other attempts have added to a partition since
-    one of this attempt's moves counted it.
+) -> AddedRows:
+    """Return what other attempts have added to a partition since a move of this one counted it.
 
     Args:
         node: the one that holds the partition.
         shard_of: of a cluster, the shard of each node.
     """
-    least = most = 0
+    least, whole, part = 0, list[int](), 0
     shard = shard_of.get(node)
     partition = (move.database, move.table, move.partition_id)
     for other in others:
@@ -887,11 +885,14 @@ def added(
         if not other.binding or 0 < other.loaded < seen:
             continue
         rows = sum(m.rows for m in moves)
-        most += rows
         # The blocks of an attempt are above the highest one that it has written down.
         after = other.committed > mine.committed or all(
             m.highest_block >= move.highest_block for m in moves
         )
         if own and other.loaded and after:
             least += rows
-    return least, most
+        elif own and other.loaded:
+            whole.append(rows)
+        else:
+            part += rows
+    return AddedRows(least, tuple(filter(None, whole)), part)

@@ -125,6 +125,39 @@ class Ownership(Enum):
     LOADED = "published"
 
 
+# Ten attempts whose order nobody knows; more of them leave the question to a person.
+_MOST_SUMS = 1 << 10
+
+
+@dataclass(frozen=True, slots=True)
+class AddedRows:
+    """Rows that other attempts may have brought into a partition since it was counted.
+
+    Attributes:
+        least: rows that have come since.
+        whole: rows of each attempt that is there and came either before the count or since.
+        part: rows of attempts of which all, some or none may be there.
+    """
+
+    least: int = 0
+    whole: tuple[int, ...] = ()
+    part: int = 0
+
+    @property
+    def most(self) -> int:
+        """Return the most rows that may have come since."""
+        return self.least + sum(self.whole) + self.part
+
+    def may_be(self, rows: int) -> bool:
+        """Tell whether that many rows may have come since: some of the attempts make the sum."""
+        sums = {self.least}
+        for one in self.whole:
+            sums |= {known + one for known in sums}
+            if len(sums) > _MOST_SUMS:
+                return self.least <= rows <= self.most
+        return any(known <= rows <= known + self.part for known in sums)
+
+
 class Leases(Protocol):
     """Grants splits to attempts and records how far these are; see :class:`Journal`."""
 
@@ -132,7 +165,7 @@ class Leases(Protocol):
     def counting(self, attempt: str) -> None: ...
     def commit(self, attempt: str, rows: int, moves: Sequence[StagedPartition]) -> bool: ...
     def loaded(self, attempt: str) -> None: ...
-    def added(self, attempt: str, move: StagedPartition, node: str = "") -> tuple[int, int]: ...
+    def added(self, attempt: str, move: StagedPartition, node: str = "") -> AddedRows: ...
     def release(self, attempt: str) -> None: ...
     def ownership(self, attempt: str) -> Ownership: ...
 
@@ -161,6 +194,6 @@ class NoLeases:
         """Return OWN: nobody else is there."""
         return Ownership.OWN
 
-    def added(self, attempt: str, move: StagedPartition, node: str = "") -> tuple[int, int]:
-        """Return (0, 0): nobody else adds rows."""
-        return 0, 0
+    def added(self, attempt: str, move: StagedPartition, node: str = "") -> AddedRows:
+        """Return none: nobody else adds rows."""
+        return AddedRows()

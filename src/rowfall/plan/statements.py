@@ -150,16 +150,25 @@ def sent_column(column: Column, kind: Kind) -> Column:
 # --- older servers -------------------------------------------------------------------------------
 
 FLOAT_PROBE = "SELECT x = toFloat64('1.239') FROM format('TSV', 'x Float64', '1.239')"
-"""Gives 1 where the reader of text takes floats exactly; see :func:`for_server`."""
+"""Gives 1 where text is read as by the engine here; see :func:`for_server`."""
+
+
+def is_read_by_release(schema: Schema) -> bool:
+    """Tell whether older releases read text of some column otherwise than the engine here."""
+    return any(
+        "Float" in c.type + c.read_type or _TRIM_END in c.expression + c.lenient + c.bad
+        for c in schema.reads
+    )
 
 
 def for_server(schema: Schema, encoding: Encoding, *, exact: bool) -> Schema:
     """Return the schema as a server has to read it.
 
     Args:
-        exact: its reader of text takes floats exactly. Releases such as 24.10 read 1.239 as
+        exact: it reads text as the engine here. Releases such as 24.10 read 1.239 as
             1.2389999999999999 and ``-`` as 0, whatever ``precise_float_parsing`` says; there,
-            floats are read as text, whose conversion is exact.
+            floats are read as text, whose conversion is exact. And they know trimBoth with one
+            argument only.
     """
     if exact or encoding.kind not in (Kind.TEXT, Kind.JSON):
         return schema

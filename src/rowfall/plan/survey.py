@@ -51,7 +51,7 @@ from rowfall.plan.planner import check_clauses, chosen_settings
 from rowfall.plan.reach import decoder_refused, network_rate, reach, source_reader
 from rowfall.plan.rewritten_files import loaded_in_other_files
 from rowfall.plan.settings import ENGINE_BASE, LEAST_MEMORY
-from rowfall.plan.statements import FLOAT_PROBE
+from rowfall.plan.statements import FLOAT_PROBE, is_read_by_release
 from rowfall.schema import inference
 from rowfall.schema.bad_rows import data_errors
 from rowfall.schema.table_changes import TargetColumns
@@ -335,8 +335,7 @@ def _ask_writers(
 ) -> tuple[WriterFacts, ...]:
     """Describe the engines that store rows."""
     text = encoding is not None and encoding.kind is not Kind.TYPED
-    # The reader differs only there.
-    text = text and any("Float" in c.type + c.read_type for c in schema.reads)
+    text = text and is_read_by_release(schema)
 
     def one(writer: Writer) -> WriterFacts:
         engine = writer.engine
@@ -351,7 +350,7 @@ def _ask_writers(
 
 
 def _reads_exactly(writer: Writer) -> bool:
-    """Ask whether the engine takes floats of text exactly: 24.10, for one, does not."""
+    """Ask whether the engine reads text as the one here: 24.10, for one, does not."""
     probe = Statement(
         SqlText.of(FLOAT_PROBE), {"precise_float_parsing": 1}, format="TSV", alters=None
     )

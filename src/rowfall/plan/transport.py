@@ -317,8 +317,9 @@ def count_streams(facts: LoadFacts, options: Options, parser: Choice) -> int:
 SMALL_FILE = 4 << 20
 # The server holds a whole Parquet, ORC or Arrow file in memory before it reads the first row.
 WHOLE_MOST = 64 << 20
-# The server refuses longer statements (max_query_size 256 KiB) and longer URLs (1 MiB, escaped).
-LONGEST_SQL = 200 << 10
+# The server refuses longer parameters of a URL (128 KiB, see http.LONGEST_FIELD), and in front of
+# what is packed a statement cannot stand.
+LONGEST_SQL = 100 << 10
 
 _HELD = frozenset({"Parquet", "ORC", "Arrow"})
 # Their first bytes cannot be unpacked by the standard library of Python 3.11.

@@ -21,7 +21,7 @@ from rowfall.core.model import Ask, Column, Pair
 from rowfall.core.options import ALL, NONE
 from rowfall.core.sqltext import quote, quoted_list
 from rowfall.engines.base import Engine
-from rowfall.ledger.leases import StagedPartition
+from rowfall.ledger.leases import AddedRows, StagedPartition
 from rowfall.publish.protocol import Evidence, Traces, judge
 from rowfall.systems.clickhouse.codes import ACCESS_DENIED, GONE, UNKNOWN_TABLE
 from rowfall.targets.base import STAGING_PREFIX
@@ -187,8 +187,7 @@ class Search:
     Attributes:
         moves: what was counted for this pair.
         query_id: of the statement that attaches them.
-        added: tells the least and the most rows that other attempts have brought into a move's
-            partition since.
+        added: tells what other attempts may have brought into a move's partition since.
         tables: (database, name) of all that the attempt brings rows into.
         answer: about parts that nothing decides.
     """
@@ -198,7 +197,7 @@ class Search:
     pair: Pair
     moves: Sequence[StagedPartition]
     query_id: str
-    added: Callable[[StagedPartition], tuple[int, int]]
+    added: Callable[[StagedPartition], AddedRows]
     tables: frozenset[tuple[str, str]]
     answer: LoadedAnswer
 
@@ -303,18 +302,15 @@ class Search:
             The traces with both, and what was found, in words.
         """
         move, rows = partition.move, sum(p.rows for p in parts)
-        least, most = self.added(move)
+        others = self.added(move)
         partition = self._partitions([move], partition.own)[move.partition_id]
         added = partition.rows_added
-        # Only at its bounds does a sum say what each of its terms is. The lower one says nothing
-        # where rows of equal keys are united: ours may have come and been united with others.
-        counted: bool | None = None
-        if added == most + known + rows:
-            counted = True
-        elif added == least + known and partition.keeps_rows:
-            counted = False
+        counted = sums_up(partition, others, added - known, rows)
+        # Between its bounds a sum of all terms may be that of a few, where rows were deleted.
+        if counted is not None and added not in (others.most + known + rows, others.least + known):
+            counted = None if self._mutated(move) else counted
         # Others may have published while it was read: then it is a sum of other terms.
-        if counted is not None and self.added(move) != (least, most):
+        if counted is not None and self.added(move) != others:
             counted = None
         found = self._sample(parts, partition)
         if found is False and not traces.has_unlisted_blocks and self._mutated(move):
@@ -322,7 +318,7 @@ class Search:
         words = {True: "is there", False: "is not there", None: "is there in part, or not known"}
         why = (
             f"{added:,} rows were added, {known:,} or {known + rows:,} expected"
-            + (", and other loads have added some, too" if most else "")
+            + (", and other loads have added some, too" if others.most else "")
             + f"; a sample of them {words[found]}"
         )
         logged = bool(self.engine.finished(self.query_id))
@@ -502,6 +498,20 @@ class Search:
 
     def _ask(self, text: str) -> list[list[Any]]:
         return self.engine.ask(text, lane=self.lane)
+
+
+def sums_up(partition: Partition, others: AddedRows, added: int, rows: int) -> bool | None:
+    """Tell whether rows are among those that were added; None where either may make the sum.
+
+    Args:
+        added: without what is known to have arrived.
+    """
+    if not partition.keeps_rows:
+        # Rows of equal keys are united: ours may have come and been united with others. A sum of
+        # all of them says that none was.
+        return True if added == others.most + rows else None
+    ours, apart = others.may_be(added - rows), others.may_be(added)
+    return None if ours == apart else ours
 
 
 def check_staging(ask: Ask, pair: Pair) -> str:

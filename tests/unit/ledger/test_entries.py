@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from rowfall.ledger.journal import JournalEntry, added
-from rowfall.ledger.leases import StagedPartition
+from rowfall.ledger.leases import AddedRows, StagedPartition
 
 MOVE = StagedPartition("d", "t", "_rowfall_a_1", "p", 10, 0, 7)
 # Its lines: claim 10, count 20, commit 30.
@@ -53,9 +53,32 @@ def test_a_commit_without_its_claim_does_not_bind() -> None:
     ],
 )
 def test_bounds_of_what_was_added(entry: JournalEntry, bounds: tuple[int, int]) -> None:
-    assert added(MINE, [entry], MOVE, "n1", SHARDS) == bounds
-    both = (bounds[0] + 5, bounds[1] + 5)
-    assert added(MINE, [entry, other(12, 35, 40)], MOVE, "n1", SHARDS) == both
+    found = added(MINE, [entry], MOVE, "n1", SHARDS)
+    assert (found.least, found.most) == bounds
+    found = added(MINE, [entry, other(12, 35, 40)], MOVE, "n1", SHARDS)
+    assert (found.least, found.most) == (bounds[0] + 5, bounds[1] + 5)
+
+
+def test_what_is_loaded_came_as_a_whole() -> None:
+    """Before the count or since; of what may be on its way a part may be there."""
+    found = added(MINE, [other(12, 14, 25), other(12, 14), other(12, 35, 40)], MOVE, "n1", SHARDS)
+    assert found == AddedRows(5, (5,), 5)
+
+
+@pytest.mark.parametrize(
+    ("found", "may_be"),
+    [
+        (AddedRows(), {0}),
+        (AddedRows(3, (2,)), {3, 5}),
+        (AddedRows(0, (2, 5)), {0, 2, 5, 7}),
+        (AddedRows(0, (5,), 1), {0, 1, 5, 6}),
+        # Of more attempts it is not tried which may make a sum.
+        (AddedRows(1, tuple(2 << n for n in range(10))), {*range(1, 2048, 2)}),
+        (AddedRows(1, tuple(2 << n for n in range(11))), {*range(1, 4096)}),
+    ],
+)
+def test_numbers_of_rows_that_others_make(found: AddedRows, may_be: set[int]) -> None:
+    assert {n for n in range(5000) if found.may_be(n)} == may_be
 
 
 def test_of_an_attempt_on_several_nodes_each_has_its_own_part() -> None:
@@ -66,11 +89,11 @@ def test_of_an_attempt_on_several_nodes_each_has_its_own_part() -> None:
     spread = JournalEntry("b_1", "you", 1, 12, 35, loaded=40, moves=moves, nodes=("n1", "n2", "n3"))
     for place, rows in (("n1", 5), ("n2", 6), ("n3", 7)):
         mine = replace(MINE, nodes=("n1", "n2", "n3"), moves=moves)
-        assert added(mine, [spread], MOVE, place, SHARDS) == (rows, rows)
+        assert added(mine, [spread], MOVE, place, SHARDS) == AddedRows(rows)
 
 
 def test_without_a_line_of_its_count_it_may_have_been_made_since_the_claim() -> None:
     """Journals of before there was one."""
     old = replace(MINE, counted=0)
-    assert added(old, [other(2, 4, 8)], MOVE, "n1", SHARDS) == (0, 0)
-    assert added(old, [other(2, 4, 15)], MOVE, "n1", SHARDS) == (0, 5)
+    assert added(old, [other(2, 4, 8)], MOVE, "n1", SHARDS) == AddedRows()
+    assert added(old, [other(2, 4, 15)], MOVE, "n1", SHARDS) == AddedRows(0, (5,))

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import pytest
 
-from rowfall.ledger.leases import StagedPartition
-from rowfall.publish.evidence import NO_UUID, Listed, Partition
+from rowfall.ledger.leases import AddedRows, StagedPartition
+from rowfall.publish.evidence import NO_UUID, Listed, Partition, sums_up
 from rowfall.publish.protocol import Evidence, Traces, judge
 
 OURS, OTHERS = (f"{n:08x}-0000-4000-8000-000000000000" for n in (1, 2))
@@ -68,6 +69,26 @@ def test_traces(parts: tuple[Listed, ...], traces: str) -> None:
         "unexplained": found.has_unexplained_rows,
     }
     assert {name for name, there in seen.items() if there} == set(traces.split())
+
+
+@pytest.mark.parametrize(
+    ("others", "added", "ours"),
+    [
+        (AddedRows(), 0, False),
+        (AddedRows(), 1, True),
+        (AddedRows(), 5, None),
+        # Two rows came before the count or since, and ours is one: 2 is a sum of theirs alone.
+        (AddedRows(0, (2,)), 2, False),
+        (AddedRows(0, (2,)), 3, True),
+        (AddedRows(0, (1,)), 1, None),
+        (AddedRows(0, (), 2), 1, None),
+        (AddedRows(0, (), 2), 3, True),
+    ],
+)
+def test_a_sum_says_whether_a_row_is_in_it(others: AddedRows, added: int, ours: bool) -> None:
+    assert sums_up(partition(OLD), others, added, 1) is ours
+    united = partition(replace(OLD, engine="ReplacingMergeTree"))
+    assert sums_up(united, others, added, 1) is (True if added == others.most + 1 else None)
 
 
 def test_an_empty_partition_has_nothing_to_lose() -> None:

@@ -328,7 +328,7 @@ def _member(column: Column) -> str:
     """Return SQL for the text of a member of a line of JSON, as the strict reader takes it."""
     key = quote(column.source)
     whole = nested_reading.member_as_written(LINE, column.source)
-    if nested_reading.is_nested(column.type):
+    if nested_reading.is_nested(column.type) or column.type == "Dynamic":
         return whole
     kind = f"JSONType({WRITTEN}, {key})"
     return (

@@ -23,6 +23,7 @@ from rowfall.schema.types import nested_reading
 from rowfall.schema.types.strict_reading import TextTraits, strict_column
 
 _SHAPES = frozenset(("T", "Z"))
+_PADDED = regex(r"\btrim(Both\(|\(BOTH\b)")
 _INTEGER = regex(r"\bU?Int\d+\b")
 _NUMBER = regex(r"\b(U?Int\d+|Float\d+)\b")
 
@@ -56,8 +57,8 @@ def _is_taken(
     given = column.read_type if typed else "Nullable(String)"
     shape = column.shape if column.shape in _SHAPES else ""
     traits = TextTraits(
-        padded="trimBoth(" in column.bad, shape=shape or "", infinite=value == "inf", breaks=True,
-        native=bool(encoding.null), binary=encoding.binary, csv=encoding.is_csv,
+        padded=_PADDED.search(column.bad) is not None, shape=shape or "", infinite=value == "inf",
+        breaks=True, native=bool(encoding.null), binary=encoding.binary, csv=encoding.is_csv,
     )  # fmt: skip
     read = strict_column(
         column.name, column.source, type_, encoding.kind, given if typed else "",

@@ -56,9 +56,11 @@ def open_ended(
 
 def quoted_last(source: Source, encoding: Encoding, split: Split, ask: RunSelect) -> bool:
     """Tell whether some line of a split ends in ``,""``, an empty string that is no NULL."""
-    mark = quote(encoding.delimiter + '""')
+    end = encoding.delimiter + '""'
+    # Old releases know trimRight with one argument only.
+    ends = " OR ".join(f"endsWith(line, {quote(mark)})" for mark in (end, f"{end}\r"))
     text = SqlText.of(
-        f"SELECT countIf(endsWith(trimRight(line, '\\r'), {mark})) FROM ",
+        f"SELECT countIf({ends}) FROM ",
         lines_relation(source, [split], encoding),
     )
     return any(int(row[0]) for row in ask(text, {}))

@@ -22,7 +22,7 @@ from rowfall.core.model import Column, Dialect, Encoding
 from rowfall.core.patterns import regex
 from rowfall.core.type_names import parse_type
 from rowfall.core.value_kinds import value_class
-from rowfall.schema.text import odd_dates
+from rowfall.schema.text import odd_dates, odd_numbers
 
 _PARTS = regex(r"(\d{1,4})([./-])(\d{1,2})\2(\d{1,4})(?:[ T].*)?\Z")
 
@@ -127,6 +127,8 @@ def suggest(
         for i, (day_first, month_first) in mixed.items()
     ]
     plain -= {*short, *mixed}
+    ways = {i: sqls for i in plain if (sqls := _odd_readings(names[i], [row[i] for row in every]))}
+    plain -= {*ways}
     spelled = {i: kind for i in plain if columns[i] and (kind := spelled_kind(columns[i]))}
     for i in plain - set(spelled):
         value = _exception(columns[i])
@@ -134,10 +136,9 @@ def suggest(
     for i, kind in spelled.items():
         (values,) = _columns([(row[i],) for row in every], 1, ())
         odd[i] = next((value for value in values if _spelled(value) != kind), None)
-    if parsed := {i: kind for i, kind in spelled.items() if odd[i] is None}:
-        select = _parsing({names[i]: (kind, _empty(every, i)) for i, kind in parsed.items()})
-        text = f"text as it is written: {_some([names[i] for i in sorted(parsed)])}"
-        said.append(Suggestion(f"{text}; {select} makes numbers and dates of it", select))
+    ways |= {i: [_spelled_reading(names[i], kind, empty=_empty(every, i))]
+             for i, kind in spelled.items() if odd[i] is None}  # fmt: skip
+    said += _of_readings({names[i]: ways[i] for i in sorted(ways)})
     left = [f'{names[i]} for "{value}"' for i, value in sorted(odd.items()) if value is not None]
     if left:
         said.append(Suggestion(
@@ -160,6 +161,44 @@ def _of_short_years(
         return [Suggestion(told)]
     text = f"{told}; {' or '.join(flags)} makes dates of it, 70 to 99 of them before 2000"
     return [Suggestion(text, flags[0] if len(flags) == 1 else None)]
+
+
+def _odd_readings(name: str, rows: Sequence[str]) -> list[str]:
+    """Return SQL that makes numbers or dates of a column; [] for none, two where one is right."""
+    values = Counter(map(str.strip, rows))
+    empty = values.pop("", 0) > 0
+    column = sql.bare_name(name)
+    if any(value != value.strip() for value in rows):
+        column = f"trim({column})"
+    made = []
+    if not values:
+        return []
+    if format_ := odd_dates.signed(values):
+        made = [odd_dates.reading(column, format_)]
+    elif both := odd_dates.beside_year_first(values):
+        made = [odd_dates.reading(column, *own) for own in both.values()]
+    elif numbers := odd_numbers.odd_numbers(values):
+        made = [odd_numbers.reading(column, numbers, marks) for marks in numbers.marks]
+    return [odd_dates.unless_empty(column, read) for read in made] if empty else made
+
+
+def _of_readings(made: Mapping[str, list[str]]) -> list[Suggestion]:
+    """Return what is to be said about columns that SQL reads, by the ways in which each may be."""
+    found = []
+    if sure := {name: reads[0] for name, reads in made.items() if len(reads) == 1}:
+        found.append((_some([*sure]), [odd_dates.selecting(sure)]))
+    found += [
+        (name, [odd_dates.selecting({name: own}) for own in reads])
+        for name, reads in made.items()
+        if len(reads) > 1
+    ]
+    return [
+        Suggestion(
+            f"text as it is written: {names}; {' or '.join(flags)} makes numbers and dates of it",
+            flags[0] if len(flags) == 1 else None,  # the user knows which
+        )
+        for names, flags in found
+    ]
 
 
 def _exception(values: Counter[str]) -> str | None:
@@ -239,17 +278,12 @@ def _number_of(month: str) -> int:
     return _MONTHS.index(month[:3].lower()) + 1
 
 
-def _parsing(columns: Mapping[str, tuple[str, bool]]) -> str:
-    """Return the --select that parses columns, by their kind and whether they have empty values."""
-    made = []
-    for name, (kind, empty) in columns.items():
-        column = sql.bare_name(name)
-        value = f"nullIf({column}, '')" if empty else column
-        read = f"parseDateTime64BestEffort({value}, 6, 'UTC')"
-        made.append((column, f"toDate32({read})" if kind == "day" else read))
-    names = ", ".join(column for column, _ in made)
-    every = f"* EXCEPT ({names})" if len(made) > 1 else f"* EXCEPT {names}"
-    return "--select " + shlex.quote(", ".join([every, *(f"{e} AS {c}" for c, e in made)]))
+def _spelled_reading(name: str, kind: str, *, empty: bool) -> str:
+    """Return SQL that parses a column, by its kind and whether it has empty values."""
+    column = sql.bare_name(name)
+    value = f"nullIf({column}, '')" if empty else column
+    read = f"parseDateTime64BestEffort({value}, 6, 'UTC')"
+    return f"toDate32({read})" if kind == "day" else read
 
 
 def _some(shown: Sequence[str]) -> str:

@@ -1,9 +1,13 @@
-"""Finds dates that no option makes dates of: years of two digits, days in two orders. Pure."""
+"""Finds dates that no option makes dates of, and writes the SQL that does. Pure.
+
+Years of two digits, days in two orders, dates beside others that have their year first, and those
+whose parts have a sign behind them, as in China, Japan and Korea.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import date
 
 from rowfall.core import sql
@@ -13,6 +17,10 @@ from rowfall.core.patterns import regex
 
 _SHORT = regex(r"(\d{1,2})([./-])(\d{1,2})\2(\d{1,2})(?: (\d{1,2}:\d\d(?::\d\d)?)( [AP]M)?)?")
 _LONG = regex(r"(\d{1,2})([./-])(\d{1,2})\2(\d{4})(?:[ T].*)?")
+_SIGNED = regex(r"(\d{4})(年|년)( ?)(\d{1,2})(月|월)( ?)(\d{1,2})(日|일)")
+_YEAR_FIRST = regex(r"(\d{4})([./-])(\d\d)\2(\d\d)")
+# parseDateTime has no other years, and raises at them.
+_YEARS = range(1970, 2106)
 _LEAST = 2  # values that differ: one alone may be a version, 1.2.23
 
 
@@ -61,22 +69,96 @@ def _is_day(parts: dict[str, str]) -> bool:
     return True
 
 
+def signed(values: Counter[str]) -> str | None:
+    """Return the format of parseDateTime of dates such as 2024年1月5日; None for other values."""
+    if not _SIGNED.fullmatch(next(iter(values))):
+        return None
+    found = [_SIGNED.fullmatch(value) for value in values]
+    if not all(found):
+        return None
+    parts = [m.groups() for m in found if m]
+    # What stands between the numbers has to be the same everywhere.
+    if len({(own[1], own[2], own[4], own[5], own[7]) for own in parts}) > 1:
+        return None
+    if not all(_is_date(own[0], own[3], own[6]) for own in parts):
+        return None
+    own = parts[0]
+    return f"%Y{own[1]}{own[2]}%c{own[4]}{own[5]}%e{own[7]}"
+
+
+def beside_year_first(values: Counter[str]) -> dict[str, tuple[str, str]]:
+    """Return formats of dates of which some have their year first and some their day or month.
+
+    {} for other values; else by the order of those others, (format of the first, of the others).
+    """
+    first, others = [], []
+    for value in values:
+        if found := _YEAR_FIRST.fullmatch(value):
+            first.append(found.groups())
+        elif found := _LONG_DAY.fullmatch(value):
+            others.append(found.groups())
+        else:
+            return {}
+    marks = {own[1] for own in first}, {own[1] for own in others}
+    if not all(len(own) == 1 for own in marks):
+        return {}
+    if not all(_is_date(own[0], own[2], own[3]) for own in first):
+        return {}
+    (mark,), (other,) = marks
+    named: dict[str, tuple[str, str]] = {}
+    for order, day, month in (("dmy", 0, 2), ("mdy", 2, 0)):
+        if all(_is_date(own[3], own[month], own[day]) for own in others):
+            codes = ("%e", "%c") if order == "dmy" else ("%c", "%e")
+            named[order] = (mark.join(("%Y", "%m", "%d")), other.join((*codes, "%Y")))
+    return named
+
+
+_LONG_DAY = regex(r"(\d{1,2})([./-])(\d{1,2})\2(\d{4})")
+
+
+def _is_date(year: str, month: str, day: str) -> bool:
+    try:
+        date(int(year), int(month), int(day))
+    except ValueError:
+        return False
+    return int(year) in _YEARS
+
+
+def reading(column: str, format_: str, others: str = "") -> str:
+    """Return SQL that makes dates or times of a text, and raises at all that is none.
+
+    Args:
+        column: as SQL names it. ``others``: the format of dates without their year first.
+    """
+    read = f"parseDateTime({column}, {sql.literal(format_)}, 'UTC')"
+    if others:
+        later = f"parseDateTime({column}, {sql.literal(others)}, 'UTC')"
+        read = f"if(match({column}, '^[0-9]{{4}}'), {read}, {later})"
+    return read if " %H" in format_ or " %I" in format_ else f"toDate32({read})"
+
+
 def parsing(formats: dict[str, str], *, empty: dict[str, bool]) -> str:
     """Return the --select that makes dates of columns, by the format of each.
 
     Args:
         empty: whether a column holds values that are empty.
     """
-    made = []
-    for name, format_ in formats.items():
-        column = sql.bare_name(name)
-        read = f"parseDateTime({column}, {sql.literal(format_)}, 'UTC')"
-        read = read if " %" in format_ else f"toDate32({read})"
-        # It raises at the empty text below a NULL of nullIf.
-        made.append((column, f"if({column} = '', NULL, {read})" if empty[name] else read))
-    names = ", ".join(column for column, _ in made)
-    every = f"* EXCEPT ({names})" if len(made) > 1 else f"* EXCEPT {names}"
-    return "--select " + quoted(", ".join([every, *(f"{e} AS {c}" for c, e in made)]))
+    made = {name: reading(sql.bare_name(name), format_) for name, format_ in formats.items()}
+    return selecting({name: unless_empty(sql.bare_name(name), read) if empty[name] else read
+                      for name, read in made.items()})  # fmt: skip
+
+
+def unless_empty(column: str, read: str) -> str:
+    """Return SQL that is NULL where a column is empty: what reads it raises below nullIf."""
+    return f"if({column} = '', NULL, {read})"
+
+
+def selecting(made: Mapping[str, str]) -> str:
+    """Return the --select that replaces columns by SQL, for a shell."""
+    names = [sql.bare_name(name) for name in made]
+    every = f"* EXCEPT ({', '.join(names)})" if len(made) > 1 else f"* EXCEPT {names[0]}"
+    listed = (f"{read} AS {name}" for name, read in zip(names, made.values(), strict=True))
+    return "--select " + quoted(", ".join([every, *listed]))
 
 
 def both_orders(values: Counter[str]) -> tuple[str, str] | None:

@@ -133,7 +133,7 @@ def strict_column(
         if regex(r"\bDynamic\b").search(target_type) is None:
             return column
         value = _checked_dynamic(column, target, csv=csv)
-        return replace(column, expression=value)
+        return replace(column, expression=value, bad=_infinite_dynamic(column, target, kind))
     # What the sample shows to be unusual is for the engine: the decoder would decline it anyway.
     traits = replace(traits, canonical=traits.canonical and has_spellings(target))
     shape = traits.shape if target.base.startswith("DateTime") else ""
@@ -174,6 +174,22 @@ def _checked_dynamic(column: Column, target: Type, *, csv: bool) -> str:
     wrong = f"dynamicType({x}) != 'String' AND {wrong}"
     null = f"if(toString({x}) IN ('', '\\\\N'), CAST(NULL, 'Dynamic'), {x})" if csv else x
     return _checked(null, wrong, column)
+
+
+def _infinite_dynamic(column: Column, target: Type, kind: Kind) -> str:
+    """Return SQL that is 1 where the text of a value with a Dynamic holds such a number.
+
+    It names the row. What else such values are is known to the reader only.
+    """
+    x = f"ifNull({sql.name(column.source)}, '')"
+    infinite = "ifNull(isInfinite(accurateCastOrNull({}, 'Float64')), 0)"
+    if kind is Kind.TEXT and target.base == "Dynamic":
+        return infinite.format(x)
+    mark = '"' if kind is Kind.JSON else "'"
+    string = quote(rf"{mark}(?:[^{mark}\\]|\\.)*{mark}")
+    numbers = quote(r"-?[0-9]+(?:[.][0-9]*)?(?:[eE][-+]?[0-9]+)?")
+    outside = f"extractAll(replaceRegexpAll({x}, {string}, ''), {numbers})"
+    return f"arrayExists(n -> {infinite.format('n')}, {outside})"
 
 
 def _read_as_number(text: Column, target: Type) -> Column:

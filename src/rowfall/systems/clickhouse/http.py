@@ -41,6 +41,8 @@ IDLE_CONNECTIONS = 16
 
 # Files go out in pieces that are large against system calls and small against memory.
 PIECE = 1 << 20
+# A server refuses a parameter, or a field of a form, of 128 KiB (http_max_field_value_size).
+LONGEST_FIELD = 100 << 10
 # An exception that arrives behind result rows is at the very end; its text is shorter than this.
 TAIL = 1 << 16
 
@@ -417,10 +419,10 @@ class Exchange:
         return False
 
     def _stream(self, connection: Connection, body: Body) -> None:
-        pieces = _pieces(body)
+        left = pieces(body)
         while True:
             try:
-                piece = next(pieces, None)
+                piece = next(left, None)
             except BaseException:
                 self.own_fault = True
                 raise
@@ -535,31 +537,40 @@ class Download:
 
 
 class Form(bytes):
-    """A body that holds named pieces of data (multipart/form-data).
+    """A body that holds a statement and named pieces of data (multipart/form-data).
 
     Attributes:
-        parts: the same pieces, for those who cannot send it as it is.
+        statement, parts: what it holds, for those who cannot send it as it is.
         kind: its ``Content-Type``.
     """
 
+    statement: bytes
     parts: Mapping[str, bytes]
     kind: str
 
 
-def form(parts: Mapping[str, bytes]) -> Form:
-    """Return named pieces of data as one body."""
+def form(statement: bytes, parts: Mapping[str, bytes]) -> Form:
+    """Return a statement and named pieces of data as one body.
+
+    The server joins fields of the name ``query``, of which each may be so long.
+    """
     mark = f"rowfall-{uuid.uuid4().hex}"
     lines: list[bytes] = []
+    for start in range(0, len(statement), LONGEST_FIELD):
+        field = statement[start : start + LONGEST_FIELD]
+        lines += [f"--{mark}".encode(), b'Content-Disposition: form-data; name="query"', b"", field]
     for name, data in parts.items():
         place = f'Content-Disposition: form-data; name="{name}"; filename="{name}"'
         lines += [f"--{mark}".encode(), place.encode(), b"", data]
     lines += [f"--{mark}--".encode(), b""]
     made = Form(b"\r\n".join(lines))
-    made.parts, made.kind = parts, f"multipart/form-data; boundary={mark}"
+    made.statement, made.parts = statement, parts
+    made.kind = f"multipart/form-data; boundary={mark}"
     return made
 
 
-def _pieces(body: Body) -> Iterator[bytes]:
+def pieces(body: Body) -> Iterator[bytes]:
+    """Give the pieces of a body as they are sent."""
     if hasattr(body, "read"):
         while piece := body.read(PIECE):
             yield piece

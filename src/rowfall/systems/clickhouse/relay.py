@@ -38,7 +38,14 @@ from rowfall.systems.clickhouse.codes import (
     RECEIVED_ERROR_FROM_HTTP,
     URL_REFUSED,
 )
-from rowfall.systems.clickhouse.http import Address, Connection, Connections, Form, Reply
+from rowfall.systems.clickhouse.http import (
+    LONGEST_FIELD,
+    Address,
+    Connection,
+    Connections,
+    Form,
+    Reply,
+)
 
 # As for a connection of our own: a server that is up accepts in milliseconds.
 CONNECT_SECONDS = 10
@@ -149,7 +156,7 @@ class Relayed:
     def request(self, method: str, url: str, body: bytes, headers: Mapping[str, str], /) -> None:
         """Send what :class:`Exchange` sends to a server; ``headers`` are made anew."""
         parameters = dict(parse_qsl(url.partition("?")[2], keep_blank_values=True))
-        statement = parameters.pop("query", "").encode() or body
+        statement = body.statement if isinstance(body, Form) else body
         self._query_id = parameters.setdefault("query_id", f"rowfall-{uuid.uuid4()}")
         self._inserts = bool(_INSERTS.match(_start(statement)))
         if parameters.get("log_queries") == "0":
@@ -195,9 +202,9 @@ class Relayed:
         address = f"{scheme}://{self._relay.address}/?"
         if reads:
             address += urlencode({**parameters, "query": text}, errors="surrogateescape")
-            if len(address) > LONGEST_URL:
+            if len(address) > LONGEST_URL or len(statement) > LONGEST_FIELD:
                 raise TargetError(
-                    f"a question of {len(address):,} bytes is too long to be sent to "
+                    f"a question of {len(statement):,} bytes is too long to be sent to "
                     f"{self._relay.address} through {self._relay.through.address}",
                     hint="Load fewer files at once, or from where that server can be reached.",
                 )

@@ -15,6 +15,7 @@ import uuid
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from functools import partial
+from itertools import chain
 from typing import Any, Literal
 
 from rowfall.core.errors import EngineError, RowfallError, TargetError, UsageError
@@ -35,7 +36,16 @@ from rowfall.engines.base import (
     Tick,
 )
 from rowfall.systems.clickhouse.codes import ACCESS_DENIED, READONLY, forbidden
-from rowfall.systems.clickhouse.http import Address, Connections, Exchange, HttpAnswer, Lost, form
+from rowfall.systems.clickhouse.http import (
+    LONGEST_FIELD,
+    Address,
+    Connections,
+    Exchange,
+    HttpAnswer,
+    Lost,
+    form,
+    pieces,
+)
 from rowfall.systems.clickhouse.profile import read_profile
 from rowfall.systems.clickhouse.relay import RelayedServer
 from rowfall.systems.clickhouse.server_facts import (
@@ -210,19 +220,25 @@ class Server(Asking):
         if isinstance(self._connections, RelayedServer):
             self._connections.check(statement.sql)
         query_id = statement.query_id or f"rowfall-{uuid.uuid4()}"
-        sql = statement.sql.reveal()
+        sql = statement.sql.reveal().encode()
         parameters = self._parameters(statement, query_id)
-        data: bytes | Body = sql.encode() if body is None else body
+        data: bytes | Body = sql if body is None else body
         texts = statement.texts
+        longest = MAX_QUERY_SIZE
         if texts:
             for name in texts:
                 parameters |= {f"{name}_format": "RawBLOB", f"{name}_structure": "text String"}
-            data = form({name: text.reveal().encode() for name, text in texts.items()})
-        if texts or body is not None:
-            parameters["query"] = sql
-        elif "max_query_size" in self.facts.settings:
-            # Not with data: the server would hold so much of it back before it starts.
-            parameters.setdefault("max_query_size", str(MAX_QUERY_SIZE))
+            data = form(sql, {name: text.reveal().encode() for name, text in texts.items()})
+        elif body is not None:
+            # The server holds so much of the data back before it starts, so it is no more than the
+            # statement needs.
+            longest = len(sql) + 1 if len(sql) > LONGEST_FIELD else 0
+            if longest and not encoding:
+                data = chain([sql + b"\n"], pieces(body))
+            else:
+                parameters["query"] = sql.decode()
+        if longest and "max_query_size" in self.facts.settings:
+            parameters.setdefault("max_query_size", str(longest))
         if len(sql) > LONG_QUERY:
             for name in ("max_ast_elements", "max_expanded_ast_elements"):
                 if name in self.facts.settings and self.facts.allows(name, MAX_AST):

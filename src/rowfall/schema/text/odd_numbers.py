@@ -1,0 +1,149 @@
+"""Finds numbers with a currency, a percent sign or the signs of bookkeepers: SQL reads them. Pure.
+
+No option does: what the sign means (of which currency, a part of what) is for a person to say. The
+SQL takes nothing but what it was made for, so a value behind the sample is refused.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+
+from rowfall.core import sql
+from rowfall.core.dataclass import dataclass
+from rowfall.core.patterns import regex
+
+_SYMBOLS = "[$€£¥₹₽₩₺]|US\\$|R\\$|zł|kr|USD|EUR|GBP|CHF|JPY|CNY"
+_BLANKS = " \u00a0\u202f"
+_VALUE = regex(
+    rf"(?P<open>\()?(?P<minus>-)?(?P<before>(?:{_SYMBOLS})[{_BLANKS}]?)?(?P<inner>-)?"
+    rf"(?P<number>\d(?:[\d.,'{_BLANKS}]*\d)?)(?P<after>[{_BLANKS}]?(?:{_SYMBOLS}|%))?(?P<end>-)?"
+    r"(?P<close>\))?"
+)
+# Marks before decimals and between three digits, the common ones first.
+_MARKS = ((".", ""), (".", ","), (",", ""), (",", "."), (",", " "), (",", "\u00a0"),
+          (",", "\u202f"), (".", "'"), (".", " "))  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class OddNumbers:
+    """How all numbers of a column are written.
+
+    Attributes:
+        marks: before decimals and between three digits; two where nobody can tell which.
+        before, after: what stands beside digits, with its blank; "" where nothing does.
+        signs: how negative ones are written, of ``(``, ``-``, ``$-`` and ``5-``.
+    """
+
+    marks: Sequence[tuple[str, str]]
+    before: Sequence[str]
+    after: Sequence[str]
+    signs: frozenset[str]
+
+
+def odd_numbers(values: Counter[str]) -> OddNumbers | None:
+    """Return how the values of a column are written, all with one sign beside them, or in brackets.
+
+    None where some are no such numbers, all are plain, or hold amounts of several currencies.
+    """
+    parts = []
+    for value in values:
+        found = _VALUE.fullmatch(value)
+        if found is None:
+            return None
+        parts.append(found)
+    signs = [_sign(own) for own in parts]
+    units = {(own["before"] or own["after"] or "").strip(_BLANKS) for own in parts}
+    if not parts or None in signs or len(units) != 1 or {"$-", "5-"} <= {*signs}:
+        return None
+    if any(own["before"] and own["after"] for own in parts):
+        return None
+    numbers = [own["number"] for own in parts]
+    if units == {""}:
+        # (1) and 5- alone may be anything but amounts.
+        odd = {"(", "5-"}.intersection(signs)
+        if not odd or not (odd != {*signs} or any(re.search(r"[.,]\d\d\Z", n) for n in numbers)):
+            return None
+    if any(len(n) > 1 and n[0] == "0" and n[1].isdigit() for n in numbers):
+        return None  # a code
+    read: dict[tuple[str, ...], tuple[str, str]] = {}
+    for marks in _MARKS:
+        pattern = re.compile(_digits(*marks))
+        if all(map(pattern.fullmatch, numbers)):
+            plain = tuple(n.replace(marks[1], "").replace(marks[0], ".") for n in numbers)
+            read.setdefault(plain, marks)
+    if not read:
+        return None
+    return OddNumbers(
+        tuple(read.values())[:2], sorted({own["before"] or "" for own in parts}),
+        sorted({own["after"] or "" for own in parts}), frozenset(filter(None, signs)),
+    )  # fmt: skip
+
+
+def reading(column: str, found: OddNumbers, marks: tuple[str, str]) -> str:
+    """Return SQL that makes a number of a text, and raises where it is not written so.
+
+    Args:
+        column: as SQL names it.
+    """
+    decimal, thousands = marks
+
+    def number(opened: str = "", closed: str = "", inner: str = "") -> str:
+        shape = f"^{opened}{_one_of(found.before)}{inner}({_digits(decimal, thousands)})"
+        text = f"extract({column}, {_shown(f'{shape}{_one_of(found.after)}{closed}$')})"
+        for mark, plain in ((thousands, ""), (decimal, ".")):
+            if mark and mark != plain:
+                text = f"replaceAll({text}, {_shown(mark)}, {_shown(plain)})"
+        return f"toFloat64({text})"
+
+    made = number()
+    if "5-" in found.signs:
+        made = f"if(endsWith({column}, '-'), -{number(closed='-')}, {made})"
+    if "$-" in found.signs:
+        made = f"if(position({column}, '-') > 1, -{number(inner='-')}, {made})"
+    if "-" in found.signs:
+        made = f"if(startsWith({column}, '-'), -{number(opened='-')}, {made})"
+    if "(" in found.signs:
+        made = f"if(startsWith({column}, '('), -{number('[(]', '[)]')}, {made})"
+    return made
+
+
+def _shown(text: str) -> str:
+    """Return a literal that a terminal shows, and that can be copied from there: blanks of others
+    are written as their bytes.
+    """
+    found = sql.literal(text)
+    for blank in _BLANKS[1:]:
+        found = found.replace(blank, "".join(f"\\x{byte:02X}" for byte in blank.encode()))
+    return found
+
+
+def _sign(own: re.Match[str]) -> str | None:
+    """Return how a value is negative, "" for those that are not; None where it is no number."""
+    if bool(own["open"]) != bool(own["close"]):
+        return None
+    signs = [
+        sign
+        for part, sign in (("open", "("), ("minus", "-"), ("inner", "$-"), ("end", "5-"))
+        if own[part]
+    ]
+    return "".join(signs) if len(signs) < 2 else None
+
+
+def _digits(decimal: str, thousands: str) -> str:
+    """Return the pattern of a number without a sign, as Python and the engine have it."""
+    whole = f"(?:[0-9]{{1,3}}(?:{_as_letter(thousands)}[0-9]{{3}})+|[0-9]+)"
+    return f"{whole if thousands else '[0-9]+'}(?:{_as_letter(decimal)}[0-9]+)?"
+
+
+def _as_letter(mark: str) -> str:
+    return "[.]" if mark == "." else mark
+
+
+def _one_of(texts: Sequence[str]) -> str:
+    found = [re.sub(r"[$]", "[$]", text) for text in texts if text]
+    if not found:
+        return ""
+    alone = found[0] if len(found) == 1 else f"(?:{'|'.join(found)})"
+    return alone if "" not in texts else f"(?:{'|'.join(found)})?"
