@@ -38,14 +38,10 @@ def main() -> None:
         browser.picture(HERE / "report.png", 0, HEIGHT)
         browser.open(page, width=390, dark=True)
         browser.picture(HERE / "report-phone.png", 0, HEIGHT)
-        run("load", "generate://trips?rows=8_000_000", "--to", "trips/{n}.csv.gz", "--files", "8")
-        run("tune", "trips/*.csv.gz", "--to", "lake", "--budget", "1m", "--html", "tune.html")
+        run("load", "generate://trips?rows=2_000_000", "--to", "trips/{n}.csv.gz", "--files", "4")
+        run("tune", "trips/*.csv.gz", "--to", "lake", "--budget", "30s", "--html", "tune.html")
         browser.open(Path(folder, "tune.html").as_uri(), width=1280)
         browser.picture(HERE / "tune.png", 0, 1130)
-        # Five minutes, and a program clickhouse: see docs/guides/bench.md.
-        run("bench", "A2", "--scale", "small", "--html", "bench.html")
-        browser.open(Path(folder, "bench.html").as_uri(), width=1280)
-        browser.picture(HERE / "bench.png", 0, 1130)
 
 
 if __name__ == "__main__":

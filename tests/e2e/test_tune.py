@@ -122,12 +122,17 @@ def test_a_folder(shell: Shell, files: str, untouched: Callable[[], None]) -> No
 
 
 def test_the_text(shell: Shell, files: str) -> None:
-    found = shell.ok("tune", files, "--to", "null:", "--budget", "1s")
+    found = shell.ok("tune", files, "--to", "null:", "--budget", "1s", "--html", "t.html")
     lines = found.out.splitlines()
     assert max(map(len, lines)) <= 80
     assert lines[0] == "Combinations, the fastest first: a sample of 3.00k rows"
     assert "nothing was left" in lines[-1]
     assert "threads" in lines[1]
+    # The page of the same has all combinations that the text has.
+    page = (shell.folder / "t.html").read_text()
+    assert "Rows by threads" in page
+    table = page.partition("All combinations")[2]
+    assert table.partition("</section>")[0].count("<tr>") == lines.index("") - 1
 
 
 def test_bad_input(shell: Shell, files: str) -> None:

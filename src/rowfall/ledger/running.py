@@ -57,12 +57,13 @@ def read_record(ledger: Path, load_id: str) -> RunningRecord:
     """Return what a load has recorded so far; nothing where it has written nothing yet, or a
     rowfall of another version runs it."""
     found = _read(ledger, load_id)
+    plan = found.get("plan")
     try:
         return RunningRecord(
             recorder.from_json(found.get("record", {})),
             tuple(AttemptRecord(*each) for each in found.get("attempts", ())),
             int(found.get("others", 0)),
-            found.get("plan"),
+            plan if isinstance(plan, dict) else None,
         )
     except (ValueError, TypeError, KeyError):
         return RunningRecord()

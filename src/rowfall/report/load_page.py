@@ -11,7 +11,7 @@ from rowfall.core.results import AttemptRecord, Explanation, Report
 from rowfall.core.steering import said
 from rowfall.report.explain import ran_as
 from rowfall.report.layout import merges_left
-from rowfall.report.loads import OUTCOMES
+from rowfall.report.loads import OUTCOMES, imbalance_text
 from rowfall.report.page import (
     TIME,
     Axis,
@@ -257,17 +257,17 @@ def _shards(report: Report) -> Sequence[Chart]:
                 (name, f"{units.size(s.bytes_written)} written in {units.duration(s.seconds)}")
                 for name, s in named
             ),
-            says=f"The fullest has {units.percent(report.imbalance)} more than the average.",
+            says=imbalance_text(report.imbalance),
         ),
         BarChart(
             "Traffic by shard", Axis("received from other nodes and from here", Unit.BYTES),
             tuple((name, float(s.bytes_received)) for name, s in named),
             tuple(
-                (name, f"{units.size(s.bytes_source)} of {report.unit}s, "
-                       f"{units.counted(s.requests, 'request')}")
+                (name, f"{units.size(s.bytes_source)} of {report.unit}s"
+                       + (f", {units.counted(s.requests, 'request')}" if s.requests else ""))
                 for name, s in named
             ),
-            says=f"{units.size(received)} in all, by ClickHouse's own protocols; behind it what "
+            says=f"{units.size(received)} in all, by ClickHouse's own protocols; beside it what "
             "each shard has loaded, as stored.",
         ),
     )  # fmt: skip

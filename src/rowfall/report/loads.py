@@ -238,7 +238,7 @@ def _shards(report: Report, width: int) -> list[RenderableType]:
     if left:
         even = f"{units.counted(left, 'shard')} that took less time are not shown. "
     if len(report.shards) > 1:
-        even += _imbalance(report.imbalance) + " "
+        even += imbalance_text(report.imbalance) + " "
     between = sum(s.bytes_received for s in report.shards)
     even += f"The nodes received {units.size(between)} from each other and from this machine"
     each = [f"shard {s.shard} {units.size(s.bytes_received)}" for s in shown if s.bytes_received]
@@ -247,7 +247,7 @@ def _shards(report: Report, width: int) -> list[RenderableType]:
     return [table, "", wrap(even, indent="  ", width=width)]
 
 
-def _imbalance(share: float) -> str:
+def imbalance_text(share: float) -> str:
     """Say how even the shards are; ``share`` is how much more than the average the fullest has."""
     if share < 0.005:
         return "All shards got the same amount of data."

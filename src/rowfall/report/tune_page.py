@@ -59,7 +59,7 @@ class _Sweep:
 
 def tune_page(found: TuneReport) -> Page:
     """Return the page of a sweep."""
-    sweep = _sweep(found)
+    sweep, with_ = _sweep(found), flags(found.best)
     largest = max((one.figures.rows for one in sweep.cells if one.figures), default=0)
     smaller = sorted({one.figures.rows for one in sweep.cells if one.figures} - {largest})
     early = ""
@@ -82,8 +82,8 @@ def tune_page(found: TuneReport) -> Page:
         "tune", tuple(charts), "interrupted" if found.interrupted else "", "yellow", _tiles(found),
         (
             ("source", found.source), ("target", found.target), ("table", found.table),
-            ("load with", flags(found.best) or "the defaults"),
-            ("verdict", "; ".join(verdict(found))),
+            ("load with", with_ or "the defaults"),
+            ("verdict", "; ".join(line for line in verdict(found) if line != f"with {with_}")),
             ("saved", "" if found.saved is None else
              f"rowfall load ... --tuned {found.saved[0]} ({found.saved[1]})"),
             *(("note", note) for note in found.notes),

@@ -46,7 +46,7 @@ def test_a_limit_of_memory_and_shards_are_shown() -> None:
         (("shard 1 (h1:9000)", 1e6), ("shard 2 (h2:9000)", 2e6)),
         (("shard 1 (h1:9000)", "1 B of files, 1 request"),
          ("shard 2 (h2:9000)", "1 B of files, 1 request")),
-        "3.00 MB in all, by ClickHouse's own protocols; behind it what each shard has loaded, as "
+        "3.00 MB in all, by ClickHouse's own protocols; beside it what each shard has loaded, as "
         "stored.",
     )  # fmt: skip
 
