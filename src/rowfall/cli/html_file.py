@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -60,6 +59,8 @@ def check_html(file: str | None) -> None:
                 )
         if path.exists() and not path.is_file():  # a terminal or a pipe
             return
+        import tempfile  # 5 ms that the help of commands does without
+
         handle, name = tempfile.mkstemp(dir=path.absolute().parent, prefix=".rowfall-")
         os.close(handle)
         Path(name).unlink()
@@ -93,6 +94,8 @@ def write_page(output: CommandOutput, file: str | None, page: Page) -> None:
 
 def _replace(path: Path, text: bytes) -> None:
     """Write a file beside the old one and put it in its place."""
+    import tempfile
+
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=".rowfall-")
     try:
         with os.fdopen(handle, "wb") as made:
