@@ -38,6 +38,23 @@ def test_a_json_column_of_any_name(shell: Shell, name: str) -> None:
     assert shell.row("SELECT count() FROM t") == [3]
 
 
+def test_values_that_are_no_objects_are_not_loaded_as_json(shell: Shell) -> None:
+    """JSON was named for a number, which the type does not take."""
+    shell.write("a.jsonl", '{"id": 1, "v": [1]}\n{"id": 2, "v": 5}\n')
+    failed = shell.ends(1, "load", "a.jsonl", "--table", "t", "--type", "v Array(Dynamic)")
+    assert "JSON with" not in failed.talk
+    shell.ok("load", "a.jsonl", "--table", "u", *given(failed, "--type"))
+    assert shell.rows("SELECT v FROM u ORDER BY id") == [["[1]"], [5]]
+
+
+def test_rows_that_cannot_be_checked_are_not_left_out(shell: Shell) -> None:
+    shell.write("a.tsv", "1\t[1]\n2\tabc\n")
+    typed = ("--table", "t", "--schema", "id UInt8, v Array(Dynamic)")
+    failed = shell.ends(1, "load", "a.tsv", *typed)
+    assert "--max-errors" not in failed.talk
+    shell.ends(2, "load", "a.tsv", *typed, "--max-errors", "1")
+
+
 def test_names_with_blanks_and_quotes(shell: Shell) -> None:
     shell.write("a.csv", "id,it's one,b\n1,2,3\n2,3,4\n")
     failed = shell.ends(2, "load", "a.csv", "--rename", "b=it's one")

@@ -45,6 +45,7 @@ RUN_BY = {
     "Load it with --widen {}": "e2e/test_columns.py::test_the_command_of_a_hint_works",
     "{}, or load all into a new table with --table NAME --schema {}.": "e2e/test_behind_the_sample.py::test_hints_of_a_key_behind_the_sample_work",
     "Load it as JSON with --widen {}, or all files into a new table with --table NAME {}; {} there keeps the text.": "e2e/test_hints.py::test_a_json_column_of_any_name",
+    "Load all files into a new table with --table NAME {}, which keeps the text.": "e2e/test_hints.py::test_values_that_are_no_objects_are_not_loaded_as_json",
     "Unpack it before: gzip -dc FILE | rowfall load -": "e2e/test_padded_gzip.py::test_a_long_pipe_says_how_to_unpack_it",
     "Convert it: iconv -f {} -t utf-8 FILE | rowfall load -": "e2e/test_hints.py::test_an_encoding_that_is_not_read",
     "Files to write end in .csv, .tsv, .json, .parquet, .orc, .arrow, .avro or .native, also packed as in .csv.gz; of others --to-format names the format. A folder of that name: --to {}": "e2e/test_hints.py::test_targets_that_look_like_something_else",

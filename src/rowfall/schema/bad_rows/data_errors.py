@@ -10,7 +10,7 @@ from urllib.parse import unquote, urlsplit
 
 from rowfall.core import formats, sql
 from rowfall.core.dataclass import dataclass
-from rowfall.core.errors import DataError, headline
+from rowfall.core.errors import DataError, headline, ready_to_paste
 from rowfall.core.listing import Split
 from rowfall.core.model import Column, Encoding, Kind, Schema
 from rowfall.core.patterns import regex
@@ -443,7 +443,7 @@ def _cause_and_hint(code: int, message: str) -> tuple[str, str]:
             "Correct the row, or drop the constraint of the table.",
         )
     first = headline(_URI.sub("", _AT_ROW.sub("", message)).strip(" :.\n")).strip(" :.")
-    key = _AT_KEY.search(message)
+    key, misfit = _AT_KEY.search(message), nested_misfit_column(message)
     if key and "not allowed inside Variant type" in message:
         name = key[1].strip("'` ")
         return f'column "{name}": holds a NULL, which the engine does not read there', (
@@ -451,8 +451,8 @@ def _cause_and_hint(code: int, message: str) -> tuple[str, str]:
             f"{type_options([(name, 'JSON')])} for objects, "
             f"{type_options([(name, 'Nullable(String)')])} keeps the text."
         )
-    if key and _NESTED.search(message):
-        return _nested_misfit(key[1].strip("'` "), first)
+    if misfit is not None:
+        return _nested_misfit(misfit, first)
     if TAG in message:
         guard = message[message.index(TAG) + len(TAG) :].split(":")[0]
         if guard == LAST_EMPTY:
@@ -503,6 +503,25 @@ def _cause_and_hint(code: int, message: str) -> tuple[str, str]:
         years = "[-25567, 120530]" in first  # the days of releases before 26.7
         return f"holds a value that does not fit: {first[:200]}", READ_HERE if years else _OUT
     return f"cannot be read: {first[:200]}", _OUT
+
+
+def nested_misfit_column(message: str) -> str | None:
+    """Return the column whose objects have other keys or types by an engine's error; else None."""
+    key = _AT_KEY.search(message)
+    return key[1].strip("'` ") if key and _NESTED.search(message) else None
+
+
+def as_text(column: str) -> str:
+    """Return the hint that loads a column of JSON as text, where not all values are objects."""
+    kept = type_options([(column, "String")])
+    return f"Load all files into a new table with --table NAME {kept}, which keeps the text."
+
+
+def without_leaving_out(error: DataError) -> DataError:
+    """Return an error whose hint names no --max-errors, where no row can be left out."""
+    if error.hint == ready_to_paste(_OUT):
+        error.hint = ready_to_paste(_CORRECT)
+    return error
 
 
 def _nested_misfit(column: str, first: str) -> tuple[str, str]:

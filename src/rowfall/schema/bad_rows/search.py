@@ -234,7 +234,27 @@ class BadRowSearch:
             return None  # the engine's own words are better
 
     def _of_engine(self, error: RowfallError, split: Split) -> DataError:
-        return data_errors.explain_engine_error(error.code, error.message, split.uri)
+        found = data_errors.explain_engine_error(error.code, error.message, split.uri)
+        column = data_errors.nested_misfit_column(error.message)
+        if column is not None and not self._holds_objects(column, split):
+            found.hint = data_errors.as_text(column)
+        if not_checkable(self.schema.columns, self.encoding) is None:
+            return found
+        return data_errors.without_leaving_out(found)
+
+    def _holds_objects(self, column: str, split: Split) -> bool:
+        """Tell whether all values of a column of JSON are objects, as the type JSON wants them."""
+        if self.encoding.kind is not Kind.JSON:
+            return True
+        kind = f"JSONType(line, {quote(column)})"
+        query = SqlText.of(
+            f"SELECT countIf({kind} NOT IN ('Object', 'Null')) FROM ",
+            lines_relation(self.source, [split], self.encoding), " WHERE isValidJSON(line)",
+        )  # fmt: skip
+        try:
+            return not int(self.ask(query, {})[0][0])
+        except RowfallError:
+            return True  # it cannot be read so far
 
 
 def lines_in_source(
