@@ -433,6 +433,7 @@ class Client:
             KafkaErrorMeaning.LOST,
             KafkaErrorMeaning.NO_TOPIC,
             KafkaErrorMeaning.NO_RIGHT_TO_TOPIC,
+            KafkaErrorMeaning.BROKEN,  # librdkafka asks for the same messages for ever
         ):
             raise ReadingError(answer, partition, at, error=error)
         return False

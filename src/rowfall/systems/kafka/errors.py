@@ -23,6 +23,7 @@ class KafkaErrorMeaning(Enum):
     FENCED = auto()  # another producer has the transactional id
     FULL = auto()  # the queue of librdkafka
     TOO_LARGE = auto()
+    BROKEN = auto()  # messages that came cannot be unpacked or taken apart
     PURGED = auto()  # a message went with one that failed
     FATAL = auto()  # the code of the cause has to be asked for
     OTHER = auto()
@@ -49,6 +50,8 @@ CODES = {
     "PRODUCER_FENCED": (90, KafkaErrorMeaning.FENCED),
     "_QUEUE_FULL": (-184, KafkaErrorMeaning.FULL),
     "MSG_SIZE_TOO_LARGE": (10, KafkaErrorMeaning.TOO_LARGE),
+    "_BAD_COMPRESSION": (-198, KafkaErrorMeaning.BROKEN),
+    "_BAD_MSG": (-199, KafkaErrorMeaning.BROKEN),
     "_PURGE_QUEUE": (-152, KafkaErrorMeaning.PURGED),
     "_PURGE_INFLIGHT": (-151, KafkaErrorMeaning.PURGED),
     "_FATAL": (-150, KafkaErrorMeaning.FATAL),
@@ -68,7 +71,7 @@ class ReadingError(Exception):
     """Messages of a partition cannot be read.
 
     Attributes:
-        answer: LOST, NO_TOPIC, NO_RIGHT_TO_TOPIC, or AWAY: nothing was heard for ``waited``
+        answer: LOST, NO_TOPIC, NO_RIGHT_TO_TOPIC, BROKEN, or AWAY: nothing was heard for ``waited``
             seconds. ``at``: the offset that was asked for. ``error``: of the Python client.
     """
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from rowfall.core import formats
+from rowfall.core import formats, units
 from rowfall.core.errors import UsageError
 from rowfall.core.model import Encoding
 from rowfall.core.options import Options
@@ -41,6 +41,8 @@ class Framing:
         self._format = ""
         self._delimiter = ","
         self._added = read_annotations(options)
+        # An engine holds a record several times: 200 MB of one letter are 9 kB of zstd.
+        self._most = units.parse_size(options.max_record)
 
     @property
     def annotations(self) -> tuple[str, ...]:
@@ -80,8 +82,11 @@ class Framing:
             BrokenMessageError: one is not a whole row.
         """
         if self._added and not bare:
+            self.check_sizes(messages)
             return b"".join(self._annotated(m) for m in messages if m.value())
         values = [value for message in messages if (value := message.value())]
+        if max(map(len, values), default=0) > self._most:  # 20 ns each
+            self.check_sizes(messages)
         text = b"\n".join(values)
         whole = _CHECKS.get(self._format)
         if whole is None or whole(text, values):
@@ -91,6 +96,21 @@ class Framing:
             for message in messages:
                 _check(message, self._format)
         return b"".join(value.removesuffix(b"\n") + b"\n" for value in values)
+
+    def check_sizes(self, messages: Sequence[Any]) -> None:
+        """Check that no message is longer than ``--max-record``, before it is copied.
+
+        Raises:
+            BrokenMessageError: one is.
+        """
+        for message in messages:
+            if len(message.value() or b"") > self._most:
+                raise BrokenMessageError(
+                    message.offset(),
+                    f"a message of {units.memory(len(message.value()))}, more than --max-record "
+                    f"{self._options.max_record}",
+                    message.value(),
+                )
 
     def _annotated(self, message: Any) -> bytes:
         """Return the rows of one message, each with what is added to it."""

@@ -220,10 +220,11 @@ class KafkaSource(Streams):
                 return self._typed.encoding(some)
         head = b""
         for split in self.sample(listing, 1):
-            for messages in self._messages(*_range(split)):
-                head += self._framing.text(messages, bare=True)
-                if len(head) >= HEAD:
-                    break
+            with self._named(_partition(split)):
+                for messages in self._messages(*_range(split)):
+                    head += self._framing.text(messages, bare=True)
+                    if len(head) >= HEAD:
+                        break
         if head[:1] == b"\0" and not self._options.format:
             raise self._of_registry(head)
         encoding = self._framing.encoding(head)
@@ -369,6 +370,8 @@ class KafkaSource(Streams):
             if self._typed is not None:
                 yield self._typed.begin()
             for messages in self._messages(*_range(split)):
+                if self._typed is not None:
+                    self._framing.check_sizes(messages)
                 yield text(messages)
 
     @contextmanager
@@ -412,6 +415,14 @@ class KafkaSource(Streams):
             if error.answer is KafkaErrorMeaning.NO_RIGHT_TO_TOPIC:
                 raise SourceError(
                     f"cannot read the topic {self._topic}: this user may not", hint=_NEEDS
+                ) from None
+            if error.answer is KafkaErrorMeaning.BROKEN:
+                raise SourceError(
+                    f"cannot read {self._topic} partition {partition}: the messages from offset "
+                    f"{error.at} on cannot be unpacked{self._client.reason()}",
+                    hint="They are damaged, or unpack to more than 100 MB, the most that is taken "
+                    "by default: receive.message.max.bytes=1000000000 in the address takes more. "
+                    "--from takes what is behind them.",
                 ) from None
             if error.answer is KafkaErrorMeaning.NO_TOPIC:
                 raise self._no_topic(error.error.str().lower()) from None
