@@ -142,12 +142,13 @@ class Ledger:
                 "DELETE FROM step WHERE load_id = ? AND name = 'create' AND state = 'started'",
                 (load_id,),
             )
-            db.execute(
-                "DELETE FROM load WHERE id = ? AND report IS NULL AND NOT EXISTS (SELECT 1 FROM "
+            unused = (
+                "FROM load WHERE id = ? AND report IS NULL AND NOT EXISTS (SELECT 1 FROM "
                 "step WHERE load_id = load.id) AND NOT EXISTS (SELECT 1 FROM attempt WHERE "
-                "load_id = load.id) AND NOT EXISTS (SELECT 1 FROM split WHERE load_id = load.id)",
-                (load_id,),
+                "load_id = load.id) AND NOT EXISTS (SELECT 1 FROM split WHERE load_id = load.id)"
             )
+            db.execute(f"DELETE FROM explained WHERE load_id IN (SELECT id {unused})", (load_id,))
+            db.execute(f"DELETE {unused}", (load_id,))
 
     def take_up(self, old: LoadRow, request: str) -> bool:
         """Go on with an unfinished load; False when another process has just done so."""
@@ -593,7 +594,7 @@ class Ledger:
                     "(SELECT id FROM attempt WHERE load_id = ?)",
                     (load_id,),
                 )
-            for table in ("split", "attempt"):
+            for table in ("explained", "split", "attempt"):
                 db.execute(f"DELETE FROM {table} WHERE load_id = ?", (load_id,))
             db.execute("DELETE FROM load WHERE id = ?", (load_id,))
             return True

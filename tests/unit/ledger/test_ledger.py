@@ -242,6 +242,9 @@ def test_loads_that_are_joined_leave_what_is_loaded(ledger: Ledger) -> None:
     for load_id, start in (("a", 0), ("b", 10), ("c", 30), ("d", 40)):
         batch(ledger, load_id, start, start + 10)
     before = ledger.published_attempts()
+    ledger.explain(
+        "b", "{}"
+    )  # or the next load of a stream that is followed ended in SQLite's words
     assert ledger.join_load("b", "a", INTO, ranges=True)
     assert [row.id for row in ledger.loads()] == ["d", "c", "a"]
     # Whoever copies the folder meanwhile sees that nothing has become visible.
@@ -266,3 +269,11 @@ def test_loads_that_are_not_done_or_have_made_tables_are_not_joined(ledger: Ledg
     for load_id, into in (("b", "a"), ("c", "a"), ("a", "d")):
         assert not ledger.join_load(load_id, into, INTO, ranges=True)
     assert {i[32:] for i in ledger.loaded(INTO)} == {"[0:10]", "[10:20]", "[20:30]"}
+
+
+def test_a_load_that_never_began_takes_its_plan_along(ledger: Ledger) -> None:
+    ledger.begin("z", "print", "src", "tgt", INTO, "{}")
+    ledger.explain("z", "{}")
+    ledger.never_began("z")
+    assert ledger.explained("z") is None
+    assert [row.id for row in ledger.loads()] == ["a"]
