@@ -165,14 +165,18 @@ def _of_short_years(
 
 def _odd_readings(name: str, rows: Sequence[str]) -> list[str]:
     """Return SQL that makes numbers or dates of a column; [] for none, two where one is right."""
+    first = next(filter(None, map(str.strip, rows)), "")
+    if not (odd_dates.may_be(first) or odd_numbers.may_be(first)):
+        return []  # without a look at all rows: most columns of text are words
+    # And most of numbers are plain.
+    if value_class([first]) == "number" and not odd_numbers.have_signs(rows):
+        return []
     values = Counter(map(str.strip, rows))
     empty = values.pop("", 0) > 0
     column = sql.bare_name(name)
     if any(value != value.strip() for value in rows):
         column = f"trim({column})"
     made = []
-    if not values:
-        return []
     if format_ := odd_dates.signed(values):
         made = [odd_dates.reading(column, format_)]
     elif both := odd_dates.beside_year_first(values):

@@ -69,6 +69,11 @@ def _is_day(parts: dict[str, str]) -> bool:
     return True
 
 
+def may_be(value: str) -> bool:
+    """Tell whether a value may be a date of :func:`signed` or :func:`beside_year_first`."""
+    return any(p.fullmatch(value) for p in (_SIGNED, _YEAR_FIRST, _LONG_DAY))
+
+
 def signed(values: Counter[str]) -> str | None:
     """Return the format of parseDateTime of dates such as 2024年1月5日; None for other values."""
     if not _SIGNED.fullmatch(next(iter(values))):
