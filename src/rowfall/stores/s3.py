@@ -228,7 +228,7 @@ class S3Bucket(Bucket):
 
         Some services say that a page is cut and not how to go on, which obstore takes for the end:
         the other keys were left out without a word. So every other service than AWS is asked once
-        more behind the last key: a request, 2 ms in the same building. botocore's listing looks at
+        more behind the last key, which costs one request. botocore's listing looks at
         IsTruncated by itself.
         """
         keys = self._access.keys()
