@@ -49,7 +49,7 @@ TARGETS = {
     "kafka://h/t": Publish.MESSAGES,
     "iceberg+lake": Publish.COMMIT,
     "out.csv": Publish.RENAME,
-    "s3://b/out.csv": Publish.AT_ONCE,
+    "s3://bucket/out.csv": Publish.AT_ONCE,
     "null:": Publish.NONE,
 }
 
@@ -114,9 +114,11 @@ def test_an_object_is_overwritten_only_where_it_is_our_own(
     with small_load(tmp_path, "part_{n}.csv", replace=overwrite) as given:
         load = given.load
         for number in range(attempts):
-            load.ledger.attempt_started(f"{load.id}_{number}", load.id, "s3://b/o", load.key, ())
+            load.ledger.attempt_started(
+                f"{load.id}_{number}", load.id, "s3://bucket/o", load.key, ()
+            )
         receiver = ObjectReceiver(given, None)
-        assert receiver.settings("s3://b/o") == {"s3_truncate_on_insert": own}
+        assert receiver.settings("s3://bucket/o") == {"s3_truncate_on_insert": own}
 
 
 def test_an_engine_is_revived_a_few_times_in_a_row() -> None:
