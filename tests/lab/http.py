@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import email.utils
 import re
+import socket
 import tempfile
 import threading
 from collections.abc import Iterator
@@ -19,6 +20,15 @@ _CHUNK = 1 << 16
 
 class SilentServer(ThreadingHTTPServer):
     """Says nothing of clients that go away: stderr may be that of a command in this process."""
+
+    def get_request(self) -> tuple[socket.socket, object]:
+        """Send each packet at once: a body behind its header waited 40 ms for an acknowledgement.
+
+        667 pages of a listing took 24 s in place of one.
+        """
+        connection, address = super().get_request()
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return connection, address
 
     def handle_error(self, request: object, client_address: object) -> None:
         pass
