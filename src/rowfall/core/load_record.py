@@ -1,4 +1,4 @@
-"""What is kept of a load besides its report: samples over time, what happened, SQL. No I/O."""
+"""Values kept of a load besides its report: samples over time, happenings, SQL. No I/O."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Happening:
     """Something that happened while a load ran.
 
     Attributes:
-        kind: ``retry``, ``failure`` or ``warning``.
+        kind: ``retry``, ``failure``, ``warning`` or ``steering``.
     """
 
     seconds: float

@@ -8,7 +8,6 @@ from itertools import pairwise
 from rowfall.core import units
 from rowfall.core.load_record import LoadRecord, PartSizes, Sample
 from rowfall.core.results import AttemptRecord, Explanation, Report
-from rowfall.core.steering import said
 from rowfall.report.explain import ran_as
 from rowfall.report.layout import merges_left
 from rowfall.report.loads import OUTCOMES, imbalance_text
@@ -135,9 +134,8 @@ def _over_time(report: Report, record: LoadRecord) -> Sequence[Chart]:
     if len(_apart(samples)) < 2:
         samples = ()
     apart = _apart(samples)
-    steered = [Mark(step.seconds, said(step)) for step in report.steering]
-    happened = [Mark(each.seconds, each.text) for each in record.happenings]
-    marks = tuple(sorted((*steered, *happened), key=lambda mark: mark.at))
+    happened = sorted(record.happenings, key=lambda each: each.seconds)
+    marks = tuple(Mark(each.seconds, each.text) for each in happened)
     rates = [
         (b.seconds, max(0.0, (b.rows - a.rows) / (b.seconds - a.seconds)))
         for a, b in pairwise(apart)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rowfall.core.load_record import Happening, LoadRecord, Sample
 from rowfall.core.results import Explanation, PlannedLoad, Report, ShardReport
-from rowfall.core.steering import BACK_OFF, PARTS, SteeringStep
+from rowfall.core.steering import BACK_OFF, PARTS, SteeringStep, said
 from rowfall.report.load_page import load_page
 from rowfall.report.page import Axis, BarChart, LineChart, Page, TextTable, Unit, page_html
 
@@ -22,7 +22,10 @@ def lines(page: Page) -> dict[str, LineChart]:
 
 def test_steering_and_what_went_wrong_are_marks_in_the_order_of_time() -> None:
     step = SteeringStep(4.0, BACK_OFF, PARTS, "700 of 1,000 parts", 0.5, 1, waits=False)
-    record = LoadRecord(SAMPLES, (Happening(2.0, "retry", "failed: x"), Happening(6.0, "w", "y")))
+    record = LoadRecord(SAMPLES, (
+        Happening(2.0, "retry", "failed: x"), Happening(4.0, "steering", said(step)),
+        Happening(6.0, "warning", "y"),
+    ))  # fmt: skip
     page = load_page(Explanation(report(steering=(step,)), None, record=record))
     rows = lines(page)["Rows over time"]
     assert [mark.at for mark in rows.marks] == [2.0, 4.0, 6.0]
@@ -75,12 +78,12 @@ def test_a_load_that_runs_shows_its_plan_and_settings() -> None:
 
 
 def test_each_reason_for_an_empty_chart_is_the_right_one() -> None:
-    for more, said in (
+    for more, reason in (
         ({"rowfall_version": "", "seconds": 0.0}, "An older rowfall has loaded this"),
         ({"seconds": 0.1}, "The load was over before a second sample was taken."),
         ({"seconds": 60.0}, "An older rowfall has loaded this"),
     ):
-        assert said in page_html(load_page(Explanation(report(**more), None))), more
+        assert reason in page_html(load_page(Explanation(report(**more), None))), more
     running = Report("1f0c2a91", "running", "a.csv", "d", "t", "now")
     assert "The load has just begun." in page_html(load_page(Explanation(running, None)))
     lost = Report("1f0c2a91", "lost", "a.csv", "d", "t", "now")
