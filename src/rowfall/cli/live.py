@@ -21,8 +21,7 @@ from rowfall.core.errors import LedgerError, RowfallError, UsageError
 from rowfall.core.events import Event, LoadStarted
 from rowfall.report.load_page import load_page
 from rowfall.report.page import Page, live_html, page_state
-from rowfall.run.history import ledger_of
-from rowfall.run.watched import WatchedLoad
+from rowfall.run.history import WatchedLoad
 
 if TYPE_CHECKING:
     from rowfall.cli.output import CommandOutput
@@ -68,23 +67,20 @@ class LiveLoad:
         self._page.close()
 
     def _look(self) -> tuple[Page, bool]:
-        if not self._load_id:
+        watched = self._watched
+        if watched is None and self._load_id:
+            watched = self._watched = WatchedLoad.find(self._load_id, self._to)
+        if watched is None:
             return Page("load", state="planning", color="yellow"), False
-        if self._watched is None:
-            path = ledger_of(self._load_id, self._to)
-            if path is None:
-                return Page("load", state="planning", color="yellow"), False
-            self._watched = WatchedLoad(path, self._load_id)
         # That it has ended is for close() to say: its record is complete only then.
-        return _shown(self._watched)[0], False
+        return _shown(watched)[0], False
 
 
 def serve(output: CommandOutput, port: int, load_id: str, to: str | None) -> None:
     """Serve the page of a load of another process until it has ended, or until Ctrl-C."""
-    path = ledger_of(load_id, to)
-    if path is None:
+    watched = WatchedLoad.find(load_id, to)
+    if watched is None:
         raise LedgerError(f"load {load_id} is in no ledger")
-    watched = WatchedLoad(path, load_id)
     live = LivePage(port, lambda: _shown(watched))
     output.help(f"live page: {live.url}")
     try:

@@ -1,4 +1,4 @@
-"""Past loads: their reports as ledgers keep them, and what they were asked for."""
+"""Past and running loads: reports and records of them, and what they were asked for."""
 
 from __future__ import annotations
 
@@ -77,20 +77,20 @@ def _reports(path: Path, of: Callable[[LoadRow], bool] | None = None) -> Iterato
         if of is not None and not of(row):
             continue
         if row.state == "running" and row.owner and not has_ended(row.owner):
-            yield running_report(path, row)
+            yield _running_report(path, row)
         elif row.report is not None:
             found = from_json(row.report)
             # "running" with a report: a later run of the same load was killed.
             yield dataclasses.replace(found, outcome="lost") if row.state == "running" else found
         else:
             # It has said how many files are loaded; its rows are those that were read.
-            found = running_report(path, row)
+            found = _running_report(path, row)
             yield dataclasses.replace(
                 found, outcome="lost", rows=0, bytes_source=0, progress=None
             )  # fmt: skip
 
 
-def running_report(path: Path, row: LoadRow) -> Report:
+def _running_report(path: Path, row: LoadRow) -> Report:
     """Return a report of a running load, with the progress that its process has written last."""
     says = running.read(path, row.id)
     table = ".".join(json.loads(row.target_key))
@@ -112,12 +112,12 @@ def request(load_id: str, to: str | None) -> dict[str, Any]:
     Raises:
         LedgerError: no ledger has a load of this id.
     """
-    for path in _ledgers(to, everywhere=True):
-        for row in _rows(path):
-            if row.id == load_id:
-                found: dict[str, Any] = json.loads(row.request)
-                return found
-    raise LedgerError(f"load {load_id} is in no ledger")
+    path = _ledger_of(load_id, to)
+    row = None if path is None else _row_of(path, load_id)
+    if row is None:
+        raise LedgerError(f"load {load_id} is in no ledger")
+    found: dict[str, Any] = json.loads(row.request)
+    return found
 
 
 def explanation(report: Report, to: str | None) -> Explanation:
@@ -125,7 +125,7 @@ def explanation(report: Report, to: str | None) -> Explanation:
 
     Of one that runs, or whose process is gone, what it has written down last.
     """
-    path = ledger_of(report.load_id, to)
+    path = _ledger_of(report.load_id, to)
     return explained.read(None, report) if path is None else explanation_in(path, report)
 
 
@@ -147,23 +147,49 @@ def unfinished(path: Path, report: Report) -> Explanation:
     return Explanation(report, plan, found.attempts, found.others, found.record)
 
 
-def ledger_of(load_id: str, to: str | None) -> Path | None:
+def _ledger_of(load_id: str, to: str | None) -> Path | None:
     """Return the ledger that has a load; None where none has."""
-    for path in _ledgers(to, everywhere=True):
-        if any(row.id == load_id for row in _rows(path)):
-            return path
-    return None
+    paths = _ledgers(to, everywhere=True)
+    return next((path for path in paths if _row_of(path, load_id) is not None), None)
 
 
-def row_of(path: Path, load_id: str) -> LoadRow | None:
+def _row_of(path: Path, load_id: str) -> LoadRow | None:
     """Return a load of a ledger; None where it has none of this id."""
     return next((row for row in _rows(path) if row.id == load_id), None)
 
 
-def latest(path: Path, load_id: str) -> Report | None:
-    """Return the report of a load as it is now; None of one that a ledger has no more."""
-    found = list(_reports(path, lambda row: row.id == load_id))
-    return found[0] if found else None
+class WatchedLoad:
+    """A load that is looked at while it runs, by its own process or by another one.
+
+    Args:
+        path: of its ledger. ``load_id``: in full.
+    """
+
+    def __init__(self, path: Path, load_id: str) -> None:
+        self._path, self._id = path, load_id
+        self._row: LoadRow | None = None
+
+    @classmethod
+    def find(cls, load_id: str, to: str | None) -> WatchedLoad | None:
+        """Return a load of a target; None where no ledger has it."""
+        path = _ledger_of(load_id, to)
+        return None if path is None else cls(path, load_id)
+
+    def now(self) -> Explanation | None:
+        """Return what is known of the load; None where it is in the ledger no more.
+
+        While it runs only a small file is read: the ledger itself is asked once, and at the end.
+        """
+        row = self._row or _row_of(self._path, self._id)
+        if row is None:
+            return None
+        alive = row.state == "running" and not has_ended(row.owner)
+        if alive and running.path_of(self._path, self._id).exists():
+            self._row = row
+            return unfinished(self._path, _running_report(self._path, row))
+        self._row = None
+        report = next(_reports(self._path, lambda row: row.id == self._id), None)
+        return None if report is None else explanation_in(self._path, report)
 
 
 def sources(asked: Mapping[str, Any], load_id: str, instead: str) -> list[str]:
