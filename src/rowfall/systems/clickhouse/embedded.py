@@ -99,9 +99,9 @@ def _check_installed(folder: Path | None) -> None:
     """
     if is_installed():
         return
-    what = f"tables in the folder {folder} are" if folder else "reading this source is"
+    what = f"the folder {folder}" if folder else "reading this source"
     raise UsageError(
-        f"{what} the work of the embedded ClickHouse (chDB), which is not installed",
+        f"{what} needs the embedded ClickHouse (chDB), which is not installed",
         hint=f"Install it: {extras.command('embedded')}. Without it, CSV, TSV, JSON lines and "
         "databases load into servers of ClickHouse.",
     )
