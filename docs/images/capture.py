@@ -126,7 +126,7 @@ def draw(
 
 
 def on_terminal(command: list[str], work: Path) -> list[tuple[float, str]]:
-    """What ``command`` has written to a terminal of 80 columns and 50 lines, and when."""
+    """Return what ``command`` has written to a terminal of 80 columns and 50 lines, and when."""
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 50, COLUMNS, 0, 0))
     environment = {**os.environ, "TERM": "xterm-256color", "COLUMNS": str(COLUMNS)}

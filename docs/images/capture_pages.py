@@ -1,6 +1,6 @@
-"""Takes the pictures of report pages in docs/images: ``python docs/images/capture_pages.py``.
+"""Take the pictures of report pages in docs/images, on a quiet machine, with the tests' browser.
 
-Needs what the tests need for their browser (see tests/lab/browser.py), and a quiet machine.
+``PYTHONPATH=tests python docs/images/capture_pages.py``; see tests/lab/browser.py for its needs.
 """
 
 from __future__ import annotations
@@ -11,11 +11,9 @@ import sys
 import tempfile
 from pathlib import Path
 
+from lab.browser import Browser
+
 HERE = Path(__file__).parent
-sys.path.insert(0, str(HERE.parents[1] / "tests"))
-
-from lab.browser import Browser  # noqa: E402
-
 FILES = 6
 HEIGHT = 1280  # of a picture: the tiles and the first rows of charts
 

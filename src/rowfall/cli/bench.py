@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -61,7 +62,7 @@ from rowfall.core.errors import Exit, TargetError
 @click.pass_obj
 def bench(
     output: CommandOutput, /, articles: tuple[str, ...], listing: bool, scale: str, rounds: int,
-    folder: str, **more: object,
+    folder: str, **more: Any,
 ) -> int:  # fmt: skip
     """Run the loads of five published articles here.
 
@@ -81,16 +82,14 @@ def bench(
             output.data("\n".join(f"{name}  {title}" for name, title in titles.items()))
         return Exit.DONE
     html, markdown = more["html"], more["markdown"]
-    page = html if isinstance(html, str) else None
-    check_html(page)
-    if isinstance(markdown, str):
+    check_html(html)
+    if markdown is not None:
         _check(markdown)
-    budget = units.parse_duration(str(more["budget"])) if more["budget"] else 0.0
     given = {
-        "budget": budget,
+        "budget": units.parse_duration(more["budget"]) if more["budget"] else 0.0,
         "services": more["services"],
-        "fresh": bool(more["fresh"]),
-        "keep": bool(more["keep"]),
+        "fresh": more["fresh"],
+        "keep": more["keep"],
     }
 
     from rowfall.core.events import Note  # 10 ms that the help of commands does without
@@ -100,12 +99,12 @@ def bench(
             output.talk(event.text)
 
     found = api.bench(articles, scale=scale, rounds=rounds, folder=folder, more=given, on_event=say)
-    if isinstance(markdown, str):
+    if markdown is not None:
         Path(markdown).write_text(bench_markdown(found))
-    if page is not None:
+    if html is not None:
         from rowfall.report.bench_page import bench_page
 
-        write_page(output, page, bench_page(found))
+        write_page(output, html, bench_page(found))
     if output.json:
         output.document(bench_document(found))
     else:

@@ -58,7 +58,7 @@ _RECEIVED = regex(r"(?:[Rr]eceived from|packet from|->) ([^\s,]+:\d+)")
 
 @dataclass(frozen=True, slots=True)
 class NodeFacts:
-    """What a node tells of itself.
+    """Facts that a node tells about itself.
 
     Attributes:
         version: e.g. ``24.10.2.80``.

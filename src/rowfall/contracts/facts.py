@@ -118,7 +118,7 @@ class FilledTable:
 
 @dataclass(frozen=True, slots=True)
 class StoredRows:
-    """What the table of a load with ``--upsert`` holds.
+    """Rows and parts that the table of a load with ``--upsert`` holds.
 
     Attributes:
         bytes: on disk. ``partition_columns``: those that its partition key is made of.
@@ -146,7 +146,7 @@ class ViewFacts:
 
 @dataclass(frozen=True, slots=True)
 class DatabaseFacts:
-    """What another database than ClickHouse tells of itself and the target table.
+    """Facts that another database than ClickHouse tells about itself and the target table.
 
     Attributes:
         upkeep: what each row costs besides; "" for nothing.

@@ -68,7 +68,7 @@ class Settled:
 
 
 class _Added:
-    """Figures that ``+`` adds up, each with its own."""
+    """Base of figures: ``+`` adds each field to that of the other one."""
 
     __slots__ = ()
 
@@ -80,7 +80,7 @@ class _Added:
 
 @dataclass(frozen=True, slots=True)
 class Amounts(_Added):
-    """What attempts have read and made visible.
+    """Rows, bytes and parts that attempts have read and made visible.
 
     Attributes:
         rows, parts, written: published rows and parts, their bytes on disk; ``rejected`` bad rows.

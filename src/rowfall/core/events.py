@@ -86,7 +86,7 @@ class Steered:
 
 @dataclass(frozen=True, slots=True)
 class Doing:
-    """What goes on now, where nothing tells the progress; the line shows it."""
+    """A step goes on of which nothing tells the progress: the line of progress shows its text."""
 
     text: str
 

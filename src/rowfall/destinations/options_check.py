@@ -11,7 +11,7 @@ from rowfall.targets.base import Target
 
 DATABASE, TOPIC, FILES = "database", "topic", "files"
 TABLES, SERVER, CLUSTER = "tables", "server", "cluster"
-"""What a destination offers; ``tables`` are those of ClickHouse."""
+"""Kinds of things that a destination offers; ``tables`` are those of ClickHouse."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,7 @@ EVERY_SECONDS = 1.0
 
 @dataclass(frozen=True, slots=True)
 class RunningRecord:
-    """What a load has written down while it runs.
+    """The record that a load has written so far, while it runs.
 
     Attributes:
         attempts: the slowest ones and those that failed; ``others``: how many have ended besides.

@@ -49,7 +49,7 @@ class LeftScratch:
 
 @dataclass(frozen=True, slots=True)
 class Left:
-    """What a process has left that measures no more.
+    """Scratches that a process has left, which measures no more.
 
     Attributes:
         record: the file that says so. ``folder``: of its samples and ledgers.

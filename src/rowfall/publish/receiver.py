@@ -1,4 +1,4 @@
-"""What the receivers of all kinds of targets have in common."""
+"""The common base of the receivers of all kinds of targets."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rowfall.ledger.leases import Leases, NoLeases
 
 
 class BaseReceiver:
-    """What holds where a kind of target says nothing else; see :class:`Receiver`.
+    """A receiver with the answers that most kinds of targets give.
 
     Args:
         leases, recovery: see :class:`rowfall.contracts.receiver.Receiver`.

@@ -85,7 +85,6 @@ def _comparison(table: str, rows: Sequence[BenchRow], found: BenchReport) -> lis
     names = _names(ran)
     cores = found.machine["cores"]
     count = next((row.rounds[0].rows for row in ran), 0)
-    sweep = _sweep(table, ran)
     charts: list[Chart] = [BarChart(
         f"{table}, {units.count(count)} rows" if count else table,
         Axis("rows for each second of a core"),
@@ -100,7 +99,7 @@ def _comparison(table: str, rows: Sequence[BenchRow], found: BenchReport) -> lis
         ),
         compared_as="published, for each vCPU there",
     )]  # fmt: skip
-    return [*charts, *sweep, *_shards(table, names, ran), *_merges(table, names, ran)]
+    return [*charts, *_sweep(ran), *_shards(table, names, ran), *_merges(names, ran)]
 
 
 def _names(rows: Sequence[BenchRow]) -> list[str]:
@@ -200,7 +199,7 @@ def _shards_of(row: BenchRow) -> int:
 # --- the sweep ------------------------------------------------------------------------------------
 
 
-def _sweep(table: str, ran: Sequence[BenchRow]) -> list[Chart]:
+def _sweep(ran: Sequence[BenchRow]) -> list[Chart]:
     """Return the sweep of insert threads and blocks as a heat map; none where there is none."""
     cells: dict[tuple[str, str], BenchRow] = {}
     others = []
@@ -236,7 +235,7 @@ def _cell(row: BenchRow) -> str:
     return f"{row.wall:.2f} s, {parts}{units.memory(row.memory or 0)}"
 
 
-def _merges(table: str, names: Sequence[str], ran: Sequence[BenchRow]) -> list[Chart]:
+def _merges(names: Sequence[str], ran: Sequence[BenchRow]) -> list[Chart]:
     """Return time until few parts are left, first parts and memory; none where nobody waited."""
     waited = [
         (name, row, row.rounds[-1].more)

@@ -120,7 +120,7 @@ def _facts(report: Report) -> tuple[tuple[str, str], ...]:
 def _warnings(report: Report) -> tuple[str, ...]:
     _, why = OUTCOMES.get(report.outcome, ("", ""))
     told = {"lost", "failed", "partial", "interrupted"}
-    return (f"{why.format(unit=report.unit)}".capitalize() + ".",) if report.outcome in told else ()
+    return (why.format(unit=report.unit).capitalize() + ".",) if report.outcome in told else ()
 
 
 # --- over time ------------------------------------------------------------------------------------
@@ -183,14 +183,14 @@ def _part_sizes(report: Report) -> Chart | None:
     lows = (sizes.bytes[0][0] / 4, *(most for most, _ in sizes.bytes))
     few = f"{units.counted(every, 'active part')} at the end, "
     few += f"{units.exact(sizes.fullest)} in the fullest partition; "
-    few += few_parts(sizes)
+    few += _few_parts(sizes)
     return Histogram(
         "Sizes of parts", Axis("on disk", Unit.MEMORY, log=True), Axis("parts"),
         tuple((low, most, n) for low, (most, n) in zip(lows, sizes.bytes, strict=False)), few,
     )  # fmt: skip
 
 
-def few_parts(sizes: PartSizes) -> str:
+def _few_parts(sizes: PartSizes) -> str:
     """Return how long it took until there were few parts, in words."""
     few = units.exact(sizes.few)
     if sizes.few_after is None:

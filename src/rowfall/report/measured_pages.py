@@ -123,9 +123,9 @@ def scale_page(found: ScaleReport) -> Page:
     return Page(
         "scale", tuple(charts),
         tiles=(
-            Tile(f"{units.counted(first.nodes, 'node')}", units.duration(first.seconds),
+            Tile(units.counted(first.nodes, "node"), units.duration(first.seconds),
                  f"limit: {first.limit}"),
-            Tile(f"{units.counted(last.nodes, 'node')}", units.duration(last.seconds),
+            Tile(units.counted(last.nodes, "node"), units.duration(last.seconds),
                  f"limit: {last.limit}"),
             Tile("files", units.count(found.files), units.size(found.bytes)),
             Tile("rows", units.count(found.work.rows) if found.work.rows else "-",

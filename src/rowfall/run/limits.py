@@ -22,7 +22,7 @@ BUSY, BUSY_WAITING = 0.75, 0.9
 
 @dataclass(frozen=True, slots=True)
 class EngineEffort:
-    """What the engine that stores the rows has spent.
+    """Time that the engine that stores the rows has spent, and the cores that it had.
 
     Attributes:
         cpu: CPU seconds; 0 of a ``server`` where they may not be read.
@@ -41,7 +41,7 @@ class EngineEffort:
 
 @dataclass(frozen=True, slots=True)
 class SourceTraits:
-    """How the rows of a load come.
+    """Traits of the source of a load that decide what can be its limit.
 
     Attributes:
         generated: they are made, not read. ``text``: they are parsed. ``packed``: they are

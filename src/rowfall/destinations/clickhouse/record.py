@@ -72,7 +72,7 @@ class LoadedState:
 
 
 class Record(Protocol):
-    """What is written down of loads into the target of a session.
+    """The record of loads into the target of a session.
 
     Attributes:
         text: its place, for people. ``knows``: "what ... knows", for people.

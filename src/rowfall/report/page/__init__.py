@@ -23,7 +23,7 @@ paper, with a table of the data of each chart for those who do not see it::
             ),
         )
 
-A command adds ``@html_option`` and calls ``output.page(path, tune_page(found))``
+A command adds ``@html_option`` and calls ``write_page(output, path, tune_page(found))``
 (:mod:`rowfall.cli.html_file`); before it begins to measure it calls ``check_html(path)``, so that a
 folder that nobody may write to is said at once.
 
