@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from rowfall.core import sql
 from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import RowfallError
 from rowfall.core.events import Listener, Note
+from rowfall.core.model import Ask
 from rowfall.core.sqltext import quote
 from rowfall.engines.base import Engine
 from rowfall.ledger.leases import StagedPartition
@@ -22,7 +24,8 @@ POLL_SECONDS = 0.5
 # Attaching stays below this share of parts_to_delay_insert, so that other writers are not slowed.
 SHARE = 0.9
 LANE = 96
-_DELAY = "parts_to_delay_insert"
+DELAY, REFUSE = "parts_to_delay_insert", "parts_to_throw_insert"
+"""Settings of a table: parts of a partition from which inserts are delayed and refused."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,15 +117,27 @@ class Merges:
         return Waited(time.monotonic() - begin, parts, parts <= most)
 
     def limit(self, database: str, table: str) -> int:
-        """Return ``parts_to_delay_insert`` of a table: its own, or the server's."""
+        """Return the parts of a partition from which inserts into a table are delayed."""
         if (database, table) not in self._limits:
-            rows = self._engine.ask(
-                "SELECT engine_full, (SELECT toUInt64(value) FROM system.merge_tree_settings "
-                f"WHERE name = '{_DELAY}') FROM system.tables WHERE database = {quote(database)} "
-                f"AND name = {quote(table)}",
-                lane=LANE,
-            )
-            engine, limit = rows[0] if rows else ("", 1000)
-            own = re.search(rf"\b{_DELAY} = (\d+)", engine)
-            self._limits[database, table] = int(own[1]) if own else int(limit)
+            ask = partial(self._engine.ask, lane=LANE)
+            found = parts_limit(ask, DELAY, database, table)
+            self._limits[database, table] = 1000 if found is None else found
         return self._limits[database, table]
+
+
+def parts_limit(ask: Ask, setting: str, database: str, table: str) -> int | None:
+    """Return a limit of parts of a table: its own, or the server's; None where it is gone.
+
+    Args:
+        setting: :data:`DELAY` or :data:`REFUSE`.
+    """
+    rows = ask(
+        "SELECT engine_full, (SELECT toUInt64(value) FROM system.merge_tree_settings "
+        f"WHERE name = '{setting}') FROM system.tables WHERE database = {quote(database)} "
+        f"AND name = {quote(table)}"
+    )
+    if not rows:
+        return None
+    full, limit = rows[0]
+    own = re.search(rf"\b{setting} = (\d+)", full)
+    return int(own[1]) if own else int(limit)

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from contextlib import suppress
 
 from rowfall.contracts.session import Session
 from rowfall.core import sql
 from rowfall.core.errors import RowfallError
 from rowfall.core.load_record import PartSizes
-from rowfall.core.sqltext import quote
-from rowfall.engines.base import Engine
+from rowfall.publish.merges import DELAY, REFUSE, parts_limit
 
 # Below this merges have caught up: where the sweep of insert threads and block sizes that loaders
 # are compared by stops its clock.
 FEW_PARTS = 3_000
-_BOUNDS = ("parts_to_delay_insert", "parts_to_throw_insert")
 
 
 def part_sizes(session: Session) -> PartSizes | None:
@@ -40,26 +37,13 @@ def part_sizes(session: Session) -> PartSizes | None:
         return None
     low, high = min(sizes), max(sizes)
     classes = [low << 2 * n for n in range((high // low).bit_length() // 2 + 1)]
-    delay, throw = _bounds(session.engine, session)
+    target, delay, throw = session.first_target, 0, 0
+    with suppress(RowfallError):  # this user may not see them
+        delay, throw = (
+            parts_limit(session.engine.ask, setting, target.database, target.table) or 0
+            for setting in (DELAY, REFUSE)
+        )
     return PartSizes(
         tuple((most, sizes.get(most, 0)) for most in classes), fullest, FEW_PARTS, None, delay,
         throw,
     )  # fmt: skip
-
-
-def _bounds(engine: Engine, session: Session) -> tuple[int, int]:
-    """Return the parts of a partition from which inserts are delayed and refused; zeros where the
-    user may not see them."""
-    target = session.first_target
-    with suppress(RowfallError):
-        rows = engine.ask(
-            "SELECT name, toUInt64(value), (SELECT any(engine_full) FROM system.tables WHERE "
-            f"database = {quote(target.database)} AND name = {quote(target.table)}) FROM "
-            f"system.merge_tree_settings WHERE name IN {_BOUNDS}"
-        )
-        found = {}
-        for name, value, engine_full in rows:
-            own = re.search(rf"\b{name} = (\d+)", str(engine_full))
-            found[str(name)] = int(own[1]) if own else int(value)
-        return found.get(_BOUNDS[0], 0), found.get(_BOUNDS[1], 0)
-    return 0, 0
