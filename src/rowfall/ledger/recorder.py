@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, fields
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from rowfall.core.events import (
     AttemptEnded,
@@ -33,7 +33,8 @@ from rowfall.core.model import Statement
 from rowfall.core.patterns import regex
 from rowfall.core.results import AttemptRecord
 
-_T = TypeVar("_T")
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 # More points than a chart of 600 pixels can show; 240 samples are 12 KB of JSON.
 MOST_SAMPLES = 240
@@ -196,14 +197,15 @@ def from_json(found: Mapping[str, Any]) -> LoadRecord:
     width = len(fields(Sample))
     return LoadRecord(
         tuple(Sample(*each[:width]) for each in found.get("samples", ())),
-        tuple(_known(Happening, each) for each in found.get("happenings", ())),
-        tuple(_known(RanStatement, each) for each in found.get("statements", ())),
+        tuple(Happening(**known(Happening, each)) for each in found.get("happenings", ())),
+        tuple(RanStatement(**known(RanStatement, each)) for each in found.get("statements", ())),
         tuple((float(most), int(n)) for most, n in found.get("durations", ())),
         tuple((str(name), float(value)) for name, value in found.get("stages", ())),
         int(found.get("memory_limit", 0)),
     )
 
 
-def _known(kind: type[_T], values: Mapping[str, Any]) -> _T:
-    names = {field.name for field in fields(kind)}  # type: ignore[arg-type] # a dataclass
-    return kind(**{name: value for name, value in values.items() if name in names})
+def known(kind: type[DataclassInstance], values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values that a dataclass has fields for: a newer rowfall may have written more."""
+    names = {field.name for field in fields(kind)}
+    return {name: value for name, value in values.items() if name in names}

@@ -13,7 +13,7 @@ from rowfall.core.load_record import LoadRecord
 from rowfall.core.model import Choice, Plan
 from rowfall.core.results import AttemptRecord, Explanation, PlannedLoad, Report
 from rowfall.ledger import Ledger, recorder
-from rowfall.ledger.recorder import SLOWEST
+from rowfall.ledger.recorder import SLOWEST, known
 
 # Attempts that are kept of a run, 300 bytes each: a load of 20 s an attempt has them after 5 h.
 _MOST = 1_000
@@ -69,7 +69,7 @@ def plan_of(found: Mapping[str, Any] | None) -> PlannedLoad | None:
 
 
 def _plan(found: Mapping[str, Any]) -> PlannedLoad:
-    plan = _known(PlannedLoad, found)
+    plan = known(PlannedLoad, found)
     for name in ("choices", "settings"):
         plan[name] = tuple(tuple(map(str, each)) for each in plan[name])
     return PlannedLoad(**plan)
@@ -88,7 +88,7 @@ def read(text: str | None, report: Report) -> Explanation:
         return Explanation(report, None)
     try:
         found: dict[str, Any] = json.loads(text)
-        attempts = tuple(AttemptRecord(**_known(AttemptRecord, a)) for a in found["attempts"])
+        attempts = tuple(AttemptRecord(**known(AttemptRecord, a)) for a in found["attempts"])
         return Explanation(
             report, _plan(found["plan"]), attempts, int(found.get("left_out", 0)),
             recorder.from_json(found.get("record", {})),
@@ -97,8 +97,3 @@ def read(text: str | None, report: Report) -> Explanation:
         raise LedgerError(
             f"the ledger holds a plan of load {report.load_id} that cannot be read: {error}"
         ) from None
-
-
-def _known(kind: type[PlannedLoad | AttemptRecord], values: Mapping[str, Any]) -> dict[str, Any]:
-    names = {field.name for field in dataclasses.fields(kind)}
-    return {name: value for name, value in values.items() if name in names}

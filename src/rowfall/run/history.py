@@ -19,6 +19,7 @@ from rowfall.core.results import Explanation, Failure, Report, ShardReport
 from rowfall.core.steering import SteeringStep
 from rowfall.ledger import Ledger, LoadRow, running
 from rowfall.ledger.leases import has_ended
+from rowfall.ledger.recorder import known
 from rowfall.run import explained
 from rowfall.targets import open_target
 from rowfall.targets.base import state_folder, state_ledger
@@ -224,9 +225,7 @@ def from_json(text: str) -> Report:
     """
     try:
         found: dict[str, Any] = json.loads(text)
-        known = {f.name for f in dataclasses.fields(Report)}
-        found = {_RENAMED.get(k, k): v for k, v in found.items()}
-        values = {k: v for k, v in found.items() if k in known}
+        values = known(Report, {_RENAMED.get(k, k): v for k, v in found.items()})
         values["failures"] = tuple(Failure(**f) for f in values.get("failures", ()))
         values["notes"] = tuple(values.get("notes", ()))
         if values.get("merges") is not None:
