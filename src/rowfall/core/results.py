@@ -135,6 +135,11 @@ class Report:
     part_sizes: PartSizes | None = None
     steering: tuple[SteeringStep, ...] = ()
 
+    @property
+    def unfinished(self) -> bool:
+        """Return whether no process has recorded the end of the load: it runs, or was killed."""
+        return self.outcome in ("running", "lost")
+
 
 @dataclass(frozen=True, slots=True)
 class VerifiedSplit:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from rich.text import Text
 
 from rowfall.core import units
-from rowfall.core.bench_results import ROWFALL, BenchReport, BenchRow, best_by_hand
+from rowfall.core.bench_results import ROWFALL, BenchReport, BenchRow, PublishedFigure, best_by_hand
 from rowfall.report.layout import WIDTH, grid, render, wrap
 
 if TYPE_CHECKING:
@@ -141,9 +141,8 @@ def _notes(rows: Sequence[BenchRow]) -> Iterator[str]:
         one = row.published
         if one is not None and one not in seen:
             seen.add(one)
-            rate = units.row_rate(one.rows / one.seconds)
             each = f", {units.count(one.per_vcpu)} for each vCPU" if one.per_vcpu else ""
-            yield f"published: {one.text}: {units.duration(one.seconds)}, {rate}{each}"
+            yield f"published: {published_text(one)}{each}"
     for row in rows:
         if row.rounds and (shards := row.rounds[-1].more.get("shards")):
             read = ", ".join(f"{units.count(s['read_rows'])}/{units.count(s['stored_rows'])}/"
@@ -160,6 +159,12 @@ def _notes(rows: Sequence[BenchRow]) -> Iterator[str]:
             skipped.setdefault(row.why, []).append(row.method)
     for why, methods in skipped.items():
         yield f"not run: {', '.join(methods)}: {why}"
+
+
+def published_text(one: PublishedFigure) -> str:
+    """Return a figure of an article: on what it was measured, its time and its rate."""
+    rate = units.row_rate(one.rows / one.seconds)
+    return f"{one.text}: {units.duration(one.seconds)}, {rate}"
 
 
 def machine_text(found: BenchReport) -> str:

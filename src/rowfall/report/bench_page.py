@@ -8,7 +8,7 @@ from statistics import median
 
 from rowfall.core import units
 from rowfall.core.bench_results import ROWFALL, BenchReport, BenchRow
-from rowfall.report.bench import HOW, machine_text, times
+from rowfall.report.bench import HOW, machine_text, published_text, times
 from rowfall.report.page import (
     Axis,
     BarChart,
@@ -286,8 +286,7 @@ def _figures(article: str, rows: Sequence[BenchRow], found: BenchReport) -> Char
             "" if per_core is None else units.count(per_core),
             "" if one is None or one.per_vcpu is None else units.count(one.per_vcpu),
             "" if often is None else f"{often:.2f}",
-            "" if one is None else f"{one.text}: {units.duration(one.seconds)}, "
-                                   f"{units.row_rate(one.rows / one.seconds)}",
+            "" if one is None else published_text(one),
             *[row.why] * lacking,
         ))  # fmt: skip
     return TextTable(

@@ -122,7 +122,7 @@ def _beside(plan: PlannedLoad, report: Report) -> RenderableType:
 
     known = plan.rows is not None
     # Parts and attempts are summed up when a load ends.
-    ended = report.outcome not in ("running", "lost")
+    ended = not report.unfinished
     rows = [
         ["", "plan", "happened" if ended else "so far"],
         ["rows", units.exact(plan.rows or 0) if known else "not known", units.exact(report.rows)],

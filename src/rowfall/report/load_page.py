@@ -278,7 +278,7 @@ def _files(found: Explanation) -> Sequence[Chart]:
     ended = [each for each in found.attempts if not each.error]
     slowest = sorted(ended, key=lambda each: -each.seconds)[:_SLOWEST]
     absent = _absent(found.report, "No attempt has ended.")
-    if found.plan is None and found.report.outcome not in ("running", "lost"):
+    if found.plan is None and not found.report.unfinished:
         absent = _OLDER
     names = _names(slowest)
     bars = tuple((name, each.seconds) for name, each in zip(names, slowest, strict=True))[:_BARS]
@@ -353,7 +353,7 @@ def _plan(found: Explanation) -> Chart | None:
         return None
     unknown = "not known"
     # Parts, attempts and memory are summed up when a load ends.
-    ended = report.outcome not in ("running", "lost")
+    ended = not report.unfinished
     rows = (
         ("rows", unknown if plan.rows is None else units.count(plan.rows),
          units.count(report.rows)),

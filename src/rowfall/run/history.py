@@ -132,7 +132,7 @@ def explanation(report: Report, to: str | None) -> Explanation:
 
 def explanation_in(path: Path, report: Report) -> Explanation:
     """Return the plan of a load that a ledger has, and what its attempts did."""
-    if report.outcome in ("running", "lost"):
+    if report.unfinished:
         return unfinished(path, report)
     ledger = Ledger(path)
     try:
