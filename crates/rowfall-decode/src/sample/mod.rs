@@ -109,6 +109,41 @@ fn from_text(lines: &str) -> TextSource {
     TextSource::from_reader(Box::new(text), Default::default())
 }
 
+/// Read a source piece by piece. `take` moves the start of the buffer behind the records that it took,
+/// and returns false where it has enough.
+fn read_pieces(
+    spec: &Spec,
+    input: &Input,
+    source: &mut TextSource,
+    mut take: impl FnMut(&mut TextBuffer) -> Result<bool, Fail>,
+) -> Result<(), Fail> {
+    let mut buffer = TextBuffer::default();
+    let (mut chunk, most) = (spec.chunk_bytes, spec.record_bytes);
+    loop {
+        buffer.advance(source, chunk).map_err(|e| Fail::io(input.name(), &e))?;
+        let before = buffer.start;
+        if buffer.ended {
+            let open = before < buffer.end && buffer.text()[buffer.end - 1] != b'\n';
+            buffer.end_last_line(open);
+        }
+        if !take(&mut buffer)? || buffer.ended {
+            return Ok(());
+        }
+        // A record longer than the chunk: look at more of it.
+        if buffer.end - buffer.start > most {
+            return Err(Fail::too_long(input.name(), 0, 0));
+        }
+        let found = buffer.start > before;
+        chunk = if found { spec.chunk_bytes } else { buffer.longer(chunk, most) };
+    }
+}
+
+/// True at the start of an input with a byte order mark.
+fn begins_with_mark(buffer: &TextBuffer) -> bool {
+    let start = buffer.start;
+    buffer.offset(start) == 0 && buffer.text()[start..].starts_with(b"\xef\xbb\xbf")
+}
+
 fn no_facts(spec: &Spec) -> Vec<Facts> {
     spec.columns.iter().map(|_| Facts::default()).collect()
 }
@@ -135,41 +170,24 @@ impl Sample<'_> {
         mut layout: Option<Layout>,
         most: usize,
     ) -> Result<(), Fail> {
-        let mut buffer = TextBuffer::default();
-        let (mut left, mut chunk) = (most, self.spec.chunk_bytes);
-        while left > 0 {
-            buffer.advance(source, chunk).map_err(|e| Fail::io(input.name(), &e))?;
-            let before = buffer.start;
-            if buffer.offset(before) == 0 && buffer.text()[before..].starts_with(b"\xef\xbb\xbf") {
+        let mut left = most;
+        read_pieces(self.spec, input, source, |buffer| {
+            if begins_with_mark(buffer) {
                 // In front of a header it is no part of the first name.
                 if layout.is_some() {
                     return Err(Fail::declined(input.name(), "a byte order mark"));
                 }
                 buffer.start += 3;
             }
-            if buffer.ended {
-                let open = before < buffer.end && buffer.text()[buffer.end - 1] != b'\n';
-                buffer.end_last_line(open);
-            }
-            self.scan(&buffer);
+            self.scan(buffer);
             if layout.is_none() {
-                layout = self.header(input, &mut buffer)?;
+                layout = self.header(input, buffer)?;
             }
             if let Some(layout) = &layout {
-                left -= self.count(input, &mut buffer, layout, left)?;
+                left -= self.count(input, buffer, layout, left)?;
             }
-            if buffer.ended {
-                break;
-            }
-            // A record longer than the chunk: look at more of it.
-            let most = self.spec.record_bytes;
-            if buffer.end - buffer.start > most {
-                return Err(Fail::too_long(input.name(), 0, 0));
-            }
-            let found = buffer.start > before;
-            chunk = if found { self.spec.chunk_bytes } else { buffer.longer(chunk, most) };
-        }
-        Ok(())
+            Ok(left > 0)
+        })
     }
 
     /// Read lines that were taken from the inputs, whose columns stand in the order of the spec.

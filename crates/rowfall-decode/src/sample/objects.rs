@@ -4,10 +4,10 @@
 use std::borrow::Cow;
 
 use crate::error::Fail;
-use crate::input::buffer::TextBuffer;
 use crate::input::source::TextSource;
 use crate::sample::facts::{Facts, is_float};
 use crate::sample::reader::Reader;
+use crate::sample::{begins_with_mark, read_pieces};
 use crate::simd::Simd;
 use crate::spec::{Input, Spec};
 use crate::text::escapes::unescape;
@@ -127,36 +127,18 @@ fn read_lines(
     source: &mut TextSource,
     mut take: impl FnMut(&[u8], (usize, usize)) -> Result<Option<usize>, Fail>,
 ) -> Result<(), Fail> {
-    let mut buffer = TextBuffer::default();
-    let mut chunk = spec.chunk_bytes;
-    loop {
-        buffer.advance(source, chunk).map_err(|e| Fail::io(input.name(), &e))?;
-        let before = buffer.start;
-        if buffer.offset(before) == 0 && buffer.text()[before..].starts_with(b"\xef\xbb\xbf") {
+    read_pieces(spec, input, source, |buffer| {
+        if begins_with_mark(buffer) {
             return Err(Fail::declined(input.name(), "a byte order mark"));
         }
-        if buffer.ended {
-            let open = before < buffer.end && buffer.text()[buffer.end - 1] != b'\n';
-            buffer.end_last_line(open);
-        }
-        let lines = &buffer.text()[before..buffer.end];
-        if let Some(last) = memchr::memrchr(b'\n', lines) {
-            match take(buffer.text(), (before, before + last + 1))? {
-                Some(end) => buffer.start = end,
-                None => return Ok(()),
-            }
-        }
-        if buffer.ended {
-            return Ok(());
-        }
-        // An object longer than the chunk: look at more of it.
-        let most = spec.record_bytes;
-        if buffer.end - buffer.start > most {
-            return Err(Fail::too_long(input.name(), 0, 0));
-        }
-        let found = buffer.start > before;
-        chunk = if found { spec.chunk_bytes } else { buffer.longer(chunk, most) };
-    }
+        let start = buffer.start;
+        let Some(last) = memchr::memrchr(b'\n', &buffer.text()[start..buffer.end]) else {
+            return Ok(true);
+        };
+        let end = take(buffer.text(), (start, start + last + 1))?;
+        buffer.start = end.unwrap_or(start);
+        Ok(end.is_some())
+    })
 }
 
 #[cfg(test)]
