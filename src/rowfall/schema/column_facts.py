@@ -87,6 +87,16 @@ class NumberFacts:
     tenths: int = 0
 
     @property
+    def code_text(self) -> str:
+        """Return :attr:`code` as it is written."""
+        return self.code.lstrip(" ~")
+
+    @property
+    def likely_code(self) -> bool:
+        """Tell whether most programs would write :attr:`code` otherwise if it were a number."""
+        return self.code[:1] not in ("", " ")
+
+    @property
     def exponents(self) -> bool:
         """Tell whether some numbers have an exponent, as 1e5."""
         return self.places == MANY_PLACES

@@ -541,9 +541,8 @@ class DatabaseSource(Streams, ABC):
     def uri(self) -> str:
         """The name by which splits are known: without user and password."""
         at, found = self.address, self.described
-        place = (
-            f"{at.login.host}:{at.login.port}/" if at.login.host else ""
-        )  # none: it is in a file
+        login = at.login
+        place = f"{login.host}:{login.port}/" if login.host else ""  # none: it is in a file
         base = f"{at.scheme}://{place}{uri.encode(at.database)}"
         if self.query:
             base += f"?query={digest(self.query)}"

@@ -16,7 +16,8 @@ from rowfall.core.load_command import quoted
 from rowfall.core.patterns import regex
 
 _SHORT = regex(r"(\d{1,2})([./-])(\d{1,2})\2(\d{1,2})(?: (\d{1,2}:\d\d(?::\d\d)?)( [AP]M)?)?")
-_LONG = regex(r"(\d{1,2})([./-])(\d{1,2})\2(\d{4})(?:[ T].*)?")
+_DAY = r"(\d{1,2})([./-])(\d{1,2})\2(\d{4})"
+_LONG, _LONG_DAY = regex(rf"{_DAY}(?:[ T].*)?"), regex(_DAY)
 _SIGNED = regex(r"(\d{4})(年|년)( ?)(\d{1,2})(月|월)( ?)(\d{1,2})(日|일)")
 _YEAR_FIRST = regex(r"(\d{4})([./-])(\d\d)\2(\d\d)")
 # parseDateTime has no other years, and raises at them.
@@ -60,13 +61,7 @@ def _are_padded(parts: Sequence[Sequence[str]]) -> bool:
 
 
 def _is_day(parts: dict[str, str]) -> bool:
-    if len(parts["y"]) != len("00"):
-        return False
-    try:
-        date(2000 + int(parts["y"]), int(parts["m"]), int(parts["d"]))
-    except ValueError:
-        return False
-    return True
+    return len(parts["y"]) == len("00") and _is_date(f"20{parts['y']}", parts["m"], parts["d"])
 
 
 def may_be(value: str) -> bool:
@@ -116,9 +111,6 @@ def beside_year_first(values: Counter[str]) -> dict[str, tuple[str, str]]:
             codes = ("%e", "%c") if order == "dmy" else ("%c", "%e")
             named[order] = (mark.join(("%Y", "%m", "%d")), other.join((*codes, "%Y")))
     return named
-
-
-_LONG_DAY = regex(r"(\d{1,2})([./-])(\d{1,2})\2(\d{4})")
 
 
 def _is_date(year: str, month: str, day: str) -> bool:

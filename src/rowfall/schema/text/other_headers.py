@@ -10,6 +10,7 @@ from rowfall.core.value_kinds import kind_of
 from rowfall.schema.text.records import APART
 
 _BY_ITSELF = "Load it by itself into the same --table, with "
+_MARKS = regex(r"[\s_.-]+")
 
 
 def hint_of(names: Sequence[str], fields: Sequence[str]) -> str:
@@ -20,13 +21,13 @@ def hint_of(names: Sequence[str], fields: Sequence[str]) -> str:
     """
     if renames := _renames(names, fields):
         return f"{_BY_ITSELF}{' '.join(renames)}."
-    if is_row(names, fields):
+    if _is_row(names, fields):
         named = shlex.quote(",".join(names))
         return f"If that line is a row: {_BY_ITSELF.lower()}--header no --columns {named}."
     return APART
 
 
-def is_row(names: Sequence[str], fields: Sequence[str]) -> bool:
+def _is_row(names: Sequence[str], fields: Sequence[str]) -> bool:
     """Tell whether a first line looks like a row below the names of other files."""
     found = [field.strip() for field in fields]
     return (
@@ -38,7 +39,7 @@ def is_row(names: Sequence[str], fields: Sequence[str]) -> bool:
 
 
 def _renames(names: Sequence[str], fields: Sequence[str]) -> list[str]:
-    """Return --rename options that make the same columns; [] where more than letters differ."""
+    """Return --rename options that make the same columns; [] where names differ otherwise."""
     ours = {_key(name): name for name in names}
     theirs = {_key(field): field for field in fields}
     unlike = len(ours) < len(names) or len(theirs) < len(fields) or ours.keys() != theirs.keys()
@@ -52,6 +53,3 @@ def _renames(names: Sequence[str], fields: Sequence[str]) -> list[str]:
 
 def _key(name: str) -> str:
     return _MARKS.sub("", name).casefold()
-
-
-_MARKS = regex(r"[\s_.-]+")

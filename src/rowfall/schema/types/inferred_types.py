@@ -85,8 +85,8 @@ def _bare_type(found: ColumnFacts, sample: SourceSample) -> tuple[str, str]:
             return "String", "numbers with a plus sign, which an integer would lose"
         return _counted(found, sample)
     if found.kinds.floats == found.filled and not found.numbers.zeros:
-        if found.numbers.code and found.numbers.code[0] != " ":
-            return "String", f"{found.numbers.code.removeprefix('~')} may be a code"
+        if found.numbers.likely_code:
+            return "String", f"{found.numbers.code_text} may be a code"
         if _are_versions(found):
             return "String", "versions or sections: 1.10 is not 1.1"
         if found.kinds.integers > 0 and found.numbers.largest > EXACT:

@@ -30,7 +30,7 @@ def number_notes(
             yield UNSURE, _rounding(made, found)
         if made.name in given:
             continue
-        code = found.numbers.code.strip(" ~")
+        code = found.numbers.code_text
         if type_.base == "Float64" and (
             kept := found.numbers.zeroed if loses_zeros(found) else code
         ):
@@ -43,7 +43,7 @@ def number_notes(
             yield OTHERWISE, flags
         if type_.base == "String" and code and found.kinds.floats == found.filled:
             why = f'text as it is written: {made.name} for "{code}", which may be a code'
-            if found.numbers.code[0] == "~" or found.numbers.zeros:
+            if found.numbers.code.startswith("~") or found.numbers.zeros:
                 yield UNSURE, why  # some are no number
                 continue
             nullable = found.values.nulls + found.values.blanks > 0
