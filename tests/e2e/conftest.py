@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Iterator
+import tempfile
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
 from e2e.fleet import Fleet
 from e2e.lake import Lake
-from e2e.tools import Shell
+from e2e.tools import Shell, sizes_of_files
 from lab.clickhouse import ClickHouse
 from lab.cluster import Cluster
 from lab.seaweed import Seaweed
+from rowfall.ledger import scratches
 
 _numbers = itertools.count()
 
@@ -23,6 +25,29 @@ _numbers = itertools.count()
 def shell(rowfall: Any) -> Shell:
     """``shell.ok("load", ...)`` in a folder of its own."""
     return Shell(rowfall)
+
+
+@pytest.fixture
+def untouched(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """Check that no command has left a file: in its folder, with its state, or a temporary one.
+
+    The first call remembers what is there, all others compare.
+    """
+    temporary = shell.folder.parent / "tmp"
+    temporary.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
+    shell.env["TMPDIR"] = str(temporary)
+    before: dict[str, int] = {}
+
+    def check() -> None:
+        found = sizes_of_files(shell.folder, shell.cli.home, temporary)
+        if not before:
+            before.update(found)
+        assert found == before
+        for prefix in (scratches.DOCTOR, scratches.TUNE):
+            assert not list(shell.folder.parent.rglob(f"*{prefix}*"))
+
+    return check
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from e2e.tools import Shell, csv
+from e2e.tools import Shell, tables, three_files
 from lab.clickhouse import ClickHouse
 from lab.kafka import Kafka
 from lab.mariadb import MariaDB
@@ -22,16 +21,12 @@ from lab.seaweed import Seaweed
 from rowfall.ledger.scratches import DOCTOR as PREFIX
 from rowfall.ledger.scratches import ScratchRecord, new_name
 
-ROWS, FILES = 3_000, 3
+ROWS = 3_000
 
 
 @pytest.fixture
 def files(shell: Shell) -> str:
-    """Three files, which are smaller than a block."""
-    for number in range(FILES):
-        rows = [(i, f"n{i}", i / 8) for i in range(number * 1000, (number + 1) * 1000)]
-        shell.write(f"in/{number}.csv", csv(rows, "id", "name", "price"))
-    return "in/*.csv"
+    return three_files(shell)
 
 
 def doctor(shell: Shell, *args: str) -> dict[str, Any]:
@@ -71,30 +66,6 @@ HERE = {"source: listing", "source: request", "source: reading", "source: parsin
 SERVER = {"network: round trip", "network: to the target", "network: from the target"}
 
 
-def everything(*roots: Path) -> dict[str, int]:
-    """Every file below some folders, with its size."""
-    return {str(p): p.stat().st_size for r in roots for p in r.rglob("*") if p.is_file()}
-
-
-@pytest.fixture
-def untouched(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
-    """Checks that a run has left no file: in its folder, among its ledgers, among the temporary."""
-    temporary = shell.folder.parent / "tmp"
-    temporary.mkdir()
-    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
-    shell.env["TMPDIR"] = str(temporary)
-    before: dict[str, int] = {}
-
-    def check() -> None:
-        found = everything(shell.folder, shell.cli.home, temporary)
-        if not before:
-            before.update(found)
-        assert found == before
-        assert not list(shell.folder.parent.rglob(f"*{PREFIX}*"))
-
-    return check
-
-
 def test_a_new_folder(shell: Shell, files: str, untouched: Callable[[], None]) -> None:
     untouched()
     found = doctor(shell, files)
@@ -118,14 +89,6 @@ def test_a_folder_with_the_table(shell: Shell, files: str, untouched: Callable[[
     assert shell.ok("status", "--all", "--json").document == status
     assert not list(shell.folder.rglob(f"*{PREFIX}*"))
     assert shell.ok("load", files, "--table", "t", "--json").document["rows"] == ROWS - 1000
-
-
-def tables(server: ClickHouse, database: str) -> list[str]:
-    found = server.query(
-        "SELECT name, uuid, ifNull(total_rows, 0) FROM system.tables WHERE database = "
-        f"'{database}' ORDER BY name"
-    )
-    return found.splitlines()
 
 
 @pytest.fixture

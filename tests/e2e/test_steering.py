@@ -16,7 +16,6 @@ from lab.clickhouse import ClickHouse
 from rowfall.core.events import Event, Steered
 
 FILES, ROWS = 40, 2_000
-LOAD = ("load", "--table", "t", "--attempt-bytes", "50000", "--force-append", "--json")
 
 
 @pytest.fixture
@@ -77,6 +76,21 @@ def others(clickhouse: ClickHouse, table: str) -> Iterator[Callable[[], None]]:
         assert int(found) == inserted[0]
 
 
+def load_beside_others(
+    clickhouse: ClickHouse, database: str, shell: Shell, *args: str
+) -> dict[str, Any]:
+    """Load beside others, whose pressure ends after two seconds; return the report."""
+    with others(clickhouse, f"{database}.t") as calm:
+        timer = threading.Timer(2.0, calm)
+        timer.start()
+        done = shell.ok(
+            "load", *args, "--to", clickhouse.uri(database), "--table", "t", "--attempt-bytes",
+            "50000", "--force-append", "--json",
+        )  # fmt: skip
+        timer.join()
+    return done.document
+
+
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Look between all attempts: a test's take less than five seconds."""
@@ -119,22 +133,7 @@ def test_report_and_explain_say_what_it_did(
     shell: Shell, files: str, clickhouse: ClickHouse, database: str
 ) -> None:
     to = ("--to", clickhouse.uri(database))
-    load = (
-        "load",
-        files,
-        *to,
-        "--table",
-        "t",
-        "--attempt-bytes",
-        "50000",
-        "--json",
-        "--force-append",
-    )
-    with others(clickhouse, f"{database}.t") as calm:
-        timer = threading.Timer(2.0, calm)
-        timer.start()
-        document: dict[str, Any] = shell.ok(*load).document
-        timer.join()
+    document = load_beside_others(clickhouse, database, shell, files)
     first = document["steering"][0]
     assert (first["action"], first["cause"], first["share"]) == ("back off", "parts", 0.5)
     explained = shell.ok("explain", document["load_id"], *to)
@@ -149,24 +148,7 @@ def test_report_and_explain_say_what_it_did(
 @pytest.mark.long
 @pytest.mark.usefixtures("impatient")
 def test_no_adapt(shell: Shell, files: str, clickhouse: ClickHouse, database: str) -> None:
-    to = ("--to", clickhouse.uri(database))
-    load = (
-        "load",
-        files,
-        *to,
-        "--table",
-        "t",
-        "--attempt-bytes",
-        "50000",
-        "--json",
-        "--force-append",
-        "--no-adapt",
-    )
-    with others(clickhouse, f"{database}.t") as calm:
-        timer = threading.Timer(2.0, calm)
-        timer.start()
-        document = shell.ok(*load).document
-        timer.join()
+    document = load_beside_others(clickhouse, database, shell, files, "--no-adapt")
     assert document["steering"] == []
     assert document["rows"] == FILES * ROWS
 

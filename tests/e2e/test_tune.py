@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import json
 import signal
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from e2e.test_doctor import everything, tables
-from e2e.tools import Shell, csv
+from e2e.tools import Shell, csv, tables, three_files
 from lab.clickhouse import ClickHouse
 from lab.kafka import Kafka
 from lab.mariadb import MariaDB
@@ -27,11 +25,7 @@ ROWS = 3_000
 
 @pytest.fixture
 def files(shell: Shell) -> str:
-    """Three files, which are smaller than a block."""
-    for number in range(3):
-        rows = [(i, f"n{i}", i / 8) for i in range(number * 1000, (number + 1) * 1000)]
-        shell.write(f"in/{number}.csv", csv(rows, "id", "name", "price"))
-    return "in/*.csv"
+    return three_files(shell)
 
 
 def tune(shell: Shell, *args: str) -> dict[str, Any]:
@@ -70,30 +64,13 @@ def tried(found: dict[str, Any]) -> dict[str, set[str]]:
     return values
 
 
-@pytest.fixture
-def untouched(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
-    """Checks that a run has left no file but what it was to save."""
-    temporary = shell.folder.parent / "tmp"
-    temporary.mkdir()
-    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
-    shell.env["TMPDIR"] = str(temporary)
-    before: dict[str, int] = {}
-
-    def check() -> None:
-        found = everything(shell.folder, shell.cli.home, temporary)
-        found = {name: size for name, size in found.items() if "/tuned/" not in name}
-        if not before:
-            before.update(found)
-        assert found == before
-        assert not list(shell.folder.parent.rglob(f"*{PREFIX}*"))
-
-    return check
-
-
 def test_a_folder(shell: Shell, files: str, untouched: Callable[[], None]) -> None:
     """Threads, blocks and who writes parts; what is saved is what a load then takes."""
     untouched()
     found = tune(shell, files, "--threads", "2", "--budget", "2s", "--save", "mine")
+    path = Path(found["saved"]["path"])
+    saved = json.loads(path.read_text())
+    path.unlink()  # all that was to stay
     untouched()
     assert not (shell.folder / "rowfall-data").exists()
     values = tried(found)
@@ -102,11 +79,10 @@ def test_a_folder(shell: Shell, files: str, untouched: Callable[[], None]) -> No
     assert any("smaller than one block" in note for note in found["notes"])
     assert any("all of it was loaded" in note for note in found["notes"])
     assert found["saved"]["name"] == "mine"
-    saved = json.loads(Path(found["saved"]["path"]).read_text())
     assert saved["options"] == found["best"]["options"]
     # Which one is fastest is the machine's choice: another one is written in its place.
     saved["options"] = {"set": ["max_insert_threads=1", "min_insert_block_size_rows=4321"]}
-    Path(found["saved"]["path"]).write_text(json.dumps(saved))
+    path.write_text(json.dumps(saved))
 
     def settings(*more: str) -> dict[str, Any]:
         found = shell.ok("plan", files, "--tuned", "mine", *more, "--json").document

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import rowfall
+from lab.clickhouse import ClickHouse
 from lab.process import let_pass
 
 Row = list[Any]
@@ -155,6 +156,28 @@ def csv(rows: Sequence[Sequence[Any]], *names: str) -> str:
     lines = [",".join(names)] if names else []
     lines += [",".join(map(str, row)) for row in rows]
     return "".join(f"{line}\n" for line in lines)
+
+
+def three_files(shell: Shell) -> str:
+    """Write 3,000 rows into three files, which are smaller than a block; return their pattern."""
+    for number in range(3):
+        rows = [(i, f"n{i}", i / 8) for i in range(number * 1000, (number + 1) * 1000)]
+        shell.write(f"in/{number}.csv", csv(rows, "id", "name", "price"))
+    return "in/*.csv"
+
+
+def tables(server: ClickHouse, database: str) -> list[str]:
+    """Name, UUID and rows of each table of a database, as lines of TSV."""
+    found = server.query(
+        "SELECT name, uuid, ifNull(total_rows, 0) FROM system.tables WHERE database = "
+        f"'{database}' ORDER BY name"
+    )
+    return found.splitlines()
+
+
+def sizes_of_files(*roots: Path) -> dict[str, int]:
+    """Every file below some folders, with its size."""
+    return {str(p): p.stat().st_size for r in roots for p in r.rglob("*") if p.is_file()}
 
 
 def made(sql: str, format: str) -> bytes:

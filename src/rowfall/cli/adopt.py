@@ -9,10 +9,10 @@ import click
 
 from rowfall.cli.options import (
     command,
-    complete,
     destination_options,
     option,
     options_of,
+    sources_argument,
     table_options,
 )
 from rowfall.cli.output import CommandOutput
@@ -27,9 +27,7 @@ MOST_SHOWN = 20
 
 
 @command
-@click.argument(
-    "sources", nargs=-1, required=True, metavar="SOURCE...", shell_complete=complete("paths")
-)
+@sources_argument
 @destination_options
 @option(
     "--before",

@@ -9,9 +9,9 @@ import click
 from rowfall.cli.html_file import check_html, html_option, write_page
 from rowfall.cli.options import (
     command,
-    complete,
     destination_options,
     options_of,
+    sources_argument,
     table_options,
 )
 from rowfall.cli.output import CommandOutput
@@ -19,9 +19,7 @@ from rowfall.core.masked import Secret
 
 
 @command
-@click.argument(
-    "sources", nargs=-1, required=True, metavar="SOURCE...", shell_complete=complete("paths")
-)
+@sources_argument
 @destination_options
 @table_options("doctor")
 @html_option

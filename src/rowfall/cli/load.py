@@ -10,10 +10,10 @@ import click
 
 from rowfall.cli.options import (
     command,
-    complete,
     destination_options,
     option,
     options_of,
+    sources_argument,
     table_options,
 )
 from rowfall.cli.output import CommandOutput
@@ -26,9 +26,7 @@ if TYPE_CHECKING:
 
 
 @command
-@click.argument(
-    "sources", nargs=-1, required=True, metavar="SOURCE...", shell_complete=complete("paths")
-)
+@sources_argument
 @destination_options
 @table_options("load")
 @option(

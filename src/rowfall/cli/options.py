@@ -254,6 +254,13 @@ def options_of(values: dict[str, Any]) -> Options:
     return Options(**{name: value for name, value in values.items() if name in names})
 
 
+def sources_argument(function: F) -> F:
+    """Add ``SOURCE...``: the command gets ``sources``, at least one."""
+    return click.argument(
+        "sources", nargs=-1, required=True, metavar="SOURCE...", shell_complete=complete("paths")
+    )(function)
+
+
 def target_option(function: F) -> F:
     """Add ``--to TARGET``."""
     return option(

@@ -8,10 +8,10 @@ import click
 
 from rowfall.cli.options import (
     command,
-    complete,
     destination_options,
     option,
     options_of,
+    sources_argument,
     table_options,
 )
 from rowfall.cli.output import CommandOutput
@@ -19,9 +19,7 @@ from rowfall.core.masked import Secret
 
 
 @command
-@click.argument(
-    "sources", nargs=-1, required=True, metavar="SOURCE...", shell_complete=complete("paths")
-)
+@sources_argument
 @destination_options
 @table_options("plan")
 @option("--all", "every_split", is_flag=True, group="Plan", help="List every file or range.")

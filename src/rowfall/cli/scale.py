@@ -7,15 +7,13 @@ from typing import Any
 import click
 
 from rowfall.cli.html_file import check_html, html_option, write_page
-from rowfall.cli.options import command, complete, options_of, table_options, target_option
+from rowfall.cli.options import command, options_of, sources_argument, table_options, target_option
 from rowfall.cli.output import CommandOutput
 from rowfall.core.masked import Secret
 
 
 @command
-@click.argument(
-    "sources", nargs=-1, required=True, metavar="SOURCE...", shell_complete=complete("paths")
-)
+@sources_argument
 @target_option
 @table_options("scale")
 @html_option
