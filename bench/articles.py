@@ -2,7 +2,8 @@
 
 What is behind the name goes to ``rowfall bench``. ClickHouse and MariaDB are the tests' own, found
 by their variables; PostgreSQL is installed by apt; Kafka and HDFS run for as long as this does.
-Writes ``bench/results-articles.json``, ``RESULTS-articles.md`` and the page at scale small or more.
+Writes the page ``articles.html`` into the folder of the run, and beside this file, unless the scale
+is tiny, ``results-articles.json`` and ``RESULTS-articles.md``.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
@@ -45,24 +47,17 @@ def main() -> int:
             given += ["--service", f"kafka={stack.enter_context(Kafka(version=BROKER)).servers}"]
         with contextlib.suppress(ServiceError, OSError):
             given += ["--service", f"hdfs={stack.enter_context(Hdfs()).at('')}"]
-        folder = Path(os.environ.get("TMPDIR", "/tmp"), "rowfall-bench")  # noqa: S108 - its own
-        results: list[str | Path] = ["--markdown", HERE / "RESULTS-articles.md"] if kept else []
-        page: list[str | Path] = ["--html", folder / "articles.html"]
+        folder = Path(tempfile.gettempdir(), "rowfall-bench")
         folder.mkdir(exist_ok=True)
         command: list[str | Path] = [
-            ROWFALL,
-            "bench",
-            *arguments,
-            *given,
-            "--folder",
-            folder,
-            *results,
-            *page,
-        ]
-        code = subprocess.run([os.fspath(part) for part in command], env=env, check=False)
+            ROWFALL, "bench", *arguments, *given, "--folder", folder,
+            "--html", folder / "articles.html",
+            *(("--markdown", HERE / "RESULTS-articles.md") if kept else ()),
+        ]  # fmt: skip
+        code = subprocess.run(command, env=env, check=False).returncode
         if kept and (folder / "results.json").exists():
             shutil.copy(folder / "results.json", HERE / "results-articles.json")
-    return code.returncode
+    return code
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Steering: between attempts a load takes less of a server that others use, and comes back. Pure.
 
-:func:`decide` gets what was seen and what was decided before, and returns what holds from now on.
+:func:`decide` turns the course so far and an observation into the course from now on.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Pressure:
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """What was seen before an attempt.
+    """Pressure on a server and pace of the load, as seen before an attempt.
 
     Attributes:
         seconds: since the load began. ``rate``: rows a second since the last look; 0 for none.
@@ -96,7 +96,7 @@ class SteeringStep:
 
 @dataclass(frozen=True, slots=True)
 class Course:
-    """What was decided, and what it has to be known for next time.
+    """How far a load has backed off, and why, from one look to the next.
 
     Attributes:
         level: 0 as planned, up to :data:`MOST_LEVEL`. ``calm``: looks in a row without pressure.

@@ -1,4 +1,4 @@
-"""Values of ``rowfall tune``: combinations of what can be chosen, and what each one did."""
+"""Values of ``rowfall tune``: combinations of what can be chosen, and their figures."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class CellFigures:
-    """What a sample did with one cell: the median of its rounds at the largest sample.
+    """Figures of one cell: medians of its rounds with the largest sample that it has loaded.
 
     Attributes:
         rows_per_second: with the time until there were few parts. ``rows``: of the sample.

@@ -184,7 +184,6 @@ class Places:
         self._ends.append(service.close)
         service.start()
         service.create_bucket(BUCKET)
-        self._bucket = service
         return ServedFiles(service.endpoint, service.env, [service.pid or 0])
 
     def put(self, files: Sequence[Path], prefix: str) -> str:

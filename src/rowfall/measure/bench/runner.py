@@ -50,7 +50,7 @@ _SERVER_MEMORY = 6 << 30
 
 @dataclass(frozen=True, slots=True)
 class BenchRequest:
-    """What to run.
+    """Articles to run, how large, how often and where.
 
     Attributes:
         articles: names of :data:`ARTICLES` in their order.
@@ -82,10 +82,10 @@ def parse_articles(names: Sequence[str]) -> tuple[str, ...]:
             "no article is named",
             hint="'rowfall bench all' runs all of them, 'rowfall bench --list' shows them.",
         )
-    known = {**{name: name for name in ARTICLES}, ALL: ALL}
+    known = [*ARTICLES, ALL]
     wanted = set()
     for name in names:
-        found = known.get(name.upper()) or known.get(name.lower())
+        found = next((one for one in known if one.lower() == name.lower()), None)
         if found is None:
             raise UsageError(
                 f"no article is called {name}",
@@ -174,7 +174,7 @@ def _check(request: BenchRequest, folder: Path) -> None:
         probe.unlink()
     except OSError as error:
         raise TargetError(
-            f"write the results into {folder}: {error.strerror}",
+            f"cannot write the results into {folder}: {error.strerror}",
             hint="Name another folder with --folder.",
         ) from None
     needs, servers = needed_disk(request.articles, request.scale), {"A1", "A2", "A5"}
