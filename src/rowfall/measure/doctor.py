@@ -19,7 +19,7 @@ from dataclasses import replace
 from rowfall.contracts.session import Session
 from rowfall.core import units
 from rowfall.core.dataclass import dataclass
-from rowfall.core.errors import RowfallError, headline
+from rowfall.core.errors import RowfallError
 from rowfall.core.events import Listener, Note, silent
 from rowfall.core.masked import Secret
 from rowfall.core.model import BUILD, PUSH, SEND, Plan
@@ -160,10 +160,7 @@ class _Examination:
 
     def keep_rows(self) -> None:
         """Keep the first rows of the source in files here."""
-        try:
-            self._samples.keep()
-        except RowfallError as error:
-            self._notes.append(f"no rows could be kept: {headline(error.message)}")
+        self._notes += self._samples.keep()
 
     # --- samples ----------------------------------------------------------------------------------
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from rowfall.contracts.facts import LoadFacts
 from rowfall.contracts.session import Session
 from rowfall.core.dataclass import dataclass
-from rowfall.core.errors import SourceError, UsageError
+from rowfall.core.errors import RowfallError, SourceError, UsageError, headline
 from rowfall.core.events import Listener, Note, silent
 from rowfall.core.listing import Listing, Split
 from rowfall.core.masked import Secret
@@ -102,20 +102,21 @@ class Samples:
         self._options = session.options
         self._facts, self._plan, self.trials = facts, plan, trials
         self.row_bytes, self.cores = plan.schema.row_bytes, max(1, session.reader.cores)
-        listing = plan.listing
-        sizes = (source_bytes(listing, i, self.row_bytes) for i in range(len(listing)))
-        self.total = sum(size or 0.0 for size in sizes)
+        self.total = self._listed_bytes(plan.listing)
         self.rate: SourceRate | None = None
         self.takes = 0.0
         self.kept = Kept()
         self.row_size, self.ready_rows = self.row_bytes, 0
 
-    def keep(self) -> None:
-        """Keep the first rows of the source in files here.
+    def keep(self) -> list[str]:
+        """Keep the first rows of the source in files here; return notes: why they could not be."""
+        try:
+            self._keep()
+        except RowfallError as error:
+            return [f"no rows could be kept: {headline(error.message)}"]
+        return []
 
-        Raises:
-            RowfallError: they cannot be read here.
-        """
+    def _keep(self) -> None:
         plan, encoding = self._plan, self._plan.encoding
         rows = self.rows_of(self.wanted(_READY_SECONDS))
         rows = max(1.0, min(rows, _READY_BYTES / self.row_bytes))
@@ -138,7 +139,7 @@ class Samples:
             count = max(1, min(len(plan.listing), self.cores))
             ending = "native" if encoding is None else _extension(encoding, encoding.compression)
             path = self._write(f"rows.{ending}", again, max(1, int(rows / count)))
-            copies = self._here(*self.trials.copies(path, count))
+            copies = self._here(*_linked(path, count))
         self.kept = Kept(
             self._here(str(one)), self._here(str(few)), self._here(str(ready)), text, copies
         )
@@ -170,6 +171,10 @@ class Samples:
                 partition_by=schema.layout.partition_by or None,
             )
         return LoadSample(paths, kept, here=True)
+
+    def _listed_bytes(self, listing: Listing) -> float:
+        sizes = (source_bytes(listing, i, self.row_bytes) for i in range(len(listing)))
+        return sum(size or 0.0 for size in sizes)
 
     def _files(self, wanted: float) -> Listing | None:
         """Return files of about so many bytes; None where all are much larger."""
@@ -207,22 +212,14 @@ class Samples:
     def size_of(self, sample: LoadSample) -> float:
         """Return the bytes of a sample, in the unit of :attr:`total`; of copies those here."""
         if sample.listing is not None:
-            listing = sample.listing
-            sizes = (source_bytes(listing, i, self.row_bytes) for i in range(len(listing)))
-            return sum(size or 0.0 for size in sizes)
+            return self._listed_bytes(sample.listing)
         return float(sum(Path(path).stat().st_size for path in sample.sources))
 
     def _copies(self, copy: LoadSample, wanted: float) -> LoadSample:
         """Return as many copies of the rows that are kept as make about so many bytes."""
         size = sum(Path(path).stat().st_size for path in copy.sources) / len(copy.sources)
-        first = Path(copy.sources[0])
         count = max(len(copy.sources), round(wanted / max(1.0, size)))
-        paths = [str(first.with_name(f"{n}-{first.name}" if n else first.name))
-                 for n in range(count)]  # fmt: skip
-        for path in paths:
-            if not Path(path).exists():
-                os.link(first, path)
-        return replace(copy, sources=tuple(paths))
+        return replace(copy, sources=tuple(_linked(Path(copy.sources[0]), count)))
 
 
 @contextmanager
@@ -273,6 +270,18 @@ def nothing(plan: Plan) -> SourceError:
     return SourceError(
         f"nothing to measure: {plan.source} is empty", hint="Name files that hold some rows."
     )
+
+
+def _linked(path: Path, count: int) -> list[str]:
+    """Return the paths of as many files with the same rows, the first included; they take no room.
+
+    Those that are there already are taken.
+    """
+    found = [path.with_name(f"{n}-{path.name}" if n else path.name) for n in range(count)]
+    for other in found:
+        if not other.exists():
+            os.link(path, other)
+    return [str(other) for other in found]
 
 
 def _whole_file(split: Split) -> Split:

@@ -7,7 +7,6 @@ kept: nobody else loads there.
 
 from __future__ import annotations
 
-import os
 import shutil
 import tempfile
 from collections.abc import Collection, Iterator, Sequence
@@ -121,15 +120,6 @@ class Trials:
         finally:
             _erase(session)
             self._record.removed(name)
-
-    def copies(self, path: Path, count: int) -> list[str]:
-        """Return the paths of as many files with the same rows; they take no room."""
-        found = [str(path)]
-        for number in range(1, count):
-            other = path.with_name(f"{number}-{path.name}")
-            os.link(path, other)
-            found.append(str(other))
-        return found
 
 
 def _make(folder: Path) -> None:

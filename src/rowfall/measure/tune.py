@@ -138,10 +138,7 @@ class _Sweep:
 
     def keep_rows(self) -> None:
         """Keep rows of files that are too large for a sample."""
-        try:
-            self._samples.keep()
-        except RowfallError as error:
-            self._notes.append(f"no rows could be kept: {headline(error.message)}")
+        self._notes += self._samples.keep()
 
     def run(self, budget: float) -> None:
         """Sweep, until all is known or so many seconds are over.
@@ -192,7 +189,7 @@ class _Sweep:
         default.cell = cells[0]
         others = [c for c in cells[1:] if c.is_formula or c.choices != cells[0].choices]
         self._cells += [_Trial(cell, [], note=cell.refused or "") for cell in others]
-        fitting = [cell for cell in others if cell.refused is None and not cell.is_formula]
+        fitting = self._challengers()
         refused = next((cell.refused for cell in others if cell.refused), None)
         if refused is not None and not fitting:
             raise UsageError(
@@ -308,11 +305,11 @@ class _Sweep:
             )
         self._notes += [f"{one.cell.text}: {one.note}" for one in cells
                         if one.note and one.cell.refused is None]  # fmt: skip
-        plan, whole = self._plan, self._samples.sample(math.inf).whole and default.rows
-        if whole and default.rows == plan.forecast.rows:
+        plan = self._plan
+        if self._samples.sample(math.inf).whole and default.rows == plan.forecast.rows:
             self._notes.append("the source is smaller than the sample: all of it was loaded")
-        rows = min((run.parts for run in default.runs), default=0)
-        if rows == 1 and self._destination.makes_parts:
+        parts = min((run.parts for run in default.runs), default=0)
+        if parts == 1 and self._destination.makes_parts:
             self._notes.append("the sample is smaller than one block: sizes of blocks do not show")
         return TuneReport(
             plan.source, plan.to.text, self._session.table_text, found,

@@ -185,7 +185,7 @@ def _thread_counts(facts: Facts, shape: Shape) -> tuple[int, int]:
     room = (facts.memory - ENGINE_BASE) // (COPIES_PER_BLOCK * LEAST_BLOCK_BYTES)
     inserting = max(1, min(most, room))
     typed = _parquet_memory(facts, shape) > 0
-    if not (typed or shape.decoded) and _room(facts, shape, inserting) < LEAST_WIDE_BYTES:
+    if not (typed or shape.decoded) and most_block(facts, shape, inserting) < LEAST_WIDE_BYTES:
         return readers, inserting
     while inserting > 1 and _reservable(facts, shape, readers, inserting) < WORTH_A_THREAD:
         inserting -= 1
@@ -249,8 +249,8 @@ def _fixed_memory(facts: Facts, shape: Shape, inserting: int) -> int:
     return ENGINE_BASE + buffers + ahead + _parquet_memory(facts, shape)
 
 
-def _room(facts: Facts, shape: Shape, inserting: int) -> int:
-    """Return the bytes of a block that all copies of all insert threads leave room for."""
+def most_block(facts: Facts, shape: Shape, inserting: int) -> int:
+    """Return the bytes of the largest block of which so many insert threads can hold all copies."""
     copies = COPIES_PER_BLOCK + shape.decoded
     return max(facts.memory - _fixed_memory(facts, shape, inserting), 0) // (copies * inserting)
 
@@ -284,7 +284,7 @@ def block(facts: Facts, shape: Shape) -> tuple[int, int]:
     reserve more than it may.
     """
     readers, inserting = _thread_counts(facts, shape)
-    room = _room(facts, shape, inserting)
+    room = most_block(facts, shape, inserting)
     if room >= LEAST_WIDE_BYTES:
         room = min(room, max(_reservable(facts, shape, readers, inserting), LEAST_WIDE_BYTES))
     size = max(LEAST_BLOCK_BYTES, min(MOST_BLOCK_BYTES, room))
@@ -292,11 +292,6 @@ def block(facts: Facts, shape: Shape) -> tuple[int, int]:
     most = MOST_BLOCK_ROWS * (4 if shape.partitions > 10 else 1)
     rows = max(65_536, min(most, int(size / max(shape.row_bytes, 1.0))))
     return rows, size
-
-
-def most_block(facts: Facts, shape: Shape, inserting: int) -> int:
-    """Return the bytes of the largest block that so many insert threads have the memory for."""
-    return _room(facts, shape, inserting)
 
 
 def block_settings(facts: Facts, shape: Shape, size: int) -> dict[str, int]:
