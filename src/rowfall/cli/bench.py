@@ -54,7 +54,6 @@ from rowfall.core.errors import Exit, TargetError
     group="Bench",
     help="A service that runs already: postgresql, mysql, singlestore, kafka, hdfs or s3.",
 )
-@option("--resume", is_flag=True, group="Bench", help="Go on with earlier results: the default.")
 @option("--fresh", is_flag=True, group="Bench", help="Forget earlier results.")
 @option("--keep", is_flag=True, group="Bench", help="Keep the files for the next run.")
 @option("--markdown", metavar="FILE", group="Output", help="Write the tables as Markdown, too.")

@@ -34,7 +34,7 @@ ACCEPTED = "accepted"
 
 
 KEY_HINT = "--on-conflict skip keeps the rows that are there, --on-conflict replace the new"
-"""What helps where a row has the key of another one."""
+"""Hint for a row that has the key of another one."""
 
 
 class BusyError(EngineError):
@@ -579,7 +579,7 @@ class PlainTransaction:
 
 
 class PlainDatabase:
-    """What a database answers that has nothing of its own to say, see :class:`Database`."""
+    """Answers of a database that has none of its own, see :class:`Database`."""
 
     @property
     def marks(self) -> bool:

@@ -45,7 +45,7 @@ class Service:
         return {}
 
     def healthy(self) -> bool:
-        """Whether the service answers as it should; any OSError counts as not yet."""
+        """Tell whether the service answers as it should; any OSError counts as not yet."""
         raise NotImplementedError
 
     @property

@@ -121,7 +121,7 @@ def source_reader(session: Session, reach: Reach | None) -> tuple[Engine, Source
 
 @dataclass(frozen=True, slots=True)
 class _Refusal:
-    """Why a server does not read the source, and what would help."""
+    """Reason why a server does not read the source, and what would help."""
 
     text: str
     hint: str

@@ -34,7 +34,7 @@ def catalogue_and_name(text: str) -> tuple[str, str]:
 
 
 class TableCatalogue(Protocol):
-    """What knows which state of one table is the newest, and lets one commit win."""
+    """Catalogue that knows the newest state of one table, and lets one commit win."""
 
     def table(self) -> Table | None:
         """Return the table as it is now; None where there is none."""

@@ -78,7 +78,7 @@ class PartitionField:
 
 @dataclass(frozen=True, slots=True)
 class TableMetadata:
-    """What a metadata file says of a table.
+    """Content of a metadata file of a table.
 
     Attributes:
         specs: the fields of partitions, by the number of the spec.

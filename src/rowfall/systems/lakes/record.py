@@ -27,7 +27,7 @@ _FULL = 10_000
 
 @dataclass(frozen=True, slots=True)
 class CommittedLoad:
-    """What the record says of one load.
+    """Entry of the record about one load.
 
     Attributes:
         attempts: that were committed; ``ids`` of the splits.
@@ -48,7 +48,7 @@ class CommittedLoad:
 
 @dataclass(frozen=True, slots=True)
 class LakeRecord:
-    """What is loaded, as a chain of files says.
+    """Loads that a chain of files records.
 
     Attributes:
         name: of the newest file, "" for none. ``before``: of the one before it.

@@ -1,4 +1,4 @@
-"""What the catalogue of a server says of a table: one question for its columns. Pure."""
+"""Reads the catalogue of a server: one question for the columns of a table. Pure."""
 
 from __future__ import annotations
 

@@ -100,7 +100,7 @@ def names_row(text: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class ServerError:
-    """What a server or the driver said.
+    """Error of a server or of the driver.
 
     Attributes:
         number: 0 where there is none; ``text``: without secrets.
