@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, cast, overload
 
 from rowfall.core import units
+from rowfall.core.config_files import find_files
 from rowfall.core.errors import LoadError, RowfallError, TargetError, UsageError
 from rowfall.core.events import Event, Listener, Note, one_at_a_time, silent
 from rowfall.core.masked import Secret
@@ -710,15 +711,15 @@ def _text(to: Where | None) -> str | None:
     """Return the text of a target.
 
     Raises:
-        UsageError: it is the name of a profile, which would become a folder.
+        UsageError: it is the name of a connection, which would become a folder.
     """
-    if isinstance(to, str) and not {"/", ":", "."} & set(to):
-        from rowfall.targets import profiles
+    if isinstance(to, str) and not {"/", ":", "."} & set(to) and find_files():
+        from rowfall.project import connection_names
 
-        if to in profiles.names():
+        if to in connection_names():
             raise UsageError(
-                f"{to} is a profile of {profiles.NAME}, and the library takes targets in full",
-                hint=f'Give the target that the profile names; to="./{to}" is a folder.',
+                f"{to} is a connection of rowfall.toml, and the library takes targets in full",
+                hint=f'Give the uri of the connection; to="./{to}" is a folder.',
             )
     return None if to is None else os.fspath(to)
 

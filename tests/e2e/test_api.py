@@ -54,14 +54,16 @@ def write_files(folder: Path, count: int, rows: int) -> None:
         (folder / f"f{number}.csv").write_text("id,name\n" + lines)
 
 
-def test_a_profile_is_no_target_of_the_library(data: str, tmp_path: Path) -> None:
+def test_a_connection_is_no_target_of_the_library(data: str, tmp_path: Path) -> None:
     """It would become a folder of that name."""
-    (tmp_path / "rowfall.toml").write_text('[profiles.prod]\nto = "clickhouse://me@host/db"\n')
-    with pytest.raises(errors.UsageError, match=r"prod is a profile of rowfall\.toml") as refused:
+    (tmp_path / "rowfall.toml").write_text('[connections.prod]\nuri = "clickhouse://me@host/db"\n')
+    with pytest.raises(
+        errors.UsageError, match=r"prod is a connection of rowfall\.toml"
+    ) as refused:
         rowfall.load("generate://trips?rows=9", to="prod")
     assert "./prod" in str(refused.value.hint)
     assert not (tmp_path / "prod").exists()
-    with pytest.raises(errors.UsageError, match="is a profile"):
+    with pytest.raises(errors.UsageError, match="is a connection"):
         rowfall.query("SELECT 1", to="prod")
     assert rowfall.loads(to="./prod") == rowfall.loads(to=Path("prod")) == []
 

@@ -31,7 +31,7 @@ def root() -> Path:
 def environment(shell: Shell, root: Path) -> dict[str, str]:
     """A user whose programs are these shells and this rowfall; there is a table ``trips``."""
     shell.write("data.csv", "id,n\n1,2\n")
-    shell.write("rowfall.toml", '[profiles.prod]\nto = "data"\n')
+    shell.write("rowfall.toml", '[connections.prod]\nuri = "data"\n')
     shell.ok("load", "data.csv", "--table", "trips")
     path = f"{Path(sys.executable).parent}:{root}/bin:{root}/usr/bin:{os.environ['PATH']}"
     return {

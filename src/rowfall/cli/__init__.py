@@ -1,6 +1,6 @@
 """The command line. Here is what has to happen before anything else is imported.
 
-Imports api, report, run, systems, targets, lab, core.
+Imports api, project, report, run, systems, lab, core.
 """
 
 from __future__ import annotations

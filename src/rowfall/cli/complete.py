@@ -1,4 +1,4 @@
-"""Values that a shell completes: paths, words, tables, loads, profiles. Nothing is started for it.
+"""Values that a shell completes: paths, words, tables, loads, names. Nothing is started for it.
 
 Imported when a shell asks.
 """
@@ -44,10 +44,10 @@ def formats(ctx: click.Context, param: click.Parameter, incomplete: str) -> list
 
 
 def targets(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Return profiles and beginnings of URIs; folders are the shell's to complete."""
-    from rowfall.targets.profiles import names
+    """Return connections and beginnings of URIs; folders are the shell's to complete."""
+    from rowfall.project import connection_names
 
-    found = _begin([*names(), "clickhouse://", "clickhouses://", "null:"], incomplete)
+    found = _begin([*connection_names(), "clickhouse://", "clickhouses://", "null:"], incomplete)
     return found or paths(ctx, param, incomplete)
 
 
@@ -69,10 +69,10 @@ def loads(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[C
 
 def _reports(ctx: click.Context) -> list[Report]:
     from rowfall import api
-    from rowfall.cli.options import target_of
+    from rowfall.cli.settings import target_of
 
     try:
-        return api.loads(to=target_of(ctx.params.get("to"))[0])
+        return api.loads(to=target_of(ctx, ctx.params.get("to")))
     except (RowfallError, OSError):  # a shell has no place for it
         return []
 

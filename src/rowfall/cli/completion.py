@@ -21,7 +21,7 @@ SHELLS = ("bash", "zsh", "fish")
 def completion(ctx: click.Context, shell: str | None, install: bool) -> None:
     """Print or install the completion of a shell.
 
-    It knows commands, options, paths, profiles, tables and loads. Default: the shell in SHELL.
+    It knows commands, options, paths, connections, tables and loads. Default: the shell in SHELL.
     """
     from click.shell_completion import get_completion_class
 

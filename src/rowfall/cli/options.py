@@ -5,19 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import Field, fields
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import click
-from click.core import ParameterSource
 
 from rowfall.cli.output import CommandOutput
 from rowfall.core.errors import UsageError
 from rowfall.core.masked import Secret
-from rowfall.core.nearest import did_you_mean
 from rowfall.core.options import MAIN, Flag, Options, flags_of
-
-if TYPE_CHECKING:
-    from rowfall.targets.profiles import Profile
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -50,11 +45,17 @@ ALL_TOPICS = "all"
 
 
 class GroupedCommand(click.Command):
-    """Lists the options of a command under headings in its help; takes profiles for targets.
+    """Lists the options of a command under headings in its help; takes names for targets.
 
     ``--help`` of a command with many options lists those that most loads need, ``--help TOPIC``
     those below one heading, ``--help all`` all of them.
+
+    Attributes:
+        layered: what the command line leaves out comes from the environment and ``rowfall.toml``;
+            False where the command asks for it itself.
     """
+
+    layered = True
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Parse the command line.
@@ -74,8 +75,10 @@ class GroupedCommand(click.Command):
             raise
 
     def invoke(self, ctx: click.Context) -> Any:
-        if "to" in ctx.params:
-            _apply_profile(ctx)
+        if "to" in ctx.params and self.layered:
+            from rowfall.cli.settings import apply_settings
+
+            apply_settings(ctx)
         return super().invoke(ctx)
 
     def set_topic(self, ctx: click.Context, topic: str) -> bool:
@@ -138,7 +141,7 @@ def _check_once(command: click.Command, ctx: click.Context, args: list[str]) -> 
     click keeps the last value and does not tell how many there were. Of the other options the last
     value wins, as in aliases and scripts that append to what they are given.
     """
-    where = [param for param in command.get_params(ctx) if param.name in ("to", "table")]
+    where = [param for param in command.get_params(ctx) if param.name in ("to", "table", "config")]
     spelled = {flag: param for param in where for flag in param.opts}
     flags = [word.partition("=")[0] for word in args]
     if len(flags) == len(set(flags)):  # the usual case: nothing stands there twice
@@ -163,56 +166,6 @@ class GroupOfCommands(GroupedCommand, click.Group):
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         super().format_options(ctx, formatter)
         self.format_commands(ctx, formatter)
-
-
-def target_of(to: str | None) -> tuple[str | None, Profile | None]:
-    """Return the target of ``--to`` or ROWFALL_TO, and the profile that it names."""
-    to = os.environ.get("ROWFALL_TO") or None if to is None else to
-    if to is None or "/" in to or ":" in to:
-        return to, None
-    from rowfall.targets.profiles import find_profile
-
-    profile = find_profile(to)
-    return (to, None) if profile is None else (profile.to, profile)
-
-
-def _apply_profile(ctx: click.Context) -> None:
-    """Put what a profile says in place of what the command line leaves out.
-
-    Raises:
-        UsageError: it says something that no command takes.
-    """
-    to, profile = target_of(ctx.params["to"])
-    ctx.params["to"] = to
-    if profile is None:
-        return
-    if "password" in ctx.params and ctx.params["password"] is None:
-        ctx.params["password"] = profile.password
-    # A profile is for all commands; each takes what it knows.
-    known = {item.name for item in fields(Options)} | {"table"}
-    params = {param.name: param for param in ctx.command.get_params(ctx) if param.name}
-    for key, value in profile.options.items():
-        name = key.replace("-", "_")
-        if name not in known:
-            raise UsageError(
-                f"profile {profile.name} of {profile.path} sets {key}, which is not an option",
-                hint=f"{did_you_mean(name, known)}Options: rowfall help load.",
-            )
-        param = params.get(name)
-        if param is None or ctx.get_parameter_source(name) is not ParameterSource.DEFAULT:
-            continue
-        ctx.params[name] = _of_profile(ctx, param, value, profile)
-
-
-def _of_profile(ctx: click.Context, param: click.Parameter, value: Any, profile: Profile) -> Any:
-    """Return a value of a profile as the command line would give it."""
-    flag = isinstance(param, click.Option) and param.is_flag
-    if flag != isinstance(value, bool) or param.multiple != isinstance(value, list):
-        raise UsageError(
-            f"profile {profile.name} of {profile.path}: {value!r} is not a value for {param.name}"
-        )
-    return param.type_cast_value(ctx, value if flag else list(map(str, value))
-                                 if isinstance(value, list) else str(value))  # fmt: skip
 
 
 def command(function: Callable[..., Any]) -> click.Command:
@@ -362,6 +315,20 @@ def _open_log(ctx: click.Context, param: click.Parameter, value: str | None) -> 
     output.log_file = os.fdopen(opened, "a", encoding="utf-8", errors="backslashreplace")
 
 
+def _set_config(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
+    """Record the project file.
+
+    Raises:
+        UsageError: two different ones are named.
+    """
+    output = ctx.ensure_object(CommandOutput)
+    if value and output.config not in (None, value):
+        raise UsageError(
+            f"--config is given twice: {output.config} and {value}", hint="Name one file."
+        )
+    output.config = value or output.config
+
+
 def _common(*flags: str, text: str) -> Callable[[F], F]:
     return option(*flags, is_flag=True, expose_value=False, is_eager=True, callback=_set, help=text)
 
@@ -389,6 +356,15 @@ _COMMON = (
         callback=_set_format,
         shell_complete=complete("words"),
         help="Lines of the log, or of stderr without --log-file: text, or a JSON document each.",
+    ),
+    option(
+        "--config",
+        metavar="FILE",
+        expose_value=False,
+        is_eager=True,
+        callback=_set_config,
+        shell_complete=complete("paths"),
+        help="Project file in place of the rowfall.toml that is found here or in a folder above.",
     ),
     _common("--debug", text="Show tracebacks. ROWFALL_DEBUG=1 does the same."),
 )

@@ -35,6 +35,7 @@ class CommandOutput:
         verbose: more messages.
         debug: tracebacks.
         log_file: opened, gets every line of talk and every event as well.
+        config: the project file of ``--config``; None to look for it.
         log_format: "" for text. Without ``log_file`` stderr gets such lines and nothing else.
         streamed: rows have gone to stdout, where no document may follow.
         began: when the user began to wait, as of ``time.monotonic``.
@@ -48,6 +49,7 @@ class CommandOutput:
         self.no_color = bool(os.environ.get("NO_COLOR"))
         self.debug = os.environ.get("ROWFALL_DEBUG", "") not in ("", "0")
         self.log_file: IO[str] | None = None
+        self.config: str | None = None
         self.log_format = ""
         self.streamed = False
         self._log: Log | None = None

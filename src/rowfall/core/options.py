@@ -42,6 +42,10 @@ MAIN = frozenset((
 
 LOAD, PLAN, QUERY, STATUS, REPORT, VERIFY = "load", "plan", "query", "status", "report", "verify"
 SCALE, ADOPT, DOCTOR, TUNE = "scale", "adopt", "doctor", "tune"
+FOLLOW = "follow"
+"""Scope of options that only a load has which goes on: those of a pipeline in ``rowfall.toml``."""
+ANSWERS = ("force", "force_append", "loaded")
+"""Options that answer what one load has asked: they stand in no file and no variable."""
 _BOTH = (LOAD, PLAN, DOCTOR, TUNE)
 _READS = (LOAD, PLAN, SCALE, DOCTOR, TUNE)
 # What says which rows a source has: part of what is recorded as loaded.
@@ -873,7 +877,7 @@ def from_keywords(command: str, base: Options | None, values: dict[str, Any]) ->
             raise TypeError(f"{command}() got an unexpected keyword argument {name!r}{more}")
         item, flag = known[name]
         if flag.many:
-            value = _several(value, " " if name == "type" else "=")
+            value = several(value, " " if name == "type" else "=")
         elif isinstance(value, os.PathLike):
             value = os.fspath(value)
         elif isinstance(value, bool) and item.default is not False:
@@ -884,7 +888,12 @@ def from_keywords(command: str, base: Options | None, values: dict[str, Any]) ->
     return replace(base or Options(), **given)
 
 
-def _several(value: Any, joined: str) -> tuple[str, ...]:
+def several(value: Any, joined: str) -> tuple[str, ...]:
+    """Return the texts of an option that may be given more than once.
+
+    Args:
+        value: a text, several, or a mapping. ``joined``: stands between its names and values.
+    """
     if isinstance(value, str):
         return (value,)
     if isinstance(value, Mapping):

@@ -298,6 +298,16 @@ def _with_masks(url: str) -> str:
     return path + mark + "&".join(_masked(item, web=True) for item in query.split("&"))
 
 
+def has_parameters(text: str) -> bool:
+    """Tell whether a question mark in an address begins parameters; elsewhere it is a letter."""
+    return scheme_of(text) not in _NO_QUERY
+
+
+def is_credential(name: str) -> bool:
+    """Tell whether a parameter of a web address sounds like who asks, and not like what for."""
+    return bool(_CREDENTIAL.search(name))
+
+
 def secret_values(text: str) -> tuple[Secret, ...]:
     """Return the secrets that :func:`mask` hides, decoded and as typed, to mask other text."""
     found: list[str] = []

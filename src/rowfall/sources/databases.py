@@ -30,7 +30,7 @@ from hashlib import blake2b
 from typing import TypeVar
 from uuid import UUID
 
-from rowfall.core import sql, uri
+from rowfall.core import passwords, sql, uri
 from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import SourceError, UsageError
 from rowfall.core.file_databases import located, scheme_of_file
@@ -158,7 +158,7 @@ def parse(
     schema, dot, bare = table.partition(".")
     if "schema" in parts.query or not dot:
         schema, bare = parts.query.get("schema", ""), table
-    password = parts.password
+    password = parts.password if parts.password is not None else passwords.given(texts[0])
     if password is None and os.environ.get(variable):
         password = Secret(os.environ[variable])
     given = {name: value for name, value in parts.query.items() if name in settings}

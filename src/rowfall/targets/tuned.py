@@ -1,6 +1,6 @@
 """Combinations that ``rowfall tune --save NAME`` has found, one file each in the state folder.
 
-They are no profiles: those are written by people, in ``rowfall.toml``, and shared; these were
+They are not part of ``rowfall.toml``, which is written by people and shared; these were
 measured on one machine, and a later sweep replaces them.
 """
 

@@ -343,10 +343,10 @@ def test_a_log_that_cannot_be_written(api: Api, capsys: Captured, tmp_path: Path
     assert api.calls == []
 
 
-PROFILES = """
-[profiles.prod]
-to = "clickhouse://me@ch1/db"
-password_env = "PW"
+PROJECT = """
+[connections.prod]
+uri = "clickhouse://me@ch1/db"
+password = "env:PW"
 threads = 3
 verify = true
 set = ["a=1"]
@@ -354,16 +354,16 @@ set = ["a=1"]
 
 
 @pytest.fixture
-def profiles(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def project_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PW", "geheim")
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     file = tmp_path / "rowfall.toml"
-    file.write_text(PROFILES)
+    file.write_text(PROJECT)
     return file
 
 
-def test_a_profile_names_target_password_and_options(api: Api, profiles: Path) -> None:
+def test_a_connection_names_target_password_and_options(api: Api, project_file: Path) -> None:
     api.answers |= {"load": DONE, "loads": []}
     assert run(["load", "x.csv", "--to", "prod", "--threads", "4"]) == Exit.DONE
     (_, _, kwargs), *_ = api.calls
@@ -375,7 +375,7 @@ def test_a_profile_names_target_password_and_options(api: Api, profiles: Path) -
 
 
 def test_the_environment_says_where_to(
-    api: Api, profiles: Path, monkeypatch: pytest.MonkeyPatch
+    api: Api, project_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     api.answers |= {"loads": []}
     for value, given, to in (
@@ -388,8 +388,10 @@ def test_the_environment_says_where_to(
 
 
 @pytest.mark.parametrize("line", ["thread = 3", "threads = [3]", "verify = 1", "threads = 'x'"])
-def test_a_profile_with_a_mistake(api: Api, profiles: Path, line: str, capsys: Captured) -> None:
-    profiles.write_text(f"[profiles.prod]\nto = 'x/y'\n{line}\n")
+def test_a_connection_with_a_mistake(
+    api: Api, project_file: Path, line: str, capsys: Captured
+) -> None:
+    project_file.write_text(f"[connections.prod]\nuri = 'x/y'\n{line}\n")
     assert run(["load", "x.csv", "--to", "prod"]) == Exit.USAGE
     assert capsys.readouterr().err.startswith("rowfall: error: ")
     assert api.calls == []
@@ -409,7 +411,7 @@ def test_a_profile_with_a_mistake(api: Api, profiles: Path, line: str, capsys: C
     ],
 )
 def test_completion(
-    api: Api, profiles: Path, words: str, there: list[str], capsys: Captured,
+    api: Api, project_file: Path, words: str, there: list[str], capsys: Captured,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
     api.answers["loads"] = [DONE, PARTIAL]

@@ -16,7 +16,7 @@ from functools import cached_property
 from typing import Any
 from urllib.parse import parse_qsl, unquote
 
-from rowfall.core import uri
+from rowfall.core import passwords, uri
 from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import SourceError, TargetError, UsageError
 from rowfall.core.masked import Secret, is_shown, redact
@@ -107,7 +107,8 @@ def parse(text: str) -> TopicAddress:
         config.setdefault("sasl.username", unquote(user))
         config.setdefault("security.protocol", "SASL_SSL")
         config.setdefault("sasl.mechanism", "PLAIN")
-    secret = unquote(password) if colon else os.environ.get(_PASSWORD)
+    known = None if colon else passwords.given(text)
+    secret = unquote(password) if colon else known.reveal() if known else os.environ.get(_PASSWORD)
     if secret and "sasl.username" in config:
         config.setdefault("sasl.password", secret)
     return TopicAddress(unquote(found["topic"]), with_secrets(config), registry)
