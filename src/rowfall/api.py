@@ -44,6 +44,7 @@ from rowfall.core.options import (
 from rowfall.core.results import Report, Verification
 from rowfall.systems.clickhouse.prestart import prestart
 from rowfall.targets import open_target, tuned
+from rowfall.telemetry.open import Watching, watched
 
 if TYPE_CHECKING:
     from typing import Unpack
@@ -170,9 +171,11 @@ def load(
     from rowfall.run.session import Request, open_session
 
     request = Request(opened, _text(to), table, options, _secret(password), began)
+    watching = Watching(options.metrics_port, options.metrics_host, streaming=options.follow)
     with (
         terminable(GO_ON),
-        _listener(on_event, progress) as emit,
+        _listener(on_event, progress) as told,
+        watched(told, watching) as emit,
         open_session(request, emit, dry=False) as session,
     ):
         from rowfall.run.load import run_load  # 50 ms, in which the engine opens the folder

@@ -25,7 +25,10 @@ from rowfall.core.events import (
     LoadStarted,
     Note,
     Progressed,
+    RunBegan,
+    RunEnded,
     SplitFailed,
+    StageEnded,
 )
 from rowfall.core.results import Report
 from rowfall.run import load
@@ -76,11 +79,17 @@ def test_events_tell_the_load(data: str, tmp_path: Path) -> None:
         on_event=heard.append,
     )  # fmt: skip
     assert report.outcome == "done"
-    first, last = heard[0], heard[-1]
-    assert isinstance(first, LoadStarted)
+    (first,) = [event for event in heard if isinstance(event, LoadStarted)]
+    (ended,) = [event for event in heard if isinstance(event, LoadEnded)]
+    began, last = heard[0], heard[-1]
+    assert isinstance(began, RunBegan)
+    assert (began.load_id, began.table, began.resumed) == (report.load_id, "default.t", False)
     assert (first.load_id, first.splits, first.resumed) == (report.load_id, 6, 0)
     assert first.total_bytes == report.bytes_source
-    assert last == LoadEnded(report.load_id, "done")
+    assert ended == LoadEnded(report.load_id, "done")
+    assert last == RunEnded(report.load_id, report)
+    stages = [event.stage for event in heard if isinstance(event, StageEnded)]
+    assert stages == ["plan", "prepare", "attempts", "finish"]
     started = {e.attempt_id: n for n, e in enumerate(heard) if isinstance(e, AttemptStarted)}
     published = {e.attempt_id: n for n, e in enumerate(heard) if isinstance(e, AttemptPublished)}
     assert len(started) == report.attempts > 1
@@ -113,12 +122,16 @@ def test_a_resumed_load_says_what_had_loaded(data: str, tmp_path: Path) -> None:
         failure.split, failure.error, failure.hint
     )  # fmt: skip
     assert failed.split == str(tmp_path / "in/f9.csv")
-    assert heard[-1] == LoadEnded(report.load_id, "partial")
+    assert LoadEnded(report.load_id, "partial") in heard
+    assert heard[-1] == RunEnded(report.load_id, report)
+    assert (failed.exit, failed.code) == (4, 0)
     (tmp_path / "in/f9.csv").write_text("id,name\n999,y\n")
     heard.clear()
     again = rowfall.load("in/*.csv", to=data, table="t", on_event=heard.append)
-    assert isinstance(heard[0], LoadStarted)
-    assert (heard[0].resumed, again.splits_skipped, again.splits_loaded) == (3, 3, 1)
+    (started,) = [event for event in heard if isinstance(event, LoadStarted)]
+    assert isinstance(heard[0], RunBegan)
+    assert heard[0].resumed
+    assert (started.resumed, again.splits_skipped, again.splits_loaded) == (3, 3, 1)
     assert again.load_id == report.load_id, "an unfinished load goes on"
 
 

@@ -277,6 +277,8 @@ def _attributes(item: Field[Any], flag: Flag) -> dict[str, Any]:
     annotation = str(item.type)
     if flag.many:
         return attributes | {"multiple": True}
+    if flag.metavar == "PORT":
+        return attributes | {"type": click.IntRange(0, 65_535)}
     if annotation.startswith("int"):
         return attributes | {"type": click.IntRange(min=0 if item.default == 0 else 1)}
     if annotation.startswith("float"):

@@ -3,10 +3,29 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from rowfall.core.dataclass import dataclass
-from rowfall.core.results import AttemptRecord
+from rowfall.core.model import Plan
+from rowfall.core.results import AttemptRecord, Report
+
+
+@dataclass(frozen=True, slots=True)
+class RunBegan:
+    """A run of a load begins: the first event of it.
+
+    Attributes:
+        source, target: as typed, without secrets; ``table``: ``database.table``, "" for none.
+        resumed: an earlier run of this load was stopped.
+    """
+
+    load_id: str
+    source: str
+    target: str
+    table: str
+    resumed: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +48,27 @@ class LoadStarted:
     total_rows: int | None
     unit: str = "file"
     format: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class LoadPlanned:
+    """The plan of a load is made; nothing was written yet."""
+
+    load_id: str
+    plan: Plan
+
+
+@dataclass(frozen=True, slots=True)
+class StageEnded:
+    """A stage of a load is over, whether it went well or not.
+
+    Attributes:
+        stage: ``plan``, ``prepare``, ``attempts``, ``finish`` or ``verify``.
+        seconds: that it took.
+    """
+
+    stage: str
+    seconds: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,30 +143,112 @@ class AttemptPublished:
 
 @dataclass(frozen=True, slots=True)
 class AttemptEnded:
-    """An attempt is over: its rows are visible, or it has failed and is tried again or given up."""
+    """An attempt is over: its rows are visible, or it has failed and is tried again or given up.
+
+    Attributes:
+        steps: (name, seconds) of the steps of :mod:`rowfall.publish.protocol` in their order, with
+            ``wait_turn`` (for the attempt before) and ``wait_merges`` between them.
+        exit, code: of the error, see :class:`rowfall.core.errors.RowfallError`; 0 for none, and
+            where another reader takes over.
+    """
 
     record: AttemptRecord
+    steps: tuple[tuple[str, float], ...] = ()
+    exit: int = 0
+    code: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Retried:
+    """Work of a failed or lost attempt was put back: so many ``attempts`` replace it."""
+
+    attempts: int
 
 
 @dataclass(frozen=True, slots=True)
 class SplitFailed:
-    """A split is given up in this run."""
+    """A split is given up in this run; ``exit`` and ``code`` are those of its error."""
 
     split: str
     error: str
     hint: str | None
+    exit: int = 0
+    code: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class PartsCounted:
+    """Before a publish the parts of the target were counted.
+
+    Attributes:
+        table: ``database.table``. ``parts``: active ones of its fullest partition that gets rows.
+        limit: of a partition, from which the server delays inserts.
+    """
+
+    table: str
+    parts: int
+    limit: int
+
+
+@dataclass(frozen=True, slots=True)
+class MergesWaited:
+    """A load has waited ``seconds`` until merges had made room for its parts."""
+
+    table: str
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Lagged:
+    """What a followed source holds beyond what is loaded, as a poll has found it.
+
+    Attributes:
+        objects: files, snapshots or partitions of a topic with something new.
+        bytes: of them, as stored; None where nobody knows.
+        seconds: since the first of them was seen; 0.0 where there is none.
+        offsets: (stream, messages) of each partition of a topic, also of those without any.
+    """
+
+    objects: int
+    bytes: int | None
+    seconds: float
+    offsets: tuple[tuple[str, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class LoadEnded:
-    """outcome: done | partial | failed | interrupted."""
+    """The report of a load is made; what is asked for behind it (``--verify``) may follow.
+
+    Attributes:
+        outcome: done | partial | failed | interrupted.
+    """
 
     load_id: str
     outcome: str
 
 
+@dataclass(frozen=True, slots=True)
+class RunEnded:
+    """A run of a load is over: the last event of it.
+
+    Attributes:
+        report: None where it was stopped before there was one.
+        error: that stopped it, without secrets; "" where failed files are all that went wrong.
+        exit, code: of the error, 0 for none.
+    """
+
+    load_id: str
+    report: Report | None
+    error: str = ""
+    exit: int = 0
+    code: int = 0
+
+
 Event = (
-    LoadStarted
+    RunBegan
+    | LoadPlanned
+    | LoadStarted
+    | StageEnded
     | Note
     | Doing
     | Steered
@@ -134,10 +256,25 @@ Event = (
     | Progressed
     | AttemptPublished
     | AttemptEnded
+    | Retried
     | SplitFailed
+    | PartsCounted
+    | MergesWaited
+    | Lagged
     | LoadEnded
+    | RunEnded
 )
 Listener = Callable[[Event], None]
+
+
+@contextmanager
+def timed(emit: Listener, stage: str) -> Iterator[None]:
+    """Emit how long a stage took, see :class:`StageEnded`."""
+    began = time.monotonic()
+    try:
+        yield
+    finally:
+        emit(StageEnded(stage, time.monotonic() - began))
 
 
 def silent(event: Event) -> None:

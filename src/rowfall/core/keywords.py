@@ -344,6 +344,16 @@ class PlanKeywords(ReadKeywords, total=False):
 class LoadKeywords(PlanKeywords, total=False):
     """Options of load."""
 
+    metrics_port: int | None
+    """Serve metrics to Prometheus while the load runs, on this port; 0 is a free one, whose address
+    is printed.
+    """
+
+    metrics_host: str
+    """Address of this machine that --metrics-port listens on. Default: 127.0.0.1, which only this
+    machine reaches.
+    """
+
     follow: bool
     """Go on with what comes into a topic, in batches, until Ctrl-C."""
 

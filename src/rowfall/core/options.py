@@ -317,6 +317,24 @@ class Options:
         "Source",
         (LOAD, PLAN, ADOPT, DOCTOR, TUNE),
     )
+    metrics_port: int | None = _opt(
+        None,
+        "--metrics-port",
+        "PORT",
+        "Serve metrics to Prometheus while the load runs, on this port; 0 is a free one, whose "
+        "address is printed.",
+        "Run",
+        (LOAD,),
+    )
+    metrics_host: str = _opt(
+        "127.0.0.1",
+        "--metrics-host",
+        "ADDRESS",
+        "Address of this machine that --metrics-port listens on. Default: 127.0.0.1, which only "
+        "this machine reaches.",
+        "Run",
+        (LOAD,),
+    )
     follow: bool = _opt(
         False,
         "--follow",

@@ -10,7 +10,7 @@ from functools import partial
 from rowfall.core import sql
 from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import RowfallError
-from rowfall.core.events import Listener, Note
+from rowfall.core.events import Listener, MergesWaited, Note, PartsCounted
 from rowfall.core.model import Ask
 from rowfall.core.sqltext import quote
 from rowfall.engines.base import Engine
@@ -61,7 +61,8 @@ class Merges:
     def _wait_for_room(self, moves: Sequence[StagedPartition], parts: int) -> None:
         share = -(-parts // max(1, len(moves)))
         for database, table in dict.fromkeys((m.database, m.table) for m in moves):
-            room = int(self.limit(database, table) * SHARE) - share
+            limit = self.limit(database, table)
+            room = int(limit * SHARE) - share
             ids = ", ".join(quote(m.partition_id) for m in moves if m.table == table)
 
             def merging(database: str = database, table: str = table) -> bool:
@@ -76,9 +77,13 @@ class Merges:
                 )
                 return int(rows[0][0]) if rows else 0
 
-            if fullest() > max(1, room):
-                self._emit(Note("info", f"waiting for merges of {database}.{table}"))
-                self._until(fullest, merging, max(1, room))
+            name, there = f"{database}.{table}", fullest()
+            self._emit(PartsCounted(name, there, limit))
+            if there > max(1, room):
+                self._emit(Note("info", f"waiting for merges of {name}"))
+                waited = self._until(fullest, merging, max(1, room))
+                self._emit(MergesWaited(name, waited.seconds))
+                self._emit(PartsCounted(name, waited.parts, limit))
 
     def wait_until_fewer(self, database: str, table: str, most: int) -> Waited:
         """Wait until fewer than ``most`` parts of a table are active."""

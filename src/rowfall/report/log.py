@@ -11,15 +11,18 @@ from typing import Any
 
 from rowfall.core import units
 from rowfall.core.events import (
-    AttemptEnded,
-    AttemptPublished,
-    AttemptStarted,
     Doing,
     Event,
+    Lagged,
     LoadEnded,
+    LoadPlanned,
     LoadStarted,
+    MergesWaited,
     Note,
+    PartsCounted,
     Progressed,
+    RunBegan,
+    RunEnded,
     SplitFailed,
     Steered,
 )
@@ -48,6 +51,8 @@ class Log:
 
     def hear(self, event: Event) -> None:
         """Write an event; progress every ten seconds only."""
+        if isinstance(event, RunBegan | LoadPlanned | RunEnded | Lagged | PartsCounted):
+            return  # what they hold is in other lines, or comes twice a second
         if isinstance(event, Progressed):
             now = time.monotonic()
             if now - self._shown < _PROGRESS_SECONDS:
@@ -123,5 +128,7 @@ def _said(event: Event) -> tuple[str, str]:
             return "info", f"load {event.load_id[:8]}: {event.outcome}"
         case Doing():
             return "debug", event.text
-        case AttemptStarted() | AttemptPublished() | AttemptEnded():
+        case MergesWaited():
+            return "info", f"waited {event.seconds:.1f} s for merges of {event.table}"
+        case _:
             return "debug", ""

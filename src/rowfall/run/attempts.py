@@ -50,6 +50,7 @@ from rowfall.core.events import (
     AttemptPublished,
     AttemptStarted,
     Listener,
+    Retried,
     SplitFailed,
 )
 from rowfall.core.listing import Split
@@ -222,6 +223,7 @@ class _Attempt:
 
     Attributes:
         staging: name of its staging table or file. ``stored``: bytes of its splits, as stored.
+        marks: names of what it has begun, and when, as of ``time.monotonic``.
     """
 
     id: str
@@ -230,6 +232,21 @@ class _Attempt:
     stored: int
     started: float
     progress: AttemptProgress = field(default_factory=AttemptProgress)
+    marks: list[tuple[str, float]] = field(default_factory=list)
+
+    def enter(self, step: Step) -> None:
+        """Go on to the next step of the protocol."""
+        self.progress.enter(step)
+        self.mark(step.name.lower())
+
+    def mark(self, name: str) -> None:
+        """Note when something of that name began."""
+        self.marks.append((name, time.monotonic()))
+
+    def steps(self) -> tuple[tuple[str, float], ...]:
+        """Return what was marked with its seconds; the last one ends now."""
+        ends = [*(at for _, at in self.marks[1:]), time.monotonic()]
+        return tuple((name, end - at) for (name, at), end in zip(self.marks, ends, strict=True))
 
     def delivered(self, outcome: Outcome) -> Delivered:
         """Return the attempt as receivers know it."""
@@ -284,7 +301,7 @@ class AttemptRunner:
         Yields True once, when its rows are in staging: from then on the next one may be inserted.
         """
         attempt = self._start(work)
-        receiver, enter = self._receiver, attempt.progress.enter
+        receiver, enter = self._receiver, attempt.enter
         enter(Step.LEASE)
         if not self._lease(attempt):
             return
@@ -294,6 +311,7 @@ class AttemptRunner:
             receiver.stage(attempt.staging, lane)
             enter(Step.DELIVER)
             delivered = attempt.delivered(self._deliver(attempt, lane))
+            attempt.mark("wait_turn")
             staged = time.monotonic()
             yield True
             began = time.monotonic()
@@ -307,6 +325,7 @@ class AttemptRunner:
             if work.piece:
                 self._keep(attempt, delivered, counted, rejected)
                 return
+            attempt.mark("wait_merges")
             receiver.wait_for_room(counted)
             enter(Step.SYNC_STAGED)
             receiver.sync(delivered)
@@ -340,7 +359,7 @@ class AttemptRunner:
             staging = piece_name(staging, attempt_id)
         stored = 0 if work.pieces else sum(split.size or 0 for split in work.splits)
         attempt = _Attempt(attempt_id, work, staging, stored, time.monotonic())
-        attempt.progress.enter(Step.START)
+        attempt.enter(Step.START)
         self._ledger.attempt_started(
             attempt_id, self._load_id, staging, given.load.key, work.splits
         )
@@ -550,7 +569,7 @@ class AttemptRunner:
         self._watch.finished(attempt.id, outcome.rows_read, attempt.stored)
         seconds = time.monotonic() - attempt.started
         self._emit(AttemptPublished(attempt.id, len(splits), counted.rows, seconds))
-        self._emit(AttemptEnded(record))
+        self._emit(AttemptEnded(record, attempt.steps()))
 
     def _add(self, counts: Counts) -> None:
         with self._guard:
@@ -598,7 +617,9 @@ class AttemptRunner:
             error=shown(error.message),
         )  # fmt: skip
         self._add(Counts(tries=Tries(ended=(record,))))
-        self._emit(AttemptEnded(record))
+        # That rowfall-decode leaves something to the engine is no error of anybody.
+        exit_code = 0 if isinstance(error, DeclinedError) else error.exit_code
+        self._emit(AttemptEnded(record, attempt.steps(), exit_code, error.code))
         self._again(*self._pieces.of(work, self._remedy(work, error)))
 
     def _remedy(self, work: Work, error: RowfallError) -> Sequence[Work]:
@@ -856,7 +877,7 @@ class AttemptRunner:
                 and not isinstance(error, ObjectChangedError)
             )
             self._add(Counts(failures=(Failure(split.name, message, hint, lasting),)))
-            self._emit(SplitFailed(split.name, message, hint))
+            self._emit(SplitFailed(split.name, message, hint, error.exit_code, error.code))
 
     def _lost(self, attempt: _Attempt) -> None:
         """Load the splits of an attempt again whose lease was ended before its commit."""
@@ -872,6 +893,8 @@ class AttemptRunner:
     def _again(self, *works: Work) -> None:
         """Put work back to the front of the queue."""
         self._add(Counts(tries=Tries(retries=len(works))))
+        if works:
+            self._emit(Retried(len(works)))
         self.queue.again(self._writer.number, *works)
 
     # --- workers ------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from dataclasses import fields, replace
 
 from rowfall.contracts.session import Session
 from rowfall.core.errors import LedgerError, SourceError, UsageError
-from rowfall.core.events import Note
+from rowfall.core.events import Lagged, Note
 from rowfall.core.listing import Listing
 from rowfall.core.results import Report
 from rowfall.core.units import parse_duration
@@ -120,13 +120,23 @@ def _wait(session: Session, seen: dict[str, int]) -> Listing | None:
             listing = session.source.listing()
             ends = _ends(listing)
             new = sum(end - seen.get(uri, 0) for uri, end in ends.items())
-            if any(end > seen.get(uri, -1) for uri, end in ends.items()):
+            ahead = any(end > seen.get(uri, -1) for uri, end in ends.items())
+            if ahead:
                 first = first or time.monotonic()
-                if new >= BATCH_ROWS or time.monotonic() - first >= BATCH_SECONDS or not seen:
-                    return listing
+            waits = time.monotonic() - first if first else 0.0
+            if seen or not ahead:  # how much of the first batch is new, its plan tells
+                session.emit(_lag(ends, seen, waits))
+            if ahead and (new >= BATCH_ROWS or waits >= BATCH_SECONDS or not seen):
+                return listing
             time.sleep(POLL_SECONDS)
     except KeyboardInterrupt:
         return None
+
+
+def _lag(ends: dict[str, int], seen: dict[str, int], seconds: float) -> Lagged:
+    """Return how far a stream is ahead of what is loaded, by partition."""
+    offsets = tuple((uri, max(0, end - seen.get(uri, 0))) for uri, end in sorted(ends.items()))
+    return Lagged(sum(1 for _, behind in offsets if behind), None, seconds, offsets)
 
 
 def _ends(listing: Listing) -> dict[str, int]:

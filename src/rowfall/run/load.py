@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 
 from rowfall.contracts.destination import PreparedLoad
@@ -10,8 +12,25 @@ from rowfall.contracts.facts import LoadFacts
 from rowfall.contracts.load import Done, LoadRun, Settled
 from rowfall.contracts.session import Session
 from rowfall.core import formats, units
-from rowfall.core.errors import DataError, LedgerError, NoSpaceError, SourceError, UsageError
-from rowfall.core.events import LoadEnded, LoadStarted, Note
+from rowfall.core.errors import (
+    DataError,
+    Exit,
+    LedgerError,
+    NoSpaceError,
+    RowfallError,
+    SourceError,
+    UsageError,
+    headline,
+)
+from rowfall.core.events import (
+    LoadEnded,
+    LoadPlanned,
+    LoadStarted,
+    Note,
+    RunBegan,
+    RunEnded,
+    timed,
+)
 from rowfall.core.load_command import load_command
 from rowfall.core.model import Plan
 from rowfall.core.results import Report
@@ -50,13 +69,18 @@ def run_next(session: Session, known: frozenset[str] | None) -> tuple[Report, fr
     Raises:
         RowfallError: any of :func:`run_load`.
     """
-    with open_load(session) as load:
-        settled, facts, plan = _plan(load, known)
+    with open_load(session) as load, _told(load) as made:
+        with timed(load.emit, "plan"):
+            settled, facts, plan = _plan(load, known)
+            load.emit(LoadPlanned(load.id, plan))
         load.recorder.plan = planned = explained.planned(plan)  # who watches the load sees it
-        prepared = _prepare(load, settled, facts, plan)
+        with timed(load.emit, "prepare"):
+            prepared = _prepare(load, settled, facts, plan)
         with prepared.leased():
-            done = _run(load, facts, plan, prepared)
-            finished = prepared.finish(plan, done)
+            with timed(load.emit, "attempts"):
+                done = _run(load, facts, plan, prepared)
+            with timed(load.emit, "finish"):
+                finished = prepared.finish(plan, done)
             report = make_report(load, facts, plan, done, finished)
             record(load.ledger, report)
             explained.keep(
@@ -64,10 +88,34 @@ def run_next(session: Session, known: frozenset[str] | None) -> tuple[Report, fr
                 make_record(load, report, done),
             )  # fmt: skip
             load.emit(LoadEnded(load.id, report.outcome))
+            made.append(report)
             if finished.problem is not None:
                 raise finished.problem
-            load.session.destination.verify_loaded(load, facts, plan, done)
+            with timed(load.emit, "verify") if session.options.verify else nullcontext():
+                load.session.destination.verify_loaded(load, facts, plan, done)
             return report, loaded_streams(plan.listing, session.target_key)
+
+
+@contextmanager
+def _told(load: LoadRun) -> Iterator[list[Report]]:
+    """Emit that a run begins and how it ends; the list takes the report, once there is one."""
+    made: list[Report] = []
+    session = load.session
+    load.emit(RunBegan(
+        load.id, session.source.text, session.target.text, session.table_text, not load.new
+    ))  # fmt: skip
+    try:
+        yield made
+    except BaseException as error:
+        report = made[-1] if made else None
+        if isinstance(error, RowfallError):
+            said = (headline(error.message), error.exit_code, error.code)
+        else:
+            interrupted = isinstance(error, KeyboardInterrupt)
+            said = (type(error).__name__, int(Exit.INTERRUPTED if interrupted else Exit.BUG), 0)
+        load.emit(RunEnded(load.id, report, *said))
+        raise
+    load.emit(RunEnded(load.id, made[-1]))
 
 
 def _plan(load: LoadRun, known: frozenset[str] | None) -> tuple[Settled, LoadFacts, Plan]:

@@ -127,8 +127,8 @@ def _request_print(session: Session, sources: Sequence[str]) -> str:
     return blake2b(text.encode("utf-8", "surrogateescape"), digest_size=16).hexdigest()
 
 
-# Said once, about what was found then: no part of what is resumed.
-_ANSWERS = ("force", "force_append", "verify", "loaded")
+# Said once, about what was found then, or about this process: no part of what is resumed.
+_ANSWERS = ("force", "force_append", "verify", "loaded", "metrics_port", "metrics_host")
 # What decides how bytes become rows, or where they gather: half a load in each way is not a load.
 _BINDING = ("format", "compression", "delimiter", "atomic", "replace", "upsert")
 
