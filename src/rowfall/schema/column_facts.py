@@ -129,30 +129,46 @@ class TimeFacts:
 
 
 @dataclass(frozen=True, slots=True)
+class DeclaredType:
+    """The type of a column as its source gives it (formats with types and JSON).
+
+    Attributes:
+        type: "" where there is none; of text the kind of its values (value_kinds.py).
+        nested: an array, map, tuple or other type that is passed through.
+        why: the reason for ``type``, of JSON.
+        nullable: the type where NULLs are among nested values, which only text and JSON can be.
+        texts: texts stand in nested JSON where the table has numbers or Bools.
+        stored: the type that the reader gives, where ``type`` is made of it.
+    """
+
+    type: str = ""
+    nested: bool = False
+    why: str = ""
+    nullable: str = "String"
+    texts: bool = False
+    stored: str = ""
+
+    @property
+    def read(self) -> str:
+        """Return the type that the reader gives."""
+        return self.stored or self.type
+
+
+@dataclass(frozen=True, slots=True)
 class ColumnFacts:
     """Facts about one column of a sample.
 
     Attributes:
-        name: in the source; ``declared`` its type there (formats with types and JSON).
-        nested: an array, map, tuple or other type that is passed through.
-        why: the reason for ``declared``, of JSON; ``nullable`` the type where NULLs are among
-            nested values, which only text and JSON can be.
+        name: in the source.
         origin: its name in the source, where it is to have another one.
         optional: some files lack it.
-        texts: texts stand in nested JSON where the table has numbers or Bools.
-        stored: the type that the reader gives, where ``declared`` is made of it.
         bom: the first column of a file that starts with a byte order mark.
     """
 
     name: str
-    declared: str = ""
-    nested: bool = False
-    why: str = ""
-    nullable: str = "String"
+    declared: DeclaredType = DeclaredType()
     origin: str = ""
     optional: bool = False
-    texts: bool = False
-    stored: str = ""
     bom: bool = False
     values: ValueCounts = ValueCounts()
     kinds: KindCounts = KindCounts()
@@ -180,7 +196,7 @@ class ColumnFacts:
     def is_canonical(self, target: Type) -> bool:
         """Tell whether all values of the sample are written as inference takes those of a type."""
         if target.nested:
-            return not self.texts
+            return not self.declared.texts
         if target.base == "Bool":
             return self.kinds.booleans == self.filled
         return not self.numbers.zeros and not self.numbers.plus
@@ -269,16 +285,16 @@ class FactQuery:
         types = wanted.types(encoding, [column.name for column in columns])
         groups: Groups = {}
         for number, column in enumerate(columns):
-            facts = _facts_of(_class_of(column, encoding), column.nested, encoding)
+            facts = _facts_of(_class_of(column, encoding), column.declared.nested, encoding)
             if column.name in types:
                 type_ = types[column.name]
                 needed = _needed(parse_type(type_), encoding, wanted.layout) if type_ else set()
                 facts = [name for name in facts if name in needed]
             elif encoding.kind is Kind.TYPED:
-                useless = _useless(parse_type(column.declared), encoding, wanted.layout)
+                useless = _useless(parse_type(column.declared.type), encoding, wanted.layout)
                 facts = [name for name in facts if name not in useless]
             if facts:
-                kind = column.declared if encoding.kind is Kind.TYPED else ""
+                kind = column.declared.type if encoding.kind is Kind.TYPED else ""
                 groups.setdefault((kind, tuple(facts)), []).append(number)
         return cls(columns, encoding, groups)
 
@@ -324,7 +340,7 @@ class FactQuery:
     def with_facts(self, given: Sequence[Mapping[str, Any]]) -> tuple[ColumnFacts, ...]:
         """Return the columns with facts; a guess at the class of one of text is none any more."""
         text = self.encoding.kind is Kind.TEXT
-        columns = [replace(c, declared="") if text else c for c in self.columns]
+        columns = [replace(c, declared=DeclaredType()) if text else c for c in self.columns]
         return tuple(column.measured(**facts) for column, facts in zip(columns, given, strict=True))
 
 
@@ -364,11 +380,11 @@ def _class_of(column: ColumnFacts, encoding: Encoding) -> str:
     """Return the class of a column, which says which facts are worth asking for."""
     if encoding.kind is Kind.TYPED:
         return "typed"
-    if column.nested:
+    if column.declared.nested:
         return "nested"
     if encoding.kind is Kind.TEXT:
-        return column.declared or "any"
-    base = parse_type(column.declared)
+        return column.declared.type or "any"
+    base = parse_type(column.declared.type)
     if base.base == "Bool":
         return "bool"
     # What is written in quotes stays text, even digits; only times and UUIDs have no type in JSON.

@@ -24,7 +24,7 @@ from rowfall.core.options import ADD, IGNORE, Options
 from rowfall.core.type_names import csv_fields, first_fields, parse_type
 from rowfall.schema import sampling
 from rowfall.schema.bad_rows.data_errors import type_options
-from rowfall.schema.column_facts import ColumnFacts, RunSelect, WantedFacts
+from rowfall.schema.column_facts import ColumnFacts, DeclaredType, RunSelect, WantedFacts
 from rowfall.schema.column_options import (
     ColumnOptions,
     Shaped,
@@ -329,7 +329,7 @@ class _Inference:
         selection = replace(
             shaped.sample,
             encoding=replace(shaped.sample.encoding, format="Native", kind=Kind.TYPED),
-            columns=tuple(ColumnFacts(name, type_) for name, type_ in found_types),
+            columns=tuple(ColumnFacts(name, DeclaredType(type_)) for name, type_ in found_types),
             example="--select",
         )
         if existing is None and not asked.columns:
@@ -452,8 +452,8 @@ def column(
         sampling.declared_as(found, type_),
         traits,
     )
-    if found.stored:
-        made = with_days(made, found.stored, found.declared, sample.times)
+    if found.declared.stored:
+        made = with_days(made, found.declared.stored, found.declared.type, sample.times)
     why = "some files lack it" if found.optional else ""
     reasons = "; ".join(r for r in (reason, why, made.reason) if r)
     return replace(made, reason=reasons, optional=found.optional)
@@ -517,7 +517,7 @@ def _flattened(
         return ""
     selected = [f"* EXCEPT ({', '.join(str(sql.name(name)) for name in extra)})"]
     for name, wanted in parts.items():
-        inner = re.sub(r"^Array\(|\)$", "", known[name].declared or "")
+        inner = re.sub(r"^Array\(|\)$", "", known[name].declared.type)
         keys = [m.removeprefix(f"{name}.") for m in wanted]
         has_all = all(re.search(rf"\W{re.escape(key)}\W", inner) for key in keys)
         if not inner.startswith("Tuple(") or not has_all:
@@ -653,7 +653,7 @@ def _difference(what: str, example: str, missing: Sequence[str], extra: Sequence
 def _declared(declared: Schema, encoding: Encoding, source: Source) -> SourceSample:
     """Return the columns that the source declares in the form of a sample, without reading rows."""
     columns = tuple(
-        ColumnFacts(c.name, c.type, nested=parse_type(c.type).base == "Array", why=c.reason)
+        ColumnFacts(c.name, DeclaredType(c.type, parse_type(c.type).base == "Array", why=c.reason))
         for c in declared.columns
     )
     notes = tuple(note for note in declared.notes if note[0] != "ORDER BY")

@@ -82,7 +82,7 @@ def propose_order(columns: Sequence[Column], sample: SourceSample) -> tuple[str,
     few: list[tuple[int, str]] = []
     for made in columns:
         type_, found = parse_type(made.type), known.get(made.source)
-        if found is None or type_.nullable or found.nested or found.values.rows < 2:
+        if found is None or type_.nullable or found.declared.nested or found.values.rows < 2:
             continue
         values = found.values
         if type_.base in ("Date", "Date32", "DateTime", "DateTime64"):
@@ -124,7 +124,7 @@ def row_bytes(columns: Sequence[Column], sample: SourceSample) -> float:
         elif sample.encoding.kind is Kind.TYPED and found and found.values.rows:
             total += found.values.bytes_each - type_.nullable  # all that it takes
         else:
-            total += 8 + (found.values.bytes_each + 8 * found.nested if found else 16)
+            total += 8 + (found.values.bytes_each + 8 * found.declared.nested if found else 16)
         total += type_.nullable
     return max(total, 1.0)
 

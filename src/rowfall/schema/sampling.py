@@ -42,6 +42,7 @@ from rowfall.schema.bad_rows.data_errors import same_object
 from rowfall.schema.bad_rows.queries import WHOLE
 from rowfall.schema.column_facts import (
     ColumnFacts,
+    DeclaredType,
     FactQuery,
     Groups,
     RunSelect,
@@ -200,7 +201,9 @@ class _Sampler:
         else:
             shape, optional, splits = united.found, united.optional, united.splits
         own = replace(self, splits=splits, encoding=shape.encoding)
-        columns = [ColumnFacts(n, guess, optional=n in optional) for n, guess in shape.names]
+        columns = [
+            ColumnFacts(n, DeclaredType(guess), optional=n in optional) for n, guess in shape.names
+        ]
         # The reader takes the mark away in front of a header only.
         columns[0] = replace(columns[0], bom=shape.bom and not shape.encoding.has_header)
         return own.sample_found(columns, shape.notes)
@@ -219,7 +222,8 @@ class _Sampler:
         open_ = not here or any(column.name not in types for column in columns)
         if open_ and (seen or (encoding.has_header and any(map(_is_broken, found)))):
             # The header among their values made the kinds of columns unknown.
-            anew = [replace(column, declared="") for column in columns] if seen else columns
+            unknown = [replace(column, declared=DeclaredType()) for column in columns]
+            anew = unknown if seen else columns
             again = self.measure(anew, more, but_header=True)
             repeated = found[0].values.rows - again[0].values.rows
             if repeated:
@@ -370,7 +374,7 @@ class _Sampler:
         if any(not column.name for column in found):
             raise self.nameless_key()
         return [
-            ColumnFacts(c.name, c.type, c.nested, why=c.reason, nullable=c.nullable, texts=c.texts)
+            ColumnFacts(c.name, DeclaredType(c.type, c.nested, c.reason, c.nullable, c.texts))
             for c in found
         ]
 
@@ -506,7 +510,7 @@ class _Sampler:
 
     def without_null_lists(self, columns: Sequence[ColumnFacts]) -> frozenset[str]:
         """Return the lists, maps and structs in Parquet none of which is NULL or empty."""
-        names = {c.name for c in columns if parse_type(c.declared).nested}
+        names = {c.name for c in columns if parse_type(c.declared.type).nested}
         if not names or self.encoding.format != "Parquet" or len(self.listing) > FOOTERS:
             return frozenset()
         try:
@@ -518,7 +522,7 @@ class _Sampler:
 
     def filled(self, found: Sequence[ColumnFacts], *, whole: bool) -> Collection[str]:
         """Return the columns declared Nullable of which it is certain that they hold no NULL."""
-        nullable = (c for c in found if c.declared.startswith("Nullable("))
+        nullable = (c for c in found if c.declared.type.startswith("Nullable("))
         names = {c.name for c in nullable if not c.values.nulls}
         if not names or self.encoding.format in LAKES:  # the table says what may be NULL one day
             return ()
@@ -541,7 +545,7 @@ class _Sampler:
         columns: list[ColumnFacts] = []
         if self.wanted.names and engine_formats.are_given(encoding.format):
             known = self.wanted.types(encoding, ())
-            columns = [ColumnFacts(name, type_) for name, type_ in known.items()]
+            columns = [ColumnFacts(name, DeclaredType(type_)) for name, type_ in known.items()]
         try:
             columns = columns or self.described(splits)
             found = self.measure(columns)
@@ -578,7 +582,7 @@ class _Sampler:
         splits, limit = self.rows_to_read(columns, groups)
         asked = sorted(n for members in groups.values() for n in members) if typed else None
         reads = [
-            (column.name, (column.stored or column.declared) if typed else "Nullable(String)")
+            (column.name, column.declared.read if typed else "Nullable(String)")
             for number, column in enumerate(columns)
             if asked is None or number in asked
         ]
@@ -643,7 +647,8 @@ def _of_same_letters(
         if len(own) < 2 or json_objects.are_together(objects, names):
             continue
         why = f"{' and '.join(names)} are the same but for the case of letters, and no row has both"
-        if len({(column.declared, column.nested) for column in own}) > 1 or own[0].nested:
+        kinds = {(column.declared.type, column.declared.nested) for column in own}
+        if len(kinds) > 1 or own[0].declared.nested:
             yield UNSURE, f"{why}: each is a column"
             continue
         listed = ", ".join(map(sql.bare_name, names))
@@ -676,7 +681,7 @@ def _behind(
         if flags:
             yield OTHERWISE, flags
         return
-    odd = odd_values(names, [column.declared for column in columns], rows)
+    odd = odd_values(names, [column.declared.type for column in columns], rows)
     left: list[str] = []
     words: set[str] = set()
     types: dict[str, str] = {}
@@ -684,7 +689,7 @@ def _behind(
         facts, own = found[n], {*values}
         if (
             own <= NULL_WORDS
-            and columns[n].declared == "number"
+            and columns[n].declared.type == "number"
             and facts.filled - facts.kinds.most <= len(values)
         ):
             words |= own
@@ -816,16 +821,13 @@ def described(
     for row in rows:
         type_ = parse_type(str(row[1]))
         if type_.base in _SHAPES and encoding.format == "Parquet":
-            columns.append(ColumnFacts(str(row[0]), "Nullable(String)", why=_WKB))
+            columns.append(ColumnFacts(str(row[0]), DeclaredType("Nullable(String)", why=_WKB)))
             continue
         nested = type_.base in ("Array", "Tuple", "Map", "JSON", "Object", "Variant", "Dynamic")
         declared = str(row[1])
         days = days_of(declared) if encoding.format in ("Arrow", "ArrowStream") else declared
-        columns.append(
-            ColumnFacts(
-                str(row[0]), days, nested, stored=declared if days != declared else ""
-            )
-        )  # fmt: skip
+        given = DeclaredType(days, nested, stored=declared if days != declared else "")
+        columns.append(ColumnFacts(str(row[0]), given))
     if not columns:
         raise SourceError(f"{splits[0].uri} holds no columns")
     return columns
@@ -840,7 +842,7 @@ _WKB = "geometries of GeoParquet as their bytes (WKB), as those of the engine ta
 
 
 def _note_geometries(columns: Sequence[ColumnFacts]) -> tuple[tuple[str, str], ...]:
-    names = [column.name for column in columns if column.why == _WKB]
+    names = [column.name for column in columns if column.declared.why == _WKB]
     if not names:
         return ()
     how = f"readWKBPoint({names[0]}) and its like read them, --type '{names[0]} Point' loads points"
@@ -853,8 +855,8 @@ def declared_as(found: ColumnFacts, type_: str) -> str:
     Not ``Geometry``, in which NULL would be a point.
     """
     wanted = parse_type(type_)
-    shape = found.why == _WKB and wanted.base in _SHAPES and wanted.base != "Geometry"
-    return type_ if shape else found.declared
+    shape = found.declared.why == _WKB and wanted.base in _SHAPES and wanted.base != "Geometry"
+    return type_ if shape else found.declared.type
 
 
 MOST_FOOTERS = 256
@@ -871,20 +873,22 @@ def _merged(kinds: Sequence[Sequence[ColumnFacts]], *, union: bool) -> list[Colu
                 if union:
                     merged[column.name] = replace(column, optional=True)
                 continue
-            type_ = footers.supertype(known.declared, column.declared)
+            type_ = footers.supertype(known.declared.type, column.declared.type)
             if type_ is not None:
-                merged[column.name] = replace(known, declared=type_)
+                merged[column.name] = replace(known, declared=replace(known.declared, type=type_))
     for columns in kinds if union else ():
         for name in merged.keys() - {column.name for column in columns}:
             merged[name] = replace(merged[name], optional=True)
     return [
-        replace(c, declared=_nullable(c.declared), stored=c.stored and _nullable(c.stored))
-        if c.optional
-        else c
-        for c in merged.values()
+        replace(c, declared=_nullable(c.declared)) if c.optional else c for c in merged.values()
     ]
 
 
-def _nullable(type_: str) -> str:
+def _nullable(given: DeclaredType) -> DeclaredType:
+    stored = given.stored and _made_nullable(given.stored)
+    return replace(given, type=_made_nullable(given.type), stored=stored)
+
+
+def _made_nullable(type_: str) -> str:
     known = parse_type(type_)
     return f"Nullable({known.bare})" if known.known and not known.nullable else type_

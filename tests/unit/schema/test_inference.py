@@ -17,7 +17,7 @@ from rowfall.core.model import Column, Dialect, Encoding, Kind, Schema
 from rowfall.core.options import Options
 from rowfall.decoder import installed
 from rowfall.schema import inference, projection, sampling
-from rowfall.schema.column_facts import ColumnFacts, FactQuery, WantedFacts
+from rowfall.schema.column_facts import ColumnFacts, DeclaredType, FactQuery, WantedFacts
 from rowfall.schema.table_changes import TargetColumns
 from rowfall.schema.text import text_format
 from unit.memory import CSV, JSON, TSV, Chdb, Files
@@ -534,7 +534,7 @@ def test_only_columns_that_a_decision_depends_on_are_sampled(
     format: str, layout: bool, wanted: dict[str, tuple[str, ...]]
 ) -> None:
     columns = [
-        ColumnFacts(name, declared)
+        ColumnFacts(name, DeclaredType(declared))
         for name, declared in (
             ("id", "Nullable(Int64)"), ("name", "Nullable(String)"), ("n", "Int32"),
         )

@@ -248,7 +248,7 @@ class Workshop:
         config = self.fresh() / "client.xml"
         config.write_text(f"<config><password>{node.password}</password></config>")
         command: list[str | Path] = [
-            program, "client", "--config-file", config, "--port", str(node.tcp), "--user",
+            program, "client", "--config-file", config, "--port", str(node.ports.tcp), "--user",
             node.user, "--multiquery",
         ]  # fmt: skip
         text = ";\n".join(statements)

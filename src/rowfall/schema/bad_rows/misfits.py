@@ -14,7 +14,7 @@ from rowfall.core.patterns import regex
 from rowfall.core.sqltext import SqlText, quote
 from rowfall.core.type_names import TIMES, parse_type
 from rowfall.schema.bad_rows.queries import WHOLE, LenientReader, Misfit
-from rowfall.schema.column_facts import ColumnFacts, RunSelect, measure_text
+from rowfall.schema.column_facts import ColumnFacts, DeclaredType, RunSelect, measure_text
 from rowfall.schema.types.strict_reading import MISSING
 from rowfall.schema.types.wider_types import MOST_NAMES, Values, wider
 from rowfall.sources.base import Source
@@ -168,7 +168,7 @@ def _measured(
 ) -> dict[str, ColumnFacts]:
     """Return the facts about the values of some columns, without further lines."""
     if reader.encoding.kind is Kind.TYPED:
-        return {c.source: ColumnFacts(c.source, c.read_type) for c in columns}
+        return {c.source: ColumnFacts(c.source, DeclaredType(c.read_type)) for c in columns}
     relation = replace(rows, more="").relation(reader, columns)
     facts = [ColumnFacts(c.source) for c in columns]
     found = measure_text(relation, facts, reader.encoding, ask, reader.settings)

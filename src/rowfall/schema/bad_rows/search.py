@@ -516,7 +516,7 @@ class BadRows:
                 found = described(self._source.relation, [split], encoding, self._ask)
             except RowfallError:
                 continue  # a broken file: the INSERT finds out which
-            names = [(column.name, column.stored or column.declared) for column in found]
+            names = [(column.name, column.declared.read) for column in found]
             if what := footers.other_columns(names, self._plan.schema.reads, some=some):
                 text = f"other columns than in the sampled files: {'; '.join(what[:5])}"
                 others += [(s, text) for s in splits if s.uri == split.uri]

@@ -41,9 +41,9 @@ def infer_type(
     """
     if sample.encoding.kind is Kind.TYPED:
         return _keep_declared(found, sample)
-    if found.declared and sample.encoding.kind is Kind.TEXT:
-        return found.declared, found.why
-    if found.nested:
+    if found.declared.type and sample.encoding.kind is Kind.TEXT:
+        return found.declared.type, found.declared.why
+    if found.declared.nested:
         return _nested(found, json_type=json_type)
     if not found.filled:
         return "Nullable(String)", f"empty in all {found.values.rows:,} rows seen"
@@ -54,7 +54,7 @@ def infer_type(
         reason = f"{seen}, which its times do not reach"
         type_ = "String"
     if type_ == "String":
-        return _string(found, sample, found.why or reason)
+        return _string(found, sample, found.declared.why or reason)
     if found.values.nulls or found.values.blanks:
         empty = found.values.nulls + found.values.blanks
         return f"Nullable({type_})", f"{reason}; {empty:,} of {found.values.rows:,} empty"
@@ -67,9 +67,10 @@ def _nested(found: ColumnFacts, *, json_type: bool) -> tuple[str, str]:
     Args:
         json_type: the target has the type JSON.
     """
-    type_, why = found.declared, found.why
+    type_, why = found.declared.type, found.declared.why
     if found.values.nulls and type_ not in (json_objects.JSON, json_objects.TEXT):
-        type_, why = found.nullable, "null or missing in some rows, which no nested type takes"
+        type_ = found.declared.nullable
+        why = "null or missing in some rows, which no nested type takes"
         why += ": kept as JSON text" if type_ == json_objects.TEXT else ""
     if type_ == json_objects.JSON and not json_type:
         type_ = json_objects.TEXT
@@ -205,7 +206,7 @@ def _is_low(found: ColumnFacts) -> bool:
 
 
 def _keep_declared(found: ColumnFacts, sample: SourceSample) -> tuple[str, str]:
-    declared = parse_type(found.declared)
+    declared = parse_type(found.declared.type)
     if declared.base == "String" and _is_low(found):
         keeps = declared.nullable and found.name not in sample.nulls.filled
         inner = "Nullable(String)" if keeps else "String"
@@ -214,5 +215,5 @@ def _keep_declared(found: ColumnFacts, sample: SourceSample) -> tuple[str, str]:
             f"{found.values.distinct:,} distinct values in {found.values.rows:,}",
         )
     if declared.nullable and found.name in sample.nulls.filled and not found.optional:
-        return declared.bare, f"declared {found.declared}, but no row holds a NULL"
-    return found.declared, "declared in the file"
+        return declared.bare, f"declared {found.declared.type}, but no row holds a NULL"
+    return found.declared.type, "declared in the file"

@@ -27,7 +27,7 @@ def check_states(
         TargetError: what is read are values; the hint has been tried with their types.
     """
     typed = encoding.kind in (Kind.TYPED, Kind.MADE)
-    declared = {facts.source: facts.stored or facts.declared for facts in found}
+    declared = {facts.source: facts.declared.read for facts in found}
     states = [
         column
         for column in columns

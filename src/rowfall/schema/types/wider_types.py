@@ -61,7 +61,7 @@ def _wrapped(bare: str, known: Type, *, nullable: bool) -> str:
 def _bare(t: Type, found: ColumnFacts, values: Values) -> list[str]:
     """Return types without Nullable for a column some of whose values do not fit."""
     text = [] if t.base == "String" else ["String"]
-    filled, declared = found.filled, parse_type(found.declared or "?")
+    filled, declared = found.filled, parse_type(found.declared.type or "?")
     if t.text:
         return text
     if declared.known and declared.base != "String" and found.kinds.integers < 0:

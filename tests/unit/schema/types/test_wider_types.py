@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rowfall.schema.column_facts import ColumnFacts
+from rowfall.schema.column_facts import ColumnFacts, DeclaredType
 from rowfall.schema.types.wider_types import Values, keeps_key, lossless, wider
 
 
@@ -55,8 +55,8 @@ def times(digits: int, first: str, last: str) -> ColumnFacts:
         ("LowCardinality(FixedString(3))", measured(rows=9), {},
          ["LowCardinality(String)"]),
         ("UUID", measured(rows=9), {"nulls": 1}, ["Nullable(String)"]),
-        ("Int32", ColumnFacts("x", "Nullable(Int64)"), {}, ["Int64", "String"]),
-        ("Int64", ColumnFacts("x", "Float64"), {}, ["Float64", "String"]),
+        ("Int32", ColumnFacts("x", DeclaredType("Nullable(Int64)")), {}, ["Int64", "String"]),
+        ("Int64", ColumnFacts("x", DeclaredType("Float64")), {}, ["Float64", "String"]),
         ("Array(Int8)", ColumnFacts("x"), {}, []),
     ],
 )  # fmt: skip
