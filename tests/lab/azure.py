@@ -103,6 +103,10 @@ class Azure(Service):
     def delete(self, container: str, key: str) -> None:
         self._store(container).delete(key)
 
+    def list(self, container: str) -> list[str]:
+        """All names, in order."""
+        return sorted(meta["path"] for page in self._store(container).list() for meta in page)
+
     def _store(self, container: str) -> Any:
         from obstore.store import AzureStore
 

@@ -175,6 +175,7 @@ class Destination(Protocol):
         rows_become: word for the report: ``table``, ``database``, ``files`` or ``nothing``.
         replaces: a table of it can be loaded anew as a whole, with ``--replace``.
         follows: loads of a stream may come one after the other, and are remembered.
+        keeps: rows that are loaded stay there.
         continues: what is loaded of a stream is not read again.
         takes_text: rows that are read here go into it as text.
         flushes: what counts as loaded is on disk, unless ``--no-sync`` says otherwise.
@@ -185,6 +186,7 @@ class Destination(Protocol):
     rows_become: str
     replaces: bool
     follows: bool
+    keeps: bool
     continues: bool
     takes_text: bool
     flushes: bool

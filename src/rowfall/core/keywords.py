@@ -337,6 +337,12 @@ class PlanKeywords(ReadKeywords, total=False):
     of this load. It is asked once for each table. Default: stop and say what was found.
     """
 
+    after_load: str
+    """What becomes of files once their rows are in the target for good: move:PREFIX (a folder of
+    the same store), tag[:KEY=VALUE], delete or nothing. Never of a file that failed or has changed.
+    Default: nothing.
+    """
+
     verify: bool
     """Compare checksums of source and target after the load."""
 

@@ -799,6 +799,16 @@ class Options:
         "found.",
         "Run",
     )
+    after_load: str = _opt(
+        "nothing",
+        "--after",
+        "ACTION",
+        "What becomes of files once their rows are in the target for good: move:PREFIX (a folder "
+        "of the same store), tag[:KEY=VALUE], delete or nothing. Never of a file that failed or "
+        "has changed. Default: nothing.",
+        "Run",
+        (LOAD, PLAN),
+    )
     verify: bool = _opt(
         False,
         "--verify",

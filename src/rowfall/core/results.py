@@ -30,6 +30,23 @@ class Failure:
 
 
 @dataclass(frozen=True, slots=True)
+class Cleared:
+    """What became of the loaded files of a run (``--after``).
+
+    Attributes:
+        action: ``move``, ``tag`` or ``delete``.
+        files: that have got it. ``changed``: left alone, because they are other versions by now.
+        failed: that the store refuses to change; ``error`` is the first reason.
+    """
+
+    action: str
+    files: int = 0
+    changed: int = 0
+    failed: int = 0
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class ShardReport:
     """The share of one shard of a cluster in one run.
 
@@ -92,6 +109,7 @@ class Report:
         shards: of a cluster; ``imbalance`` is how much more than the average the fullest of them
             has got, by bytes of the source.
         steering: what was changed between attempts, for a server that others use.
+        after: what became of loaded files; None where nothing was to.
     """
 
     load_id: str
@@ -134,6 +152,7 @@ class Report:
     merges: MergeWork | None = None
     part_sizes: PartSizes | None = None
     steering: tuple[SteeringStep, ...] = ()
+    after: Cleared | None = None
 
     @property
     def unfinished(self) -> bool:

@@ -10,10 +10,11 @@ else goes through obstore, whose import takes a tenth of the 0.3 s of botocore's
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 _CONNECT, _TIMEOUT, _TRIES = 3, 9, 3
 # S3 takes 5 GiB in one request and 10,000 parts; four parts at once hold 64 MiB.
 PART_BYTES, MOST_PARTS, _PARTS_AT_ONCE = 16 << 20, 10_000, 4
+# CopyObject takes 5 GiB; of what is larger the service copies four parts at once.
+MOST_COPIED, COPIED_PART = 5 << 30, 512 << 20
 _NEVER = datetime.fromtimestamp(0, UTC)  # of services that say no time
 
 
@@ -166,20 +169,26 @@ class ClientStore:
     def _put_parts(self, key: str, path: Path) -> dict[str, Any]:
         size = path.stat().st_size
         length = max(PART_BYTES, -(-size // MOST_PARTS))
-        where = {"Bucket": self._bucket, "Key": key}
 
-        def send(number: int) -> dict[str, Any]:
+        def send(upload: Mapping[str, Any], number: int) -> dict[str, Any]:
             with path.open("rb") as file:
                 file.seek((number - 1) * length)
                 body = file.read(length)
             said = self._client.upload_part(**upload, PartNumber=number, Body=body)
             return {"PartNumber": number, "ETag": said["ETag"]}
 
+        return self._upload(key, send, -(-size // length))
+
+    def _upload(
+        self, key: str, send: Callable[[Mapping[str, Any], int], dict[str, Any]], parts_count: int
+    ) -> dict[str, Any]:
+        """Make an object of parts, each sent by ``send(upload, number)``; return its ETag."""
+        where = {"Bucket": self._bucket, "Key": key}
         with _as_obstore(key):
             upload = where | {"UploadId": self._client.create_multipart_upload(**where)["UploadId"]}
             try:
                 with ThreadPoolExecutor(_PARTS_AT_ONCE) as threads:
-                    running = threads.map(send, range(1, -(-size // length) + 1))
+                    running = threads.map(partial(send, upload), range(1, parts_count + 1))
                     try:
                         parts = list(running)
                     except BaseException:
@@ -195,10 +204,57 @@ class ClientStore:
                 raise
         return {"e_tag": said.get("ETag")}
 
-    def delete(self, key: str) -> None:
-        """Remove an object."""
+    def delete(self, key: str, etag: str = "") -> None:
+        """Remove an object.
+
+        Args:
+            etag: only where it has this one, with its quotes. AWS looks at it, not every service.
+
+        Raises:
+            PreconditionError: of obstore: it has another one.
+        """
+        asked = {"IfMatch": etag} if etag else {}
         with _as_obstore(key):
-            self._client.delete_object(Bucket=self._bucket, Key=key)
+            self._client.delete_object(Bucket=self._bucket, Key=key, **asked)
+
+    def copy(self, key: str, to: str, size: int, etag: str) -> None:
+        """Copy an object that has this ETag inside the bucket, a large one in parts.
+
+        Args:
+            etag: with its quotes; "" copies any.
+
+        Raises:
+            PreconditionError: of obstore: it has another one.
+        """
+        source = {"Bucket": self._bucket, "Key": key}
+        asked = {"CopySource": source, "CopySourceIfMatch": etag} if etag else {
+            "CopySource": source
+        }  # fmt: skip
+        if size <= MOST_COPIED:
+            with _as_obstore(key):
+                self._client.copy_object(Bucket=self._bucket, Key=to, **asked)
+            return
+        length = max(COPIED_PART, -(-size // MOST_PARTS))
+
+        def send(upload: Mapping[str, Any], number: int) -> dict[str, Any]:
+            start = (number - 1) * length
+            stop = min(size, start + length)
+            said = self._client.upload_part_copy(
+                **upload, **asked, PartNumber=number, CopySourceRange=f"bytes={start}-{stop - 1}"
+            )
+            return {"PartNumber": number, "ETag": said["CopyPartResult"]["ETag"]}
+
+        self._upload(to, send, -(-size // length))
+
+    def add_tag(self, key: str, name: str, value: str) -> None:
+        """Give an object one more tag; those that it has stay."""
+        where = {"Bucket": self._bucket, "Key": key}
+        with _as_obstore(key):
+            tags = self._client.get_object_tagging(**where).get("TagSet", [])
+            wanted = {"Key": name, "Value": value}
+            if wanted not in tags:
+                tags = [tag for tag in tags if tag["Key"] != name]
+                self._client.put_object_tagging(**where, Tagging={"TagSet": [*tags, wanted]})
 
     def open_reader(self, key: str, buffer_size: int) -> io.BufferedReader:
         """Open an object as a file."""

@@ -69,6 +69,7 @@ class BaseDestination:
     rows_become = ""
     replaces = False
     follows = True
+    keeps = True
     continues = True
     takes_text = False
     flushes = False

@@ -23,6 +23,7 @@ class Nothing(BaseDestination):
 
     rows_become = "nothing"
     follows = False
+    keeps = False
 
     def settle(self, load: LoadRun) -> Settled:
         end_open_files(load.ledger)

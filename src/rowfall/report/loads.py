@@ -199,6 +199,15 @@ def _numbers(report: Report) -> RenderableType:
         rows.append(("merges", units.exact(report.merges.parts), f"parts left, into {into}"))
     if report.peak_memory:
         rows.append(("memory", units.memory(report.peak_memory), "at the peak"))
+    if (cleared := report.after) is not None:
+        kept = [
+            f"{units.exact(count)} {why}"
+            for count, why in ((cleared.changed, "had changed"), (cleared.failed, "failed"))
+            if count
+        ]  # fmt: skip
+        rows.append(
+            (f"after: {cleared.action}", units.exact(cleared.files), ", ".join(kept) or "files")
+        )
     if report.steering:
         changes = units.exact(len(report.steering))
         rows.append(("steering", changes, "changes between attempts; rowfall explain lists them"))

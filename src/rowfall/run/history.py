@@ -15,7 +15,7 @@ from rowfall.core.load_record import PartSizes
 from rowfall.core.masked import MASK
 from rowfall.core.model import MergeWork
 from rowfall.core.options import Options
-from rowfall.core.results import Explanation, Failure, Report, ShardReport
+from rowfall.core.results import Cleared, Explanation, Failure, Report, ShardReport
 from rowfall.core.steering import SteeringStep
 from rowfall.ledger import Ledger, LoadRow, running
 from rowfall.ledger.leases import has_ended
@@ -235,6 +235,8 @@ def from_json(text: str) -> Report:
             values["part_sizes"] = PartSizes(sizes, **parts)
         steps = values.get("steering", ())
         values["steering"] = tuple(SteeringStep(**step) for step in steps)
+        if values.get("after") is not None:
+            values["after"] = Cleared(**values["after"])
         values["shards"] = tuple(ShardReport(**s) for s in values.get("shards", ()))
         return Report(**values)
     except (ValueError, TypeError) as error:

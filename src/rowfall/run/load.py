@@ -12,6 +12,7 @@ from rowfall.contracts.facts import LoadFacts
 from rowfall.contracts.load import Done, LoadRun, Settled
 from rowfall.contracts.session import Session
 from rowfall.core import formats, units
+from rowfall.core.after import NOTHING
 from rowfall.core.errors import (
     DataError,
     Exit,
@@ -33,7 +34,7 @@ from rowfall.core.events import (
 )
 from rowfall.core.load_command import load_command
 from rowfall.core.model import Plan
-from rowfall.core.results import Report
+from rowfall.core.results import Cleared, Report
 from rowfall.plan.continued import loaded_streams
 from rowfall.plan.planner import make_plan
 from rowfall.plan.survey import survey
@@ -82,6 +83,10 @@ def run_next(session: Session, known: frozenset[str] | None) -> tuple[Report, fr
             with timed(load.emit, "finish"):
                 finished = prepared.finish(plan, done)
             report = make_report(load, facts, plan, done, finished)
+            if session.options.after_load != NOTHING:
+                from rowfall.run.after import clear_loaded
+
+                report = replace(report, after=clear_loaded(load, plan, done, finished))
             record(load.ledger, report)
             explained.keep(
                 load.ledger, load.id, planned, done.total.tries.ended,
@@ -93,6 +98,8 @@ def run_next(session: Session, known: frozenset[str] | None) -> tuple[Report, fr
                 raise finished.problem
             with timed(load.emit, "verify") if session.options.verify else nullcontext():
                 load.session.destination.verify_loaded(load, facts, plan, done)
+            if report.after is not None and (problem := not_cleared(report.after, session)):
+                raise problem
             return report, loaded_streams(plan.listing, session.target_key)
 
 
@@ -118,6 +125,21 @@ def _told(load: LoadRun) -> Iterator[list[Report]]:
     load.emit(RunEnded(load.id, made[-1]))
 
 
+def not_cleared(cleared: Cleared, session: Session) -> SourceError | None:
+    """Return the error of a load of which some files could not be moved; None for none.
+
+    Who follows a source has been told by a warning, and goes on.
+    """
+    if not cleared.failed or session.options.follow:
+        return None
+    count = units.counted(cleared.failed, "file")
+    return SourceError(
+        f"all rows are loaded, but --after {cleared.action} has failed for {count}: "
+        f"{cleared.error}",
+        hint="The same command tries again, and loads nothing twice.",
+    )
+
+
 def _plan(load: LoadRun, known: frozenset[str] | None) -> tuple[Settled, LoadFacts, Plan]:
     """Settle earlier runs, survey and plan.
 
@@ -126,6 +148,10 @@ def _plan(load: LoadRun, known: frozenset[str] | None) -> tuple[Settled, LoadFac
     """
     destination, options = load.session.destination, load.session.options
     try:
+        if options.after_load != NOTHING:
+            from rowfall.run.after import check_after  # only here: other loads save it
+
+            check_after(load.session)
         again = destination.settle_again(load, known) if known else None
         settled = again or destination.settle(load)
         facts = survey(load.session, settled.known, settled.table, load_id=load.id)

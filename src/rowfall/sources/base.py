@@ -9,7 +9,8 @@ with ``isinstance``:
 * :class:`Continued`: its splits are ranges of numbers, and a later load goes on behind them;
 * :class:`Streamed`: only this process can read it (a database, a queue), and does so as bytes;
 * :class:`Stored`: rowfall-decode gets its rows in another encoding than an engine (a lake table);
-* :class:`Queried`: it takes a query in place of a table.
+* :class:`Queried`: it takes a query in place of a table;
+* :class:`ClearsFiles`: its files can be moved, tagged or deleted once they are loaded.
 
 A source that is read once says ``replayable = False``; a queue makes its splits of offsets, which
 can be read again.
@@ -23,6 +24,7 @@ from dataclasses import field
 from pathlib import Path
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
+from rowfall.core.after import After
 from rowfall.core.dataclass import dataclass
 from rowfall.core.listing import Listing, Split
 from rowfall.core.masked import Secret
@@ -265,6 +267,37 @@ class Dated(Protocol):
 
         Raises:
             SourceError: it cannot be asked.
+        """
+
+
+@runtime_checkable
+class ClearsFiles(Protocol):
+    """A source whose files can be moved, tagged or deleted once they are loaded: ``--after``."""
+
+    def check_after(self, action: After) -> None:
+        """Check that its files can get this.
+
+        Raises:
+            UsageError: they cannot, or what is moved would be listed, and loaded, again.
+        """
+
+    def moved_name(self, name: str, action: After) -> str:
+        """Return the name that a file gets by a move."""
+
+    def would_list(self, name: str) -> bool:
+        """Tell whether a listing would find a file of this name."""
+
+    def clear(self, split: Split, action: After) -> bool:
+        """Move, tag or delete the version of a file that was loaded.
+
+        A move or delete that a crash has left half done is finished.
+
+        Returns:
+            False where there is no such file any more.
+
+        Raises:
+            ObjectChangedError: the file is another version now; it was not touched.
+            SourceError: the store refuses.
         """
 
 

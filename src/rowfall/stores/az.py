@@ -6,12 +6,17 @@ import base64
 import binascii
 import hmac
 import os
+import time
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, ClassVar
+from urllib.error import HTTPError
 from urllib.parse import quote
+from urllib.request import Request, urlopen
+from xml.etree import ElementTree
 
 from rowfall.core import uri
+from rowfall.core.after import After
 from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import SourceError, UsageError
 from rowfall.core.listing import Split
@@ -19,7 +24,8 @@ from rowfall.core.masked import Secret
 from rowfall.core.options import Options
 from rowfall.sources import from_clause
 from rowfall.sources.base import HttpAddress
-from rowfall.stores.object_stores import PATIENCE, SIGNED, Bucket, UrlStoreSource
+from rowfall.stores.object_stores import PATIENCE, SIGNED, Bucket, StoredObject, UrlStoreSource
+from rowfall.stores.objects import changed_while_read
 
 
 class Az(UrlStoreSource):
@@ -80,6 +86,10 @@ _EMULATOR = {
     "K1SZFPTOtr/KBHBeksoGMGw==",
     "BlobEndpoint": "http://127.0.0.1:10000/devstoreaccount1",
 }
+# One request of those that change a blob, as obstore waits for one.
+PATIENCE_SECONDS = 9
+# Between two questions whether a copy has ended that the service makes by itself.
+COPY_SECONDS = 0.2
 _HINT = (
     "Set AZURE_STORAGE_CONNECTION_STRING, or AZURE_STORAGE_ACCOUNT_NAME and "
     "AZURE_STORAGE_ACCOUNT_KEY or AZURE_STORAGE_SAS_TOKEN; without key and token a public "
@@ -168,7 +178,7 @@ def _checked(key: str) -> Secret:
 
 
 def shared_access(
-    account: AzureAccount, container: str, now: datetime | None = None
+    account: AzureAccount, container: str, now: datetime | None = None, rights: str = "r"
 ) -> Secret | None:
     """Return a query that lets anybody read the blobs of a container for a day; None: public.
 
@@ -176,17 +186,19 @@ def shared_access(
 
     Args:
         now: for tests.
+        rights: letters of Azure, e.g. ``r`` to read, ``t`` for tags.
     """
     if account.key is None:
         return account.token
     until = ((now or datetime.now(UTC)) + SIGNED).strftime("%Y-%m-%dT%H:%M:%SZ")
     # Permission, start, end, resource, identifier, addresses, protocol, version, kind, snapshot,
     # encryption scope, and the five headers that an answer can be asked to have.
-    signed = ["r", "", until, f"/blob/{account.name}/{container}", "", "", "", _VERSION, "c"]
+    signed = [rights, "", until, f"/blob/{account.name}/{container}", "", "", "", _VERSION, "c"]
     text = "\n".join(signed + [""] * 7)
     digest = hmac.digest(base64.b64decode(account.key.reveal()), text.encode(), "sha256")
     query = {
-        "sp": "r", "se": until, "sv": _VERSION, "sr": "c", "sig": base64.b64encode(digest).decode(),
+        "sp": rights, "se": until, "sv": _VERSION, "sr": "c",
+        "sig": base64.b64encode(digest).decode(),
     }  # fmt: skip
     return Secret("&".join(f"{name}={quote(value, safe='')}" for name, value in query.items()))
 
@@ -224,6 +236,96 @@ class AzBucket(Bucket):
         else:
             config["skip_signature"] = True
         return AzureStore(self.name, **PATIENCE, **config)
+
+    def check_after(self, action: After) -> None:
+        """See :class:`Bucket`: blobs have tags."""
+        if self._account.public:
+            raise UsageError(
+                f"--after {action.kind}: nobody may change blobs of {self.where} without a key",
+                hint=_HINT,
+            )
+
+    def copy(self, found: StoredObject, to: str) -> None:
+        """See :class:`Bucket`. The service may say that it copies, and do so later."""
+        source = f"{self._url(found.key)}?{self._token('r')}"
+        wanted = {"x-ms-copy-source": source, "x-ms-source-if-match": f'"{found.version}"'}
+        said = self._send("PUT", to, "", wanted)
+        waiting = self.patience.begin()
+        while said.get("x-ms-copy-status", "success") == "pending":
+            time.sleep(COPY_SECONDS)
+            waiting.progress()
+            said = self._send("HEAD", to)
+        if (state := said.get("x-ms-copy-status", "success")) != "success":
+            raise SourceError(
+                f"cannot copy {self.uri}/{found.key}: {self.where} answered {state}",
+                hint="Run the same command again.", transient=True,
+            )  # fmt: skip
+
+    def delete(self, found: StoredObject) -> None:
+        """See :class:`Bucket`; with a condition on its version."""
+        self._send("DELETE", found.key, "", {"If-Match": f'"{found.version}"'})
+
+    def tag(self, key: str, name: str, value: str) -> None:
+        """See :class:`Bucket`."""
+        asked = self._ask("GET", key, "comp=tags")
+        tags = {
+            tag.findtext("Key", ""): tag.findtext("Value", "")
+            for tag in ElementTree.fromstring(asked[1] or b"<Tags/>").iter("Tag")  # noqa: S314
+        }
+        if tags.get(name) == value:
+            return
+        document = ElementTree.Element("Tags")
+        listed = ElementTree.SubElement(document, "TagSet")
+        for one, text in (tags | {name: value}).items():
+            tag = ElementTree.SubElement(listed, "Tag")
+            ElementTree.SubElement(tag, "Key").text = one
+            ElementTree.SubElement(tag, "Value").text = text
+        body = ElementTree.tostring(document, "utf-8", xml_declaration=True)
+        self._send("PUT", key, "comp=tags", {"Content-Type": "application/xml"}, body)
+
+    def _send(
+        self, method: str, key: str, query: str = "", headers: Mapping[str, str] | None = None,
+        body: bytes | None = None,
+    ) -> Mapping[str, str]:  # fmt: skip
+        return self._ask(method, key, query, headers, body)[0]
+
+    def _ask(
+        self, method: str, key: str, query: str = "", headers: Mapping[str, str] | None = None,
+        body: bytes | None = None,
+    ) -> tuple[Mapping[str, str], bytes]:  # fmt: skip
+        """Send a request that obstore has no call for; return the headers and bytes of the answer.
+
+        A blob that is gone is no error.
+
+        Raises:
+            ObjectChangedError: a condition of the request does not hold.
+            SourceError: as :meth:`Bucket.list`.
+        """
+        more = f"{query}&" if query else ""
+        request = Request(  # noqa: S310 - the endpoint is http or https
+            f"{self._url(key)}?{more}{self._token('rwdt')}",
+            body if method in ("GET", "HEAD", "DELETE") else body or b"",
+            {"x-ms-version": _VERSION, **(headers or {})}, method=method,
+        )  # fmt: skip
+        with self._writing(key, "change"):
+            try:
+                with urlopen(request, timeout=PATIENCE_SECONDS) as answer:  # noqa: S310
+                    return {k.lower(): v for k, v in answer.headers.items()}, answer.read()
+            except HTTPError as error:
+                with error:
+                    text = error.read().decode(errors="replace")
+                if error.code == 404 and error.headers.get("x-ms-error-code") == "BlobNotFound":
+                    return {}, b""
+                if error.code == 412:
+                    raise changed_while_read(f"{self.uri}/{key}") from None
+                raise OSError(f"status code: {error.code}: {text}") from None
+
+    def _url(self, key: str) -> str:
+        return f"{self._account.endpoint}/{self.name}/{uri.encode(key)}"
+
+    def _token(self, rights: str) -> str:
+        token = shared_access(self._account, self.name, rights=rights)
+        return token.reveal() if token else ""
 
     def _secrets(self) -> tuple[Secret | None, ...]:
         return self._account.key, self._account.token

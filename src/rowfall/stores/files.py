@@ -21,6 +21,7 @@ from rowfall.sources import from_clause, pipes
 from rowfall.sources.base import EMBEDDED, Probe, ReaderFeatures
 from rowfall.sources.from_clause import TableFunction
 from rowfall.stores import completeness, globs
+from rowfall.stores.cleared import ClearsLocalFiles, version_of
 from rowfall.stores.objects import ObjectSource, with_data
 
 # The engine has no way to quote these in a file name (commas and "::" are plain letters there).
@@ -28,7 +29,7 @@ _UNQUOTABLE = frozenset("*?{}")
 _SHOWN = 3
 
 
-class LocalFiles(ObjectSource):
+class LocalFiles(ClearsLocalFiles, ObjectSource):
     """One source for any number of paths; splits are files sorted by name."""
 
     remote = False
@@ -47,7 +48,7 @@ class LocalFiles(ObjectSource):
             paths.update(find(uri.file_path(text), everything=everything, left=self._left))
         for path in sorted(paths):
             status = _status(path)
-            yield path, _version(status), status.st_size
+            yield path, version_of(status), status.st_size
 
     def encoding(self, listing: Listing) -> Encoding:
         found = super().encoding(listing)
@@ -118,7 +119,7 @@ class LocalFiles(ObjectSource):
         packed = self._packing(split.uri)
         try:
             status = os.stat(split.uri)
-            if (now := _version(status)) != split.version:
+            if (now := version_of(status)) != split.version:
                 return f"changed from {split.version} to {now} (size-mtime)"
             return self._pipes.broken(split.name) or completeness.check_file(
                 split.uri, status.st_size, packed
@@ -353,10 +354,6 @@ def _status(path: str) -> os.stat_result:
             hint="The user that runs rowfall needs the right to read it.",
         )
     return status
-
-
-def _version(status: os.stat_result) -> str:
-    return f"{status.st_size}-{status.st_mtime_ns}"
 
 
 def _cause(error: OSError) -> str:

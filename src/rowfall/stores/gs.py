@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, cast
 
 from rowfall.core import uri
+from rowfall.core.after import After
 from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import SourceError, UsageError
 from rowfall.core.listing import Split
@@ -177,6 +178,11 @@ class HmacBucket(S3Bucket):
 
     wrong_service = _WRONG_SERVICE
     unreachable = "Check the network, and GOOGLE_BASE_URL."
+
+    def check_after(self, action: After) -> None:
+        """See :class:`Bucket`: Google's side of the S3 protocol knows no tags."""
+        Bucket.check_after(self, action)
+        super().check_after(action)
 
     def _denied(self, code: str) -> str:
         return f"Check GS_ACCESS_KEY_ID and GS_SECRET_ACCESS_KEY; {_RIGHTS}"

@@ -10,11 +10,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from array import array
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, ClassVar, NamedTuple
 
 from rowfall.core import units, uri
+from rowfall.core.after import TAG, After
 from rowfall.core.errors import CutOffError, NotReachedError, RowfallError, SourceError, UsageError
 from rowfall.core.listing import Listing, Split
 from rowfall.core.masked import Secret, redact
@@ -24,6 +26,7 @@ from rowfall.core.patterns import regex
 from rowfall.sources import from_clause, pipes
 from rowfall.sources.base import HttpAddress, Probe, any_version
 from rowfall.stores import completeness, globs
+from rowfall.stores.cleared import ClearsObjects
 from rowfall.stores.objects import (
     READS_PARTS,
     ObjectSource,
@@ -222,6 +225,70 @@ class Bucket(ABC):
         for start in range(0, size, _PIECE):
             yield self.read(key, start, min(_PIECE, size - start), version)
 
+    def check_after(self, action: After) -> None:
+        """Check that objects can get what ``--after`` asks for.
+
+        Raises:
+            UsageError: they cannot.
+        """
+        if action.kind == TAG:
+            raise UsageError(
+                f"--after tag: objects of {self.uri.partition(':')[0]}:// have no tags",
+                hint="Take --after move:PREFIX or --after delete.",
+            )
+
+    def copy(self, found: StoredObject, to: str) -> None:
+        """Copy this version of an object to another key of the bucket.
+
+        Raises:
+            ObjectChangedError: it has another version now; there is no copy of that.
+            SourceError: as :meth:`list`.
+        """
+        with self._writing(found.key, "copy"):
+            self._store().copy(found.key, to)
+        if self._is_other(found):
+            with self._writing(to, "delete"):
+                self._store().delete(to)
+            raise changed_while_read(f"{self.uri}/{found.key}")
+
+    def delete(self, found: StoredObject) -> None:
+        """Delete this version of an object; nothing where it is gone.
+
+        Raises:
+            ObjectChangedError: it has another version now.
+            SourceError: as :meth:`list`.
+        """
+        if self._is_other(found):
+            raise changed_while_read(f"{self.uri}/{found.key}")
+        with self._writing(found.key, "delete"), suppress(FileNotFoundError):
+            self._store().delete(found.key)
+
+    def tag(self, key: str, name: str, value: str) -> None:
+        """Give an object one more tag.
+
+        Raises:
+            SourceError: as :meth:`list`.
+        """
+        raise self._refused(f"tag {self.uri}/{key}")
+
+    def _is_other(self, found: StoredObject) -> bool:
+        now = self.head(found.key)
+        return now is not None and now.version != found.version
+
+    @contextmanager
+    def _writing(self, key: str, word: str) -> Iterator[None]:
+        """Raise what a store says while an object is changed, in plain words."""
+        from obstore.exceptions import PreconditionError
+
+        try:
+            yield
+        except PreconditionError:
+            raise changed_while_read(f"{self.uri}/{key}") from None
+        except (RowfallError, FileNotFoundError):
+            raise
+        except Exception as error:
+            raise self._source_error(error, f"{word} {self.uri}/{key}") from error
+
     def _list(self, prefix: str, last: str) -> Iterator[StoredObject]:
         # obstore lists folders only; inside the folder, start right before the wanted names.
         folder, _, start = prefix.rpartition("/")
@@ -356,7 +423,7 @@ def version_of(etag: str | None, size: int, modified: datetime) -> str:
     return f"{size}-{modified.timestamp():.0f}"
 
 
-class StoreSource(ObjectSource):
+class StoreSource(ClearsObjects, ObjectSource):
     """A source of objects in buckets; a subclass says how the engine reads them.
 
     Attributes:

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
-from rowfall.core import uri
+from rowfall.core import extras, uri
+from rowfall.core.after import After
 from rowfall.core.errors import RowfallError
 from rowfall.core.listing import Listing, Split
 from rowfall.core.masked import Secret
@@ -28,7 +29,7 @@ from rowfall.stores.object_stores import (
     StoreSource,
     stored_object,
 )  # fmt: skip
-from rowfall.stores.objects import largest
+from rowfall.stores.objects import changed_while_read, largest
 from rowfall.stores.s3_clients import open_store
 
 if TYPE_CHECKING:
@@ -187,7 +188,7 @@ class S3Bucket(Bucket):
     def __init__(self, name: str, access: Access, scheme: str = "s3") -> None:
         super().__init__(name, scheme, access.where)
         self._access = access
-        self._client: ClientStore | None = None
+        self._client: tuple[Keys | None, ClientStore] | None = None
         self._by_keys: tuple[Keys | None, Any] | None = None
 
     def address(self, key: str) -> Secret:
@@ -239,9 +240,10 @@ class S3Bucket(Bucket):
     def _any_key(self) -> ClientStore:
         from rowfall.core.s3_client import ClientStore
 
-        if self._client is None:
-            self._client = ClientStore(self._access, self._access.keys(), self.name)
-        return self._client
+        keys, opened = self._access.keys(), self._client
+        if opened is None or opened[0] != keys:
+            opened = self._client = keys, ClientStore(self._access, keys, self.name)
+        return opened[1]
 
     def _list_any_key(self, prefix: str) -> Iterator[StoredObject]:
         for page in self._any_key().with_prefix(prefix):
@@ -255,6 +257,31 @@ class S3Bucket(Bucket):
         wanted: dict[str, Any] = {"range": (start, start + length)}
         got = self._any_key().get(key, wanted | ({"if_match": etag} if etag else {}))
         return got.bytes(), stored_object(got.meta, key).version
+
+    def check_after(self, action: After) -> None:
+        """See :class:`Bucket`: by botocore, whose requests can name a version."""
+        try:
+            import botocore  # noqa: F401
+        except ImportError:
+            raise extras.missing(
+                f"--after {action.kind} in a bucket is done with botocore, which is not installed",
+                "aws",
+            ) from None
+
+    def copy(self, found: StoredObject, to: str) -> None:
+        with self._writing(found.key, "copy"):
+            etag = from_clause.etag_of(found.version)
+            self._any_key().copy(found.key, to, found.size, etag)
+
+    def delete(self, found: StoredObject) -> None:
+        if self._is_other(found):  # not every service looks at If-Match here
+            raise changed_while_read(f"{self.uri}/{found.key}")
+        with self._writing(found.key, "delete"), suppress(FileNotFoundError):
+            self._any_key().delete(found.key, from_clause.etag_of(found.version))
+
+    def tag(self, key: str, name: str, value: str) -> None:
+        with self._writing(key, "tag"), suppress(FileNotFoundError):
+            self._any_key().add_tag(key, name, value)
 
     def _secrets(self) -> tuple[Secret | None, ...]:
         with suppress(RowfallError):

@@ -1,0 +1,152 @@
+"""Move, tag or delete files once their rows are in the target for good: ``--after``.
+
+What is due is asked of the record and not remembered: a file of the listing whose every range is
+recorded as loaded, and that is still where it was. So a run that was killed in the middle is
+finished by the next one, whatever machine that runs on. Tags alone leave a file where it is; those
+of a run that was killed are due as long as its load is unfinished.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import islice
+
+from rowfall.contracts.load import Done, Finished, LoadRun
+from rowfall.contracts.receiver import first_line
+from rowfall.contracts.session import Session
+from rowfall.core import units
+from rowfall.core.after import MOVE, TAG, After, after_of
+from rowfall.core.errors import ObjectChangedError, RowfallError, SourceError, UsageError
+from rowfall.core.events import Note
+from rowfall.core.listing import Listing, Split
+from rowfall.core.model import Plan
+from rowfall.core.results import Cleared
+from rowfall.sources.base import ClearsFiles
+from rowfall.stores.cleared import inside
+
+# Requests at a time, each about one file; as many as listings use.
+_REQUESTS = 32
+# Files that are asked for at once: their names take 1 MB.
+_CHUNK = 10_000
+
+
+def check_after(session: Session) -> After | None:
+    """Check that the files of a source can get what ``--after`` asks for.
+
+    Returns:
+        The action; None for nothing.
+
+    Raises:
+        UsageError: they cannot; or moved files would be loaded again.
+    """
+    action = after_of(session.options)
+    if action is None:
+        return None
+    source = session.source
+    if not isinstance(source, ClearsFiles):
+        raise UsageError(
+            f"--after {action.kind} is for files on disks and in buckets, and {source.text} is "
+            "none of these",
+            hint="Leave it out.",
+        )
+    if not session.destination.keeps:
+        raise UsageError(
+            f"--after {action.kind} needs a target that keeps rows, and {session.target.text} "
+            "drops them",
+            hint="Load into a table with --to.",
+        )
+    if session.options.where or session.options.select:
+        session.emit(Note("warning", f"whole files are {action.past}, of which a part is loaded"))
+    source.check_after(action)
+    if action.kind == MOVE:
+        for name in _names(session.listing):
+            if source.would_list(source.moved_name(name, action)):
+                raise inside(action.prefix)
+    return action
+
+
+def clear_loaded(load: LoadRun, plan: Plan, done: Done, finished: Finished) -> Cleared | None:
+    """Give loaded files what ``--after`` asks for, once all of a file is recorded as loaded.
+
+    What the store refuses is told and counted; it is no reason to load a row again.
+    """
+    session = load.session
+    action = after_of(session.options)
+    if action is None or finished.problem is not None:
+        return None
+    if (session.options.gathers or session.options.replace) and done.total.failures:
+        return None  # nothing is visible
+    source = session.source
+    assert isinstance(source, ClearsFiles)  # noqa: S101 - or check_after has refused it
+    found = _Counted(load, source, action)
+    due = _due(load, plan, action)
+    if not session.remote:
+        for split in due:
+            found.clear(split)
+    else:
+        from concurrent.futures import ThreadPoolExecutor  # 4 ms that files here save
+
+        with ThreadPoolExecutor(_REQUESTS) as pool:
+            while chunk := list(islice(due, _CHUNK)):
+                list(pool.map(found.clear, chunk))
+    return found.said()
+
+
+class _Counted:
+    """Clears files one by one, in several threads, and counts them."""
+
+    def __init__(self, load: LoadRun, source: ClearsFiles, action: After) -> None:
+        self._load, self._source, self._action = load, source, action
+        # Appending is safe in threads.
+        self._files: list[bool] = []
+        self._changed: list[str] = []
+        self._failed: list[RowfallError] = []
+
+    def clear(self, split: Split) -> None:
+        """Clear one file; what goes wrong is kept."""
+        try:
+            if self._source.clear(split, self._action):
+                self._files.append(True)
+        except ObjectChangedError as error:
+            self._changed.append(split.uri)
+            if len(self._changed) == 1:
+                self._load.emit(Note("warning", error.message, error.hint or ""))
+        except SourceError as error:
+            self._failed.append(error)
+            if len(self._failed) == 1:
+                self._load.emit(Note("warning", error.message, error.hint or ""))
+
+    def said(self) -> Cleared:
+        """Tell how many files there were, and return the counts."""
+        action = self._action
+        if self._files:
+            to = f" to {action.prefix}" if action.kind == MOVE else ""
+            count = units.counted(len(self._files), "loaded file")
+            self._load.emit(Note("info", f"{action.past} {count}{to}"))
+        return Cleared(
+            action.kind, len(self._files), len(self._changed), len(self._failed),
+            first_line(self._failed[0]) if self._failed else "",
+        )  # fmt: skip
+
+
+def _due(load: LoadRun, plan: Plan, action: After) -> Iterator[Split]:
+    """Give the files of a plan whose every split is loaded, as whole files."""
+    key, listing = load.session.target_key, plan.listing
+    todo = {i for group in plan.work.groups for i in group.indexes}
+    now = load.ledger.loaded_by(load.id)
+    missing = {listing.uri(i) for i in todo if listing.split(i, key).id not in now}
+    seen = set[str]()  # of files that are cut into ranges
+    for index in range(len(listing)):
+        split = listing.split(index, key)
+        if split.uri in missing or split.uri in seen:
+            continue
+        # A tag leaves the file where it is: only those of this load, also of a killed run of it.
+        if action.kind == TAG and split.id not in now:
+            continue
+        if listing.parts:
+            seen.add(split.uri)
+        yield split
+
+
+def _names(listing: Listing) -> Iterable[str]:
+    return dict.fromkeys(listing.uri(index) for index in range(len(listing)))
