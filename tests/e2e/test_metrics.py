@@ -113,7 +113,7 @@ class _Taken:
 
 @pytest.mark.long  # a broker, and a process that follows it
 def test_a_followed_topic_is_scraped(shell: Shell, kafka: Kafka) -> None:
-    topic = kafka.topic(partitions=2)
+    topic = kafka.create(partitions=2)
     kafka.send(topic, [b'{"id": %d}' % n for n in range(100)], 0)
     (port,) = free_ports(1)
     process = shell.cli.start("load", f"kafka://{kafka.servers}/{topic}", "--format", "NDJSON",
