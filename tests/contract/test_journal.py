@@ -229,7 +229,7 @@ def test_order_survives_merges(clickhouse: ClickHouse, server: Server, journal: 
     assert not journal.commit("a_1", 1, [])
     clickhouse.query(f"OPTIMIZE TABLE default.{journals.TABLE} FINAL")
     (entry,) = journal.entries()
-    assert 0 < entry.claimed < entry.expired < entry.committed
+    assert 0 < entry.blocks.claimed < entry.blocks.expired < entry.blocks.committed
 
 
 def test_of_many_that_claim_at_once_one_gets_each_split(server: Server, journal: Journal) -> None:

@@ -45,7 +45,7 @@ KEPT = "kept"
 _FOLLOWS = "follows"
 # The same, of rows that were there before the first load.
 ACCEPTED = "accepted"
-# An event, and the field of an entry that holds its block.
+# An event, and the field of EventBlocks that holds its block.
 _EVENTS = {
     "claim": "claimed",
     "count": "counted",
@@ -73,13 +73,26 @@ QUIT_SECONDS = 0.4
 
 
 @dataclass(slots=True)
+class EventBlocks:
+    """The block number of the first line of each event of an attempt, 0 where there is none.
+
+    After ``counted`` the attempt asked what the target holds, to write it into its commit.
+    """
+
+    claimed: int = 0
+    counted: int = 0
+    committed: int = 0
+    expired: int = 0
+    released: int = 0
+    loaded: int = 0
+    forgotten: int = 0
+
+
+@dataclass(slots=True)
 class JournalEntry:
     """One attempt as the journal knows it.
 
     Attributes:
-        claimed, counted, committed, expired, released, loaded, forgotten: block number of the
-            first line of that kind, 0 where there is none. After ``counted`` the attempt asked
-            what the target holds, to write it into its commit.
         nodes: those that it stages on, and on which it becomes visible; "" is the journal's own.
         splits: those that were asked about, each with the block of the line that claims it.
         idle: seconds since its owner's last line, by the server's clock.
@@ -89,13 +102,7 @@ class JournalEntry:
 
     attempt: str
     owner: str
-    claimed: int = 0
-    counted: int = 0
-    committed: int = 0
-    expired: int = 0
-    released: int = 0
-    loaded: int = 0
-    forgotten: int = 0
+    blocks: EventBlocks = field(default_factory=EventBlocks)
     idle: float = 0.0
     rows: int = 0
     moves: tuple[StagedPartition, ...] = ()
@@ -114,17 +121,19 @@ class JournalEntry:
 
         Without its claim the journal was set back in between, and nobody else knows its splits.
         """
-        return bool(self.claimed and self.committed) and not 0 < self.expired < self.committed
+        at = self.blocks
+        return bool(at.claimed and at.committed) and not 0 < at.expired < at.committed
 
     @property
     def ended(self) -> bool:
         """True when the attempt holds nothing any more and never will."""
-        return not self.loaded and bool(self.released or (self.expired and not self.binding))
+        at = self.blocks
+        return not at.loaded and bool(at.released or (at.expired and not self.binding))
 
     @property
     def over(self) -> bool:
         """True when nothing is to be done about the attempt any more."""
-        return bool(self.loaded or self.ended or self.forgotten)
+        return bool(self.blocks.loaded or self.ended or self.blocks.forgotten)
 
     @property
     def dead(self) -> bool:
@@ -260,10 +269,10 @@ class Journal:
         busy: set[str] = set()
         lost: dict[str, set[str]] = {}
         for other in entries.values():
-            if other.forgotten or other.ended:
+            if other.blocks.forgotten or other.ended:
                 continue
             shared = _shared(other.splits, wanted, self._salt) if lows else wanted
-            if other.loaded:
+            if other.blocks.loaded:
                 _no_ranges(other, shared, wanted)
                 loaded |= {own for i in other.splits for own in shared.get(i, ())}
                 continue
@@ -315,7 +324,7 @@ class Journal:
         ])  # fmt: skip
         self._append("commit", attempt, rows=rows, detail=detail)
         entry = self._entries(attempts=[attempt]).get(attempt)
-        bound = entry is not None and entry.binding and not entry.released
+        bound = entry is not None and entry.binding and not entry.blocks.released
         if not bound:
             self._held.discard(attempt)
         return bound
@@ -351,7 +360,9 @@ class Journal:
                 if error.transient:
                     raise
                 continue  # not for this user to read: a sample of the rows has to do
-            found += [_unordered(e) for e in entries if e.binding and not 0 < e.loaded <= seen]
+            found += [
+                _unordered(e) for e in entries if e.binding and not 0 < e.blocks.loaded <= seen
+            ]
         return added(mine, found, move, node or mine.nodes[0], self._shard_of)
 
     def ownership(self, attempt: str) -> Ownership:
@@ -359,9 +370,9 @@ class Journal:
         entry = self._entries(attempts=[attempt]).get(attempt, JournalEntry(attempt, ""))
         return (
             Ownership.LOADED
-            if entry.loaded
+            if entry.blocks.loaded
             else Ownership.TAKEN
-            if entry.expired
+            if entry.blocks.expired
             else Ownership.OWN
         )
 
@@ -462,7 +473,8 @@ class Journal:
         wanted = None if names is None else set(names)
         for entry in self.entries():
             tables = {(m.database, m.table) for m in entry.moves}
-            if entry.loaded and not entry.forgotten and (wanted is None or tables & wanted):
+            at = entry.blocks
+            if at.loaded and not at.forgotten and (wanted is None or tables & wanted):
                 self._append("forget", entry.attempt)
 
     # --- reading ------------------------------------------------------------------------------
@@ -830,7 +842,7 @@ def read_entries(rows: Iterable[Sequence[Any]]) -> dict[str, JournalEntry]:
             entry = found[attempt] = JournalEntry(attempt, who)
         name = _EVENTS[event]
         # The first line of a kind counts; a repeated one is the echo of a lost connection.
-        setattr(entry, name, getattr(entry, name) or int(block))
+        setattr(entry.blocks, name, getattr(entry.blocks, name) or int(block))
         if event == "claim":
             entry.owner = who
             entry.nodes = tuple(detail.split(","))
@@ -852,7 +864,8 @@ def _unordered(entry: JournalEntry) -> JournalEntry:
 
     Its rows may have come after the count; that they did only their blocks can say.
     """
-    return replace(entry, committed=1, expired=0, loaded=(1 << 63) * bool(entry.loaded))
+    loaded = (1 << 63) * bool(entry.blocks.loaded)
+    return replace(entry, blocks=replace(entry.blocks, committed=1, expired=0, loaded=loaded))
 
 
 def added(
@@ -881,17 +894,18 @@ def added(
             if (m.database, m.table, m.partition_id) == partition
         ]  # fmt: skip
         # What is loaded on another replica is seen here a while later.
-        seen = mine.counted if own and mine.counted else mine.claimed
-        if not other.binding or 0 < other.loaded < seen:
+        ours, theirs = mine.blocks, other.blocks
+        seen = ours.counted if own and ours.counted else ours.claimed
+        if not other.binding or 0 < theirs.loaded < seen:
             continue
         rows = sum(m.rows for m in moves)
         # The blocks of an attempt are above the highest one that it has written down.
-        after = other.committed > mine.committed or all(
+        after = theirs.committed > ours.committed or all(
             m.highest_block >= move.highest_block for m in moves
         )
-        if own and other.loaded and after:
+        if own and theirs.loaded and after:
             least += rows
-        elif own and other.loaded:
+        elif own and theirs.loaded:
             whole.append(rows)
         else:
             part += rows

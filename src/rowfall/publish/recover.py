@@ -274,7 +274,7 @@ def follow_journal(ledger: Ledger, journal: Journal, key: str) -> None:
     found = {e.attempt: e for e in journal.entries()}
     for attempt in mine:
         entry = found.get(attempt.id, JournalEntry(attempt.id, ""))
-        if entry.loaded and not entry.forgotten:
+        if entry.blocks.loaded and not entry.blocks.forgotten:
             ledger.attempt_published(attempt.id, key)
         elif _recorded(entry) is not Recorded.COMMITTED:  # else it is kept, see Recovery
             ledger.attempt_ended(attempt.id, "lost", "rowfall or the server was stopped")
@@ -282,11 +282,11 @@ def follow_journal(ledger: Ledger, journal: Journal, key: str) -> None:
 
 def _recorded(entry: JournalEntry) -> Recorded:
     """Return the state of an attempt by its entry in the journal."""
-    if not entry.claimed:
+    if not entry.blocks.claimed:
         return Recorded.NOTHING
-    if entry.loaded:
+    if entry.blocks.loaded:
         return Recorded.PUBLISHED
-    if entry.ended or entry.forgotten:
+    if entry.ended or entry.blocks.forgotten:
         return Recorded.ENDED
     return Recorded.COMMITTED if entry.binding else Recorded.STARTED
 
@@ -338,7 +338,7 @@ class NodeRecovery:
         # Of a living owner that was not expired, the owner drops it.
         ended = {
             e.attempt for e in entries
-            if self.node in e.nodes and not _is_open(e) and (e.dead or e.expired)
+            if self.node in e.nodes and not _is_open(e) and (e.dead or e.blocks.expired)
         }  # fmt: skip
         for attempt in ended & staged_attempts(self.engine):
             self.discard(attempt)
@@ -351,9 +351,9 @@ class NodeRecovery:
             staged = entry.attempt in there
             if self.node not in entry.nodes or not entry.dead:
                 continue
-            if entry.loaded and staged:
+            if entry.blocks.loaded and staged:
                 self.discard(entry.attempt)
-            if entry.loaded or not (staged or entry.binding):
+            if entry.blocks.loaded or not (staged or entry.binding):
                 continue
             self.kill(entry.attempt)
             # Killed before it could see that another table had taken the place of this one.
@@ -498,11 +498,11 @@ class Recovery:
         """
         for attempt in attempts:
             entry = self._journal.expire(attempt)
-            if not _is_open(entry) and not entry.expired:
+            if not _is_open(entry) and not entry.blocks.expired:
                 continue  # it has ended by itself in the meantime
             found = {node: self._on(node) for node in entry.nodes}
             there = [one for one in found.values() if one is not None]
-            publishes = entry.binding and not entry.loaded
+            publishes = entry.binding and not entry.blocks.loaded
             if publishes:
                 # Before anything becomes visible: of an attempt on several nodes all of it can.
                 _check_there(entry, [node for node, one in found.items() if one is None])
@@ -631,4 +631,4 @@ def _check_there(entry: JournalEntry, away: Sequence[str]) -> None:
 
 
 def _has_loaded(journal: Journal, attempt: str) -> bool:
-    return any(e.attempt == attempt and e.loaded for e in journal.entries())
+    return any(e.attempt == attempt and e.blocks.loaded for e in journal.entries())

@@ -276,11 +276,11 @@ class Upsert:
         if self._whole is None:
             return [], False
         entries = {e.attempt: e for e in self._whole.entries()}
-        mine = entries[attempt].claimed
+        mine = entries[attempt].blocks.claimed
         found = [
             e for e in entries.values()
             if not e.over and not e.attempt.startswith(f"{self._load_id}_")
-            and (e.claimed < mine or not _WHOLE.search(e.attempt))
+            and (e.blocks.claimed < mine or not _WHOLE.search(e.attempt))
         ]  # fmt: skip
         return [e.attempt for e in found if e.dead], any(not e.dead for e in found)
 

@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from rowfall.ledger.journal import JournalEntry, added
+from rowfall.ledger.journal import EventBlocks, JournalEntry, added
 from rowfall.ledger.leases import AddedRows, StagedPartition
 
 MOVE = StagedPartition("d", "t", "_rowfall_a_1", "p", 10, 0, 7)
 # Its lines: claim 10, count 20, commit 30.
-MINE = JournalEntry("a_1", "me", 10, 20, 30, moves=(MOVE,), nodes=("n1",))
+MINE = JournalEntry("a_1", "me", EventBlocks(10, 20, 30), moves=(MOVE,), nodes=("n1",))
 SHARDS = {"n1": 1, "n2": 1, "n3": 2}
 
 
@@ -21,16 +21,19 @@ def other(
 ) -> JournalEntry:  # fmt: skip
     """One of 5 rows. ``seen``: the highest block when it was counted."""
     moves = (StagedPartition("d", "t", "_rowfall_b_1", partition, 5, 0, seen),)
-    return JournalEntry(
-        "b_1", "you", 1, counted, committed, loaded=loaded, moves=moves, nodes=(place,), **lines
-    )  # fmt: skip
+    blocks = EventBlocks(1, counted, committed, loaded=loaded, **lines)
+    return JournalEntry("b_1", "you", blocks, moves=moves, nodes=(place,))
+
+
+def with_blocks(**blocks: int) -> JournalEntry:
+    return replace(MINE, blocks=replace(MINE.blocks, **blocks))
 
 
 def test_a_commit_without_its_claim_does_not_bind() -> None:
     """The journal was set back in between, and nobody else knows which splits it holds."""
     assert MINE.binding
-    assert not replace(MINE, claimed=0).binding
-    assert not replace(MINE, expired=25).binding
+    assert not with_blocks(claimed=0).binding
+    assert not with_blocks(expired=25).binding
 
 
 @pytest.mark.parametrize(
@@ -86,7 +89,8 @@ def test_of_an_attempt_on_several_nodes_each_has_its_own_part() -> None:
         StagedPartition("d", "t", "_rowfall_b_1", "p", rows, 0, 7, node=place)
         for place, rows in (("n1", 5), ("n2", 6), ("n3", 7))
     )
-    spread = JournalEntry("b_1", "you", 1, 12, 35, loaded=40, moves=moves, nodes=("n1", "n2", "n3"))
+    spread = JournalEntry("b_1", "you", EventBlocks(1, 12, 35, loaded=40), moves=moves,
+                          nodes=("n1", "n2", "n3"))  # fmt: skip
     for place, rows in (("n1", 5), ("n2", 6), ("n3", 7)):
         mine = replace(MINE, nodes=("n1", "n2", "n3"), moves=moves)
         assert added(mine, [spread], MOVE, place, SHARDS) == AddedRows(rows)
@@ -94,6 +98,6 @@ def test_of_an_attempt_on_several_nodes_each_has_its_own_part() -> None:
 
 def test_without_a_line_of_its_count_it_may_have_been_made_since_the_claim() -> None:
     """Journals of before there was one."""
-    old = replace(MINE, counted=0)
+    old = with_blocks(counted=0)
     assert added(old, [other(2, 4, 8)], MOVE, "n1", SHARDS) == AddedRows()
     assert added(old, [other(2, 4, 15)], MOVE, "n1", SHARDS) == AddedRows(0, (5,))

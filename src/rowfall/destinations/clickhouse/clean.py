@@ -149,7 +149,7 @@ def _loads(opened: OpenedTables, journals: Sequence[tuple[str, str, str]]) -> _L
         for entry in Journal(opened.engine, database, uuid).entries():
             load_id = entry.attempt.split("_")[0]
             known.add(load_id)
-            if entry.loaded or entry.ended or entry.forgotten:
+            if entry.over:
                 continue
             if not entry.dead:
                 alive.add(load_id)

@@ -70,7 +70,7 @@ def is_own_and_empty(
 
 def _loaded_by_others(journal: Journal) -> bool:
     return journal.there() and any(
-        e.loaded or e.binding or not (e.ended or e.dead) for e in journal.entries()
+        e.blocks.loaded or e.binding or not (e.ended or e.dead) for e in journal.entries()
     )
 
 
