@@ -153,6 +153,20 @@ class Encoding:
 
 
 @dataclass(frozen=True, slots=True)
+class ValueCheck:
+    """How values of a column are tried one by one, to find and to reject bad rows.
+
+    Attributes:
+        lenient: SQL over the column read as ``Nullable(String)``: the value, or NULL when the
+            text does not fit. ``""`` = no check possible.
+        bad: SQL over the same that is 1 when the text does not fit (NULL may fit).
+    """
+
+    lenient: str = ""
+    bad: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Column:
     """One column of the target and how it is read from the source.
 
@@ -163,9 +177,7 @@ class Column:
         source: name of the column in the source (differs from ``name`` only when positional).
         read_type: type to parse the source text as; wide enough that nothing wraps unseen.
         expression: SQL over ``source`` that gives the value or raises; ``""`` = the bare column.
-        lenient: SQL over the column read as ``Nullable(String)``: the value, or NULL when the
-            text does not fit; used to find and to reject bad rows. ``""`` = no check possible.
-        bad: SQL over the same that is 1 when the text does not fit (NULL may fit).
+        check: how bad rows are found by it.
         shape: for rowfall-decode: how points in time are written, see
             :class:`rowfall.schema.types.strict_reading.TextTraits`; None where only the engine can
             read the column as strictly as it has to be.
@@ -179,8 +191,7 @@ class Column:
     source: str = ""
     read_type: str = ""
     expression: str = ""
-    lenient: str = ""
-    bad: str = ""
+    check: ValueCheck = ValueCheck()
     shape: str | None = None
     optional: bool = False
     binary: bool = False

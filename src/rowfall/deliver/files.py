@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from rowfall.contracts.delivery import Delivery, Order
 from rowfall.core import sql
-from rowfall.core.model import Outcome, Projection
+from rowfall.core.model import Outcome, Projection, ValueCheck
 from rowfall.core.sqltext import SqlText
 from rowfall.engines.base import Tick
 
@@ -34,8 +34,8 @@ class WriteFiles:
             projection = Projection(schema.columns, names)
             # What the projection reads has been converted: the columns of the table take it as is.
             schema = replace(schema, columns=tuple(
-                replace(column, source=column.name, expression="", read_type="", lenient="", bad="")
-                for column in schema.columns
+                replace(c, source=c.name, expression="", read_type="", check=ValueCheck())
+                for c in schema.columns
             ))  # fmt: skip
         schema = replace(schema, projection=replace(projection, order_by=self._order_by))
         return self._inside.insert(replace(order, schema=schema, select=select), lane, on_tick)

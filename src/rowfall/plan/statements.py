@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from rowfall.core import sql
-from rowfall.core.model import Column, Encoding, Kind, Schema
+from rowfall.core.model import Column, Encoding, Kind, Schema, ValueCheck
 from rowfall.core.sqltext import SqlText, quote
 from rowfall.core.type_names import arguments, elements, parse_type, without_nested
 from rowfall.schema.projection import Scan, of_raw, of_typed
@@ -156,7 +156,7 @@ FLOAT_PROBE = "SELECT x = toFloat64('1.239') FROM format('TSV', 'x Float64', '1.
 def is_read_by_release(schema: Schema) -> bool:
     """Tell whether older releases read text of some column otherwise than the engine here."""
     return any(
-        "Float" in c.type + c.read_type or _TRIM_END in c.expression + c.lenient + c.bad
+        "Float" in c.type + c.read_type or _TRIM_END in c.expression + c.check.lenient + c.check.bad
         for c in schema.reads
     )
 
@@ -176,11 +176,11 @@ def for_server(schema: Schema, encoding: Encoding, *, exact: bool) -> Schema:
 
 
 def _carefully(column: Column) -> Column:
-    read, expression = column.read_type, column.expression
+    read, expression, check = column.read_type, column.expression, column.check
     if read.startswith("Nullable(Float"):
         # The lenient way is a conversion of text. With one argument trimBoth is fast; a tab
         # around a number is an error then.
-        value, bad = (x.replace(_TRIM_END, ")") for x in (column.lenient, column.bad))
+        value, bad = (x.replace(_TRIM_END, ")") for x in (check.lenient, check.bad))
         value = value if parse_type(column.type).nullable else f"assumeNotNull({value})"
         message = sql.literal(f"{TAG}a value does not fit {column.name} {column.type}")
         expression = f"tupleElement(({value}, throwIf({bad}, {message})), 1)"
@@ -188,8 +188,8 @@ def _carefully(column: Column) -> Column:
         lacking = f" DEFAULT {sql.literal(MISSING)}" if " DEFAULT " in read else ""
         read = f"Nullable(String){lacking}"
     return replace(
-        column, read_type=read, expression=_trimmed(expression), lenient=_trimmed(column.lenient),
-        bad=_trimmed(column.bad),
+        column, read_type=read, expression=_trimmed(expression),
+        check=ValueCheck(_trimmed(check.lenient), _trimmed(check.bad)),
     )  # fmt: skip
 
 

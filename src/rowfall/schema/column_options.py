@@ -16,7 +16,7 @@ from rowfall.core import sql
 from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import RowfallError, UsageError, headline
 from rowfall.core.listing import Listing
-from rowfall.core.model import Column, Kind, Projection
+from rowfall.core.model import Column, Kind, Projection, ValueCheck
 from rowfall.core.nearest import did_you_mean
 from rowfall.core.options import ERROR, Options
 from rowfall.core.patterns import regex
@@ -291,7 +291,7 @@ def _unread(found: ColumnFacts, number: int, *, csv: bool, kind: Kind) -> Column
         f"rowfall_skipped_{number}", found.source, "Nullable(String)", kind,
         traits=TextTraits(breaks=True, csv=csv),
     )  # fmt: skip
-    return replace(made, expression="", bad="", lenient="")
+    return replace(made, expression="", check=ValueCheck())
 
 
 def selected(made: Projection, ask: RunSelect, table: Mapping[str, str]) -> list[tuple[str, str]]:

@@ -80,7 +80,7 @@ def find_misfits(
         facts: about the columns that are read, by their names in the source; by default they are
             measured, those of the misfits alone.
     """
-    columns = [c for c in reader.schema.columns if c.bad]
+    columns = [c for c in reader.schema.columns if c.check.bad]
     if not columns or not rows.splits:
         return []
     relation = rows.relation(reader, columns)
@@ -123,7 +123,7 @@ def _empty(column: Column) -> str:
 def _bad(column: Column) -> str:
     """Return SQL for what does not fit, fields that a short row lacks apart."""
     there = f"ifNull(toString({sql.name(column.source)}) != {quote(MISSING)}, 1)"
-    return f"ifNull({column.bad}, 0) AND {there}"
+    return f"ifNull({column.check.bad}, 0) AND {there}"
 
 
 def _wrong(column: Column) -> str:

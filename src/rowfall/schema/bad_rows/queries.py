@@ -154,7 +154,7 @@ class LenientReader:
                 structure = read_structure(self.schema.columns, self.encoding)
             rows = self.source.relation([split], self.encoding, structure)
             inner = _numbered("*", rows, split.start or 0)
-            which = [(c.bad, n) for n, c in enumerate(self.schema.columns, 1) if c.bad]
+            which = [(c.check.bad, n) for n, c in enumerate(self.schema.columns, 1) if c.check.bad]
         choice = ", ".join(f"{condition}, {number}" for condition, number in which)
         found = f"toInt32(multiIf({choice}, 0))" if choice else "toInt32(0)"
         return SqlText.of(f"(SELECT *, {found} AS {WHICH} FROM ", inner, ")")
@@ -172,7 +172,7 @@ class LenientReader:
         which = [
             (f"ifNull({sql.name(n)} = {missing}, 0)", numbers[n]) for n in order if n in numbers
         ]
-        which += [(c.bad, n) for n, c in enumerate(self.schema.columns, 1) if c.bad]
+        which += [(c.check.bad, n) for n, c in enumerate(self.schema.columns, 1) if c.check.bad]
         if self.encoding.trailing:
             which.append((f"ifNull({END} = {missing}, 0)", OPEN))
             which.append((f"ifNull({END} != '', 0)", LONG))
@@ -204,8 +204,8 @@ class LenientReader:
             key, x = quote(column.source), sql.name(column.source)
             text = _member(column)
             parts.append(f"if(JSONType({WRITTEN}, {key}) = 'Null', NULL, {text}) AS {x}")
-            if column.bad:
-                which.append((column.bad, number))
+            if column.check.bad:
+                which.append((column.check.bad, number))
         # Old releases know trimBoth with one argument only.
         where = f" WHERE match({LINE}, '[^ \\t\\r]')"
         # Numbered before empty lines are left out: it is the number of the line.
@@ -281,7 +281,8 @@ class LenientReader:
         # Names of their own first: old releases take a name inside of an expression for the value
         # that is to be called so.
         columns = self.schema.columns
-        made = [f"{c.lenient or sql.name(c.source)} AS rowfall_{n}" for n, c in enumerate(columns)]
+        ways = [c.check.lenient or sql.name(c.source) for c in columns]
+        made = [f"{value} AS rowfall_{n}" for n, value in enumerate(ways)]
         named = ", ".join(f"rowfall_{n} AS {sql.name(c.name)}" for n, c in enumerate(columns))
         values = ", ".join(made)
         parts: list[str | SqlText] = []
@@ -360,7 +361,7 @@ def not_checkable(columns: Sequence[Column], encoding: Encoding) -> Column | Non
     """Return the first column that cannot be checked value by value; None where each can."""
     if encoding.kind is Kind.TYPED:
         return None
-    return next((column for column in columns if not column.lenient), None)
+    return next((column for column in columns if not column.check.lenient), None)
 
 
 def _check_columns(columns: Sequence[Column], encoding: Encoding) -> None:

@@ -56,19 +56,20 @@ def _is_taken(
     typed = encoding.kind is Kind.TYPED
     given = column.read_type if typed else "Nullable(String)"
     shape = column.shape if column.shape in _SHAPES else ""
+    padded = _PADDED.search(column.check.bad) is not None
     traits = TextTraits(
-        padded=_PADDED.search(column.bad) is not None, shape=shape or "", infinite=value == "inf",
+        padded=padded, shape=shape or "", infinite=value == "inf",
         breaks=True, native=bool(encoding.null), binary=encoding.binary, csv=encoding.is_csv,
     )  # fmt: skip
     read = strict_column(
         column.name, column.source, type_, encoding.kind, given if typed else "",
         traits,
     )  # fmt: skip
-    if read.reason and not read.bad:
+    if read.reason and not read.check.bad:
         return False  # nobody can tell by a value alone
     literal = "NULL" if value is None else quote(value)
     cell = f"CAST(CAST({literal}, 'Nullable(String)'), {quote(given)})"
-    query = f"SELECT ifNull(toUInt8({read.bad or '0'}), 1) FROM (SELECT {cell} AS "
+    query = f"SELECT ifNull(toUInt8({read.check.bad or '0'}), 1) FROM (SELECT {cell} AS "
     try:
         ((wrong,),) = ask(SqlText.of(f"{query}{sql.name(column.source)})"), settings)
     except RowfallError:

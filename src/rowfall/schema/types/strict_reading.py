@@ -20,7 +20,7 @@ from datetime import date
 from rowfall.core import sql
 from rowfall.core.charsets import BOM
 from rowfall.core.dataclass import dataclass
-from rowfall.core.model import Column, Encoding, Kind, Schema
+from rowfall.core.model import Column, Encoding, Kind, Schema, ValueCheck
 from rowfall.core.patterns import regex
 from rowfall.core.sqltext import quote
 from rowfall.core.time_range import WIDE, TimeRange
@@ -133,7 +133,8 @@ def strict_column(
         if regex(r"\bDynamic\b").search(target_type) is None:
             return column
         value = _checked_dynamic(column, target, csv=csv)
-        return replace(column, expression=value, bad=_infinite_dynamic(column, target, kind))
+        check = ValueCheck(bad=_infinite_dynamic(column, target, kind))
+        return replace(column, expression=value, check=check)
     # What the sample shows to be unusual is for the engine: the decoder would decline it anyway.
     traits = replace(traits, canonical=traits.canonical and has_spellings(target))
     shape = traits.shape if target.base.startswith("DateTime") else ""
@@ -231,7 +232,7 @@ def _read_directly(column: Column, target: Type, kind: Kind, csv: bool) -> Colum
     if target.nullable:
         bad = f"isNotNull({x}) AND {bad}"
     read = f"Nullable({target.base})" + (" DEFAULT inf" if kind is Kind.TEXT else "")
-    return replace(column, read_type=read, expression=expression, lenient=lenient, bad=bad)
+    return replace(column, read_type=read, expression=expression, check=ValueCheck(lenient, bad))
 
 
 def _read_as_text(
@@ -299,7 +300,7 @@ def _read_as_text(
     if csv and target.text and not (target.nullable or marked):
         # Read leniently, an empty field is NULL; in a String column it is the empty string.
         lenient, bad = lenient.replace(x, f"ifNull({x}, '')"), bad.replace(x, f"ifNull({x}, '')")
-    return replace(column, read_type=read, expression=expression, lenient=lenient, bad=bad)
+    return replace(column, read_type=read, expression=expression, check=ValueCheck(lenient, bad))
 
 
 def _read_nested(column: Column, kind: Kind, csv: bool, traits: TextTraits) -> Column:
@@ -337,7 +338,7 @@ def _read_nested(column: Column, kind: Kind, csv: bool, traits: TextTraits) -> C
         unfit = f"isNotNull({x}) AND ({unfit})" if null else f"isNull({x}) OR {unfit}"
         return replace(
             column, shape=CANONICAL if traits.canonical else None, read_type=mirror,
-            lenient=typed(lenient), bad=f"ifNull({unfit}, 1)",
+            check=ValueCheck(typed(lenient), f"ifNull({unfit}, 1)"),
             expression=_checked(typed(value), wrong, column),
         )  # fmt: skip
     if csv and not traits.whole and nested_reading.shape_of(type_).base == "Tuple":
@@ -353,7 +354,7 @@ def _read_nested(column: Column, kind: Kind, csv: bool, traits: TextTraits) -> C
     value = value if csv else lenient
     return replace(
         column, read_type=read, expression=_checked(typed(value), wrong, column),
-        lenient=typed(lenient), bad=unfit,
+        check=ValueCheck(typed(lenient), unfit),
     )  # fmt: skip
 
 
@@ -712,10 +713,10 @@ def with_days(column: Column, stored: str, days: str, times: TimeRange) -> Colum
         return f"arrayElement(arrayMap({x} -> {expression}, [{value}]), 1)" if expression else value
 
     bad = f"({wrong})"
-    if column.bad:
-        bad += f" OR {of_days(column.bad, value)}"
+    if column.check.bad:
+        bad += f" OR {of_days(column.check.bad, value)}"
     return replace(
-        column, read_type=stored, lenient=of_days(column.lenient, value), bad=bad,
+        column, read_type=stored, check=ValueCheck(of_days(column.check.lenient, value), bad),
         expression=of_days(column.expression, _checked(value, wrong, column)),
     )  # fmt: skip
 
@@ -738,29 +739,28 @@ def _typed(column: Column, target: Type, source: Type) -> Column:
             value, wrong = found
             value = f"CAST({value}, {quote(target.full)})"
             return replace(
-                column, expression=_checked(value, wrong, column), lenient=value,
-                bad=f"ifNull({wrong}, 1)" if wrong != "0" else "",
+                column, expression=_checked(value, wrong, column),
+                check=ValueCheck(value, f"ifNull({wrong}, 1)" if wrong != "0" else ""),
             )  # fmt: skip
     if nested and (made := as_tuples(x, source, target)):
-        return replace(column, expression=made, lenient=made)
+        return replace(column, expression=made, check=ValueCheck(made))
     if source.bare == target.bare:
         return replace(
             column,
             expression=f"accurateCast({x}, {quote(target.full)})",
-            lenient=x,
-            bad="" if target.nullable else f"isNull({x})",
+            check=ValueCheck(x, "" if target.nullable else f"isNull({x})"),
         )
     if not (target.known and source.known):
         # What the engine alone knows has to print as it did.
         value = f"accurateCast({x}, {quote(target.full)})"
         wrong = f"ifNull(toString({value}) != toString({x}), 0)"
         return replace(
-            column, expression=_checked(value, wrong, column), lenient=value, bad=wrong
+            column, expression=_checked(value, wrong, column), check=ValueCheck(value, wrong)
         )  # fmt: skip
     value, wrong = _typed_value(x, target, source)
     bad = f"isNotNull({x}) AND ({wrong})" if target.nullable else wrong
     whole = value if target.nullable else f"assumeNotNull({value})"
-    return replace(column, expression=_checked(whole, bad, column), lenient=value, bad=bad)
+    return replace(column, expression=_checked(whole, bad, column), check=ValueCheck(value, bad))
 
 
 def _typed_element(x: str, target: Type, source: Type) -> tuple[str, str] | None:
@@ -855,13 +855,13 @@ def within(
             found.append(column)
             continue
         checked = _checked(x, wrong, column).replace(f"{TAG}a value", f"{TAG}{_RANGE_CHECKED}")
-        lenient = column.lenient or ("" if column.expression else x)
-        bad = column.bad
+        lenient = column.check.lenient or ("" if column.expression else x)
+        bad = column.check.bad
         if lenient:
             beyond = _beyond_range(column.type, lenient, times, timezone or "UTC")
             bad = f"({bad}) OR {beyond}" if bad else beyond
         found.append(replace(
-            column, expression=checked, lenient=lenient, bad=bad,
+            column, expression=checked, check=ValueCheck(lenient, bad),
             read_type=column.read_type or column.type,
         ))  # fmt: skip
     return tuple(found)
@@ -929,9 +929,9 @@ def only_utf8(
             continue
         message = f"{TAG}bytes that are not UTF-8 in {column.name} {column.type}"
         checked = f"tupleElement(({x}, throwIf({wrong}, {quote(message)})), 1)"
-        bad = f"({column.bad}) OR {wrong}" if column.bad else wrong
+        bad = f"({column.check.bad}) OR {wrong}" if column.check.bad else wrong
         found.append(replace(
-            column, expression=checked, lenient=column.lenient or x, bad=bad,
+            column, expression=checked, check=ValueCheck(column.check.lenient or x, bad),
             read_type=column.read_type or column.type,
         ))  # fmt: skip
     return tuple(found)
@@ -962,13 +962,13 @@ def with_sign(schema: Schema, engine: str) -> Schema:
 
 def _signed(column: Column) -> Column:
     x = column.expression or sql.name(column.source or column.name)
-    lenient = column.lenient or x
+    lenient = column.check.lenient or x
     message = f"{TAG}{SIGN} {column.name} {column.type}"
     expression = f"tupleElement(({x}, throwIf(({x}) NOT IN (1, -1), {quote(message)})), 1)"
     wrong = f"ifNull(({lenient}) NOT IN (1, -1), 1)"
-    bad = f"({column.bad}) OR {wrong}" if column.bad else wrong
+    bad = f"({column.check.bad}) OR {wrong}" if column.check.bad else wrong
     return replace(
-        column, shape=None, expression=expression, lenient=lenient, bad=bad,
+        column, shape=None, expression=expression, check=ValueCheck(lenient, bad),
         read_type=column.read_type or column.type,
     )  # fmt: skip
 

@@ -564,9 +564,9 @@ def test_elements_of_text_are_checked_as_columns_are(
 def test_types_of_which_only_the_engine_knows_the_values_say_it() -> None:
     for type_ in ("Array(Dynamic)", "Array(Point3D)"):
         column = strict_column("v", "v", type_, Kind.JSON)
-        assert (column.read_type, column.lenient) == (type_, "")
+        assert (column.read_type, column.check.lenient) == (type_, "")
         # That a number is too large for a float can be seen in the text.
-        assert ("isInfinite" in column.bad) == ("Dynamic" in type_)
+        assert ("isInfinite" in column.check.bad) == ("Dynamic" in type_)
         assert "engine's reader only" in column.reason
 
 
