@@ -273,6 +273,13 @@ class Destination(Protocol):
     def loaded_ids(self, session: Session) -> set[str]:
         """Return the ids of the splits that the target holds, as far as anybody has a record."""
 
+    def loaded_among(self, session: Session, ids: Sequence[str]) -> set[str]:
+        """Return those of some ids of splits that the target holds; the record is not read whole.
+
+        Args:
+            ids: at most 20,000, and marks of files among them.
+        """
+
     def contradiction(self, session: Session) -> LedgerError | None:
         """Return the contradiction between record and table; None where they agree."""
 

@@ -361,7 +361,50 @@ class LoadKeywords(PlanKeywords, total=False):
     """
 
     follow: bool
-    """Go on with what comes into a topic, in batches, until Ctrl-C."""
+    """Go on with what comes into the source, in batches, until Ctrl-C: topics, files, objects of
+    stores, lake tables.
+    """
+
+    on_change: Literal["load", "ignore", "error"]
+    """What becomes of an object that was loaded and is overwritten while it is followed: load adds
+    the rows of the new version to those of the old one, ignore leaves it out, error fails that
+    file. Default: load.
+    """
+
+    at_rest: str | None
+    """Take an object when its size and time have not changed for so long. Default: 2s for files, or
+    as soon as their writer closes them; objects of stores appear whole.
+    """
+
+    marker: str | None
+    """Take an object when there is another one of this name beside it: '{name}.done', or one for
+    its whole folder, as _SUCCESS.
+    """
+
+    batch_seconds: str | None
+    """Begin a batch at most so often; what comes meanwhile is loaded together. Default: 2."""
+
+    batch_bytes: str | int | None
+    """Begin a batch sooner with so many bytes of objects, and put no more into it. Default: 1GiB.
+    """
+
+    batch_rows: int | None
+    """Begin a batch sooner with so many messages of a topic. Default: 500000."""
+
+    poll: str | None
+    """Look for what is new so often. Default: 1s for stores (two requests where names grow), else
+    0.5s.
+    """
+
+    rescan: str | None
+    """Look at all names again within so long, for late names and overwritten objects. Default: a
+    page of a thousand names at each poll, ten while late names come.
+    """
+
+    forget_after: str | None
+    """Keep the record of what is loaded so long, e.g. 90d, and load no object that was changed
+    before. Default: for ever.
+    """
 
     no_adapt: bool
     """Keep threads, connections and blocks as planned. Default: between attempts they follow what a

@@ -195,19 +195,21 @@ class Listing:
         continued: the ranges are of streams, of which later runs load what follows, and may cut
             it at other places (see :class:`rowfall.sources.base.Continued`).
         label: what people read of a range in place of its numbers: :attr:`Split.label`.
+        by_name: an object is known by its name alone: all versions of it are one split.
         folders: folders ``key=value`` in the names of objects give columns; not where a table has
             them anyway.
     """
 
     __slots__ = (
-        "_parts", "_sizes", "_starts", "_stops", "_uris", "_versions", "continued", "folders",
-        "label", "projection",
+        "_parts", "_sizes", "_starts", "_stops", "_uris", "_versions", "by_name", "continued",
+        "folders", "label", "projection",
     )  # fmt: skip
 
     def __init__(self, projection: str = "", *, continued: bool = False) -> None:
         self.projection = projection
         self.continued = continued
         self.folders = True
+        self.by_name = False
         self.label: Callable[[int, int], str] | None = None
         self._uris: list[str] = []
         self._versions: list[str] = []
@@ -237,7 +239,7 @@ class Listing:
     def only(self, indexes: Iterable[int]) -> Listing:
         """Return a listing of some of the splits, as they are here."""
         found = Listing(self.projection, continued=self.continued)
-        found.label, found.folders = self.label, self.folders
+        found.label, found.folders, found.by_name = self.label, self.folders, self.by_name
         for index in indexes:
             start: int | None = self._starts[index]
             stop: int | None = self._stops[index]
@@ -299,13 +301,13 @@ class Listing:
         stop: int | None = self._stops[index]
         start, stop = (None, None) if start == _NONE else (start, stop)
         uri, version, part = self._uris[index], self._versions[index], self._parts.get(index)
-        more = self.projection
+        more, known = self.projection, "" if self.by_name else version
         ranged = part is not None or (self.continued and start is not None)
-        whole = split_id(uri, version, None, None, target_key, more) if ranged else ""
+        whole = split_id(uri, known, None, None, target_key, more) if ranged else ""
         if ranged and part is None:
             id_ = continued_id(whole, start or 0, stop or 0)
         else:
-            id_ = split_id(uri, version, start, stop, target_key, more)
+            id_ = split_id(uri, known, start, stop, target_key, more)
         label = None
         if self.label is not None and start is not None and stop is not None:
             label = self.label(start, stop)

@@ -40,6 +40,12 @@ MAIN = frozenset((
 ))  # fmt: skip
 """Options that most loads need: those that ``--help`` lists without being asked for more."""
 
+FOLLOW_ONLY = (
+    "on_change", "at_rest", "marker", "batch_seconds", "batch_bytes", "batch_rows", "poll",
+    "rescan", "forget_after",
+)  # fmt: skip
+"""Options that mean nothing without ``--follow``."""
+
 LOAD, PLAN, QUERY, STATUS, REPORT, VERIFY = "load", "plan", "query", "status", "report", "verify"
 SCALE, ADOPT, DOCTOR, TUNE = "scale", "adopt", "doctor", "tune"
 FOLLOW = "follow"
@@ -339,8 +345,89 @@ class Options:
         False,
         "--follow",
         "",
-        "Go on with what comes into a topic, in batches, until Ctrl-C.",
-        "Source",
+        "Go on with what comes into the source, in batches, until Ctrl-C: topics, files, objects "
+        "of stores, lake tables.",
+        "Follow",
+        (LOAD,),
+    )
+    on_change: str = _opt(
+        LOAD,
+        "--on-change",
+        "load|ignore|error",
+        "What becomes of an object that was loaded and is overwritten while it is followed: load "
+        "adds the rows of the new version to those of the old one, ignore leaves it out, error "
+        "fails that file. Default: load.",
+        "Follow",
+        (LOAD,),
+    )
+    at_rest: str | None = _opt(
+        None,
+        "--at-rest",
+        "DURATION",
+        "Take an object when its size and time have not changed for so long. Default: 2s for "
+        "files, or as soon as their writer closes them; objects of stores appear whole.",
+        "Follow",
+        (LOAD,),
+    )
+    marker: str | None = _opt(
+        None,
+        "--marker",
+        "NAME",
+        "Take an object when there is another one of this name beside it: '{name}.done', or one "
+        "for its whole folder, as _SUCCESS.",
+        "Follow",
+        (LOAD,),
+    )
+    batch_seconds: str | None = _opt(
+        None,
+        "--batch-seconds",
+        "SECONDS",
+        "Begin a batch at most so often; what comes meanwhile is loaded together. Default: 2.",
+        "Follow",
+        (LOAD,),
+    )
+    batch_bytes: str | None = _opt(
+        None,
+        "--batch-bytes",
+        "SIZE",
+        "Begin a batch sooner with so many bytes of objects, and put no more into it. "
+        "Default: 1GiB.",
+        "Follow",
+        (LOAD,),
+    )
+    batch_rows: int | None = _opt(
+        None,
+        "--batch-rows",
+        "N",
+        "Begin a batch sooner with so many messages of a topic. Default: 500000.",
+        "Follow",
+        (LOAD,),
+    )
+    poll: str | None = _opt(
+        None,
+        "--poll",
+        "DURATION",
+        "Look for what is new so often. Default: 1s for stores (two requests where names grow), "
+        "else 0.5s.",
+        "Follow",
+        (LOAD,),
+    )
+    rescan: str | None = _opt(
+        None,
+        "--rescan",
+        "DURATION",
+        "Look at all names again within so long, for late names and overwritten objects. Default: "
+        "a page of a thousand names at each poll, ten while late names come.",
+        "Follow",
+        (LOAD,),
+    )
+    forget_after: str | None = _opt(
+        None,
+        "--forget-after",
+        "DURATION",
+        "Keep the record of what is loaded so long, e.g. 90d, and load no object that was changed "
+        "before. Default: for ever.",
+        "Follow",
         (LOAD,),
     )
     schema: str | None = _opt(

@@ -147,6 +147,9 @@ class BaseDestination:
     ) -> None:
         raise no_tables(session.target)
 
+    def loaded_among(self, session: Session, ids: Sequence[str]) -> set[str]:
+        return self.loaded_ids(session).intersection(ids)
+
     def loaded_ids(self, session: Session) -> set[str]:
         return set()
 

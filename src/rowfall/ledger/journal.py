@@ -542,6 +542,19 @@ class Journal:
         )
         return {str(i) for (i,) in rows}
 
+    def loaded_among(self, ids: Sequence[str]) -> set[str]:
+        """Return those of some ids of splits that are in the table."""
+        into = f"into = toUUID({quote(self._target_uuid)})"
+        of = f"(SELECT attempt FROM {self._name} WHERE {into} AND event ="
+        # A constant array would be folded into every row; WITH keeps it once.
+        rows = self._ask(
+            f"WITH [{quoted_list(ids)}] AS asked SELECT DISTINCT "
+            f"arrayJoin(arrayIntersect(splits, asked)) FROM {self._name} WHERE {into} AND "
+            f"event = 'claim' AND hasAny(splits, asked) AND attempt IN {of} 'landed') AND "
+            f"attempt NOT IN {of} 'forget')"
+        )
+        return {str(i) for (i,) in rows}
+
     def remembered_ids(self) -> tuple[set[str], set[str]]:
         """Return the results of :meth:`loaded_ids` and :meth:`forgotten_ids`, by one query."""
         into = f"into = toUUID({quote(self._target_uuid)})"

@@ -244,6 +244,14 @@ class Ledger:
             str(i) for (i,) in self._store.rows("SELECT id FROM landed WHERE into_table = ?", key)
         }
 
+    def loaded_among(self, key: str, ids: Sequence[str]) -> set[str]:
+        """Return those of some ids of splits that are in the target, by their index."""
+        rows = self._store.rows(
+            "SELECT id FROM landed WHERE into_table = ? AND id IN (SELECT value FROM json_each(?))",
+            key, json.dumps(list(ids)),
+        )  # fmt: skip
+        return {str(i) for (i,) in rows}
+
     def loaded_by(self, load_id: str) -> set[str]:
         """Return the ids of the splits that this load has brought in itself."""
         rows = self._store.rows(

@@ -199,6 +199,7 @@ def _with(listing: Listing, cuts: Mapping[int, Sequence[Split]]) -> Listing:
     if not cuts:
         return listing
     found = Listing(listing.projection)
+    found.by_name = listing.by_name
     for index, split in enumerate(listing.splits("")):
         for one in cuts.get(index, (split,)):
             found.add(one.uri, one.version, one.size, one.start, one.stop, one.part)

@@ -1,39 +1,129 @@
-"""Follow streams: load what comes into them, batch after batch, until somebody stops it.
+"""Follow sources: load what comes into them, batch after batch, until somebody stops it.
 
 Each batch is a load of its own, as exact as any other; the engine and the connections stay open
-between them, and what is loaded is known. The ledger keeps the last batches one by one; older ones
-become a single load, so it does not grow.
+between them. The ledger keeps the last batches one by one; older ones become a single load, so it
+does not grow. What is new in a batch says a feed: :class:`_Topics` here,
+:class:`rowfall.run.follow_objects.ObjectFeed`, :class:`rowfall.run.follow_snapshots.SnapshotFeed`.
 """
 
 from __future__ import annotations
 
+import re
 import time
+from collections.abc import Sequence
 from dataclasses import fields, replace
+from typing import Protocol
 
+from rowfall.contracts.following import AfterFailure, FollowControl, FollowObserver, Lag
 from rowfall.contracts.session import Session
-from rowfall.core.errors import LedgerError, SourceError, UsageError
+from rowfall.core import units
+from rowfall.core.dataclass import dataclass
+from rowfall.core.errors import (
+    DataError,
+    Interrupted,
+    LockLostError,
+    RowfallError,
+    SourceError,
+    TargetError,
+    UsageError,
+)
 from rowfall.core.events import Lagged, Note
 from rowfall.core.listing import Listing
-from rowfall.core.results import Report
-from rowfall.core.units import parse_duration
+from rowfall.core.options import ERROR, IGNORE, LOAD, Options
+from rowfall.core.results import Failure, Report
+from rowfall.core.units import parse_duration, parse_size
 from rowfall.run.history import record
 from rowfall.run.load import run_next
-from rowfall.sources.base import Continued
+from rowfall.sources.base import Continued, Listed
 
 # The brokers are asked so often whether there is something new: three small requests.
 POLL_SECONDS = 0.5
-# A batch begins so long after its first message was seen, or with so many messages: a batch costs
-# 0.3 to 1 second besides its rows, and one part for each partition of the table.
+# A batch of a topic begins so long after its first message was seen, or with so many messages: a
+# batch costs 0.3 to 1 second besides its rows, and one part for each partition of the table.
 BATCH_SECONDS = 2.0
 BATCH_ROWS = 500_000
-# Between tries while brokers are away.
-AWAY_SECONDS = 2.0
+# Bytes of objects in a batch: what is loaded again after a crash, and minutes of a slow machine.
+BATCH_BYTES = 1 << 30
+# Between tries while brokers, a store or the target are away; longer each time, up to the second.
+AWAY_SECONDS, MOST_AWAY = 2.0, 30.0
+# While something is away that is said so often.
+SAY_SECONDS = 300.0
 # Batches that ledger and ``rowfall status`` tell of one by one: the last minutes.
 KEPT = 100
+# Files that fail one after the other by an error of the target: then it is the target that fails.
+MOST_REFUSED = 20
 _SUMS = frozenset((
     "splits_loaded", "rows", "rows_rejected", "bytes_source", "bytes_raw", "bytes_written",
     "seconds", "cpu_seconds", "cpu_seconds_here", "parts_written", "attempts", "retries",
 ))  # fmt: skip
+_RANGE = re.compile(r"\[-?\d+:-?\d+\]\Z")
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """What the next load brings in.
+
+    Attributes:
+        session: with the listing of the batch; how it is encoded is found out with the load.
+        known: ids of its splits that are loaded; None where everything has to be asked.
+        names: of its objects, with their versions; none of a topic.
+    """
+
+    session: Session
+    known: frozenset[str] | None
+    names: tuple[tuple[str, str], ...] = ()
+
+
+class Feed(Protocol):
+    """Finds what is new in a source, and remembers what was done about it.
+
+    Attributes:
+        splits: a batch that fails as a whole can be cut into smaller ones.
+    """
+
+    splits: bool
+
+    def next(self) -> Batch | None:
+        """Return the next batch; None where none has to begin now.
+
+        Raises:
+            RowfallError: source or record do not answer.
+        """
+
+    def wait(self, control: FollowControl) -> None:
+        """Wait until it is worth asking again."""
+
+    def lag(self) -> Lag:
+        """Return what is found and not loaded."""
+
+    def loaded(self, batch: Batch, known: frozenset[str], failures: Sequence[Failure]) -> None:
+        """Note that a batch has ended, and which of its files are to be tried later.
+
+        Args:
+            known: as :func:`rowfall.run.load.run_next` returns it.
+        """
+
+    def tired(self) -> list[tuple[Failure, str]]:
+        """Return, once, files that have failed for too long, each with its version."""
+
+    def give_up(self, failure: Failure) -> None:
+        """Try a file no more."""
+
+    def retry(self, names: set[str]) -> None:
+        """Try files again that were given up."""
+
+    def smaller(self, batch: Batch, error: RowfallError) -> Failure | None:
+        """Take a batch back that has failed as a whole, to try less of it at once.
+
+        Returns:
+            The failure of its only file, where it has only one.
+        """
+
+    def begin_anew(self, error: RowfallError) -> None:
+        """Go on after source or target were away: nothing is known any more."""
+
+    def close(self) -> None:
+        """Let go of everything."""
 
 
 def check_follow(session: Session) -> None:
@@ -42,14 +132,15 @@ def check_follow(session: Session) -> None:
     Raises:
         UsageError: it cannot.
     """
-    if not isinstance(session.source, Continued) or not session.listing.continued:
+    check_options(session.options)
+    source = session.source
+    continued = isinstance(source, Continued) and session.listing.continued
+    if not continued and not isinstance(source, Listed):
         raise UsageError(
-            f"--follow is for topics, and {session.source.text} is none",
+            f"--follow is for topics, files, objects of stores and lake tables, and {source.text} "
+            "is none",
             hint="Run the command again when there is more to load.",
         )
-    for name in ("until", "force", "atomic", "replace"):
-        if getattr(session.options, name):
-            raise UsageError(f"--follow and --{name} exclude each other")
     if not session.destination.follows:
         raise UsageError(
             f"--follow needs a table, and {session.target.text} is none",
@@ -57,64 +148,334 @@ def check_follow(session: Session) -> None:
         )
 
 
-def follow(session: Session) -> Report:
-    """Load batches until Ctrl-C, or until a range cannot be loaded.
+def check_options(options: Options) -> None:
+    """Check the options of following by themselves.
+
+    Raises:
+        UsageError: one makes no sense, or excludes another.
+    """
+    for name in ("until", "force", "atomic", "replace", "upsert"):
+        if getattr(options, name):
+            raise UsageError(f"--follow and --{name} exclude each other")
+    if options.on_change not in (LOAD, IGNORE, ERROR):
+        raise UsageError(f"--on-change {options.on_change} is not one of load, ignore, error")
+    for text in (options.at_rest, options.batch_seconds):
+        pause(text, 0.0)
+    for text in (options.poll, options.rescan):
+        if text is not None:
+            parse_duration(text)
+    if options.forget_after is not None and parse_duration(options.forget_after) < 3600:
+        raise UsageError(
+            f"--forget-after {options.forget_after} is less than an hour",
+            hint="Give how long objects stay in the source, e.g. --forget-after 90d",
+        )
+    if options.batch_bytes is not None:
+        parse_size(options.batch_bytes)
+    if options.marker is not None and ("/" in options.marker or not options.marker.strip()):
+        raise UsageError(
+            f"--marker {options.marker} is not the name of an object in the same folder",
+            hint="Give --marker '{name}.done', or --marker _SUCCESS",
+        )
+
+
+def pause(text: str | None, default: float) -> float:
+    """Return the seconds of a duration that may be 0."""
+    if text is None:
+        return default
+    return 0.0 if text.strip() in ("0", "0s") else parse_duration(text)
+
+
+def follow(
+    session: Session, observer: FollowObserver | None = None, control: FollowControl | None = None
+) -> Report:
+    """Load batches until Ctrl-C or :meth:`FollowControl.stop`, or until something fails for good.
+
+    Without an observer it stops at the first file that cannot be loaded.
 
     Returns:
         The report of all batches together; that of the last one where it is not done.
 
     Raises:
         Interrupted: by Ctrl-C in the middle of a batch, which is loaded by the next run.
-        RowfallError: any of :func:`rowfall.run.load.run_load`, or brokers have been away for
-            longer than ``--patience``.
+        RowfallError: any of :func:`rowfall.run.load.run_load`, or something has been away for
+            longer than ``--patience``, where that is given.
     """
     check_follow(session)
-    patience = parse_duration(session.options.patience)
-    total: Report | None = None
-    kept: list[Report] = []
-    known: frozenset[str] | None = None
-    seen: dict[str, int] = {}
-    away: float | None = None
-    while True:
-        try:
-            listing = _wait(session, seen)
-            if listing is None:
-                return total or _nothing(session)
-            batch = session.for_batch(listing, session.source.encoding(listing))
-            report, known = run_next(batch, known)
-        except (SourceError, LedgerError) as error:
-            if not error.transient or (away and time.monotonic() - away > patience):
+    control = control or FollowControl()
+    feed = _feed(session, observer)
+    try:
+        return _Following(session, feed, observer, control).run()
+    finally:
+        feed.close()
+
+
+def _feed(session: Session, observer: FollowObserver | None) -> Feed:
+    if isinstance(session.source, Listed):
+        from rowfall.run.follow_objects import ObjectFeed
+
+        return ObjectFeed(session, session.source, observer)
+    return _Topics(session)
+
+
+class _Following:
+    """One run of a followed load."""
+
+    def __init__(
+        self, session: Session, feed: Feed, observer: FollowObserver | None, control: FollowControl
+    ) -> None:
+        self._session, self._feed = session, feed
+        self._observer, self._control = observer, control
+        self._total: Report | None = None
+        self._kept: list[Report] = []
+        self._away = _Away(session, observer)
+        self._refused = 0
+        self._succeeded = self._noted = False
+
+    def run(self) -> Report:
+        """Load batches until the end."""
+        while not self._control.stopped:
+            try:
+                batch = self._next()
+                if batch is None:
+                    continue
+                ended = self._load(batch)
+            except KeyboardInterrupt:
+                break
+            except Interrupted:
                 raise
-            if not away:
-                session.emit(Note("warning", f"{error.message}; trying again"))
-            away, known = away or time.monotonic(), None
-            time.sleep(AWAY_SECONDS)
-            continue
-        away = None
-        total = report if total is None else _added(total, report)
-        if report.outcome != "done":
-            return total
-        seen |= _ends(listing)
-        kept.append(report)
-        _join_oldest(session, kept)
+            except RowfallError as error:
+                self._away.after(error, answered=self._succeeded)
+                self._feed.begin_anew(error)
+                self._wait_away()
+                continue
+            self._away.back()
+            if ended is not None:
+                return ended
+        return self._total or _nothing(self._session)
+
+    def _wait_away(self) -> None:
+        try:
+            self._control.wait(self._away.pause())
+        except KeyboardInterrupt:
+            self._control.stop()
+
+    def _next(self) -> Batch | None:
+        """Return a batch as soon as there is one; None to look at ``control`` again."""
+        control, feed = self._control, self._feed
+        if control.paused:
+            control.wait(POLL_SECONDS)
+            return None
+        if names := control.asked_again():
+            feed.retry(names)
+        batch = feed.next()
+        self._succeeded = True
+        for failure, version in feed.tired():
+            if self._ends(failure, version):
+                raise _failed(failure)
+        if batch is None:
+            lag = feed.lag()
+            if feed.splits:  # a stream has told it
+                self._session.emit(Lagged(lag.objects, lag.bytes, lag.seconds))
+            if self._observer is not None:
+                self._observer.idle(lag)
+            feed.wait(control)
+        return batch
+
+    def _load(self, batch: Batch) -> Report | None:
+        """Load a batch; return the report of the end where nothing may follow.
+
+        Raises:
+            RowfallError: something is away, or fails for good.
+        """
+        try:
+            report, known = run_next(self._opened(batch.session), batch.known)
+        except (DataError, UsageError, SourceError, TargetError) as error:
+            if error.transient or self._observer is None or not self._feed.splits:
+                raise
+            self._whole(batch, error)
+            return None
+        self._refused = 0
+        lasting = [f for f in report.failures if f.lasting]
+        if not self._feed.splits and report.outcome != "done":
+            self._add(report)
+            return report
+        self._feed.loaded(batch, known, report.failures)
+        versions = dict(batch.names)
+        ends = [f for f in lasting if self._ends(f, versions.get(_RANGE.sub("", f.split), ""))]
+        if ends:
+            self._add(report)
+            return report
+        # What is tried again, or was given up, is no unfinished load of these sources.
+        self._add(replace(report, outcome="done"))
+        if self._observer is not None:
+            self._observer.on_batch(report, self._feed.lag())
+        return None
+
+    def _opened(self, session: Session) -> Session:
+        """Return the session of a batch with the encoding of its splits."""
+        source = session.source
+        found = session.for_batch(session.listing, source.encoding(session.listing))
+        if self._feed.splits and not self._noted:  # a stream has said it when it was opened
+            self._noted = True
+            for note in source.notes:
+                session.emit(Note("info", note))
+        return found
+
+    def _whole(self, batch: Batch, error: RowfallError) -> None:
+        """Take up a batch that has failed as a whole: one of its files may be the reason.
+
+        Raises:
+            RowfallError: ``error``, where the target seems to be.
+        """
+        failure = self._feed.smaller(batch, error)
+        if failure is None:
+            return
+        self._refused += isinstance(error, TargetError)
+        if self._refused > MOST_REFUSED or self._ends(failure, batch.names[0][1]):
+            raise error
+
+    def _ends(self, failure: Failure, version: str) -> bool:
+        """Tell whether a failed file ends everything; otherwise it is given up."""
+        if self._observer is None:
+            return True
+        if self._observer.on_failed(failure, version) is AfterFailure.STOP:
+            return True
+        self._feed.give_up(failure)
+        return False
+
+    def _add(self, report: Report) -> None:
+        """Add a batch to those before; the ledger keeps the last ones apart."""
+        self._total = report if self._total is None else _added(self._total, report)
+        kept, ledger = self._kept, self._session.ledger
+        if kept and kept[-1].load_id == report.load_id:
+            kept[-1] = _added(kept[-1], report)  # an unfinished one was taken up again
+        else:
+            kept.append(report)
+        if ledger is not None and report.failures:
+            record(ledger, kept[-1])
+        _join_oldest(self._session, kept)
 
 
-def _join_oldest(session: Session, kept: list[Report]) -> None:
-    """Make one load of the two oldest batches, where there are more than are kept."""
-    ledger = session.ledger
-    if len(kept) <= KEPT or ledger is None:
-        return
-    first, second = kept[:2]
-    if session.destination.join_loads(session, ledger, second.load_id, first.load_id):
-        kept[:2] = [replace(_added(first, second), load_id=first.load_id)]
-        record(ledger, kept[0])
-    else:
-        del kept[0]  # it stays as it is
+def _failed(failure: Failure) -> SourceError:
+    """Return the error of a file that has failed for too long."""
+    return SourceError(f"{failure.split}: {failure.error}", hint=failure.hint)
+
+
+class _Away:
+    """Counts how long source or target have been away, and says so."""
+
+    def __init__(self, session: Session, observer: FollowObserver | None) -> None:
+        self._session, self._observer = session, observer
+        given = session.options.patience
+        # A service outlives an outage of any length, unless it is told when to give up.
+        self._most = None if given == Options().patience else parse_duration(given)
+        self._since: float | None = None
+        self._said = 0.0
+        self._tries = 0
+
+    def after(self, error: RowfallError, *, answered: bool) -> None:
+        """Count an error; return where it is worth waiting.
+
+        Args:
+            answered: source and target have answered before, so that they are there.
+
+        Raises:
+            RowfallError: ``error``, where it lasts, or has lasted for too long.
+        """
+        gone = isinstance(error, SourceError) and answered  # a bucket, a mount, credentials
+        if not (error.transient or gone) or isinstance(error, LockLostError):
+            raise error
+        now = time.monotonic()
+        seconds = 0.0 if self._since is None else now - self._since
+        if self._most is not None and self._since is not None and seconds > self._most:
+            raise error
+        if self._since is None:
+            self._since, self._said, self._tries = now, now, 0
+            self._session.emit(Note("warning", f"{error.message}; trying again"))
+        elif now - self._said > SAY_SECONDS:
+            self._said = now
+            away = units.duration(seconds)
+            self._session.emit(Note("warning", f"{error.message}, for {away}; trying again"))
+        self._tries += 1
+        if self._observer is not None:
+            self._observer.on_away(error, seconds)
+
+    def pause(self) -> float:
+        """Return the seconds until the next try."""
+        return min(AWAY_SECONDS * max(1, self._tries), max(AWAY_SECONDS, MOST_AWAY))
+
+    def back(self) -> None:
+        """Say that it is over."""
+        if self._since is not None:
+            seconds = time.monotonic() - self._since
+            if seconds > SAY_SECONDS:
+                self._session.emit(Note("info", f"back after {units.duration(seconds)}"))
+            self._since = None
+
+
+# --- topics -------------------------------------------------------------------------------------
+
+
+class _Topics:
+    """The feed of a stream: ranges of numbers behind those that are loaded."""
+
+    splits = False
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._known: frozenset[str] | None = None
+        self._seen: dict[str, int] = {}
+        self._listing: Listing | None = None
+
+    def next(self) -> Batch | None:
+        """Wait for the next messages.
+
+        Raises:
+            KeyboardInterrupt: by Ctrl-C.
+        """
+        listing = _wait(self._session, self._seen)
+        if listing is None:
+            raise KeyboardInterrupt
+        self._listing = listing
+        return Batch(self._session.for_batch(listing, None), self._known)
+
+    def wait(self, control: FollowControl) -> None:
+        """Do nothing: :meth:`next` waits."""
+
+    def lag(self) -> Lag:
+        return Lag()
+
+    def loaded(self, batch: Batch, known: frozenset[str], failures: Sequence[Failure]) -> None:
+        self._known = known
+        if self._listing is not None:
+            self._seen |= _ends(self._listing)
+
+    def tired(self) -> list[tuple[Failure, str]]:
+        return []
+
+    def give_up(self, failure: Failure) -> None:
+        """Do nothing: what fails of a stream ends it."""
+
+    def retry(self, names: set[str]) -> None:
+        """Do nothing: what fails of a stream ends it."""
+
+    def smaller(self, batch: Batch, error: RowfallError) -> Failure | None:
+        raise error
+
+    def begin_anew(self, error: RowfallError) -> None:
+        self._known = None
+
+    def close(self) -> None:
+        """Do nothing: the session has the connections."""
 
 
 def _wait(session: Session, seen: dict[str, int]) -> Listing | None:
     """Return the listing of a batch as soon as there is one; None after Ctrl-C."""
     first: float | None = None
+    given = session.options
+    gathers = pause(given.batch_seconds, BATCH_SECONDS)
+    most = given.batch_rows or BATCH_ROWS
+    poll = parse_duration(given.poll) if given.poll else POLL_SECONDS
     try:
         while True:
             listing = session.source.listing()
@@ -126,9 +487,9 @@ def _wait(session: Session, seen: dict[str, int]) -> Listing | None:
             waits = time.monotonic() - first if first else 0.0
             if seen or not ahead:  # how much of the first batch is new, its plan tells
                 session.emit(_lag(ends, seen, waits))
-            if ahead and (new >= BATCH_ROWS or waits >= BATCH_SECONDS or not seen):
+            if ahead and (new >= most or waits >= gathers or not seen):
                 return listing
-            time.sleep(POLL_SECONDS)
+            time.sleep(poll)
     except KeyboardInterrupt:
         return None
 
@@ -146,6 +507,22 @@ def _ends(listing: Listing) -> dict[str, int]:
         if (split.stop or 0) > (split.start or 0):
             ends[split.uri] = max(split.stop or 0, ends.get(split.uri, 0))
     return ends
+
+
+# --- reports ------------------------------------------------------------------------------------
+
+
+def _join_oldest(session: Session, kept: list[Report]) -> None:
+    """Make one load of the two oldest batches, where there are more than are kept."""
+    ledger = session.ledger
+    if len(kept) <= KEPT or ledger is None:
+        return
+    first, second = kept[:2]
+    if session.destination.join_loads(session, ledger, second.load_id, first.load_id):
+        kept[:2] = [replace(_added(first, second), load_id=first.load_id)]
+        record(ledger, kept[0])
+    else:
+        del kept[0]  # it stays as it is
 
 
 def _added(total: Report, batch: Report) -> Report:

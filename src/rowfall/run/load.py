@@ -152,7 +152,7 @@ def _plan(load: LoadRun, known: frozenset[str] | None) -> tuple[Settled, LoadFac
             from rowfall.run.after import check_after  # only here: other loads save it
 
             check_after(load.session)
-        again = destination.settle_again(load, known) if known else None
+        again = destination.settle_again(load, known) if known is not None else None
         settled = again or destination.settle(load)
         facts = survey(load.session, settled.known, settled.table, load_id=load.id)
         plan = make_plan(facts, options)

@@ -13,6 +13,7 @@ from rowfall.contracts.destination import Opening
 from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import NoSpaceError, UsageError
 from rowfall.core.events import Listener, Note
+from rowfall.core.listing import Listing
 from rowfall.core.machine import total_memory
 from rowfall.core.masked import Secret
 from rowfall.core.model import Plan
@@ -23,6 +24,7 @@ from rowfall.core.options import (
     DEFAULT,
     ERROR,
     FILTER,
+    FOLLOW_ONLY,
     IGNORE,
     JOURNAL,
     METHODS,
@@ -38,7 +40,7 @@ from rowfall.core.units import parse_duration, parse_size
 from rowfall.destinations import open_destination
 from rowfall.engines.base import Engine
 from rowfall.sources import check_options, open_source
-from rowfall.sources.base import Folders, KeptInTables, Queried, Streamed
+from rowfall.sources.base import Folders, KeptInTables, Listed, Queried, Streamed
 from rowfall.systems.clickhouse.embedded import PLAN, Embedded
 from rowfall.systems.clickhouse.prestart import prestart
 from rowfall.targets import default_table, open_target
@@ -160,10 +162,12 @@ def open_session(request: Request, emit: Listener, *, dry: bool) -> Iterator[Ses
         if options.set and reader is None and not served and source.replayable:
             reader = open_reader()
             check_names(reader)
-        listing = source.listing()
+        # What is followed may be empty now, or hold millions of objects: each batch is listed.
+        watched = options.follow and isinstance(source, Listed)
+        listing = Listing() if watched else source.listing()
         listing.projection = projection_of(options)
-        encoding = source.encoding(listing)
-        for note in source.notes:
+        encoding = None if watched else source.encoding(listing)
+        for note in () if watched else source.notes:
             emit(Note("info", note))
         if reader is None:
             reader = _engine_here(
@@ -278,6 +282,10 @@ def _check_choices(options: Options) -> None:
         if (wish := getattr(options, name)) not in words:
             flag = f"--{name.replace('_', '-')}"
             raise UsageError(f"{flag} {wish} is not one of {', '.join(words)}")
+    for name in FOLLOW_ONLY if not options.follow else ():
+        if getattr(options, name) != getattr(Options(), name):
+            flag = f"--{name.replace('_', '-')}"
+            raise UsageError(f"{flag} is for loads that go on", hint="Give --follow as well.")
     for name in ("presort", "build"):
         if (wish := getattr(options, name)) not in ("auto", "on", "off"):
             raise UsageError(f"--{name} {wish} is not one of auto, on, off")

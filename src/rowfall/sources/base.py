@@ -7,6 +7,7 @@ with ``isinstance``:
 * :class:`Addressed`: plain HTTP reads its objects, so rowfall-decode can fetch them;
 * :class:`Ranged`: parts of its objects can be read, so large ones are loaded in ranges;
 * :class:`Continued`: its splits are ranges of numbers, and a later load goes on behind them;
+* :class:`Listed`: objects come and change while it is followed, and listing finds them;
 * :class:`Streamed`: only this process can read it (a database, a queue), and does so as bytes;
 * :class:`Stored`: rowfall-decode gets its rows in another encoding than an engine (a lake table);
 * :class:`Queried`: it takes a query in place of a table;
@@ -22,10 +23,11 @@ import copy
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field
 from pathlib import Path
-from typing import Any, Protocol, TypeVar, runtime_checkable
+from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 from rowfall.core.after import After
 from rowfall.core.dataclass import dataclass
+from rowfall.core.events import Listener
 from rowfall.core.listing import Listing, Split
 from rowfall.core.masked import Secret
 from rowfall.core.model import Encoding, Schema
@@ -320,6 +322,112 @@ class Continued(Protocol):
         Raises:
             SourceError: some of the numbers that follow are gone.
         """
+
+
+class ListedObject(NamedTuple):
+    """One object as a listing shows it; name and version are those of its split.
+
+    Attributes:
+        size: bytes as stored. ``modified``: seconds since 1970; None where nobody says so.
+    """
+
+    name: str
+    version: str
+    size: int
+    modified: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ListedPage:
+    """One answer of a listing.
+
+    Attributes:
+        objects: those that belong to the source, in the order of their names.
+        last: the last name of the answer, whether it belongs or not; "" of an empty answer.
+    """
+
+    objects: Sequence[ListedObject]
+    last: str
+
+
+class Walk(Protocol):
+    """The objects that one name of a source stands for (a folder, a glob, a prefix).
+
+    Attributes:
+        text: for people, without secrets.
+        resumes: a listing may begin behind any name without those before it being listed.
+    """
+
+    text: str
+    resumes: bool
+
+    def pages(self, after: str = "") -> Iterator[ListedPage]:
+        """Give the objects behind a name, in the order of their names; a page is one request.
+
+        Nothing is given where there is nothing.
+
+        Raises:
+            SourceError: it cannot be listed.
+        """
+
+    def look(self, name: str) -> ListedObject | None:
+        """Return an object as it is now; None where it is gone, or does not belong.
+
+        Raises:
+            SourceError: it cannot be asked for.
+        """
+
+
+class Heard(NamedTuple):
+    """Result of :meth:`Notices.read`.
+
+    Attributes:
+        complete: objects that nobody writes any more. ``young``: those that somebody may write.
+        missed: there may be others, so that all has to be listed.
+    """
+
+    complete: Sequence[ListedObject]
+    young: Sequence[ListedObject]
+    missed: bool
+
+
+class Notices(Protocol):
+    """Tells of objects when they are complete, so that nobody has to list for them."""
+
+    def read(self, seconds: float) -> Heard:
+        """Return what has come within so many seconds, as soon as there is something.
+
+        Raises:
+            OSError: nothing more can be heard.
+        """
+
+    def close(self) -> None:
+        """Tell of nothing more."""
+
+
+@runtime_checkable
+class Listed(Protocol):
+    """A source whose objects come and change while it is followed, and are found by listing.
+
+    Attributes:
+        rest_seconds: an object whose size and time have not changed for so long is complete; 0
+            where objects appear as a whole.
+    """
+
+    rest_seconds: float
+
+    def walks(self) -> Sequence[Walk]:
+        """Return one walk for each name of the source.
+
+        Raises:
+            SourceError: it is not there, or may not be listed.
+        """
+
+    def notices(self, emit: Listener) -> Notices | None:
+        """Return what tells of new objects; None where only a listing does."""
+
+    def renew(self) -> None:
+        """Take credentials anew, as who refuses them may take those of now."""
 
 
 @runtime_checkable

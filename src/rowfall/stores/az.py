@@ -68,6 +68,12 @@ class Az(UrlStoreSource):
     def _signs(self) -> bool:
         return not self._account().public
 
+    def renew(self) -> None:
+        """See :class:`rowfall.sources.base.Listed`: the environment is read again."""
+        super().renew()
+        self._opened = None
+        self._shared.clear()
+
     def _open(self, name: str) -> Bucket:
         return AzBucket(name, self._account())
 
@@ -216,6 +222,9 @@ def denied(account: AzureAccount, container: str, code: str) -> SourceError:
 
 class AzBucket(Bucket):
     """A container, listed and read with obstore."""
+
+    # obstore lists all and leaves out what comes before.
+    resumes = False
 
     wrong_service = "Check AZURE_STORAGE_ENDPOINT."
     unreachable = "Check the name of the account, AZURE_STORAGE_ENDPOINT, and the network."

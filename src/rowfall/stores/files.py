@@ -11,6 +11,7 @@ from itertools import islice
 
 from rowfall.core import own_files, units, uri
 from rowfall.core.errors import SourceError
+from rowfall.core.events import Listener
 from rowfall.core.listing import Listing, Split
 from rowfall.core.masked import Secret
 from rowfall.core.model import Encoding
@@ -22,6 +23,7 @@ from rowfall.sources.base import EMBEDDED, Probe, ReaderFeatures
 from rowfall.sources.from_clause import TableFunction
 from rowfall.stores import completeness, globs
 from rowfall.stores.cleared import ClearsLocalFiles, version_of
+from rowfall.stores.file_walks import FileWalk, Inotify, open_notices
 from rowfall.stores.objects import ObjectSource, with_data
 
 # The engine has no way to quote these in a file name (commas and "::" are plain letters there).
@@ -34,6 +36,7 @@ class LocalFiles(ClearsLocalFiles, ObjectSource):
 
     remote = False
     secrets: tuple[Secret, ...] = ()
+    rest_seconds = 2.0
 
     def __init__(self, texts: Sequence[str], options: Options) -> None:
         super().__init__(" ".join(texts), options)
@@ -106,6 +109,22 @@ class LocalFiles(ClearsLocalFiles, ObjectSource):
     def modified(self, split: Split) -> float | None:
         """See :class:`rowfall.sources.base.Dated`: as it was listed."""
         return int(split.version.rpartition("-")[2]) / 1e9
+
+    def walks(self) -> list[FileWalk]:
+        """See :class:`rowfall.sources.base.Listed`."""
+        everything = self._options.format is not None
+        paths = [_absolute(uri.file_path(text)) for text in self._texts]
+        walks = [FileWalk(path, everything=everything, version=version_of) for path in paths]
+        for walk in walks:
+            walk.check()
+        return walks
+
+    def notices(self, emit: Listener) -> Inotify | None:
+        """See :class:`rowfall.sources.base.Listed`."""
+        return open_notices(self.walks(), emit)
+
+    def renew(self) -> None:
+        """Do nothing: files have no credentials."""
 
     def _functions(
         self, splits: Sequence[Split], encoding: Encoding | None, structure: str
@@ -206,9 +225,7 @@ def find(path: str, *, everything: bool = False, left: LeftOut | None = None) ->
         SourceError: nothing found, or not readable; or it is a data folder of rowfall.
     """
     left = LeftOut() if left is None else left
-    if path.startswith("~") and not os.path.lexists(path):
-        path = os.path.expanduser(path)
-    path = os.path.abspath(path) + ("/" if path.endswith("/") and path.strip("/") else "")
+    path = _absolute(path)
     if os.path.isdir(path):
         return _folder(path.rstrip("/") or "/", everything, left)
     if os.path.lexists(path):
@@ -216,6 +233,12 @@ def find(path: str, *, everything: bool = False, left: LeftOut | None = None) ->
     if not globs.has_meta(path):
         raise SourceError(f"no such file or folder: {path}", hint=_nearest(path))
     return _matches(path, left)
+
+
+def _absolute(path: str) -> str:
+    if path.startswith("~") and not os.path.lexists(path):
+        path = os.path.expanduser(path)
+    return os.path.abspath(path) + ("/" if path.endswith("/") and path.strip("/") else "")
 
 
 def _folder(path: str, everything: bool, left: LeftOut) -> Iterator[str]:

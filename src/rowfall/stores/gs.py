@@ -46,6 +46,11 @@ class GsHmac(S3):
         super().__init__(texts, options)
         self._opened = account.s3
 
+    def renew(self) -> None:
+        """See :class:`rowfall.sources.base.Listed`: the environment is read again."""
+        super().renew()
+        self._opened = resolve_account().s3
+
     def _open(self, name: str) -> Bucket:
         return HmacBucket(name, self.access(), self.scheme)
 
@@ -81,6 +86,11 @@ class Gs(UrlStoreSource):
     @property
     def _signs(self) -> bool:
         return self._account.service is not None
+
+    def renew(self) -> None:
+        """See :class:`rowfall.sources.base.Listed`: key files are read again."""
+        super().renew()
+        self._account = resolve_account()
 
     def _open(self, name: str) -> Bucket:
         return GsBucket(name, self._account)

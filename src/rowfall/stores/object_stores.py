@@ -15,16 +15,17 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, ClassVar, NamedTuple
 
-from rowfall.core import units, uri
+from rowfall.core import formats, own_files, units, uri
 from rowfall.core.after import TAG, After
 from rowfall.core.errors import CutOffError, NotReachedError, RowfallError, SourceError, UsageError
+from rowfall.core.events import Listener
 from rowfall.core.listing import Listing, Split
 from rowfall.core.masked import Secret, redact
 from rowfall.core.model import Encoding
 from rowfall.core.options import Options
 from rowfall.core.patterns import regex
 from rowfall.sources import from_clause, pipes
-from rowfall.sources.base import HttpAddress, Probe, any_version
+from rowfall.sources.base import HttpAddress, ListedObject, ListedPage, Probe, any_version
 from rowfall.stores import completeness, globs
 from rowfall.stores.cleared import ClearsObjects
 from rowfall.stores.objects import (
@@ -134,6 +135,38 @@ class Bucket(ABC):
             raise
         except Exception as error:
             raise self._source_error(error, f"list {self.uri}/{prefix}".rstrip("/")) from error
+
+    resumes: ClassVar[bool] = True
+    """A listing may begin behind a key without those before it being sent."""
+
+    def page(self, prefix: str, after: str) -> Sequence[StoredObject]:
+        """Return the objects of one answer behind a key, whose key starts with ``prefix``.
+
+        Nothing is returned where nothing follows.
+
+        Raises:
+            SourceError: as :meth:`list`.
+        """
+        from obstore.exceptions import InvalidPathError
+
+        def asked() -> Sequence[StoredObject]:
+            try:
+                return self._page(prefix, after)
+            except InvalidPathError:
+                return self._page_any_key(prefix, after)
+            except RowfallError:
+                raise
+            except Exception as error:
+                raise self._source_error(error, f"list {self.uri}/{prefix}".rstrip("/")) from error
+
+        return self.patience.ask(asked)
+
+    def _page(self, prefix: str, after: str) -> Sequence[StoredObject]:
+        folder, begin = _folder_and_offset(prefix, after)
+        # One request: what follows is asked for from behind the last key, as some services repeat
+        # their tokens.
+        chunk = next(iter(self._store().list(folder, offset=begin, chunk_size=CHUNK)), ())
+        return [stored_object(meta, meta["path"]) for meta in chunk]
 
     def head(self, key: str) -> StoredObject | None:
         """Return one object, None when there is none.
@@ -290,15 +323,11 @@ class Bucket(ABC):
             raise self._source_error(error, f"{word} {self.uri}/{key}") from error
 
     def _list(self, prefix: str, last: str) -> Iterator[StoredObject]:
-        # obstore lists folders only; inside the folder, start right before the wanted names.
-        folder, _, start = prefix.rpartition("/")
-        offset = None
-        if start and " " < start[-1] <= "~":
-            offset = prefix[:-1] + chr(ord(start[-1]) - 1)
-        offset, head = last or offset, ""
+        start = prefix.rpartition("/")[2]
+        (folder, offset), head = _folder_and_offset(prefix, last), ""
         while True:
             begin, listed, former = offset, 0, set[str]()
-            for chunk in self._store().list(folder or None, offset=begin, chunk_size=CHUNK):
+            for chunk in self._store().list(folder, offset=begin, chunk_size=CHUNK):
                 if head and not listed and chunk and chunk[0]["path"] == head:
                     # It goes on from behind no key, so nobody knows whether there are more.
                     yield from self._list_any_key(prefix)
@@ -375,6 +404,9 @@ class Bucket(ABC):
 
     # Without obstore; stores that have no other client refuse the key.
 
+    def _page_any_key(self, prefix: str, after: str) -> Sequence[StoredObject]:
+        raise self._refused(f"list {self.uri}/{prefix}")
+
     def _list_any_key(self, prefix: str) -> Iterator[StoredObject]:
         raise self._refused(f"list {self.uri}/{prefix}")
 
@@ -389,6 +421,18 @@ class Bucket(ABC):
             f"cannot {what}: keys with //, /./, /../ or control characters cannot be asked for",
             hint="Copy such objects to other keys, or use a narrower pattern.",
         )
+
+
+def _folder_and_offset(prefix: str, after: str) -> tuple[str | None, str | None]:
+    """Return the folder that obstore lists for a prefix, and the key that it begins behind.
+
+    It lists folders only; inside the folder it starts right before the wanted names.
+    """
+    folder, _, start = prefix.rpartition("/")
+    offset = None
+    if start and " " < start[-1] <= "~":
+        offset = prefix[:-1] + chr(ord(start[-1]) - 1)
+    return folder or None, after or offset
 
 
 def _network(text: str) -> tuple[str, bool]:
@@ -465,6 +509,34 @@ class StoreSource(ClearsObjects, ObjectSource):
         length = min(length, (split.size or 0) - start)
         version = split.version if self.pinned else ""
         return self._bucket(bucket).read(key, start, length, version) if length > 0 else b""
+
+    rest_seconds = 0.0
+
+    def walks(self) -> list[KeyWalk]:
+        """See :class:`rowfall.sources.base.Listed`."""
+        found = []
+        for bucket, pattern in self._patterns:
+            exact = bool(pattern) and not pattern.endswith("/")
+            exact = exact and self._exact(bucket, pattern) is not None
+            found.append(KeyWalk(self, bucket, pattern, exact=exact))
+            next(found[-1].pages(), None)  # whoever may not list hears so at once
+        return found
+
+    def notices(self, emit: Listener) -> None:
+        """See :class:`rowfall.sources.base.Listed`: only listings tell."""
+
+    def renew(self) -> None:
+        """See :class:`rowfall.sources.base.Listed`."""
+        self._buckets.clear()
+
+    def walked(self, bucket: str) -> Bucket:
+        """Return a bucket, for a walk over it."""
+        return self._bucket(bucket)
+
+    @property
+    def everything(self) -> bool:
+        """True where all objects of a folder are loaded, whatever their extensions."""
+        return self._options.format is not None
 
     @property
     @abstractmethod
@@ -601,6 +673,85 @@ class StoreSource(ClearsObjects, ObjectSource):
         items = filter(shown, opened.list(folder))
         everything = self._options.format is not None
         return with_data(items, lambda item: item.key, everything, nothing)
+
+
+class KeyWalk:
+    """The objects that one URI of buckets stands for; see :class:`rowfall.sources.base.Walk`.
+
+    Args:
+        exact: the pattern is the key of one object.
+    """
+
+    def __init__(self, source: StoreSource, bucket: str, pattern: str, *, exact: bool) -> None:
+        self._source, self._bucket, self._exact = source, bucket, exact
+        self._base = f"{source.scheme}://{bucket}/"
+        self.text = f"{self._base}{pattern}"
+        self._pattern = pattern
+        self._glob = globs.compile_glob(pattern) if globs.has_meta(pattern) and not exact else None
+        folder = pattern if not pattern or pattern.endswith("/") else f"{pattern}/"
+        self._prefix = globs.constant_prefix(pattern) if self._glob is not None else folder
+        self.resumes = source.walked(bucket).resumes
+
+    def _belongs(self, key: str) -> bool:
+        if own_files.is_own_path(key) or key.endswith("/"):
+            return False
+        if self._exact:
+            return key == self._pattern
+        if self._glob is not None:
+            return self._glob.match(key) is not None
+        below = key[len(self._prefix) :]
+        hidden = any(part[:1] in ("_", ".") for part in below.split("/"))
+        return not hidden and (self._source.everything or formats.is_data(key))
+
+    def _item(self, found: StoredObject) -> ListedObject:
+        return ListedObject(f"{self._base}{found.key}", found.version, found.size, found.modified)
+
+    def pages(self, after: str = "") -> Iterator[ListedPage]:
+        """See :class:`rowfall.sources.base.Walk`."""
+        last = after.removeprefix(self._base)
+        if self._exact:
+            found = None if last else self._source.walked(self._bucket).head(self._pattern)
+            if found is not None:
+                yield ListedPage([self._item(found)], self.text)
+            return
+        for chunk in self._chunks(last):
+            yield ListedPage(
+                [self._item(one) for one in chunk if self._belongs(one.key)],
+                f"{self._base}{chunk[-1].key}",
+            )
+
+    def _chunks(self, last: str) -> Iterator[Sequence[StoredObject]]:
+        """Give what is listed, whether it belongs or not, until keys are behind the prefix."""
+        bucket = self._source.walked(self._bucket)
+        if not self.resumes:
+            held: list[StoredObject] = []
+            for one in bucket.list(self._prefix):
+                if one.key > last:
+                    held.append(one)
+                if len(held) == CHUNK:
+                    yield held
+                    held = []
+            if held:
+                yield held
+            return
+        while chunk := self._source.walked(self._bucket).page(self._prefix, last):
+            behind = max(one.key for one in chunk)
+            if behind <= last:
+                return  # a service that does not go on would be asked for ever
+            last = behind
+            wanted = [one for one in chunk if one.key.startswith(self._prefix)]
+            if wanted:
+                yield wanted
+            if chunk[-1].key > f"{self._prefix}\U0010ffff":
+                return
+
+    def look(self, name: str) -> ListedObject | None:
+        """See :class:`rowfall.sources.base.Walk`."""
+        key = name.removeprefix(self._base)
+        if not self._belongs(key):
+            return None
+        found = self._source.walked(self._bucket).head(key)
+        return None if found is None else self._item(found)
 
 
 def _check(key: str, named: str) -> None:

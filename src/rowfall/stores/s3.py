@@ -147,6 +147,11 @@ class S3(StoreSource):
             found.append(HttpAddress(cast("S3Bucket", self._bucket(bucket)).address(key)))
         return found
 
+    def renew(self) -> None:
+        """See :class:`rowfall.sources.base.Listed`: environment and profiles are read again."""
+        super().renew()
+        self._opened = None
+
     def access(self) -> Access:
         """Return endpoint and keys, found once."""
         if self._opened is None:
@@ -249,6 +254,10 @@ class S3Bucket(Bucket):
         for page in self._any_key().with_prefix(prefix):
             for item in page:
                 yield stored_object(item, item["path"])
+
+    def _page_any_key(self, prefix: str, after: str) -> Sequence[StoredObject]:
+        page = next(self._any_key().with_prefix(prefix, after or None), ())
+        return [stored_object(item, item["path"]) for item in page]
 
     def _head_any_key(self, key: str) -> StoredObject | None:
         return stored_object(self._any_key().head(key), key)

@@ -22,6 +22,7 @@ def test_brokers_that_stay_away_end_it_after_the_patience(
         raise SourceError("cannot ask them", transient=True)
 
     monkeypatch.setattr(follow, "check_follow", lambda _: None)
+    monkeypatch.setattr(follow, "_feed", lambda session, _: follow._Topics(session))
     monkeypatch.setattr(follow, "_wait", away)
     monkeypatch.setattr(follow, "AWAY_SECONDS", 0.02)
     with small_session(tmp_path, "d", emit=said.append, patience="0.2s") as session:

@@ -110,6 +110,12 @@ class ClickHouseTables(BaseDestination):
 
         return remembered(session).loaded
 
+    def loaded_among(self, session: Session, ids: Sequence[str]) -> set[str]:
+        from rowfall.destinations.clickhouse.record import record_of
+
+        uuid = _uuid(session)
+        return record_of(session).among(uuid, ids) if uuid else set()
+
     def contradiction(self, session: Session) -> LedgerError | None:
         from rowfall.destinations.clickhouse.loaded_state import find_contradiction, remembered
 

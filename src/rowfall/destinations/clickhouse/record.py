@@ -95,6 +95,9 @@ class Record(Protocol):
             own: ids of the splits that are loaded by the ledger.
         """
 
+    def among(self, uuid: str, ids: Sequence[str]) -> set[str]:
+        """Return those of some ids that are loaded into a table; nothing else is read."""
+
     def journal(self, uuid: str = "") -> Journal | None:
         """Return the journal of the table with that UUID; None where there is none."""
 
@@ -176,6 +179,12 @@ class LedgerRecord:
 
     def state(self, uuid: str, known: str | None, own: frozenset[str]) -> LoadedState:
         return LoadedState(uuid, known, own, own)
+
+    def among(self, uuid: str, ids: Sequence[str]) -> set[str]:
+        ledger, key = self._session.ledger, self._session.target_key
+        if ledger is None or ledger.table_uuid(key) not in (None, uuid):
+            return set()
+        return ledger.loaded_among(key, ids)
 
     def journal(self, uuid: str = "") -> Journal | None:
         return None
@@ -271,6 +280,10 @@ class JournalRecord:
         if known and known != uuid and known in journal.predecessors():
             known = uuid  # a load with --upsert has exchanged it
         return LoadedState(uuid, known, own, frozenset(loaded), frozenset(forgotten))
+
+    def among(self, uuid: str, ids: Sequence[str]) -> set[str]:
+        journal = self._of(uuid)
+        return journal.loaded_among(ids) if self._there(journal) else set()
 
     def journal(self, uuid: str = "") -> Journal | None:
         journal = self._of(uuid)

@@ -1,0 +1,194 @@
+"""Folders and buckets that are followed: each version of each object once, whatever happens."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+import rowfall
+from e2e.following import Follower
+from e2e.tools import Shell
+from rowfall.core.errors import LoadError, RowfallError, SourceError
+from rowfall.run import object_watch
+from rowfall.stores import file_walks
+
+
+@pytest.fixture
+def folder(shell: Shell) -> Path:
+    found = shell.folder / "in"
+    found.mkdir()
+    return found
+
+
+def put(path: Path, *numbers: int) -> None:
+    """Write a file as most programs do: under another name first."""
+    hidden = path.with_name(f".{path.name}.tmp")
+    hidden.write_text("a\n" + "".join(f"{n}\n" for n in numbers))
+    hidden.rename(path)
+
+
+def rows(shell: Shell) -> list[int]:
+    found = shell.rows("SELECT a FROM t ORDER BY a", "--to", "d")
+    return [row[0] for row in found]
+
+
+def test_new_late_and_overwritten_files(shell: Shell, folder: Path) -> None:
+    """Without a listing between them: the kernel tells of each."""
+
+    def below() -> None:
+        (folder / "x/y").mkdir(parents=True)
+        put(folder / "x/y/z.csv", 5)
+
+    follower = Follower(
+        lambda: put(folder / "m.csv", 1),
+        lambda: put(folder / "a.csv", 2),
+        lambda: put(folder / "m.csv", 3, 4),
+        below,
+        lambda: os.utime(folder / "a.csv", (1, 1)),  # not written: no new version is told of
+    )
+    report = follower.run(str(folder), shell.folder / "d")
+    assert (report.outcome, report.rows) == ("done", 5)
+    assert rows(shell) == [1, 2, 3, 4, 5]
+    assert follower.failed == []
+    # Another process knows all of it, by name and version.
+    again = Follower(lambda: put(folder / "b.csv", 6)).run(str(folder), shell.folder / "d")
+    assert again.rows == 2  # and a.csv, whose time is another one
+    assert rows(shell) == [1, 2, 2, 3, 4, 5, 6]
+
+
+def test_overwritten_files_may_be_left_out(shell: Shell, folder: Path) -> None:
+    put(folder / "m.csv", 1)
+    follower = Follower(lambda: put(folder / "m.csv", 2), lambda: put(folder / "n.csv", 3))
+    follower.run(str(folder), shell.folder / "d", on_change="ignore")
+    put(folder / "m.csv", 4)
+    Follower().run(str(folder), shell.folder / "d", on_change="ignore")
+    assert rows(shell) == [1, 3]
+
+
+def test_without_the_kernel_files_are_listed(
+    shell: Shell, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(file_walks, "Inotify", refused)
+    follower = Follower(
+        lambda: put(folder / "m.csv", 1),
+        lambda: put(folder / "a.csv", 2),
+        lambda: put(folder / "m.csv", 3),
+    )
+    follower.run(str(folder), shell.folder / "d", at_rest="0")
+    assert rows(shell) == [1, 2, 3]
+    assert "fs.inotify.max_user_watches" in " ".join(follower.said)
+
+
+def test_a_bad_file_does_not_stop_the_others(shell: Shell, folder: Path) -> None:
+    """Broken at its end, of other columns, and of no format; a repaired one is loaded."""
+    put(folder / "a.csv", 1)
+
+    def bad() -> None:
+        for name, text in (("b.csv", "a\n2\nx\n"), ("c.csv", "a,b\n1,2\n"), ("d.parquet", "no")):
+            (folder / f".{name}").write_text(text)
+            (folder / f".{name}").rename(folder / name)
+        put(folder / "e.csv", 3)
+
+    follower = Follower(bad, lambda: put(folder / "b.csv", 4))
+    follower.run(str(folder), shell.folder / "d", header="yes")
+    assert rows(shell) == [1, 3, 4]
+    assert sorted(Path(name).name for name, _ in follower.failed) == [
+        "b.csv", "c.csv", "d.parquet",
+    ]  # fmt: skip
+    said = dict((Path(name).name, error) for name, error in follower.failed)
+    assert "line 3" in said["b.csv"], said
+    assert "b" in said["c.csv"]
+
+
+def test_a_bad_file_stops_who_has_no_observer(shell: Shell, folder: Path) -> None:
+    put(folder / "a.csv", 1)
+    shell.ok("load", str(folder), "--table", "t", "--to", "d")
+    (folder / "b.csv").write_text("a\n2\nx\n")
+    with pytest.raises((LoadError, RowfallError), match=r"b\.csv"):
+        rowfall.load(str(folder), to=str(shell.folder / "d"), table="t", follow=True,
+                     at_rest="0", header="yes")  # fmt: skip
+
+
+def test_a_folder_that_is_unmounted_and_comes_back(
+    shell: Shell, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An empty mount point says nothing about what was loaded."""
+    monkeypatch.setattr(file_walks, "_LOOK_SECONDS", 0.0)
+    away = folder.with_name("away")
+    put(folder / "a.csv", 1)
+
+    def unmounted() -> None:
+        folder.rename(away)
+        folder.mkdir()
+
+    def back() -> None:
+        folder.rmdir()
+        put(away / "b.csv", 2)
+        away.rename(folder)
+
+    follower = Follower(unmounted, lambda: None, back, lambda: put(folder / "c.csv", 3))
+    follower.run(str(folder), shell.folder / "d")
+    assert rows(shell) == [1, 2, 3]
+
+
+def test_a_folder_has_to_be_there_at_first(shell: Shell) -> None:
+    with pytest.raises(SourceError, match="no such folder"):
+        Follower().run(str(shell.folder / "nowhere/*.csv"), shell.folder / "d")
+
+
+def test_a_marker_says_what_is_complete(shell: Shell, folder: Path) -> None:
+    put(folder / "a.csv", 1)
+    put(folder / "b.csv", 2)
+    (folder / "a.csv.done").touch()
+    follower = Follower()
+    follower.idle = lambda lag: follower.control.stop() if follower.batches else None  # type: ignore[method-assign]
+    follower.run(str(folder), shell.folder / "d", marker="{name}.done")
+    assert rows(shell) == [1]
+    (folder / "b.csv.done").touch()
+    Follower().run(str(folder), shell.folder / "d", marker="{name}.done")
+    assert rows(shell) == [1, 2]
+
+
+def test_a_file_that_is_replaced_while_it_is_read(
+    shell: Shell, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from rowfall.run import attempts
+
+    monkeypatch.setattr(object_watch, "AGAIN_SECONDS", 0.01)
+    put(folder / "a.csv", 1)
+    replaced = []
+    checked = attempts.AttemptRunner._check_source
+
+    def check(self: attempts.AttemptRunner, splits: object) -> None:
+        if not replaced:
+            replaced.append(1)
+            put(folder / "a.csv", 2, 3)
+        checked(self, splits)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(attempts.AttemptRunner, "_check_source", check)
+    follower = Follower()
+    follower.run(str(folder), shell.folder / "d")
+    assert rows(shell) == [2, 3]
+    assert follower.failed == []
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--follow", "--marker", "a/b"), "not the name of an object"),
+        (("--follow", "--on-change", "x"), "is not one of load, ignore, error"),
+        (("--follow", "--forget-after", "5s"), "less than an hour"),
+        (("--marker", "_SUCCESS"), "Give --follow as well"),
+    ],
+)
+def test_options_that_make_no_sense(
+    shell: Shell, folder: Path, options: tuple[str, ...], said: str
+) -> None:
+    put(folder / "a.csv", 1)
+    talk = shell.ends(2, "load", str(folder), "--table", "t", "--to", "d", *options).talk
+    assert said in talk
