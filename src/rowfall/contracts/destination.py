@@ -23,6 +23,7 @@ from rowfall.core.sqltext import SqlText
 from rowfall.core.steering import Pressure
 from rowfall.core.tuned import Cell
 from rowfall.engines.base import Engine, ExistingTable
+from rowfall.engines.small_tables import SmallTables
 from rowfall.targets.base import Target
 
 if TYPE_CHECKING:
@@ -256,6 +257,18 @@ class Destination(Protocol):
 
         Returns:
             False where they stay as they are.
+        """
+
+    def small_tables(self, session: Session) -> SmallTables | None:
+        """Return the small tables beside the target of an open load; None where there are none."""
+
+    def beside(self, target: Target) -> AbstractContextManager[SmallTables | None]:
+        """Open the small tables beside a target that others use at the same time.
+
+        None where one process at a time has the target to itself, or it keeps no tables.
+
+        Raises:
+            TargetError: it is out of reach.
         """
 
     def merge_work(self, session: Session) -> tuple[int, MergeWork | None]:

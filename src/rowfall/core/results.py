@@ -21,12 +21,18 @@ class Failure:
     Attributes:
         lasting: the same command fails in the same way again until something else is changed: bad
             data, other columns, a right that is missing.
+        code: of the engine; 0 for none.
+        line: of the file, from 1; None where it is not known. ``column``, ``value``: likewise.
     """
 
     split: str
     error: str
     hint: str | None = None
     lasting: bool = False
+    code: int = 0
+    line: int | None = None
+    column: str | None = None
+    value: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ from rowfall.core.results import Leftover, Link, Verification
 from rowfall.core.tuned import Cell
 from rowfall.destinations.options_check import check_options
 from rowfall.engines.base import ExistingTable
+from rowfall.engines.small_tables import SmallTables
 from rowfall.targets.base import Target
 
 # Imported where it is used: an embedded engine opens meanwhile, 50 ms.
@@ -262,6 +263,12 @@ class BaseDestination:
     def join_loads(self, session: Session, ledger: Ledger, load_id: str, older: str) -> bool:
         """Join them in the ledger, whose ranges of streams are all that is known."""
         return ledger.join_load(load_id, older, session.target_key, ranges=True)
+
+    def small_tables(self, session: Session) -> SmallTables | None:
+        return None
+
+    def beside(self, target: Target) -> AbstractContextManager[SmallTables | None]:
+        return nullcontext()
 
     def merge_work(self, session: Session) -> tuple[int, MergeWork | None]:
         return 0, None

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from contextlib import closing
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import replace
 
 from rowfall.contracts.delivery import Delivery
@@ -24,6 +24,7 @@ from rowfall.decoder.installed import PROGRAM
 from rowfall.deliver.route import open_sending
 from rowfall.destinations import older_record
 from rowfall.destinations.base import BasePrepared, ledger_of
+from rowfall.destinations.beside import of_database
 from rowfall.destinations.database import (
     RecordedDatabase,
     database_of,
@@ -36,6 +37,7 @@ from rowfall.destinations.older_record import OlderRecord
 from rowfall.destinations.options_check import DATABASE, TOPIC, check_options
 from rowfall.engines.base import ExistingTable
 from rowfall.engines.database import Database, SplitRecord, SupportsGathering
+from rowfall.engines.small_tables import SmallTables
 from rowfall.ledger import Ledger, target_key
 from rowfall.ledger.leases import has_ended
 from rowfall.plan import attempts
@@ -283,6 +285,19 @@ class TransactionalDatabase(RecordedDatabase):
             for left in found if not dry else ():
                 database.drop_left(left.name)
             return found
+
+    def small_tables(self, session: Session) -> SmallTables | None:
+        at = session.target.address
+        return None if at is None else of_database(database_of(session), at.kind)
+
+    @contextmanager
+    def beside(self, target: Target) -> Iterator[SmallTables | None]:
+        at = target.address
+        if at is None or table_of(target).in_process:
+            yield None
+            return
+        with closing(open_database(target, Options())) as database:
+            yield of_database(database, at.kind)
 
     def record_adopted(
         self, session: Session, ledger: Ledger, attempt: str, splits: Sequence[Split]

@@ -142,7 +142,8 @@ class JournalEntry:
         # A last line from the far future: the clock has jumped back, and a living owner would
         # have written since, or will lose an attempt.
         silent = abs(self.idle) > LEASE_SECONDS
-        return self.quit or here or leases.has_ended(self.owner) or silent
+        over = leases.has_ended(self.owner) or leases.is_presumed_ended(self.owner)
+        return self.quit or here or over or silent
 
 
 @dataclass(frozen=True, slots=True)

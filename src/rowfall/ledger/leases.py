@@ -50,6 +50,25 @@ def has_ended(text: str) -> bool:
     return _started(int(number)) != started
 
 
+# Processes whose pipeline another one has taken over: their leases of files are over. The order of
+# the lines of a journal decides, so a wrong guess costs them an attempt.
+_PRESUMED: set[str] = set()
+
+
+def presume_ended(text: str) -> None:
+    """Take a process for ended that called itself so, in what journals say of it."""
+    _PRESUMED.add(_process(text))
+
+
+def is_presumed_ended(text: str) -> bool:
+    """Tell whether :meth:`presume_ended` was told so."""
+    return bool(_PRESUMED) and _process(text) in _PRESUMED
+
+
+def _process(text: str) -> str:
+    return " ".join(text.split(" ")[:3])
+
+
 def is_running_here(text: str) -> bool:
     """Return True where a process of this machine called itself so, and certainly still runs."""
     return bool(machine_id()) and text.startswith(f"{machine_id()} ") and not has_ended(text)

@@ -876,7 +876,11 @@ class AttemptRunner:
                 # The same command lists what is there then.
                 and not isinstance(error, ObjectChangedError)
             )
-            self._add(Counts(failures=(Failure(split.name, message, hint, lasting),)))
+            failure = Failure(split.name, message, hint, lasting, error.code)
+            if isinstance(error, DataError):
+                value = None if error.value is None else shown(error.value)
+                failure = replace(failure, line=error.line, column=error.column, value=value)
+            self._add(Counts(failures=(failure,)))
             self._emit(SplitFailed(split.name, message, hint, error.exit_code, error.code))
 
     def _lost(self, attempt: _Attempt) -> None:

@@ -17,6 +17,7 @@ from rowfall.core.results import Leftover, Link, Verification
 from rowfall.core.tuned import Cell
 from rowfall.destinations.base import BaseDestination, ledger_of
 from rowfall.engines.base import ExistingTable, table_uuid
+from rowfall.engines.small_tables import SmallTables
 from rowfall.ledger import target_key
 from rowfall.targets.base import Target
 
@@ -278,6 +279,12 @@ class ClickHouseTables(BaseDestination):
         from rowfall.destinations.clickhouse.record import record_of
 
         record_of(session).adopt(attempt.partition("_")[0], _uuid(session), splits)
+
+    def small_tables(self, session: Session) -> SmallTables | None:
+        """Return those of the first writer, which has the journal, too."""
+        from rowfall.destinations.beside import of_engine  # for loads that are followed
+
+        return of_engine(session.engine, session.first_target.database)
 
     def merge_work(self, session: Session) -> tuple[int, MergeWork | None]:
         """Ask all writers, which merge side by side; (0, None) where parts may not be seen."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING
 
 from rowfall.contracts.destination import Opened, Opening, Query
@@ -13,6 +13,7 @@ from rowfall.core.results import Link
 from rowfall.core.server_address import ServerAt
 from rowfall.destinations.clickhouse import ClickHouseTables
 from rowfall.destinations.options_check import CLUSTER, SERVER, TABLES, check_options
+from rowfall.engines.small_tables import SmallTables
 from rowfall.targets.base import Target
 
 # What follows is imported where it is used: http.client takes 20 ms.
@@ -48,6 +49,13 @@ class ServerTables(ClickHouseTables):
         from rowfall.destinations.query import query_server
 
         query_server(target, server_of(target), query)
+
+    @contextmanager
+    def beside(self, target: Target) -> Iterator[SmallTables]:
+        from rowfall.destinations.beside import of_engine
+
+        with self.opened(target) as opened:
+            yield of_engine(opened.engine, target.database)
 
     def opened(self, target: Target) -> AbstractContextManager[OpenedTables]:
         from rowfall.destinations.clickhouse.clean import open_servers
