@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
+from rowfall.core import extras
 from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import LoadError, RowfallError
 from rowfall.core.events import Event, Listener, Note, RunEnded, one_at_a_time
@@ -20,7 +22,7 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True)
 class Watching:
-    """What a user has asked for.
+    """What a user has asked for, beside the variables of OpenTelemetry and OpenLineage.
 
     Attributes:
         port: of ``--metrics-port``, 0 for a free one; None for no metrics.
@@ -48,22 +50,54 @@ class Sink(Protocol):
 def watched(emit: Listener, asked: Watching) -> Iterator[Listener]:
     """Give the listener that tells ``emit`` and all who watch.
 
-    Without the option it is ``emit`` itself. Loads of one process may share a
+    Without the option and the variables it is ``emit`` itself. Loads of one process may share a
     port: their figures are told apart by pipeline and table.
 
     Raises:
         UsageError: ``--metrics-port`` cannot be served, before anything of the load has begun.
     """
-    if asked.port is None:
+    env = os.environ
+    otlp, lineage = wants_otlp(env), wants_lineage(env)
+    if asked.port is None and not otlp and not lineage:
         yield emit
         return
     with ExitStack() as stack:
         from rowfall.telemetry.figures import Figures
 
+        sinks: list[Sink] = []
         figures = _shared(stack, "figures", Figures, keep=True)
-        sinks: list[Sink] = [_Counted(figures, asked.pipeline)]
-        _serve(stack, emit, asked, figures)
+        if asked.port is not None or otlp:
+            sinks.append(_Counted(figures, asked.pipeline))
+        if asked.port is not None:
+            _serve(stack, emit, asked, figures)
+        if otlp:
+            _try(emit, "OTEL_EXPORTER_OTLP_ENDPOINT", "opentelemetry-sdk", "otel",
+                 lambda: sinks.append(_traces(stack, emit, asked, figures)))  # fmt: skip
+        if lineage:
+            _try(emit, "OPENLINEAGE_URL", "openlineage-python", "openlineage",
+                 lambda: sinks.append(_lineage(emit, asked)))  # fmt: skip
         yield from _hearing(emit, sinks)
+
+
+def wants_otlp(env: Mapping[str, str]) -> bool:
+    """Tell whether the variables of OpenTelemetry ask for an export."""
+    if env.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
+        return False
+    return any(
+        env.get(f"OTEL_EXPORTER_OTLP_{which}ENDPOINT") for which in ("", "TRACES_", "METRICS_")
+    )
+
+
+def wants_lineage(env: Mapping[str, str]) -> bool:
+    """Tell whether OpenLineage is configured where its client looks for that."""
+    if env.get("OPENLINEAGE_DISABLED", "").strip().lower() == "true":
+        return False
+    if env.get("OPENLINEAGE_URL") or env.get("OPENLINEAGE_CONFIG"):
+        return True
+    if any(name.startswith("OPENLINEAGE__TRANSPORT") for name in env):
+        return True
+    home = os.path.expanduser("~/.openlineage")
+    return any(os.path.isfile(os.path.join(f, "openlineage.yml")) for f in ("", home))
 
 
 def _serve(stack: ExitStack, emit: Listener, asked: Watching, figures: Figures) -> None:
@@ -81,6 +115,32 @@ def _serve(stack: ExitStack, emit: Listener, asked: Watching, figures: Figures) 
             "warning", f"everybody who reaches {host} may read the metrics, without a password: "
             "names of tables and topics, rows, errors",
         ))  # fmt: skip
+
+
+def _traces(stack: ExitStack, emit: Listener, asked: Watching, figures: Figures) -> Sink:
+    from rowfall.telemetry.otlp import Exporting, Spans
+
+    exporting = _shared(stack, "otlp", lambda: Exporting(figures, emit))
+    return Spans(exporting, asked.pipeline)
+
+
+def _lineage(emit: Listener, asked: Watching) -> Sink:
+    from rowfall.telemetry.lineage import Lineage
+
+    return Lineage(emit, asked.pipeline, streaming=asked.streaming)
+
+
+def _try(emit: Listener, variable: str, library: str, extra: str, add: Callable[[], None]) -> None:
+    """Open an export that a variable asks for; a load goes on without it."""
+    try:
+        add()
+    except ModuleNotFoundError:
+        emit(Note(
+            "warning", f"{variable} is set and {library} is not installed: nothing is exported; "
+            f"install it: {extras.command(extra)}",
+        ))  # fmt: skip
+    except Exception as error:
+        emit(Note("warning", f"{variable}: nothing is exported: {_short(error)}"))
 
 
 def _hearing(emit: Listener, sinks: list[Sink]) -> Iterator[Listener]:

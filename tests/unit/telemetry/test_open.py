@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 import urllib.request
+from pathlib import Path
 
 import pytest
 
@@ -10,8 +12,18 @@ from rowfall.core.errors import SourceError, UsageError
 from rowfall.core.events import Doing, Event, LoadPlanned, LoadStarted, Note
 from rowfall.core.listing import Listing
 from rowfall.telemetry import open as opening
-from rowfall.telemetry.open import Watching, watched
+from rowfall.telemetry.open import Watching, wants_lineage, wants_otlp, watched
 from unit.telemetry.plans import plan_of
+
+EXPORTERS = ("prometheus_client", "opentelemetry", "openlineage", "rowfall.telemetry.figures")
+
+
+@pytest.fixture(autouse=True)
+def _nothing_asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in ("OTEL_EXPORTER_OTLP_ENDPOINT", "OPENLINEAGE_URL"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
 
 
 def test_without_the_option_the_listener_is_the_same() -> None:
@@ -19,6 +31,34 @@ def test_without_the_option_the_listener_is_the_same() -> None:
     emit = heard.append
     with watched(emit, Watching()) as listener:
         assert listener is emit
+
+
+@pytest.mark.parametrize(
+    ("env", "otlp"),
+    [
+        ({}, False),
+        ({"OTEL_EXPORTER_OTLP_ENDPOINT": ""}, False),
+        ({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://c:4318"}, True),
+        ({"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "http://c:4318/v1/traces"}, True),
+        ({"OTEL_EXPORTER_OTLP_METRICS_ENDPOINT": "http://c:4318/v1/metrics"}, True),
+        ({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://c:4318", "OTEL_SDK_DISABLED": "TRUE"}, False),
+    ],
+)
+def test_what_turns_otlp_on(env: dict[str, str], otlp: bool) -> None:
+    assert wants_otlp(env) is otlp
+
+
+def test_what_turns_lineage_on(tmp_path: Path) -> None:
+    assert not wants_lineage({})
+    assert wants_lineage({"OPENLINEAGE_URL": "http://m:5000"})
+    assert wants_lineage({"OPENLINEAGE__TRANSPORT__TYPE": "file"})
+    assert not wants_lineage({"OPENLINEAGE_URL": "http://m", "OPENLINEAGE_DISABLED": "true"})
+    Path("openlineage.yml").write_text("transport: {type: noop}\n")
+    assert wants_lineage({})
+    Path("openlineage.yml").unlink()
+    (tmp_path / ".openlineage").mkdir()
+    (tmp_path / ".openlineage/openlineage.yml").write_text("transport: {type: noop}\n")
+    assert wants_lineage({})
 
 
 def metrics(heard: list[Event]) -> str:
@@ -102,3 +142,24 @@ def test_an_error_before_the_first_run_is_counted() -> None:
             raise SourceError("no such bucket", code=499)
         text = metrics(heard)
     assert 'rowfall_errors_total{code="499",exit="4",of="load",pipeline="late"} 1.0' in text
+
+
+@pytest.mark.parametrize(
+    ("name", "library", "extra"),
+    [("OTEL_EXPORTER_OTLP_ENDPOINT", "opentelemetry", "otel"),
+     ("OPENLINEAGE_URL", "openlineage", "openlineage")],
+)  # fmt: skip
+def test_a_library_that_is_missing_is_one_warning(
+    monkeypatch: pytest.MonkeyPatch, name: str, library: str, extra: str
+) -> None:
+    for module in [m for m in sys.modules if m.split(".")[0] == library]:
+        monkeypatch.delitem(sys.modules, module)
+    monkeypatch.setitem(sys.modules, library, None)
+    monkeypatch.setenv(name, "http://127.0.0.1:9")
+    heard: list[Event] = []
+    with watched(heard.append, Watching()) as emit:
+        emit(Doing("x"))
+    assert heard[1] == Doing("x")
+    (warning,) = [e.text for e in heard if isinstance(e, Note) and e.level == "warning"]
+    assert warning.startswith(f"{name} is set and {library}")
+    assert f"install 'rowfall[{extra}]'" in warning
