@@ -41,38 +41,65 @@ _SWALLOWED = "\x1f"  # stands for a delimiter of several characters while a samp
 
 
 @dataclass(frozen=True, slots=True)
+class TextMarks:
+    """The marks of text; ``quote``, ``escape`` and ``comment`` are "" for none."""
+
+    delimiter: str
+    quote: str = '"'
+    escape: str = '"'
+    comment: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class AskedMarks:
+    """The marks of text, as the user gave them: "" for none, None for not given."""
+
+    delimiter: str | None = None
+    quote: str | None = None
+    escape: str | None = None
+    comment: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AskedLines:
+    """What to do about lines that are no rows like others, as the user said; None for not given.
+
+    Attributes:
+        skip_lines: before the header or the first row.
+        blanks: around fields: "keep" or "trim".
+        short_rows: "null" fills rows that have fewer fields than there are columns.
+        blank_lines: "skip" leaves them out, wherever they stand.
+    """
+
+    skip_lines: int | None = None
+    blanks: str | None = None
+    short_rows: str | None = None
+    blank_lines: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Asked:
     """Options about the dialect, as the user gave them; None leaves it to the sample.
 
     Attributes:
         fixed: the format was named, so TSV stays TSV.
-        quote, escape: "" for none.
         columns: names, in the order of the file.
         charset: what it is written in.
         decimal: the mark before decimals, which hardly is the delimiter, too.
         bad_bytes: bytes that are not UTF-8 make bad rows, and say nothing about the charset.
         by_format: it was the name of the format that said whether there is a header.
-        blanks: around fields: "keep" or "trim".
-        short_rows: "null" fills rows that have fewer fields than there are columns.
-        blank_lines: "skip" leaves them out, wherever they stand.
         most_columns: of a file.
     """
 
     fixed: bool = False
-    delimiter: str | None = None
-    quote: str | None = None
-    escape: str | None = None
-    comment: str | None = None
-    skip_lines: int | None = None
+    marks: AskedMarks = AskedMarks()
+    lines: AskedLines = AskedLines()
     header: bool | None = None
     columns: tuple[str, ...] = ()
     charset: str | None = None
     decimal: str = "."
     bad_bytes: bool = False
     by_format: bool = False
-    blanks: str | None = None
-    short_rows: str | None = None
-    blank_lines: str | None = None
     most_columns: int = 1 << 31
 
 
@@ -90,7 +117,6 @@ class Finding:
     """Dialect of the samples: marks, header, records, and what is unsure about them.
 
     Attributes:
-        delimiter, quote, escape, comment: see :class:`rowfall.core.model.Dialect`.
         line_end: ``\\n``, ``\\r\\n`` or ``\\r``.
         charset: ``utf-8``, ``utf-16le``, ``windows-1252``, ...
         bom: some file begins with a byte order mark.
@@ -116,10 +142,7 @@ class Finding:
             too.
     """
 
-    delimiter: str
-    quote: str = '"'
-    escape: str = '"'
-    comment: str = ""
+    marks: TextMarks
     line_end: str = "\n"
     charset: str = "utf-8"
     bom: bool = False
@@ -162,19 +185,20 @@ def sniff(samples: Sequence[TextSample], asked: Asked | None = None) -> Finding:
         (s.uri, text, s.whole) for s, text in zip(samples, texts, strict=True) if text.strip("\n\r")
     ]
     asked = _of_excel([text for _, text, _ in sources], asked)
-    thousands = asked.delimiter is None and _are_thousands([text for _, text, _ in sources])
+    thousands = asked.marks.delimiter is None and _are_thousands([text for _, text, _ in sources])
     if thousands:
-        asked = replace(asked, delimiter=";")  # which is in none of the lines: one column
+        # Which is in none of the lines: one column.
+        asked = replace(asked, marks=replace(asked.marks, delimiter=";"))
     best, others = _best(_beginnings(sources), asked)
     others = () if thousands else others
-    best = _try(_shortened(sources), best.delimiter, best.quote, best.escape, asked)
+    best = _try(_shortened(sources), best.marks, asked)
     found = Finding(
-        best.delimiter, best.quote, best.escape, best.comment, line_end, charset, marked,
+        best.marks, line_end, charset, marked,
         max((f.skipped for f in best.files), default=0), any(f.titles for f in best.files),
         leads=best.leads, width=best.width, even=round(best.even, 4), ends=best.ends,
         files=best.files, others=others, trim=best.trim,
         blank_lines=max((f.blank for f in best.files), default=0),
-        behind=best.width > 1 and best.delimiter in STRONG and not best.trim and _are_set_off(
+        behind=best.width > 1 and best.marks.delimiter in STRONG and not best.trim and _are_set_off(
             [(f.uri, [(0, row) for row in f.rows]) for f in best.files], both=False
         ),
     )  # fmt: skip
@@ -212,9 +236,10 @@ _EXCEL = regex(r'"?sep=([^\r\n])"?\r?\n', re.I)
 def _of_excel(texts: Sequence[str], asked: Asked) -> Asked:
     """Return ``asked`` with the delimiter of a first line ``sep=;``, where all samples have one."""
     said = {found[1] if (found := _EXCEL.match(text)) else "" for text in texts}
-    if len(said) != 1 or "" in said or asked.skip_lines is not None:
+    if len(said) != 1 or "" in said or asked.lines.skip_lines is not None:
         return asked
-    return replace(asked, delimiter=asked.delimiter or said.pop(), skip_lines=1)
+    marks = replace(asked.marks, delimiter=asked.marks.delimiter or said.pop())
+    return replace(asked, marks=marks, lines=replace(asked.lines, skip_lines=1))
 
 
 _THOUSANDS = regex(r"[-+$]?(?:\d{1,3}(?:,\d{3})+|\d{1,3})(?:\.\d+)?\s*")
@@ -249,10 +274,7 @@ _SOME_LINES = 100  # the last may be cut: so few are hardly all there is of 256 
 class _Try:
     """Records that one delimiter makes of the samples, and their score."""
 
-    delimiter: str
-    quote: str
-    escape: str
-    comment: str
+    marks: TextMarks
     leads: bool
     width: int
     even: float
@@ -269,33 +291,34 @@ _Numbered = list[tuple[int, tuple[str, ...]]]
 def _best(sources: _Sources, asked: Asked) -> tuple[_Try, tuple[tuple[str, int], ...]]:
     """Return the best reading of the samples, and other delimiters that split most records."""
     present = [m for m in (*STRONG, *PAIRS, *WEAK) if _occurs(m, sources)]
-    marks = present if asked.delimiter is None else [asked.delimiter]
+    marks = present if asked.marks.delimiter is None else [asked.marks.delimiter]
     quotes = _quotes(sources, asked)
     tries = _tries(sources, marks, quotes, asked)
-    single = _try(sources, asked.delimiter or ",", *quotes[0], asked)
+    single = _try(sources, TextMarks(asked.marks.delimiter or ",", *quotes[0]), asked)
     useful = [t for t in tries if t.width > 1 and t.even >= _LEAST_EVEN]
-    if asked.delimiter is None:
-        strong = [t for t in useful if t.delimiter in STRONG or
-                  (t.delimiter in PAIRS and t.width > 2)]  # fmt: skip
+    if asked.marks.delimiter is None:
+        strong = [t for t in useful if t.marks.delimiter in STRONG or
+                  (t.marks.delimiter in PAIRS and t.width > 2)]  # fmt: skip
         useful = strong or [t for t in useful if _splits(t)]
         if useful and not strong and _typed(single.files, ",", 1):
             useful = []
-    useful = [t for t in useful if t.delimiter != asked.decimal] or useful
+    useful = [t for t in useful if t.marks.delimiter != asked.decimal] or useful
     # In "€ 12,50" a comma splits rows, too: what splits the header as well leaves no line out.
     useful = [t for t in useful if t.even == 1 and not any(f.skipped for f in t.files)] or useful
     best = max(useful or tries or [single], key=lambda t: t.score)
-    if not useful and asked.delimiter is None:
+    if not useful and asked.marks.delimiter is None:
         best = single if single.width == 1 or not tries else best
     best = _doubled(sources, best, asked)
     if best.width > 1:
         return best, ()
-    if asked.delimiter is not None:
+    if asked.marks.delimiter is not None:
         # One column: what has been named is not what splits the lines, if anything does.
-        plain = replace(asked, delimiter=None, quote=asked.quote or None)
+        unnamed = replace(asked.marks, delimiter=None, quote=asked.marks.quote or None)
+        plain = replace(asked, marks=unnamed)
         tries = _tries(sources, [m for m in present if m in STRONG], _quotes(sources, plain), plain)
-    others = {t.delimiter: t.width for t in sorted(tries, key=lambda t: t.score)
+    others = {t.marks.delimiter: t.width for t in sorted(tries, key=lambda t: t.score)
               if t.width > 1 and t.even >= _LEAST_EVEN}  # fmt: skip
-    others.pop(best.delimiter, None)
+    others.pop(best.marks.delimiter, None)
     if others.get(":") == 2 and all(map(_ONE_VALUE.fullmatch, _lines_of(single))):
         del others[":"]
     return best, tuple(reversed(others.items()))
@@ -321,12 +344,12 @@ def _tries(
     tries: list[_Try] = []
     for group in (STRONG, PAIRS, WEAK, marks):
         # What occurs in times and sentences is not even tried where something better splits.
-        tried = {t.delimiter for t in tries}
+        tried = {t.marks.delimiter for t in tries}
         tries += [
-            _try(sources, mark, quote, escape, asked)
+            _try(sources, TextMarks(mark, *quote), asked)
             for mark in marks
             if mark in group and mark not in tried
-            for quote, escape in quotes
+            for quote in quotes
         ]
         if any(t.width > 1 and t.even >= _LEAST_EVEN for t in tries):
             break
@@ -344,15 +367,15 @@ def _splits(found: _Try) -> bool:
     is what is meant by two, unless names stand above them.
     """
     rows = body_of(found.files, found.width) or [f.rows[0] for f in found.files]
-    typed = _typed(found.files, found.delimiter, found.width)
+    typed = _typed(found.files, found.marks.delimiter, found.width)
     first = found.files[0].rows[0]
     named = (
         len(first) == found.width and all(f.strip() and not kind_of(f) for f in first)
         and bool(body_of(found.files, found.width))
     )  # fmt: skip
     if found.width == 2:
-        return typed == 1 and found.delimiter == " "
-    if found.delimiter == ":" and not named:
+        return typed == 1 and found.marks.delimiter == " "
+    if found.marks.delimiter == ":" and not named:
         numbers = sum(all(map(_COLONS.fullmatch, row)) for row in rows)
         return typed >= 0.5 and numbers * 2 < len(rows)
     return typed >= 0.5
@@ -381,11 +404,11 @@ def _shortened(sources: _Sources) -> list[tuple[str, str, bool]]:
 
 def _quotes(sources: _Sources, asked: Asked) -> list[tuple[str, str]]:
     """Return the (quote, escape) that may be meant, the usual one first."""
-    if asked.quote is not None:
-        escape = asked.escape if asked.escape is not None else asked.quote
-        return [(asked.quote, escape if escape != "" else asked.quote)]
-    if asked.escape is not None:
-        return [('"', asked.escape or '"')]
+    quote, escape = asked.marks.quote, asked.marks.escape
+    if quote is not None:
+        return [(quote, escape or quote)]
+    if escape is not None:
+        return [('"', escape or '"')]
     found = [('"', '"')]
     texts = [text for _, text, _ in sources]
     if any('\\"' in text for text in texts):
@@ -410,23 +433,24 @@ def _doubled(sources: _Sources, best: _Try, asked: Asked) -> _Try:
 
     Or the same mark in each row, as in ``a|~|b``.
     """
-    if asked.delimiter is not None or best.width < 3 or best.width % 2 == 0:
+    if asked.marks.delimiter is not None or best.width < 3 or best.width % 2 == 0:
         return best
     rows = [row for file in best.files for row in file.rows if len(row) == best.width]
     between = {field for row in rows for field in row[1::2]}
     if len(rows) > 1 and len(between) == 1 and not re.search(r"[\w\s]", inner := between.pop()):
-        mark = best.delimiter + inner + best.delimiter
-        return _try(sources, mark, best.quote, best.escape, asked)
+        mark = best.marks.delimiter + inner + best.marks.delimiter
+        return _try(sources, replace(best.marks, delimiter=mark), asked)
     return best
 
 
-def _try(sources: _Sources, mark: str, quote: str, escape: str, asked: Asked) -> _Try:
-    """Read the samples by one delimiter and judge what comes out."""
-    trim = asked.blanks == "trim"
+def _try(sources: _Sources, marks: TextMarks, asked: Asked) -> _Try:
+    """Read the samples by one delimiter and its quotes, and judge what comes out."""
+    mark, quote, escape = marks.delimiter, marks.quote, marks.escape
+    trim = asked.lines.blanks == "trim"
     parsed = [
         (uri, _records(text, mark, quote, escape, whole, trim=trim)) for uri, text, whole in sources
     ]
-    if asked.blanks is None and (
+    if asked.lines.blanks is None and (
         (quote and _has_blanks_before_quotes(sources, parsed, mark, quote))
         or (mark in STRONG and mark != "\t" and _are_set_off(parsed, both=True))
     ):
@@ -435,7 +459,7 @@ def _try(sources: _Sources, mark: str, quote: str, escape: str, asked: Asked) ->
             (uri, _records(text, mark, quote, escape, whole, trim=True))
             for uri, text, whole in sources
         ]
-    comment = asked.comment
+    comment = asked.marks.comment
     if comment is None:
         begun = any(f"\n{c}" in text or text.startswith(c) for _, text, _ in sources
                     for c in COMMENTS)  # fmt: skip
@@ -446,8 +470,8 @@ def _try(sources: _Sources, mark: str, quote: str, escape: str, asked: Asked) ->
     for uri, records in parsed:
         own = [r for r in records if len(r[1]) > 1 or not _is_empty(r[1])]
         blank[uri] = [line for line, row in records if len(row) < 2 and _is_empty(row)]
-        if asked.skip_lines:
-            own = [(line, row) for line, row in own if line >= asked.skip_lines]
+        if asked.lines.skip_lines:
+            own = [(line, row) for line, row in own if line >= asked.lines.skip_lines]
         if comment:
             told = [r for r in own if not r[1][0].startswith(comment)]
             leads &= len(told) == len(own) or own[0][1][0].startswith(comment)
@@ -460,7 +484,7 @@ def _try(sources: _Sources, mark: str, quote: str, escape: str, asked: Asked) ->
     ends = _ends(rows_of, width, mark, header=asked.header)
     for uri, records in kept:
         start = 0
-        if asked.skip_lines is None:
+        if asked.lines.skip_lines is None:
             start = _first_row(records, width, ends) or _below_titles(records, width, mark)
         skipped = records[start][0] if start < len(records) else 0
         rows = tuple(row for _, row in records[start:])
@@ -469,10 +493,10 @@ def _try(sources: _Sources, mark: str, quote: str, escape: str, asked: Asked) ->
         total += len(rows)
         skips += start > 0
         if rows:
-            titles = start > 0 or bool(asked.skip_lines)
+            titles = start > 0 or bool(asked.lines.skip_lines)
             last = records[-1][0]
             between = sum(records[start][0] < line < last for line in blank[uri])
-            files.append(FileRecords(uri, rows, asked.skip_lines or skipped, titles, between))
+            files.append(FileRecords(uri, rows, asked.lines.skip_lines or skipped, titles, between))
     even = hits / total if total else 0.0
     score = 100 * even - 6 * (skips > 0) + 15 * _typed(files, mark, width) + min(width, 20) / 2
     score -= STRONG.index(mark) * 0.4 if mark in STRONG else 4
@@ -481,7 +505,8 @@ def _try(sources: _Sources, mark: str, quote: str, escape: str, asked: Asked) ->
         score += 2 if _quoted(files) == 0 else -1
     elif escape == "\\" and quote:
         score += 1 if _escapes(sources, mark) else -2
-    return _Try(mark, quote, escape, comment, leads, width, even, ends, tuple(files), trim, score)
+    marks = replace(marks, comment=comment)
+    return _Try(marks, leads, width, even, ends, tuple(files), trim, score)
 
 
 def _are_set_off(parsed: Sequence[tuple[str, _Numbered]], *, both: bool) -> bool:
@@ -655,7 +680,7 @@ def _named(found: Finding, asked: Asked) -> Finding:
     if header is None and row_names:
         header, why = True, "it has one field fewer than the rows"
     if header is None:
-        header, why, sure = has_header(found.files, found.delimiter, found.width)
+        header, why, sure = has_header(found.files, found.marks.delimiter, found.width)
     first = found.files[0].rows[0]
     fields = tuple(first)
     if found.ends == "all" and len(fields) == found.width:
@@ -665,7 +690,7 @@ def _named(found: Finding, asked: Asked) -> Finding:
         found, fields = replace(found, ends="all"), fields[:-1]
     if header and len(fields) > found.width:
         found, fields = _with_long_header(found, fields)
-    if asked.short_rows == "null":
+    if asked.lines.short_rows == "null":
         found = replace(found, files=tuple(_filled(f, found.width) for f in found.files))
     width = found.width - (found.ends in ("all", "rows"))
     given = fields if header else ()
@@ -677,7 +702,7 @@ def _named(found: Finding, asked: Asked) -> Finding:
     for n, column in enumerate(zip(*rows, strict=True)):
         values = dict.fromkeys(map(str.strip, column))
         held = tuple(v for v in values if v in NULL_WORDS and v != "\\N")
-        if held and kind(values, found.delimiter) not in ("", "?"):
+        if held and kind(values, found.marks.delimiter) not in ("", "?"):
             words.append((n, held))
     return replace(
         found,
@@ -688,7 +713,10 @@ def _named(found: Finding, asked: Asked) -> Finding:
         row_names=row_names,
         names=names,
         null_words=tuple(words),
-        bare=not header and found.delimiter in WEAK and asked.delimiter is None and found.width > 1,
+        bare=not header
+        and found.marks.delimiter in WEAK
+        and asked.marks.delimiter is None
+        and found.width > 1,
     )
 
 
@@ -727,7 +755,7 @@ def _has_row_names(found: Finding) -> bool:
         return False
     if any(len(row) != width for row in rows) or any(not f.strip() or kind_of(f) for f in first):
         return False
-    kinds = [kind([row[n] for row in rows], found.delimiter) for n in range(width)]
+    kinds = [kind([row[n] for row in rows], found.marks.delimiter) for n in range(width)]
     keys = [[row[0] for row in f.rows[1:]] for f in found.files]
     return any(k not in ("", "?") for k in kinds[1:]) and all(
         len(set(own)) == len(own) for own in keys

@@ -55,15 +55,17 @@ def format_of(name: str, text: bytes, *, whole: bool) -> str:
         if plain.lstrip()[:2].rstrip() in ("{", "[", '{"', "[{"):
             return "JSONEachRow"  # over several lines
     found = sniff([TextSample(name, text, whole)])
-    commented = found.comment == "#" and found.header and found.sure and found.even >= _LEAST_EVEN
+    commented = (
+        found.marks.comment == "#" and found.header and found.sure and found.even >= _LEAST_EVEN
+    )
     if not commented and (what := _is_document(plain.splitlines()[:200])):
         raise _no_table(name, what)
     marks = (*STRONG, *PAIRS)
     if found.width > 1 and (found.even >= _LEAST_EVEN or found.short):
         if _is_prose(found):
             raise _no_table(name, "its lines look like sentences")
-        if found.delimiter in marks or not found.bare:
-            return "TSV" if found.delimiter == "\t" and found.quote == '"' else "CSV"
+        if found.marks.delimiter in marks or not found.bare:
+            return "TSV" if found.marks.delimiter == "\t" and found.marks.quote == '"' else "CSV"
         if found.sure:
             return "CSV"
     rows = [row for file in found.files for row in file.rows]
@@ -77,7 +79,7 @@ def format_of(name: str, text: bytes, *, whole: bool) -> str:
 def _is_prose(found: Finding) -> bool:
     """Tell whether commas are those of sentences: blanks behind them, and words everywhere."""
     rows = [row for file in found.files for row in file.rows]
-    if found.delimiter != "," or (found.header and found.sure) or found.trim:
+    if found.marks.delimiter != "," or (found.header and found.sure) or found.trim:
         return False
     fields = [field for row in rows for field in row]
     behind = [field for row in rows for field in row[1:]]

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import time
+from dataclasses import fields
 
 import pytest
 
-from rowfall.core.dialect import Asked, Finding, TextSample, sniff
+from rowfall.core.dialect import Asked, AskedLines, AskedMarks, Finding, TextSample, sniff
 from rowfall.core.errors import UsageError
 from rowfall.core.header_line import unique_names
 
@@ -16,7 +17,14 @@ def found(*texts: str | bytes, **asked: object) -> Finding:
         TextSample(f"{n}.csv", text if isinstance(text, bytes) else text.encode(), whole=True)
         for n, text in enumerate(texts)
     ]
-    return sniff(samples, Asked(**asked))  # type: ignore[arg-type]
+    return sniff(samples, asked_of(asked))
+
+
+def asked_of(given: dict[str, object]) -> Asked:
+    marks = {f.name: given.pop(f.name) for f in fields(AskedMarks) if f.name in given}
+    lines = {f.name: given.pop(f.name) for f in fields(AskedLines) if f.name in given}
+    groups = {"marks": AskedMarks(**marks), "lines": AskedLines(**lines)}  # type: ignore[arg-type]
+    return Asked(**groups, **given)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -50,7 +58,7 @@ def found(*texts: str | bytes, **asked: object) -> Finding:
 )
 def test_delimiters(text: str, mark: str, width: int) -> None:
     seen = found(text)
-    assert (seen.delimiter, seen.width) == (mark, width)
+    assert (seen.marks.delimiter, seen.width) == (mark, width)
 
 
 @pytest.mark.parametrize(
@@ -170,15 +178,20 @@ def test_what_is_said_is_not_looked_for() -> None:
 
 
 def test_a_comma_before_decimals_is_no_delimiter() -> None:
-    assert found("x;1,5\ny;2,5\n", decimal=",").delimiter == ";"
-    assert found('"1,5","2,5"\n"3,5","4,5"\n', decimal=",").delimiter == ","
+    assert found("x;1,5\ny;2,5\n", decimal=",").marks.delimiter == ";"
+    assert found('"1,5","2,5"\n"3,5","4,5"\n', decimal=",").marks.delimiter == ","
 
 
 def test_the_line_that_tells_excel_the_delimiter() -> None:
     one = found("sep=;\r\na;b\r\n1;2\r\n")
-    assert (one.delimiter, one.skip_lines, one.header, one.names) == (";", 1, True, ("a", "b"))
+    assert (one.marks.delimiter, one.skip_lines, one.header, one.names) == (
+        ";",
+        1,
+        True,
+        ("a", "b"),
+    )
     tab = found('"sep=\t"\na\tb\n1\t2\n')
-    assert (tab.delimiter, tab.skip_lines) == ("\t", 1)
+    assert (tab.marks.delimiter, tab.skip_lines) == ("\t", 1)
     assert found("sep=;\na;b\n1;2\n", "a;b\n1;2\n").skip_lines == 0  # a row of some would be lost
     assert found("sep=;\n1;2\n", skip_lines=0).skip_lines == 0
 
@@ -226,15 +239,15 @@ def test_eight_files_take_no_time() -> None:
 def test_one_quote_that_is_not_closed_is_no_dialect() -> None:
     rows = "".join(f"{i},n,{i}\n" for i in range(50))
     one = sniff([TextSample("x", b'id,name,n\n100,"n,1\n' + rows.encode(), True)])
-    assert (one.delimiter, one.quote) == (",", '"')
+    assert (one.marks.delimiter, one.marks.quote) == (",", '"')
     three = b'id,name,n\n100,"n,1\n101,"n,1\n102,"n,1\n'
-    assert sniff([TextSample("x", three + rows.encode(), True)]).quote == ""
+    assert sniff([TextSample("x", three + rows.encode(), True)]).marks.quote == ""
 
 
 def test_two_thirds_of_few_rows_show_the_delimiter() -> None:
     text = b"id,name,n,day\n1,a,1,x\n2,b,2,x\n3,c\n4,d,4,x\n5,e,5,x\n6,f,6,x,more\n"
     found = sniff([TextSample("x", text, True)])
-    assert (found.delimiter, found.width, found.header) == (",", 4, True)
+    assert (found.marks.delimiter, found.width, found.header) == (",", 4, True)
 
 
 def test_bytes_that_are_not_utf_8_in_some_files_are_errors_of_those() -> None:

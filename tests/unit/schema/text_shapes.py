@@ -201,7 +201,7 @@ def judge(shape: Shape) -> tuple[str, Finding | None]:
     except UsageError:
         return REFUSED, None
     truth = (shape.delimiter, shape.header, shape.columns)
-    if (found.delimiter, found.header, len(found.names)) == truth:
+    if (found.marks.delimiter, found.header, len(found.names)) == truth:
         if shape.plain or text_format.unplain(found):
             return RIGHT, found
         return WRONG, found
@@ -224,7 +224,8 @@ def page() -> str:
         counts.setdefault(shape.group, Counter())[verdict] += 1
         if verdict != RIGHT:
             taken = "nothing" if found is None else (
-                f"{formats.spelled(found.delimiter)}, header {'yes' if found.header else 'no'}, "
+                f"{formats.spelled(found.marks.delimiter)}, "
+                f"header {'yes' if found.header else 'no'}, "
                 f"{len(found.names)} columns"
             )  # fmt: skip
             others.append(f"| {shape.group} | {_cell(shape.name)} | {_cell(taken)} | {verdict} |")

@@ -19,7 +19,10 @@ from rowfall.core import formats
 from rowfall.core.dataclass import dataclass
 from rowfall.core.dialect import (
     Asked,
+    AskedLines,
+    AskedMarks,
     Finding,
+    TextMarks,
     TextSample,
     sniff,
 )
@@ -110,12 +113,16 @@ def asked_of(options: Options) -> Asked:
         if given is not None and given not in known:
             raise UsageError(f"{flag} {given}: say {' or '.join(known)}")
     return Asked(
-        bool(options.format), delimiter, _mark("--quote", options.quote, 1),
-        _mark("--escape", options.escape, 1), comment, options.skip_lines, header, names,
+        bool(options.format),
+        AskedMarks(
+            delimiter, _mark("--quote", options.quote, 1), _mark("--escape", options.escape, 1),
+            comment,
+        ),
+        AskedLines(options.skip_lines, options.blanks, options.short_rows, options.blank_lines),
+        header, names,
         decimal=options.decimal or ".",
         bad_bytes=bool(options.max_errors or options.max_error_ratio),
         by_format=by_format,
-        blanks=options.blanks, short_rows=options.short_rows, blank_lines=options.blank_lines,
         most_columns=options.max_columns,
     )  # fmt: skip
 
@@ -162,7 +169,7 @@ def find_text_format(
             f"{splits[0].uri} holds no rows to infer columns from",
             hint="Check what writes it, and whether it has finished.",
         )
-    if found.delimiter == "\x1f" and all(_ASCII_RECORDS.fullmatch(s.data) for s in samples):
+    if found.marks.delimiter == "\x1f" and all(_ASCII_RECORDS.fullmatch(s.data) for s in samples):
         name = shlex.quote(found.files[0].uri)
         raise UsageError(
             f"{found.files[0].uri} ends its records with \\x1e and has no lines",
@@ -189,7 +196,7 @@ def find_text_format(
         )
     _check_alike(found)
     _check_long_header(found, asked)
-    raw = encoding.is_tsv and asked.escape == ""
+    raw = encoding.is_tsv and asked.marks.escape == ""
     encoding = _encoding(found, encoding, raw=raw, renamed=bool(asked.columns) and found.header)
     odd = unplain(found) or _wanted(asked)
     whole = all(sample.whole for sample in samples)
@@ -199,7 +206,7 @@ def find_text_format(
     ):
         # No reader of TSV leaves lines out, fills rows or knows CR; rewritten, it is plain CSV.
         odd = odd or "has blank lines"
-        found = replace(found, delimiter="\t", quote="", escape="\\")
+        found = replace(found, marks=TextMarks("\t", "", "\\", found.marks.comment))
         encoding = replace(
             encoding,
             format=encoding.format.replace("TSV", "CSV"),
@@ -238,13 +245,14 @@ _ASCII_RECORDS = regex(rb"[^\r\n]*\x1e[^\r\n]*[\r\n]*")
 
 def _check_closed(name: str, samples: Sequence[TextSample], found: Finding) -> None:
     """Check that each quote which begins a field is closed, in text that is here as a whole."""
-    plain = found.quote and found.escape == found.quote and found.charset == "utf-8"
+    marks = found.marks
+    plain = marks.quote and marks.escape == marks.quote and found.charset == "utf-8"
     for sample in samples if plain else ():
-        quote, text = found.quote.encode(), sample.data
+        quote, text = marks.quote.encode(), sample.data
         # A field that is not closed has an odd number of quotes.
         if not sample.whole or text.count(quote) % 2 == 0:
             continue
-        at, before = text.find(quote), (b"\n", b"\r", found.delimiter.encode())
+        at, before = text.find(quote), (b"\n", b"\r", marks.delimiter.encode())
         while at >= 0:
             if at and not text.endswith(before, 0, at):
                 at = text.find(quote, at + 1)  # a letter of its value
@@ -285,7 +293,8 @@ def _reads(samples: Sequence[TextSample], asked: Asked, width: int, *, odd: int 
     """
     try:
         found = sniff(samples, asked)
-        titles = found.titles and asked.skip_lines is None  # refused without a header below them
+        # They are refused without a header below them.
+        titles = found.titles and asked.lines.skip_lines is None
         if not found.files or found.row_names or (titles and not found.header):
             return False
         _check_alike(found)
@@ -294,6 +303,20 @@ def _reads(samples: Sequence[TextSample], asked: Asked, width: int, *, odd: int 
         return False
     rows = [row for file in found.files for row in file.rows]
     return found.width == width and sum(len(row) != width for row in rows) <= odd
+
+
+def _skipping(asked: Asked, count: int) -> Asked:
+    return replace(asked, lines=replace(asked.lines, skip_lines=count))
+
+
+def _split_by(asked: Asked, delimiter: str) -> Asked:
+    return replace(asked, marks=replace(asked.marks, delimiter=delimiter))
+
+
+def _keeping(asked: Asked, short_rows: str | None) -> Asked:
+    """Return ``asked`` where lines that begin like comments are rows."""
+    marks = replace(asked.marks, comment="")
+    return replace(asked, marks=marks, lines=replace(asked.lines, short_rows=short_rows))
 
 
 def _notes(
@@ -317,26 +340,26 @@ def _notes(
             yield UNSURE, found.why.partition("; ")[0]
     elif asked.by_format:
         with suppress(UsageError):  # only some files have one: those fail alone
-            named, why, sure = has_header(found.files, found.delimiter, found.width)
+            named, why, sure = has_header(found.files, found.marks.delimiter, found.width)
             if sure and named != found.header:
                 way = "--header yes" if named else f"--format {'TSV' if tsv else 'CSV'}"
                 reads = _reads(samples, replace(asked, header=named), found.width, odd=odd)
                 yield UNSURE, f"{why}; {way} reads it so" if reads else why
     titles = {_titles(file.rows) for file in found.files}
-    if asked.skip_lines is None and len(titles) == 1 and titles != {0}:
+    if asked.lines.skip_lines is None and len(titles) == 1 and titles != {0}:
         count = titles.pop()
         lines = "line holds" if count == 1 else f"{count} lines hold"
         why = f"the first {lines} one value at most"
-        if _reads(samples, replace(asked, skip_lines=count), found.width):
+        if _reads(samples, _skipping(asked, count), found.width):
             yield UNSURE, f"{why}; --skip-lines {count} leaves them out"
             yield OTHERWISE, f"--skip-lines {count}"
         else:
             yield UNSURE, why
-    if _has_units(found) and asked.skip_lines is None:
+    if _has_units(found) and asked.lines.skip_lines is None:
         given = shlex.quote(",".join(found.names))
         flags = f"--skip-lines 2 --header no --columns {given}"
         why = "line 2 holds no values as those below it, units perhaps"
-        without = replace(asked, skip_lines=2, header=False, columns=found.names)
+        without = replace(_skipping(asked, 2), header=False, columns=found.names)
         if "," not in "".join(found.names) and _reads(samples, without, found.width, odd=odd):
             yield UNSURE, f"{why}; {flags} skips it"
             yield OTHERWISE, flags
@@ -345,15 +368,18 @@ def _notes(
     if found.header and whole and all(len(file.rows) == 1 for file in found.files):
         yield UNSURE, "there is no row below the header, so nothing shows the types of the columns"
     yield from _last_rows(found, samples)
-    if found.comment and asked.comment is None:
-        mark = found.comment
+    if found.marks.comment and asked.marks.comment is None:
+        mark = found.marks.comment
         # In front of the rows it is a comment, among them it may be a row that is not whole.
         subject = "comment" if mark == "#" and found.leads else UNSURE
         why = f"lines that begin with {mark} are left out"
-        filled = {"--comment none": asked.short_rows, "--comment none --short-rows null": "null"}
+        filled = {
+            "--comment none": asked.lines.short_rows,
+            "--comment none --short-rows null": "null",
+        }
         ways = (
             way for way, short in filled.items()
-            if _reads(samples, replace(asked, comment="", short_rows=short), found.width, odd=odd)
+            if _reads(samples, _keeping(asked, short), found.width, odd=odd)
         )  # fmt: skip
         keeps = next(ways, None)
         yield subject, f"{why}; {keeps} keeps them" if keeps else why
@@ -366,7 +392,7 @@ def _notes(
             why = "one column only, but runs of blanks split its lines: tr -s ' ' makes one of each"
             yield UNSURE, why
             break
-        if not _reads(samples, replace(asked, delimiter=mark), fields):
+        if not _reads(samples, _split_by(asked, mark), fields):
             yield UNSURE, f"{why}, and not all of them: no delimiter is right for each line"
             break
         if asked.fixed and tsv:
@@ -375,12 +401,12 @@ def _notes(
         else:
             yield UNSURE, f"{why}: --delimiter {shlex.quote(said)}"
             yield OTHERWISE, f"--delimiter {shlex.quote(said)}"
-    if found.bare and _reads(samples, replace(asked, delimiter=","), 1):
-        said = formats.spelled(found.delimiter)
+    if found.bare and _reads(samples, _split_by(asked, ","), 1):
+        said = formats.spelled(found.marks.delimiter)
         what = "a blank" if said == "blank" else said
         yield UNSURE, f"{what} splits the lines into {found.width}; --delimiter comma keeps them"
         yield OTHERWISE, "--delimiter comma"
-    if found.blank_lines and asked.blank_lines is None:
+    if found.blank_lines and asked.lines.blank_lines is None:
         lines = f"{found.blank_lines} blank line" + "s" * (found.blank_lines > 1)
         if found.width > 1:
             yield "blank lines", f"{lines} between the rows, left out"
@@ -390,9 +416,9 @@ def _notes(
                 f"{lines} between the rows, each a NULL; --blank-lines skip leaves them out",
             )
             yield OTHERWISE, "--blank-lines skip"
-    if found.trim and asked.blanks is None:
+    if found.trim and asked.lines.blanks is None:
         yield "blanks", "blanks around fields are left out, as delimiters or quotes have some"
-    if found.behind and asked.blanks is None and _holds_text(found):
+    if found.behind and asked.lines.blanks is None and _holds_text(found):
         yield UNSURE, "texts begin with the blank behind a delimiter; --blanks trim leaves it out"
         yield OTHERWISE, "--blanks trim"
     renamed = [
@@ -422,18 +448,20 @@ def _last_rows(found: Finding, samples: Sequence[TextSample]) -> Iterator[tuple[
 def _holds_text(found: Finding) -> bool:
     """Tell whether a column but the first holds texts, whose blanks are part of them."""
     rows = [row for row in found.files[0].rows[1:512] if len(row) == found.width]
-    return any(kind(column, found.delimiter) == "" for column in [*zip(*rows, strict=True)][1:])
+    return any(
+        kind(column, found.marks.delimiter) == "" for column in [*zip(*rows, strict=True)][1:]
+    )
 
 
 def _has_units(found: Finding) -> bool:
     """Tell whether the line below the header is text where the lines below it hold numbers."""
-    if not found.header or found.skip_lines or len(found.files) > 1 or found.comment:
+    if not found.header or found.skip_lines or len(found.files) > 1 or found.marks.comment:
         return False
     rows = [row for row in found.files[0].rows[1:512] if len(row) == found.width]
     if len(rows) < 1 + _LEAST_VALUES or rows[0] != found.files[0].rows[1]:
         return False
-    columns = [(one, kind(rest, found.delimiter)) for one, *rest in zip(*rows, strict=True)]
-    mark = found.delimiter
+    columns = [(one, kind(rest, found.marks.delimiter)) for one, *rest in zip(*rows, strict=True)]
+    mark = found.marks.delimiter
     typed = [(one, kind_of(one, mark)) for one, rest in columns if rest not in ("", "?")]
     text = [one for one, own in typed if one.strip() not in ("", *NULL_WORDS) and own == ""]
     return bool(text) and len(text) * 2 > len(typed)
@@ -463,13 +491,13 @@ def _encoding(found: Finding, encoding: Encoding, *, raw: bool, renamed: bool) -
     tsv = (
         encoding.is_tsv
         and not raw
-        and (found.width < 2 or (found.delimiter == "\t" and not found.quote))
+        and (found.width < 2 or (found.marks.delimiter == "\t" and not found.marks.quote))
     )
     name = ("TSV" if tsv else "CSV") + ("WithNames" if found.header else "")
     return replace(
         encoding,
         format=name,
-        delimiter="," if tsv else found.delimiter,
+        delimiter="," if tsv else found.marks.delimiter,
         header=found.names if _odd(found) or renamed else (),
         renamed=renamed,
         fields=0 if tsv else columns_of(found),
@@ -490,7 +518,7 @@ def _rewritten(
     uri = found.files[0].uri
     if found.charset != (encoding.dialect or Dialect()).charset:
         raise UsageError(f"{uri} {what}", hint=f"Say so: --encoding {found.charset}.")
-    if found.titles and asked.skip_lines is None:
+    if found.titles and asked.lines.skip_lines is None:
         counts = {f.skipped for f in found.files}
         if len(counts) > 1 or not found.header:
             raise UsageError(
@@ -504,16 +532,18 @@ def _with_marks(found: Finding, encoding: Encoding, dialect: Dialect, asked: Ask
     """Return the encoding with the marks of the text in its dialect: it is read as plain CSV."""
     dialect = replace(
         dialect,
-        delimiter=found.delimiter,
-        quote=found.quote,
-        escape=found.escape,
-        comment=found.comment,
+        delimiter=found.marks.delimiter,
+        quote=found.marks.quote,
+        escape=found.marks.escape,
+        comment=found.marks.comment,
         skip_lines=found.skip_lines if found.titles else 0,
         trailing=bool(found.ends),
         trim=found.trim,
-        columns=len(found.names) if found.ends == "header" or asked.short_rows == "null" else 0,
-        fill=asked.short_rows == "null",
-        skip_blank=asked.blank_lines == "skip",
+        columns=len(found.names)
+        if found.ends == "header" or asked.lines.short_rows == "null"
+        else 0,
+        fill=asked.lines.short_rows == "null",
+        skip_blank=asked.lines.blank_lines == "skip",
     )
     return replace(
         encoding, delimiter=",", fields=len(found.names), dialect=dialect, trailing=False
@@ -526,9 +556,7 @@ def _of_dialect(dialect: Dialect, asked: Asked) -> Asked:
     return replace(
         asked,
         charset=dialect.charset,
-        delimiter="\t" if tabs else asked.delimiter,
-        quote="" if tabs else asked.quote,
-        escape=dialect.escape if tabs else asked.escape,
+        marks=AskedMarks("\t", "", dialect.escape, asked.marks.comment) if tabs else asked.marks,
     )
 
 
@@ -540,16 +568,20 @@ def unplain(found: Finding) -> str | None:
         return "has line ends of old Macs (CR alone)"
     if found.skip_lines:
         return f"has {found.skip_lines} lines before the header or the first row"
-    if found.comment:
-        return f"has comment lines that begin with {found.comment}"
-    if found.quote == '"' and found.escape != '"':
+    if found.marks.comment:
+        return f"has comment lines that begin with {found.marks.comment}"
+    if found.marks.quote == '"' and found.marks.escape != '"':
         return "has quotes behind a backslash"
-    if found.quote != '"':
-        return f"has {found.quote} around its fields" if found.quote else "has quotes as letters"
-    if len(found.delimiter.encode()) > 1:
-        return f"has the delimiter {found.delimiter!r}"
-    if found.ends and found.delimiter == "\t":
-        return f"has a {formats.spelled(found.delimiter)} at the end of its lines"
+    if found.marks.quote != '"':
+        return (
+            f"has {found.marks.quote} around its fields"
+            if found.marks.quote
+            else "has quotes as letters"
+        )
+    if len(found.marks.delimiter.encode()) > 1:
+        return f"has the delimiter {found.marks.delimiter!r}"
+    if found.ends and found.marks.delimiter == "\t":
+        return f"has a {formats.spelled(found.marks.delimiter)} at the end of its lines"
     if found.ends == "header":
         return "has a delimiter at the end of its header only"
     if found.trim:
@@ -561,9 +593,9 @@ def unplain(found: Finding) -> str | None:
 
 def _wanted(asked: Asked) -> str | None:
     """Return a predicate on text that options allow and no reader takes; None for nothing."""
-    if asked.short_rows == "null":
+    if asked.lines.short_rows == "null":
         return "may have short rows"
-    return "may have blank lines" if asked.blank_lines == "skip" else None
+    return "may have blank lines" if asked.lines.blank_lines == "skip" else None
 
 
 def _rows_in_order(found: Finding) -> list[tuple[str, ...]]:
@@ -618,7 +650,7 @@ def _check_long_header(found: Finding, asked: Asked) -> None:
         UsageError: it has, and nothing says what becomes of such rows.
     """
     widths = Counter(len(row) for file in found.files for row in file.rows[1:])
-    if not found.short or not widths or asked.short_rows == "null":
+    if not found.short or not widths or asked.lines.short_rows == "null":
         return
     most = widths.most_common(1)[0][0]
     fields = "1 field" if most == 1 else f"{most} fields"
@@ -710,12 +742,13 @@ def _of_tsv(samples: Sequence[TextSample], asked: Asked) -> Asked:
     if not asked.fixed and not any(b"\t" in sample.data for sample in samples):
         return asked
     quoted = quoted or any(_has_quoted_columns(sample.data) for sample in samples)
-    return replace(
-        asked,
-        delimiter=asked.delimiter or "\t",
-        quote=asked.quote if asked.quote is not None else '"' if quoted else "",
-        comment=asked.comment or "",
+    marks = replace(
+        asked.marks,
+        delimiter=asked.marks.delimiter or "\t",
+        quote=asked.marks.quote if asked.marks.quote is not None else '"' if quoted else "",
+        comment=asked.marks.comment or "",
     )
+    return replace(asked, marks=marks)
 
 
 # A field in quotes that holds what quotes are for.
