@@ -131,7 +131,7 @@ class SendRows:
                         schema=schema,
                         select=select,
                         staging=path,
-                        settings={**order.settings, **self._target.engine_settings},
+                        settings={**order.settings, **self._target.rows.settings},
                     ),
                     lane,
                     on_tick,
@@ -228,7 +228,7 @@ class WriteRows(Decode):
                 asked, output_format=binary.format, output_texts=tuple(binary.texts),
                 output_types=tuple(binary.names),
             )  # fmt: skip
-        asked = replace(asked, output_format=self._target.lines)
+        asked = replace(asked, output_format=self._target.rows.decoder)
         if to is None:
             return asked
         fills = _FILL if self.prefill is not None and self.prefill.waits else 0

@@ -229,7 +229,7 @@ class TransactionalDatabase(RecordedDatabase):
         parts = choose_text_writer(facts, target, transport.parser)
         by = PROGRAM if parts.value == PROGRAM else "the engine"
         binary = facts.table.database.binary and parts.value == PROGRAM
-        form = "in binary" if binary else f"as {target.form}"
+        form = "in binary" if binary else f"as {target.rows.name}"
         compression = transport.compression
         if facts.todo and facts.table.database.link is not None:
             compression = pack_by_link(facts.table.database.link, options, facts.cores_here)
@@ -251,7 +251,7 @@ class TransactionalDatabase(RecordedDatabase):
             return f"{create};\nSTART PIPELINE `{own}` FOREGROUND;\nDROP PIPELINE `{own}`"
         scan = Scan(facts.source_for(transport), splits, facts.encoding, schema)
         rows = sql.select(schema.columns, scan.relation())
-        command, form = target.command(schema), target.form
+        command, form = target.command(schema), target.rows.name
         if transport.binary:
             command, form = target.command_of_binary(schema), "values in binary"
         return f"{command}\n-- of the rows that are read here, as {form}:\n{rows}"

@@ -535,7 +535,7 @@ def choose_text_writer(facts: LoadFacts, target: TransactionalTable, parser: Cho
         why = f"{PROGRAM} does not parse: {parser.reason}"
     elif schema.projection is not None:
         why = "the engine selects the columns"
-    elif target.lines:
+    elif target.rows.decoder:
         only = list(filter(target.only_engine_writes, schema.columns))
         if only:
             why = f"only the engine writes {only[0].type} as text (column {only[0].name})"

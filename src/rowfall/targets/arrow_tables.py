@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import ClassVar
-
 from rowfall.core import sql
 from rowfall.core.model import Column
 from rowfall.core.type_names import SECOND_DIGITS, Type, in_other_words, parse_type
-from rowfall.targets.transactional import TableInFile
+from rowfall.targets.transactional import RowFormat, TableInFile
 
 # Sent as text: Arrow has no type for them, or the engine writes other bytes.
 _AS_TEXT = frozenset((
@@ -39,14 +36,11 @@ def arrow_type(type_: str) -> str:
 class ArrowFileTable(TableInFile):
     """One table in a file of a database that takes Arrow."""
 
-    format: str = "ArrowStream"
-    lines: str = "ArrowStream"
-    form: ClassVar[str] = "Arrow"
     # Days as days, and texts as texts.
-    engine_settings: Mapping[str, str] = {
+    rows: RowFormat = RowFormat("ArrowStream", "ArrowStream", "Arrow", {
         "output_format_arrow_date_as_uint16": "0", "output_format_arrow_string_as_string": "1",
         "output_format_arrow_low_cardinality_as_dictionary": "0",
-    }  # fmt: skip
+    })  # fmt: skip
 
     def written_type(self, column: Column) -> str:
         """See :class:`rowfall.targets.transactional.TransactionalTable`."""

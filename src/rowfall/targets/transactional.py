@@ -11,12 +11,13 @@ import copy
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import field, replace
 from hashlib import blake2b
 from pathlib import Path
 from typing import ClassVar, Self
 
 from rowfall.core import file_databases, sql, uri
+from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import UsageError
 from rowfall.core.masked import MASK, Secret
 from rowfall.core.model import Column, Encoding, Projection, Schema
@@ -53,34 +54,45 @@ _INSTEAD = {
 }
 
 
+@dataclass(frozen=True, slots=True)
+class RowFormat:
+    """How rows are written for a database.
+
+    Attributes:
+        engine: the name that the engine has for it.
+        decoder: the name that rowfall-decode has for it; "" where it does not write it.
+        name: what people call it.
+        settings: with which the engine writes.
+    """
+
+    engine: str = "TSV"
+    decoder: str = ""
+    name: str = "text"
+    settings: Mapping[str, str] = field(default_factory=dict)
+
+
 class TransactionalTable:
     """One table of a database; a dialect derives from it.
 
     Attributes:
         scheme: of the URI. ``port``, ``password_variable``: where the URI has none.
         settings: parameters of the URI that go to the driver.
-        format: of the text that the engine writes.
-        lines: the same text as rowfall-decode names it; "" where it writes none.
-        form: what people call it.
+        rows: the form in which it takes rows.
         zeros_in_text: see :class:`rowfall.targets.base.Declaring`.
         takes_back: rows of an attempt that fails are rolled back.
         takes: options of tables that the dialect knows.
         in_process: the database runs here, and one transaction uses all cores.
-        engine_settings: with which the engine writes.
     """
 
     scheme: ClassVar[str]
     port: ClassVar[int]
     password_variable: ClassVar[str]
     settings: ClassVar[tuple[str, ...]] = ()
-    format: str = "TSV"
-    lines: str = ""
-    form: ClassVar[str] = "text"
+    rows: RowFormat = RowFormat()
     takes_back: bool = True
     zeros_in_text: bool = True
     takes: ClassVar[frozenset[str]] = frozenset()
     in_process: ClassVar[bool] = False
-    engine_settings: Mapping[str, str] = {}
 
     def __init__(
         self, text: str, table: str, options: Options, password: Secret | None = None
@@ -175,7 +187,7 @@ class TransactionalTable:
         """Tell whether rowfall-decode cannot write the text of a column: it writes flat values."""
         type_ = parse_type(column.type)
         flat = not type_.nested and type_.base != "JSON"
-        return not self.lines or not flat or bool(self.written(column))
+        return not self.rows.decoder or not flat or bool(self.written(column))
 
     def create(self, schema: Schema, table: str = "") -> tuple[SqlText, ...]:
         """See :class:`rowfall.targets.base.Target`."""
@@ -229,9 +241,8 @@ class TransactionalTable:
     def into(self, staging: str, schema: Schema) -> SqlText:
         """Return the pipe ``staging`` as a file that the engine writes."""
         structure = sql.structure((c.name, self.written_type(c)) for c in schema.columns)
-        return SqlText.of(
-            f"FUNCTION file({quote(staging)}, {quote(self.format)}, {quote(structure)}, 'none')"
-        )
+        format_ = quote(self.rows.engine)
+        return SqlText.of(f"FUNCTION file({quote(staging)}, {format_}, {quote(structure)}, 'none')")
 
     def staging_name(self, attempt_id: str, number: int, encoding: Encoding | None) -> str:
         return f"{STAGING_PREFIX}{attempt_id}"

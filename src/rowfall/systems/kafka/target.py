@@ -27,7 +27,7 @@ from rowfall.core.sqltext import SqlText, quote
 from rowfall.core.type_names import parse_type
 from rowfall.systems.kafka.client import SERVERS, parse, revealed, secrets_of
 from rowfall.targets.base import Caps, Publish, state_folder
-from rowfall.targets.transactional import TransactionalTable
+from rowfall.targets.transactional import RowFormat, TransactionalTable
 
 FORMATS = ("JSONEachRow", "CSV", "TSV", "Avro")
 AVRO = "Avro"
@@ -93,9 +93,11 @@ class KafkaTopic(TransactionalTable):
                 f"messages cannot be written as {self.format}",
                 hint=f"Messages are {_listed()}: --to-format CSV",
             )
-        self.engine_settings = _registry_settings(registry, topic, uri.mask(text), self.format)
-        if self.format != AVRO and not options.key:
-            self.lines = self.format
+        self.rows = RowFormat(
+            self.format,
+            self.format if self.format != AVRO and not options.key else "",
+            settings=_registry_settings(registry, topic, uri.mask(text), self.format),
+        )
         self.takes_back = options.transactional
         if password is not None:
             config["sasl.password"] = password

@@ -27,7 +27,7 @@ from rowfall.systems.mysql.client import (
     name,
     quote,
 )
-from rowfall.targets.transactional import TransactionalTable, column_lines
+from rowfall.targets.transactional import RowFormat, TransactionalTable, column_lines
 
 _INTEGERS = {8: "TINYINT", 16: "SMALLINT", 32: "INT", 64: "BIGINT"}
 _INTEGER = regex(r"(U?)Int(\d+)\Z")
@@ -56,7 +56,7 @@ class MySQLTable(TransactionalTable):
     port: ClassVar[int] = PORT
     password_variable: ClassVar[str] = PASSWORD_VARIABLE
     settings: ClassVar[tuple[str, ...]] = PARAMETERS
-    lines: str = "MySQL"
+    rows: RowFormat = RowFormat(decoder="MySQL")
     takes: ClassVar[frozenset[str]] = frozenset({"engine", "order_by", "partition_by"})
 
     def column_type(self, column: Column) -> str:

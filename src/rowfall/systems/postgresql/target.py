@@ -11,7 +11,7 @@ from rowfall.core.sqltext import SqlText, identifier, qualified
 from rowfall.core.type_names import parse_type
 from rowfall.systems.postgresql.client import PASSWORD_VARIABLE, PORT, SETTINGS
 from rowfall.systems.postgresql.types import NESTED, SECOND_DIGITS, STRINGS, declared_type
-from rowfall.targets.transactional import TransactionalTable
+from rowfall.targets.transactional import RowFormat, TransactionalTable
 
 # Longer names are cut without an error.
 _LONGEST = 63
@@ -29,7 +29,7 @@ class PostgresTarget(TransactionalTable):
     port: ClassVar[int] = PORT
     password_variable: ClassVar[str] = PASSWORD_VARIABLE
     settings: ClassVar[tuple[str, ...]] = SETTINGS
-    lines: str = "PostgreSQL"
+    rows: RowFormat = RowFormat(decoder="PostgreSQL")
     zeros_in_text: bool = False
     takes: ClassVar[frozenset[str]] = frozenset({"unlogged"})
 
