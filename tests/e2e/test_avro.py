@@ -66,3 +66,24 @@ def test_nor_is_a_null_a_zero(shell: Shell) -> None:
     shell.write("a.avro", GOOD)
     shell.ends(1, "load", "a.avro", "--table", "t", "--type", "count Int64")
     assert shell.row("SELECT count() FROM t") == [0]
+
+
+@pytest.mark.parametrize(
+    ("type_", "helps"), [("Array(Nullable(Int64))", True), ("Array(Int64)", False)]
+)
+def test_empty_lists_are_named_where_they_load_the_file(
+    shell: Shell, type_: str, helps: bool
+) -> None:
+    """The option was named for any NULL list: pasted, the NULL inside of another one stopped it."""
+    import fastavro
+
+    lists = {"type": "array", "items": ["null", "long"]}
+    fields = [{"name": "id", "type": "long"}, {"name": "l", "type": ["null", lists]}]
+    rows = [{"id": 1, "l": [1]}, {"id": 2, "l": None}, {"id": 3, "l": [None]}]
+    with (shell.folder / "a.avro").open("wb") as out:
+        fastavro.writer(out, {"type": "record", "name": "r", "fields": fields}, rows)
+    given = ("load", "a.avro", "--table", "t", "--type", f"l {type_}")
+    refused = shell.ends(1, *given)
+    assert "a NULL in a column that takes none" in refused.talk
+    assert ("--null-lists empty" in refused.talk) == helps
+    shell.ends(0 if helps else 1, *given, "--null-lists", "empty")

@@ -292,7 +292,7 @@ def typed(shell: Shell, line: str, **variables: str) -> Done:
     if words[0] == "rowfall" and not re.search(r" [|<&;] |; ", line):
         return shell.run(*words[1:], env=variables)
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    env = {**shell.cli._environment(None), "PATH": path}
+    env = {**shell.cli._environment(None), **shell.env, **variables, "PATH": path}
     done = subprocess.run(
         ["bash", "-euo", "pipefail", "-c", line],  # noqa: S607
         cwd=shell.folder, env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True,

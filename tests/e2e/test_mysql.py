@@ -14,9 +14,11 @@ import pytest
 
 from e2e.fleet import Fleet
 from e2e.lake import Lake
+from e2e.test_hint_commands import typed
 from e2e.tools import Shell
 from lab.clickhouse import ClickHouse
-from lab.mariadb import MariaDB
+from lab.mariadb import MariaDB, client
+from lab.process import wait_until
 from lab.scripted_mysql import Rows, ScriptedMySQL
 from lab.tls import certificate
 
@@ -96,6 +98,77 @@ def test_rows_of_a_table_that_was_made_anew_are_not_loaded(
     shell.ok("load", tables.uri(), "--replace")
     assert shell.rows("SELECT v, count() FROM t GROUP BY v") == [["new", 20]]
     assert "nothing to load" in shell.ok("load", tables.uri()).talk
+
+
+@pytest.mark.parametrize(
+    "key", ["INT AUTO_INCREMENT", pytest.param("DATE", marks=pytest.mark.long),
+            pytest.param("BINARY(16)", marks=pytest.mark.long)],
+)  # fmt: skip
+def test_a_table_that_was_made_anew_and_has_grown_is_another_one(
+    shell: Shell, tables: Tables, key: str
+) -> None:
+    """Its number of AUTO_INCREMENT was beyond the old one: rows behind that were added, exit 0."""
+    make = f"CREATE TABLE t (id {key} PRIMARY KEY, v TEXT, n INT)"
+    values = {
+        "DATE": "DATE '2020-01-01' + INTERVAL {} DAY", "BINARY(16)": "UNHEX(LPAD(HEX({}), 32, '0'))"
+    }  # fmt: skip
+    id_ = values.get(key, "{}").format("seq")
+    fill = f"INSERT INTO t SELECT {id_}, CONCAT('{{}}', seq), 1 FROM seq_1_to_"
+    tables.run(make, fill.format("old") + "100")
+    shell.ok("load", tables.uri())
+    # Columns come, go and change, rows are deleted and changed: one row of those that were seen
+    # is what it was.
+    tables.run(
+        "ALTER TABLE t ADD COLUMN w INT, MODIFY n BIGINT", "ALTER TABLE t DROP COLUMN w",
+        "UPDATE t SET v = 'changed' WHERE v != 'old1'", "DELETE FROM t WHERE v = 'old100'",
+    )  # fmt: skip
+    _later(tables)
+    assert shell.ok("load", tables.uri(), "--json").document["rows"] == 0
+    tables.run("DROP TABLE t", make, fill.format("new") + "150")
+    _later(tables)
+    for command in ("plan", "load"):
+        said = " ".join(shell.ends(4, command, tables.uri()).talk.split())
+        assert "it is another table by now" in said
+        assert "no row that was looked at then is what it was" in said
+    assert shell.row("SELECT count() FROM t") == [100]
+    for old in shell.ok("status", "--json").document["loads"]:
+        shell.ok("forget", old["load_id"], "--yes")
+    shell.ok("load", tables.uri(), "--replace")
+    assert shell.row("SELECT count(), countIf(startsWith(v, 'new')) FROM t") == [150, 150]
+    assert "nothing to load" in shell.ok("load", tables.uri()).talk
+
+
+def _later(tables: Tables) -> None:
+    """Alter the table until its time is another one: the server counts whole seconds."""
+    where = f"TABLE_SCHEMA = '{tables.name}' AND TABLE_NAME = 't'"
+    ask = f"SELECT CREATE_TIME FROM information_schema.TABLES WHERE {where}"
+    before = tables.server.query(ask)
+
+    def is_later() -> bool:
+        tables.run("ALTER TABLE t COMMENT = ''")
+        return tables.server.query(ask) != before
+
+    wait_until(is_later, 10, "another second")
+
+
+def test_what_the_client_shows_on_a_terminal_names_the_command_that_writes_rows(
+    shell: Shell, tables: Tables
+) -> None:
+    tables.run("CREATE TABLE t (id INT, s TEXT)", "INSERT INTO t VALUES (1, 'a\tb'), (NULL, 'c')")
+    program, own = client()
+    at = tables.server
+    mysql = f"{program} -h127.0.0.1 -P{at.port} -u{at.user} -p{at.password} {tables.name}"
+    for more in ("--table", "--vertical"):
+        done = typed(shell, f"{mysql} {more} -e 'SELECT * FROM t' > box", **own)
+        assert done.code == 0, done
+        refused = typed(shell, "cat box | rowfall load -")
+        assert refused.code in (2, 4)
+        hint = re.search(r"hint: .*: (mysql --batch .*)$", refused.err, re.M)
+        assert hint, refused.err
+        assert typed(shell, "mv box box.csv; rowfall load box.csv").code in (2, 4)
+    command = hint[1].replace("mysql", mysql, 1).replace("SELECT ...", "SELECT * FROM t")
+    assert typed(shell, command, **own).code == 0
+    assert shell.rows("SELECT * FROM NAME ORDER BY s") == [[1, "a\tb"], [None, "c"]]
 
 
 def test_tables_keep_their_names(shell: Shell, tables: Tables) -> None:

@@ -13,9 +13,10 @@ import pytest
 
 from e2e.fleet import Fleet
 from e2e.lake import Lake
+from e2e.test_hint_commands import typed
 from e2e.tools import Shell
 from lab.clickhouse import ClickHouse
-from lab.postgresql import PostgresqlServer
+from lab.postgresql import BIN, PostgresqlServer
 from lab.process import wait_until
 from lab.tls import certificate
 from rowfall.core.errors import SourceError
@@ -275,6 +276,24 @@ def test_the_plan_says_how_it_is_cut(base: Base) -> None:
     assert f"{name}; a later run loads the values above {ROWS}" in said
     said = " ".join(base.shell.ok("plan", base.uri("v")).out.split())
     assert f"read as one stream: {base.schema}.v is a view" in said
+
+
+def test_what_psql_shows_on_a_terminal_names_the_command_that_writes_rows(base: Base) -> None:
+    base.do("CREATE TABLE {s}.t AS SELECT 1 AS id, 'Oslo, N' AS s UNION ALL SELECT NULL, 'b'")
+    psql = f"{BIN}/psql {base.server.uri}"
+    select = f"SELECT * FROM {base.schema}.t"
+    for more in ("", "--pset border=2", "--expanded"):
+        assert typed(base.shell, f'{psql} {more} -c "{select}" > box').code == 0
+        for line in ("rowfall load - < box", "mv box box.csv; rowfall load box.csv"):
+            refused = typed(base.shell, line)
+            assert refused.code in (2, 4), (more, refused)
+            assert "not a table that can be read" in refused.err, (more, refused)
+    shown = typed(base.shell, f'{psql} -c "{select}" | rowfall load -')
+    hint = re.search(r"hint: .*: (psql --csv .*)$", shown.err, re.M)
+    assert hint
+    command = hint[1].replace("psql", psql, 1).replace("'SELECT ...'", f'"{select}"')
+    assert typed(base.shell, command).code == 0
+    assert base.shell.rows("SELECT * FROM NAME ORDER BY s") == [[1, "Oslo, N"], [None, "b"]]
 
 
 @pytest.fixture(scope="module")

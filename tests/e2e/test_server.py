@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from e2e.lake import JOURNAL, RIGHTS, SYSTEM, Lake
+from e2e.test_hint_commands import typed
 from e2e.tools import Shell, csv, made
 from lab.clickhouse import ClickHouse
 from lab.http import Web
@@ -119,6 +120,23 @@ def test_stdin(lake: Lake) -> None:
     assert lake.row("SELECT count(), sum(id) FROM {db}.t") == [4, 10]
     refused = lake.shell.ends(5, "load", "-", "--pull", "--to", lake.to, stdin="1,2\n")
     assert "only this process can read its stdin" in refused.talk
+
+
+@pytest.mark.parametrize(
+    "packer",
+    ["gzip", *(pytest.param(p, marks=pytest.mark.long) for p in ("xz", "zstd", "lz4", "cat"))],
+)
+def test_a_long_statement_goes_in_front_of_packed_stdin(lake: Lake, packer: str) -> None:
+    """It went as a parameter, which a server refuses: HTTP 400, "Field value too long"."""
+    count = 200
+    names = [f"a_column_with_a_long_name_{n}_{'x' * 200}" for n in range(count)]
+    rows = [",".join(str(row * n) for n in range(count)) for row in range(3)]
+    lake.shell.write("a.csv", "\n".join([",".join(names), *rows]) + "\n")
+    pack = "cat" if packer == "cat" else f"{packer} -c"
+    done = typed(lake.shell, f"{pack} a.csv | rowfall load - --to {lake.to} --table t")
+    assert done.code == 0, done.err
+    total = " + ".join((names[0], names[1], names[-1]))
+    assert lake.row(f"SELECT count(), sum({total}) FROM {{db}}.t") == [3, 3 * count]
 
 
 def test_http_is_pulled(lake: Lake, web: Web) -> None:

@@ -101,6 +101,58 @@ def test_types_that_hints_name_take_the_value(shell: Shell, name: str) -> None:
     assert shell.row("SELECT count() FROM w") == [rows - 1]
 
 
+SHORT = {
+    # Types of a table that is there; options of the hint; what the short rows are then.
+    "inferred": ("", "--widen --type 'n Nullable(Int64)' --short-rows null", [[1, "a", None]]),
+    "a table": ("id Int64, s String, n UInt8",
+                "--widen --type 'n Nullable(UInt8)' --short-rows null", [[1, "a", None]]),
+    "a table that takes NULL": ("id Int64, s String, n Nullable(UInt8)", "--short-rows null",
+                                [[1, "a", None]]),
+    "a key": ("id Int64, s String, n UInt8 ORDER BY n",
+              "--table NAME --type 'n Nullable(UInt8)' --short-rows null", [[1, "a", None]]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SHORT)
+@pytest.mark.parametrize("decoder", ["auto", "never"])
+@pytest.mark.sampled(3)
+def test_a_short_row_is_filled_where_its_columns_take_null(
+    shell: Shell, name: str, decoder: str
+) -> None:
+    """--short-rows null was named for any: pasted, the column was "empty, and takes no NULL"."""
+    there, wanted, rows = SHORT[name]
+    columns, _, order = there.partition(" ORDER BY ")
+    shell.write("in.csv", "id,s,n\n" + "0,b,7\n" * MANY + "1,a\n")
+    shell.write("seed.csv", "id\n1\n")
+    shell.ok("load", "seed.csv")
+    if there:
+        shell.ok("query", "--write", f"CREATE TABLE t ({columns}) ORDER BY {order or 'id'}")
+    given = ("load", "in.csv", "--decoder", decoder)
+    failed = shell.ends(1, *given, "--table", "t")
+    said = " ".join(failed.talk.split())
+    assert f"in.csv line {MANY + 2} has 2 fields instead of 3" in said
+    option = r"(?:--widen |--[\w-]+ (?:'[^']*'|\w+) ?)+"
+    found = re.search(rf"hint: (?:Load it (?:into a new table )?with )?({option})", said)
+    assert found, said
+    assert found[1].strip() == wanted
+    table = () if "--table" in wanted else ("--table", "t")
+    shell.ok(*given, *table, *shlex.split(found[1]))
+    table_ = "NAME" if "--table" in wanted else "t"
+    assert shell.rows(f"SELECT id, s, n FROM {table_} WHERE id = 1") == rows
+    assert shell.row(f"SELECT count() FROM {table_}") == [MANY + 1]
+
+
+def test_rows_that_no_option_fills_are_not_said_to_be_filled(shell: Shell) -> None:
+    """A header with a name too many; where other rows have one too many, nothing fills them."""
+    shell.write("a.csv", "a,b,c\n1,2\n3,4\n")
+    refused = shell.ends(2, "load", "a.csv")
+    assert "--short-rows null fills the columns" in refused.talk
+    shell.ok("load", "a.csv", "--short-rows", "null")
+    shell.write("b.csv", "a,b,c\n1,2\n3,4\n1,2,3,4\n5,6\n")
+    assert "--short-rows" not in shell.ends(2, "load", "b.csv").talk
+    shell.ends(1, "load", "b.csv", "--short-rows", "null")
+
+
 FAULTS = {
     "a key twice": ('{"a":1,"a":2}', "has the key a twice"),
     "NaN": ('{"a":NaN}', "holds NaN, which JSON does not have"),
@@ -287,6 +339,7 @@ def test_options_that_make_numbers_and_dates_do_so(shell: Shell, name: str) -> N
 
 ODD = {
     "dollars": (["$12.50", "$1,234.00", "-$3.10", "$0.5"], [12.5, 1234, -3.1, 0.5]),
+    "dollars and words for none": (["$12.50", "NA", "$1,234.00", "-"], [12.5, None, 1234, None]),
     "dollars inside": (["$ -12.50", "$1"], [-12.5, 1]),
     "euros": (["12,50 €", "1.234,00 €", "-3,00 €"], [12.5, 1234, -3]),
     "euros with blanks that do not break": (["12,50\u00a0€", "1\u00a0234,00\u00a0€"], [12.5, 1234]),
@@ -325,6 +378,21 @@ def test_sql_reads_what_no_option_does(shell: Shell, name: str) -> None:
             words = shlex.split(command[1])
             select = words[words.index("--select") + 1]
             shell.ends(1, "load", "b.csv", "--select", select)
+
+
+@pytest.mark.parametrize(
+    ("texts", "said"),
+    [(["$5", "€5", "$7"], "several kinds, $5 and €5"), (["5", "$5"], "several kinds, 5 and $5"),
+     (["12%", "NA", "$5"], "several kinds, 12% and $5"), (["100 USD", "100 EUR"], "several kinds"),
+     (["$5", "$6", "$7", "$8", "x"], 'v for "x"; all others are numbers'),
+     (["$5", "x", "y"], ""), (["$007", "€5"], ""), (["A5", "B6"], "")],
+)  # fmt: skip
+def test_amounts_that_no_sql_reads_are_said(texts: list[str], said: str) -> None:
+    """They stayed silent: a column of text, and no word of why."""
+    rows = [(text,) for text in texts]
+    found = suggest(Dialect(), ["v"], rows, rows, {}, ["v"])
+    assert [s.flags for s in found] == [None] * bool(said)
+    assert said in "".join(s.text for s in found)
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from typing import TYPE_CHECKING
 
@@ -9,7 +10,7 @@ import click
 
 from rowfall.cli.options import command, complete, option, target_option
 from rowfall.cli.output import CommandOutput
-from rowfall.core import units
+from rowfall.core import units, uri
 from rowfall.core.errors import Exit, UsageError
 from rowfall.core.masked import Secret
 
@@ -33,13 +34,18 @@ def forget(
     """
     from rowfall import api
 
-    known = api.report(load_id.partition("_")[0], to=to)
+    asked, attempt, number = load_id.partition("_")
+    known = api.report(asked, to=to)
     unit = known.unit
     if not yes:
         if output.json or not sys.stdin.isatty():
+            # By its id: 'last' is another one after another load.
+            name = f"{known.load_id[:8]}{attempt}{number}"
+            named = f"{name} --to {shlex.quote(to)}" if to and uri.mask(to) == to else name
             raise UsageError(
-                f"nothing was forgotten: {_consequence(known, load_id)}",
-                hint=f"Run it again with --yes: rowfall forget {load_id} --yes",
+                f"nothing of load {name} into {known.target} was forgotten: "
+                f"{_consequence(known, load_id)}",
+                hint=f"Run it again with --yes: rowfall forget {named} --yes",
             )
         output.help(_consequence(known, load_id))
         if not click.confirm("Forget it?", err=True):

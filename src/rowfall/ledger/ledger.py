@@ -38,6 +38,9 @@ _ADDED = "-- ADDED since then: made in older ledgers when they are opened.\n"
 BUSY_SECONDS = 10.0
 
 
+_IDENTITY = "identity"  # first word of the steps that hold one
+
+
 def target_key(*parts: str) -> str:
     """Return the key of a target: database and table (and node), or the pattern of an export."""
     return json.dumps(parts)
@@ -235,6 +238,21 @@ class Ledger:
             len(word) + 2, f"{word} %",
         )  # fmt: skip
         return [(str(load_id), str(key), str(rest)) for load_id, key, rest in rows]
+
+    def identify(self, load_id: str, stream: str, text: str) -> None:
+        """Record what tells a stream of a load from another one of its name."""
+        self.step(load_id, f"{_IDENTITY} {stream} {text}", "done")
+
+    def identity(self, key: str, stream: str) -> str | None:
+        """Return what the newest load into a target has recorded of a stream; None for nothing."""
+        begins = f"{_IDENTITY} {stream} "
+        rows = self._store.rows(
+            "SELECT substr(s.name, ?) FROM step s JOIN load l ON l.id = s.load_id "
+            "WHERE l.into_table = ? AND substr(s.name, 1, ?) = ? "
+            "ORDER BY l.started DESC, l.rowid DESC, s.rowid DESC LIMIT 1",
+            len(begins) + 1, key, len(begins), begins,
+        )  # fmt: skip
+        return str(rows[0][0]) if rows else None
 
     # --- what is loaded ----------------------------------------------------------------------
 

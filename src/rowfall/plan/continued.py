@@ -7,7 +7,8 @@ from collections.abc import Collection, Iterable, Sequence
 from rowfall.contracts.session import Session
 from rowfall.core.events import Note
 from rowfall.core.listing import Listing, continued_id, joined, ranges_by_stream, split_id
-from rowfall.sources.base import Continued
+from rowfall.ledger import Ledger
+from rowfall.sources.base import Continued, Identified
 
 
 def continue_streams(session: Session, known: set[str]) -> tuple[Listing, set[str]]:
@@ -22,7 +23,7 @@ def continue_streams(session: Session, known: set[str]) -> tuple[Listing, set[st
         The listing, and the ids of what need not be loaded.
 
     Raises:
-        SourceError: some of what follows is gone.
+        SourceError: some of what follows is gone, or the stream is another one by its name.
     """
     source, listing = session.source, session.listing
     if not isinstance(source, Continued) or not listing.continued:
@@ -38,6 +39,10 @@ def continue_streams(session: Session, known: set[str]) -> tuple[Listing, set[st
             loaded[uri] = ranges[stream]
     if not loaded:
         return listing, known
+    if isinstance(source, Identified) and session.ledger is not None:
+        for uri, own in loaded.items():
+            if told := session.ledger.identity(session.target_key, uri):
+                source.check_identity(told, joined(own))
     before = len(source.notes)
     rest = source.listing_after({uri: joined(own) for uri, own in loaded.items()})
     for note in source.notes[before:]:
@@ -52,6 +57,14 @@ def continue_streams(session: Session, known: set[str]) -> tuple[Listing, set[st
     for split in rest.splits(""):
         found.add(split.uri, split.version, split.size, split.start, split.stop)
     return found, known
+
+
+def keep_identity(session: Session, ledger: Ledger, load_id: str) -> None:
+    """Record what tells a later load that the streams of this one are the same."""
+    source = session.source
+    if isinstance(source, Identified) and session.listing.continued and (own := source.identity()):
+        for name, _ in streams(session.listing):
+            ledger.identify(load_id, name, own)
 
 
 def _joined(ids: Iterable[str]) -> frozenset[tuple[str, int, int]]:

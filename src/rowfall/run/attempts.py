@@ -75,7 +75,7 @@ from rowfall.schema.bad_rows import data_errors
 from rowfall.schema.bad_rows.search import BadRows, TooManyBadRowsError
 from rowfall.schema.text import long_records, open_quotes
 from rowfall.schema.types import strict_reading
-from rowfall.sources.base import Streamed
+from rowfall.sources.base import Streamed, Unreadable
 from rowfall.sources.compression import compression_of
 from rowfall.stores.objects import ObjectSource
 from rowfall.systems.clickhouse.codes import (
@@ -668,7 +668,7 @@ class AttemptRunner:
             one = [s for s in work.splits if s.id == error.split_id]
             return self._without(work, [(one[0], error)]) if one else self._halves(work, error)
         if isinstance(error, NullListsError):
-            return self._without(work, [(s, _with_null_lists(s, n)) for s, n in error.changed])
+            return self._without(work, [(s, self._null_lists(s, n)) for s, n in error.changed])
         if isinstance(error, OtherColumnsError):
             return self._without(work, [(s, _differs(s, what)) for s, what in error.changed])
         if isinstance(error, ChangedError):
@@ -757,6 +757,16 @@ class AttemptRunner:
         # The block, a value of it, and the column that holds this.
         return avro_blocks.too_large(source, work.splits, memory, memory // 4)
 
+    def _null_lists(self, split: Split, names: str) -> DataError:
+        """Return the error about lists or maps that are NULL in some columns of a file."""
+        empty = self._bad_rows.takes_empty_lists(split)
+        return DataError(
+            f"{split.name} was refused: a list or a map in {names} is NULL, and the table has no "
+            "NULL for it",
+            uri=split.uri,
+            hint=data_errors.EMPTY_LISTS if empty else data_errors.CORRECT,
+        )
+
     def _too_large(self, split: Split) -> SourceError:
         """Return the error about an object of which one value takes more memory than there is."""
         most = units.memory(self._writer.engine.facts.memory)
@@ -832,7 +842,8 @@ class AttemptRunner:
         ):
             # The reader of another release raises at a value before any check can leave it out.
             for _, one in found:
-                if one.hint is None or "--max-errors" in one.hint:  # others help there, too
+                # Others help there, too.
+                if one.hint in (None, data_errors.CORRECT) or "--max-errors" in one.hint:
                     one.hint = data_errors.READ_HERE
         return self._without(work, found) if found else self._halves(work, error)
 
@@ -1030,6 +1041,8 @@ def _half_visible(split: Split, error: RowfallError) -> RowfallError:
 def _changed(split: Split, what: str) -> SourceError:
     other = what.startswith(("changed from", "somebody writes"))
     made = ObjectChangedError if other else SourceError
+    if isinstance(what, Unreadable):
+        return SourceError(f"{split.name}: {what}", hint=what.hint)
     return made(
         f"{split.name}: {what}",
         hint=rewriting.hint(what)
@@ -1042,15 +1055,6 @@ def _differs(split: Split, what: str) -> SourceError:
     if "missing" in what:
         hint += ", or all files into a new one with --union-by-name"
     return SourceError(f"{split.name}: {what}", hint=f"{hint}.")
-
-
-def _with_null_lists(split: Split, names: str) -> DataError:
-    return DataError(
-        f"{split.name} was refused: a list or a map in {names} is NULL, and the table has no NULL "
-        "for it",
-        uri=split.uri,
-        hint="--null-lists empty stores an empty list or map in its place.",
-    )
 
 
 def shown(text: str) -> str:

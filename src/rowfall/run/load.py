@@ -35,7 +35,7 @@ from rowfall.core.events import (
 from rowfall.core.load_command import load_command
 from rowfall.core.model import Plan
 from rowfall.core.results import Cleared, Report
-from rowfall.plan.continued import loaded_streams
+from rowfall.plan.continued import keep_identity, loaded_streams
 from rowfall.plan.planner import make_plan
 from rowfall.plan.survey import survey
 from rowfall.run import explained
@@ -77,6 +77,7 @@ def run_next(session: Session, known: frozenset[str] | None) -> tuple[Report, fr
         load.recorder.plan = planned = explained.planned(plan)  # who watches the load sees it
         with timed(load.emit, "prepare"):
             prepared = _prepare(load, settled, facts, plan)
+            keep_identity(session, load.ledger, load.id)
         with prepared.leased():
             with timed(load.emit, "attempts"):
                 done = _run(load, facts, plan, prepared)

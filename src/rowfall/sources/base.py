@@ -28,6 +28,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
 from rowfall.core.after import After
 from rowfall.core.dataclass import dataclass
 from rowfall.core.events import Listener
+from rowfall.core.errors import RowfallError
 from rowfall.core.listing import Listing, Split
 from rowfall.core.masked import Secret
 from rowfall.core.model import Encoding, Schema
@@ -272,6 +273,22 @@ class Dated(Protocol):
         """
 
 
+class Unreadable(str):
+    """The reason that a split cannot be read, with the hint of whoever has read it.
+
+    Other reasons of :meth:`Source.changed` are about objects that have changed meanwhile.
+    """
+
+    hint: str | None
+
+    @classmethod
+    def of(cls, error: RowfallError) -> Unreadable:
+        """Return the reason that an error tells."""
+        made = cls(error.message)
+        made.hint = error.hint
+        return made
+
+
 @runtime_checkable
 class ClearsFiles(Protocol):
     """A source whose files can be moved, tagged or deleted once they are loaded: ``--after``."""
@@ -428,6 +445,24 @@ class Listed(Protocol):
 
     def renew(self) -> None:
         """Take credentials anew, as who refuses them may take those of now."""
+
+
+@runtime_checkable
+class Identified(Protocol):
+    """A continued source whose stream may be another one by the same name and version."""
+
+    def identity(self) -> str:
+        """Return text by which the stream is known again; "" where nothing tells it from others."""
+
+    def check_identity(self, known: str, loaded: Sequence[tuple[int, int]]) -> None:
+        """Check that the stream is the one of which ranges are loaded.
+
+        Args:
+            known: :meth:`identity` of then.
+
+        Raises:
+            SourceError: it is another one.
+        """
 
 
 @runtime_checkable

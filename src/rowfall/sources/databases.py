@@ -50,6 +50,12 @@ WHOLE = ((0, 1),)
 BLOCKS = (1 << 32) - 1
 """Places of rows in a table at most: blocks, or rows."""
 
+ANOTHER = (
+    "Forget what was loaded of the old one with rowfall forget LOAD (rowfall status names its "
+    "loads), then run the same command again, with --replace where the old rows are to go."
+)
+"""The hint about a table that is another one than that of which rows are loaded."""
+
 # A range of less does not pay its connection and its statement (20 ms); one of more would leave
 # the others waiting at the end of a load.
 RANGE_BYTES = 32 << 20
@@ -574,9 +580,7 @@ class DatabaseSource(Streams, ABC):
                 f"{self.text}: its rows were loaded up to {key.name} {there[-1][1] - 1}, and the "
                 f"table has given no number above {found.next_key - 1}: it was made anew or "
                 "emptied since, and rows of now would count as loaded",
-                hint="Forget what was loaded of the old one with rowfall forget LOAD (rowfall "
-                "status names its loads), then run the same command again, with --replace where "
-                "the old rows are to go.",
+                hint=ANOTHER,
             )
         if key is not None and key.kind is KeyKind.BLOCK and there:
             lows = {start >> 32 << 32 for start, _ in there}

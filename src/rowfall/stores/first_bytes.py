@@ -27,6 +27,7 @@ from rowfall.core.model import Dialect, Encoding, Kind
 from rowfall.core.options import Options
 from rowfall.sources.base import Ranged
 from rowfall.sources.compression import compression_of
+from rowfall.stores.boxes import box_in
 from rowfall.stores.heads import HEAD
 from rowfall.stores.unnamed import format_of
 
@@ -298,6 +299,8 @@ def _refuse_no_tables(heads: Mapping[str, bytes], options: Options) -> None:
                 hint="A server may have answered with an error: look at the file. Where its rows "
                 "are objects, name the format: --format json",
             )
+        if options.format is None and (box := box_in(head)):
+            raise SourceError(f"{name} is {box[0]}, not a table that can be read", hint=box[1])
         if options.format is None and start.startswith(_SCRIPTS):
             dump = start.startswith(_MYSQL)
             raise SourceError(

@@ -14,6 +14,7 @@ from rowfall.core import charsets
 from rowfall.core.dialect import PAIRS, STRONG, Finding, TextSample, sniff
 from rowfall.core.errors import UsageError
 from rowfall.core.patterns import regex
+from rowfall.stores.boxes import box_in
 
 LINES = "--format LineAsString loads each line as it is. Of a table name the format: --format CSV."
 _LEAST_EVEN = 0.9  # of the lines of a table have as many fields as most
@@ -47,6 +48,8 @@ def format_of(name: str, text: bytes, *, whole: bool) -> str:
             f"{name} does not end with the extension of a known format, and its bytes are not text",
             hint="Name its format with --format, or convert it first.",
         )
+    if box := box_in(text):
+        raise UsageError(f"{name} is {box[0]}, not a table that can be read", hint=box[1])
     plain = charsets.decode(text, charsets.guess(text)).removeprefix(charsets.BOM)
     if plain.lstrip()[:1] in ("{", "["):
         with suppress(ValueError):

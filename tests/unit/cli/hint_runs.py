@@ -8,6 +8,9 @@ cases of ``e2e/test_hint_commands.py``.
 from __future__ import annotations
 
 RUN_BY = {
+    "{} --to {}": "e2e/test_last_load.py::test_last_with_two_targets",
+    "Have psql write CSV: psql --csv -c 'SELECT ...' | rowfall load - --format CSVWithNames --table NAME": "e2e/test_postgresql.py::test_what_psql_shows_on_a_terminal_names_the_command_that_writes_rows",
+    "Have it written without the box: mysql --batch -e 'SELECT ...' | rowfall load - --format TSVWithNames --null NULL --table NAME": "e2e/test_mysql.py::test_what_the_client_shows_on_a_terminal_names_the_command_that_writes_rows",
     "Forget what was loaded of the old one with rowfall forget LOAD (rowfall status names its loads), then run the same command again, with --replace where the old rows are to go.": "e2e/test_mysql.py::test_rows_of_a_table_that_was_made_anew_are_not_loaded",
     "rowfall report last --html FILE writes the page of one that has ended.": "e2e/test_live_page.py::test_status_web_needs_a_load_that_runs",
     "rowfall report {} --html FILE writes its page.": "e2e/test_live_page.py::test_status_web_needs_a_load_that_runs",
@@ -106,6 +109,8 @@ RUN_BY = {
 """Text of a hint -> the test that runs its command."""
 
 NOT_RUN = {
+    "Have CSV written, with clickhouse-client --format CSVWithNames or duckdb -csv, and pipe it into rowfall load - --table NAME": "programs of others",
+    "Unpack the rows in front of rowfall load, in the same pipe.": "of formats whose pieces no server joins; the pipe is the user's",
     "End other programs, or run A3 and A4 alone: rowfall bench A3 A4": "it takes minutes",
     "Install the one that belongs to it: pip install --upgrade {}=={}": "it changes the environment",
     "Unpack it first: 7z x FILE.": "a program of others",

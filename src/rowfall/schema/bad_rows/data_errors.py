@@ -31,7 +31,7 @@ from rowfall.schema.text.whole_rows import LAST_EMPTY
 from rowfall.schema.types import json_objects
 from rowfall.schema.types.strict_reading import CANONICAL, SIGN, TAG
 from rowfall.sources.compression import compression_of
-from rowfall.systems.clickhouse.codes import VIOLATED_CONSTRAINT
+from rowfall.systems.clickhouse.codes import NO_NULL, VIOLATED_CONSTRAINT
 
 _URI = regex(r"\(in file/uri (.+?)\)(?:[:.,\s]|$)")
 _AT_ROW = regex(r"\(at row (\d+)\)")
@@ -59,7 +59,8 @@ _READ_STAGE = regex(r"read stage: ColumnData: column: ([^:\s]+)")
 _FETCH = "Fetch the file again, or see how it was written."
 _PLAIN = regex(r"[A-Za-z_]\w*", re.ASCII)
 _EXPANDED = regex(r'["$`\\!]')
-_CORRECT = "Correct the file."
+CORRECT = "Correct the file."
+EMPTY_LISTS = "--null-lists empty stores an empty list or map in its place."
 _AS_LINES = "Correct the file; --table NAME --format LineAsString loads its lines as text."
 READ_HERE = (
     "With --push the engine here reads the file: it names rows, and leaves bad ones out with "
@@ -156,7 +157,7 @@ def bad_row_error(
     width = width or len(schema.columns)
     shown = None if bad.value is None else _shorten(bad.value)
     trial = trial or TriedRemedies()
-    out = _OUT if trial.left_out else _CORRECT
+    out = _OUT if trial.left_out else CORRECT
     if bad.which == LONG:
         count = f"{counted(bad.fields, 'field')} instead of" if bad.fields > width else "more than"
         text, hint = f"{where} has {count} {width}" + " fields" * (count == "more than"), out
@@ -172,10 +173,10 @@ def bad_row_error(
         hint = _with_key(schema, bad.value or "")
     elif encoding.kind is Kind.TEXT and bad.fields < width and not bad.breaks:
         text, hint = f"{where} has {counted(bad.fields, 'field')} instead of {width}", out
-        if bad.fields == 0:
+        if bad.fields == 0 and trial.rewritten:
             hint = "Load it with --blank-lines skip, which leaves blank lines out."
-        elif not (encoding.dialect and encoding.dialect.fill):
-            hint = f"--short-rows null fills the fields that a row lacks with NULL. {out}"
+        elif trial.filled is not None and not (encoding.dialect and encoding.dialect.fill):
+            hint = _filling(trial.filled, schema, out)
     else:
         column = column_of(bad, schema.columns, width)
         text, hint = _value_error(where, column, bad, schema, trial, encoding)
@@ -188,6 +189,14 @@ def bad_row_error(
             hint = _encodings(bad.value)
         return DataError(text, uri=split.uri, line=line, column=column.name, value=shown, hint=hint)
     return DataError(text, uri=split.uri, line=line, value=shown, hint=hint)
+
+
+def _filling(types: Mapping[str, str], schema: Schema, out: str) -> str:
+    """Return the hint that fills a short row with NULL, by the types that columns need for it."""
+    if not types:
+        return f"--short-rows null fills the fields that a row lacks with NULL. {out}"
+    remedy = _remedy(types, schema, " --short-rows null")
+    return f"{remedy}: that fills the fields that a row lacks with NULL. {out}"
 
 
 def column_of(bad: BadRow, columns: Sequence[Column], width: int = 0) -> Column:
@@ -264,7 +273,7 @@ def _value_error(
     if SIGN in column.expression and bad.value:
         return f'{where}: "{shown}" is {SIGN} of a table that collapses rows', _OUT
     lost, as_value = _lost(column, target, bad.value)
-    hint = _remedies(column, schema, trial, as_value if trial.as_value else None)
+    hint = remedies(column, schema, trial, as_value if trial.as_value else None)
     misfits = trial.misfits
     others = [_no_fit(m.column, m.value) for m in misfits if m.column.name != column.name]
     more = f"; further columns do not fit: {', '.join(others)}" if others else ""
@@ -279,7 +288,9 @@ def _value_error(
     return f'{where}: "{shown}" does not fit {column.type}{lost}{more}', hint
 
 
-def _remedies(column: Column, schema: Schema, trial: TriedRemedies, as_value: str | None) -> str:
+def remedies(
+    column: Column, schema: Schema, trial: TriedRemedies, as_value: str | None = None
+) -> str:
     """Return the hint that names what has been tried on a value.
 
     Args:
@@ -300,7 +311,7 @@ def _remedies(column: Column, schema: Schema, trial: TriedRemedies, as_value: st
     if trial.left_out:
         ways.append("leave bad rows out with --max-errors N")
     if not ways:
-        return _CORRECT
+        return CORRECT
     text = ", or ".join(ways)
     return text[0].upper() + text[1:] + "."
 
@@ -339,9 +350,13 @@ def _no_fit(column: Column, value: str | None) -> str:
     return f'{shown} in "{column.name}" {column.type}'
 
 
-def _remedy(types: Mapping[str, str], schema: Schema) -> str:
-    """Return the advice that changes columns to ``types``; a table's key columns keep theirs."""
-    options = type_options(list(types.items()))
+def _remedy(types: Mapping[str, str], schema: Schema, more: str = "") -> str:
+    """Return the advice that changes columns to ``types``; a table's key columns keep theirs.
+
+    Args:
+        more: options behind those of the types.
+    """
+    options = type_options(list(types.items())) + more
     keys = [name for name in types if name in schema.layout.keys]
     if not keys:
         return f"Load it with --widen {options}"
@@ -443,14 +458,10 @@ def _cause_and_hint(code: int, message: str) -> tuple[str, str]:
             "Correct the row, or drop the constraint of the table.",
         )
     first = headline(_URI.sub("", _AT_ROW.sub("", message)).strip(" :.\n")).strip(" :.")
-    key, misfit = _AT_KEY.search(message), nested_misfit_column(message)
-    if key and "not allowed inside Variant type" in message:
-        name = key[1].strip("'` ")
-        return f'column "{name}": holds a NULL, which the engine does not read there', (
-            f"Load it into a new table as another type: --table NAME "
-            f"{type_options([(name, 'JSON')])} for objects, "
-            f"{type_options([(name, 'Nullable(String)')])} keeps the text."
-        )
+    misfit, variant = nested_misfit_column(message), null_in_variant(message)
+    if variant is not None:
+        told = f'column "{variant}": holds a NULL, which the engine does not read there'
+        return told, of_variant(variant, objects=False)
     if misfit is not None:
         return _nested_misfit(misfit, first)
     if TAG in message:
@@ -467,10 +478,7 @@ def _cause_and_hint(code: int, message: str) -> tuple[str, str]:
                 _CLOSE,
             )
         if " takes none (list " in guard:
-            return (
-                f"was refused: {guard}",
-                "--null-lists empty stores an empty list or map in its place.",
-            )
+            return f"was refused: {guard}", EMPTY_LISTS
         return f"was refused: {guard}", _OUT
     if twice := _TWICE.search(message):
         return f"has two columns of the name {twice[1]}", "Rename one of them where it is written."
@@ -495,8 +503,8 @@ def _cause_and_hint(code: int, message: str) -> tuple[str, str]:
         return "breaks off in the middle", _FETCH
     if "delimiter" in message or "Expected end of line" in message:
         return "has another number of fields, or text after a closing quote", _OUT
-    if code == 349:
-        return "holds a NULL where the table takes none", "Make the column Nullable with --type."
+    if code == NO_NULL:
+        return "holds a NULL where the table takes none", CORRECT
     if code in (8, 16) or ("Column" in message and "not presented" in message):
         return f"lacks a column: {first[:200]}", APART
     if code in (6, 27, 38, 41, 69, 70, 72, 117, 321, 376, 407, 441, 467, 675, 676, 691):
@@ -511,16 +519,48 @@ def nested_misfit_column(message: str) -> str | None:
     return key[1].strip("'` ") if key and _NESTED.search(message) else None
 
 
+def null_in_variant(message: str) -> str | None:
+    """Return the column of a Variant that holds a NULL by an engine's error; else None."""
+    key = _AT_KEY.search(message)
+    return key[1].strip("'` ") if key and "not allowed inside Variant type" in message else None
+
+
+def of_variant(column: str, *, objects: bool) -> str:
+    """Return the hint about a NULL in a column of a Variant.
+
+    Args:
+        objects: all its values are objects, which JSON takes.
+    """
+    other = "JSON" if objects else "Nullable(String)"
+    kept = "" if objects else ", which keeps the text"
+    return f"Load it into a new table with --table NAME {type_options([(column, other)])}{kept}."
+
+
+def names_column(message: str, column: Column) -> bool:
+    """Tell whether an engine's error names a column."""
+    names = {column.name, column.source}
+    return any(f"{mark}{n}{mark}" in message for n in names if n for mark in ("`", "'", '"'))
+
+
 def as_text(column: str) -> str:
     """Return the hint that loads a column of JSON as text, where not all values are objects."""
     kept = type_options([(column, "String")])
     return f"Load all files into a new table with --table NAME {kept}, which keeps the text."
 
 
+def without_file(error: DataError) -> DataError:
+    """Return an error whose hint does not ask for a file to be corrected: there is none."""
+    if error.hint == ready_to_paste(_OUT):
+        error.hint = ready_to_paste("Leave bad rows out with --max-errors N.")
+    elif error.hint == ready_to_paste(CORRECT):
+        error.hint = None
+    return error
+
+
 def without_leaving_out(error: DataError) -> DataError:
     """Return an error whose hint names no --max-errors, where no row can be left out."""
     if error.hint == ready_to_paste(_OUT):
-        error.hint = ready_to_paste(_CORRECT)
+        error.hint = ready_to_paste(CORRECT)
     return error
 
 

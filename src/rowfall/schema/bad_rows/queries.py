@@ -8,7 +8,7 @@ but for the header and for line breaks inside quotes.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import field
 from typing import Any
 
@@ -90,11 +90,16 @@ class TriedRemedies:
         misfits: columns whose values do not fit, with the types that take the value shown.
         as_value: the type that the column has takes it, too, where ``--type`` names it.
         left_out: the row can be told from good ones, so that ``--max-errors`` leaves it out.
+        rewritten: the text can be rewritten before it is read, as ``--blank-lines`` needs.
+        filled: of a row that is too short, types by column that NULL needs in place of the
+            fields that it lacks, () where each takes it as it is; None where none would do.
     """
 
     misfits: Sequence[Misfit] = field(default=())
     as_value: bool = False
     left_out: bool = True
+    rewritten: bool = False
+    filled: Mapping[str, str] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,10 +57,11 @@ from rowfall.schema.text.whole_rows import (
 )
 from rowfall.schema.types import bytes_columns, footers, nested_reading, strict_reading
 from rowfall.schema.types.footers import Footer
+from rowfall.schema.types.nested_nulls import with_empty_lists
 from rowfall.schema.types.null_lists import null_lists
 from rowfall.schema.types.strict_reading import CANONICAL
 from rowfall.sources.base import Numbered, Ranged, Rewritten, Source
-from rowfall.systems.clickhouse.codes import BLANKS_REFUSED
+from rowfall.systems.clickhouse.codes import BLANKS_REFUSED, NO_NULL
 
 # Finding bad rows runs beside nothing else, but not on a lane that the watch or a KILL needs.
 LANE = 3
@@ -112,8 +113,11 @@ class BadRowSearch:
         named = data_errors.named_object(error.message)
         suspects = [s for s in splits if named and same_object(s.uri, named)] or list(splits)
         if len(suspects) == 1 and (code in CONTAINERS or self.encoding.kind is Kind.TYPED):
-            known = None if code in CONTAINERS else self._find_readable(suspects[0])
-            return [(suspects[0], known or self._of_engine(error, suspects[0]))]
+            known, readable = (
+                (None, False) if code in CONTAINERS else self._find_readable(suspects[0])
+            )
+            told = known or self._of_engine(error, suspects[0], readable=readable)
+            return [(suspects[0], told)]
         found: list[tuple[Split, DataError]] = []
         for start in range(0, len(suspects), _SPLITS):
             for split in self._with_bad_rows(suspects[start : start + _SPLITS]):
@@ -154,14 +158,22 @@ class BadRowSearch:
                 where = f"{split.uri} {self.source.number} {line}"
         place = data_errors.RowPlace(split, line, where)
         trial = self._try_remedies(split, header, bad)
-        return data_errors.bad_row_error(place, self.encoding, self.schema, bad, trial, len(header))
+        schema, width = self.schema, len(header)
+        error = data_errors.bad_row_error(place, self.encoding, schema, bad, trial, width)
+        if isinstance(self.source, Numbered):
+            return data_errors.without_file(error)
+        return error
 
     def _try_remedies(self, split: Split, header: Sequence[str], bad: BadRow) -> TriedRemedies:
         """Return the remedies for a bad row, after trying other types on its value."""
         columns = self.schema.columns
         left_out = not_checkable(columns, self.encoding) is None
+        rewritten = self.encoding.kind is Kind.TEXT and isinstance(self.source, Rewritten)
         if bad.which <= 0 or data_errors.is_foreign(bad.value):
             return TriedRemedies(left_out=left_out)
+        if self.encoding.kind is Kind.TEXT and bad.fields < len(header or columns):
+            filled = self._filled(header, bad.fields) if rewritten and bad.fields else None
+            return TriedRemedies(left_out=left_out, rewritten=rewritten, filled=filled)
         try:
             found = find_misfits(self.reader, FileRows([(split, header)]), self.ask)
         except RowfallError:
@@ -175,6 +187,24 @@ class BadRowSearch:
         settings = self.reader.settings
         taken = taken_types(own, value, as_value, self.encoding, self.ask, settings)
         return TriedRemedies(tried, bool(taken), left_out)
+
+    def _filled(self, header: Sequence[str], there: int) -> dict[str, str] | None:
+        """Return the types that columns need for NULL, which a row of so many fields lacks.
+
+        None where no type of some column takes it.
+        """
+        settings, types = self.reader.settings, dict[str, str]()
+        order = list(header) or [column.source for column in self.schema.columns]
+        for column in self.schema.columns:
+            if column.source not in order[there:]:
+                continue
+            wanted = (column.type, *candidates(column, None))
+            taken = taken_types(column, None, wanted, self.encoding, self.ask, settings)
+            if not taken:
+                return None
+            if taken[0] != column.type:
+                types[column.name] = taken[0]
+        return types
 
     def _taken(self, misfit: Misfit, split: Split, header: Sequence[str]) -> tuple[str, ...]:
         column, value, reader = misfit.column, misfit.value, self.reader
@@ -226,21 +256,60 @@ class BadRowSearch:
         counts = self.ask(self.reader.count_query(splits, headers), settings)
         return [splits[int(i)] for i, n in sorted(counts) if n]
 
-    def _find_readable(self, split: Split) -> DataError | None:
-        """Return the first bad row; None also where the file itself cannot be read."""
+    def _find_readable(self, split: Split) -> tuple[DataError | None, bool]:
+        """Return the first bad row, and whether the file can be read to it, or to its end."""
         try:
-            return self.find_first(split)
+            return self.find_first(split), True
         except RowfallError:
-            return None  # the engine's own words are better
+            return None, False  # the engine's own words are better
 
-    def _of_engine(self, error: RowfallError, split: Split) -> DataError:
+    def _of_engine(self, error: RowfallError, split: Split, *, readable: bool = True) -> DataError:
+        """Return the engine's error in plain words; what its hint names is tried on the file.
+
+        Args:
+            readable: each row of it can be checked, so that bad ones can be left out.
+        """
         found = data_errors.explain_engine_error(error.code, error.message, split.uri)
         column = data_errors.nested_misfit_column(error.message)
         if column is not None and not self._holds_objects(column, split):
             found.hint = data_errors.as_text(column)
-        if not_checkable(self.schema.columns, self.encoding) is None:
+        variant = data_errors.null_in_variant(error.message)
+        if variant is not None:
+            objects = self._holds_objects(variant, split)
+            found.hint = data_errors.of_variant(variant, objects=objects)
+        if error.code == NO_NULL:
+            found.hint = self._for_null(error.message, split)
+        if found.hint == data_errors.EMPTY_LISTS and not self.takes_empty_lists(split):
+            found.hint = data_errors.CORRECT
+        if readable and not_checkable(self.schema.columns, self.encoding) is None:
             return found
         return data_errors.without_leaving_out(found)
+
+    def _for_null(self, message: str, split: Split) -> str:
+        """Return the hint about a NULL that a column does not take, tried on such a value."""
+        named = [c for c in self.schema.columns if data_errors.names_column(message, c)]
+        wanted = named or [
+            c for c in self.schema.columns if not parse_type(c.type).nullable and not c.optional
+        ]
+        if len(wanted) != 1:
+            return data_errors.CORRECT
+        (column,) = wanted
+        types = taken_types(
+            column, None, candidates(column, None), self.encoding, self.ask, self.reader.settings
+        )
+        trial = TriedRemedies((Misfit(column, None, types),), left_out=False)
+        return data_errors.remedies(column, self.schema, trial)
+
+    def takes_empty_lists(self, split: Split) -> bool:
+        """Tell whether a file is read with empty lists and maps in place of those that are NULL.
+
+        All of it is: a row behind may not fit for another reason.
+        """
+        schema = self.schema
+        if self.encoding.format == "Avro":
+            schema = replace(schema, columns=with_empty_lists(schema.columns))
+        error, readable = replace(self, schema=schema)._find_readable(split)
+        return readable and error is None
 
     def _holds_objects(self, column: str, split: Split) -> bool:
         """Tell whether all values of a column of JSON are objects, as the type JSON wants them."""
@@ -501,6 +570,10 @@ class BadRows:
             if names:
                 found += [(s, ", ".join(names)) for s in splits if s.uri == split.uri]
         return found
+
+    def takes_empty_lists(self, split: Split) -> bool:
+        """See :meth:`BadRowSearch.takes_empty_lists`."""
+        return self._search.takes_empty_lists(split)
 
     def _other_columns(
         self, splits: Sequence[Split], encoding: Encoding

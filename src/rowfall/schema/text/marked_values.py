@@ -21,7 +21,7 @@ from rowfall.core.formats import ORDERS, spelled_mark
 from rowfall.core.model import Column, Dialect, Encoding
 from rowfall.core.patterns import regex
 from rowfall.core.type_names import parse_type
-from rowfall.core.value_kinds import value_class
+from rowfall.core.value_kinds import NULL_WORDS, value_class
 from rowfall.schema.text import odd_dates, odd_numbers
 
 _PARTS = regex(r"(\d{1,4})([./-])(\d{1,2})\2(\d{1,4})(?:[ T].*)?\Z")
@@ -127,8 +127,20 @@ def suggest(
         for i, (day_first, month_first) in mixed.items()
     ]
     plain -= {*short, *mixed}
-    ways = {i: sqls for i in plain if (sqls := _odd_readings(names[i], [row[i] for row in every]))}
+    ways = {
+        i: sqls for i in plain
+        if (sqls := _odd_readings(names[i], [row[i] for row in every], dialect.nulls))
+    }  # fmt: skip
     plain -= {*ways}
+    unlike = {i: two for i in plain if (two := _unlike_amounts([row[i] for row in every]))}
+    said += [
+        Suggestion(
+            f"text as it is written: {names[i]}, which holds amounts of several kinds, {one} and "
+            f"{other}; no option makes one number of both"
+        )
+        for i, (one, other) in unlike.items()
+    ]
+    plain -= {*unlike}
     spelled = {i: kind for i in plain if columns[i] and (kind := spelled_kind(columns[i]))}
     for i in plain - set(spelled):
         value = _exception(columns[i])
@@ -163,16 +175,18 @@ def _of_short_years(
     return [Suggestion(text, flags[0] if len(flags) == 1 else None)]
 
 
-def _odd_readings(name: str, rows: Sequence[str]) -> list[str]:
-    """Return SQL that makes numbers or dates of a column; [] for none, two where one is right."""
-    first = next(filter(None, map(str.strip, rows)), "")
-    if not (odd_dates.may_be(first) or odd_numbers.may_be(first)):
-        return []  # without a look at all rows: most columns of text are words
-    # And most of numbers are plain.
-    if value_class([first]) == "number" and not odd_numbers.have_signs(rows):
+def _odd_readings(name: str, rows: Sequence[str], nulls: Sequence[str]) -> list[str]:
+    """Return SQL that makes numbers or dates of a column; [] for none, two where one is right.
+
+    Args:
+        nulls: what is NULL by the options given; words that stand for no value are as well.
+    """
+    values = _odd_values(rows)
+    empty = sorted(word for word in values if word in ("", *NULL_WORDS, *nulls))
+    for word in empty:
+        values.pop(word)
+    if not values:
         return []
-    values = Counter(map(str.strip, rows))
-    empty = values.pop("", 0) > 0
     column = sql.bare_name(name)
     if any(value != value.strip() for value in rows):
         column = f"trim({column})"
@@ -183,7 +197,27 @@ def _odd_readings(name: str, rows: Sequence[str]) -> list[str]:
         made = [odd_dates.reading(column, *own) for own in both.values()]
     elif numbers := odd_numbers.odd_numbers(values):
         made = [odd_numbers.reading(column, numbers, marks) for marks in numbers.marks]
-    return [odd_dates.unless_empty(column, read) for read in made] if empty else made
+    return [odd_dates.unless_empty(column, read, empty) for read in made]
+
+
+def _odd_values(rows: Sequence[str]) -> Counter[str]:
+    """Return the values of a column that may be odd numbers or dates; none of most columns."""
+    shown = (value for value in map(str.strip, rows) if value and value not in NULL_WORDS)
+    first = next(shown, "")
+    if not (odd_dates.may_be(first) or odd_numbers.may_be(first)):
+        return Counter()  # without a look at all rows: most columns of text are words
+    # And most of numbers are plain.
+    if value_class([first]) == "number" and not odd_numbers.have_signs(rows):
+        return Counter()
+    return Counter(map(str.strip, rows))
+
+
+def _unlike_amounts(rows: Sequence[str]) -> tuple[str, str] | None:
+    """Return two amounts of a column that have other signs, as $5 and €5; None for none such."""
+    values = _odd_values(rows)
+    for word in ("", *NULL_WORDS):
+        values.pop(word, None)
+    return odd_numbers.of_several_units(values)
 
 
 def _of_readings(made: Mapping[str, list[str]]) -> list[Suggestion]:
@@ -215,9 +249,9 @@ def _exception(values: Counter[str]) -> str | None:
     found = None
     kinds = set()
     for value in values:
-        if kind := value_class([value]):
+        if kind := "amount" if odd_numbers.has_unit(value) else value_class([value]):
             kinds.add(kind)
-        if kind not in ("number", "time"):
+        if kind not in ("number", "time", "amount"):
             if found is not None:
                 return None
             found = value

@@ -141,13 +141,21 @@ def parsing(formats: dict[str, str], *, empty: dict[str, bool]) -> str:
         empty: whether a column holds values that are empty.
     """
     made = {name: reading(sql.bare_name(name), format_) for name, format_ in formats.items()}
-    return selecting({name: unless_empty(sql.bare_name(name), read) if empty[name] else read
+    return selecting({name: unless_empty(sql.bare_name(name), read, [""] if empty[name] else [])
                       for name, read in made.items()})  # fmt: skip
 
 
-def unless_empty(column: str, read: str) -> str:
-    """Return SQL that is NULL where a column is empty: what reads it raises below nullIf."""
-    return f"if({column} = '', NULL, {read})"
+def unless_empty(column: str, read: str, words: Sequence[str]) -> str:
+    """Return SQL that is NULL where a column holds some words: what reads it raises below nullIf.
+
+    Args:
+        words: "" for an empty column; as ``read`` where there are none.
+    """
+    if not words:
+        return read
+    if len(words) == 1:
+        return f"if({column} = {sql.literal(words[0])}, NULL, {read})"
+    return f"if({column} IN ({', '.join(map(sql.literal, words))}), NULL, {read})"
 
 
 def selecting(made: Mapping[str, str]) -> str:

@@ -195,7 +195,7 @@ def find_text_format(
             f"{shlex.quote(','.join(('row_name', *found.given)))}.",
         )
     _check_alike(found)
-    _check_long_header(found, asked)
+    _check_long_header(found, asked, samples)
     raw = encoding.is_tsv and asked.marks.escape == ""
     encoding = _encoding(found, encoding, raw=raw, renamed=bool(asked.columns) and found.header)
     odd = unplain(found) or _wanted(asked)
@@ -298,7 +298,7 @@ def _reads(samples: Sequence[TextSample], asked: Asked, width: int, *, odd: int 
         if not found.files or found.row_names or (titles and not found.header):
             return False
         _check_alike(found)
-        _check_long_header(found, asked)
+        _check_long_header(found, asked, samples)
     except RowfallError:
         return False
     rows = [row for file in found.files for row in file.rows]
@@ -643,7 +643,7 @@ def _check_alike(found: Finding) -> None:
             raise UsageError(odd, hint=APART)
 
 
-def _check_long_header(found: Finding, asked: Asked) -> None:
+def _check_long_header(found: Finding, asked: Asked, samples: Sequence[TextSample]) -> None:
     """Check that the header has no more names than most rows have fields.
 
     Raises:
@@ -654,9 +654,13 @@ def _check_long_header(found: Finding, asked: Asked) -> None:
         return
     most = widths.most_common(1)[0][0]
     fields = "1 field" if most == 1 else f"{most} fields"
+    filled = replace(asked, lines=replace(asked.lines, short_rows="null"))
+    reads = _reads(samples, filled, found.width)
     raise UsageError(
         f"{found.files[0].uri} names {found.width} columns, most of its rows have {fields}",
-        hint="--short-rows null fills the columns that a row lacks with NULL.",
+        hint="--short-rows null fills the columns that a row lacks with NULL."
+        if reads
+        else "Correct the header, or the rows.",
     )
 
 

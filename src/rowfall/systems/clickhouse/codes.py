@@ -74,6 +74,7 @@ CHILD_FAILED, CHILD_GONE = 302, 75
 BLANKS_REFUSED = frozenset({27, 72})
 
 VIOLATED_CONSTRAINT = 469
+NO_NULL = 349  # CANNOT_INSERT_NULL_IN_ORDINARY_COLUMN
 
 # Raised by a value or a row that does not fit; schema.bad_rows finds its position.
 LIBRARY_ERROR = 1001
@@ -102,7 +103,7 @@ DATA_CODES = frozenset(
         130,  # CANNOT_READ_ARRAY_FROM_TEXT
         131,  # TOO_LARGE_STRING_SIZE
         321,  # VALUE_IS_OUT_OF_RANGE_OF_DATA_TYPE
-        349,  # CANNOT_INSERT_NULL_IN_ORDINARY_COLUMN
+        NO_NULL,
         354,  # ZLIB_INFLATE_FAILED
         376,  # CANNOT_PARSE_UUID
         THROW_IF,

@@ -46,6 +46,7 @@ from rowfall.systems.clickhouse.http import (
     form,
     pieces,
 )
+from rowfall.systems.clickhouse.packed_statement import packed
 from rowfall.systems.clickhouse.profile import read_profile
 from rowfall.systems.clickhouse.relay import RelayedServer
 from rowfall.systems.clickhouse.server_facts import (
@@ -233,8 +234,14 @@ class Server(Asking):
             # The server holds so much of the data back before it starts, so it is no more than the
             # statement needs.
             longest = len(sql) + 1 if len(sql) > LONGEST_FIELD else 0
-            if longest and not encoding:
-                data = chain([sql + b"\n"], pieces(body))
+            if longest:
+                first = packed(sql + b"\n", encoding) if encoding else sql + b"\n"
+                if first is None:
+                    raise TargetError(
+                        f"a statement of {len(sql):,} bytes does not fit in front of {encoding}",
+                        hint="Unpack the rows in front of rowfall load, in the same pipe.",
+                    )
+                data = chain([first], pieces(body))
             else:
                 parameters["query"] = sql.decode()
         if longest and "max_query_size" in self.facts.settings:

@@ -27,6 +27,7 @@ from rowfall.core.options import Options
 from rowfall.core.sqltext import SqlText
 from rowfall.core.units import duration
 from rowfall.decoder import rewriting
+from rowfall.sources.base import Unreadable
 from rowfall.sources.pipes import Streams, describe
 from rowfall.stores import first_bytes
 from rowfall.stores.heads import HEAD
@@ -347,7 +348,7 @@ class KafkaSource(Streams):
             if isinstance(error, RowfallError) and error.transient:
                 passing.append(error)
             elif isinstance(error, RowfallError):
-                lasting.append((split, f"{error.message}. {error.hint or ''}".rstrip(". ")))
+                lasting.append((split, Unreadable.of(error)))
             elif error is not None:
                 lasting.append((split, describe(error, split.name)))
         if passing and not lasting:

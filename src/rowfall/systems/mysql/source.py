@@ -31,6 +31,7 @@ from rowfall.core.nearest import did_you_mean
 from rowfall.core.options import Options
 from rowfall.core.patterns import regex
 from rowfall.sources.databases import (
+    ANOTHER,
     END,
     WHOLE,
     DatabaseSource,
@@ -61,6 +62,7 @@ from rowfall.systems.mysql.client import (
     said,
     set_up,
 )
+from rowfall.systems.mysql.identity import Ask, KeyedTable, is_another, remember
 from rowfall.systems.mysql.session import Pool, end
 from rowfall.systems.mysql.types import TSV, columns_of, marks_of, of_result
 
@@ -229,6 +231,41 @@ class MySQLSource(DatabaseSource):
             if found := _NEXT.search(str(text)):
                 return int(found[1])
         return END
+
+    def identity(self) -> str:
+        """See :class:`rowfall.sources.base.Identified`."""
+        with self._keyed() as (table, ask):
+            return remember(table, ask) if table is not None else ""
+
+    def check_identity(self, known: str, loaded: Sequence[tuple[int, int]]) -> None:
+        """See :class:`rowfall.sources.base.Identified`."""
+        with self._keyed() as (table, ask):
+            made = is_another(table, known, ask) if table is not None else ""
+        if made:
+            raise SourceError(
+                f"{self.text}: rows of it were loaded, and it is another table by now: the server "
+                f"has made or altered it at {made}, and no row that was looked at then is what it "
+                "was; rows of now would count as loaded",
+                hint=ANOTHER,
+            )
+
+    @contextmanager
+    def _keyed(self) -> Iterator[tuple[KeyedTable | None, Ask]]:
+        """Enter a block with the table, None where it has no key, and one that asks about it."""
+        key, at = self.described.key, self.address
+        if key is None or self.query:
+            yield None, lambda query: []
+            return
+        connection = self._connect()
+        try:
+            found = declared(self._ask(connection, columns_query(at.database, at.table)))
+            yield KeyedTable(
+                at.database, at.table, self._index, key, found, isinstance(key, BytesKey)
+            ), partial(self._ask, connection)  # fmt: skip
+        except self._driver().err.MySQLError as error:
+            raise self._explained(error) from None
+        finally:
+            connection.close()
 
     def _missing(self, connection: Any) -> SourceError:
         """Return the error for a table that is not in the catalogue: no right, or no such table."""
