@@ -27,8 +27,8 @@ from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 from rowfall.core.after import After
 from rowfall.core.dataclass import dataclass
-from rowfall.core.events import Listener
 from rowfall.core.errors import RowfallError
+from rowfall.core.events import Listener
 from rowfall.core.listing import Listing, Split
 from rowfall.core.masked import Secret
 from rowfall.core.model import Encoding, Schema
