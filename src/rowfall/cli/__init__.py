@@ -19,8 +19,9 @@ if TYPE_CHECKING:
     from typing import NoReturn
 
 COMMANDS = (
-    "load", "plan", "query", "status", "report", "explain", "verify", "resume", "adopt", "forget",
-    "clean", "doctor", "tune", "scale", "bench", "install-decoder", "lab", "completion", "help",
+    "load", "run", "plan", "query", "status", "report", "explain", "verify", "resume", "adopt",
+    "forget", "clean", "init", "config", "doctor", "tune", "scale", "bench", "install-decoder",
+    "lab", "completion", "help",
 )  # fmt: skip
 _USAGE, _INTERRUPTED = 2, 130  # see rowfall.core.errors.Exit, which is not imported yet
 

@@ -51,6 +51,30 @@ def targets(ctx: click.Context, param: click.Parameter, incomplete: str) -> list
     return found or paths(ctx, param, incomplete)
 
 
+def named_loads(
+    ctx: click.Context, param: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    """Return the names of the loads of the project."""
+    from rowfall.cli.settings import project_of
+
+    try:
+        return _begin(project_of(ctx).loads_here(), incomplete)
+    except (RowfallError, OSError):  # a shell has no place for it
+        return []
+
+
+def named(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Return the names of loads, pipelines and connections."""
+    from rowfall.cli.settings import project_of
+
+    try:
+        project = project_of(ctx)
+    except (RowfallError, OSError):
+        return []
+    kinds = ("loads", "pipelines", "connections")
+    return _begin([name for kind in kinds for name in project.names(kind)], incomplete)
+
+
 def tables(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Return the tables that were loaded before, those of ``default`` as they are typed."""
     names = (r.table.removeprefix("default.") for r in _reports(ctx) if r.table)

@@ -179,6 +179,7 @@ class Destination(Protocol):
         keeps: rows that are loaded stay there.
         continues: what is loaded of a stream is not read again.
         takes_text: rows that are read here go into it as text.
+        runs_sql: statements of a user may change what it holds.
         flushes: what counts as loaded is on disk, unless ``--no-sync`` says otherwise.
         makes_parts: rows become parts, which are merged. ``builds_parts``: these can be written
             here, into a folder of the engine.
@@ -190,6 +191,7 @@ class Destination(Protocol):
     keeps: bool
     continues: bool
     takes_text: bool
+    runs_sql: bool
     flushes: bool
     makes_parts: bool
     builds_parts: bool

@@ -26,6 +26,7 @@ class Exit(IntEnum):
     TARGET = 5
     ENGINE = 6
     VERIFY = 7
+    HOOK = 8
     BUG = 70
     INTERRUPTED = 130
 
@@ -213,6 +214,12 @@ class VerifyError(RowfallError):
     """Source and target hold different rows."""
 
     exit = Exit.VERIFY
+
+
+class HookError(RowfallError):
+    """A hook of a load failed; the rows are as they are, loaded or not."""
+
+    exit = Exit.HOOK
 
 
 class LoadError(RowfallError):

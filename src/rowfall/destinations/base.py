@@ -73,6 +73,7 @@ class BaseDestination:
     keeps = True
     continues = True
     takes_text = False
+    runs_sql = False
     flushes = False
     makes_parts = builds_parts = False
     visible_when = ""

@@ -39,6 +39,8 @@ MOST_TABLES = 2_000
 _UNKNOWN = regex(r"Unknown table expression identifier '([^']+)'|[Tt]able (\S+) does not exist")
 
 ARROW = "ArrowStream"
+NO_ROWS = "Null"
+"""Format of a statement whose rows nobody wants."""
 _SELECT = regex(r"\s*(\(|SELECT\b|WITH\b|FROM\b)", re.I)
 # What Arrow has no type for arrives as bare numbers or bytes: a time as seconds, an Enum without
 # its names. Dots of JSON(a.b DateTime) are no matter: JSON arrives as text whatever is in it.
@@ -156,6 +158,10 @@ def query_database(target: Target, query: Query) -> None:
     try:
         found = database.result(query.text, write=query.write)
         if found is None:
+            return
+        if query.format == NO_ROWS:
+            for _ in found.rows:
+                pass
             return
         rows = _QueryRows(found)
         try:

@@ -143,6 +143,7 @@ class TransactionalDatabase(RecordedDatabase):
 
     rows_become = "database"
     takes_text = True
+    runs_sql = True
     visible_when = "all rows of a transaction in one moment, one after the other"
 
     def check(self, target: Target, options: Options) -> None:
@@ -372,6 +373,7 @@ class TransactionalDatabase(RecordedDatabase):
 class Topic(TransactionalDatabase):
     """A topic of Kafka: each row becomes a message."""
 
+    runs_sql = False
     offers = frozenset({DATABASE, TOPIC})
 
     def table_exists(self, session: Session) -> bool:

@@ -4,7 +4,7 @@
 with every layer applied: options of the command line win over the environment, that over the
 project's file, that over the user's own, that over defaults. What runs a load lives elsewhere.
 Nothing here imports a TOML library before there is a file to read.
-Imports core.
+Imports report, run, destinations, plan, targets, core.
 """
 
 from rowfall.project.project import Project, connection_names, find_project

@@ -108,7 +108,7 @@ class ProjectFile:
     """A file that was read and holds no mistake.
 
     Args:
-        path: absolute.
+        path: absolute. ``text``: in place of what the file holds now.
 
     Attributes:
         sections: by kind and name; that of ``[defaults]`` is "".
@@ -117,9 +117,9 @@ class ProjectFile:
         UsageError: it cannot be read, is another user's, or says something that means nothing.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, text: str | None = None) -> None:
         self.path = path
-        self.text = _text_of(path)
+        self.text = _text_of(path) if text is None else text
         self.document = self._parsed()
         self.sections: dict[tuple[str, str], Section] = {}
         for kind, content in self.document.items():
@@ -166,34 +166,8 @@ class ProjectFile:
 
     @cached_property
     def _lines(self) -> dict[tuple[str, ...], int]:
-        """Return the line of each key: statements are found by parsing each of them alone."""
-        import tomllib
-
-        found: dict[tuple[str, ...], int] = {}
-        table: tuple[str, ...] = ()
-        lines = self.text.split("\n")
-        at = 0
-        while at < len(lines):
-            for end in range(at + 1, len(lines) + 1):
-                try:
-                    said = tomllib.loads("\n".join(lines[at:end]))
-                except tomllib.TOMLDecodeError:
-                    continue
-                break
-            else:
-                break
-            paths = list(_paths(said))
-            if lines[at].lstrip().startswith("["):
-                # A header ends in an empty table, which is its path.
-                table = max(paths, key=len, default=())
-                paths, under = [table], tuple[str, ...]()
-            else:
-                under = table
-            for path in paths:
-                for length in range(1, len(path) + 1):
-                    found.setdefault((*under, *path[:length]), at + 1)
-            at = end
-        return found
+        """Return the line of each key."""
+        return lines_of(self.text)
 
     def _keys(self, section: Section, key: str) -> tuple[str, ...]:
         head = (section.kind, section.name) if section.name else (section.kind,)
@@ -365,6 +339,37 @@ class ProjectFile:
     def seen(self, path: str) -> str:
         """Return a path that stands in this file, wherever the command runs."""
         return str((self.folder / os.path.expanduser(path)).absolute())
+
+
+def lines_of(text: str) -> dict[tuple[str, ...], int]:
+    """Return the line of each key of TOML, from 1: statements are found by parsing each alone."""
+    import tomllib
+
+    found: dict[tuple[str, ...], int] = {}
+    table: tuple[str, ...] = ()
+    lines = text.split("\n")
+    at = 0
+    while at < len(lines):
+        for end in range(at + 1, len(lines) + 1):
+            try:
+                said = tomllib.loads("\n".join(lines[at:end]))
+            except tomllib.TOMLDecodeError:
+                continue
+            break
+        else:
+            break
+        paths = list(_paths(said))
+        if lines[at].lstrip().startswith("["):
+            # A header ends in an empty table, which is its path.
+            table = max(paths, key=len, default=())
+            paths, under = [table], tuple[str, ...]()
+        else:
+            under = table
+        for path in paths:
+            for length in range(1, len(path) + 1):
+                found.setdefault((*under, *path[:length]), at + 1)
+        at = end
+    return found
 
 
 def _paths(said: Mapping[str, Any], above: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:

@@ -115,7 +115,7 @@ class Project:
     ) -> None:
         self.files = files
         self.foreign = foreign
-        self._user = Path(user_file())
+        self.user_path = Path(user_file())
 
     # --- names ------------------------------------------------------------------------------------
 
@@ -315,7 +315,7 @@ class Project:
         return [(file, section) for file, section in found if section is not None]
 
     def _value(self, file: ProjectFile, section: Section, key: str) -> tuple[Any, Origin]:
-        layer = USER if file.path == self._user else PROJECT
+        layer = USER if file.path == self.user_path else PROJECT
         return section.values[key], Origin(layer, file.place(section, key))
 
     def _connect(

@@ -11,7 +11,6 @@ import os
 import shlex
 import signal
 import subprocess
-from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote, unquote
@@ -138,7 +137,6 @@ def _read(path: Path, where: str) -> str:
     return value
 
 
-@lru_cache(maxsize=64)  # a load names its connection more than once, and a person may be asked
 def _output(text: str, folder: Path, where: str) -> str:
     """Return what a program prints, without the end of its line. No shell runs it."""
     try:

@@ -102,6 +102,8 @@ def _choose_load(
         "folder": os.getcwd(),
         "to": str(session.target.folder or session.target.text),
         "table": session.table_text or None,
+        # Not which: that it had one, so that a file made of this load says where to put it.
+        "password": bool(session.target.secrets),
         "options": {k: v for k, v in given.items() if k not in _ANSWERS},
     })  # fmt: skip
     if old is not None and ledger.take_up(old, request):

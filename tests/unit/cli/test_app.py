@@ -86,7 +86,7 @@ def test_help_lists_every_option_of_the_table(name: str, capsys: Captured) -> No
     assert "  SOURCE" not in text.partition("General options:")[2]
 
 
-MANY = ("load", "plan", "scale", "doctor", "tune")
+MANY = ("load", "run", "plan", "scale", "doctor", "tune")
 
 
 @pytest.mark.parametrize("name", MANY)

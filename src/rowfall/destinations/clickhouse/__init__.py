@@ -52,6 +52,7 @@ class ClickHouseTables(BaseDestination):
     rows_become = "table"
     replaces = True
     flushes = True
+    runs_sql = True
     makes_parts = True
 
     def key(self, session: Session, load_id: str) -> str:
