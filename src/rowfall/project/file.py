@@ -14,7 +14,7 @@ from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import UsageError
 from rowfall.core.nearest import did_you_mean
 from rowfall.core.option_values import from_value
-from rowfall.core.options import ANSWERS, FOLLOW, LOAD, Options, flags_of
+from rowfall.core.options import ANSWERS, FOLLOW, FOLLOW_ONLY, LOAD, Options, flags_of
 from rowfall.core.patterns import regex
 from rowfall.core.units import parse_duration
 from rowfall.project.references import check_address, check_password
@@ -65,7 +65,7 @@ def option_keys(section: str) -> Iterator[str]:
         if section == PIPELINES:
             names += [item.name for item, _ in flags_of(FOLLOW)]
         # A load of a file comes to an end, and a pipeline follows anyway.
-        left_out: tuple[str, ...] = (*ANSWERS, "follow")
+        left_out: tuple[str, ...] = (*ANSWERS, "follow", *(FOLLOW_ONLY if section == LOADS else ()))
     else:
         names = [item.name for item in fields(Options)]
         left_out = () if section == PROFILES else ANSWERS
@@ -231,7 +231,7 @@ class ProjectFile:
         return made
 
     def _unknown(self, section: Section, key: str, known: str, keys: tuple[str, ...]) -> UsageError:
-        if known == "follow":
+        if known == "follow" or known in FOLLOW_ONLY:
             hint = "Loads of [pipelines.NAME] follow their source, those of [loads.NAME] end."
         elif known in ANSWERS:
             flag = f"--{known.replace('_', '-')}"

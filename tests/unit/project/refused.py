@@ -12,6 +12,7 @@ REFUSED: dict[str, tuple[str, str, bool]] = {
     "an option of another command": (f'{LOAD}nodes = "3"', r"line 3, .*: nodes is no key of a load", True),
     "an answer": (f"{LOAD}force = true", r"line 3, .*: force is no key of a load", True),
     "a load that follows": (f"{LOAD}follow = true", r"line 3, .*: follow is no key of a load", True),
+    "an option of pipelines": (f'{LOAD}on_change = "load"', r"line 3, .*: on_change is no key of a load", True),
     "a switch that is a text": (f'{LOAD}verify = "yes"', r'line 3, .*: verify = "yes": it is a switch: true or false', True),
     "a number that is a text": (f'{LOAD}threads = "two"', r'line 3, .*: threads = "two": it is a whole number of 1 or more', True),
     "a number that is too small": (f"{LOAD}threads = 0", r"line 3, .*: threads = 0: it is a whole number of 1", True),
