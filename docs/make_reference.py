@@ -39,8 +39,8 @@ _EXITS = {
     Exit.TARGET: "The target refuses: not writable, other columns, no right, disk full.",
     Exit.ENGINE: "The engine failed to run a statement, or died.",
     Exit.VERIFY: "Source and target hold different rows.",
-    Exit.HOOK: "A hook of `rowfall run` failed. After one that runs before a load nothing is loaded; "
-    "after one that runs behind it the rows are. The same command runs it again.",
+    Exit.HOOK: "A hook of `rowfall run` failed. After one before a load nothing is loaded, after "
+    "one behind it the rows are. The same command runs it again.",
     Exit.BUG: "A bug in rowfall. `--debug` prints the traceback to report.",
     Exit.INTERRUPTED: "Stopped by Ctrl-C. Run the same command again to resume.",
 }
