@@ -89,6 +89,7 @@ CASES = [
          files={"a.csv": CSV, "rowfall.toml": '[connections.p]\nuri = "data"\nthread = 2\n'}),
     Case("Name its target with --to, or make one: rowfall load FILE --table NAME", "init",
          ("rowfall load a.csv --table t", "rowfall init")),
+    Case("To load it: rowfall load {}", "run a.csv", "rowfall load {0}"),
     Case("Take another name: rowfall init --name {}", "init", "rowfall init --name {0}",
          before=("load a.csv", "init")),
     Case("Take letters, digits, '-' and '_': rowfall init --name orders", "init --name '1 x'",

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import shlex
 import sys
 from contextlib import chdir
 from typing import TYPE_CHECKING, Any
@@ -103,6 +105,12 @@ def _names(project: Project, names: tuple[str, ...], *, every: bool) -> list[str
             hint=f"Name one, or give --all. There are: {known}." if known
             else "Write [loads.NAME] and source = ... into rowfall.toml first.",
         )  # fmt: skip
+    for name in names:
+        if "://" in name or (os.path.exists(name) and name not in project.names("loads")):
+            raise UsageError(
+                f"{name} is no name of a load in rowfall.toml",
+                hint=f"To load it: rowfall load {shlex.quote(name)}",
+            )
     asked = project.loads_here() if every else list(dict.fromkeys(names))
     if not asked:
         where = " and ".join(str(file.path) for file in project.files) or "no rowfall.toml"

@@ -143,7 +143,6 @@ COMMANDS = {
     "insert": "To load: rowfall load SOURCE... --table NAME.",
     "ingest": "To load: rowfall load SOURCE... --table NAME.",
     "sync": "To load: rowfall load SOURCE... --table NAME; what is loaded already is left out.",
-    "run": "To load: rowfall load SOURCE... --table NAME.",
     "export": "To write files: rowfall load SOURCE... --to out.parquet.",
     "unload": "To write files: rowfall load SOURCE... --to out.parquet.",
     "select": "To run SQL: rowfall query 'SELECT ...'.",
