@@ -23,8 +23,10 @@ if TYPE_CHECKING:
         install_decoder,
         leftovers,
         load,
+        load_tables,
         loads,
         plan,
+        plan_tables,
         query,
         report,
         resume,
@@ -46,6 +48,7 @@ if TYPE_CHECKING:
     from rowfall.core.model import Plan
     from rowfall.core.options import Options
     from rowfall.core.results import Adopted, Report, Verification
+    from rowfall.core.tables import TablesPlan, TablesReport
     from rowfall.report.query_result import QueryResult
 
 __all__ = [
@@ -61,6 +64,8 @@ __all__ = [
     "Report",
     "RowfallError",
     "SourceError",
+    "TablesPlan",
+    "TablesReport",
     "TargetError",
     "UsageError",
     "Verification",
@@ -72,8 +77,10 @@ __all__ = [
     "install_decoder",
     "leftovers",
     "load",
+    "load_tables",
     "loads",
     "plan",
+    "plan_tables",
     "query",
     "report",
     "resume",
@@ -87,6 +94,8 @@ _ELSEWHERE = {
     "Plan": "core.model",
     "QueryResult": "report.query_result",
     "Report": "core.results",
+    "TablesPlan": "core.tables",
+    "TablesReport": "core.tables",
     "Verification": "core.results",
 }
 _MODULES = {

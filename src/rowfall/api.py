@@ -58,15 +58,17 @@ if TYPE_CHECKING:
         TuneKeywords,
     )
     from rowfall.core.results import Adopted, DoctorReport, Explanation, Leftover, ScaleReport
+    from rowfall.core.tables import TablesPlan, TablesReport
     from rowfall.core.tuned import TuneReport
     from rowfall.destinations.clickhouse.install import Installed
     from rowfall.report.query_result import QueryResult
+    from rowfall.run.many import TablesRequest
     from rowfall.run.session import OpenSource
 
 __all__ = [
     "Verification", "adopt", "bench", "bench_articles", "clean", "doctor", "explain", "forget",
-    "install_decoder", "leftovers", "load", "loads", "plan", "query", "report", "resume", "scale",
-    "tune", "verify",
+    "install_decoder", "leftovers", "load", "load_tables", "loads", "plan", "plan_tables", "query",
+    "report", "resume", "scale", "tune", "verify",
 ]  # fmt: skip
 
 Where = str | PathLike[str]
@@ -96,6 +98,7 @@ def plan(
         RowfallError: see :mod:`rowfall.core.errors`; the same as for a load.
     """
     options = tuned.applied(from_keywords(PLAN, options, dict(keywords)))
+    _check_one(options)
     opened = _sources(sources, batch_id)
     _prestart(opened, to)
     from rowfall.plan.first_rows import first_rows
@@ -165,6 +168,7 @@ def load(
         RowfallError: nothing could be loaded at all, or the target or ledger failed.
     """
     options = tuned.applied(from_keywords(LOAD, options, dict(keywords)))
+    _check_one(options)
     opened = _sources(sources, batch_id)
     _prestart(opened, to)
     from rowfall.core.signals import GO_ON, terminable
@@ -185,6 +189,101 @@ def load(
 
             return _loaded(follow(session))
         return _loaded(run_load(session))
+
+
+def load_tables(
+    source: Where | Iterable[Where],
+    *,
+    to: Where | None = None,
+    table: str | None = None,
+    options: Options | None = None,
+    on_event: Listener | None = None,
+    password: Secret | str | None = None,
+    **keywords: Unpack[LoadKeywords],
+) -> TablesReport:
+    """Load many tables of ``source``, each by a load of its own, several at a time.
+
+    Args:
+        source: a database (``postgresql://host/db``), a file of DuckDB, a namespace of an Iceberg
+            catalogue, or a folder whose sub-folders are tables; ``tables=`` and ``exclude=`` say
+            which of its tables.
+        to: as of :func:`load`; ``{table}`` and ``{schema}`` stand for the names of each.
+        table: name of each in the target, with the same place holders; default ``{table}``.
+        options, on_event, password: as of :func:`load`.
+
+    Returns:
+        The report: what became of each. Failed tables are in it and raise nothing.
+
+    Raises:
+        Interrupted: Ctrl-C or SIGTERM; the same call goes on.
+        UsageError: a pattern that means no table, or two tables that would get one name.
+        RowfallError: nothing could begin.
+    """
+    options = tuned.applied(from_keywords(LOAD, options, dict(keywords)))
+    from rowfall.core.signals import GO_ON, terminable
+    from rowfall.run.many import load_tables as run_tables
+
+    request = _tables_request(source, to, table, options, password)
+    with terminable(GO_ON), _listener(on_event, None) as emit:
+        return run_tables(request, emit)
+
+
+def plan_tables(
+    source: Where | Iterable[Where],
+    *,
+    to: Where | None = None,
+    table: str | None = None,
+    options: Options | None = None,
+    password: Secret | str | None = None,
+    **keywords: Unpack[PlanKeywords],
+) -> TablesPlan:
+    """Plan what :func:`load_tables` would do with the same arguments; nothing is written.
+
+    Raises:
+        RowfallError: the same as for a load.
+    """
+    from rowfall.run.many import plan_tables as run_plan
+
+    options = tuned.applied(from_keywords(PLAN, options, dict(keywords)))
+    return run_plan(_tables_request(source, to, table, options, password))
+
+
+def _tables_request(
+    source: Where | Iterable[Where], to: Where | None, table: str | None, options: Options,
+    password: Secret | str | None,
+) -> TablesRequest:  # fmt: skip
+    """Return the request of a command with ``--tables``.
+
+    Raises:
+        UsageError: several sources, or nothing that says which tables.
+    """
+    from rowfall.run.many import TablesRequest
+
+    texts = _texts(source)
+    if len(texts) != 1:
+        raise UsageError(
+            f"--tables takes one source, and {len(texts)} are given",
+            hint="Run one command for each.",
+        )
+    if options.tables is None:
+        raise UsageError(
+            "--exclude leaves out some of the tables that --tables names, and it names none",
+            hint="Add --tables '*' for all tables of the source.",
+        )
+    return TablesRequest(texts[0], _text(to), table, options, _secret(password))
+
+
+def _check_one(options: Options) -> None:
+    """Check that many tables are not asked for where one load is made.
+
+    Raises:
+        UsageError: they are.
+    """
+    if options.tables is not None or options.exclude:
+        raise UsageError(
+            "tables= and exclude= are for many tables, and this is one load",
+            hint="Call rowfall.load_tables or rowfall.plan_tables, which take them.",
+        )
 
 
 def _loaded(report: Report) -> Report:
@@ -250,7 +349,9 @@ def resume(
     with chdir(folder) if folder and os.path.isdir(folder) else nullcontext():
         return load(
             sources, to=to or asked["to"], table=asked["table"],
-            options=restored(asked["options"]), on_event=on_event, progress=progress,
+            # One of many is resumed alone.
+            options=replace(restored(asked["options"]), tables=None, exclude=()),
+            on_event=on_event, progress=progress,
             password=password, began=began,
         )  # fmt: skip
 
@@ -781,8 +882,8 @@ def _verification_html(value: Verification) -> str:
     return verification_html(value)
 
 
-for _function, _command in ((load, LOAD), (plan, PLAN), (scale, SCALE), (adopt, ADOPT),
-                             (doctor, DOCTOR)):  # fmt: skip
+for _function, _command in ((load, LOAD), (load_tables, LOAD), (plan, PLAN), (plan_tables, PLAN),
+                             (scale, SCALE), (adopt, ADOPT), (doctor, DOCTOR)):  # fmt: skip
     _list_options(_function, _command)
 # core's values know nothing of reports, and a notebook asks the value itself: so their classes get
 # here what they do not declare.

@@ -562,7 +562,7 @@ def test_a_new_snapshot_of_a_table_without_a_key(base: Base) -> None:
     for split in (first, second):
         read += b"".join(source.stream(split)).count(b"\n") - 1
         base.do(f"{drop} 'rowfall'")
-        source._idle.pop().connection.close()
+        source._readers._idle.pop().connection.close()
     base.do("UPDATE {s}.h SET n = 0 WHERE id = 49000")
     with pytest.raises(SourceError, match="may have been updated"):
         list(source.stream(third))

@@ -17,7 +17,7 @@ from rowfall.cli.options import (
     table_options,
 )
 from rowfall.cli.output import CommandOutput
-from rowfall.core.errors import LoadError
+from rowfall.core.errors import LoadError, UsageError
 from rowfall.core.masked import Secret
 
 if TYPE_CHECKING:
@@ -48,8 +48,11 @@ def load(
       rowfall load postgresql://me@host/shop/orders --to 'orders_{n}.parquet'
 
     SOURCE is a path, a pattern, a URI, or - for stdin. Running the same command again resumes a
-    load and skips what is loaded.
+    load and skips what is loaded. With --tables many tables of a source are loaded, each by a load
+    of its own; {table} in --table or --to stands for the name of each.
     """
+    if values["tables"] is not None or values["exclude"]:
+        return _load_tables(output, sources, (to, table), password, watch_port, values)
     with _live(output, watch_port, to) as live:
         from rowfall.systems.clickhouse.prestart import prestart
 
@@ -72,6 +75,26 @@ def load(
             except LoadError as error:  # its report says everything
                 result = error.report
     return output.ended(result)
+
+
+def _load_tables(
+    output: CommandOutput, sources: tuple[str, ...], into: tuple[str | None, str | None],
+    password: Secret | None, watch_port: int | None, values: dict[str, Any],
+) -> int:  # fmt: skip
+    """Load many tables; ``into`` is the target and the name of each table there."""
+    from rowfall import api
+
+    if watch_port is not None:
+        raise UsageError(
+            "--tables and --watch-port exclude each other: the page shows one load",
+            hint="rowfall status --web shows the one that began last.",
+        )
+    with output.listener(busy="looking at the tables of the source") as listener:
+        report = api.load_tables(
+            sources, to=into[0], table=into[1], options=options_of(values), on_event=listener,
+            password=password,
+        )  # fmt: skip
+    return output.tables_ended(report)
 
 
 @contextmanager

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from rowfall.core.events import Event, Listener
     from rowfall.core.results import Report
+    from rowfall.core.tables import TablesReport
     from rowfall.report.log import Log
     from rowfall.report.progress import Talk
 
@@ -217,6 +218,21 @@ class CommandOutput:
             if not self.quiet:
                 self.emit(text + "\n", styled=color)
         return Exit.DONE if report.outcome == "done" else Exit.PARTIAL
+
+    def tables_ended(self, report: TablesReport) -> int:
+        """Print the report of many tables that have just ended and return its exit code."""
+        from rowfall.report.layout import ENDLESS
+        from rowfall.report.tables import tables_document, tables_text
+
+        if (log := self._logs()) is not None:
+            log.report(tables_document(report), tables_text(report, verbose=True, width=ENDLESS))
+        if self.json:
+            self.document(tables_document(report))
+        elif not self._only_logs and not self.quiet:
+            color = self.talk_color
+            text = tables_text(report, color=color, verbose=self.verbose, width=self.columns)
+            self.emit(f"{text}\n", styled=color)
+        return report.exit
 
     def listener(
         self, busy: str | None = None, *, ask: bool = False

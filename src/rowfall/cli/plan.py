@@ -39,6 +39,9 @@ def plan(
     Takes the arguments of 'rowfall load'; prints the table, the settings with their reasons, a
     forecast and the SQL. With -v every column says why it got its type.
     """
+    if values["tables"] is not None or values["exclude"]:
+        _plan_tables(output, sources, (to, table), password, every=every_split, values=values)
+        return
     from rowfall.systems.clickhouse.prestart import prestart
 
     prestart(sources, to)  # before the imports below, which take as long
@@ -59,3 +62,21 @@ def plan(
             width=output.columns,
         )
     )
+
+
+def _plan_tables(
+    output: CommandOutput, sources: tuple[str, ...], into: tuple[str | None, str | None],
+    password: Secret | None, *, every: bool, values: dict[str, Any],
+) -> None:  # fmt: skip
+    """Show which tables would be loaded, and where to; ``into``: target and name of each there."""
+    from rowfall import api
+    from rowfall.report.tables import tables_plan_document, tables_plan_text
+
+    with output.listener(busy="looking at the tables of the source"):
+        made = api.plan_tables(
+            sources, to=into[0], table=into[1], options=options_of(values), password=password
+        )
+    if output.json:
+        output.document(tables_plan_document(made))
+        return
+    output.data(tables_plan_text(made, color=output.data_color, every=every, width=output.columns))

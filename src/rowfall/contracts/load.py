@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import field, fields
 from typing import Self
 
@@ -28,7 +29,7 @@ class LoadRun:
         key: the ledger's key of the target, or of what this load gathers in until its end.
         salt: see :class:`rowfall.ledger.journal.Journal`.
         new: no run has had its id before.
-        others: ids of the other loads that this process runs now.
+        others: ids of the other loads that this process runs, at the moment when it is asked.
         recorder: hears what ``emit`` does, and of each statement.
     """
 
@@ -40,7 +41,7 @@ class LoadRun:
     key: str
     salt: str
     new: bool
-    others: frozenset[str] = frozenset()
+    others: Collection[str] = frozenset()
     recorder: Recorder = field(default_factory=Recorder)
 
     @property

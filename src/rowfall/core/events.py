@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from rowfall.core.dataclass import dataclass
 from rowfall.core.model import Plan
 from rowfall.core.results import AttemptRecord, Report
+from rowfall.core.tables import TableReport
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +78,8 @@ class Note:
 
     Attributes:
         level: ``info``, or ``warning`` for what is not as promised; ``question`` before the first
-            row, for what a listener may ask somebody: one that raises ends the load.
+            row, for what a listener may ask somebody: one that raises ends the load; ``detail`` for
+            what only ``-v`` shows.
         text: one line.
         detail: further lines for those who want more (``-v``), such as a CREATE TABLE.
     """
@@ -244,10 +246,36 @@ class RunEnded:
     code: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class TablesStarted:
+    """Many tables of one source are going to be loaded, each by a load of its own.
+
+    Attributes:
+        parallel: how many at a time at most. ``total_rows``, ``total_bytes``: of all; None where
+            nobody knows.
+    """
+
+    source: str
+    target: str
+    tables: int
+    parallel: int
+    total_rows: int | None
+    total_bytes: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class TableEnded:
+    """One of many tables is loaded, or is given up."""
+
+    report: TableReport
+
+
 Event = (
     RunBegan
     | LoadPlanned
     | LoadStarted
+    | TablesStarted
+    | TableEnded
     | StageEnded
     | Note
     | Doing

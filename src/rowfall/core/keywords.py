@@ -148,6 +148,14 @@ class ReadKeywords(TypedDict, total=False):
 class PlanKeywords(ReadKeywords, total=False):
     """Options of load and plan."""
 
+    tables: str | None
+    """Load many tables of the source, each exactly once: names or patterns as 'public.*', of a
+    database, a DuckDB file, an Iceberg namespace, or a folder of folders.
+    """
+
+    exclude: str | Iterable[str] | Mapping[str, object]
+    """Tables that --tables leaves out."""
+
     start_at: str | None
     """Where a topic is loaded from. OFFSET may be PARTITION:OFFSET,...; TIME is ISO 8601, UTC
     without a zone. Default: behind what is loaded, at first the earliest message.

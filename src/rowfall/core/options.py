@@ -33,10 +33,10 @@ COMPRESSIONS = ("auto", "lz4", "zlib", "none")
 """Answers of ``--compress``."""
 
 MAIN = frozenset((
-    "to", "table", "password", "format", "delimiter", "header", "null", "encoding", "schema",
-    "type", "select", "where", "on_new_column", "order_by", "replace", "upsert", "on_conflict",
-    "max_errors", "memory", "verify", "save", "fewer_than", "budget", "json", "quiet",
-    "verbose", "help",
+    "to", "table", "tables", "password", "format", "delimiter", "header", "null", "encoding",
+    "schema", "type", "select", "where", "on_new_column", "order_by", "replace", "upsert",
+    "on_conflict", "max_errors", "memory", "verify", "save", "fewer_than", "budget", "json",
+    "quiet", "verbose", "help",
 ))  # fmt: skip
 """Options that most loads need: those that ``--help`` lists without being asked for more."""
 
@@ -277,6 +277,23 @@ class Options:
         "SELECT whose rows are loaded, of a database that is the source: in its own SQL.",
         "Source",
         _NAMES,
+    )
+    tables: str | None = _opt(
+        None,
+        "--tables",
+        "PATTERN,...",
+        "Load many tables of the source, each exactly once: names or patterns as 'public.*', of a "
+        "database, a DuckDB file, an Iceberg namespace, or a folder of folders.",
+        "Source",
+        (LOAD, PLAN),
+    )
+    exclude: tuple[str, ...] = _opt(
+        (),
+        "--exclude",
+        "PATTERN,...",
+        "Tables that --tables leaves out.",
+        "Source",
+        (LOAD, PLAN),
     )
     s3_endpoint: str | None = _opt(
         None,

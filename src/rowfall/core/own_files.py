@@ -9,6 +9,8 @@ from rowfall.core.patterns import regex
 
 LEDGER_NAME = "rowfall.ledger"
 REJECTS_NAME = "rowfall-rejects.tsv"
+REJECTS_OF = "rowfall-rejects-"
+"""Begins the name of such a file where many tables are loaded; the table follows."""
 MANIFEST_SUFFIX = ".rowfall"
 # What the embedded engine keeps in its folder, also where somebody has taken the ledger away.
 _ENGINE = frozenset({"metadata", "store", "status"})
@@ -48,6 +50,7 @@ def is_own(name: str) -> bool:
     """Tell whether a file of this name is a record of rowfall (ledger, manifest, rejected rows)."""
     return (
         name == REJECTS_NAME
+        or (name.startswith(REJECTS_OF) and name.endswith(".tsv"))
         or name.endswith((MANIFEST_SUFFIX, ".ledger", ".ledger-wal", ".ledger-shm"))
         or (name.startswith("rowfall.ledger.") and name.endswith(".running"))
     )

@@ -6,6 +6,7 @@ import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from types import FrameType
 
 from rowfall.core.errors import Interrupted
@@ -19,6 +20,28 @@ Ctrl-C has to work.
 
 GO_ON = "Run the same command again to go on."
 """The hint of a load that was interrupted."""
+
+_stop: ContextVar[threading.Event | None] = ContextVar("stop", default=None)
+
+
+@contextmanager
+def stopped_by(event: threading.Event) -> Iterator[None]:
+    """Let an event end the load that this thread runs, as Ctrl-C does in the main thread.
+
+    Python hands signals to the main thread alone, so whoever runs loads in others passes them on.
+    """
+    token = _stop.set(event)
+    try:
+        yield
+    finally:
+        _stop.reset(token)
+
+
+def check_stopped() -> None:
+    """Raise KeyboardInterrupt where the load of this thread is to end."""
+    event = _stop.get()
+    if event is not None and event.is_set():
+        raise KeyboardInterrupt
 
 
 @contextmanager

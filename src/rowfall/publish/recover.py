@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rowfall.contracts.session import Session
@@ -66,8 +66,9 @@ def _discard(engine: Engine, prefix: str) -> None:
 
 
 def end_open_attempts(
-    engine: Engine, ledger: Ledger, emit: Listener, answer: LoadedAnswer | None = None
-) -> dict[str, AlteredTableError]:
+    engine: Engine, ledger: Ledger, emit: Listener, answer: LoadedAnswer | None = None,
+    running: Collection[str] = (),
+) -> dict[str, AlteredTableError]:  # fmt: skip
     """End every open attempt of a folder, whose tables only this process uses.
 
     The engine was restarted since (it ends with rowfall), so no statement of them still runs. What
@@ -75,6 +76,7 @@ def end_open_attempts(
 
     Args:
         answer: see :class:`rowfall.publish.evidence.LoadedAnswer`.
+        running: other loads of this process, whose attempts are not open but at work.
 
     Returns:
         The attempts that are kept as they are, each with the reason.
@@ -84,6 +86,8 @@ def end_open_attempts(
     """
     kept: dict[str, AlteredTableError] = {}
     for attempt in ledger.open_attempts():
+        if attempt.load_id in running:
+            continue
         if _action(engine, ledger, attempt) is not Action.DISCARD:
             try:
                 _publish_rest(engine, ledger, attempt, emit, answer)
@@ -96,6 +100,8 @@ def end_open_attempts(
         why = "the target table was dropped" if dropped else "rowfall or its engine was stopped"
         ledger.attempt_ended(attempt.id, "lost", why)
     for attempt_id in staged_attempts(engine):
+        if attempt_id.partition("_")[0] in running:
+            continue
         if ledger.attempt_state(attempt_id) in _ENDED:
             _discard(engine, f"{STAGING_PREFIX}{attempt_id}")
     return kept

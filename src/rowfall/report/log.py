@@ -25,6 +25,8 @@ from rowfall.core.events import (
     RunEnded,
     SplitFailed,
     Steered,
+    TableEnded,
+    TablesStarted,
 )
 from rowfall.core.patterns import regex
 
@@ -113,8 +115,17 @@ def _said(event: Event) -> tuple[str, str]:
             again = f" ({event.resumed:,} already loaded)" if event.resumed else ""
             what = units.counted(event.splits, event.unit)
             return "info", f"load {event.load_id[:8]}: {what}{again} of {event.source} into {where}"
+        case TablesStarted():
+            many = f"{units.counted(event.tables, 'table')} of {event.source}"
+            return "info", f"{many} into {event.target}"
+        case TableEnded():
+            told = event.report
+            if told.problem is not None:
+                return "error", units.failure(told.source, told.problem.error)
+            return "info", f"{told.source}: {told.outcome}, {units.counted(told.rows, 'row')}"
         case Note():
-            return "info" if event.level == "question" else event.level, event.text
+            level = {"question": "info", "detail": "debug"}.get(event.level, event.level)
+            return level, event.text
         case Steered():
             return "info", event.text
         case SplitFailed():

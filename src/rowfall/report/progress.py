@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from rowfall.core import events, units
 from rowfall.core.errors import UsageError
+from rowfall.core.tables import TableReport
 from rowfall.report.layout import ENDLESS, wrap
 
 if TYPE_CHECKING:
@@ -55,6 +56,13 @@ class Meter:
         """Take in what an event says of the numbers."""
         if isinstance(event, events.LoadStarted):
             self.started(event)
+        elif isinstance(event, events.TablesStarted):
+            self.total_rows = event.total_rows or None
+            self.total_bytes = None if self.total_rows else event.total_bytes or None
+            self.total_files, self.unit = event.tables, "table"
+            self._heard_at = self._clock()
+        elif isinstance(event, events.TableEnded):
+            self.files += 1
         elif isinstance(event, events.Progressed):
             self.progressed(event)
         elif isinstance(event, events.AttemptPublished):
@@ -336,6 +344,15 @@ class Talk:
                 self._unit, self._load = event.unit, event.load_id[:8]
                 if self._level >= 0:
                     self.say(_opening(event))
+            case events.TablesStarted():
+                self._unit = "table"
+                if self._level >= 0:
+                    self.say(_opening_of_tables(event))
+            case events.TableEnded():
+                self._table_ended(event.report)
+            case events.Note(level="detail"):
+                if self._level > 0:
+                    self.say(f"note: {event.text}", "cyan")
             case events.Note(level="warning"):
                 self.say(f"warning: {event.text}", "yellow")
             case events.Note() if self._level >= 0:
@@ -358,6 +375,19 @@ class Talk:
                 )
             case _:
                 pass
+
+    def _table_ended(self, report: TableReport) -> None:
+        """Say that a table has failed, and with -v also that one is loaded."""
+        if report.problem is None:
+            if self._level > 0:
+                rows = units.counted(report.rows, "row")
+                took = units.duration(report.seconds)
+                self.say(f"table {units.printable(report.source)}: {rows} in {took}")
+            return
+        self._failures += 1
+        if self._failures <= SHOWN_FAILURES:
+            what = units.failure(report.source, report.problem.error)
+            self.say(f"failed: {units.printable(what)}", "red")
 
     def _failed(self, event: events.SplitFailed) -> None:
         self._failures += 1
@@ -423,6 +453,14 @@ class Live(Talk):
             if answer.startswith("n"):
                 raise UsageError("nothing was loaded, as the answer was no", hint=event.detail)
             self.__enter__()
+
+
+def _opening_of_tables(event: events.TablesStarted) -> str:
+    rows = f", about {units.count(event.total_rows)} rows" if event.total_rows else ""
+    size = f", {units.size(event.total_bytes)}" if event.total_bytes and not rows else ""
+    into = units.printable(event.target)
+    many = f", {event.parallel} at a time" if event.parallel > 1 else ", one after the other"
+    return f"{units.counted(event.tables, 'table')}{rows}{size} into {into}{many}"
 
 
 def _opening(event: events.LoadStarted) -> str:

@@ -57,7 +57,7 @@ from rowfall.core.listing import Split
 from rowfall.core.model import ENGINE, PULL, PUSH, Kind, Outcome, Plan, Schema, Setting
 from rowfall.core.options import FILTER
 from rowfall.core.results import AttemptRecord, Failure
-from rowfall.core.signals import GO_ON, undisturbed
+from rowfall.core.signals import GO_ON, check_stopped, undisturbed
 from rowfall.decoder import rewriting
 from rowfall.deliver.decode import DeclinedError
 from rowfall.deliver.route import sending_since
@@ -201,6 +201,7 @@ def _run_all(runners: Sequence[AttemptRunner], queue: WorkQueue) -> None:
             while any(runner.works for runner in runners):
                 for runner in runners:
                     runner.wait(0.2)
+                check_stopped()
         except KeyboardInterrupt:
             queue.stop()
             deadline = time.monotonic() + POLITE_SECONDS

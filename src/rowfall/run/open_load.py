@@ -25,6 +25,25 @@ from rowfall.ledger.running import Running
 _ACTIVE: set[str] = set()
 
 
+class OtherLoads(Collection[str]):
+    """The other loads that this process runs at the moment when it is asked.
+
+    One that begins while this one settles what was left must not be taken for a dead one.
+    """
+
+    def __init__(self, load_id: str) -> None:
+        self._own = load_id
+
+    def __contains__(self, load_id: object) -> bool:
+        return load_id != self._own and load_id in _ACTIVE
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(_ACTIVE - {self._own})
+
+    def __len__(self) -> int:
+        return len(_ACTIVE - {self._own})
+
+
 @contextmanager
 def open_load(session: Session) -> Iterator[LoadRun]:
     """Take up the unfinished load of the same request, or begin a new one.
@@ -38,7 +57,6 @@ def open_load(session: Session) -> Iterator[LoadRun]:
     assert ledger is not None  # noqa: S101 - only dry sessions have none
     load_id, new = _choose_load(session, ledger, _ACTIVE)
     begun = datetime.now(UTC).isoformat(timespec="seconds")
-    others = frozenset(_ACTIVE)
     salt = load_id if session.options.force else ""
     recorder = Recorder()
     said = Running(ledger.path, load_id, recorder)
@@ -54,7 +72,9 @@ def open_load(session: Session) -> Iterator[LoadRun]:
     _ACTIVE.add(load_id)
     try:
         key = session.destination.key(session, load_id)
-        yield LoadRun(session, load_id, emit, begun, ledger, key, salt, new, others, recorder)
+        yield LoadRun(
+            session, load_id, emit, begun, ledger, key, salt, new, OtherLoads(load_id), recorder
+        )
     except RowfallError:
         ledger.stopped_running(load_id)
         raise

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from rowfall.contracts.destination import Opening
 from rowfall.core.dataclass import dataclass
@@ -65,6 +65,7 @@ class Request:
         to, table: as typed; None for the default.
         began: when the user began to wait, as of ``time.monotonic``; 0 for now.
         scratch: stands for the target that ``to`` names.
+        shared: what this load shares with others that run at the same time.
     """
 
     sources: Sequence[str] | str | OpenSource
@@ -74,6 +75,17 @@ class Request:
     password: Secret | None = None
     began: float = 0.0
     scratch: Target | None = None
+    shared: SharedParts | None = None
+
+
+class SharedParts(Protocol):
+    """What one of several loads of a process shares with the others."""
+
+    def open_source(self, options: Options) -> Source:
+        """Return the source, over connections that others read from as well."""
+
+    def engine(self, source: Source, folder: Path | None) -> Embedded | None:
+        """Return a part of an engine; None where this load needs one of its own."""
 
 
 @contextmanager
@@ -85,7 +97,7 @@ def open_session(request: Request, emit: Listener, *, dry: bool) -> Iterator[Ses
             in memory), and the ledger is only read.
     """
     sources, to, table = request.sources, request.to, request.table
-    options, scratch = request.options, request.scratch
+    options, scratch, shared = request.options, request.scratch, request.shared
     given = None
     if callable(sources):
         given = sources(options)
@@ -99,8 +111,11 @@ def open_session(request: Request, emit: Listener, *, dry: bool) -> Iterator[Ses
     _check_values(options)
     if options.method == FILTER:
         options = replace(options, pull=True)
-    prestart(texts, to)  # it imports while the source is listed
-    source = given or open_source(texts, options)
+    if shared is None:
+        prestart(texts, to)  # it imports while the source is listed
+        source = given or open_source(texts, options)
+    else:
+        source = shared.open_source(options)
     if options.query is not None and not isinstance(source, Queried):
         raise UsageError(
             f"--query is for databases, and {source.text} is none",
@@ -144,8 +159,12 @@ def open_session(request: Request, emit: Listener, *, dry: bool) -> Iterator[Ses
         if folder is not None and dry and not folder.is_dir():
             folder = None
 
-        def open_reader() -> Embedded:
-            opened = _engine_here(source, folder, options, memory)
+        def open_reader(*, served: bool = False) -> Embedded:
+            opened = None if shared is None else shared.engine(source, folder)
+            if opened is None:
+                opened = _engine_here(
+                    source, folder, options, memory, served=served, reads=PLAN if dry else ""
+                )
             stack.callback(opened.close)
             return opened
 
@@ -170,10 +189,7 @@ def open_session(request: Request, emit: Listener, *, dry: bool) -> Iterator[Ses
         for note in () if watched else source.notes:
             emit(Note("info", note))
         if reader is None:
-            reader = _engine_here(
-                source, folder, options, memory, served=served, reads=PLAN if dry else ""
-            )
-            stack.callback(reader.close)
+            reader = open_reader(served=served)
         # 50 ms, in which the engine of this machine opens the folder.
         from rowfall.contracts.session import Session, Writer
         from rowfall.ledger import Ledger

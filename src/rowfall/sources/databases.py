@@ -115,13 +115,15 @@ class DatabaseAddress:
 
 
 def parse(
-    texts: Sequence[str], options: Options, *, port: int, variable: str, settings: Sequence[str]
-) -> DatabaseAddress:
+    texts: Sequence[str], options: Options, *, port: int, variable: str, settings: Sequence[str],
+    tables: bool = False,
+) -> DatabaseAddress:  # fmt: skip
     """Parse the one SOURCE argument of a database.
 
     Args:
         port: by default. ``variable``: of the environment that holds a password.
         settings: parameters that the driver takes.
+        tables: it is for ``--tables``, which name them, and perhaps the database.
 
     Raises:
         UsageError: several tables, no table and no query, both, or parameters that are not known.
@@ -134,6 +136,7 @@ def parse(
     parts = uri.parse(texts[0])
     scheme, masked = parts.scheme, uri.mask(texts[0])
     database, _, table = parts.path.strip("/").partition("/")
+    divided = "/" in table
     table = parts.query.get("table", table)
     known = ("schema", "table", "key", *settings)
     for name in parts.query:
@@ -144,9 +147,11 @@ def parse(
             )
     at = (parts.host or "host") + (f":{parts.port}" if parts.port else "")
     example = f"{scheme}://{parts.user or 'user'}@{at}/{database or 'database'}"
-    if not database:
+    if tables:
+        _check_several(masked, example, table, parts.query)
+    if not database and not tables:
         raise UsageError(f"{masked} names no database", hint=f"Write {example}/table.")
-    if "/" in table:
+    if divided:
         raise UsageError(
             f"{masked} names no table: too many parts",
             hint=f"Write {example}/table, with ?schema=NAME where it is needed.",
@@ -155,10 +160,11 @@ def parse(
         raise UsageError(
             f"--query and the table {table} exclude each other", hint=f"Write {example} --query ..."
         )
-    if not table and not options.query:
+    if not table and not options.query and not tables:
         raise UsageError(
             f"{masked} names no table",
-            hint=f'Write {example}/table, or {example} --query "SELECT ...".',
+            hint=f'Write {example}/table, {example} --query "SELECT ...", or {example} '
+            "--tables '*' for all of them.",
         )
     check_no_file_options(options, masked)
     schema, dot, bare = table.partition(".")
@@ -173,6 +179,52 @@ def parse(
         DatabaseLogin(parts.host or "localhost", parts.port or port, parts.user, password),
         database, schema, bare, parts.query.get("key", ""), given,
     )  # fmt: skip
+
+
+def _check_several(text: str, example: str, table: str, given: Mapping[str, str]) -> None:
+    """Check that an address for ``--tables`` names no table by itself.
+
+    Raises:
+        UsageError: it does.
+    """
+    if table:
+        raise one_table(text, f"{example} --tables {shlex.quote(table)}")
+    for name in ("schema", "key"):
+        if name in given:
+            raise UsageError(
+                f"{text}: {name}= is for one table, and --tables takes several",
+                hint=f"Leave it out{': --tables names schemas, too' * (name == 'schema')}.",
+            )
+
+
+def one_table(text: str, instead: str) -> UsageError:
+    """Return the error for ``--tables`` of what is one table already.
+
+    Args:
+        instead: source and option that mean the same.
+    """
+    return UsageError(
+        f"{text} is one table, and --tables chooses among those of a source",
+        hint=f"Leave out --tables, or write rowfall load {instead}",
+    )
+
+
+def with_table(text: str, schema: str, name: str) -> str:
+    """Return the address of one table of a database.
+
+    Args:
+        text: the address of the database as typed. ``schema``: "" for the usual one.
+    """
+    base, mark, query = text.partition("?")
+    more = [query] if mark and query else []
+    if set(name + schema) & set("./"):  # in a path they would divide names
+        more += [f"table={uri.encode(name, safe='')}"]
+        # Without it what is in front of a dot would be the schema.
+        more += [f"schema={uri.encode(schema, safe='')}"] * bool(schema or "." in name)
+    else:
+        full = ".".join(uri.encode(part, safe="") for part in (schema, name) if part)
+        base = f"{base.rstrip('/')}/{full}"
+    return f"{base}?{'&'.join(more)}" if more else base
 
 
 def parse_file(texts: Sequence[str], options: Options, schema: str) -> DatabaseAddress:

@@ -56,12 +56,16 @@ class Caps:
         promise: what is guaranteed after a crash, one sentence for the plan.
         noun: what the target is, for people.
         takes_table_name: ``--table`` names the table; elsewhere the address says where rows go.
+        folds_case: names that differ in case only are one.
+        alone: why one table is loaded after the other, a clause; "" where several may be at a time.
     """
 
     publish: Publish
     promise: str
     noun: str = "a table"
     takes_table_name: bool = True
+    folds_case: bool = False
+    alone: str = ""
 
 
 @runtime_checkable

@@ -93,6 +93,7 @@ class TransactionalTable:
     zeros_in_text: bool = True
     takes: ClassVar[frozenset[str]] = frozenset()
     in_process: ClassVar[bool] = False
+    facts: ClassVar[Caps] = Caps(Publish.TRANSACTION, PROMISE)
 
     def __init__(
         self, text: str, table: str, options: Options, password: Secret | None = None
@@ -118,7 +119,7 @@ class TransactionalTable:
         name = re.sub(r"[^A-Za-z0-9.-]+", "_", place)
         self.ledger_path = state_folder() / f"{name}-{digest}.ledger"
         self.secrets: tuple[Secret, ...] = (at.password,) if at.password else ()
-        self.caps = Caps(Publish.TRANSACTION, PROMISE)
+        self.caps = self.facts
 
     # --- what a dialect says ----------------------------------------------------------------------
 
@@ -270,6 +271,10 @@ class TableInFile(TransactionalTable):
 
     schema: ClassVar[str]
     in_process: ClassVar[bool] = True
+    facts: ClassVar[Caps] = Caps(
+        Publish.TRANSACTION, PROMISE, folds_case=True,
+        alone="a file takes one writer, which uses all cores",
+    )  # fmt: skip
 
     def located(
         self, text: str, table: str, password: Secret | None

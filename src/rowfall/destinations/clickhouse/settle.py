@@ -111,7 +111,8 @@ def settle_folder(load: LoadRun, answer: LoadedAnswer) -> None:
 
         # First: what it says of open attempts is as old.
         resolve_older(session, ledger, load.id)
-    _refuse_kept(session, ledger, end_open_attempts(session.engine, ledger, session.emit, answer))
+    kept = end_open_attempts(session.engine, ledger, session.emit, answer, load.others)
+    _refuse_kept(session, ledger, kept)
     # A server was asked when it was opened, and a folder's default database is the engine's own.
     if session.first_target.database != DEFAULT_DATABASE:
         database = session.first_target.database

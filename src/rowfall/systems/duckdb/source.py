@@ -47,13 +47,20 @@ _SCATTERED = 4
 
 
 class DuckDBSource(ArrowDatabaseSource):
-    """One table, view or query of a file."""
+    """One table, view or query of a file.
+
+    Args:
+        shared: the file, which whoever gives it closes.
+    """
 
     remote = False
 
-    def __init__(self, texts: Sequence[str], options: Options) -> None:
+    def __init__(
+        self, texts: Sequence[str], options: Options, shared: OpenFile | None = None
+    ) -> None:
         super().__init__(parse_file(texts, options, SCHEMA), options)
-        self._file = OpenFile(
+        self._shared = shared is not None
+        self._file = shared or OpenFile(
             lambda: connect(self.address.database, options, SourceError, read_only=True), self._said
         )
         self._relation = ""
@@ -61,7 +68,8 @@ class DuckDBSource(ArrowDatabaseSource):
     def close(self) -> None:
         """Close the file when nobody reads from it any more."""
         super().close()
-        self._file.close()
+        if not self._shared:
+            self._file.close()
 
     @contextlib.contextmanager
     def _said(self) -> Iterator[None]:

@@ -65,17 +65,8 @@ class NamedTable:
     def __init__(
         self, catalogue: str, name: str, options: Options, refused: type[RowfallError]
     ) -> None:
-        from pyiceberg.catalog import load_catalog
-
         self._catalogue, self._name = catalogue, name
-        given = {"s3.endpoint": options.s3_endpoint, "s3.region": options.s3_region}
-        try:
-            self._opened = load_catalog(catalogue, **{k: v for k, v in given.items() if v})
-        except Exception as error:  # whatever its kind raises
-            raise refused(
-                f"cannot open the catalogue {catalogue}: {first_line(error)}",
-                hint=_opening_hint(catalogue, error),
-            ) from error
+        self._opened = open_catalogue(catalogue, options, refused)
 
     def table(self) -> Table | None:
         """See :class:`TableCatalogue`."""
@@ -118,6 +109,28 @@ class NamedTable:
 
         with suppress(NoSuchTableError, NoSuchNamespaceError):
             self._opened.purge_table(self._name)
+
+
+def open_catalogue(catalogue: str, options: Options, refused: type[RowfallError]) -> Any:
+    """Return a catalogue of pyiceberg's configuration.
+
+    Args:
+        refused: class of the error.
+
+    Raises:
+        RowfallError: no such catalogue is configured, or it cannot be opened; of the class
+            ``refused``.
+    """
+    from pyiceberg.catalog import load_catalog
+
+    given = {"s3.endpoint": options.s3_endpoint, "s3.region": options.s3_region}
+    try:
+        return load_catalog(catalogue, **{k: v for k, v in given.items() if v})
+    except Exception as error:  # whatever its kind raises
+        raise refused(
+            f"cannot open the catalogue {catalogue}: {first_line(error)}",
+            hint=_opening_hint(catalogue, error),
+        ) from error
 
 
 def first_line(error: BaseException) -> str:

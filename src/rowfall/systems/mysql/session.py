@@ -21,6 +21,7 @@ import socket
 import ssl
 import struct
 import threading
+import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import IO, Any
@@ -309,6 +310,93 @@ class Pool:
     def end_idle(self) -> None:
         """End those that nobody uses."""
         with self._guard:
+            idle, self._idle = self._idle, []
+        for connection in idle:
+            end(connection)
+
+
+# Readers of all tables together take at most as many as there are, so who waits for one for so long
+# waits for readers that are stuck, and gets another one of a later moment.
+_WAIT_SECONDS = 60.0
+# Of all tables together; the shortest wait that MySQL knows for a lock is a second.
+_WRITERS_SECONDS, _LEAST_WAIT = 5.0, 1
+
+
+class SharedSessions:
+    """Sessions that read several tables, with snapshots of one moment; any thread may call.
+
+    Args:
+        connect: returns a new session. ``begin``: begins its snapshot.
+    """
+
+    def __init__(self, connect: Callable[[], Any], begin: Callable[[Any], None]) -> None:
+        self._connect, self._begin = connect, begin
+        self._changed = threading.Condition()
+        self._idle: list[Any] = []
+        self._there = 0  # sessions of the moment, idle or not
+        self._asking = Pool(connect)
+        self._settled_by = 0.0
+        self.late = 0
+        """Sessions that were opened after the moment, as one of it was lost."""
+
+    def take_asking(self) -> Any:
+        """Return a session for questions, without a snapshot."""
+        return self._asking.take()
+
+    def keep_asking(self, connection: Any) -> None:
+        """Keep a session for the next questions."""
+        self._asking.keep([connection])
+
+    def writers_seconds(self) -> int:
+        """Return how long writers of one more table are waited for."""
+        self._settled_by = self._settled_by or time.monotonic() + _WRITERS_SECONDS
+        return max(_LEAST_WAIT, int(self._settled_by - time.monotonic()))
+
+    def fill(self, count: int) -> None:
+        """Open so many sessions, and begin their snapshots when all are there."""
+        opened = [self._connect() for _ in range(count)]
+        for connection in opened:
+            self._begin(connection)
+        with self._changed:
+            self._idle += opened
+            self._there += count
+
+    def take(self) -> Any:
+        """Return a session that is idle; where all are lost, a new one of a later moment."""
+        deadline = time.monotonic() + _WAIT_SECONDS
+        while True:
+            with self._changed:
+                while not self._idle and self._there and time.monotonic() < deadline:
+                    self._changed.wait(deadline - time.monotonic())
+                if not self._idle:
+                    break
+                connection = self._idle.pop()
+            with suppress(Exception):  # whatever says that the server has ended it
+                connection.ping(reconnect=False)
+                return connection
+            self.give_back(connection, good=False)
+        connection = self._connect()
+        self._begin(connection)
+        with self._changed:
+            self._there += 1
+            self.late += 1
+        return connection
+
+    def give_back(self, connection: Any, *, good: bool) -> None:
+        """Keep a session that has read to its end, and end one that has not."""
+        if not good:
+            end(connection)
+        with self._changed:
+            if good:
+                self._idle.append(connection)
+            else:
+                self._there -= 1
+            self._changed.notify()
+
+    def close(self) -> None:
+        """End those that nobody uses."""
+        self._asking.end_idle()
+        with self._changed:
             idle, self._idle = self._idle, []
         for connection in idle:
             end(connection)

@@ -34,6 +34,7 @@ from rowfall.sources.databases import (
     ANOTHER,
     END,
     WHOLE,
+    DatabaseAddress,
     DatabaseSource,
     Described,
     Key,
@@ -63,7 +64,7 @@ from rowfall.systems.mysql.client import (
     set_up,
 )
 from rowfall.systems.mysql.identity import Ask, KeyedTable, is_another, remember
-from rowfall.systems.mysql.session import Pool, end
+from rowfall.systems.mysql.session import Pool, SharedSessions, end
 from rowfall.systems.mysql.types import TSV, columns_of, marks_of, of_result
 
 _UTC = ("+00:00", "UTC", "Etc/UTC")
@@ -129,9 +130,15 @@ _NEXT = regex(r"\n\) ENGINE=\w+ AUTO_INCREMENT=(\d+)")
 
 
 class MySQLSource(DatabaseSource):
-    """One table, or the result of ``--query``."""
+    """One table, or the result of ``--query``.
 
-    def __init__(self, texts: Sequence[str], options: Options) -> None:
+    Args:
+        shared: the sessions of several tables, whose snapshots are of one moment.
+    """
+
+    def __init__(
+        self, texts: Sequence[str], options: Options, shared: SharedSessions | None = None
+    ) -> None:
         address = parse(texts, options, port=PORT, variable=PASSWORD_VARIABLE, settings=PARAMETERS)
         if address.schema:
             raise UsageError(
@@ -141,6 +148,7 @@ class MySQLSource(DatabaseSource):
         # The three schemes name one table: what is loaded by one is loaded by the others.
         super().__init__(replace(address, scheme="mysql"), options)
         self._threads = threading.Lock()
+        self._shared = shared
         self._sessions = Pool(self._connect_with_snapshot)
         self._opened = False
         self._index = ""
@@ -150,16 +158,23 @@ class MySQLSource(DatabaseSource):
     # --- catalogue ----------------------------------------------------------------------------
 
     def describe(self) -> Described:
-        connection = self._connect()
+        connection = self._connect() if self._shared is None else self._shared.take_asking()
+        lost = True
         try:
             found = self._query(connection) if self.query else self._table(connection)
             self._binary = self._can_prepare(connection, found)
             self._encrypted = connection.wire.encrypted
+            lost = False
             return found
         except self._driver().err.MySQLError as error:
-            raise self._explained(error) from None
+            explained = self._explained(error)
+            lost = explained.transient
+            raise explained from None
         finally:
-            connection.close()
+            if self._shared is None or lost:
+                connection.close()
+            else:
+                self._shared.keep_asking(connection)
 
     def _can_prepare(self, connection: Any, found: Described) -> bool:
         """Tell whether rows can come in binary; otherwise they come as text."""
@@ -360,7 +375,8 @@ class MySQLSource(DatabaseSource):
         ((high,),) = self._ask(connection, f"SELECT MAX({key.sql}) FROM {self._name}")
         if high is None:
             return []
-        self._ask(connection, f"SET SESSION innodb_lock_wait_timeout = {_WRITERS_SECONDS}")
+        seconds = _WRITERS_SECONDS if self._shared is None else self._shared.writers_seconds()
+        self._ask(connection, f"SET SESSION innodb_lock_wait_timeout = {seconds}")
         tail = f"{key.sql} > {int(high) - _TAIL} AND {key.sql} <= {int(high)}"
         try:  # a statement of its own: it keeps no lock
             self._ask(
@@ -511,35 +527,33 @@ class MySQLSource(DatabaseSource):
 
     def _take(self) -> Any:
         """Return a connection with a snapshot: one that is idle, or a new one."""
+        if self._shared is not None:
+            return self._shared.take()
         with self._threads:
             if not self._opened:
                 self._opened = True
                 streams = min(len(self.described.ranges) or 1, os.cpu_count() or 1)
                 opened = [self._connect(self.patience) for _ in range(streams)]
                 for connection in opened:  # together, when all are there
-                    self._begin(connection)
+                    begin_snapshot(connection, self._driver())
                 self._sessions.keep(opened)
         return self._sessions.take()
 
     def _connect_with_snapshot(self) -> Any:
         connection = self._connect(self.patience)
-        self._begin(connection)
+        begin_snapshot(connection, self._driver())
         return connection
 
     def _give_back(self, connection: Any, *, good: bool) -> None:
         """Keep a connection that has read to its end; what broke may have broken all."""
+        if self._shared is not None:
+            self._shared.give_back(connection, good=good)
+            return
         if good:
             self._sessions.keep([connection])
             return
         end(connection)
         self._sessions.end_idle()
-
-    def _begin(self, connection: Any) -> None:
-        with connection.cursor() as cursor:
-            try:
-                cursor.execute(_SNAPSHOT)
-            except self._driver().err.MySQLError:
-                cursor.execute("START TRANSACTION")
 
     def _connect(self, patience: float = 0.0) -> Any:
         """Return a new session.
@@ -550,37 +564,8 @@ class MySQLSource(DatabaseSource):
         Raises:
             SourceError: there is none to be had.
         """
-        at, err = self.address, self._driver().err
-        login = Login(
-            at.login.host,
-            at.login.port,
-            at.login.user,
-            at.login.password,
-            at.database,
-            at.settings.get("ssl_ca", ""),
-        )
-
-        def begin() -> tuple[Any, tuple[Any, ...]]:
-            try:
-                connection = connect(login)
-                set_up(connection, {"sql_mode": "''"}, "REPEATABLE READ")
-                return connection, self._ask(
-                    connection, "SELECT @@SESSION.time_zone, @@SESSION.sql_mode, @@system_time_zone"
-                )[0]
-            except (err.MySQLError, OSError, RuntimeError) as error:
-                raise self._explained(error) from None
-
-        connection, (zone, mode, system) = self.patiently(begin, patience)
-        zone = system if str(zone) == "SYSTEM" else zone  # SingleStore keeps its own
-        if str(zone) not in _UTC or "NO_BACKSLASH_ESCAPES" in str(mode):
-            connection.close()
-            raise SourceError(
-                f"{at.text}: the server lets no session have its own time zone and sql_mode "
-                f"(they are {zone} and {mode or 'empty'})",
-                hint="Values would be read wrong: set time_zone to '+00:00' (of SingleStore "
-                "default_time_zone) and sql_mode to ''.",
-            )
-        return connection
+        begin = partial(open_reading, self.address, self._explained)
+        return self.patiently(begin, patience)
 
     def _driver(self) -> Any:
         return driver(self.address.scheme)
@@ -600,21 +585,10 @@ class MySQLSource(DatabaseSource):
 
     def _explained(self, error: Exception) -> SourceError:
         """Return an error of server or driver as a SourceError with a hint."""
-        at = self.address
-        if isinstance(error, wire.PacketError):
-            found = ServerError(error.number, redact(error.text, *self.secrets), lost=False)
-        else:
-            found = said(error, *self.secrets)
-        what = name(at.table) if at.table else "*"
-        hint = found.hint(
-            right=f"GRANT SELECT ON {name(at.database)}.{what} TO {quote(at.login.user)}@'%'.",
-            database="See its databases with SHOW DATABASES; the user needs a right to one.",
-        )
-        if hint is None and self.query:
-            hint = "Try the query in the database's own client."
-        return SourceError(
-            found.sentence(f"cannot read {at.text}"), hint=hint, transient=found.transient
-        )
+        found = explained(self.address, error)
+        if found.hint is None and self.query:
+            found.hint = "Try the query in the database's own client."
+        return found
 
 
 def _key_of(column: Declared, *, grows: bool) -> Key | None:
@@ -636,3 +610,70 @@ def _number(key: Key, value: object) -> int | None:
     if isinstance(value, bytes):
         return key.number(value.hex())
     return key.number(value)
+
+
+# --- sessions -------------------------------------------------------------------------------------
+
+
+def begin_snapshot(connection: Any, pymysql: Any) -> None:
+    """Begin a transaction that reads what is committed now."""
+    with connection.cursor() as cursor:
+        try:
+            cursor.execute(_SNAPSHOT)
+        except pymysql.err.MySQLError:
+            cursor.execute("START TRANSACTION")
+
+
+def open_reading(at: DatabaseAddress, explain: Callable[[Exception], SourceError]) -> Any:
+    """Return a new session that reads values as they are expected here.
+
+    Args:
+        explain: makes an error of ours of one of server or driver.
+
+    Raises:
+        SourceError: there is none to be had.
+    """
+    err = driver(at.scheme).err
+    login = Login(
+        at.login.host,
+        at.login.port,
+        at.login.user,
+        at.login.password,
+        at.database,
+        at.settings.get("ssl_ca", ""),
+    )
+    try:
+        connection = connect(login)
+        set_up(connection, {"sql_mode": "''"}, "REPEATABLE READ")
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT @@SESSION.time_zone, @@SESSION.sql_mode, @@system_time_zone")
+            zone, mode, system = cursor.fetchall()[0]
+    except (err.MySQLError, OSError, RuntimeError) as error:
+        raise explain(error) from None
+    zone = system if str(zone) == "SYSTEM" else zone  # SingleStore keeps its own
+    if str(zone) not in _UTC or "NO_BACKSLASH_ESCAPES" in str(mode):
+        connection.close()
+        raise SourceError(
+            f"{at.text}: the server lets no session have its own time zone and sql_mode "
+            f"(they are {zone} and {mode or 'empty'})",
+            hint="Values would be read wrong: set time_zone to '+00:00' (of SingleStore "
+            "default_time_zone) and sql_mode to ''.",
+        )
+    return connection
+
+
+def explained(at: DatabaseAddress, error: Exception) -> SourceError:
+    """Return an error of server, driver or network as a SourceError with a hint."""
+    secrets = (at.login.password,) if at.login.password else ()
+    if isinstance(error, wire.PacketError):
+        found = ServerError(error.number, redact(error.text, *secrets), lost=False)
+    else:
+        found = said(error, *secrets)
+    what = name(at.table) if at.table else "*"
+    hint = found.hint(
+        right=f"GRANT SELECT ON {name(at.database)}.{what} TO {quote(at.login.user)}@'%'.",
+        database="See its databases with SHOW DATABASES; the user needs a right to one.",
+    )
+    return SourceError(
+        found.sentence(f"cannot read {at.text}"), hint=hint, transient=found.transient
+    )

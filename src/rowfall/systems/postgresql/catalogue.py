@@ -39,7 +39,7 @@ _PAGE = 8192
 # Where rows do not lie in the order of their key, each range reads pages from all over the table.
 _ORDERED, _SCATTERED_RANGES = 0.5, 8
 # Transactions that write while a load begins end within seconds, or are forgotten ones.
-_WRITERS_SECONDS = 5.0
+WRITERS_SECONDS = 5.0
 # The first version that reads a range of ctid without reading the whole table.
 _TID_RANGES = 140_000
 # Ranges of a query or view with a key: each of them runs it.
@@ -67,18 +67,69 @@ class Catalogue:
         self._why = ""
         self._types: dict[tuple[int, int], PgType] = {}
 
+    def use(self, connection: Connection[Any]) -> None:
+        """Go on over another connection."""
+        self._connection, self._run = connection, connection.execute
+
     def find(self) -> tuple[str, ...]:
         """Find table and key, and wait for who writes into it; return what is to be said of that.
 
         Raises:
             SourceError: there is none, or it may not be read.
         """
+        self.look()
+        return self.settle(time.monotonic() + WRITERS_SECONDS)
+
+    def look(self) -> None:
+        """Find table, key, and the highest value of one that grows: before the snapshot.
+
+        Raises:
+            SourceError: there is none, or it may not be read.
+        """
         if self._query:
-            return ()
-        self._found = self._table()
+            return
+        found = self._found = self._table()
         # What has moved is to be counted before the snapshot: what moves later must count later.
-        self._key, self._why = self._choose_key(self._found)
-        return self._settle_writers(self._found) if self._found.grows else ()
+        self._key, self._why = self._choose_key(found)
+        if found.grows:
+            key = identifier(found.by.columns[0][0])
+            row = self._run(f"SELECT max({key}) FROM {found.sql}").fetchone()
+            found.by.highest = row[0] if row else None
+
+    def settle(self, deadline: float) -> tuple[str, ...]:
+        """Wait for who writes into a table whose key grows; return what is to be said of that.
+
+        Args:
+            deadline: as of ``time.monotonic``.
+        """
+        found = self._found
+        return self._settle_writers(found, deadline) if found is not None and found.grows else ()
+
+    @property
+    def sql(self) -> str:
+        """Return the table that was found as SQL."""
+        return "" if self._found is None else self._found.sql
+
+    def check_same_file(self) -> None:
+        """Check that the table was not written anew since it was found.
+
+        TRUNCATE and some forms of ALTER TABLE put another file in its place, in which a snapshot
+        that is older sees no row (https://www.postgresql.org/docs/current/mvcc-caveats.html). The
+        function knows the file of now, whatever the snapshot.
+
+        Raises:
+            SourceError: it was.
+        """
+        found = self._found
+        if found is None or found.kind not in ("r", "m"):
+            return
+        row = self._run("SELECT pg_relation_filenode(%s)", [found.oid]).fetchone()
+        if row is None or row[0] != found.filenode:
+            raise SourceError(
+                f"{self._at.text}: {found.name} was emptied or altered after the snapshot was "
+                "taken, which no longer shows its rows",
+                hint="Run the same command again: it takes a new snapshot.",
+            )
 
     def describe(self) -> Described:
         """Describe the table that was found, or the query.
@@ -167,22 +218,18 @@ class Catalogue:
                 + ("" if whole else " Or read the others with --query."),
             )
 
-    def _settle_writers(self, table: _Table) -> tuple[str, ...]:
-        """Take the highest key, and wait for the transactions that may still add lower ones.
+    def _settle_writers(self, table: _Table, deadline: float) -> tuple[str, ...]:
+        """Wait for the transactions that may still add keys below the highest one.
 
         A sequence gives its numbers before rows are committed: who commits after this snapshot may
         have a lower one than what is seen now. Whoever has one holds a lock on the table.
         """
-        key = identifier(table.by.columns[0][0])
-        row = self._run(f"SELECT max({key}) FROM {table.sql}").fetchone()
-        table.by.highest = row[0] if row else None
         writers = (
             "SELECT virtualtransaction FROM pg_locks WHERE locktype = 'relation' AND relation = %s "
             "AND mode = 'RowExclusiveLock' AND granted AND database = "
             "(SELECT oid FROM pg_database WHERE datname = current_database())"
         )
         waits = {row[0] for row in self._run(writers, [table.oid])}
-        deadline = time.monotonic() + _WRITERS_SECONDS
         while waits and time.monotonic() < deadline:
             time.sleep(0.05)
             waits &= {row[0] for row in self._run(writers, [table.oid])}

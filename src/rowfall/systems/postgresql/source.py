@@ -13,7 +13,6 @@ A range that has to be read again after the server restarted is read in a new sn
 from __future__ import annotations
 
 import contextlib
-import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -25,6 +24,7 @@ from rowfall.core.model import Encoding, Kind
 from rowfall.core.options import Options
 from rowfall.core.sqltext import identifier, qualified
 from rowfall.sources.databases import (
+    DatabaseAddress,
     DatabaseSource,
     Described,
     KeyKind,
@@ -42,52 +42,75 @@ from rowfall.systems.postgresql.client import (
     PostgresServer,
     driver,
 )
+from rowfall.systems.postgresql.snapshot import CopyReader, SnapshotReaders
 
 if TYPE_CHECKING:
     from psycopg import Connection
-
-_SNAPSHOT_GONE = frozenset({"22023", "42704", "55000"})
 
 
 # --- the source -----------------------------------------------------------------------------------
 
 
-class PostgresSource(DatabaseSource):
-    """One table, view or query of a PostgreSQL database."""
+@dataclass(frozen=True, slots=True)
+class SharedTable:
+    """A table that is read in a snapshot which others read, too.
 
-    def __init__(self, texts: Sequence[str], options: Options) -> None:
+    Attributes:
+        readers: of the snapshot; whoever has begun it closes them.
+        catalogue: has found the table before the snapshot; ``notes``: what is to be said of that.
+    """
+
+    readers: SnapshotReaders
+    catalogue: Catalogue
+    notes: tuple[str, ...] = ()
+
+
+class PostgresSource(DatabaseSource):
+    """One table, view or query of a PostgreSQL database.
+
+    Args:
+        shared: the table is read in a snapshot that is not its own.
+    """
+
+    def __init__(
+        self, texts: Sequence[str], options: Options, shared: SharedTable | None = None
+    ) -> None:
         address = parse(texts, options, port=PORT, variable=PASSWORD_VARIABLE, settings=SETTINGS)
         super().__init__(replace(address, scheme="postgresql"), options)
-        self._server = PostgresServer(
-            address.login.host, address.login.port, address.login.user, address.login.password,
-            address.database, address.settings,
-        )  # fmt: skip
-        self._guard = threading.Lock()
+        self._server = server_of(self.address)
         self._empties = options.null_lists is not None
-        self._first: Connection[Any] | None = None
-        self._snapshot = ""
-        self._idle: list[_CopyReader] = []
+        self._shared = shared
+        self._readers = shared.readers if shared is not None else SnapshotReaders(
+            self.text, lambda: self._connect(self.patience)
+        )  # fmt: skip
+        self._checked = ""  # the snapshot in which rows are known to be where they were
         self._plain: bool | None = None
 
     def close(self) -> None:
-        """End the transaction of the snapshot, and the connections that nobody reads from.
-
-        The others belong to threads that read, and end with what reads their pipes.
-        """
+        """End the connections of the snapshot, unless others read it."""
         super().close()
-        with self._guard:
-            for connection in (self._first, *(one.connection for one in self._idle)):
-                if connection is not None:
-                    connection.close()
-            self._idle.clear()
+        if self._shared is None:
+            self._readers.close()
 
     def describe(self) -> Described:
-        connection = self._first = self._connect()
+        if self._shared is not None:
+            return self._describe_shared(self._shared)
+        connection = self._readers.hold(self._connect())
         catalogue = Catalogue(connection, self.address, self.query, empties=self._empties)
         with self._said():
             notes = catalogue.find()
-            self._begin(connection)
+            self._readers.begin(connection)
+            self._checked = self._readers.snapshot
             return replace(catalogue.describe(), notes=notes)
+
+    def _describe_shared(self, shared: SharedTable) -> Described:
+        with self._said(), self._lent() as reading:
+            shared.catalogue.use(reading.reader.connection)
+            found = replace(shared.catalogue.describe(), notes=shared.notes)
+            shared.catalogue.check_same_file()
+            self._checked = reading.reader.snapshot
+            reading.ended = True
+            return found
 
     # --- rows -------------------------------------------------------------------------------------
 
@@ -114,8 +137,8 @@ class PostgresSource(DatabaseSource):
         """
         if self._plain is None:
             _ = self.described
-            with self._said(), self._guard:
-                self._plain = self._first is not None and rows.is_plain(self._first)
+            with self._said():
+                self._plain = self._readers.is_plain()
         if not self._plain:
             return None
         columns = self.described.columns
@@ -157,63 +180,26 @@ class PostgresSource(DatabaseSource):
         Raises:
             SourceError: it cannot be read; transient where the connection was lost.
         """
-        with self._said(split.name):
-            reading = _PostgresReading(self._reader())
-            try:
-                yield reading
-            finally:
-                if reading.ended:
-                    with self._guard:
-                        self._idle.append(reading.reader)
-                else:
-                    reading.reader.connection.close()
+        with self._said(split.name), self._lent() as reading:
+            if reading.reader.snapshot != self._checked:
+                self._check_blocks(reading.reader.connection)
+                self._checked = reading.reader.snapshot
+            yield reading
 
-    def _reader(self) -> _CopyReader:
-        """Return a connection that reads in the snapshot of the load."""
-        import psycopg
-
-        for _ in range(3):  # a snapshot may end between two steps, and hardly twice
-            snapshot = self._exported()
-            with self._guard:
-                idle = [one for one in self._idle if one.snapshot == snapshot]
-                if idle:
-                    self._idle.remove(idle[0])
-                    return idle[0]
-            connection = self._connect(self.patience)
-            try:
-                connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
-                connection.execute(f"SET TRANSACTION SNAPSHOT '{snapshot}'")
-            except psycopg.Error as error:
-                connection.close()
-                if (error.sqlstate or "") not in _SNAPSHOT_GONE:
-                    raise
-                with self._guard:
-                    if self._snapshot == snapshot and self._first is not None:
-                        self._first.close()
-                continue
-            return _CopyReader(snapshot, connection, rows.is_plain(connection))
-        raise SourceError(
-            f"{self.text}: the snapshot of the load ends again and again", transient=True
-        )
-
-    def _exported(self) -> str:
-        """Return the snapshot of the load; a new one where its connection was lost.
-
-        Raises:
-            SourceError: rows of a table without a key may have moved since.
-        """
-        with self._guard:
-            if self._first is None or self._first.closed or self._first.broken:
-                for one in self._idle:
-                    one.connection.close()
-                self._idle.clear()
-                connection = self._connect(self.patience)
-                self._check_blocks(connection)
-                self._begin(connection)
-            return self._snapshot
+    @contextlib.contextmanager
+    def _lent(self) -> Iterator[_PostgresReading]:
+        """Lend a connection; one that is not read to its end is closed."""
+        reading = _PostgresReading(self._readers.take())
+        try:
+            yield reading
+        finally:
+            self._readers.give_back(reading.reader, good=reading.ended)
 
     def _check_blocks(self, connection: Connection[Any]) -> None:
         """Check that no row of a table without a key has moved since its catalogue was read.
+
+        Asked within a later snapshot, as the server was restarted: what has not moved by now had
+        not moved when that was taken.
 
         Raises:
             SourceError: some may have.
@@ -222,15 +208,7 @@ class PostgresSource(DatabaseSource):
         if key is None or key.kind is not KeyKind.BLOCK:
             return
         if block_base(connection, int(version.partition(".")[0])) != key.low:
-            connection.close()
             raise self.moved()
-
-    def _begin(self, connection: Connection[Any]) -> None:
-        """Export a snapshot, and keep it as long as the source is there."""
-        connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
-        row = connection.execute("SELECT pg_export_snapshot()").fetchone()
-        self._snapshot = str(row[0]) if row else ""
-        self._first = connection
 
     def _connect(self, patience: float = 0.0) -> Connection[Any]:
         """Open a connection.
@@ -261,35 +239,50 @@ class PostgresSource(DatabaseSource):
 
     @property
     def _away(self) -> str:
-        return f"Does a server run at {self.address.login.host}:{self.address.login.port}?"
+        return away(self.address)
 
     def _error(self, error: Any, name: str) -> SourceError:
-        found = self._server.understand(error)
-        hint = HINTS.get(found.cause)
-        if found.cause is Cause.MISSING:
-            hint = "See them with psql -l."
-        elif found.cause is Cause.LOST:
-            hint = self._away
-        elif found.cause is Cause.RIGHTS:
-            hint = "Let its owner GRANT SELECT on it."
-        elif found.cause is Cause.SQL and self.query:
-            hint = "Try the query in psql."
-        text = f"cannot read {name or self.text}: {found.text}"
-        return SourceError(text, hint=hint, transient=found.transient)
-
-
-@dataclass(frozen=True, slots=True)
-class _CopyReader:
-    """A connection that reads in a snapshot; ``plain``: its socket can be read."""
-
-    snapshot: str
-    connection: Connection[Any]
-    plain: bool
+        return explained(self._server, self.address, error, name or self.text, query=self.query)
 
 
 @dataclass(slots=True)
 class _PostgresReading:
     """A connection that is read from; ``ended``: up to the end of the answer."""
 
-    reader: _CopyReader
+    reader: CopyReader
     ended: bool = False
+
+
+def server_of(at: DatabaseAddress) -> PostgresServer:
+    """Return the server of an address, and who asks it."""
+    login = at.login
+    return PostgresServer(
+        login.host, login.port, login.user, login.password, at.database, at.settings
+    )
+
+
+def away(at: DatabaseAddress) -> str:
+    """Return the hint for a server that does not answer."""
+    return f"Does a server run at {at.login.host}:{at.login.port}?"
+
+
+def explained(
+    server: PostgresServer, at: DatabaseAddress, error: Any, name: str, *, query: str = ""
+) -> SourceError:
+    """Return an error of server or driver as a SourceError with a hint.
+
+    Args:
+        name: of what is read. ``query``: of ``--query``.
+    """
+    found = server.understand(error)
+    hint = HINTS.get(found.cause)
+    if found.cause is Cause.MISSING:
+        hint = "See them with psql -l."
+    elif found.cause is Cause.LOST:
+        hint = away(at)
+    elif found.cause is Cause.RIGHTS:
+        hint = "Let its owner GRANT SELECT on it."
+    elif found.cause is Cause.SQL and query:
+        hint = "Try the query in psql."
+    text = f"cannot read {name}: {found.text}"
+    return SourceError(text, hint=hint, transient=found.transient)

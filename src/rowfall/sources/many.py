@@ -1,0 +1,127 @@
+"""The protocol of sources with many tables, and which sources have it.
+
+A set of tables lists what there is, takes one snapshot of those that are to be loaded where the
+source has such a thing, and opens the source of one of them: the same source that its address
+alone would open, over connections that all of them share.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol, cast
+
+from rowfall.core import file_databases, own_files, uri
+from rowfall.core.dataclass import dataclass
+from rowfall.core.errors import UsageError
+from rowfall.core.options import Options
+from rowfall.core.registry import find
+from rowfall.core.tables import FoundTable
+from rowfall.sources.base import Source
+
+REGISTRY = {
+    "file": "stores.folders:FolderTables",
+    "s3": "stores.folders:FolderTables",
+    "gs": "stores.folders:FolderTables",
+    "az": "stores.folders:FolderTables",
+    "hdfs": "stores.folders:FolderTables",
+    "delta": "stores.folders:FolderTables",
+    "iceberg": "systems.lakes.tables:open_tables",
+    "mysql": "systems.mysql.tables:MySQLTables",
+    "mariadb": "systems.mysql.tables:MySQLTables",
+    "singlestore": "systems.mysql.tables:MySQLTables",
+    "clickhouse": "systems.clickhouse.tables:ClickHouseTableSet",
+    "clickhouses": "systems.clickhouse.tables:ClickHouseTableSet",
+    "duckdb": "systems.duckdb.tables:DuckDBTables",
+    "postgresql": "systems.postgresql.tables:PostgresTables",
+    "postgres": "systems.postgresql.tables:PostgresTables",
+}
+"""Scheme -> module and class of its set of tables, which takes (text, options)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Readers:
+    """Connections of a source.
+
+    Attributes:
+        most: at a time; None for no limit. ``why``: where that is from, one clause.
+    """
+
+    most: int | None = None
+    why: str = ""
+
+
+class TableSet(Protocol):
+    """The tables of one source.
+
+    Attributes:
+        text: without secrets.
+    """
+
+    text: str
+
+    def list_tables(self) -> Sequence[FoundTable]:
+        """Return what there is, but not what belongs to the system or to rowfall.
+
+        Raises:
+            SourceError: the source cannot be reached, or has no such database.
+        """
+
+    def measure(self, tables: Sequence[FoundTable]) -> Sequence[FoundTable]:
+        """Return tables with what their list alone does not tell: rows and bytes."""
+
+    def begin(self, tables: Sequence[FoundTable], streams: int) -> str:
+        """Fix the moment of whose rows all tables are read, and say in a sentence what it is.
+
+        Args:
+            streams: of rows that are read at a time, of all tables together.
+
+        Raises:
+            SourceError: the source cannot be reached.
+        """
+
+    def moment(self) -> str:
+        """Return the sentence that :meth:`begin` would return; nothing is begun."""
+
+    def readers(self) -> Readers:
+        """Return how many connections there may be."""
+
+    def address(self, table: FoundTable) -> str:
+        """Return the SOURCE argument that loads a table alone; it may hold a secret."""
+
+    def open(self, table: FoundTable, options: Options) -> Source:
+        """Return the source of one table, not yet listed.
+
+        Raises:
+            SourceError: it has gone, or may not be read.
+        """
+
+    def remarks(self) -> Sequence[str]:
+        """Return what is to be said of the moment when all has been read; () for nothing."""
+
+    def close(self) -> None:
+        """End what is shared; safe to call twice."""
+
+
+def open_tables(text: str, options: Options) -> TableSet:
+    """Open the set of tables that a SOURCE argument names; nothing is asked yet.
+
+    Raises:
+        UsageError: it has no tables, or is one table.
+    """
+    scheme = uri.scheme_of(text)
+    shown = uri.mask(text)
+    if scheme == uri.FILE:
+        path = uri.file_path(text)
+        scheme = file_databases.scheme_of_file(path) or scheme
+        if own_files.is_data_folder_at(path):
+            raise UsageError(
+                f"{shown} is a data folder of rowfall, and --tables does not read those",
+                hint="Load its tables one after the other, each with --table NAME.",
+            )
+    if scheme not in REGISTRY:
+        raise UsageError(
+            f"--tables is for sources with many tables, and {shown} is none",
+            hint="Such are postgresql://host/db, mysql://host/db, clickhouse://host/db, "
+            "file.duckdb, iceberg://CATALOG/namespace, and a folder whose sub-folders hold files.",
+        )
+    return cast("TableSet", find(REGISTRY[scheme], "sources")(text, options))

@@ -1,0 +1,130 @@
+"""Many tables of one folder, on a disk or in a bucket: each sub-folder is a table."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+
+from rowfall.core import uri
+from rowfall.core.errors import SourceError, UsageError
+from rowfall.core.options import Options
+from rowfall.core.tables import FoundTable
+from rowfall.sources import open_source
+from rowfall.sources.base import Source
+from rowfall.sources.databases import one_table
+from rowfall.sources.many import Readers
+
+_MOMENT = "files are read as they are; one that changes while it is read is read again"
+# Folders that make their parent a table of a lake.
+_LOGS = (("delta", "_delta_log"), ("iceberg", "metadata"))
+
+
+class FolderTables:
+    """The sub-folders of a folder; files that lie in it directly belong to none of them."""
+
+    def __init__(self, text: str, options: Options) -> None:
+        if set(text) & set("*?"):
+            raise UsageError(
+                f"{text} is a pattern, and --tables takes the folder whose sub-folders are tables",
+                hint="Choose among them with --tables 'PATTERN'.",
+            )
+        self._typed, self._options = text, options
+        self.text = uri.mask(text)
+        self._lakes: dict[str, str] = {}
+        self._beside = 0
+        folder = uri.lake_address(text)
+        self._local = uri.scheme_of(folder) == uri.FILE
+        self._folder = uri.file_path(folder) if self._local else folder
+        kind = _lake(os.path.expanduser(self._folder)) if self._local else ""
+        if kind:
+            raise one_table(self.text, f"{kind}+{self._folder}")
+
+    def list_tables(self) -> Sequence[FoundTable]:
+        """See :class:`rowfall.sources.many.TableSet`."""
+        if self._local:
+            self._find_lakes()
+        sizes: dict[str, int | None] = {}
+        base = self._folder.rstrip("/") + "/"
+        if uri.lake_address(self._typed) == self._typed:
+            source = open_source([base], self._options)
+            listing = source.listing()
+            start = os.path.abspath(os.path.expanduser(base)) + "/" if self._local else base
+            for index in range(len(listing)):
+                name, slash, _ = listing.uri(index).removeprefix(start).partition("/")
+                if not slash:
+                    self._beside += 1
+                elif name not in self._lakes:
+                    size, before = listing.size(index), sizes.get(name, 0)
+                    sizes[name] = None if size is None or before is None else before + size
+        names = sorted({*sizes, *self._lakes})
+        if not names and self._beside:
+            raise SourceError(
+                f"{self.text} has files and no sub-folders that hold some: it is one table",
+                hint=f"Load it without --tables: rowfall load {self.text}",
+            )
+        return [FoundTable("", name, bytes=sizes.get(name)) for name in names]
+
+    def _find_lakes(self) -> None:
+        folder = os.path.expanduser(self._folder)
+        if os.path.isfile(folder):
+            raise one_table(self.text, self.text)
+        if not os.path.isdir(folder):
+            raise SourceError(
+                f"there is no folder {self.text}", hint="Name one whose sub-folders hold files."
+            )
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                if entry.is_dir() and (kind := _lake(entry.path)):
+                    self._lakes[entry.name] = kind
+
+    def measure(self, tables: Sequence[FoundTable]) -> Sequence[FoundTable]:
+        """See :class:`rowfall.sources.many.TableSet`."""
+        return tables
+
+    def moment(self) -> str:
+        """See :class:`rowfall.sources.many.TableSet`."""
+        return _MOMENT
+
+    def begin(self, tables: Sequence[FoundTable], streams: int) -> str:
+        """See :class:`rowfall.sources.many.TableSet`."""
+        return _MOMENT
+
+    def readers(self) -> Readers:
+        """See :class:`rowfall.sources.many.TableSet`."""
+        return Readers()
+
+    def address(self, table: FoundTable) -> str:
+        """See :class:`rowfall.sources.many.TableSet`."""
+        path = f"{self._folder.rstrip('/')}/{table.name}"
+        kind = self._lakes.get(table.name)
+        if kind:
+            return f"{kind}+{path}"
+        return path if self._local else f"{path}/"
+
+    def open(self, table: FoundTable, options: Options) -> Source:
+        """See :class:`rowfall.sources.many.TableSet`."""
+        return open_source([self.address(table)], options)
+
+    def remarks(self) -> Sequence[str]:
+        """See :class:`rowfall.sources.many.TableSet`."""
+        if not self._beside:
+            return ()
+        are = "file lies" if self._beside == 1 else "files lie"
+        return (
+            f"{self._beside:,} {are} in no sub-folder and belong to no table: "
+            "load them without --tables",
+        )
+
+    def close(self) -> None:
+        """Do nothing: nothing is shared."""
+
+
+def _lake(folder: str) -> str:
+    """Return the kind of lake table that a folder is; "" for none."""
+    for kind, name in _LOGS:
+        log = os.path.join(folder, name)
+        if not os.path.isdir(log):
+            continue
+        if kind == "delta" or any(each.endswith(".metadata.json") for each in os.listdir(log)):
+            return kind
+    return ""
