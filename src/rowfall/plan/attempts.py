@@ -204,6 +204,8 @@ def cut_files(listing: Listing, files: int, todo: Sequence[int]) -> tuple[Group,
         UsageError: there are to be more files than the source has pieces.
     """
     total = len(listing)
+    if not total and files == 1:  # nobody has asked for a number of files
+        return (Group((), 0),)
     if files > total:
         raise UsageError(
             f"--files {files} is more than the {total} pieces of the source",
