@@ -224,8 +224,18 @@ def load_tables(
     from rowfall.run.many import load_tables as run_tables
 
     request = _tables_request(source, to, table, options, password)
-    with terminable(GO_ON), _listener(on_event, None) as emit:
-        return run_tables(request, emit)
+    if options.metrics_port == 0:
+        raise UsageError(
+            "--metrics-port 0 is a free port for each load, and --tables makes one for each table",
+            hint="Name a port, which all of them share.",
+        )
+    watching = Watching(options.metrics_port, options.metrics_host)
+    with (
+        terminable(GO_ON),
+        _listener(on_event, None) as told,
+        watched(told, watching),  # from the first table to the last
+    ):
+        return run_tables(request, told, lambda emit: watched(emit, watching))
 
 
 def plan_tables(

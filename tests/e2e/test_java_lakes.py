@@ -123,6 +123,12 @@ def test_a_table_of_a_rest_catalogue(shell: Shell, catalogue: RestCatalogue) -> 
     table.append(rows(50, 80))
     assert load() == 30
     assert shell.row("SELECT count(), uniqExact(name), sum(id) FROM orders") == [80, 80, 3160]
+    # All tables of the namespace are the same loads.
+    every = ("load", "iceberg://lab/sales", "--tables", "*", "--json")
+    done = shell.cli(*every, env=env)
+    assert done.returncode == 0, done.stderr
+    (found,) = json.loads(done.stdout)["tables"]
+    assert (found["source"], found["loaded_before"]) == ("sales.orders", True)
     catalogue.stop()
     done = shell.cli(*command, env=env)
     assert done.returncode == 4

@@ -80,13 +80,23 @@ class DictCatalog(MetastoreCatalog):
     def load_namespace_properties(self, namespace: Any) -> Any:
         return {}
 
+    def list_namespaces(self, namespace: Any = ()) -> list[tuple[str, ...]]:
+        return sorted({tuple(name.split(".")[:-1]) for name in PLACES})
+
+    def list_tables(self, namespace: Any) -> list[tuple[str, ...]]:
+        every = (tuple(name.split(".")) for name in PLACES)
+        return [name for name in every if name[:-1] == tuple(namespace)]
+
+    def table_exists(self, identifier: Any) -> bool:
+        return _name(identifier) in PLACES
+
     def _nothing(self, *args: Any, **named: Any) -> Any:
         raise NotImplementedError
 
     register_table = drop_table = rename_table = purge_table = _nothing
     create_namespace = drop_namespace = update_namespace_properties = _nothing
-    list_tables = list_namespaces = list_views = drop_view = view_exists = _nothing
-    table_exists = namespace_exists = create_view = load_view = register_view = _nothing
+    list_views = drop_view = view_exists = _nothing
+    namespace_exists = create_view = load_view = register_view = _nothing
 
 
 def _name(identifier: Any) -> str:

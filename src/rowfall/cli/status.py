@@ -51,7 +51,7 @@ def status(
     elif output.json:
         output.document(loads_document(api.loads(to=to, **more)))
     else:
-        output.data(loads_text(api.loads(to=to, **more)))
+        output.data(loads_text(api.loads(to=to, **more), verbose=output.verbose))
         if to is None and not everywhere:
             output.talk("loads of other targets: rowfall status --to TARGET, or --all")
 

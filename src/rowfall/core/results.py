@@ -115,6 +115,7 @@ class Report:
         shards: of a cluster; ``imbalance`` is how much more than the average the fullest of them
             has got, by bytes of the source.
         steering: what was changed between attempts, for a server that others use.
+        tables: patterns of ``--tables`` in the command that it was part of; "" of one by itself.
         after: what became of loaded files; None where nothing was to.
     """
 
@@ -159,6 +160,7 @@ class Report:
     part_sizes: PartSizes | None = None
     steering: tuple[SteeringStep, ...] = ()
     after: Cleared | None = None
+    tables: str = ""
 
     @property
     def unfinished(self) -> bool:

@@ -7,6 +7,7 @@ each is the body of an INSERT. Inside: the server starts the programs, by ``exec
 from __future__ import annotations
 
 import os
+import secrets
 import select
 import shutil
 import tempfile
@@ -42,6 +43,8 @@ from rowfall.systems.clickhouse.codes import CHILD_FAILED, CHILD_GONE, DATA_CODE
 from rowfall.targets.base import Target
 
 PIPES = "rowfall.pipes"
+# Begins the names of what loads of this process make.
+_OWN = f"rowfall-{secrets.token_hex(4)}-"
 # Stored bytes of a file from which on several threads read it, as of ranges of plain text: of less,
 # each thread would leave a part of little.
 SHARED_LEAST = LEAST
@@ -219,7 +222,7 @@ class Decode:
 
     def in_folder(self, order: Order, lane: int, on_tick: Tick) -> Outcome:
         """Insert by way of a folder for pipes and parts, which is removed."""
-        folder = Path(tempfile.mkdtemp(prefix="rowfall-", dir=self._pipe_folder))
+        folder = Path(tempfile.mkdtemp(prefix=_OWN, dir=self._pipe_folder))
         try:
             return self._insert(order, lane, on_tick, folder)
         finally:
@@ -448,16 +451,21 @@ def chunks(pipe: str, quiet: float) -> Iterator[bytes]:
 
 
 def _make_anew(folder: Path) -> None:
-    """Make the folder of the pipes. Nobody else uses it: what is there, a killed run has left.
+    """Make the folder of the pipes, and remove what killed runs have left there.
+
+    No other process uses it, but other loads of this one may.
 
     Raises:
         TargetError: it cannot be made, or something else is in its place.
     """
     try:
-        # Never what a link leads to.
-        if folder.is_dir() and not folder.is_symlink():
-            shutil.rmtree(folder)
-        folder.mkdir(0o700)
+        folder.mkdir(0o700, exist_ok=not folder.is_symlink())  # never what a link leads to
+        for left in folder.iterdir():
+            if left.is_dir() and not left.is_symlink():
+                if not left.name.startswith(_OWN):
+                    shutil.rmtree(left, ignore_errors=True)  # another load may do so as well
+            else:
+                left.unlink(missing_ok=True)
     except OSError as error:
         what = f"{folder.name} is a symbolic link" if folder.is_symlink() else error.strerror
         raise TargetError(

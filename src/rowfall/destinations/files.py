@@ -75,7 +75,7 @@ class WrittenObjects(BaseDestination):
     def settle(self, load: LoadRun) -> Settled:
         """End what dead exports have begun; the manifest says what need not be written again."""
         _remove_unfinished(load.ledger, load.others)
-        end_open_files(load.ledger)
+        end_open_files(load.ledger, load.others)
         return Settled("", frozenset())
 
     def prepare(

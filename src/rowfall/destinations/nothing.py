@@ -26,7 +26,7 @@ class Nothing(BaseDestination):
     keeps = False
 
     def settle(self, load: LoadRun) -> Settled:
-        end_open_files(load.ledger)
+        end_open_files(load.ledger, load.others)
         return Settled("", frozenset())
 
     def prepare(

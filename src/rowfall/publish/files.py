@@ -6,7 +6,7 @@ objects: what is written is published, and removed again where its attempt fails
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
 from rowfall.contracts.destination import Receiving
@@ -151,9 +151,15 @@ class FileReceiver(ObjectReceiver):
             Path(staging).unlink(missing_ok=True)
 
 
-def end_open_files(ledger: Ledger) -> None:
-    """End the attempts of dead processes: another one writes their files as a whole."""
+def end_open_files(ledger: Ledger, running: Collection[str] = ()) -> None:
+    """End the attempts of dead processes: another one writes their files as a whole.
+
+    Args:
+        running: other loads of this process.
+    """
     for attempt in ledger.open_attempts():
+        if attempt.load_id in running:
+            continue
         recorded = Recorded.COMMITTED if attempt.committed else Recorded.STARTED
         if after_crash(recorded, Evidence.OVERWRITES) is Action.DISCARD:
             ledger.attempt_ended(attempt.id, "lost", "rowfall or its engine was stopped")

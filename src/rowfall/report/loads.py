@@ -364,29 +364,67 @@ def query_command(into: str, target: str) -> str:
     return f"rowfall query {shlex.quote(statement)}{to}"
 
 
-def loads_text(reports: Sequence[Report]) -> str:
-    """Return the table of ``rowfall status``, newest first; 80 columns but for long table names."""
+def loads_text(reports: Sequence[Report], *, verbose: bool = False) -> str:
+    """Return the table of ``rowfall status``, newest first; 80 columns but for long table names.
+
+    Args:
+        verbose: a line for each load; else those of one command with ``--tables`` have one.
+    """
     if not reports:
         return "no loads yet"
-    rows = [
-        (
-            r.load_id[:8],
-            r.outcome if r.progress is None else f"running {_percent(r.progress)}",
-            r.started[5:16].replace("T", " "),
-            f"{r.splits_loaded + r.splits_skipped}/{r.splits}",
-            units.count(r.rows),
-            units.duration(r.seconds),
-            units.count(r.rows / r.seconds) if r.seconds else "-",
-            r.table or r.target,
-        )
-        for r in reports
-    ]
+    groups = [[r] for r in reports] if verbose else _by_command(reports)
+    rows = [_line_of_load(g[0]) if len(g) == 1 else _line_of_tables(g) for g in groups]
     head = ("load", "outcome", "started (UTC)", "loaded", "rows", "time", "rows/s", "table")
     # Whatever the last column holds, a line fits a terminal.
     widths = [max(len(row[i]) for row in (head, *rows)) for i in range(len(head) - 1)]
     room = max(WIDTH - sum(widths) - 2 * len(widths), LEAST_NAME)
     rows = [(*row[:-1], _end_of(row[-1], room)) for row in rows]
     return render([grid([head, *rows], right={3, 4, 5, 6}, indent=0)])
+
+
+def _by_command(reports: Sequence[Report]) -> list[list[Report]]:
+    """Return loads that are of one command with ``--tables``, run once or again, together."""
+    groups: dict[tuple[str, ...], list[Report]] = {}
+    for report in reports:
+        key: tuple[str, ...] = (report.load_id,)
+        if report.tables:
+            source = report.source.partition("?table=")[0]
+            source = source if source != report.source else source.rpartition("/")[0]
+            key = (report.tables, source, "" if not report.table else report.target)
+        groups.setdefault(key, []).append(report)
+    return list(groups.values())
+
+
+def _line_of_load(r: Report) -> tuple[str, ...]:
+    return (
+        r.load_id[:8],
+        r.outcome if r.progress is None else f"running {_percent(r.progress)}",
+        r.started[5:16].replace("T", " "),
+        f"{r.splits_loaded + r.splits_skipped}/{r.splits}",
+        units.count(r.rows),
+        units.duration(r.seconds),
+        units.count(r.rows / r.seconds) if r.seconds else "-",
+        r.table or r.target,
+    )
+
+
+def _line_of_tables(loads: Sequence[Report]) -> tuple[str, ...]:
+    """Return the line of many tables: each counts by its newest load."""
+    newest: dict[str, Report] = {}
+    for load in loads:
+        newest.setdefault(load.table or load.target, load)
+    done = sum(load.outcome == "done" for load in newest.values())
+    running = any(load.outcome == "running" for load in newest.values())
+    left = f"{units.exact(len(newest) - done)} not done"
+    return (
+        "tables",
+        "running" if running else "done" if done == len(newest) else left,
+        loads[0].started[5:16].replace("T", " "),
+        f"{done}/{len(newest)}",
+        units.count(sum(load.rows for load in loads)),
+        "-", "-",  # they ran at the same time
+        f"{units.counted(len(newest), 'table')} ({loads[0].tables})",
+    )  # fmt: skip
 
 
 def _end_of(name: str, room: int) -> str:

@@ -104,6 +104,7 @@ def _running_report(path: Path, row: LoadRow) -> Report:
         bytes_source=int(says.get("bytes", 0)),
         seconds=says.get("seconds", 0.0),
         progress=says.get("share"),
+        tables=json.loads(row.request).get("options", {}).get("tables") or "",
     )  # fmt: skip
 
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 import threading
 import time
 import traceback
-from collections.abc import Iterator
-from contextlib import ExitStack, closing, contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from dataclasses import field, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -52,6 +52,8 @@ if TYPE_CHECKING:
     from rowfall.core.results import Report
     from rowfall.sources.base import Source
     from rowfall.targets.base import Target
+
+Watch = Callable[[Listener], AbstractContextManager[Listener]]
 
 # A load of a small table mostly waits: for the disk, for answers of source and target.
 _PER_CORE = 2
@@ -150,8 +152,11 @@ def plan_tables(request: TablesRequest) -> TablesPlan:
         )  # fmt: skip
 
 
-def load_tables(request: TablesRequest, emit: Listener) -> TablesReport:
+def load_tables(request: TablesRequest, emit: Listener, watch: Watch) -> TablesReport:
     """Load all tables, several at a time; what one of them meets does not stop the others.
+
+    Args:
+        watch: gives a listener for the events of one load, who tells others and the given one.
 
     Raises:
         Interrupted: Ctrl-C or SIGTERM; the same command goes on.
@@ -175,7 +180,7 @@ def load_tables(request: TablesRequest, emit: Listener) -> TablesReport:
             survey.tables.text, to, len(found), survey.slots,
             _sum(table.rows for table in found), _sum(table.bytes for table in found),
         ))  # fmt: skip
-        run = _Run(request, survey, engines, emit, began)
+        run = _Run(request, survey, engines, emit, watch)
         run.run()
         outcome, worst = many.outcome_of(run.reports)
         notes = (*survey.notes, *survey.tables.remarks())
@@ -208,9 +213,10 @@ def _surveyed(request: TablesRequest) -> Iterator[_Survey]:
         found = tables.measure(chosen.tables)
         first = many.places(found[:1], request.to, None, takes_name=False)[0].to
         target = open_target(first, "any", options, request.password)
-        takes_name = target.caps.takes_table_name
+        kind = target.caps
+        takes_name = kind.takes_table_name
         places = many.places(found, request.to, request.table, takes_name=takes_name)
-        many.check_clashes(found, places, folds_case=target.caps.folds_case)
+        many.check_clashes(found, places, folds_case=kind.folds_case)
         if len(found) > 1 and options.rejects and many.TABLE_PLACE not in options.rejects:
             raise UsageError(
                 f"the bad rows of {counted(len(found), 'table')} cannot all be written to "
@@ -233,8 +239,9 @@ def _slots(
     tables: TableSet, options: Options, memory: int, target: Target, count: int
 ) -> tuple[int, str]:
     """Return how many parts of work there are at a time, and why; a small table is one part."""
-    if target.caps.alone:
-        return 1, target.caps.alone
+    kind = target.caps
+    if alone := kind.alone:
+        return 1, alone
     cores = options.threads or usable_cores()
     readers = tables.readers()
     limits = [
@@ -359,12 +366,12 @@ class _Run:
 
     def __init__(
         self, request: TablesRequest, survey: _Survey, engines: _Engines, emit: Listener,
-        began: float,
+        watch: Watch,
     ) -> None:  # fmt: skip
         self._request, self._survey, self._engines = request, survey, engines
         rows_known = _sum(job.found.rows for job in survey.jobs) is not None
-        self._total = _Totals(emit, began, by_bytes=not rows_known)
-        self._emit = emit
+        self._total = _Totals(emit, by_bytes=not rows_known)
+        self._emit, self._watch = emit, watch
         self._changed = threading.Condition()
         self._left = list(survey.jobs)
         self._running: dict[str, _Job] = {}
@@ -460,8 +467,10 @@ class _Run:
             [job.address], job.place.to, job.place.table, options, self._request.password,
             shared=_Part(self._survey, self._engines, job),
         )  # fmt: skip
-        listener = partial(self._hear, job, heard)
-        with open_session(request, listener, dry=False) as session:
+        with (
+            self._watch(partial(self._hear, job, heard)) as listener,
+            open_session(request, listener, dry=False) as session,
+        ):
             return run_load(session)
 
     def _options(self, job: _Job) -> Options:
@@ -542,8 +551,8 @@ def _report_of(job: _Job, report: Report) -> TableReport:
         problem = TableProblem(error, first.hint if first else None, int(Exit.PARTIAL))
     return TableReport(
         job.found.full, job.place.text, report.outcome, report.load_id, report.rows,
-        report.bytes_source, loaded_before=not report.splits_loaded and report.splits_skipped > 0,
-        problem=problem,
+        report.bytes_source, problem=problem,
+        loaded_before=problem is None and not report.splits_loaded and report.splits_skipped > 0,
     )  # fmt: skip
 
 
@@ -552,7 +561,7 @@ class _Totals:
     """Adds up the progress of loads that run at the same time."""
 
     emit: Listener
-    began: float
+    began: float = field(default_factory=time.monotonic)
     guard: threading.Lock = field(default_factory=threading.Lock)
     now: dict[str, events.Progressed] = field(default_factory=dict)
     by_bytes: bool = False

@@ -131,6 +131,7 @@ def make_report(
         imbalance=round(imbalance(shards), 4) if shards else 0.0,
         merges=merges,
         part_sizes=sizes,
+        tables=session.options.tables or "",
     )
 
 

@@ -19,12 +19,12 @@ from rowfall.core.tables import FoundTable
 from rowfall.sources.base import Source
 
 REGISTRY = {
-    "file": "stores.folders:FolderTables",
-    "s3": "stores.folders:FolderTables",
-    "gs": "stores.folders:FolderTables",
-    "az": "stores.folders:FolderTables",
-    "hdfs": "stores.folders:FolderTables",
-    "delta": "stores.folders:FolderTables",
+    "file": "stores.folders:SubFolders",
+    "s3": "stores.folders:SubFolders",
+    "gs": "stores.folders:SubFolders",
+    "az": "stores.folders:SubFolders",
+    "hdfs": "stores.folders:SubFolders",
+    "delta": "stores.folders:SubFolders",
     "iceberg": "systems.lakes.tables:open_tables",
     "mysql": "systems.mysql.tables:MySQLTables",
     "mariadb": "systems.mysql.tables:MySQLTables",

@@ -19,7 +19,7 @@ _MOMENT = "files are read as they are; one that changes while it is read is read
 _LOGS = (("delta", "_delta_log"), ("iceberg", "metadata"))
 
 
-class FolderTables:
+class SubFolders:
     """The sub-folders of a folder; files that lie in it directly belong to none of them."""
 
     def __init__(self, text: str, options: Options) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 from rowfall.cli.output import error_document
 from rowfall.core import results, sql
+from rowfall.core import tables as many
 from rowfall.core.bench_results import BenchReport, BenchRound, BenchRow, PublishedFigure
 from rowfall.core.listing import Listing
 from rowfall.core.load_record import PartSizes
@@ -49,6 +50,7 @@ from rowfall.report.html import plan_html
 from rowfall.report.loads import loads_document, report_document, verification_document
 from rowfall.report.plan import plan_document, plan_text
 from rowfall.report.scale import scale_document
+from rowfall.report.tables import tables_document, tables_plan_document
 from rowfall.report.tune import tune_document
 
 PAGE = Path(__file__).parents[3] / "docs" / "reference" / "json.md"
@@ -336,5 +338,16 @@ def test_the_page_about_json_lists_the_fields_that_there_are() -> None:
     document = explain_document(results.Explanation(report, planned, attempts))
     assert document["report"] == asdict(report)
     real |= shapes("rowfall_explanation", {**document, "report": None})
+    problem = many.TableProblem("no", None, 4)
+    several = many.TablesReport(
+        "s", "t", "now", "failed", 4, 1.0,
+        (many.TableReport("s.a", "a", "failed", problem=problem),), "one snapshot", 4,
+    )  # fmt: skip
+    real |= shapes("rowfall_tables", tables_document(several))
+    listed = (many.PlannedTable("s.a", "a", 1, 1, "s/a"),)
+    real |= shapes(
+        "rowfall_tables_plan",
+        tables_plan_document(many.TablesPlan("s", "t", listed, "one snapshot", 4, "so")),
+    )
     real["rowfall_error"] = set(error_document("a", None, 1))
     assert documented() == real

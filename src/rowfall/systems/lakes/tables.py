@@ -19,7 +19,7 @@ from rowfall.core.tables import FoundTable
 from rowfall.sources.base import Source
 from rowfall.sources.databases import one_table
 from rowfall.sources.many import Readers, TableSet
-from rowfall.stores.folders import FolderTables
+from rowfall.stores.folders import SubFolders
 from rowfall.systems.lakes.catalogue import first_line, open_catalogue
 from rowfall.systems.lakes.iceberg_source import open_iceberg
 from rowfall.systems.lakes.source import missing_driver
@@ -39,15 +39,15 @@ def open_tables(text: str, options: Options) -> TableSet:
         UsageError: no such catalogue is configured, or its library is not installed.
     """
     if not text.lower().startswith("iceberg://"):
-        return FolderTables(text, options)
+        return SubFolders(text, options)
     try:
         import pyiceberg  # noqa: F401 - to ask whether it is installed
     except ImportError:
         raise missing_driver("pyiceberg", "iceberg") from None
-    return CatalogueTables(text, options)
+    return NamespaceTables(text, options)
 
 
-class CatalogueTables:
+class NamespaceTables:
     """The tables of one namespace of a catalogue."""
 
     def __init__(self, text: str, options: Options) -> None:
