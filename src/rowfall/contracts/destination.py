@@ -273,6 +273,16 @@ class Destination(Protocol):
             TargetError: it is out of reach.
         """
 
+    def join_record(self, session: Session, load_id: str) -> None:
+        """Make the record beside the target take less room for what was loaded long ago.
+
+        Args:
+            load_id: by which that can be forgotten afterwards.
+        """
+
+    def prune_record(self, session: Session, days: int) -> None:
+        """Forget what has been on record for more than so many days, where that can be told."""
+
     def merge_work(self, session: Session) -> tuple[int, MergeWork | None]:
         """Return the active parts of the target, and what merges have left to do; (0, None) where
         there are no parts."""

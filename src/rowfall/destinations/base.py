@@ -149,6 +149,12 @@ class BaseDestination:
     ) -> None:
         raise no_tables(session.target)
 
+    def join_record(self, session: Session, load_id: str) -> None:
+        """Do nothing: see the destinations that have something to join."""
+
+    def prune_record(self, session: Session, days: int) -> None:
+        """Do nothing: the record is kept for ever."""
+
     def loaded_among(self, session: Session, ids: Sequence[str]) -> set[str]:
         return self.loaded_ids(session).intersection(ids)
 

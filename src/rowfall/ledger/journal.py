@@ -29,6 +29,7 @@ from rowfall.core.model import Statement
 from rowfall.core.sqltext import SqlText, quote, quoted_list
 from rowfall.engines.base import Engine
 from rowfall.ledger import leases
+from rowfall.ledger.joined_ids import JOINED, JoinedIds
 from rowfall.ledger.leases import AddedRows, Lease, Ownership, StagedPartition
 from rowfall.systems.clickhouse.codes import ACCESS_DENIED
 from rowfall.systems.clickhouse.staging import TableFacts
@@ -55,6 +56,11 @@ _EVENTS = {
     "landed": "loaded",  # on disk the word of the first version, which others may still run
     "forget": "forgotten",
 }
+
+# Attempts that are joined at once, and the fewest that are worth it: a mutation of the journal.
+MOST_JOINED, LEAST_JOINED = 2000, 50
+# Who has asked about partitions counts in seconds, and in minutes where a process hangs.
+JOIN_AGE_SECONDS = 60
 
 # Owners of the loads that this process runs now. A load that has ended in another way than by
 # the end of its process is as dead as any.
@@ -207,6 +213,11 @@ class Journal:
     def _name(self) -> str:
         return sql.qualified(self._database, TABLE)
 
+    @property
+    def joined(self) -> JoinedIds:
+        """Return the ids that are not in the lines any more."""
+        return JoinedIds(self._ask, self._run, self._database, self._target_uuid)
+
     def create(self) -> None:
         """Make the journal where it is missing.
 
@@ -262,11 +273,15 @@ class Journal:
             if split.continued:
                 start = split.start or 0
                 lows[split.whole] = min(start, lows.get(split.whole, start))
-        entries = self._entries(touching=wanted, lows=lows)
+        entries = self._entries(touching=[*wanted, JOINED], lows=lows)
         mine = entries.pop(attempt, None)
         if mine is None:
             raise self._lost_line()
         loaded: set[str] = set()
+        if any(JOINED in entry.splits for entry in entries.values()):
+            # After the lines: what was moved since they were read is there already.
+            here = self.joined.among(wanted)
+            loaded |= {own for i in here for own in wanted[i]}
         busy: set[str] = set()
         lost: dict[str, set[str]] = {}
         for other in entries.values():
@@ -394,6 +409,8 @@ class Journal:
         found = [e.attempt for e in self.entries() if e.attempt.startswith(f"{load_id}_")]
         for attempt in found:
             self._append("forget", attempt)
+        if self.has_joined():
+            self.joined.forget(load_id)
         return len(found)
 
     # --- a table that keeps its rows and has another UUID or name -----------------------------
@@ -409,6 +426,8 @@ class Journal:
             f"event = 'landed') AND attempt NOT IN (SELECT attempt FROM {self._name} WHERE {into} "
             "AND event = 'forget') ORDER BY _block_number"
         )
+        if self.has_joined():
+            self.joined.carry_over(before)
 
     def keep(self, load_id: str, ids: Sequence[str], rows: int) -> None:
         """Record that splits of a load are in this table, of which no line tells any more."""
@@ -472,6 +491,8 @@ class Journal:
             names: of attempts that went to a table of one of these names; None for all.
         """
         wanted = None if names is None else set(names)
+        if wanted is None and self.has_joined():
+            self.joined.forget(None)
         for entry in self.entries():
             tables = {(m.database, m.table) for m in entry.moves}
             at = entry.blocks
@@ -549,12 +570,83 @@ class Journal:
         of = f"(SELECT attempt FROM {self._name} WHERE {into} AND event ="
         # A constant array would be folded into every row; WITH keeps it once.
         rows = self._ask(
-            f"WITH [{quoted_list(ids)}] AS asked SELECT DISTINCT "
+            f"WITH [{quoted_list([*ids, JOINED])}] AS asked SELECT DISTINCT "
             f"arrayJoin(arrayIntersect(splits, asked)) FROM {self._name} WHERE {into} AND "
             f"event = 'claim' AND hasAny(splits, asked) AND attempt IN {of} 'landed') AND "
             f"attempt NOT IN {of} 'forget')"
         )
-        return {str(i) for (i,) in rows}
+        found = {str(i) for (i,) in rows}
+        if JOINED in found:
+            found.remove(JOINED)
+            found |= self.joined.among(set(ids) - found)
+        return found
+
+    def join(self, load_id: str) -> bool:
+        """Move the ids that older attempts have loaded out of the lines; see ``joined_ids.py``.
+
+        An attempt that is open reckons with those that were loaded since it began: they stay.
+
+        Args:
+            load_id: by which they can be forgotten afterwards.
+
+        Returns:
+            False where there are too few.
+        """
+        into = f"into = toUUID({quote(self._target_uuid)})"
+        for database in (self._database, *self._other_journals()):
+            if database != self._database and self._open_in(database):
+                return False
+        rows = self._ask(
+            "SELECT attempt, minIf(_block_number, event = 'claim'), minIf(_block_number, event = "
+            "'landed'), argMinIf(rows, _block_number, event = 'commit'), argMinIf(detail, "
+            "_block_number, event = 'commit'), countIf(event = 'claim' AND NOT arrayAll(s -> "
+            f"match(s, '^[0-9a-f]{{32}}$') OR s = {quote(JOINED)}, splits)), "
+            "countIf(event = 'forget'), countIf(event IN ('release', 'expire')), "
+            f"dateDiff('second', max(at), now64(3)) FROM {self._name} WHERE {into} AND "
+            "attempt != '' GROUP BY attempt ORDER BY max(_block_number)"
+        )
+        opened = [claim for _, claim, landed, *_, ended, _ in rows if not landed and not ended]
+        before = min(opened, default=1 << 62)
+        chosen = [
+            (attempt, int(count), detail)
+            for attempt, _, landed, count, detail, odd, forgotten, _, age in rows
+            if landed and landed < before and not odd and not forgotten and age > JOIN_AGE_SECONDS
+        ][:MOST_JOINED]  # fmt: skip
+        if len(chosen) < LEAST_JOINED:
+            return False
+        attempts = quoted_list([name for name, _, _ in chosen])
+        self.joined.create()
+        self.joined.take(self._name, load_id, attempts)
+        # One attempt stands for all: it brings no rows that anybody has to reckon with.
+        tables = {(m[0], m[1]) for _, _, detail in chosen for m in json.loads(detail or "[]")}
+        moves = [[*one, "", "", 0, 0, 0, "attached"] for one in sorted(tables)]
+        whole = f"{load_id}_{KEPT}{secrets.token_hex(3)}"
+        self._append("claim", whole, splits=[JOINED])
+        self._append(
+            "commit", whole, rows=sum(count for _, count, _ in chosen), detail=json.dumps(moves)
+        )
+        self._append("landed", whole)
+        self._run(
+            f"ALTER TABLE {self._name} DELETE WHERE {into} AND attempt IN ({attempts}) "
+            "SETTINGS mutations_sync = 1"
+        )
+        return True
+
+    def _open_in(self, database: str) -> bool:
+        """Tell whether an attempt is open in another journal, into whatever table."""
+        rows = self._ask(
+            f"SELECT 1 FROM {sql.qualified(database, TABLE)} WHERE attempt != '' GROUP BY into, "
+            "attempt HAVING countIf(event IN ('landed', 'release', 'expire', 'forget')) = 0 LIMIT 1"
+        )
+        return bool(rows)
+
+    def has_joined(self) -> bool:
+        """Tell whether ids of this table are not in the lines any more."""
+        into = f"into = toUUID({quote(self._target_uuid)})"
+        return bool(self._ask(
+            f"SELECT 1 FROM {self._name} WHERE {into} AND event = 'claim' AND "
+            f"has(splits, {quote(JOINED)}) LIMIT 1"
+        ))  # fmt: skip
 
     def remembered_ids(self) -> tuple[set[str], set[str]]:
         """Return the results of :meth:`loaded_ids` and :meth:`forgotten_ids`, by one query."""

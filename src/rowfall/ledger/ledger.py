@@ -36,6 +36,8 @@ REBUILT = "upsert"
 _ADDED = "-- ADDED since then: made in older ledgers when they are opened.\n"
 # Another process writes for milliseconds; longer means that it hangs inside a transaction.
 BUSY_SECONDS = 10.0
+# Ids of one question.
+_MOST_ASKED = 10_000
 
 
 _IDENTITY = "identity"  # first word of the steps that hold one
@@ -268,7 +270,44 @@ class Ledger:
             "SELECT id FROM landed WHERE into_table = ? AND id IN (SELECT value FROM json_each(?))",
             key, json.dumps(list(ids)),
         )  # fmt: skip
-        return {str(i) for (i,) in rows}
+        return {str(i) for (i,) in rows} | self.joined_among(key, ids)
+
+    def joined_among(self, key: str, ids: Iterable[str]) -> set[str]:
+        """Return those of some ids that followed loads have loaded long ago.
+
+        These are in no other answer of this class: they may be millions.
+        """
+        numbers = self._joined_numbers(key)
+        found: set[str] = set()
+        plain = [i for i in ids if len(i) == 32] if numbers else []
+        for start in range(0, len(plain), _MOST_ASKED):
+            some = json.dumps(plain[start : start + _MOST_ASKED])
+            for number in numbers:
+                rows = self._store.rows(
+                    "SELECT a.value FROM json_each(?) a JOIN joined j ON j.number = ? AND "
+                    "j.id = bytes_of(a.value)",
+                    some, number,
+                )  # fmt: skip
+                found |= {str(i) for (i,) in rows}
+        return found
+
+    def _joined_numbers(self, key: str) -> list[int]:
+        rows = self._store.rows("SELECT number FROM joined_into WHERE into_table = ?", key)
+        return [int(number) for (number,) in rows]
+
+    def holds(self, key: str) -> bool:
+        """Tell whether any split is in the target."""
+        rows = self._store.rows("SELECT 1 FROM landed WHERE into_table = ? LIMIT 1", key)
+        return bool(rows or self._joined_numbers(key))
+
+    def prune_joined(self, key: str, days: int) -> None:
+        """Forget what came to the ids of long ago more than so many days ago."""
+        with self._store.change() as db:
+            db.execute(
+                "DELETE FROM joined WHERE day < ? AND number IN "
+                "(SELECT number FROM joined_into WHERE into_table = ?)",
+                (_today() - days, key),
+            )
 
     def loaded_by(self, load_id: str) -> set[str]:
         """Return the ids of the splits that this load has brought in itself."""
@@ -314,7 +353,7 @@ class Ledger:
                 if not keep:
                     forgotten = db.execute(
                         "DELETE FROM landed WHERE into_table = ?", (key,)
-                    ).rowcount
+                    ).rowcount + _drop_joined(db, "into_table", key)
             db.execute(
                 "INSERT INTO target_table VALUES (?, ?) "
                 "ON CONFLICT (into_table) DO UPDATE SET uuid = excluded.uuid",
@@ -432,6 +471,15 @@ class Ledger:
         with self._store.change() as db:
             if once:
                 _check_first(db, attempt_id, self.path)
+                # Of one key: what is gathered beside it is never followed.
+                ((key,),) = db.execute(
+                    "SELECT into_table FROM attempt WHERE id = ?", (attempt_id,)
+                ).fetchall()
+                splits = db.execute(
+                    "SELECT id FROM split WHERE attempt_id = ?", (attempt_id,)
+                ).fetchall()
+                if self.joined_among(key, (i for (i,) in splits)):
+                    raise _taken_meanwhile("of a followed load", self.path)
             db.execute(
                 "UPDATE attempt SET state = 'loaded', rows = ? WHERE id = ?", (rows, attempt_id)
             )
@@ -531,6 +579,7 @@ class Ledger:
         with self._store.change() as db:
             _forget_stopped(db, key)
             db.execute("DELETE FROM landed WHERE into_table = ?", (key,))
+            _drop_joined(db, "into_table", key)
             db.execute("UPDATE OR REPLACE landed SET into_table = ? WHERE into_table = ?",
                        (key, shadow))  # fmt: skip
             db.execute("DELETE FROM target_table WHERE into_table = ?", (shadow,))
@@ -566,7 +615,7 @@ class Ledger:
             gone = db.execute(
                 "DELETE FROM landed WHERE attempt_id IN (SELECT id FROM attempt WHERE load_id = ?)",
                 (load_id,),
-            ).rowcount
+            ).rowcount + _drop_joined(db, "load_id", load_id)
             db.execute(
                 "UPDATE split SET state = 'pending', attempt_id = NULL WHERE load_id = ?",
                 (load_id,),
@@ -578,12 +627,13 @@ class Ledger:
     def join_load(self, load_id: str, into: str, key: str, *, ranges: bool) -> bool:
         """Record what a load has loaded as loaded by another one, and forget the load.
 
-        For the batches of a stream that is followed: one load for each would fill the ledger.
+        For the batches of a source that is followed: one load for each would fill the ledger.
 
         Args:
             into: the other load, of the same source and target.
             key: of the target.
-            ranges: join ranges of a stream that touch, where no journal knows them one by one.
+            ranges: join ranges of a stream that touch, and keep whole files in the room of their
+                ids, where no journal knows them one by one; otherwise the journal has them.
 
         Returns:
             False where that cannot be done: it has made tables, or is not done.
@@ -614,6 +664,7 @@ class Ledger:
             )
             if ranges:
                 _join_ranges(db, key, first)
+            _join_files(db, key, into, first, keep=ranges)
             for table in ("move", "staged_files"):
                 db.execute(
                     f"DELETE FROM {table} WHERE attempt_id IN "
@@ -811,6 +862,39 @@ def _join_ranges(db: sqlite3.Connection, key: str, attempt_id: str) -> None:
             )
 
 
+def _join_files(
+    db: sqlite3.Connection, key: str, load_id: str, attempt_id: str, *, keep: bool
+) -> None:  # fmt: skip
+    """Take whole files out of what an attempt is loaded.
+
+    Args:
+        keep: keep their ids apart; otherwise the journal of the table has them.
+    """
+    plain = "into_table = ? AND attempt_id = ? AND length(id) = 32"
+    if keep:
+        db.execute(
+            "INSERT OR IGNORE INTO joined_into (into_table, load_id) VALUES (?, ?)", (key, load_id)
+        )
+        db.execute(
+            "INSERT OR IGNORE INTO joined SELECT (SELECT number FROM joined_into WHERE "
+            f"into_table = ? AND load_id = ?), bytes_of(id), ? FROM landed WHERE {plain}",
+            (key, load_id, _today(), key, attempt_id),
+        )
+    db.execute(f"DELETE FROM landed WHERE {plain}", (key, attempt_id))
+
+
+def _drop_joined(db: sqlite3.Connection, column: str, value: str) -> int:
+    """Forget the ids of long ago of a table or of a load; return how many they were."""
+    which = f"number IN (SELECT number FROM joined_into WHERE {column} = ?)"
+    gone = db.execute(f"DELETE FROM joined WHERE {which}", (value,)).rowcount
+    db.execute(f"DELETE FROM joined_into WHERE {column} = ?", (value,))
+    return gone
+
+
+def _today() -> int:
+    return int(datetime.now(UTC).timestamp() // 86_400)
+
+
 def _check_first(db: sqlite3.Connection, attempt_id: str, path: Path) -> None:
     """Check that no other attempt has loaded the splits of an attempt, or is about to.
 
@@ -828,13 +912,17 @@ def _check_first(db: sqlite3.Connection, attempt_id: str, path: Path) -> None:
         (attempt_id, attempt_id),
     ).fetchone()
     if taken is not None:
-        raise LockLostError(
-            f"another rowfall has loaded the same files meanwhile (attempt {taken[0]}): two of "
-            f"them use {path.parent} at once, so its lock file was removed, or locks are not "
-            "shared on this file system",
-            hint="Nothing was loaded twice. Wait until the other one has ended, then run the same "
-            "command again.",
-        )
+        raise _taken_meanwhile(str(taken[0]), path)
+
+
+def _taken_meanwhile(attempt: str, path: Path) -> LockLostError:
+    return LockLostError(
+        f"another rowfall has loaded the same files meanwhile (attempt {attempt}): two of "
+        f"them use {path.parent} at once, so its lock file was removed, or locks are not "
+        "shared on this file system",
+        hint="Nothing was loaded twice. Wait until the other one has ended, then run the same "
+        "command again.",
+    )
 
 
 def _forget_stopped(db: sqlite3.Connection, key: str) -> None:
@@ -862,6 +950,7 @@ class LedgerStore:
             self._db = sqlite3.connect(
                 path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False
             )
+            self._db.create_function("bytes_of", 1, bytes.fromhex, deterministic=True)
             self._db.execute("PRAGMA journal_mode=WAL")
             self._db.execute("PRAGMA synchronous=FULL")
             self._db.execute("PRAGMA fullfsync=ON")  # macOS: fsync alone stops at the drive's cache

@@ -106,3 +106,18 @@ CREATE TABLE IF NOT EXISTS explained (
     load_id  TEXT PRIMARY KEY REFERENCES load,
     document TEXT NOT NULL
 ) STRICT, WITHOUT ROWID;
+
+-- What was loaded long ago by followed loads, in 20 bytes an object: the digits of the ids as bytes.
+CREATE TABLE IF NOT EXISTS joined_into (
+    number     INTEGER PRIMARY KEY,
+    into_table TEXT NOT NULL,
+    load_id    TEXT NOT NULL,               -- by which they are forgotten together
+    UNIQUE (into_table, load_id)
+) STRICT;
+
+CREATE TABLE IF NOT EXISTS joined (
+    number INTEGER NOT NULL REFERENCES joined_into,
+    id     BLOB NOT NULL,
+    day    INTEGER NOT NULL,                -- since 1970, when it came here
+    PRIMARY KEY (number, id)
+) STRICT, WITHOUT ROWID;

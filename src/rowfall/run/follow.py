@@ -32,8 +32,9 @@ from rowfall.core.listing import Listing
 from rowfall.core.options import ERROR, IGNORE, LOAD, Options
 from rowfall.core.results import Failure, Report
 from rowfall.core.units import parse_duration, parse_size
-from rowfall.run.history import record
+from rowfall.run.history import from_json, record
 from rowfall.run.load import run_next
+from rowfall.run.open_load import followed_loads
 from rowfall.sources.base import Continued, Listed
 
 # The brokers are asked so often whether there is something new: three small requests.
@@ -50,6 +51,9 @@ AWAY_SECONDS, MOST_AWAY = 2.0, 30.0
 SAY_SECONDS = 300.0
 # Batches that ledger and ``rowfall status`` tell of one by one: the last minutes.
 KEPT = 100
+# Batches after which the record of what was loaded long ago is made smaller: that rewrites what the
+# journal has, some 0.2 s. What is pruned is asked for so often.
+JOINED_AT_ONCE, PRUNE_SECONDS = 50, 3600.0
 # Files that fail one after the other by an error of the target: then it is the target that fails.
 MOST_REFUSED = 20
 _SUMS = frozenset((
@@ -226,7 +230,11 @@ class _Following:
         self._session, self._feed = session, feed
         self._observer, self._control = observer, control
         self._total: Report | None = None
-        self._kept: list[Report] = []
+        ledger = session.ledger
+        old = [] if ledger is None else followed_loads(session, ledger)
+        self._kept: list[Report] = list(map(from_json, old))
+        self._joins, self._told = 0, False
+        self._pruned = 0.0
         self._away = _Away(session, observer)
         self._refused = 0
         self._succeeded = self._noted = False
@@ -353,7 +361,30 @@ class _Following:
             kept.append(report)
         if ledger is not None and report.failures:
             record(ledger, kept[-1])
-        _join_oldest(self._session, kept)
+        while _join_oldest(self._session, kept):
+            self._joins += 1
+            if self._joins % JOINED_AT_ONCE == 0:
+                self._join_record(kept[0].load_id)
+
+    def _join_record(self, load_id: str) -> None:
+        """Let the record of what was loaded long ago take less room, and forget what may be."""
+        session, bound = self._session, self._session.options.forget_after
+        try:
+            session.destination.join_record(session, load_id)
+            if bound is not None and time.monotonic() - self._pruned > PRUNE_SECONDS:
+                # A day more: the clocks of store and target may differ.
+                days = int(parse_duration(bound) // 86_400) + 2
+                session.destination.prune_record(session, days)
+                self._pruned = time.monotonic()
+        except RowfallError as error:
+            if error.transient:
+                return  # the next time will do
+            if not self._told:
+                self._told = True
+                session.emit(Note(
+                    "warning",
+                    f"the record of what is loaded is not made smaller: {error.message}",
+                ))  # fmt: skip
 
 
 def _failed(failure: Failure) -> SourceError:
@@ -512,17 +543,18 @@ def _ends(listing: Listing) -> dict[str, int]:
 # --- reports ------------------------------------------------------------------------------------
 
 
-def _join_oldest(session: Session, kept: list[Report]) -> None:
-    """Make one load of the two oldest batches, where there are more than are kept."""
+def _join_oldest(session: Session, kept: list[Report]) -> bool:
+    """Make one load of the two oldest batches; return False where there are not too many."""
     ledger = session.ledger
     if len(kept) <= KEPT or ledger is None:
-        return
+        return False
     first, second = kept[:2]
     if session.destination.join_loads(session, ledger, second.load_id, first.load_id):
         kept[:2] = [replace(_added(first, second), load_id=first.load_id)]
         record(ledger, kept[0])
     else:
         del kept[0]  # it stays as it is
+    return True
 
 
 def _added(total: Report, batch: Report) -> Report:

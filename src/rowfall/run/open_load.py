@@ -155,6 +155,21 @@ _ANSWERS = ("force", "force_append", "verify", "loaded", "metrics_port", "metric
 _BINDING = ("format", "compression", "delimiter", "atomic", "replace", "upsert")
 
 
+def followed_loads(session: Session, ledger: Ledger) -> list[str]:
+    """Return the reports, as JSON, of what was loaded while these sources were followed before.
+
+    The oldest comes first; only of loads that are done.
+    """
+    sources = [os.path.abspath(s) if "://" not in s else s for s in session.sources]
+    web = {s: uri.object_name(s) for s in sources if uri.scheme_of(s) in ("http", "https")}
+    rows = ledger.loads(
+        "WHERE fingerprint = ? AND state = 'done' AND report IS NOT NULL AND "
+        "json_extract(request, '$.options.follow')",
+        _request_print(session, [web.get(s, s) for s in sources]),
+    )
+    return [row.report for row in reversed(rows) if row.report is not None]
+
+
 def _same_options(old: LoadRow, given: Mapping[str, Any], ledger: Ledger) -> None:
     if not ledger.loaded_by(old.id):
         return

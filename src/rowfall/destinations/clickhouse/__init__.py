@@ -230,6 +230,18 @@ class ClickHouseTables(BaseDestination):
         ranges = not session.engine.shared
         return ledger.join_load(load_id, older, session.target_key, ranges=ranges)
 
+    def join_record(self, session: Session, load_id: str) -> None:
+        from rowfall.destinations.clickhouse.record import record_of
+
+        if uuid := _uuid(session):
+            record_of(session).join(uuid, load_id)
+
+    def prune_record(self, session: Session, days: int) -> None:
+        from rowfall.destinations.clickhouse.record import record_of
+
+        if uuid := _uuid(session):
+            record_of(session).prune(uuid, days)
+
     def cells(self, facts: LoadFacts, plan: Plan, options: Options, rows: int) -> list[Cell]:
         """Offer insert threads, block sizes, who writes parts, and connections to a server."""
         from rowfall.plan.tuning import of_blocks

@@ -50,7 +50,7 @@ def is_own_and_empty(
     first = next(iter(nodes.values()))
     key, uuid = target_key(database, table), table_uuid(first, database, table)
     # One of the same name that somebody else has made has another uuid.
-    if not is_own(ledger, uuid) or ledger.loaded(key):
+    if not is_own(ledger, uuid) or ledger.holds(key):
         return False
     if ledger.others_load(load_id, key):
         return False  # one that has just begun has written nothing into the journal yet

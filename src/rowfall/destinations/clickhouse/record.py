@@ -15,6 +15,7 @@ from rowfall.contracts.session import Session
 from rowfall.core.dataclass import dataclass
 from rowfall.core.listing import Split, without_salt
 from rowfall.ledger import Ledger
+from rowfall.ledger.joined_ids import JOINED
 from rowfall.ledger.journal import TABLE as JOURNAL
 from rowfall.ledger.journal import Journal, TableLoads
 from rowfall.ledger.leases import Leases, NoLeases
@@ -98,6 +99,16 @@ class Record(Protocol):
     def among(self, uuid: str, ids: Sequence[str]) -> set[str]:
         """Return those of some ids that are loaded into a table; nothing else is read."""
 
+    def join(self, uuid: str, load_id: str) -> None:
+        """Make what was loaded long ago take less room.
+
+        Args:
+            load_id: by which it can be forgotten afterwards.
+        """
+
+    def prune(self, uuid: str, days: int) -> None:
+        """Forget the ids that were loaded more than so many days ago."""
+
     def journal(self, uuid: str = "") -> Journal | None:
         """Return the journal of the table with that UUID; None where there is none."""
 
@@ -178,6 +189,10 @@ class LedgerRecord:
         return 0
 
     def state(self, uuid: str, known: str | None, own: frozenset[str]) -> LoadedState:
+        session = self._session
+        if session.ledger is not None:
+            listed = (s.id for s in session.listing.splits(session.target_key))
+            own |= session.ledger.joined_among(session.target_key, listed)
         return LoadedState(uuid, known, own, own)
 
     def among(self, uuid: str, ids: Sequence[str]) -> set[str]:
@@ -185,6 +200,13 @@ class LedgerRecord:
         if ledger is None or ledger.table_uuid(key) not in (None, uuid):
             return set()
         return ledger.loaded_among(key, ids)
+
+    def join(self, uuid: str, load_id: str) -> None:
+        """Do nothing: the ledger has done it when it joined the load."""
+
+    def prune(self, uuid: str, days: int) -> None:
+        if self._session.ledger is not None:
+            self._session.ledger.prune_joined(self._session.target_key, days)
 
     def journal(self, uuid: str = "") -> Journal | None:
         return None
@@ -277,6 +299,10 @@ class JournalRecord:
         if not uuid or not self._there(journal):
             return LoadedState(uuid, known, own, None)
         loaded, forgotten = journal.remembered_ids()
+        if JOINED in loaded:
+            listed = (s.id for s in self._session.listing.splits(self._session.target_key))
+            loaded |= journal.joined.among({*own, *forgotten, *listed} - loaded)
+            forgotten -= loaded
         if known and known != uuid and known in journal.predecessors():
             known = uuid  # a load with --upsert has exchanged it
         return LoadedState(uuid, known, own, frozenset(loaded), frozenset(forgotten))
@@ -284,6 +310,14 @@ class JournalRecord:
     def among(self, uuid: str, ids: Sequence[str]) -> set[str]:
         journal = self._of(uuid)
         return journal.loaded_among(ids) if self._there(journal) else set()
+
+    def join(self, uuid: str, load_id: str) -> None:
+        self._of(uuid).join(load_id)
+
+    def prune(self, uuid: str, days: int) -> None:
+        journal = self._of(uuid)
+        if self._there(journal) and journal.has_joined():
+            journal.joined.prune(days)
 
     def journal(self, uuid: str = "") -> Journal | None:
         journal = self._of(uuid)

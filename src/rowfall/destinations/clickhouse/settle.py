@@ -74,7 +74,7 @@ def settle(load: LoadRun) -> Settled:
         replaced = shadow.swapped() and _all_loaded(session, ledger)
         if not replaced:
             table = shadow.name
-    elif not ledger.loaded(load.key) and _drop_own_empty_table(session, ledger, load.id, found):
+    elif not ledger.holds(load.key) and _drop_own_empty_table(session, ledger, load.id, found):
         found = target_catalogue(session)
     settled = _settle_table(session, load, session.target_key, session.first_target.table, found,
                             answer=answer)  # fmt: skip
