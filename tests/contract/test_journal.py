@@ -400,3 +400,108 @@ def test_ranges_of_a_dead_process_are_named(server: Server, journal: Journal) ->
     claim = another(server).lease("b_1", mine)
     assert claim.lost == ("a_1",)
     assert claim.of_lost == {"a_1": {mine[0].id}}
+
+
+def loads(journal: Journal, load_id: str, numbers: range, files: int) -> None:
+    """Load so many attempts of so many files each."""
+    for number in numbers:
+        attempt = f"{load_id}_{number}"
+        splits = [split(number * 1000 + file) for file in range(files)]
+        assert journal.lease(attempt, splits).whole
+        assert journal.commit(attempt, 10, [MOVE])
+        journal.loaded(attempt)
+
+
+@pytest.fixture
+def joins_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(journals, "LEAST_JOINED", 3)
+    monkeypatch.setattr(journals, "JOIN_AGE_SECONDS", -1)
+
+
+def test_joined_attempts_are_known_to_everybody(
+    clickhouse: ClickHouse, server: Server, journal: Journal, joins_soon: None
+) -> None:
+    loads(journal, "a", range(1, 6), 4)
+    assert journal.join("a")
+    lines = "SELECT countIf(event = 'claim'), sum(length(splits)) FROM default._rowfall_journal"
+    assert clickhouse.query(lines) == "1\t1\n"
+    other = another(server)
+    known = {split(number * 1000 + file).id for number in range(1, 6) for file in range(4)}
+    asked = [*known, split(77).id]
+    assert other.loaded_among(asked) == known
+    lease = other.lease("b_1", [split(1001), split(77)])
+    assert lease.loaded == {split(1001).id}
+    other.release("b_1")
+    # It counts as before: what is remembered of the table, its rows, and once more.
+    assert [one.rows for one in other.table_loads()] == [50]
+    assert other.tells()
+    loads(journal, "a", range(10, 14), 2)
+    assert journal.join("a")
+    assert [one.rows for one in other.table_loads()] == [90]
+    assert other.loaded_among(asked) == known
+    assert not journal.join("a")  # the one line that is left stands for all
+    assert other.forget("a")
+    assert other.loaded_among(asked) == set()
+
+
+def test_what_an_open_attempt_reckons_with_is_not_joined(
+    server: Server, journal: Journal, joins_soon: None
+) -> None:
+    loads(journal, "a", range(1, 4), 2)
+    other = another(server)
+    assert other.lease("b_1", [split(5)]).whole
+    loads(journal, "a", range(4, 9), 2)
+    assert journal.join("a")
+    left = {entry.attempt for entry in journal.entries() if entry.blocks.loaded}
+    assert {f"a_{number}" for number in range(4, 9)} <= left
+    assert not {f"a_{number}" for number in range(1, 4)} & left
+    other.release("b_1")
+
+
+def test_a_crash_between_the_copy_and_the_deletion_changes_nothing(
+    server: Server, journal: Journal, joins_soon: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loads(journal, "a", range(1, 6), 2)
+    run, left = Journal._run, [0]
+
+    def dies(self: Journal, text: str, lane: int = journals.JOURNAL_LANE) -> None:
+        left[0] -= 1
+        if not left[0]:
+            raise EngineError("killed")
+        run(self, text, lane)
+
+    monkeypatch.setattr(Journal, "_run", dies)
+    asked = [split(number * 1000 + file).id for number in range(1, 6) for file in range(2)]
+    for statement in range(1, 5):  # the table, the ids, the line that stands for all, the deletion
+        left[0] = statement
+        with pytest.raises(EngineError):
+            journal.join("a")
+        assert another(server).loaded_among([*asked, split(77).id]) == set(asked)
+    assert journal.join("a")
+    assert another(server).loaded_among(asked) == set(asked)
+
+
+@pytest.mark.long
+def test_a_million_joined_ids_cost_less_than_30_bytes_each_and_few_are_read(
+    clickhouse: ClickHouse, server: Server, journal: Journal, joins_soon: None
+) -> None:
+    clickhouse.query("DROP TABLE IF EXISTS default._rowfall_joined SYNC")
+    loads(journal, "a", range(1, 4), 1)
+    assert journal.join("a")
+    clickhouse.query(
+        "INSERT INTO default._rowfall_joined (into, id, load) SELECT "
+        f"toUUID('{INTO}'), reinterpretAsFixedString(sipHash128(number)), 'a' FROM numbers(5000000)"
+    )
+    clickhouse.query("OPTIMIZE TABLE default._rowfall_joined FINAL")
+    ((size, rows),) = server.ask(
+        "SELECT sum(bytes_on_disk), sum(rows) FROM system.parts WHERE active AND "
+        "table = '_rowfall_joined'"
+    )
+    assert int(size) / int(rows) < 30
+    ids = [split(number).id for number in range(1000)]
+    before = int(clickhouse.query(
+        "SELECT value FROM system.events WHERE event = 'SelectedRows'"
+    ) or 0)  # fmt: skip
+    assert journal.loaded_among(ids) == set()
+    after = int(clickhouse.query("SELECT value FROM system.events WHERE event = 'SelectedRows'"))
+    assert after - before < 2_000_000  # 1,000 times a mark of 512 rows, and the journal

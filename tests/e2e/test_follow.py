@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
+import sqlite3
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -11,7 +14,7 @@ import rowfall
 from e2e.following import Follower
 from e2e.tools import Shell
 from rowfall.core.errors import LoadError, RowfallError, SourceError
-from rowfall.run import object_watch
+from rowfall.run import follow, object_watch
 from rowfall.stores import file_walks
 
 
@@ -175,6 +178,65 @@ def test_a_file_that_is_replaced_while_it_is_read(
     follower.run(str(folder), shell.folder / "d")
     assert rows(shell) == [2, 3]
     assert follower.failed == []
+
+
+def test_the_record_of_older_batches_is_small_and_known(
+    shell: Shell, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(follow, "KEPT", 2)
+
+    def file(number: int) -> None:
+        put(folder / f"{number}.csv", number)
+
+    Follower(*(partial(file, number) for number in range(1, 5))).run(
+        str(folder), shell.folder / "d"
+    )
+    with sqlite3.connect(shell.folder / "d/rowfall.ledger") as db:
+        ((loads, joined, landed),) = db.execute(
+            "SELECT (SELECT count(*) FROM load), (SELECT count(*) FROM joined), "
+            "(SELECT count(*) FROM landed)"
+        )
+    assert (loads, joined, landed) == (2, 3, 1)
+    Follower(partial(file, 5)).run(str(folder), shell.folder / "d")
+    assert rows(shell) == [1, 2, 3, 4, 5]
+    # A load that does not follow knows them as well; what is forgotten is loaded again.
+    assert (
+        json.loads(shell.ok("load", str(folder), "--table", "t", "--to", "d", "--json").out)[
+            "splits_skipped"
+        ]
+        == 5
+    )
+    oldest = json.loads(shell.ok("status", "--to", "d", "--json").out)["loads"][-1]["load_id"]
+    shell.ok("query", "--write", "TRUNCATE TABLE t", "--to", "d")
+    shell.ok("forget", oldest, "--to", "d", "--yes")
+    assert (
+        json.loads(shell.ok("load", str(folder), "--table", "t", "--to", "d", "--json").out)[
+            "splits_loaded"
+        ]
+        >= 3
+    )
+
+
+def test_what_is_older_than_the_bound_is_forgotten_and_not_loaded(
+    shell: Shell, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And no object twice: one that is forgotten is too old to be loaded."""
+    monkeypatch.setattr(follow, "KEPT", 2)
+    monkeypatch.setattr(follow, "JOINED_AT_ONCE", 1)
+    for number in range(1, 4):
+        put(folder / f"{number}.csv", number)
+        Follower().run(str(folder), shell.folder / "d", forget_after="90d")
+    with sqlite3.connect(shell.folder / "d/rowfall.ledger") as db:
+        db.execute("UPDATE joined SET day = day - 100")
+    for number in range(1, 3):
+        os.utime(folder / f"{number}.csv", (0, 0))
+    put(folder / "4.csv", 4)
+    follower = Follower(lambda: put(folder / "5.csv", 5))
+    follower.run(str(folder), shell.folder / "d", forget_after="90d")
+    with sqlite3.connect(shell.folder / "d/rowfall.ledger") as db:
+        assert db.execute("SELECT count(*) FROM joined WHERE day < 19000").fetchone() == (0,)
+    assert rows(shell) == [1, 2, 3, 4, 5]
+    assert "--forget-after" in " ".join(follower.said)
 
 
 @pytest.mark.parametrize(

@@ -285,7 +285,7 @@ class Journal:
         busy: set[str] = set()
         lost: dict[str, set[str]] = {}
         for other in entries.values():
-            if other.blocks.forgotten or other.ended:
+            if other.blocks.forgotten or other.ended or JOINED in other.splits:
                 continue
             shared = _shared(other.splits, wanted, self._salt) if lows else wanted
             if other.blocks.loaded:
@@ -621,11 +621,15 @@ class Journal:
         tables = {(m[0], m[1]) for _, _, detail in chosen for m in json.loads(detail or "[]")}
         moves = [[*one, "", "", 0, 0, 0, "attached"] for one in sorted(tables)]
         whole = f"{load_id}_{KEPT}{secrets.token_hex(3)}"
-        self._append("claim", whole, splits=[JOINED])
-        self._append(
-            "commit", whole, rows=sum(count for _, count, _ in chosen), detail=json.dumps(moves)
+        rows_of = sum(count for _, count, _ in chosen)
+        # In one block: half of it would be an attempt that somebody has to bring to an end.
+        self._run(
+            f"INSERT INTO {self._name} (event, into, owner, attempt, splits, rows, detail) SELECT "
+            f"t.1, toUUID({quote(self._target_uuid)}), {quote(self._owner)}, {quote(whole)}, "
+            f"CAST(t.2, 'Array(String)'), t.3, t.4 FROM (SELECT arrayJoin([('claim', "
+            f"[{quote(JOINED)}], toUInt64(0), ''), ('commit', [], toUInt64({rows_of}), "
+            f"{quote(json.dumps(moves))}), ('landed', [], toUInt64(0), '')]) AS t)"
         )
-        self._append("landed", whole)
         self._run(
             f"ALTER TABLE {self._name} DELETE WHERE {into} AND attempt IN ({attempts}) "
             "SETTINGS mutations_sync = 1"
