@@ -17,6 +17,13 @@ from rowfall.run.session import Request, open_session
 Step = Callable[[], object]
 
 
+def put(path: Path, *numbers: int) -> None:
+    """Write a file as most programs do: under another name first."""
+    hidden = path.with_name(f".{path.name}.tmp")
+    hidden.write_text("a\n" + "".join(f"{n}\n" for n in numbers))
+    hidden.rename(path)
+
+
 class Follower:
     """Observer of one followed load, which does one step after the other.
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import rowfall
-from e2e.following import Follower
+from e2e.following import Follower, put
 from e2e.tools import Shell
 from rowfall.core.errors import LoadError, RowfallError, SourceError
 from rowfall.run import follow, object_watch
@@ -23,13 +23,6 @@ def folder(shell: Shell) -> Path:
     found = shell.folder / "in"
     found.mkdir()
     return found
-
-
-def put(path: Path, *numbers: int) -> None:
-    """Write a file as most programs do: under another name first."""
-    hidden = path.with_name(f".{path.name}.tmp")
-    hidden.write_text("a\n" + "".join(f"{n}\n" for n in numbers))
-    hidden.rename(path)
 
 
 def rows(shell: Shell) -> list[int]:

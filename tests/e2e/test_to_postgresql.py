@@ -6,14 +6,18 @@ import itertools
 import json
 import os
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import pytest
 
+from e2e.following import Follower, put
 from e2e.tools import Done, Shell, csv, made
 from lab.kafka import Kafka
 from lab.postgresql import PostgresqlServer
 from rowfall.core.listing import CUT_LEAST
+from rowfall.run import follow
+from rowfall.systems.postgresql import joined
 
 pytestmark = pytest.mark.xdist_group("postgresql")
 
@@ -568,3 +572,36 @@ def test_what_is_no_text_is_found(into: Into) -> None:
     assert "--encoding binary makes one of each text of a new table" in done.talk
     into.load("made.jsonl", "--table", "v", "--encoding", "binary")
     assert into.ask("SELECT b FROM {s}.v WHERE id = 7") == [(b"a\0b",)]
+
+
+def test_a_followed_folder_and_a_record_that_is_joined(
+    into: Into, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was loaded long ago is known in 90 bytes a file, whoever asks."""
+    monkeypatch.setattr(follow, "KEPT", 2)
+    monkeypatch.setattr(follow, "JOINED_AT_ONCE", 1)
+    monkeypatch.setattr(joined, "AGE", "0 seconds")
+    monkeypatch.setenv("PGPASSWORD", into.server.password)
+    folder = into.shell.folder / "in"
+    folder.mkdir()
+
+    def file(*numbers: int) -> None:
+        for number in numbers:
+            put(folder / f"{number}.csv", number)
+
+    steps = [partial(file, number) for number in range(1, 7)]
+    Follower(*steps).run(str(folder), into.uri)
+    counts = "SELECT (SELECT count(*) FROM {s}._rowfall_loaded), count(*) FROM {s}._rowfall_joined"
+    ((left, moved),) = into.ask(counts)
+    assert left + moved == 6
+    assert moved >= 3
+    Follower(partial(file, *range(7, 1007))).run(str(folder), into.uri)
+    assert into.ask("SELECT count(*), count(DISTINCT a) FROM {s}.t") == [(1006, 1006)]
+    assert into.load(str(folder), "--table", "t")["splits_skipped"] == 1006
+    other = {"ROWFALL_HOME": str(into.shell.folder / "elsewhere")}
+    done = into.shell.ok(
+        "load", str(folder), "--table", "t", "--to", into.uri, "--json", env=other
+    )  # fmt: skip
+    assert json.loads(done.out)["splits_loaded"] == 0
+    # Another one that holds these in its own transaction finds out as well.
+    assert into.ask("SELECT count(*), count(DISTINCT a) FROM {s}.t") == [(1006, 1006)]

@@ -22,7 +22,7 @@ from rowfall.destinations.options_check import DATABASE
 from rowfall.destinations.questions import answers, unrecorded_rows
 from rowfall.engines import database_class
 from rowfall.engines.base import ExistingTable
-from rowfall.engines.database import RECORD, Database, FileTable, OverNetwork
+from rowfall.engines.database import RECORD, Database, FileTable, IndexedRecord, OverNetwork
 from rowfall.ledger import Ledger
 from rowfall.targets.base import Target
 
@@ -96,6 +96,22 @@ class RecordedDatabase(BaseDestination):
     def loaded_ids(self, session: Session) -> set[str]:
         return set(map(without_salt, database_of(session).loaded()))
 
+    def loaded_among(self, session: Session, ids: Sequence[str]) -> set[str]:
+        database = database_of(session)
+        if isinstance(database, IndexedRecord):
+            return database.loaded_among(ids)
+        return self.loaded_ids(session).intersection(ids)
+
+    def join_record(self, session: Session, load_id: str) -> None:
+        database = database_of(session)
+        if isinstance(database, IndexedRecord):
+            database.join_record()
+
+    def prune_record(self, session: Session, days: int) -> None:
+        database = database_of(session)
+        if isinstance(database, IndexedRecord):
+            database.prune_record(days)
+
     def contradiction(self, session: Session) -> LedgerError | None:
         return unrecorded(session, database_of(session))
 
@@ -152,8 +168,10 @@ class RecordedDatabase(BaseDestination):
         )
 
     def join_loads(self, session: Session, ledger: Ledger, load_id: str, older: str) -> bool:
-        """Leave them: the table keeps a record of its own."""
-        return False
+        """Join them in the ledger, where the table's own record knows what was loaded."""
+        if not isinstance(database_of(session), IndexedRecord) or session.listing.continued:
+            return False
+        return ledger.join_load(load_id, older, session.target_key, ranges=False)
 
     def adopts(self, target: Target) -> bool:
         return True

@@ -14,7 +14,7 @@ from rowfall.core.events import Note
 from rowfall.core.listing import MARK, without_salt
 from rowfall.core.options import ADOPT, ERROR, JOURNAL, LOAD
 from rowfall.destinations.questions import command_of
-from rowfall.engines.database import RECORD, Database
+from rowfall.engines.database import RECORD, Database, IndexedRecord
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,10 @@ def unconfirmed(session: Session, database: Database) -> frozenset[str]:
     own = {i for i in ledger.loaded(key) if not i.startswith(MARK)}
     if not own or ledger.table_uuid(key) != database.table_id():
         return frozenset()
-    recorded = set(map(without_salt, database.loaded()))
+    if isinstance(database, IndexedRecord):
+        recorded = set(map(without_salt, database.loaded_among(sorted(own))))
+    else:
+        recorded = set(map(without_salt, database.loaded()))
     return frozenset(i for i in own if without_salt(i) not in recorded)
 
 

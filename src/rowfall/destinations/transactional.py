@@ -343,7 +343,7 @@ class TransactionalDatabase(RecordedDatabase):
             resolve(session, database)
         if asked:  # and answered: what the ledger knows is not a row of this table
             older_record.forget(session, older_record.unconfirmed(session, database))
-        loaded = loaded_in(database, load.id, force=session.options.force)
+        loaded = loaded_in(database, load.id, session.listing, key, force=session.options.force)
         if gathered is None or not isinstance(database, SupportsGathering):
             return Settled(session.target.table, loaded)
         if session.options.replace:
@@ -351,6 +351,13 @@ class TransactionalDatabase(RecordedDatabase):
         ids = frozenset(map(without_salt, gathered))
         replaced = session.options.replace and bool(loaded) and not gathered
         return Settled(session.target.table, loaded | ids, replaced=replaced)
+
+    def settle_again(self, load: LoadRun, known: frozenset[str]) -> Settled | None:
+        database, key = database_of(load.session), load.session.target_key
+        same = load.ledger.table_uuid(key) == database.table_id()
+        if not same or load.ledger.open_attempts() or load.session.listing.continued:
+            return None
+        return Settled(load.session.target.table, known)
 
     def prepare(
         self, load: LoadRun, settled: Settled, facts: LoadFacts, plan: Plan

@@ -389,6 +389,20 @@ class Database(Protocol):
         """Say whether what is sent from now on is to be compressed, where the protocol can be."""
 
 
+@runtime_checkable
+class IndexedRecord(Protocol):
+    """A database whose record answers questions about some splits without being read whole."""
+
+    def loaded_among(self, ids: Sequence[str]) -> set[str]:
+        """Return those of some ids, and marks of files, that the table holds by the record."""
+
+    def join_record(self) -> None:
+        """Let what was loaded long ago take less room."""
+
+    def prune_record(self, days: int) -> None:
+        """Forget what was joined more than so many days ago."""
+
+
 @dataclass(frozen=True, slots=True)
 class NewFile:
     """A data file of an attempt.

@@ -15,12 +15,13 @@ from rowfall.contracts.receiver import Counted, Delivered
 from rowfall.core import retry, units
 from rowfall.core.errors import EngineError, TargetError
 from rowfall.core.events import Listener, Note
-from rowfall.core.listing import CUT_LEAST, Split, overlap, without_salt
+from rowfall.core.listing import CUT_LEAST, MARK, Listing, Split, overlap, without_salt
 from rowfall.core.options import ERROR
 from rowfall.core.patterns import regex
 from rowfall.engines.database import (
     BusyError,
     Database,
+    IndexedRecord,
     RolledBackError,
     SplitRecord,
     UnknownEndError,
@@ -38,6 +39,20 @@ _WIDEN = regex(r"Load it (as JSON )?with --widen( --type '[^']*')+")
 def hint_of_database(text: str) -> str:
     """Return a hint about a column without what only tables of ClickHouse can do."""
     return _WIDEN.sub("Change the type of the column in the table", text)
+
+
+# Ids of one question.
+_MOST_ASKED = 10_000
+
+
+def _listed(database: IndexedRecord, listing: Listing, key: str) -> set[str]:
+    """Return the ids of listed files that are loaded, and the marks of those that were cut."""
+    found: set[str] = set()
+    for start in range(0, len(listing), _MOST_ASKED):
+        some = list(listing.splits(key, range(start, min(start + _MOST_ASKED, len(listing)))))
+        marks = [f"{MARK}{s.id}" for s in some if (s.size or 0) >= CUT_LEAST]
+        found |= database.loaded_among([*(s.id for s in some), *marks])
+    return found
 
 
 def hold_streams(database: Database, splits: Iterable[Split]) -> None:
@@ -184,13 +199,22 @@ def end_open_transactions(
             ledger.attempt_ended(attempt.id, "lost", "rowfall or the database was stopped")
 
 
-def loaded_in(database: Database, load_id: str, *, force: bool) -> frozenset[str]:
+def loaded_in(
+    database: Database, load_id: str, listing: Listing, key: str, *, force: bool
+) -> frozenset[str]:
     """Return the ids of splits that the database has recorded as loaded.
 
     Args:
+        listing: of the load: of whole files only those in it are asked for, where that is cheap.
+        key: of the target.
         force: only those that this load itself has loaded again.
     """
+    found: set[str] = set()
+    if isinstance(database, IndexedRecord) and not force and not listing.continued:
+        found = _listed(database, listing, key)
+        if not any(i.startswith(MARK) for i in found):
+            return frozenset(found)
     ids = database.loaded()
     if force:
         return frozenset(f for i in ids if (f := without_salt(i)) != i and i == f + load_id)
-    return frozenset(map(without_salt, ids))
+    return frozenset({*map(without_salt, ids), *found})

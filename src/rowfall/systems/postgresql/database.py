@@ -46,6 +46,7 @@ from rowfall.systems.postgresql.catalogue import (
     unique_keys,
 )
 from rowfall.systems.postgresql.client import HINTS, Cause, PostgresServer, driver
+from rowfall.systems.postgresql.joined import JoinedIds
 from rowfall.systems.postgresql.transaction import PostgresTransaction, application_of
 from rowfall.systems.postgresql.types import binary_of, read_type, taken_type, takes_binary
 from rowfall.targets.transactional import RECORD_NAME
@@ -390,13 +391,60 @@ class PostgresDatabase(Transactions):
         marks = {f"{MARK}{whole}" for _, whole in rows if whole}
         return {str(split) for split, _ in rows} | marks
 
+    @property
+    def joined(self) -> JoinedIds:
+        """Return the ids of this table that the record has no more."""
+        return JoinedIds(self._rows, self._schema, self._oid)
+
+    def joined_in(self, connection: Connection[Any], ids: Sequence[str]) -> frozenset[str]:
+        """Return those of some ids that the record has no more, as a transaction sees it."""
+
+        def rows(text: str, *values: object) -> list[tuple[Any, ...]]:
+            return connection.execute(text.encode(), values or None).fetchall()
+
+        return frozenset(JoinedIds(rows, self._schema, self._oid).among(ids))
+
+    def loaded_among(self, ids: Sequence[str]) -> set[str]:
+        """See :meth:`rowfall.engines.database.IndexedRecord.loaded_among`."""
+        if self._find() is None or not self._recorded():
+            return set()
+        wholes = [i.removeprefix(MARK) for i in ids if i.startswith(MARK)]
+        rows = self._rows(
+            f"SELECT split FROM {self.record} WHERE table_id = %s AND split = ANY(%s)",
+            self._oid, list(ids),
+        )  # fmt: skip
+        found = {str(split) for (split,) in rows}
+        if wholes:
+            rows = self._rows(
+                f"SELECT DISTINCT whole FROM {self.record} WHERE table_id = %s AND "
+                "whole = ANY(%s)", self._oid, wholes,
+            )  # fmt: skip
+            found |= {f"{MARK}{whole}" for (whole,) in rows}
+        # The record first: what is moved meanwhile is there by then.
+        return found | self.joined.among(i for i in ids if i not in found)
+
+    def join_record(self) -> None:
+        """See :meth:`rowfall.engines.database.IndexedRecord.join_record`."""
+        found = self._find()
+        if found is None or found["persistence"] == "u" or not self._recorded():
+            return  # a crash empties a table that is unlogged, and its record
+        with self._asking() as connection:
+            connection.execute(self.joined.definition.encode())
+        self.joined.take(self.record)
+
+    def prune_record(self, days: int) -> None:
+        """See :meth:`rowfall.engines.database.IndexedRecord.prune_record`."""
+        if self._find() is not None:
+            self.joined.prune(days)
+
     def unrecorded(self) -> bool:
         """See :meth:`rowfall.engines.database.Database.unrecorded`."""
         if self._find() is None or not self._rows(f"SELECT 1 FROM {self._table} LIMIT 1"):
             return False
         if not self._recorded():
             return True
-        return not self._rows(f"SELECT 1 FROM {self.record} WHERE table_id = %s LIMIT 1", self._oid)
+        told = self._rows(f"SELECT 1 FROM {self.record} WHERE table_id = %s LIMIT 1", self._oid)
+        return not told and not self.joined.holds_any()
 
     def accept(self) -> None:
         """See :meth:`rowfall.engines.database.Database.accept`."""

@@ -79,6 +79,8 @@ class PostgresTransaction(PlainTransaction):
                 [self._database.oid, attempt, load, [r.id for r in wanted],
                  [r.name.replace("\0", "") for r in wanted], [r.whole for r in wanted]],
             ).fetchall()  # fmt: skip
+            # Behind the record's keys, which keep others from moving these meanwhile.
+            old = self._database.joined_in(self._connection, [r.id for r in wanted])
             do("SET LOCAL lock_timeout = 0")
         except psycopg.errors.LockNotAvailable:
             self._rollback()
@@ -87,7 +89,7 @@ class PostgresTransaction(PlainTransaction):
             translated = self._database.translate(error)
             self._rollback()
             raise translated from None
-        loaded = frozenset(r.id for r in wanted) - {str(split) for (split,) in given}
+        loaded = frozenset(r.id for r in wanted) - {str(split) for (split,) in given} | old
         if loaded:
             self._rollback()
         return loaded

@@ -1,0 +1,169 @@
+"""Memory, requests and time of a followed prefix with millions of objects.
+
+    python bench/many_objects.py [--objects 10000000] [--polls 60] [--growing|--random]
+
+The listing API of S3 is played by a small server here, which makes each page of names from their
+numbers: no service holds ten million objects on a laptop. What is measured is rowfall's own part: a
+watch with a record that knows all of them. Prints one JSON object.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import resource
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import ClassVar
+from urllib.parse import parse_qs, urlsplit
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+_HEAD = (
+    '<?xml version="1.0"?><ListBucketResult><Name>many</Name><Prefix>in/</Prefix><MaxKeys>1000'
+    "</MaxKeys>"
+)
+_ITEM = (
+    "<Contents><Key>{key}</Key><LastModified>2026-01-01T00:00:00.000Z</LastModified>"
+    '<ETag>"{tag}"</ETag><Size>1000</Size><StorageClass>STANDARD</StorageClass></Contents>'
+)
+
+
+class Pages(BaseHTTPRequestHandler):
+    """Answers ListObjectsV2 for keys ``in/NNNNNNNNNN.csv``, and for those that were added."""
+
+    objects = 0
+    added: ClassVar[list[str]] = []
+    requests = 0
+    protocol_version = "HTTP/1.1"
+
+    def do_GET(self) -> None:
+        url = urlsplit(self.path)
+        query = {name: values[0] for name, values in parse_qs(url.query).items()}
+        if url.path.strip("/").startswith("add/"):
+            Pages.added = sorted([*Pages.added, url.path.partition("add/")[2]])
+            self._answer(b"", "text/plain")
+            return
+        if url.path.strip("/") == "requests":
+            self._answer(str(Pages.requests).encode(), "text/plain")
+            return
+        Pages.requests += 1
+        after = query.get("start-after", "")
+        first = 0
+        if after.startswith("in/"):
+            digits = after[3:13].ljust(10, "0")
+            first = int(digits) + (after >= f"in/{digits}.csv") if digits.isdigit() else 1 << 60
+        numbers = range(first, min(first + 1000, self.objects))
+        keys = [f"in/{number:010}.csv" for number in numbers]
+        high = keys[-1] if len(keys) == 1000 else "in/~"
+        keys = sorted([*keys, *(key for key in self.added if after < key <= high)])[:1000]
+        body = "".join(_ITEM.format(key=key, tag=f"{hash(key) & 0xFFFFFFFF:032x}") for key in keys)
+        more = "true" if len(keys) == 1000 else "false"
+        text = (
+            f"{_HEAD}<KeyCount>{len(keys)}</KeyCount><IsTruncated>{more}</IsTruncated>{body}"
+            "</ListBucketResult>"
+        )
+        self._answer(text.encode(), "application/xml")
+
+    def _answer(self, body: bytes, kind: str) -> None:
+        self.send_response(200)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+def serve(objects: int) -> None:
+    Pages.objects = objects
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Pages)
+    print(server.server_address[1], flush=True)
+    server.serve_forever()
+
+
+def measure(given: argparse.Namespace, port: int) -> dict[str, object]:
+    from urllib.request import urlopen
+
+    from rowfall.core.options import Options
+    from rowfall.run.object_watch import ObjectWatch, WatchRules
+    from rowfall.sources.base import ListedObject
+    from rowfall.stores.s3 import S3
+
+    os.environ.update(AWS_ACCESS_KEY_ID="a", AWS_SECRET_ACCESS_KEY="b", AWS_REGION="us-east-1")  # noqa: S106
+    os.environ["AWS_ENDPOINT_URL"] = f"http://127.0.0.1:{port}"
+    new: set[str] = set()
+
+    def loaded(objects: Sequence[ListedObject]) -> list[bool]:
+        return [item.name not in new for item in objects]
+
+    def requests() -> int:
+        with urlopen(f"http://127.0.0.1:{port}/requests") as answer:
+            return int(answer.read())
+
+    watch = ObjectWatch(S3(["s3://many/in/"], Options()), WatchRules(poll=1.0), loaded, print)
+    begun, cpu = time.monotonic(), time.process_time()
+    while watch._listings[0]._first:
+        watch.look(0)
+    first, first_cpu = time.monotonic() - begun, time.process_time() - cpu
+    polls, times, draw = [], [], random.Random(1)  # noqa: S311
+    for number in range(given.polls):
+        name = f"in/{given.objects + number:010}.csv"
+        if given.random:
+            name = f"in/{draw.randrange(given.objects):010}x.csv"
+        new.add(f"s3://many/{name}")
+        with urlopen(f"http://127.0.0.1:{port}/add/{name}"):
+            put = time.monotonic()
+        before, looks = requests(), 0
+        while not watch.ready:
+            began = time.monotonic()
+            watch.look(0)
+            looks += 1
+            if not watch.ready:
+                time.sleep(max(0.0, 1.0 - (time.monotonic() - began)))
+        polls.append((requests() - before) / looks)
+        times.append(time.monotonic() - put)
+        taken = watch.take(100, 1 << 40)
+        new -= {item.name for item in taken}
+        watch.done(taken)
+    return {
+        "objects": given.objects, "names": "random" if given.random else "growing",
+        "first_pass_seconds": round(first, 1), "first_pass_cpu": round(first_cpu, 1),
+        "memory_most": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10,
+        "requests_a_poll": max(polls, default=0),
+        "seconds_to_find": [round(min(times), 3), round(max(times), 3)] if times else [],
+    }  # fmt: skip
+
+
+def main() -> int:
+    words = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    words.add_argument("--objects", type=int, default=10_000_000)
+    words.add_argument("--polls", type=int, default=60)
+    words.add_argument("--random", action="store_true", help="names that do not grow")
+    words.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
+    given = words.parse_args()
+    if given.serve:
+        serve(given.objects)
+        return 0
+    server = subprocess.Popen(
+        [sys.executable, __file__, "--serve", "--objects", str(given.objects)],
+        stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    try:
+        assert server.stdout is not None  # noqa: S101 - it was asked for
+        print(json.dumps(measure(given, int(server.stdout.readline()))))
+    finally:
+        server.kill()
+        server.wait()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
