@@ -35,7 +35,7 @@ from rowfall.schema.projection import Scan
 from rowfall.schema.text.headers import Headers
 from rowfall.schema.text.records import Read
 from rowfall.schema.types.reader_settings import reader_settings
-from rowfall.schema.types.strict_reading import TextTraits, strict_column
+from rowfall.schema.types.strict_reading import FileTraits, TextTraits, strict_column
 from rowfall.sources import open_source
 from rowfall.sources.base import Source
 from rowfall.systems.clickhouse.embedded import Embedded
@@ -45,7 +45,8 @@ from rowfall.systems.clickhouse.server import Server
 pytestmark = pytest.mark.xdist_group("engine")
 
 ROWS = 20_000
-SEEN = TextTraits(breaks=True, native=True)  # strings hold line breaks, and NULL is \\N
+# Strings hold line breaks, and NULL is \\N.
+SEEN = TextTraits(breaks=True, file=FileTraits(native=True))
 TYPES = {
     "i": "Int64",
     "u": "UInt8",
@@ -99,7 +100,7 @@ def _nothing_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterato
 def schema_of(format: str, types: Mapping[str, str] = TYPES) -> Schema:
     kind = find(format.removesuffix("WithNames")).kind
     named = kind is not Kind.TEXT or format.endswith("WithNames")
-    seen = replace(SEEN, csv=format.startswith("CSV"))
+    seen = replace(SEEN, file=replace(SEEN.file, csv=format.startswith("CSV")))
     columns = (
         strict_column(n, n if named else f"c{at + 1}", t, kind, traits=seen)
         for at, (n, t) in enumerate(types.items())

@@ -17,7 +17,7 @@ from rowfall.core.formats import LAKES
 from rowfall.core.model import Encoding, Kind
 from rowfall.core.sqltext import SqlText
 from rowfall.core.type_names import Type, parse_type
-from rowfall.schema.types.strict_reading import ANY_SHAPE, TextTraits
+from rowfall.schema.types.strict_reading import ANY_SHAPE, FileTraits, TextTraits
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,11 +217,8 @@ class ColumnFacts:
             shape=shape,
             infinite=self.numbers.infinite > 0,
             breaks=self.values.breaks > 0 and not self.values.swallowed,
-            bom=self.bom,
-            native=bool(encoding.null),
-            binary=encoding.binary,
             hex=self.source in encoding.hex,
-            csv=encoding.is_csv,
+            file=replace(FileTraits.of(encoding), bom=self.bom),
             nonzero=0 < self.filled == self.kinds.integers
             and (self.numbers.low > 0 or self.numbers.high < 0),
         )

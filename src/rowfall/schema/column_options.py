@@ -27,7 +27,7 @@ from rowfall.schema.bad_rows.data_errors import type_options
 from rowfall.schema.column_facts import ColumnFacts, RunSelect
 from rowfall.schema.projection import FILE_COLUMNS
 from rowfall.schema.sampling import SourceSample
-from rowfall.schema.types.strict_reading import TextTraits, strict_column
+from rowfall.schema.types.strict_reading import FileTraits, TextTraits, strict_column
 
 _NOT_AN_ITEM = frozenset((
     "FROM", "WHERE", "PREWHERE", "GROUP", "HAVING", "ORDER", "LIMIT", "OFFSET", "UNION",
@@ -249,9 +249,8 @@ def _is_day(text: str) -> bool:
 
 def constant_column(found: ColumnFacts, type_: str, reason: str) -> Column:
     """Return a column of type ``type_`` whose values come from the names of files."""
-    made = strict_column(
-        found.name, found.source, type_, Kind.TEXT, traits=TextTraits(infinite=True, csv=False)
-    )
+    traits = TextTraits(infinite=True, file=FileTraits(csv=False))
+    made = strict_column(found.name, found.source, type_, Kind.TEXT, traits=traits)
     return replace(made, reason=reason)
 
 
@@ -289,7 +288,7 @@ def _unread(found: ColumnFacts, number: int, *, csv: bool, kind: Kind) -> Column
     """Return a column that is read because the reader wants it, and whose values may be any."""
     made = strict_column(
         f"rowfall_skipped_{number}", found.source, "Nullable(String)", kind,
-        traits=TextTraits(breaks=True, csv=csv),
+        traits=TextTraits(breaks=True, file=FileTraits(csv)),
     )  # fmt: skip
     return replace(made, expression="", check=ValueCheck())
 

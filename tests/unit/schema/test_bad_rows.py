@@ -18,7 +18,7 @@ from rowfall.schema.bad_rows import search
 from rowfall.schema.bad_rows.data_errors import explain_engine_error
 from rowfall.schema.bad_rows.queries import LenientReader
 from rowfall.schema.bad_rows.search import BadRowSearch, line_in_file
-from rowfall.schema.types.strict_reading import TextTraits, strict_column
+from rowfall.schema.types.strict_reading import FileTraits, TextTraits, strict_column
 from rowfall.sources import open_source
 from unit.memory import CSV, JSON, TSV, Chdb, ChdbError, Files
 
@@ -31,7 +31,7 @@ ABC = (("a", "UInt8"), ("b", "String"), ("c", "Nullable(Date)"))
 def schema(
     encoding: Encoding, *columns: tuple[str, str], traits: TextTraits | None = None
 ) -> Schema:
-    seen = replace(traits or TextTraits(), csv=encoding.is_csv)
+    seen = replace(traits or TextTraits(), file=FileTraits(csv=encoding.is_csv))
     pairs = columns or ABC
     return Schema(tuple(strict_column(n, n, t, encoding.kind, traits=seen) for n, t in pairs))
 

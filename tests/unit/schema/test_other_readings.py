@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from rowfall.core.model import Column, Encoding, Kind, Schema
 from rowfall.schema.types import strict_reading
-from rowfall.schema.types.strict_reading import NUMBERS, TextTraits, strict_column
+from rowfall.schema.types.strict_reading import NUMBERS, FileTraits, TextTraits, strict_column
 from unit.memory import CSV, TSV, Chdb, ChdbError
 
 Write = Callable[[str, str | bytes], Path]
@@ -25,7 +25,8 @@ RANGES = {
 
 
 def column(type_: str, encoding: Encoding = CSV) -> Column:
-    seen = replace(SEEN, csv=encoding.format.startswith("CSV"))
+    csv = encoding.format.startswith("CSV")
+    seen = replace(SEEN, file=FileTraits(csv=csv))
     return strict_column("v", "v", type_, Kind.TEXT, traits=seen)
 
 
@@ -33,7 +34,7 @@ def read(
     engine: Chdb, write: Write, text: str, made: Column, encoding: Encoding = CSV
 ) -> str | None:
     """The value that lands, or None for an error."""
-    traits = TextTraits(csv=encoding.format.startswith("CSV"))
+    traits = TextTraits(file=FileTraits(csv=encoding.format.startswith("CSV")))
     key = strict_column("k", "k", "String", Kind.TEXT, traits=traits)
     mark = "," if encoding.format.startswith("CSV") else "\t"
     path = write("x.txt", f"a{mark}{text}\n")
@@ -100,9 +101,12 @@ def test_nullable_keeps_null_apart_from_zero(chdb_engine: Chdb, write: Write) ->
     assert read(chdb_engine, write, "7", made) == "7"
 
 
-@pytest.mark.parametrize("flag", ["padded", "blank", "bom"])
-def test_other_evidence_keeps_to_text(flag: str) -> None:
-    seen = TextTraits(nonzero=True, **{flag: True})
+@pytest.mark.parametrize(
+    "traits",
+    [TextTraits(padded=True), TextTraits(blank=True), TextTraits(file=FileTraits(bom=True))],
+)
+def test_other_evidence_keeps_to_text(traits: TextTraits) -> None:
+    seen = replace(traits, nonzero=True)
     assert strict_column("v", "v", "UInt8", Kind.TEXT, traits=seen).read_type not in NUMBERS
 
 

@@ -20,7 +20,7 @@ from rowfall.core.type_names import Type, parse_type
 from rowfall.schema.bad_rows.queries import WHOLE
 from rowfall.schema.column_facts import RunSelect
 from rowfall.schema.types import nested_reading
-from rowfall.schema.types.strict_reading import TextTraits, strict_column
+from rowfall.schema.types.strict_reading import FileTraits, TextTraits, strict_column
 
 _SHAPES = frozenset(("T", "Z"))
 _PADDED = regex(r"\btrim(Both\(|\(BOTH\b)")
@@ -59,7 +59,7 @@ def _is_taken(
     padded = _PADDED.search(column.check.bad) is not None
     traits = TextTraits(
         padded=padded, shape=shape or "", infinite=value == "inf",
-        breaks=True, native=bool(encoding.null), binary=encoding.binary, csv=encoding.is_csv,
+        breaks=True, file=FileTraits.of(encoding),
     )  # fmt: skip
     read = strict_column(
         column.name, column.source, type_, encoding.kind, given if typed else "",

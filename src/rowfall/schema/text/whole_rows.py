@@ -28,7 +28,14 @@ from rowfall.core.sqltext import SqlText, quote
 from rowfall.core.type_names import parse_type
 from rowfall.schema.types import nested_reading
 from rowfall.schema.types.reader_settings import BLANKS, ROWS_MAY_BE_SHORT, nulls_are_guarded
-from rowfall.schema.types.strict_reading import MISSING, TAG, TextTraits, strict_column, within
+from rowfall.schema.types.strict_reading import (
+    MISSING,
+    TAG,
+    FileTraits,
+    TextTraits,
+    strict_column,
+    within,
+)
 
 EXTRA, END = "rowfall_extra", "rowfall_end"
 """Columns behind the last one: no row has the first, rows with a delimiter at their end the other.
@@ -286,7 +293,7 @@ def _or_null(column: Column, encoding: Encoding) -> Column:
     if not target.nullable:
         return column
     if not column.read_type.startswith("Nullable(String)"):
-        traits = TextTraits(blank=True, native=bool(encoding.null))
+        traits = TextTraits(blank=True, file=FileTraits(native=bool(encoding.null)))
         text = strict_column(column.name, column.source, column.type, Kind.TEXT, traits=traits)
         column = replace(text, reason=column.reason, optional=column.optional)
     expression = (column.expression or x).replace(x, f"nullIf({x}, '')")

@@ -46,6 +46,28 @@ _NAMES = regex(r"'(?:[^'\\]|\\.|'')*'")
 
 
 @dataclass(frozen=True, slots=True)
+class FileTraits:
+    """How a whole file is written and read; the default trusts nothing.
+
+    Attributes:
+        csv: fields of text may be quoted, and empty ones mean NULL (False: TSV).
+        native: the reader of CSV itself takes ``\\N`` for NULL.
+        binary: strings may hold bytes that are not UTF-8.
+        bom: it starts with a byte order mark, which the first column would keep.
+    """
+
+    csv: bool = True
+    native: bool = False
+    binary: bool = False
+    bom: bool = False
+
+    @classmethod
+    def of(cls, encoding: Encoding) -> FileTraits:
+        """Return the traits of files of an encoding, without a byte order mark."""
+        return cls(encoding.is_csv, bool(encoding.null), encoding.binary)
+
+
+@dataclass(frozen=True, slots=True)
 class TextTraits:
     """Traits of the values of a column, by the sample; the default trusts nothing.
 
@@ -56,15 +78,12 @@ class TextTraits:
             ``Z`` a T and a Z, ``date`` no time, ``epoch`` counts seconds, ``any`` any but a date.
         infinite: the text ``inf`` is a value; otherwise infinity is an overflow (1e400).
         breaks: values hold line breaks; otherwise one is the sign of a quote never closed.
-        bom: files start with a byte order mark, which this first column would keep.
         nonzero: integers, none of them 0: see :func:`_read_as_number`.
-        native: the reader of CSV itself takes ``\\N`` for NULL.
-        binary: strings may hold bytes that are not UTF-8.
         canonical: numbers and Bools have to be written as inference takes them: what it would have
             kept as text (``007``, ``+1``) becomes no number behind the sample.
         whole: a tuple of CSV is one field, and not one for each of its elements.
         hex: values are bytes, written as hex digits.
-        csv: fields of text may be quoted, and empty ones mean NULL (False: TSV).
+        file: what holds for all columns.
     """
 
     blank: bool = False
@@ -72,14 +91,11 @@ class TextTraits:
     shape: str = ""
     infinite: bool = False
     breaks: bool = False
-    bom: bool = False
     nonzero: bool = False
-    native: bool = False
-    binary: bool = False
     canonical: bool = False
     whole: bool = False
     hex: bool = False
-    csv: bool = True
+    file: FileTraits = FileTraits()
 
 
 CANONICAL = "canonical"
@@ -107,7 +123,7 @@ def strict_column(
         traits: how the values are written; by default nothing is known.
     """
     target, traits = parse_type(target_type), traits or TextTraits()
-    csv = traits.csv and kind is Kind.TEXT
+    csv = traits.file.csv and kind is Kind.TEXT
     column = Column(name=name, type=target_type, source=source)
     if kind is Kind.MADE:
         return column
@@ -142,7 +158,8 @@ def strict_column(
     padded = traits.padded and not (target.text or target.base.startswith("Enum"))
     # Objects of the type JSON come as strings, which the engine makes objects of.
     decoded = target.base in abilities.TYPES or (target.base == "JSON" and not _typed_paths(target))
-    if decoded and not (padded or traits.infinite or traits.bom) and shape in (*_SHAPES, CANONICAL):
+    odd = padded or traits.infinite or traits.file.bom
+    if decoded and not odd and shape in (*_SHAPES, CANONICAL):
         column = replace(column, shape=shape)
     if target.base in ("Float32", "Float64") and _is_read_directly(traits):
         return _read_directly(column, target, kind, csv)
@@ -151,7 +168,7 @@ def strict_column(
         kind is Kind.TEXT
         and traits.nonzero
         and 0 < target.bits <= 64
-        and not (traits.padded or traits.blank or traits.bom or traits.canonical)
+        and not (traits.padded or traits.blank or traits.file.bom or traits.canonical)
     ):
         return _read_as_number(text, target)
     return text
@@ -215,7 +232,8 @@ def _is_read_directly(traits: TextTraits) -> bool:
     It cannot parse integers: those of CSV and TSV take a quoted empty field for 0 and wrap
     whatever their width, and what goes through Float64 takes 0.99999999999999999999 for 1.
     """
-    return not (traits.padded or traits.blank or traits.bom or traits.infinite or traits.canonical)
+    odd = traits.padded or traits.blank or traits.file.bom
+    return not (odd or traits.infinite or traits.canonical)
 
 
 def _read_directly(column: Column, target: Type, kind: Kind, csv: bool) -> Column:
@@ -240,11 +258,11 @@ def _read_as_text(
 ) -> Column:
     x, tsv = sql.name(column.source), kind is Kind.TEXT and not csv
     # A text that takes no NULL is read with it: only unquoted \\N is one, to that reader.
-    marked = csv and traits.native and target.text and not target.nullable
+    marked = csv and traits.file.native and target.text and not target.nullable
     read = "String" if csv and not (target.nullable or marked) else "Nullable(String)"
     if kind is Kind.TEXT:
         read += f" DEFAULT {quote(MISSING)}"
-    text = f"if(startsWith({x}, '{BOM}'), substring({x}, 4), {x})" if traits.bom else x
+    text = f"if(startsWith({x}, '{BOM}'), substring({x}, 4), {x})" if traits.file.bom else x
     floats = csv and traits.canonical and "Float" in target.base  # read so but for their spelling
     if kind is Kind.JSON and target.bits:
         text = _without_point(text)
@@ -253,18 +271,18 @@ def _read_as_text(
         text = f"trimBoth({text}, ' \\t')"
     if traits.hex:
         text = f"unhex({text})"
-    if target.nullable and csv and target.text and not traits.native:
+    if target.nullable and csv and target.text and not traits.file.native:
         text = f"nullIf({text}, '\\\\N')"
     # What means NULL fits no other type, so its conversion gives NULL anyway: comparing is enough,
     # and unlike nullIf it copies no strings.
-    blank = tsv or traits.blank or (csv and traits.native)
+    blank = tsv or traits.blank or (csv and traits.file.native)
     nulls = [*(["\\N"] if csv else []), *([""] if blank else [])] if target.nullable else []
     if target.base in TIMES:
         for null in nulls:  # toDateTime64OrNull makes 1970 of nothing
             text = f"nullIf({text}, {quote(null)})"
         nulls = []
     value, wrong = _convert(text, target, traits)
-    utf8 = target.base == "String" and not traits.binary
+    utf8 = target.base == "String" and not traits.file.binary
     if target.text and kind is Kind.TEXT:
         # MISSING holds a line break, so one test finds both it and a quote never closed.
         broken = csv and not traits.breaks
@@ -362,7 +380,7 @@ def with_whole_tuples(schema: Schema, encoding: Encoding) -> Schema:
     """Return the schema whose tuples of CSV are one field each, where they are written so."""
     if not encoding.is_csv or tuples_apart(encoding, schema.reads):
         return schema
-    traits = TextTraits(whole=True, binary=encoding.binary)
+    traits = TextTraits(whole=True, file=FileTraits(binary=encoding.binary))
     return _again(schema, encoding, _has_fields, traits)
 
 
@@ -409,7 +427,7 @@ def _convert_element(x: str, target: Type, traits: TextTraits) -> tuple[str, str
     text = _without_point(x) if target.bits else x
     value, wrong = _convert(text, target, TextTraits(shape=ANY_SHAPE, canonical=canonical))
     if target.base == "String":
-        wrong = "0" if traits.binary else f"ifNull(NOT isValidUTF8({x}), 0)"
+        wrong = "0" if traits.file.binary else f"ifNull(NOT isValidUTF8({x}), 0)"
     if target.nullable or target.base == "Variant":
         return value, wrong if wrong == "0" else f"(isNotNull({x}) AND ({wrong}))"
     missing = f"isNull({x})"
@@ -1004,7 +1022,7 @@ def reads_numbers(schema: Schema) -> bool:
 
 def with_integers_as_text(schema: Schema, encoding: Encoding) -> Schema:
     """Return the schema with all integers of text formats read as text."""
-    traits = TextTraits(native=bool(encoding.null), binary=encoding.binary)
+    traits = TextTraits(file=FileTraits.of(encoding))
     return _again(schema, encoding, lambda c: c.read_type in NUMBERS, traits)
 
 
@@ -1020,7 +1038,7 @@ def holds_line_breaks(columns: Sequence[Column]) -> bool:
 
 def with_line_breaks(schema: Schema, encoding: Encoding) -> Schema:
     """Return the schema whose strings may hold line breaks: all quotes are known to be closed."""
-    traits = TextTraits(breaks=True, native=bool(encoding.null), binary=encoding.binary)
+    traits = TextTraits(breaks=True, file=FileTraits.of(encoding))
     return _again(schema, encoding, _refuses, traits)
 
 
@@ -1031,7 +1049,7 @@ def _refuses(column: Column) -> bool:
 def _again(
     schema: Schema, encoding: Encoding, which: Callable[[Column], bool], traits: TextTraits
 ) -> Schema:
-    traits = replace(traits, csv=encoding.is_csv)
+    traits = replace(traits, file=replace(traits.file, csv=encoding.is_csv))
     columns = tuple(
         replace(
             strict_column(c.name, c.source, c.type, Kind.TEXT, traits=traits),

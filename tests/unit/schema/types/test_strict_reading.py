@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from gate import ALL, part
 from rowfall.core.model import Column, Encoding, Kind
 from rowfall.core.type_names import Type, parse_type
-from rowfall.schema.types.strict_reading import TextTraits, strict_column
+from rowfall.schema.types.strict_reading import FileTraits, TextTraits, strict_column
 from unit.memory import CSV, JSON, TSV, Chdb, ChdbError
 
 Write = Callable[[str, str | bytes], Path]
@@ -162,7 +162,8 @@ def in_file(encoding: Encoding, text: str, *, quoted: bool, number: bool = False
 
 
 def columns_for(encoding: Encoding, type_: str, seen: TextTraits) -> list[Column]:
-    seen = replace(seen, csv=encoding.format.startswith("CSV"))
+    csv = encoding.format.startswith("CSV")
+    seen = replace(seen, file=replace(seen.file, csv=csv))
     return [
         strict_column(name, name, wanted, encoding.kind, traits=seen)
         for name, wanted in (("k", "Int32"), ("v", type_))
@@ -396,7 +397,7 @@ def test_a_column_that_the_header_lacks_raises(
     chdb_engine: Chdb, write: Write, encoding: Encoding, type_: str, missing: str
 ) -> None:
     named = Encoding(f"{encoding.format}WithNames", "none", Kind.TEXT)
-    plain = TextTraits(csv=encoding is CSV)
+    plain = TextTraits(file=FileTraits(csv=encoding is CSV))
     for seen in (plain, replace(plain, breaks=True)):
         columns = [strict_column(n, n, type_, Kind.TEXT, traits=seen) for n in ("k", "v")]
         value = {"Date": "2020-01-01"}.get(parse_type(type_).base, "1")
@@ -408,7 +409,7 @@ def test_a_column_that_the_header_lacks_raises(
 def test_a_byte_order_mark_is_no_value(chdb_engine: Chdb, write: Write, type_: str) -> None:
     text = {"String": "a", "Int32": "1", "Float64": "1.5", "Date": "2020-01-01"}[type_]
     path = write("v", f"\ufeff{text}\n{text}\n")
-    column = strict_column("v", "v", type_, Kind.TEXT, traits=TextTraits(bom=True))
+    column = strict_column("v", "v", type_, Kind.TEXT, traits=TextTraits(file=FileTraits(bom=True)))
     assert chdb_engine.load(path, CSV, [column]) == [[text], [text]]
     if type_ != "String":
         plain = strict_column("v", "v", type_, Kind.TEXT)
