@@ -1,4 +1,4 @@
-"""Runs ``rowfall`` and kills it with SIGKILL around one call of a function.
+"""Runs ``rowfall`` and sends it a signal around one call of a function: SIGKILL, or that of SIGNAL.
 
 python killer.py MODULE:CLASS.METHOD NUMBER before|after load ...
 """
@@ -14,6 +14,8 @@ from typing import Any
 
 from rowfall.cli import main
 
+SIGNAL = signal.Signals[os.environ.get("SIGNAL", "SIGKILL")]
+
 
 def patch(named: str, number: int, side: str) -> None:
     module, _, path = named.partition(":")
@@ -26,10 +28,10 @@ def patch(named: str, number: int, side: str) -> None:
     def called(*args: Any, **more: Any) -> Any:
         mine = next(count) == number
         if mine and side == "before":
-            os.kill(os.getpid(), signal.SIGKILL)
+            os.kill(os.getpid(), SIGNAL)
         found = call(*args, **more)
-        if mine:
-            os.kill(os.getpid(), signal.SIGKILL)
+        if mine and side == "after":
+            os.kill(os.getpid(), SIGNAL)
         return found
 
     setattr(owner, name, called)

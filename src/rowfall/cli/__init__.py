@@ -1,6 +1,6 @@
 """The command line. Here is what has to happen before anything else is imported.
 
-Imports api, project, report, run, systems, lab, core.
+Imports api, service, project, report, telemetry, run, systems, lab, core.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from typing import NoReturn
 
 COMMANDS = (
-    "load", "run", "plan", "query", "status", "report", "explain", "verify", "resume", "adopt",
-    "forget", "clean", "init", "config", "doctor", "tune", "scale", "bench", "install-decoder",
-    "lab", "completion", "help",
+    "load", "run", "watch", "pipeline", "plan", "query", "status", "report", "explain", "verify",
+    "resume", "adopt", "forget", "clean", "init", "config", "doctor", "tune", "scale", "bench",
+    "install-decoder", "lab", "completion", "help",
 )  # fmt: skip
 _USAGE, _INTERRUPTED = 2, 130  # see rowfall.core.errors.Exit, which is not imported yet
 

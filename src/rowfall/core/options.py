@@ -903,6 +903,15 @@ class Options:
         "found.",
         "Run",
     )
+    stop_on_error: bool = _opt(
+        False,
+        "--stop-on-error",
+        "",
+        "A pipeline ends at the first file that cannot be loaded. Default: it is left out and told "
+        "of, and the others go on.",
+        "Run",
+        (FOLLOW,),
+    )
     after_load: str = _opt(
         "nothing",
         "--after",

@@ -30,9 +30,8 @@ class TableDialect:
         idle: SQL of the seconds since a time; ``{}`` is the column.
         tail: behind the columns of a CREATE TABLE; ``{order}`` and ``{until}``, see
             :meth:`SmallTables.make`.
-        ages: SQL of the time so many seconds ago; ``{}`` are the seconds.
+        ages: SQL of the time so many seconds ago; ``{}`` are the seconds. "": tables have a TTL.
         ordered: whoever has written a row sees every row that has a smaller number.
-        trims: rows are deleted one by one as a matter of course; ClickHouse has a TTL for that.
     """
 
     types: Mapping[str, str]
@@ -45,7 +44,11 @@ class TableDialect:
     tail: str
     ages: str
     ordered: bool = True
-    trims: bool = True
+
+    @property
+    def trims(self) -> bool:
+        """True where old rows are deleted one by one; ClickHouse has a TTL for that."""
+        return bool(self.ages)
 
 
 def _backquoted(name: str) -> str:
@@ -60,7 +63,7 @@ CLICKHOUSE = TableDialect(
     # written.
     " ENGINE = MergeTree ORDER BY ({order}){until} SETTINGS enable_block_number_column = 1, "
     "fsync_after_insert = 1, fsync_part_directory = 1",
-    "now64(3) - toIntervalSecond({})", trims=False,
+    "",
 )  # fmt: skip
 POSTGRESQL = TableDialect(
     {TEXT: "text", LONG_TEXT: "text", INTEGER: "bigint", TIME: "timestamptz"},

@@ -14,7 +14,16 @@ from collections.abc import Sequence
 
 from rowfall.core.dataclass import dataclass
 from rowfall.ledger import leases
-from rowfall.ledger.pipeline_log import ALIVE, CLAIM, EXPIRE, PAUSE, QUIT, RESUME, Line, PipelineLog
+from rowfall.ledger.pipeline_log import (
+    ALIVE,
+    CLAIM,
+    EXPIRE,
+    PAUSE,
+    QUIT,
+    RESUME,
+    LogLine,
+    PipelineLog,
+)
 
 BEAT_SECONDS = 2.0
 """Between two signs of life."""
@@ -45,11 +54,11 @@ class Standing:
     idle: float
     sign: dict[str, object]
     paused: bool
-    lines: tuple[Line, ...]
+    lines: tuple[LogLine, ...]
     ended: tuple[str, ...]
 
 
-def judge(lines: Sequence[Line], me: str, *, shared: bool) -> Standing:
+def judge(lines: Sequence[LogLine], me: str, *, shared: bool) -> Standing:
     """Tell who holds the lease: the earliest claim that has not ended.
 
     Args:

@@ -36,7 +36,7 @@ _BUSY_SECONDS = 10.0
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class LogLine:
     """The last line of one event, owner and item.
 
     Attributes:
@@ -74,7 +74,7 @@ class PipelineLog(Protocol):
             RowfallError: the target is away, or refuses.
         """
 
-    def lines(self, *, files: bool = False) -> list[Line]:
+    def lines(self, *, files: bool = False) -> list[LogLine]:
         """Return the last line of each event and owner, in order, or those about files."""
 
     def forget(self, owners: Collection[str]) -> None:
@@ -117,7 +117,7 @@ class SharedLog:
     def _here(self) -> str:
         return f"pipeline = {self._tables.value(self._pipeline)}"
 
-    def lines(self, *, files: bool = False) -> list[Line]:
+    def lines(self, *, files: bool = False) -> list[LogLine]:
         words = self._tables.dialect
         number, idle = words.number, words.idle.format("at")
         about = f"{self._here} AND item {'<>' if files else '='} ''"
@@ -129,7 +129,7 @@ class SharedLog:
             "ORDER BY number"
         )
         return [
-            Line(int(n or 0), str(event), str(owner), str(item), str(detail), float(idle or 0))
+            LogLine(int(n or 0), str(event), str(owner), str(item), str(detail), float(idle or 0))
             for n, event, owner, item, detail, idle in found
         ]
 
@@ -159,7 +159,7 @@ class LocalLog:
                        "(?, ?, ?, ?, ?, ?)",
                        (time.time(), self._pipeline, event, owner, item, detail))  # fmt: skip
 
-    def lines(self, *, files: bool = False) -> list[Line]:
+    def lines(self, *, files: bool = False) -> list[LogLine]:
         if not self._path.exists():
             return []
         with self._open() as db:
@@ -168,7 +168,7 @@ class LocalLog:
                 f"AND item {'<>' if files else '='} '' GROUP BY event, owner, item ORDER BY 1",
                 (time.time(), self._pipeline),
             ).fetchall()  # fmt: skip
-        return [Line(*row) for row in rows]
+        return [LogLine(*row) for row in rows]
 
     def forget(self, owners: Collection[str]) -> None:
         with self._open() as db:

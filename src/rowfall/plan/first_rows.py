@@ -24,12 +24,19 @@ _SHORT = {
 
 
 def first_rows(
-    session: Session, facts: LoadFacts, plan: Plan
+    session: Session, facts: LoadFacts, plan: Plan, rows: int = ROWS, *, strict: bool = False
 ) -> tuple[tuple[str | None, ...], ...]:
-    """Return up to three rows of the first file as text, as they will be stored.
+    """Return some rows of the first file as text, as they will be stored.
 
     Return () where they cannot be read twice, where they come from a connection, where no engine is
     installed that shows them, and where they do not fit: the load says why.
+
+    Args:
+        rows: how many at most.
+        strict: raise what is wrong with them.
+
+    Raises:
+        RowfallError: they do not fit, or cannot be read, where that is asked for.
     """
     group, source = next((g for g in plan.work.groups if g.indexes), None), facts.source
     connected = isinstance(source, Streamed) and not isinstance(source, Ranged)
@@ -44,11 +51,13 @@ def first_rows(
         scan = Scan(source, [split], facts.encoding, plan.schema)
         query = statements.select_handed_over(scan)
         outcome = session.reader.run(Statement(
-            SqlText.of(query, f" LIMIT {ROWS}"),
+            SqlText.of(query, f" LIMIT {rows}"),
             {name: value for name, value in settings.items() if not known or name in known},
             format="JSONCompactStringsEachRow", alters=None,
         ))  # fmt: skip
     except RowfallError:
+        if strict:
+            raise
         return ()
     lines = outcome.data.decode(errors="replace").splitlines()
     return tuple(tuple(None if v == _NULL else str(v) for v in json.loads(line)) for line in lines)

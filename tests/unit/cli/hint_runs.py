@@ -16,6 +16,8 @@ RUN_BY = {
     "Load it without --tables: rowfall load {}": "e2e/test_many_tables.py::test_folders_of_a_folder",
     "Load it alone: rowfall load {}": "e2e/test_many_tables.py::test_lake_tables_in_a_folder_of_folders",
     "rowfall status --web shows the one that began last.": "e2e/test_live_page.py::test_status_web_needs_a_load_that_runs",
+    "A repaired file of the same name is loaded by itself; rowfall pipeline retry {} FILE tries one again as it is, skip leaves it out.": "e2e/test_watch.py::test_retry_and_skip",
+    "rowfall pipeline stop {} ends it.": "e2e/test_watch.py::test_from_start_to_stop_with_a_bad_file",
     "Forget what was loaded of the old one with rowfall forget LOAD (rowfall status names its loads), then run the same command again, with --replace where the old rows are to go.": "e2e/test_mysql.py::test_rows_of_a_table_that_was_made_anew_are_not_loaded",
     "rowfall report last --html FILE writes the page of one that has ended.": "e2e/test_live_page.py::test_status_web_needs_a_load_that_runs",
     "rowfall report {} --html FILE writes its page.": "e2e/test_live_page.py::test_status_web_needs_a_load_that_runs",

@@ -16,16 +16,16 @@ from rowfall.ledger.pipeline_log import (
     PAUSE,
     QUIT,
     RESUME,
-    Line,
     LocalLog,
+    LogLine,
 )
 
 A, B = "there/pid 1 7 aa", "there/pid 2 8 bb"
 ENDED = f"{leases.machine_id()} 999999999 1 cc"
 
 
-def line(number: int, event: str, owner: str = "", idle: float = 0.0) -> Line:
-    return Line(number, event, owner, "", "", idle)
+def line(number: int, event: str, owner: str = "", idle: float = 0.0) -> LogLine:
+    return LogLine(number, event, owner, "", "", idle)
 
 
 def test_the_earliest_claim_that_has_not_ended_holds_the_lease() -> None:

@@ -1,0 +1,101 @@
+"""The unit of a pipeline for systemd, run by the user who has installed it."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+from rowfall.core import disk
+from rowfall.core.errors import LedgerError, UsageError
+from rowfall.service.pipeline import Pipeline
+from rowfall.targets.base import state_folder
+
+
+def unit_name(name: str) -> str:
+    """Return the name of a pipeline's unit."""
+    return f"rowfall-{name}.service"
+
+
+def unit_path(name: str) -> Path:
+    """Return the file of a unit of this user."""
+    home = os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")
+    return Path(home) / "systemd/user" / unit_name(name)
+
+
+def unit(pipeline: Pipeline) -> str:
+    """Return the text of a unit.
+
+    Raises:
+        UsageError: a path cannot stand in a unit.
+    """
+    folder, config = pipeline.named.folder, pipeline.named.path
+    command = [sys.executable, "-m", "rowfall", "watch", pipeline.name, "--config", str(config)]
+    writes = [str(state_folder())]
+    if pipeline.target.folder is not None:
+        writes.append(str(Path(pipeline.target.folder).absolute()))
+    if pipeline.named.options.after_load.partition(":")[0] in ("move", "delete", "tag"):
+        writes.append(str(folder))
+    # What lasts needs somebody: a wrong option (2), a record that contradicts its table (3), a
+    # table that was dropped or altered (5). Everything else is tried again.
+    return f"""\
+# Written by 'rowfall pipeline install {pipeline.name}'; run that again after a change of the paths.
+[Unit]
+Description=rowfall pipeline {pipeline.name}
+Documentation=man:rowfall(1)
+StartLimitIntervalSec=300
+StartLimitBurst=10
+
+[Service]
+Type=exec
+WorkingDirectory={_quoted(str(folder))}
+ExecStart={" ".join(map(_quoted, command))}
+EnvironmentFile=-{_quoted(str(folder / (pipeline.name + ".env")))}
+Restart=on-failure
+RestartSec=5
+RestartPreventExitStatus=2 3 5
+# A batch ends or is taken back within 10 s of SIGTERM; what is killed loses nothing.
+TimeoutStopSec=15
+KillMode=mixed
+KillSignal=SIGTERM
+# Exit code 130 is a batch that SIGTERM has interrupted.
+SuccessExitStatus=130
+NoNewPrivileges=yes
+ProtectSystem=strict
+ReadWritePaths={" ".join(_quoted(f"-{path}") for path in dict.fromkeys(writes))}
+RestrictAddressFamilies=AF_UNIX AF_INET AF_INET6 AF_NETLINK
+RestrictRealtime=yes
+RestrictSUIDSGID=yes
+LockPersonality=yes
+SystemCallArchitectures=native
+UMask=0077
+
+[Install]
+WantedBy=default.target
+"""
+
+
+def install(pipeline: Pipeline) -> Path:
+    """Write the unit of a pipeline for this user.
+
+    Raises:
+        LedgerError: the file cannot be written.
+    """
+    path = unit_path(pipeline.name)
+    try:
+        disk.make_folder(path.parent)
+        path.write_text(unit(pipeline), encoding="utf-8")
+    except OSError as error:
+        raise LedgerError(
+            f"cannot write {path}: {(error.strerror or '').lower()}",
+            hint="Print it with --print, and put it where systemd looks.",
+        ) from None
+    return path
+
+
+def _quoted(text: str) -> str:
+    """Return a word as a unit has it: systemd knows specifiers, variables and quotes of its own."""
+    if "\n" in text:
+        raise UsageError(f"{text!r} cannot stand in a unit of systemd")
+    text = text.replace("%", "%%").replace("$", "$$").replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{text}"' if set(text) & set(" '\"\t;") else text

@@ -1,0 +1,341 @@
+"""Pipelines as services: in the background, with bad files, two watchers, kills and stops."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from e2e.lake import Lake
+from e2e.tools import Shell, csv
+from lab.clickhouse import ClickHouse
+from lab.process import wait_until
+
+pytestmark = pytest.mark.xdist_group("watch")
+
+KILLER = Path(__file__).parents[1] / "faults/killer.py"
+# A machine that runs other tests beside these.
+LONG = 40.0
+# What a take-over may take; tests give the busy machine some more, and say what it took.
+TAKE_OVER = 10.0
+
+
+@pytest.fixture
+def server(clickhouse: ClickHouse) -> ClickHouse:
+    return clickhouse
+
+
+class Pipeline:
+    """A pipeline ``p`` of the files below ``in``, whose rows are (id, n)."""
+
+    def __init__(self, shell: Shell, to: str = "./data", **options: str) -> None:
+        self.shell, self.to = shell, to
+        self.written = 0
+        (shell.folder / "in").mkdir()
+        lines = ["[pipelines.p]", 'source = "in/*.csv"', 'table = "t"', f'to = "{to}"',
+                 'schema = "id Int64, n Int64"', 'header = "yes"', 'at_rest = "0s"']  # fmt: skip
+        lines += [f'{key} = "{value}"' for key, value in options.items()]
+        shell.write("rowfall.toml", "\n".join(lines) + "\n")
+
+    def put(self, name: str, *ids: int, bad: bool = False) -> None:
+        """Write a file as a whole."""
+        rows: list[tuple[object, object]] = [(i, i * 2) for i in ids]
+        rows += [("x", 1)] if bad else []
+        half = self.shell.write(f"half-{name}", csv(rows, "id", "n"))
+        half.rename(self.shell.folder / "in" / name)
+
+    def do(self, *words: str) -> str:
+        return self.shell.ok("pipeline", words[0], "p", *words[1:]).talk
+
+    def status(self) -> dict[str, Any]:
+        return self.shell.ok("pipeline", "status", "p", "--json").document
+
+    def wait(self, what: str, seconds: float = LONG, **wanted: Any) -> dict[str, Any]:
+        """Wait until the status says so."""
+        found: dict[str, Any] = {}
+
+        def says() -> bool:
+            found.clear()
+            found.update(self.status())
+            return all(found[key] == value for key, value in wanted.items())
+
+        wait_until(says, seconds, f"{what} ({wanted})")
+        return found
+
+    def watch(self, *more: str, **env: str) -> subprocess.Popen[str]:
+        return self.shell.cli.start("watch", "p", *more, env=self.shell.env | env)
+
+    def hurt(self, name: str, at: str) -> subprocess.Popen[str]:
+        """Start a watcher that sends itself a signal before the first call of a function."""
+        program = (sys.executable, str(KILLER), at, "1", "before")
+        env = self.shell.env | {"SIGNAL": name}
+        return self.shell.cli.start("watch", "p", env=env, program=program)
+
+
+@pytest.fixture
+def local(shell: Shell) -> Iterator[Pipeline]:
+    made = Pipeline(shell)
+    yield made
+    shell.run("pipeline", "stop", "p")
+
+
+def rows_of(pipeline: Pipeline) -> list[int]:
+    return [
+        int(row[0])
+        for row in pipeline.shell.rows("SELECT id FROM t ORDER BY id", "--to", pipeline.to)
+    ]
+
+
+def test_from_start_to_stop_with_a_bad_file(local: Pipeline) -> None:
+    local.put("a.csv", 1, 2)
+    assert "started (pid" in local.do("start")
+    local.wait("the first file", files=1, state="following")
+    again = local.shell.ends(2, "pipeline", "start", "p")
+    assert "runs already (pid" in again.talk
+    # A bad file is left out, and the others go on.
+    local.put("bad.csv", 3, bad=True)
+    local.put("c.csv", 4)
+    found = local.wait("the bad file", failed=1, rows=3)
+    (failed,) = found["failed_files"]
+    assert failed["file"].endswith("in/bad.csv")
+    assert 'line 3 column "id"' in failed["error"]
+    text = local.shell.ok("pipeline", "status", "p").out
+    assert max(map(len, text.splitlines())) <= 80 or failed["file"] in text
+    assert "1 file failed:" in text
+    # Repaired under the same name, it is loaded by itself.
+    local.put("bad.csv", 3, 30)
+    local.wait("the repaired file", failed=0, rows=5)
+    began = time.monotonic()
+    assert "stopped" in local.do("stop")
+    assert time.monotonic() - began < TAKE_OVER
+    assert local.status()["state"] == "stopped"
+    assert rows_of(local) == [1, 2, 3, 4, 30]
+    error = local.shell.row(
+        "SELECT pipeline, splitByChar('/', file)[-1], line, column_name, value, message != '', "
+        "load != '', code FROM _rowfall_errors", "--to", local.to,
+    )  # fmt: skip
+    assert error[:7] == ["p", "bad.csv", 3, "id", "x", 1, 1]
+
+
+@pytest.mark.long
+def test_pause_outlives_a_restart(local: Pipeline) -> None:
+    local.put("a.csv", 1)
+    local.do("start")
+    local.wait("the first file", files=1)
+    assert "paused" in local.do("pause")
+    local.wait("the pause", state="paused", paused=True)
+    local.do("stop")
+    assert local.status()["state"] == "paused"
+    local.do("start")
+    local.wait("the pause after a restart", state="paused")
+    local.put("b.csv", 2)
+    assert "paused already" in local.do("pause")
+    assert "goes on" in local.do("resume")
+    local.wait("the second file", files=1, state="following")
+    local.do("stop")
+    assert rows_of(local) == [1, 2]
+
+
+@pytest.mark.long
+def test_retry_and_skip(local: Pipeline) -> None:
+    local.put("bad.csv", 1, bad=True)
+    local.put("worse.csv", 2, bad=True)
+    local.do("start")
+    local.wait("both files", failed=2)
+    refused = local.shell.ends(2, "pipeline", "retry", "p", "baad.csv")
+    assert "is no file of this pipeline that has failed" in refused.talk
+    assert "is tried again" in local.do("retry", "in/bad.csv")
+    assert "is left out" in local.do("skip", "worse.csv")
+    found = local.wait("the one that fails again", failed=1, state="following")
+    assert found["failed_files"][0]["file"].endswith("in/bad.csv")
+    # Both are remembered: a watcher that starts tries neither.
+    local.do("stop")
+    local.do("start")
+    local.put("c.csv", 3)
+    local.wait("a good file", rows=1, failed=1)
+    local.do("stop")
+    count = local.shell.row("SELECT count() FROM _rowfall_errors", "--to", local.to)
+    assert count == [3]
+    assert rows_of(local) == [3]
+
+
+@pytest.mark.long
+def test_a_pipeline_may_stop_at_the_first_bad_file(local: Pipeline) -> None:
+    local.put("bad.csv", 1, bad=True)
+    process = local.watch("--stop-on-error")
+    _, err = process.communicate(timeout=LONG)
+    assert process.returncode == 4, err
+    assert "the pipeline stops" in err
+    assert local.status()["state"] == "stopped"
+    assert local.status()["failed"] == 1
+
+
+def test_what_would_be_stored_is_shown_and_nothing_is_written(local: Pipeline) -> None:
+    local.put("a.csv", *range(50))
+    done = local.shell.ok("pipeline", "test", "p", "--limit", "3", "--json").document
+    assert done["rows"] == [["0", "0"], ["1", "2"], ["2", "4"]]
+    assert done["columns"] == [{"name": "id", "type": "Int64"}, {"name": "n", "type": "Int64"}]
+    assert (done["creates"], done["files"]) == (True, 1)
+    assert not (local.shell.folder / "data").exists()
+    text = local.shell.ok("pipeline", "test", "p", "--limit", "3").out
+    assert "nothing was written" in text
+    local.put("a.csv", 1, bad=True)
+    bad = local.shell.run("pipeline", "test", "p")
+    assert bad.code != 0
+    assert "x" in bad.talk
+
+
+def test_a_pipeline_that_is_not_there(local: Pipeline) -> None:
+    done = local.shell.ends(2, "watch", "q")
+    assert "q" in done.talk
+    stopped = local.shell.ok("pipeline", "stop", "p")
+    assert "does not run in the background here" in stopped.talk
+
+
+# --- two watchers ---------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def shared(lake: Lake) -> Pipeline:
+    """A pipeline into a table of a server."""
+    lake.shell.env["P_PASSWORD"] = lake.server.password
+    to = re.sub(r":[^:@/]+@", "@", lake.to)
+    made = Pipeline(lake.shell, "server")
+    file = lake.shell.folder / "rowfall.toml"
+    named = f'[connections.server]\nuri = "{to}"\npassword = "env:P_PASSWORD"\n\n'
+    file.write_text(named + file.read_text())
+    return made
+
+
+def ids(lake: Lake) -> list[int]:
+    return [int(i) for (i,) in lake.rows("SELECT id FROM {db}.t ORDER BY id")]
+
+
+def test_the_second_watcher_takes_over_from_a_dead_one(lake: Lake, shared: Pipeline) -> None:
+    shared.put("a.csv", 1, 2)
+    first = shared.watch()
+    found = shared.wait("the first watcher", rows=2)
+    assert found["watcher"]["pid"] == first.pid
+    second = shared.watch()
+    wait_until(lambda: bool(shared.status()["standing_by"]), LONG, "the second one to stand by")
+    assert shared.status()["standing_by"][0]["pid"] == second.pid
+    first.send_signal(signal.SIGKILL)
+    began = time.monotonic()
+    shared.put("b.csv", 3)
+    wait_until(lambda: ids(lake) == [1, 2, 3], LONG, "the second one to take over")
+    assert time.monotonic() - began < TAKE_OVER
+    assert shared.status()["watcher"]["pid"] == second.pid
+    second.send_signal(signal.SIGTERM)
+    _, err = second.communicate(timeout=TAKE_OVER)
+    assert second.returncode == 0, err
+    assert shared.status()["state"] == "stopped"
+
+
+@pytest.mark.parametrize(
+    "at",
+    [
+        "rowfall.ledger.journal:Journal.commit",
+        pytest.param("rowfall.ledger.journal:Journal.loaded", marks=pytest.mark.long),
+    ],
+)
+def test_a_watcher_that_comes_back_loads_nothing_twice(
+    lake: Lake, shared: Pipeline, at: str
+) -> None:
+    """Stopped in the middle of a batch, taken for dead, and let go on."""
+    shared.put("a.csv", 1, 2)
+    first = shared.hurt("SIGSTOP", at)
+    wait_until(lambda: _stopped(first.pid), LONG, "the first one to be stopped in its batch")
+    second = shared.watch()
+    began = time.monotonic()
+    wait_until(lambda: ids_or_none(lake) == [1, 2], LONG, "the second one to load the file")
+    wait_until(lambda: shared.status()["watcher"]["pid"] == second.pid, LONG, "the take-over")
+    assert time.monotonic() - began < 2 * TAKE_OVER
+    shared.put("b.csv", 3)
+    first.send_signal(signal.SIGCONT)
+    shared.put("c.csv", 4)
+    wait_until(lambda: ids(lake) == [1, 2, 3, 4], LONG, "what came since")
+    wait_until(lambda: bool(shared.status()["standing_by"]), LONG, "the first one to stand by")
+    found = shared.status()
+    assert found["watcher"]["pid"] == second.pid
+    assert [one["pid"] for one in found["standing_by"]] == [first.pid]
+    # And back again.
+    second.send_signal(signal.SIGKILL)
+    shared.put("d.csv", 5)
+    wait_until(lambda: ids(lake) == [1, 2, 3, 4, 5], LONG, "the first one to take over again")
+    first.send_signal(signal.SIGTERM)
+    _, err = first.communicate(timeout=TAKE_OVER)
+    assert first.returncode == 0, err
+
+
+def ids_or_none(lake: Lake) -> list[int]:
+    there = lake.row("SELECT count() FROM system.tables WHERE database = '{db}' AND name = 't'")
+    return ids(lake) if there == [1] else []
+
+
+def _stopped(pid: int) -> bool:
+    return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] == "T"
+
+
+@pytest.mark.long
+def test_sigterm_in_a_batch_leaves_nothing_half_visible(lake: Lake, shared: Pipeline) -> None:
+    shared.put("a.csv", 1, 2)
+    process = shared.hurt("SIGTERM", "rowfall.ledger.journal:Journal.commit")
+    _, err = process.communicate(timeout=TAKE_OVER + 10)
+    assert process.returncode == 0, err
+    assert ids_or_none(lake) == [1, 2]  # the batch has ended
+    assert lake.rows("SELECT name FROM system.tables WHERE database = '{db}' AND name LIKE "
+                     "'\\_rowfall\\_%' AND name NOT IN ('_rowfall_journal', '_rowfall_errors', "
+                     "'_rowfall_pipelines')") == []  # fmt: skip
+
+
+@pytest.mark.long
+def test_a_table_that_is_altered_and_one_that_is_dropped(lake: Lake, shared: Pipeline) -> None:
+    """An altered one gets what comes; in place of a dropped one a new one gets everything."""
+    shared.put("a.csv", 1)
+    process = shared.watch()
+    shared.wait("the first file", rows=1)
+    lake.do("ALTER TABLE {db}.t ADD COLUMN more String DEFAULT 'x'")
+    shared.put("b.csv", 2)
+    shared.wait("a file after the ALTER", rows=2)
+    lake.do("DROP TABLE {db}.t SYNC")
+    shared.put("c.csv", 3)
+    wait_until(lambda: ids_or_none(lake) == [1, 2, 3], LONG, "everything in the new table")
+    process.send_signal(signal.SIGTERM)
+    _, err = process.communicate(timeout=TAKE_OVER)
+    assert "was dropped since the last load: loading 2 splits again" in err
+
+
+# --- systemd --------------------------------------------------------------------------------------
+
+
+def test_the_unit_runs(local: Pipeline) -> None:
+    local.put("a.csv", 1)
+    unit = local.shell.ok("pipeline", "install", "p", "--print").out
+    keys = dict(line.split("=", 1) for line in unit.splitlines() if "=" in line and line[0] != "#")
+    assert keys["Restart"] == "on-failure"
+    assert int(keys["TimeoutStopSec"]) > TAKE_OVER
+    # Its command, as a plain process, in its folder.
+    process = subprocess.Popen(
+        shlex.split(keys["ExecStart"]), cwd=keys["WorkingDirectory"], start_new_session=True,
+        env={**os.environ, **local.shell.cli._environment(None)},
+        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    try:
+        local.wait("the file", rows=1)
+    finally:
+        os.killpg(process.pid, signal.SIGTERM)
+        process.wait(TAKE_OVER)
+    assert process.returncode in (0, -signal.SIGTERM)
+    done = local.shell.ok("pipeline", "install", "p")
+    path = local.shell.cli.home / "config/systemd/user/rowfall-p.service"
+    assert path.read_text() == unit
+    assert "systemctl --user enable --now rowfall-p.service" in done.talk
