@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import os
 import re
 import shlex
@@ -14,15 +15,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from e2e.lake import Lake
 from e2e.tools import Shell, csv
 from lab.clickhouse import ClickHouse
 from lab.process import wait_until
+from lab.seaweed import Seaweed
 
 pytestmark = pytest.mark.xdist_group("watch")
 
-KILLER = Path(__file__).parents[1] / "faults/killer.py"
+ROOT = Path(__file__).parents[2]
+KILLER = ROOT / "tests/faults/killer.py"
 # A machine that runs other tests beside these.
 LONG = 40.0
 # What a take-over may take; tests give the busy machine some more, and say what it took.
@@ -314,7 +318,7 @@ def test_a_table_that_is_altered_and_one_that_is_dropped(lake: Lake, shared: Pip
     assert "was dropped since the last load: loading 2 splits again" in err
 
 
-# --- systemd --------------------------------------------------------------------------------------
+# --- systemd and Kubernetes -----------------------------------------------------------------------
 
 
 def test_the_unit_runs(local: Pipeline) -> None:
@@ -339,3 +343,50 @@ def test_the_unit_runs(local: Pipeline) -> None:
     path = local.shell.cli.home / "config/systemd/user/rowfall-p.service"
     assert path.read_text() == unit
     assert "systemctl --user enable --now rowfall-p.service" in done.talk
+
+
+@pytest.mark.long
+def test_the_command_lines_of_the_deployment_run(lake: Lake, s3: Seaweed, bucket: str) -> None:
+    """Two replicas with the project file and the arguments of ``deploy/pipeline.yaml``."""
+    documents = list(yaml.safe_load_all((ROOT / "deploy/pipeline.yaml").read_text()))
+    assert [one["kind"] for one in documents] == ["Secret", "ConfigMap", "Deployment"]
+    _, config, deployment = documents
+    pod = deployment["spec"]["template"]["spec"]
+    assert deployment["spec"]["replicas"] == 2
+    assert pod["terminationGracePeriodSeconds"] > TAKE_OVER
+    (container,) = pod["containers"]
+    folder = lake.shell.folder
+    password = lake.shell.write("password", lake.server.password)
+    address, text = re.sub(r":[^:@/]+@", "@", lake.to), config["data"]["rowfall.toml"]
+    for before, after in (
+        ("clickhouse://rowfall@clickhouse-rowfall:8123/default", address),
+        ("file:/secrets/password", f"file:{password}"),
+        ("s3://lake/", f"s3://{bucket}/"), ("http://s3:8333", s3.endpoint),
+    ):  # fmt: skip
+        assert before in text
+        text = text.replace(before, after)
+    path = lake.shell.write("config/rowfall.toml", text)
+    arguments = [str(path) if a == "/config/rowfall.toml" else a for a in container["args"]]
+    names = {one["name"] for one in container["env"]}
+    env = {key: value for key, value in s3.env.items() if key in names}
+    pods = [
+        lake.shell.cli.start(*arguments, env=env | {"ROWFALL_HOME": str(folder / f"home{n}")})
+        for n in range(2)
+    ]
+    s3.put(bucket, "orders/a.csv.gz", gzip.compress(b"id\n1\n2\n"))
+    wait_until(lambda: _there(lake, "orders") == 2, LONG, "the first object")
+    status = lake.shell.ok("pipeline", "status", "orders", "--config", str(path), "--json").document
+    first, second = sorted(pods, key=lambda one: one.pid != status["watcher"]["pid"])
+    first.send_signal(signal.SIGKILL)
+    s3.put(bucket, "orders/b.csv.gz", gzip.compress(b"id\n3\n"))
+    wait_until(lambda: _there(lake, "orders") == 3, LONG, "the second replica to take over")
+    second.send_signal(signal.SIGTERM)
+    _, err = second.communicate(timeout=TAKE_OVER)
+    assert second.returncode == 0, err
+
+
+def _there(lake: Lake, table: str) -> int:
+    found = lake.row(
+        f"SELECT sum(total_rows) FROM system.tables WHERE database = '{{db}}' AND name = '{table}'"
+    )
+    return int(found[0] or 0)

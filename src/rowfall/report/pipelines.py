@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
@@ -98,7 +99,8 @@ def preview_text(document: Mapping[str, Any], *, width: int = WIDTH) -> str:
     rows = [[one["name"] for one in columns], [one["type"] for one in columns]]
     rows += [["NULL" if value is None else value for value in row] for row in document["rows"]]
     shown = len(document["rows"])
-    parts = [wrap(head, width=width), f"first {units.counted(shown, 'row')} of {document['file']}"]
+    file = document["file"].removeprefix(f"{os.getcwd()}/")
+    parts = [wrap(head, width=width), f"first {units.counted(shown, 'row')} of {file}"]
     parts += ["", *_table(rows, width)]
     if document["refused"]:
         parts += ["", wrap(f"a load would fail: {document['refused']}", width=width)]
