@@ -18,7 +18,7 @@ from rowfall.core.listing import Listing
 from rowfall.core.model import Plan, PlannedTarget
 
 # More objects than this are told as the folder that they are in: an event is a document that people
-# look at and services keep, and one of 100 data sets has 30 kB.
+# look at and services keep, and one of 100 data sets has 68 kB.
 MOST_OBJECTS = 100
 _PORTS = {
     "clickhouse": 8123, "clickhouses": 8443, "postgresql": 5432, "mysql": 3306, "mariadb": 3306,
