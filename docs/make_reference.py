@@ -24,6 +24,8 @@ from rowfall.core.engine_formats import BY_NAME, ENGINE_FORMATS
 from rowfall.core.errors import Exit
 from rowfall.core.formats import FORMATS
 from rowfall.core.options import ADOPT, LOAD, PLAN, SCALE, TUNE, Flag, Options, flags_of
+from rowfall.telemetry.figures import COUNTER, METRICS
+from rowfall.telemetry.otlp import otel_name
 
 KEYWORDS = Path(__file__).parents[1] / "src/rowfall/core/keywords.py"
 _MADE = "<!-- Made by `python docs/make_reference.py`; edit the code instead. -->\n"
@@ -302,7 +304,31 @@ def _said(node: ast.ClassDef | ast.FunctionDef) -> str:
     return text.replace("``", "").rstrip(".")
 
 
+def metrics() -> str:
+    """Return docs/reference/metrics.md."""
+    lines = [
+        "# Metrics",
+        "",
+        _MADE,
+        "What `--metrics-port` serves to Prometheus, and OTLP exports by the names of the second",
+        "column ([guide](../guides/watch-loads.md)). All but `build_info` have the labels `table`",
+        "and, in a pipeline, `pipeline`. Metrics of the process (`process_...`) are there, too.",
+        "",
+        "| Prometheus | OpenTelemetry | type | more labels | meaning |",
+        "|---|---|---|---|---|",
+    ]
+    for metric in METRICS.values():
+        total = "_total" if metric.kind == COUNTER else ""
+        labels = ", ".join(f"`{label}`" for label in metric.labels)
+        lines.append(
+            f"| `rowfall_{metric.name}{total}` | `{otel_name(metric)}` | {metric.kind} | {labels} "
+            f"| {_cell(metric.help)} |"
+        )
+    return "\n".join(lines) + "\n"
+
+
 PAGES = {
+    "metrics.md": metrics,
     "protocols.md": protocols,
     "exit-codes.md": exit_codes,
     "options.md": options,

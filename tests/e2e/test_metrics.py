@@ -111,6 +111,30 @@ class _Taken:
         self._socket.close()
 
 
+@pytest.mark.long  # a process that follows a folder
+def test_a_followed_folder_is_scraped(shell: Shell) -> None:
+    (shell.folder / "in").mkdir()
+    shell.write("in/a.csv", "id\n1\n")
+    process = shell.cli.start("load", "in/*.csv", "--table", "t", "--follow",
+                              "--metrics-port", "0")  # fmt: skip
+    url = url_of(process)
+    of = 'table="default.t"'
+
+    def shows(name: str, holds: Callable[[float], bool]) -> None:
+        wait_until(lambda: holds(scrape(url).get(name, -1)), 60, f"{name}: {scrape(url)}")
+
+    shows(f'rowfall_files_total{{result="loaded",{of}}}', lambda files: files == 1)
+    for name in ("c", "b"):
+        (shell.folder / f"{name}.new").write_text("id\n2\n3\n")
+        (shell.folder / f"{name}.new").rename(shell.folder / f"in/{name}.csv")
+    shows(f"rowfall_rows_total{{{of}}}", lambda rows: rows == 5)
+    shows(f"rowfall_lag_objects{{{of}}}", lambda lag: lag == 0)
+    polled = scrape(url)[f"rowfall_last_poll_timestamp_seconds{{{of}}}"]
+    shows(f"rowfall_last_poll_timestamp_seconds{{{of}}}", lambda at: at > polled)
+    process.send_signal(signal.SIGINT)
+    assert process.wait(30) == 0
+
+
 @pytest.mark.long  # a broker, and a process that follows it
 def test_a_followed_topic_is_scraped(shell: Shell, kafka: Kafka) -> None:
     topic = kafka.create(partitions=2)

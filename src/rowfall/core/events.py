@@ -204,6 +204,8 @@ class MergesWaited:
 class Lagged:
     """What a followed source holds beyond what is loaded, as a poll has found it.
 
+    Of files and objects without those of the batch that begins now, whose plan tells them.
+
     Attributes:
         objects: files, snapshots or partitions of a topic with something new.
         bytes: of them, as stored; None where nobody knows.

@@ -280,10 +280,10 @@ class _Following:
         for failure, version in feed.tired():
             if self._ends(failure, version):
                 raise _failed(failure)
+        lag = feed.lag()
+        if feed.splits:  # a stream has told it; of others, what is behind this batch
+            self._session.emit(Lagged(lag.objects, lag.bytes, lag.seconds))
         if batch is None:
-            lag = feed.lag()
-            if feed.splits:  # a stream has told it
-                self._session.emit(Lagged(lag.objects, lag.bytes, lag.seconds))
             if self._observer is not None:
                 self._observer.idle(lag)
             feed.wait(control)

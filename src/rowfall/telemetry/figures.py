@@ -243,6 +243,9 @@ class Counting:
         self._most_bytes, self._most_rows = 0, 0  # of the running load, 0 where not known
         self._read_rows = self._read_bytes = 0
         self._lag_objects, self._lag_bytes = 0, 0
+        # Of a followed source, what waits behind the batch that is loaded: objects, bytes, and when
+        # the oldest was seen.
+        self._behind: tuple[int, int, float | None] = (0, 0, None)
         self._partitions: set[Labels] = set()
 
     def hear(self, event: Event) -> None:
@@ -301,9 +304,10 @@ class Counting:
         if listing.continued:
             for i in (i for group in groups for i in group.indexes):
                 behind[listing.uri(i)] = behind.get(listing.uri(i), 0) + (listing.rows(i) or 0)
-        self._lag(splits, known, behind)
+        objects, size, since = self._behind
+        self._lag(objects + splits, None if known is None else size + known, behind)
         figures.set("last_poll_timestamp_seconds", figures.now(), key)
-        figures.waits(key, figures.now() if splits else None)
+        figures.waits(key, since or (figures.now() if splits else None))
 
     def _started(self) -> None:
         figures, key = self._figures, self._key
@@ -359,9 +363,12 @@ class Counting:
 
     def _lagged(self, event: Lagged) -> None:
         now = self._figures.now()
+        since = now - event.seconds if event.objects else None
         self._lag(event.objects, event.bytes, dict(event.offsets))
         self._figures.set("last_poll_timestamp_seconds", now, self._key)
-        self._figures.waits(self._key, now - event.seconds if event.objects else None)
+        self._figures.waits(self._key, since)
+        # A batch of a topic takes all there is.
+        self._behind = (0, 0, None) if event.offsets else (event.objects, event.bytes or 0, since)
 
     def _lag(
         self, objects: int, size: int | None, offsets: Mapping[str, int] | None = None
@@ -399,10 +406,11 @@ class Counting:
                 figures.add("merge_wait_seconds", report.merge_seconds, key)
         if outcome == "done":
             figures.set("last_load_timestamp_seconds", now, key)
-            self._lag(0, 0)  # what came meanwhile, the next poll finds
+            objects, size, since = self._behind
+            self._lag(objects, size)  # what came meanwhile, the next poll finds
             for labels in self._partitions:
                 figures.set("lag_offsets", 0, labels)
-            figures.waits(key, None)
+            figures.waits(key, since)
 
 
 _FROM_ZERO = (

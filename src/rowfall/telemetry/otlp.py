@@ -309,11 +309,8 @@ _SHOWN_STEPS = frozenset((
 
 
 def otel_name(metric: Metric) -> str:
-    """Return the name of a metric in OpenTelemetry: with dots, and without its unit.
-
-    What makes Prometheus' name of it again adds both.
-    """
-    return f"rowfall.{metric.name.removesuffix(f'_{metric.unit}') if metric.unit else metric.name}"
+    """Return the name of a metric in OpenTelemetry, which translates to that in Prometheus."""
+    return f"rowfall.{metric.name}"
 
 
 def _attributes(metric: Metric, labels: Labels) -> dict[str, str]:

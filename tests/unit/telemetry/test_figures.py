@@ -182,6 +182,22 @@ def test_a_stream_lags_by_partition(figures: Figures, counting: Counting, clock:
     assert value(figures, "lag_seconds") == 0
 
 
+def test_a_followed_folder_lags_by_what_is_behind_the_batch_too(
+    figures: Figures, counting: Counting, clock: Clock
+) -> None:
+    """Batches of a backlog follow each other without a pause: it must not seem to be nothing."""
+    tell(counting, *began(files(1)), RunEnded("a", report()))
+    tell(counting, Lagged(5, 500, 20.0), *began(files(10, 20)))
+    assert (value(figures, "lag_objects"), value(figures, "lag_bytes")) == (7, 530)
+    assert value(figures, "lag_seconds") == 20.0
+    tell(counting, published(1, 3, 10), published(2, 3, 20), RunEnded("a", report()))
+    assert (value(figures, "lag_objects"), value(figures, "lag_bytes")) == (5, 500)
+    clock.now += 1
+    assert value(figures, "lag_seconds") == 21.0
+    tell(counting, Lagged(0, 0, 0.0))
+    assert (value(figures, "lag_objects"), value(figures, "lag_seconds")) == (0, 0)
+
+
 def test_parts_and_merges(figures: Figures, counting: Counting) -> None:
     tell(counting, *began(files(1)), PartsCounted("shop.orders", 950, 1000))
     tell(counting, MergesWaited("shop.orders", 2.5))

@@ -126,9 +126,9 @@ def test_metrics_are_the_same_numbers(receiver: Receiver) -> None:
 
     assert number("rowfall.rows") == 10
     assert number("rowfall.bytes") == 100
-    assert number("rowfall.stage", stage="deliver") == 1.125
+    assert number("rowfall.stage_seconds", stage="deliver") == 1.125
     assert number("rowfall.errors", of="attempt", exit="6", code="241") == 1
-    assert number("rowfall.attempt_duration") == 2
+    assert number("rowfall.attempt_duration_seconds") == 2
     assert found.keys() <= {otlp.otel_name(metric) for metric in METRICS.values()}
 
 
