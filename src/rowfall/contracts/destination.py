@@ -8,7 +8,7 @@ and compared. Nothing outside :mod:`rowfall.destinations` asks which kind one is
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from rowfall.engines.database import Database
     from rowfall.ledger import Ledger
     from rowfall.schema.table_changes import TableQuestions
+    from rowfall.sources.cursor import CursorRows
     from rowfall.systems.clickhouse.embedded import Embedded
 
 
@@ -303,6 +304,13 @@ class Destination(Protocol):
 
         Args:
             ids: at most 20,000, and marks of files among them.
+        """
+
+    def stored_rows(self, session: Session, wanted: CursorRows) -> Iterable[Sequence[Any]] | None:
+        """Return key and cursor of rows of the table, as texts; None where it cannot be asked.
+
+        Raises:
+            UsageError: the table lacks a column, or has it with a type that does not keep values.
         """
 
     def contradiction(self, session: Session) -> LedgerError | None:

@@ -100,6 +100,17 @@ class ReadKeywords(TypedDict, total=False):
     query: str | None
     """SELECT whose rows are loaded, of a database that is the source: in its own SQL."""
 
+    cursor: str | None
+    """Column of a database's table or query whose values grow, as updated_at: later runs load only
+    the rows at or behind the last value. The first run loads all.
+    """
+
+    cursor_overlap: str | None
+    """Values in front of the last one whose rows are compared with those in the target, so that
+    late ones are loaded. Default: 5m of times, 1d of dates, 1000 of integers, else 0: the last
+    value.
+    """
+
     s3_endpoint: str | None
     """S3 endpoint other than AWS, e.g. http://127.0.0.1:9000. Default: AWS_ENDPOINT_URL_S3 or
     AWS_ENDPOINT_URL.
@@ -291,7 +302,9 @@ class PlanKeywords(ReadKeywords, total=False):
     """
 
     key: str | None
-    """Kafka: column whose text becomes the key of each message. Default: no key."""
+    """With --cursor, the columns whose values together only one row has; default: the primary key.
+    Kafka: the column whose text becomes the key of each message; default: none.
+    """
 
     transactional: bool
     """Kafka: send the rows of each file and the record that it is loaded in one transaction, so
@@ -491,6 +504,17 @@ class AdoptKeywords(TypedDict, total=False):
 
     query: str | None
     """SELECT whose rows are loaded, of a database that is the source: in its own SQL."""
+
+    cursor: str | None
+    """Column of a database's table or query whose values grow, as updated_at: later runs load only
+    the rows at or behind the last value. The first run loads all.
+    """
+
+    cursor_overlap: str | None
+    """Values in front of the last one whose rows are compared with those in the target, so that
+    late ones are loaded. Default: 5m of times, 1d of dates, 1000 of integers, else 0: the last
+    value.
+    """
 
     s3_endpoint: str | None
     """S3 endpoint other than AWS, e.g. http://127.0.0.1:9000. Default: AWS_ENDPOINT_URL_S3 or

@@ -295,6 +295,25 @@ class Options:
         "Source",
         (LOAD, PLAN),
     )
+    cursor: str | None = _opt(
+        None,
+        "--cursor",
+        "COLUMN",
+        "Column of a database's table or query whose values grow, as updated_at: later runs load "
+        "only the rows at or behind the last value. The first run loads all.",
+        "Source",
+        _NAMES,
+    )
+    cursor_overlap: str | None = _opt(
+        None,
+        "--cursor-overlap",
+        "DURATION|N",
+        "Values in front of the last one whose rows are compared with those in the target, so that "
+        "late ones are loaded. Default: 5m of times, 1d of dates, 1000 of integers, else 0: the "
+        "last value.",
+        "Source",
+        _NAMES,
+    )
     s3_endpoint: str | None = _opt(
         None,
         "--s3-endpoint",
@@ -706,8 +725,9 @@ class Options:
     key: str | None = _opt(
         None,
         "--key",
-        "COLUMN",
-        "Kafka: column whose text becomes the key of each message. Default: no key.",
+        "COLUMN,...",
+        "With --cursor, the columns whose values together only one row has; default: the primary "
+        "key. Kafka: the column whose text becomes the key of each message; default: none.",
         "Target",
     )
     transactional: bool = _opt(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from rowfall.contracts.session import Session, Writer
     from rowfall.ledger import Ledger
     from rowfall.schema.table_changes import TableQuestions
+    from rowfall.sources.cursor import CursorRows
 
 
 def no_tables(target: Target) -> UsageError:
@@ -160,6 +161,9 @@ class BaseDestination:
 
     def loaded_ids(self, session: Session) -> set[str]:
         return set()
+
+    def stored_rows(self, session: Session, wanted: CursorRows) -> Iterable[Sequence[Any]] | None:
+        return None
 
     def contradiction(self, session: Session) -> LedgerError | None:
         return None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import closing
 from typing import Any
 
@@ -15,7 +15,7 @@ from rowfall.core.listing import Listing, without_salt
 from rowfall.core.model import Encoding, Schema
 from rowfall.core.options import ERROR, Options
 from rowfall.core.results import Link
-from rowfall.destinations import database_survey
+from rowfall.destinations import cursor_rows, database_survey
 from rowfall.destinations.base import BaseDestination
 from rowfall.destinations.network_links import network_links
 from rowfall.destinations.options_check import DATABASE
@@ -24,6 +24,7 @@ from rowfall.engines import database_class
 from rowfall.engines.base import ExistingTable
 from rowfall.engines.database import RECORD, Database, FileTable, IndexedRecord, OverNetwork
 from rowfall.ledger import Ledger
+from rowfall.sources.cursor import CursorRows
 from rowfall.targets.base import Target
 
 
@@ -68,7 +69,7 @@ def resolve(session: Session, database: Database) -> None:
         if not session.options.force_append:
             raise found
         database.accept()
-    elif session.options.loaded is not None:
+    elif session.options.loaded is not None and session.options.cursor is None:
         said = f"--loaded {session.options.loaded} changes nothing: record and table agree"
         session.emit(Note("info", said))
 
@@ -111,6 +112,20 @@ class RecordedDatabase(BaseDestination):
         database = database_of(session)
         if isinstance(database, IndexedRecord):
             database.prune_record(days)
+
+    def stored_rows(self, session: Session, wanted: CursorRows) -> Iterable[Sequence[Any]] | None:
+        database = database_of(session)
+        listed = database.existing_table()
+        if listed is None:
+            return ()
+        if not listed.columns:
+            return None
+        cursor_rows.check_columns(session, listed, wanted)
+        return self.ask_rows(session, wanted)
+
+    def ask_rows(self, session: Session, wanted: CursorRows) -> Iterable[Sequence[Any]] | None:
+        """Ask the database; None where it cannot be asked."""
+        return cursor_rows.of_database(database_of(session), wanted)
 
     def contradiction(self, session: Session) -> LedgerError | None:
         return unrecorded(session, database_of(session))

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import closing
 from dataclasses import replace
+from typing import Any
 
 from rowfall.contracts.delivery import Delivery
 from rowfall.contracts.destination import Query, Receiving
@@ -19,6 +20,7 @@ from rowfall.core.model import WRITE, Choice, Encoding, Group, Plan, Schema, Tra
 from rowfall.core.options import Options
 from rowfall.core.results import Leftover, Verification
 from rowfall.deliver.route import open_writing
+from rowfall.destinations import cursor_rows
 from rowfall.destinations.base import BasePrepared, ledger_of
 from rowfall.destinations.database import RecordedDatabase, database_of, open_database, resolve
 from rowfall.destinations.notes import add_splits, created, dropped
@@ -30,6 +32,8 @@ from rowfall.plan import attempts
 from rowfall.publish.commit import CommitReceiver, commit_gathered, drop_gathered, end_open_commits
 from rowfall.publish.transaction import hold_streams, loaded_in
 from rowfall.schema.types.strict_reading import only_utf8
+from rowfall.sources.cursor import CursorRows
+from rowfall.systems.clickhouse.embedded import Embedded
 from rowfall.targets.base import FileTarget, Target
 
 # Bytes of a data file: what Iceberg's other writers aim at (write.target-file-size-bytes).
@@ -101,6 +105,11 @@ class LakeTable(RecordedDatabase):
 
     rows_become = "files"
     visible_when = "nothing until the end of the load, then all rows in one moment"
+
+    def ask_rows(self, session: Session, wanted: CursorRows) -> Iterable[Sequence[Any]] | None:
+        """Have an engine of its own, which may read any folder, read the files."""
+        with closing(Embedded(None, work="/")) as engine:
+            return cursor_rows.of_engine(engine, table_of(session).relation(), wanted)
 
     def key(self, session: Session, load_id: str) -> str:
         return target_key(session.target_key, load_id)

@@ -97,6 +97,8 @@ def check_options(
             continue
         for name in rule.names:
             value = getattr(options, name)
+            if name == "key" and options.cursor is not None:
+                continue  # it names the key of the rows that are read
             if value and value != _UNSET.get(name) and name not in takes:
                 raise UsageError(
                     f"--{name.replace('_', '-')} {rule.text.format(target=target.text)}",

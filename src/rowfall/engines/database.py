@@ -522,6 +522,20 @@ class SupportsGathering(Database, Protocol):
 
 
 @runtime_checkable
+class SupportsAsking(Protocol):
+    """A database whose table can be asked for rows by the value of a column."""
+
+    def rows_from(
+        self, columns: Sequence[str], low: str, *, quoted: bool, most: int
+    ) -> Iterator[Sequence[str]]:
+        """Give the texts of some columns of the rows whose last of them is ``low`` or higher.
+
+        Args:
+            quoted: ``low`` is no number. ``most``: rows.
+        """
+
+
+@runtime_checkable
 class SupportsCompression(Protocol):
     """A database whose protocol can be compressed, see :meth:`Database.pack`."""
 

@@ -19,7 +19,7 @@ from rowfall.core.errors import RowfallError, SourceError, TargetError, UsageErr
 from rowfall.core.listing import MARK
 from rowfall.core.options import ERROR, REPLACE, Options
 from rowfall.core.server_address import ServerAt
-from rowfall.core.sqltext import SqlText, identifier
+from rowfall.core.sqltext import SqlText, identifier, literal
 from rowfall.engines.database import (
     ACCEPTED,
     RECORD,
@@ -102,6 +102,18 @@ class FileDatabase(Transactions):
         self._gathers = ""
         self._read_only = False
         self.file = OpenFile(lambda: self.connect(read_only=self._read_only), self.translated)
+
+    def rows_from(
+        self, columns: Sequence[str], low: str, *, quoted: bool, most: int
+    ) -> Iterator[Sequence[str]]:
+        """See :class:`rowfall.engines.database.SupportsAsking`."""
+        names = [identifier(name) for name in columns]
+        texts = ", ".join(f"{name}::VARCHAR" for name in names)
+        value = literal(low) if quoted else low
+        with self.file.asking() as cursor:
+            yield from cursor.execute(
+                f"SELECT {texts} FROM {self.table} WHERE {names[-1]} >= {value} LIMIT {most}"
+            ).fetchall()
 
     # --- what a driver says -----------------------------------------------------------------------
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 
 from rowfall.contracts.session import Session
+from rowfall.core.errors import UsageError
 from rowfall.core.events import Note
 from rowfall.core.listing import Listing, continued_id, joined, ranges_by_stream, split_id
+from rowfall.core.options import ERROR
 from rowfall.ledger import Ledger
-from rowfall.sources.base import Continued, Identified
+from rowfall.sources.base import ByCursor, Continued, Identified
 
 
 def continue_streams(session: Session, known: set[str]) -> tuple[Listing, set[str]]:
@@ -30,6 +32,9 @@ def continue_streams(session: Session, known: set[str]) -> tuple[Listing, set[st
         return listing, known
     if not session.destination.continues:
         return listing, set()  # the target holds the whole listing
+    by = source if isinstance(source, ByCursor) else None
+    if by is not None and known:
+        check_streams(session, by, known)
     ranges = ranges_by_stream(known)
     loaded: dict[str, Sequence[tuple[int, int]]] = {}
     versions = dict(streams(listing))
@@ -43,6 +48,17 @@ def continue_streams(session: Session, known: set[str]) -> tuple[Listing, set[st
         for uri, own in loaded.items():
             if told := session.ledger.identity(session.target_key, uri):
                 source.check_identity(told, joined(own))
+    if by is not None and by.cursor is not None and not session.options.replace:
+        from rowfall.plan import cursors  # with what loads without the option save
+
+        there = ranges
+        if session.options.gathers:
+            there = ranges_by_stream(session.destination.loaded_ids(session))
+        for uri, own in loaded.items():
+            stream = split_id(
+                uri, versions[uri], None, None, session.target_key, listing.projection
+            )
+            cursors.go_on(session, by, joined(own), joined(there.get(stream, ())))
     before = len(source.notes)
     rest = source.listing_after({uri: joined(own) for uri, own in loaded.items()})
     for note in source.notes[before:]:
@@ -65,6 +81,30 @@ def keep_identity(session: Session, ledger: Ledger, load_id: str) -> None:
     if isinstance(source, Identified) and session.listing.continued and (own := source.identity()):
         for name, _ in streams(session.listing):
             ledger.identify(load_id, name, own)
+
+
+def check_streams(session: Session, source: ByCursor, known: Collection[str]) -> None:
+    """Check that the rows of a source are not loaded already as other ranges.
+
+    Raises:
+        UsageError: they are, by another column or by none: all of them would be loaded again.
+    """
+    options = session.options
+    if options.force or options.replace or options.upsert or options.on_conflict != ERROR:
+        return
+    streams = {one[:32] for one in known}
+    for words, (uri, version) in source.other_streams().items():
+        stream = split_id(uri, version, None, None, session.target_key, session.listing.projection)
+        if stream not in streams:
+            continue
+        now = f"--cursor {options.cursor}" if options.cursor else "no --cursor"
+        again = words.partition(",")[0].removeprefix("no ")
+        hint = f"Go on with {words}" if words.startswith("--") else f"Leave out {again}"
+        raise UsageError(
+            f"{session.source.text} was loaded into {session.table_text} with {words}, and is now "
+            f"to be loaded with {now}: all its rows would be loaded again",
+            hint=f"{hint}, or load all of it anew: the same command with --replace.",
+        )
 
 
 def _joined(ids: Iterable[str]) -> frozenset[tuple[str, int, int]]:

@@ -115,6 +115,10 @@ def _choose_load(
     if old is not None and session.destination.has_unknown_attempts(session, old.id):
         ledger.give_up(old.id)
         old = None
+    if old is not None and session.options.cursor is not None and session.options.replace:
+        # Rows that came since below the values which it has gathered would be left out.
+        ledger.give_up(old.id)
+        old = None
     if old is not None:
         _same_options(old, given, ledger)
     request = json.dumps({

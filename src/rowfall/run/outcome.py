@@ -27,7 +27,7 @@ from rowfall.run.limits import (
     SourceTraits,
     limited_by,
 )
-from rowfall.sources.base import Streamed
+from rowfall.sources.base import ByCursor, Source, Streamed
 
 # Ticks miss up to half a second at the end of each statement.
 LONG_SECONDS = 5.0
@@ -52,6 +52,15 @@ _PHASES = {
 }
 _ORDER = ("read", "convert", "insert", "publish")
 _SOURCES = ("File", "S3", "URL", "Numbers", "ObjectStorage", "Storage")
+
+
+def _cursor_note(source: Source, outcome: str) -> tuple[str, ...]:
+    """Return the value up to which a column was followed, of a load that is done."""
+    cursor = source.cursor if isinstance(source, ByCursor) else None
+    if cursor is None or cursor.highest is None or outcome != "done":
+        return ()
+    last = cursor.key.plain(cursor.highest)
+    return (f"loaded up to {cursor.name} {last}, behind which the next run with --cursor goes on",)
 
 
 def make_report(
@@ -123,7 +132,12 @@ def make_report(
         limited_by=limited,
         settings={s.name: s.value for s in done.settings},
         failures=counts.failures,
-        notes=(*filter(None, [plan.schema.fit.text]), *done.notes, *finished.notes),
+        notes=(
+            *filter(None, [plan.schema.fit.text]),
+            *_cursor_note(session.source, outcome),
+            *done.notes,
+            *finished.notes,
+        ),
         steering=done.steering,
         engine_version=session.engine.facts.version if alive else "",
         rowfall_version=__version__,

@@ -40,7 +40,7 @@ from rowfall.core.units import parse_duration, parse_size
 from rowfall.destinations import open_destination
 from rowfall.engines.base import Engine
 from rowfall.sources import check_options, open_source
-from rowfall.sources.base import Folders, KeptInTables, Listed, Queried, Streamed
+from rowfall.sources.base import ByCursor, Folders, KeptInTables, Listed, Queried, Streamed
 from rowfall.systems.clickhouse.embedded import PLAN, Embedded
 from rowfall.systems.clickhouse.prestart import prestart
 from rowfall.targets import default_table, open_target
@@ -121,6 +121,14 @@ def open_session(request: Request, emit: Listener, *, dry: bool) -> Iterator[Ses
             f"--query is for databases, and {source.text} is none",
             hint="Columns and rows of files are chosen with --select and --where.",
         )
+    if options.cursor is not None and not isinstance(source, ByCursor):
+        raise UsageError(
+            f"--cursor is for tables and queries of databases, and {source.text} is none",
+            hint="Files are known by their names and versions: the same command again loads the "
+            "new ones.",
+        )
+    if options.cursor_overlap is not None and options.cursor is None:
+        raise UsageError("--cursor-overlap is for --cursor", hint="Name a column with --cursor.")
     named = default_table(texts) if table is None else table
     derived = table is None
     if isinstance(source, KeptInTables) and (read := source.choose(table)):
@@ -141,6 +149,11 @@ def open_session(request: Request, emit: Listener, *, dry: bool) -> Iterator[Ses
             hint="Leave out --table, or name a folder or a server with --to.",
         )
     destination.check(target, options)
+    if options.cursor is not None and not (destination.continues and destination.follows):
+        raise UsageError(
+            f"--cursor needs a table that keeps what is loaded, and {target.text} is none",
+            hint="Name a folder, a server or a database with --to.",
+        )
     memory = parse_size(options.memory) if options.memory else None
     with ExitStack() as stack:
         if isinstance(source, KeptInTables):
@@ -281,7 +294,7 @@ def _check_choices(options: Options) -> None:
     """
     for one, other in (
         ("pull", "push"), ("atomic", "replace"), ("direct", "atomic"), ("direct", "replace"),
-        ("upsert", "replace"), ("upsert", "atomic"), ("upsert", "direct"),
+        ("upsert", "replace"), ("upsert", "atomic"), ("upsert", "direct"), ("cursor", "atomic"),
         ("direct", "widen"),
     ):  # fmt: skip
         if getattr(options, one) and getattr(options, other):

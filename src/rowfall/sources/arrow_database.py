@@ -14,7 +14,10 @@ from rowfall.core.model import Encoding, Kind
 from rowfall.core.options import Options
 from rowfall.core.sqltext import SqlText
 from rowfall.sources import arrow_batches as arrow
-from rowfall.sources.databases import DatabaseAddress, DatabaseSource
+from rowfall.sources.databases import (
+    DatabaseAddress,
+    DatabaseSource,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -8,6 +8,7 @@ with ``isinstance``:
 * :class:`Ranged`: parts of its objects can be read, so large ones are loaded in ranges;
 * :class:`Continued`: its splits are ranges of numbers, and a later load goes on behind them;
 * :class:`Listed`: objects come and change while it is followed, and listing finds them;
+* :class:`ByCursor`: the ranges may be of a column that the user names, whose values grow;
 * :class:`Streamed`: only this process can read it (a database, a queue), and does so as bytes;
 * :class:`Stored`: rowfall-decode gets its rows in another encoding than an engine (a lake table);
 * :class:`Queried`: it takes a query in place of a table;
@@ -23,7 +24,7 @@ import copy
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 from rowfall.core.after import After
 from rowfall.core.dataclass import dataclass
@@ -33,6 +34,10 @@ from rowfall.core.listing import Listing, Split
 from rowfall.core.masked import Secret
 from rowfall.core.model import Encoding, Schema
 from rowfall.core.sqltext import SqlText
+
+# Loads that follow no column save the import.
+if TYPE_CHECKING:
+    from rowfall.sources.cursor import Cursor, Overlap, Row
 
 _Source = TypeVar("_Source")
 
@@ -462,6 +467,30 @@ class Identified(Protocol):
 
         Raises:
             SourceError: it is another one.
+        """
+
+
+@runtime_checkable
+class ByCursor(Protocol):
+    """A source of streams that ``--cursor`` may follow: see :mod:`rowfall.sources.cursor`.
+
+    Attributes:
+        cursor: the column; None without the option.
+    """
+
+    cursor: Cursor | None
+
+    def other_streams(self) -> Mapping[str, tuple[str, str]]:
+        """Return how else the same rows may have been loaded: words for people -> URI, version."""
+
+    def tell(self, text: str) -> None:
+        """Take a line for the plan: the value behind which rows are read."""
+
+    def overlap_rows(self, overlap: Overlap) -> Iterator[Row]:
+        """Give key and value of the rows that an overlap has now.
+
+        Raises:
+            SourceError: they cannot be read. UsageError: there are too many.
         """
 
 

@@ -3,11 +3,7 @@
 A dialect (:mod:`rowfall.systems.postgresql.source`) derives from :class:`DatabaseSource`: it asks
 the catalogue and gives the bytes of a range. All else is here.
 
-**Numbers.** A split is a half-open range of numbers that stand for values of a key, in their
-order: integers and block numbers for themselves, points in time by microseconds, UUIDs by their
-first 63 bits. Number 0 is open: it also stands for all values before it, and for NULL, which only
-the key of a query can be. :data:`END` is open, too. So ranges that cover ``[0, END)`` cover every
-row, whatever is inserted later, and which rows a range has does not depend on the run.
+Keys, their numbers and their ranges are in :mod:`rowfall.sources.key_ranges`.
 
 **Keys that grow.** Values of an identity column or a sequence come in ascending order, so what is
 behind the highest one is new. Such a table is loaded up to the highest value that was there, and a
@@ -17,18 +13,14 @@ later run goes on behind it. All other tables are loaded up to :data:`END`, once
 from __future__ import annotations
 
 import functools
-import itertools
 import os
 import shlex
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from datetime import datetime, timedelta
-from enum import StrEnum
 from hashlib import blake2b
-from typing import TypeVar
-from uuid import UUID
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from rowfall.core import passwords, sql, uri
 from rowfall.core.dataclass import dataclass
@@ -40,33 +32,27 @@ from rowfall.core.model import Column, Encoding, Kind, Schema, TableLayout
 from rowfall.core.nearest import did_you_mean
 from rowfall.core.options import Options
 from rowfall.core.units import counted, parse_duration
+from rowfall.sources import following
+from rowfall.sources.cursor import CursorKey
 from rowfall.sources.handover import Answer, SocketPassing
+from rowfall.sources.key_ranges import (
+    BLOCKS,
+    END,
+    Described,
+    KeyKind,
+    SourceColumn,
+    without,
+)
 from rowfall.sources.pipes import Streams
 
-END = (1 << 63) - 1
-"""The number behind all values."""
-WHOLE = ((0, 1),)
-"""The ranges of what is one stream."""
-BLOCKS = (1 << 32) - 1
-"""Places of rows in a table at most: blocks, or rows."""
+if TYPE_CHECKING:
+    from rowfall.sources.cursor import Cursor, CursorSql, Overlap, Row
 
 ANOTHER = (
     "Forget what was loaded of the old one with rowfall forget LOAD (rowfall status names its "
     "loads), then run the same command again, with --replace where the old rows are to go."
 )
 """The hint about a table that is another one than that of which rows are loaded."""
-
-# A range of less does not pay its connection and its statement (20 ms); one of more would leave
-# the others waiting at the end of a load.
-RANGE_BYTES = 32 << 20
-MOST_RANGES = 512
-# Below this a table is one range.
-SMALL_BYTES = 4 << 20
-# A table of some size gets so many at least: streams for as many cores, which end together.
-LEAST_RANGES = 16
-
-_EPOCH = datetime(1970, 1, 1)
-_UUID_BITS = 128 - 63
 
 
 # --- addresses ------------------------------------------------------------------------------------
@@ -326,187 +312,7 @@ def no_key(at: DatabaseAddress, names: Sequence[str]) -> UsageError:
     )
 
 
-# --- keys -----------------------------------------------------------------------------------------
-
-
-class KeyKind(StrEnum):
-    """Kind of the values of a key."""
-
-    INTEGER = "integer"
-    DAY = "date"
-    MOMENT = "timestamp"
-    UUID = "uuid"
-    BLOCK = "ctid"
-
-
-@dataclass(frozen=True, slots=True)
-class Key:
-    """A column whose values are cut into ranges.
-
-    Attributes:
-        sql: the column, quoted.
-        grows: new rows have higher values than all others.
-        nullable: some rows may have no value.
-        low, end: the numbers of all values; ranges that begin or end there are open.
-    """
-
-    name: str
-    sql: str
-    kind: KeyKind
-    grows: bool = False
-    nullable: bool = False
-    low: int = 0
-    end: int = END
-
-    def number(self, value: object) -> int | None:
-        """Return the number that stands for a value; None where only an open range has it.
-
-        Args:
-            value: as text, or an int.
-        """
-        text = str(value)
-        try:
-            if self.kind is KeyKind.UUID:
-                found = UUID(text).int >> _UUID_BITS
-            elif self.kind in (KeyKind.DAY, KeyKind.MOMENT):
-                found = (datetime.fromisoformat(text) - _EPOCH) // timedelta(microseconds=1)
-            else:
-                found = int(text)
-        except (ValueError, OverflowError, TypeError):  # infinity, years before Christ
-            return None
-        return found if 0 < found < END else None
-
-    def literal(self, number: int) -> str:
-        """Return the least value of a number as a literal of SQL."""
-        if self.kind is KeyKind.UUID:
-            return f"'{UUID(int=number << _UUID_BITS)}'"
-        if self.kind in (KeyKind.DAY, KeyKind.MOMENT):
-            # A day begins with its first microsecond, so its values are cut between days.
-            moment = _EPOCH + timedelta(microseconds=number)
-            return f"'{moment.isoformat(' ')}'"
-        if self.kind is KeyKind.BLOCK:
-            return f"'({number - self.low},0)'"
-        return str(number)
-
-    def condition(self, start: int, stop: int) -> str:
-        """Return the condition on the rows of a range; "" for all of them."""
-        tests = [f"{self.sql} >= {self.literal(start)}"] if start > self.low else []
-        tests += [f"{self.sql} < {self.literal(stop)}"] if stop < self.end else []
-        found = " AND ".join(tests)
-        if self.nullable and start == self.low and tests:
-            found = f"({found} OR {self.sql} IS NULL)"
-        return found
-
-    def label(self, start: int, stop: int) -> str:
-        """Return a range for people: half-open, as of a list of Python; "" for all rows."""
-        low = self._shown(start) if start > self.low else ""
-        high = self._shown(stop) if stop < self.end else ""
-        if not low and not high:
-            return ""
-        if self.kind in (KeyKind.DAY, KeyKind.MOMENT):  # with colons of their own
-            return f"[{low or 'first'} to {high or 'last'}]"
-        return f"[{low}:{high}]"
-
-    def _shown(self, number: int) -> str:
-        if self.kind is KeyKind.BLOCK:
-            return str(number - self.low)
-        return Key.literal(self, number).strip("'").removesuffix(" 00:00:00")
-
-
-class RowNumber(Key):
-    """The number of a row in its table."""
-
-    def literal(self, number: int) -> str:
-        return str(number - self.low)
-
-
-def cut(values: Iterable[int | None], count: int, end: int) -> list[tuple[int, int]]:
-    """Cut ``[0, end)`` into at most ``count`` ranges that hold about as many of ``values`` each.
-
-    Args:
-        values: numbers of a sample of the key, in any order.
-    """
-    known = sorted(v for v in values if v is not None and 0 < v < end)
-    places = {known[len(known) * n // count] for n in range(1, count)} if known else set()
-    bounds = [0, *sorted(places), end]
-    return list(itertools.pairwise(bounds))
-
-
-def without(
-    ranges: Iterable[tuple[int, int]], loaded: Iterable[tuple[int, int]]
-) -> list[tuple[int, int]]:
-    """Return the pieces of ``ranges`` that are in none of ``loaded``, as (start, stop)."""
-    gone = sorted(loaded)
-    left: list[tuple[int, int]] = []
-    for start, stop in ranges:
-        at = start
-        for a, b in gone:
-            if b <= at or a >= stop:
-                continue
-            if at < a:
-                left.append((at, a))
-            at = max(at, b)
-        if at < stop:
-            left.append((at, stop))
-    return left
-
-
-def count_ranges(size: int, *, most: int = MOST_RANGES) -> int:
-    """Return into how many ranges a table of so many bytes is cut."""
-    if size < SMALL_BYTES:
-        return 1
-    return max(1, min(most, max(LEAST_RANGES, size // RANGE_BYTES)))
-
-
-# --- columns --------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class SourceColumn:
-    """One column of a table or query.
-
-    Attributes:
-        type: of ClickHouse. ``reason``: the type that it has in the database, and what that means.
-        select: SQL whose text is what a reader of TSV takes for ``type``.
-        bytes_each: of a value in memory, about.
-        binary: SQL whose value in the database's binary protocol rowfall-decode takes for ``type``;
-            "" where it has no such form. ``wire``: its type there, where rows do not say that.
-        bytes: its strings are bytes, and no text.
-    """
-
-    name: str
-    type: str
-    reason: str
-    select: str
-    bytes_each: float = 8.0
-    binary: str = ""
-    wire: str = ""
-    bytes: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Described:
-    """A table or query as the catalogue describes it.
-
-    Attributes:
-        name: for people, and in the URI of its splits: ``public.orders``.
-        version: what changes when it is another one by that name.
-        rows: about; ``key``: to cut by; None for one stream, ``why`` says why.
-        ranges: to read, of numbers of the key; without one :data:`WHOLE`, () of an empty table.
-        order_by: columns of its primary key.
-        next_key: a number that the key of no row has reached, now or before, as far as it is known.
-    """
-
-    name: str
-    version: str
-    columns: tuple[SourceColumn, ...]
-    rows: int
-    key: Key | None
-    why: str
-    ranges: tuple[tuple[int, int], ...] = WHOLE
-    order_by: tuple[str, ...] = ()
-    notes: tuple[str, ...] = ()
-    next_key: int = END
+# --- tables and queries -------------------------------------------------------------------------
 
 
 def digest(query: str) -> str:
@@ -561,6 +367,8 @@ class DatabaseSource(Streams, ABC):
         )
         self.notes: tuple[str, ...] = ()
         self.made: Schema | None = None
+        self.cursor: Cursor | None = None
+        self.options = options
         self._described: Described | None = None
 
     def patiently(self, connect: Callable[[], _Connection], patience: float) -> _Connection:
@@ -586,10 +394,47 @@ class DatabaseSource(Streams, ABC):
             SourceError: it cannot be read, or has columns of a type that is not supported.
         """
 
+    # --- what a dialect says of a column that --cursor names --------------------------------------
+
+    def ask(self, query: str) -> Iterable[Sequence[Any]]:
+        """Return the rows of a query, in the snapshot of the load where the database has one.
+
+        Raises:
+            SourceError: it fails.
+        """
+        raise NotImplementedError
+
+    @property
+    def relation_text(self) -> str:
+        """Return what rows are read from, as SQL."""
+        raise NotImplementedError
+
+    @property
+    def named_key(self) -> str:
+        """Return the column that ``key=`` names; "" for none."""
+        return self.address.key
+
+    def cursor_sql(self, column: SourceColumn) -> CursorSql:
+        """Return what the dialect writes for a column that is followed."""
+        raise NotImplementedError
+
+    def key_sql(self, column: SourceColumn) -> tuple[str, str, str]:
+        """Return a column of a key: quoted, SQL of its text, and a cast behind its literals."""
+        raise NotImplementedError
+
+    def cursor_ranges(self, found: Described, cursor: Cursor) -> Sequence[tuple[int, int]]:
+        """Cut the values up to the highest one into ranges; one where nothing is known of them."""
+        return ((0, cursor.end),)
+
+    # ----------------------------------------------------------------------------------------------
+
     @property
     def described(self) -> Described:
         if self._described is None:
-            found = self._described = self.describe()
+            found = self.describe()
+            if self.options.cursor is not None:
+                self.cursor, found = following.follow(self, found)
+            self._described = found
             way = _way(found, self.query)
             self.made = _schema(found, way)
             self.notes = (way, *found.notes)
@@ -608,7 +453,21 @@ class DatabaseSource(Streams, ABC):
             base += f"/{uri.encode(found.name, safe='.')}"
         if found.key is None:
             return base
-        return f"{base}{'&' if self.query else '?'}by={uri.encode(found.key.name)}"
+        by = "by" if self.cursor is None else "cursor"
+        return f"{base}{'&' if self.query else '?'}{by}={uri.encode(found.key.name)}"
+
+    def other_streams(self) -> Mapping[str, tuple[str, str]]:
+        """See :class:`rowfall.sources.base.ByCursor`."""
+        return following.other_streams(self)
+
+    def tell(self, text: str) -> None:
+        """See :class:`rowfall.sources.base.ByCursor`."""
+        self.made = following.told(self.made, text)
+
+    def overlap_rows(self, overlap: Overlap) -> Iterator[Row]:
+        """See :class:`rowfall.sources.base.ByCursor`."""
+        assert self.cursor is not None  # noqa: S101 - asked of a source that has one
+        return self.cursor.rows(self.ask(self.cursor.question(self.relation_text, overlap)))
 
     def listing(self) -> Listing:
         """Return the ranges of the table, of about equal size.
@@ -627,6 +486,8 @@ class DatabaseSource(Streams, ABC):
         """
         found = self.described
         key, there = found.key, loaded.get(self.uri, ())
+        if self.cursor is not None:
+            return self._listing_of(self.cursor.rest(found.ranges, there))
         if key is not None and there and found.next_key < there[-1][1] < END:
             raise SourceError(
                 f"{self.text}: its rows were loaded up to {key.name} {there[-1][1] - 1}, and the "
@@ -710,6 +571,8 @@ class DatabaseSource(Streams, ABC):
         key = self.described.key
         if key is None or split.start is None or split.stop is None:
             return ""
+        if self.cursor is not None:
+            return self.cursor.condition(split.start, split.stop)
         return key.condition(split.start, split.stop)
 
     def numbers(self, split: Split, lines: Sequence[int]) -> list[int]:
@@ -730,7 +593,10 @@ def _way(found: Described, query: str) -> str:
     ranges, key = len(found.ranges), found.key
     text = f"{name} is read in {ranges or 1} range{'s' * (ranges > 1)} of {key.name} ({found.why})"
     if key.grows and (not found.ranges or found.ranges[-1][1] < key.end):
-        end = f"above {found.ranges[-1][1] - 1}" if found.ranges else "that are there then"
+        last = str(found.ranges[-1][1] - 1) if found.ranges else ""
+        if isinstance(key, CursorKey):
+            last = key.plain(key.floor(found.ranges[-1][1] - 1)) if found.ranges else ""
+        end = f"above {last}" if found.ranges else "that are there then"
         return f"{text}; a later run loads the values {end}"
     return f"{text}; a later run does not load it again"
 

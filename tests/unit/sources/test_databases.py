@@ -15,7 +15,17 @@ from hypothesis import strategies as st
 from rowfall.core.errors import UsageError
 from rowfall.core.listing import Listing
 from rowfall.core.options import Options
-from rowfall.sources.databases import END, Key, KeyKind, count_ranges, cut, parse, without
+from rowfall.sources.databases import (
+    parse,
+)
+from rowfall.sources.key_ranges import (
+    END,
+    Key,
+    KeyKind,
+    count_ranges,
+    cut,
+    without,
+)
 
 KEYS = {kind: Key("k", "k", kind) for kind in KeyKind}
 NUMBERS = st.integers(-(1 << 63), END)

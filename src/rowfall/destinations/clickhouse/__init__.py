@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from typing import TYPE_CHECKING, Any
 
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from rowfall.destinations.clickhouse.prepare import PreparedTables
     from rowfall.ledger import Ledger
     from rowfall.schema.table_changes import TableQuestions
+    from rowfall.sources.cursor import CursorRows
 
 
 def _uuid(session: Session) -> str:
@@ -117,6 +118,18 @@ class ClickHouseTables(BaseDestination):
 
         uuid = _uuid(session)
         return record_of(session).among(uuid, ids) if uuid else set()
+
+    def stored_rows(self, session: Session, wanted: CursorRows) -> Iterable[Sequence[Any]] | None:
+        """Ask the table, of a cluster all shards."""
+        from rowfall.destinations import cursor_rows
+
+        listed = self.existing_table(session, session.first_target.table)
+        if listed is None:
+            return ()
+        cursor_rows.check_columns(session, listed, wanted)
+        if not cursor_rows.keeps_rows(listed):
+            return None
+        return cursor_rows.of_engine(session.engine, session.all_rows, wanted)
 
     def contradiction(self, session: Session) -> LedgerError | None:
         from rowfall.destinations.clickhouse.loaded_state import find_contradiction, remembered

@@ -51,7 +51,7 @@ class DataFolder(Tables):
         path = uri.file_path(texts[0])
         self.folder = Path(os.path.abspath(os.path.expanduser(path)))
         base = f"folder://{uri.encode(str(self.folder))}"
-        super().__init__(texts[0], base, _DEFAULT, "", options.query)
+        super().__init__(texts[0], base, _DEFAULT, "", options)
         self._reader: TableReader | None = None
 
     def choose(self, table: str | None) -> str:

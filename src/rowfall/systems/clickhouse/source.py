@@ -24,8 +24,12 @@ from rowfall.core.nearest import did_you_mean
 from rowfall.core.options import Options
 from rowfall.core.patterns import regex
 from rowfall.core.sqltext import quote
+from rowfall.core.type_names import parse_type
 from rowfall.engines.base import ROWS_FORMAT, read_rows
-from rowfall.sources.databases import digest, parse, without
+from rowfall.sources import following
+from rowfall.sources.cursor import Cursor, CursorSql, Overlap, Row
+from rowfall.sources.databases import digest, parse
+from rowfall.sources.key_ranges import WHOLE, Described, SourceColumn, cut, without
 from rowfall.sources.pipes import Streams
 from rowfall.systems.clickhouse.codes import (
     QUERY_WAS_CANCELLED,
@@ -48,6 +52,8 @@ _NO_TABLE = frozenset({UNKNOWN_TABLE, UNKNOWN_DATABASE})
 # Where another try may help who reads, besides what is transient for everybody: a query that had to
 # be given up, and a server that ends (SYSTEM_ERROR).
 _PASSING = frozenset({TIMEOUT_EXCEEDED, QUERY_WAS_CANCELLED, 425})
+# Ranges of a column that is followed, and the rows of one at least: each reads the column again.
+_CURSOR_RANGES, _CURSOR_ROWS = 16, 1_000_000
 _FOLDER = regex(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}(?=/?\Z)")
 
 
@@ -64,15 +70,20 @@ class Tables(Streams):
     fds: tuple[int, ...] = ()
     secrets: tuple[Secret, ...] = ()
 
-    def __init__(self, text: str, base: str, database: str, table: str, query: str | None) -> None:
+    def __init__(self, text: str, base: str, database: str, table: str, options: Options) -> None:
         super().__init__()
         self.text, self.base = text, base
         self.database, self.table = database, table
-        self.query = (query or "").strip().rstrip(";")
+        self.options = options
+        self.query = (options.query or "").strip().rstrip(";")
+        self.cursor: Cursor | None = None
+        self.described = Described("", "", (), 0, None, "")
         self.notes: tuple[str, ...] = ()
         self.made: Schema | None = None
         self._listing: Listing | None = None
         self._numbers_grow = True
+        self._version = ""
+        self._partitions: list[tuple[str, str]] = []
 
     def ask(self, text: str) -> list[list[Any]]:
         """Return the rows of a query.
@@ -104,6 +115,9 @@ class Tables(Streams):
         """
         if self._listing is None:
             self._listing = self._describe_query() if self.query else self._describe_table()
+            self._describe_columns(self._listing)
+            if self.options.cursor is not None:
+                self._listing = self._follow()
         return self._listing
 
     def listing_after(self, loaded: Mapping[str, Sequence[tuple[int, int]]]) -> Listing:
@@ -113,6 +127,9 @@ class Tables(Streams):
             SourceError: the last blocks that are loaded are gone, so new rows get their numbers.
         """
         found, rest = self.listing(), Listing(continued=True)
+        if self.cursor is not None:
+            own = next(iter(loaded.values()), ())
+            return self._listed(self.cursor.rest(self.described.ranges, own))
         last = max((stop for own in loaded.values() for _, stop in own), default=0)
         there = max((split.stop or 0 for split in found.splits("")), default=0)
         # In Keeper numbers only grow; else an engine that starts goes on behind the last part.
@@ -130,6 +147,106 @@ class Tables(Streams):
             for start, stop in without([(split.start, split.stop)], loaded.get(split.uri, ())):
                 rest.add(split.uri, split.version, split.size, start, stop)
         return rest
+
+    # --- a column that is followed ------------------------------------------------------------
+
+    def _describe_columns(self, listing: Listing) -> None:
+        """Describe the columns as other databases do, for what follows one of them."""
+        made = self.made.columns if self.made is not None else ()
+        columns = tuple(SourceColumn(c.name, c.type, c.type, sql.name(c.name)) for c in made)
+        version = listing.split(0, "").version.partition("-")[0] if len(listing) else self._version
+        self.described = Described(
+            self.table, version, columns, 0, None, "", order_by=(), ranges=WHOLE
+        )  # fmt: skip
+
+    def _follow(self) -> Listing:
+        """Return the listing of the ranges of the column that is followed."""
+        self.cursor, found = following.follow(self, self.described)
+        self.described = found
+        self.notes = (
+            *(note for note in self.notes if "stream" not in note),
+            f"{self.table or 'the query'} is read in ranges of {self.cursor.name} ({found.why})",
+        )
+        return self._listed(found.ranges)
+
+    def _listed(self, ranges: Sequence[tuple[int, int]]) -> Listing:
+        assert self.cursor is not None  # noqa: S101 - asked where there is one
+        listing = Listing(continued=True)
+        listing.label = self.cursor.key.label
+        for start, stop in ranges:
+            listing.add(self.uri, self.described.version, 0, start, stop)
+        return listing
+
+    @property
+    def uri(self) -> str:
+        """See :class:`rowfall.sources.following.FollowedDatabase`."""
+        base = f"{self.base}?query={digest(self.query)}" if self.query else self._base
+        if self.cursor is None:
+            return base
+        return f"{base}{'&' if self.query else '?'}cursor={uri.encode(self.cursor.name)}"
+
+    @property
+    def _base(self) -> str:
+        return f"{self.base}/{uri.encode(self.table)}"
+
+    @property
+    def named_key(self) -> str:
+        """See :class:`rowfall.sources.following.FollowedDatabase`."""
+        return ""
+
+    @property
+    def relation_text(self) -> str:
+        """See :class:`rowfall.sources.following.FollowedDatabase`."""
+        return f"({self.query}\n)" if self.query else sql.qualified(self.database, self.table)
+
+    def other_streams(self) -> Mapping[str, tuple[str, str]]:
+        """See :class:`rowfall.sources.base.ByCursor`."""
+        streams = dict(following.other_streams(self))
+        if self.cursor is not None and self._listing is not None and not self.query:
+            for name, version in self._partitions:
+                words = f"no --cursor, by the blocks of partition {name}"
+                streams[words] = (f"{self._base}?partition={uri.encode(name)}", version)
+        return streams
+
+    def tell(self, text: str) -> None:
+        """See :class:`rowfall.sources.base.ByCursor`."""
+        self.made = following.told(self.made, text)
+
+    def overlap_rows(self, overlap: Overlap) -> Iterator[Row]:
+        """See :class:`rowfall.sources.base.ByCursor`."""
+        assert self.cursor is not None  # noqa: S101 - asked of a source that has one
+        return self.cursor.rows(self.ask(self.cursor.question(self.relation_text, overlap)))
+
+    def cursor_sql(self, column: SourceColumn) -> CursorSql:
+        """See :class:`rowfall.sources.following.FollowedDatabase`."""
+        base, name = parse_type(column.type).base, sql.name(column.name)
+        if base == "DateTime" or base.startswith("DateTime64"):
+            text = "toString(toTimeZone(toDateTime64({x}, 6, 'UTC'), 'UTC'))"
+            return CursorSql(name, text, wrap="toDateTime64({}, 6, 'UTC')", escapes=True)
+        refused = "is compared by its second half" if base == "UUID" else ""
+        wrap = {"Date": "toDate32({})", "Date32": "toDate32({})"}.get(base, "{}")
+        return CursorSql(name, "toString({x})", wrap=wrap, escapes=True, refused=refused)
+
+    def key_sql(self, column: SourceColumn) -> tuple[str, str, str]:
+        """See :class:`rowfall.sources.following.FollowedDatabase`."""
+        name = sql.name(column.name)
+        return name, f"toString({name})", ""
+
+    def cursor_ranges(self, found: Described, cursor: Cursor) -> Sequence[tuple[int, int]]:
+        """Cut by a sample or by estimates, see :mod:`rowfall.sources.following`."""
+        ((rows,),) = self.ask(f"SELECT count() FROM {self.relation_text}")
+        count = min(_CURSOR_RANGES, int(rows) // _CURSOR_ROWS)
+        if count < 2:
+            return [(0, cursor.end)]
+        levels = ", ".join(f"{n / count:.6f}" for n in range(1, count))
+        kept = cursor.key.sql
+        ((places,),) = self.ask(
+            f"SELECT arrayMap(x -> {cursor.sql.text.format(x='x')}, "
+            f"quantilesExactLow({levels})({kept})) FROM {self.relation_text}"
+        )
+        return cut([cursor.key.number(one) for one in places], count, cursor.end)
+
+    # ------------------------------------------------------------------------------------------
 
     def _describe_query(self) -> Listing:
         rows = self.ask(f"DESCRIBE TABLE ({self.query}\n)")
@@ -155,7 +272,7 @@ class Tables(Streams):
             f"FROM system.tables WHERE {named.replace('table =', 'name =')}"
         )
         self.ask(f"SELECT * FROM {sql.qualified(self.database, self.table)} LIMIT 0")
-        version = _identity(uuid, paths)
+        version = self._version = _identity(uuid, paths)
         kept = [(n, t) for n, t, kind in columns if kind in ("", "DEFAULT")]
         left = [n for n, _, kind in columns if kind not in ("", "DEFAULT")]
         self.made = Schema(
@@ -186,6 +303,7 @@ class Tables(Streams):
         for name, stop, stored in parts:
             own = f"{version}-{anew[name]}" if name in anew else version
             listing.add(f"{base}?partition={uri.encode(name)}", own, int(stored), 0, int(stop))
+            self._partitions.append((str(name), own))
         return listing
 
     def _missing(self) -> SourceError:
@@ -221,7 +339,11 @@ class Tables(Streams):
         columns = self.made.columns if self.made is not None else ()
         chosen = ", ".join(sql.name(column.name) for column in columns)
         origin = f"({self.query}\n)" if self.query else sql.qualified(self.database, self.table)
-        yield from self.blocks(f"SELECT {chosen} FROM {origin}{_where(split)}")
+        where = _where(split)
+        if self.cursor is not None:
+            condition = self.cursor.condition(split.start or 0, split.stop or 0)
+            where = f" WHERE {condition}" if condition else ""
+        yield from self.blocks(f"SELECT {chosen} FROM {origin}{where}")
 
     def merged(self, said: str) -> SourceError | None:
         """Return the error of rows that cannot be told from others; None where it is not that."""
@@ -244,7 +366,7 @@ class ClickHouse(Tables):
         port = at.login.port or (HTTPS_PORT if tls else HTTP_PORT)
         table = f"{at.schema}.{at.table}" if at.schema else at.table  # a dot is a letter here
         base = f"clickhouse://{at.login.host}:{port}/{uri.encode(at.database)}"
-        super().__init__(at.text, base, at.database, table, options.query)
+        super().__init__(at.text, base, at.database, table, options)
         user = at.login.user or os.environ.get("CLICKHOUSE_USER", "default")
         self._connections = Connections(Address(at.login.host, port, tls, user, at.login.password))
         self._status = StatementStatus(self._connections, {})
@@ -267,6 +389,9 @@ class ClickHouse(Tables):
         settings = {
             "database": self.database, "max_execution_time": "0", "http_send_timeout": "3600",
             "output_format_json_quote_64bit_integers": "0", "extremes": "0",
+            # Rows that came late are named in a statement: up to some MB.
+            "max_query_size": "100000000", "max_ast_elements": "10000000",
+            "max_expanded_ast_elements": "10000000",
         }  # fmt: skip
         download = Download(self._connections, settings, text, _SILENCE_SECONDS)
         try:

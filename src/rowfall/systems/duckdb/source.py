@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from hashlib import blake2b
 from typing import Any
@@ -17,11 +17,22 @@ from rowfall.core.errors import SourceError
 from rowfall.core.listing import Split
 from rowfall.core.options import Options
 from rowfall.core.sqltext import identifier, literal, qualified
+from rowfall.core.type_names import parse_type
 from rowfall.engines.database import RECORD
 from rowfall.engines.file_database import OpenFile
 from rowfall.sources.arrow_database import ArrowDatabaseSource
+from rowfall.sources.cursor import Cursor, CursorSql
 from rowfall.sources.databases import (
+    digest,
+    no_key,
+    no_table,
+    no_type,
+    only_table,
+    parse_file,
+)
+from rowfall.sources.key_ranges import (
     BLOCKS,
+    UNINDEXED_RANGES,
     WHOLE,
     Described,
     Key,
@@ -30,12 +41,6 @@ from rowfall.sources.databases import (
     SourceColumn,
     count_ranges,
     cut,
-    digest,
-    no_key,
-    no_table,
-    no_type,
-    only_table,
-    parse_file,
 )
 from rowfall.systems.duckdb.client import HERE, ROWS, SCHEMA, connect, driver, said
 from rowfall.systems.duckdb.types import KEYS, read_type, select
@@ -63,7 +68,7 @@ class DuckDBSource(ArrowDatabaseSource):
         self._file = shared or OpenFile(
             lambda: connect(self.address.database, options, SourceError, read_only=True), self._said
         )
-        self._relation = ""
+        self._relation = self._table = ""
 
     def close(self) -> None:
         """Close the file when nobody reads from it any more."""
@@ -94,21 +99,25 @@ class DuckDBSource(ArrowDatabaseSource):
             if not rows:
                 raise no_table(at, table, self._tables(cursor))
             self._relation = qualified(at.schema, table)
+            self._table = table
             columns, types = self._columns(cursor, {name: bool(null) for name, _, null in rows})
             name = f"{at.schema}.{table}"
             made = self._ask(cursor, "SELECT sql, estimated_size FROM duckdb_tables()", table)
             if not made:
                 return Described(name, "", columns, 0, None, f"{table} is a view")
+            size_each = sum(column.bytes_each for column in columns)
             asked = "SELECT constraint_column_names FROM duckdb_constraints()"
             keys = self._ask(cursor, asked, table, "constraint_type = 'PRIMARY KEY'")
             order = tuple(keys[0][0]) if keys else ()
             version = blake2b(str(made[0][0]).encode(), digest_size=8).hexdigest()
             found = Described(name, version, columns, int(made[0][1]), None, "", (), order)
+            if self.options.cursor is not None:
+                return replace(found, ranges=WHOLE)
             if not cursor.execute(f"SELECT 1 FROM {self._relation} LIMIT 1").fetchone():
                 return found  # so that a later run loads what comes
             if "rowid" in map(str.lower, types):  # it hides the numbers of rows
                 return replace(found, why="it has a column rowid", ranges=WHOLE)
-            count = count_ranges(int(found.rows * sum(column.bytes_each for column in columns)))
+            count = count_ranges(int(found.rows * size_each))
             wanted = at.key or (order[0] if len(order) == 1 else "")
             if types.get(wanted) in KEYS:
                 default = next((str(d) for n, d, _ in rows if n == wanted), "")
@@ -188,6 +197,49 @@ class DuckDBSource(ArrowDatabaseSource):
             found, key=key, why="it has no integer for its key",
             version=f"{found.version}.{low >> 32:x}", ranges=tuple(itertools.pairwise(bounds)),
         )  # fmt: skip
+
+    # --- a column that is followed ----------------------------------------------------------------
+
+    @property
+    def relation_text(self) -> str:
+        """See :class:`rowfall.sources.following.FollowedDatabase`."""
+        return self._relation
+
+    def ask(self, query: str) -> Iterable[Sequence[Any]]:
+        """See :class:`rowfall.sources.following.FollowedDatabase`."""
+        with self._file.asking() as cursor:
+            return list(cursor.execute(query).fetchall())
+
+    def cursor_sql(self, column: SourceColumn) -> CursorSql:
+        """See :class:`rowfall.sources.following.FollowedDatabase`."""
+        shown, unique = column.reason.removesuffix(" of DuckDB"), False
+        refused = "is no text" if shown != "VARCHAR" else ""
+        if not self.query and self._table:
+            with self._file.asking() as cursor:
+                asked = "SELECT constraint_column_names FROM duckdb_constraints()"
+                also = "constraint_type IN ('PRIMARY KEY', 'UNIQUE')"
+                keys = self._ask(cursor, asked, self._table, also)
+            unique = any(list(names) == [column.name] for (names,) in keys)
+        return CursorSql(
+            identifier(column.name), text="({x})::VARCHAR", cast=f"::{shown}", values=True,
+            unique=unique, refused=refused if parse_type(column.type).base == "String" else "",
+        )  # fmt: skip
+
+    def key_sql(self, column: SourceColumn) -> tuple[str, str, str]:
+        """See :class:`rowfall.sources.following.FollowedDatabase`."""
+        sql, shown = identifier(column.name), column.reason.removesuffix(" of DuckDB")
+        return sql, f"{sql}::VARCHAR", f"::{shown}"
+
+    def cursor_ranges(self, found: Described, cursor: Cursor) -> Sequence[tuple[int, int]]:
+        """Cut by a sample or by estimates, see :mod:`rowfall.sources.following`."""
+        size = int(found.rows * sum(column.bytes_each for column in found.columns))
+        count = min(count_ranges(size), UNINDEXED_RANGES)
+        if count < 2 or self.query or not self._table:
+            return [(0, cursor.end)]
+        text, step = cursor.sql.text.format(x=cursor.key.sql), max(1, found.rows // _SAMPLE)
+        rows = self.ask(f"SELECT {text} FROM {self._relation} WHERE rowid % {step} = 0")
+        values = [None if text is None else cursor.key.number(text) for (text,) in rows]
+        return cut(values, count, cursor.end)
 
     # --- rows -------------------------------------------------------------------------------------
 

@@ -9,7 +9,7 @@ import base64
 import os
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from hashlib import blake2b
 from typing import Any
@@ -400,6 +400,18 @@ class MySQLDatabase(Transactions):
             raise self.explained(error, "run the query") from None
         finally:
             self.leave(connection)
+
+    def rows_from(
+        self, columns: Sequence[str], low: str, *, quoted: bool, most: int
+    ) -> Iterator[Sequence[str]]:
+        """See :class:`rowfall.engines.database.SupportsAsking`."""
+        names = [name(column) for column in columns]
+        texts = ", ".join(f"CAST({column} AS CHAR)" for column in names)
+        value = quote(low) if quoted else low
+        yield from self.ask(
+            f"SELECT {texts} FROM {name(self._database)}.{name(self._table)} "
+            f"WHERE {names[-1]} >= {value} LIMIT {most}"
+        )
 
     # --- transactions -------------------------------------------------------------------------
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from rowfall.core.dataclass import dataclass
-from rowfall.sources.databases import Key, KeyKind
+from rowfall.sources.key_ranges import Key, KeyKind
 from rowfall.systems.mysql.catalogue import Declared, is_table
 from rowfall.systems.mysql.client import name, quote
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 import itertools
 import os
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
@@ -30,23 +30,27 @@ from rowfall.core.model import Encoding, Kind
 from rowfall.core.nearest import did_you_mean
 from rowfall.core.options import Options
 from rowfall.core.patterns import regex
+from rowfall.core.type_names import parse_type
+from rowfall.sources.cursor import Cursor, CursorSql
 from rowfall.sources.databases import (
     ANOTHER,
-    END,
-    WHOLE,
     DatabaseAddress,
     DatabaseSource,
+    no_table,
+    parse,
+)
+from rowfall.sources.handover import Answer
+from rowfall.sources.key_ranges import (
+    END,
+    WHOLE,
     Described,
     Key,
     KeyKind,
     SourceColumn,
     count_ranges,
-    no_table,
-    parse,
 )
-from rowfall.sources.handover import Answer
 from rowfall.systems.mysql import rows, wire
-from rowfall.systems.mysql.catalogue import Declared, columns_query, declared, is_table
+from rowfall.systems.mysql.catalogue import TEXTS, Declared, columns_query, declared, is_table
 from rowfall.systems.mysql.client import (
     AGAIN_HINT,
     LOCKED,
@@ -81,6 +85,8 @@ _KINDS = {
     "int": KeyKind.INTEGER, "bigint": KeyKind.INTEGER, "date": KeyKind.DAY,
     "datetime": KeyKind.MOMENT, "timestamp": KeyKind.MOMENT,
 }  # fmt: skip
+# Kinds whose numbers InnoDB estimates ranges of.
+_CUT = (KeyKind.INTEGER, KeyKind.DAY, KeyKind.MOMENT)
 _ID_LENGTHS = {"binary": 16, "char": 36, "varchar": 36}
 _TWO_NAMES = 1060
 
@@ -220,7 +226,10 @@ class MySQLSource(DatabaseSource):
         )[0]
         # The catalogue hides columns that this user may not read; this says so.
         filled = bool(self._ask(connection, f"SELECT * FROM {self._name} LIMIT 1"))
+        follows = self.options.cursor is not None
         key, why, order = self._choose_key(connection, found, kind)
+        if follows:
+            key, self._index = None, ""
         notes = [f"{', '.join(hidden)}: invisible, left out as by SELECT *"] if hidden else []
         rows = int(rows or 0)
         ranges: tuple[tuple[int, int], ...] = WHOLE if filled else ()
@@ -390,13 +399,20 @@ class MySQLSource(DatabaseSource):
             ]
         return []
 
-    def _ranges(self, connection: Any, key: Key, rows: int, size: int) -> list[tuple[int, int]]:
-        """Return ranges of about the same number of rows that cover the table."""
+    def _ranges(
+        self, connection: Any, key: Key, rows: int, size: int, end: int | None = None
+    ) -> list[tuple[int, int]]:
+        """Return ranges of about the same number of rows that cover the table.
+
+        Args:
+            end: number where they end; None for that of the key.
+        """
         ((low, high),) = self._ask(
             connection, f"SELECT MIN({key.sql}), MAX({key.sql}) FROM {self._name}"
         )
         first, last = _number(key, low), _number(key, high)  # None: only an open range has it
-        end = END if last is None or not key.grows else min(END, last + 1)
+        if end is None:
+            end = END if last is None or not key.grows else min(END, last + 1)
         count = count_ranges(size)
         if count == 1:
             return [(0, end)]
@@ -419,6 +435,73 @@ class MySQLSource(DatabaseSource):
         found = halve(start, stop, estimate, max(1, rows // count))
         bounds = [0, *(low for low, _ in found[1:]), end]
         return list(itertools.pairwise(bounds))
+
+    # --- a column that is followed ------------------------------------------------------------
+
+    @property
+    def relation_text(self) -> str:
+        """See :class:`rowfall.sources.following.FollowedDatabase`."""
+        return f"({self.query}\n) AS rowfall" if self.query else self._name
+
+    def ask(self, query: str) -> Iterable[Sequence[Any]]:
+        """See :class:`rowfall.sources.following.FollowedDatabase`: in a snapshot of its own."""
+        connection = self._connect(self.patience)
+        try:
+            return self._ask(connection, query)
+        except self._driver().err.MySQLError as error:
+            raise self._explained(error) from None
+        finally:
+            connection.close()
+
+    def cursor_sql(self, column: SourceColumn) -> CursorSql:
+        """See :class:`rowfall.sources.following.FollowedDatabase`."""
+        kind, refused = parse_type(column.type).base, ""
+        if kind == "UUID":
+            refused = "sorts by its last digits"
+        if self.query:
+            refused = refused or ("is a text of a query, whose collation nobody tells"
+                                  if kind == "String" else "")  # fmt: skip
+            return CursorSql(name(column.name), escapes=True, refused=refused)
+        rows = self.ask(
+            "SELECT INDEX_NAME, NON_UNIQUE, SUB_PART, (SELECT COUNT(*) FROM "
+            "information_schema.STATISTICS o WHERE o.TABLE_SCHEMA = s.TABLE_SCHEMA AND "
+            "o.TABLE_NAME = s.TABLE_NAME AND o.INDEX_NAME = s.INDEX_NAME) FROM "
+            f"information_schema.STATISTICS s WHERE {self._is_table} AND SEQ_IN_INDEX = 1 "
+            f"AND COLUMN_NAME = {quote(column.name)} AND INDEX_TYPE = 'BTREE' "
+            "ORDER BY INDEX_NAME != 'PRIMARY', NON_UNIQUE"
+        )
+        found = [row for row in rows if row[2] is None]
+        self._index = str(found[0][0]) if found else ""
+        if kind == "String":
+            ((type_, collation),) = self.ask(
+                "SELECT DATA_TYPE, COLLATION_NAME FROM information_schema.COLUMNS WHERE "
+                f"{self._is_table} AND COLUMN_NAME = {quote(column.name)}"
+            )
+            if str(type_).lower() not in TEXTS:
+                refused = f"is a {str(type_).lower()} and no text"
+            elif not str(collation).endswith("_bin"):
+                refused = f"sorts by the collation {collation}, not by its bytes"
+        unique = any(not row[1] and int(row[3]) == 1 for row in found)
+        return CursorSql(
+            name(column.name), indexed=bool(found), unique=unique, escapes=True, refused=refused,
+        )  # fmt: skip
+
+    def key_sql(self, column: SourceColumn) -> tuple[str, str, str]:
+        """See :class:`rowfall.sources.following.FollowedDatabase`."""
+        return name(column.name), f"CAST({name(column.name)} AS CHAR)", ""
+
+    def cursor_ranges(self, found: Described, cursor: Cursor) -> Sequence[tuple[int, int]]:
+        """Cut by a sample or by estimates, see :mod:`rowfall.sources.following`."""
+        if not self._index or cursor.key.kind not in _CUT:
+            return [(0, cursor.end)]
+        size = int(found.rows * sum(column.bytes_each for column in found.columns))
+        connection = self._connect(self.patience)
+        try:
+            return self._ranges(connection, cursor.key, found.rows, size, cursor.end)
+        except self._driver().err.MySQLError as error:
+            raise self._explained(error) from None
+        finally:
+            connection.close()
 
     # --- reading ------------------------------------------------------------------------------
 
@@ -513,7 +596,7 @@ class MySQLSource(DatabaseSource):
         if self.query:
             return f"SELECT {text} FROM ({self.query}\n) AS rowfall"
         # Half a table that is not in memory would otherwise be found by reading all of it.
-        index = f" FORCE INDEX ({name(self._index)})" if condition else ""
+        index = f" FORCE INDEX ({name(self._index)})" if condition and self._index else ""
         return f"SELECT {text} FROM {self._name}{index}" + (
             f" WHERE {condition}" if condition else ""
         )

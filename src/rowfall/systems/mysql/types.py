@@ -16,7 +16,9 @@ from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import SourceError
 from rowfall.core.patterns import regex
 from rowfall.core.sql import literal
-from rowfall.sources.databases import SourceColumn
+from rowfall.sources.key_ranges import (
+    SourceColumn,
+)
 from rowfall.systems.mysql.catalogue import BLOBS, TEXTS, DecimalDigits, Declared
 from rowfall.systems.mysql.client import name, quote
 

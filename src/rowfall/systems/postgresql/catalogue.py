@@ -13,20 +13,23 @@ from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import SourceError, UsageError
 from rowfall.core.nearest import did_you_mean
 from rowfall.core.sqltext import identifier, qualified
+from rowfall.sources.cursor import Cursor, CursorSql
 from rowfall.sources.databases import (
+    DatabaseAddress,
+    digest,
+    no_table,
+    no_type,
+    or_null,
+)
+from rowfall.sources.key_ranges import (
     BLOCKS,
     WHOLE,
-    DatabaseAddress,
     Described,
     Key,
     KeyKind,
     SourceColumn,
     count_ranges,
     cut,
-    digest,
-    no_table,
-    no_type,
-    or_null,
 )
 from rowfall.systems.postgresql.types import KEYS, PgType, in_binary, map_type
 
@@ -44,6 +47,9 @@ WRITERS_SECONDS = 5.0
 _TID_RANGES = 140_000
 # Ranges of a query or view with a key: each of them runs it.
 _QUERY_RANGES = 8
+# Types whose values are texts, and the collations that sort them by their bytes.
+_TEXTS = frozenset({"text", "varchar", "name"})
+_BYTES_ORDER = frozenset({"C", "POSIX", "C.UTF-8", "C.utf8", "ucs_basic"})
 
 
 class Catalogue:
@@ -53,16 +59,19 @@ class Catalogue:
         connection: to be in the snapshot of the load before :meth:`describe`.
         query: "" for the table that the address names.
         empties: an array that is NULL is read as an empty one.
+        follows: ``--cursor`` names what the table is cut by, so nothing else is looked for.
     """
 
     def __init__(
-        self, connection: Connection[Any], at: DatabaseAddress, query: str, *, empties: bool = False
-    ) -> None:
+        self, connection: Connection[Any], at: DatabaseAddress, query: str, *,
+        empties: bool = False, follows: bool = False,
+    ) -> None:  # fmt: skip
         self._connection, self._empties = connection, empties
         self._run = connection.execute
         self._at = at
         self._query = query
         self._found: _Table | None = None
+        self._follows = follows
         self._key: Key | None = None
         self._why = ""
         self._types: dict[tuple[int, int], PgType] = {}
@@ -89,6 +98,8 @@ class Catalogue:
         if self._query:
             return
         found = self._found = self._table()
+        if self._follows:
+            return
         # What has moved is to be counted before the snapshot: what moves later must count later.
         self._key, self._why = self._choose_key(found)
         if found.grows:
@@ -103,7 +114,9 @@ class Catalogue:
             deadline: as of ``time.monotonic``.
         """
         found = self._found
-        return self._settle_writers(found, deadline) if found is not None and found.grows else ()
+        if found is None or self._follows or not found.grows:
+            return ()
+        return self._settle_writers(found, deadline)
 
     @property
     def sql(self) -> str:
@@ -267,6 +280,8 @@ class Catalogue:
             table.name, str(table.oid), tuple(found), rows_there, key, self._why,
             order_by=tuple(name for name, _, _ in table.by.columns),
         )  # fmt: skip
+        if self._follows:
+            return replace(described, ranges=WHOLE)
         stored = table.kind in ("r", "m", "p")
         if stored and not self._run(f"SELECT 1 FROM {table.sql} LIMIT 1").fetchone():
             return replace(described, ranges=())  # so that a later run loads what comes
@@ -441,6 +456,83 @@ class Catalogue:
         if category == "A" and element:
             return PgType(shown, name, element=self._type(element, modifier))
         return PgType(shown, name, kind, modifier)
+
+    # --- a column that is followed ----------------------------------------------------------------
+
+    @property
+    def relation(self) -> str:
+        """Return what rows are read from, as SQL."""
+        return f"({self._query}\n) AS q" if self._found is None else self._found.sql
+
+    def ask(self, query: str) -> list[tuple[Any, ...]]:
+        """Return the rows of a query."""
+        return self._run(query.encode()).fetchall()
+
+    def cursor_sql(self, name: str, type_: str) -> CursorSql:
+        """Return what is written for a column that is followed; ``type_``: of ClickHouse."""
+        sql, moment = identifier(name), type_.startswith("DateTime")
+        text = "({x})::timestamp::text" if moment else "({x})::text"
+        names = {n: oid for n, oid, _ in described(self._connection, self.relation)}
+        own = self._type(names[name], -1)
+        refused = ""
+        if type_ == "String" and own.name not in _TEXTS:
+            refused = "is no text"
+        elif type_ == "String":
+            collation = self._collation(name)
+            if collation not in _BYTES_ORDER:
+                refused = f"sorts by the collation {collation}, not by its bytes"
+        indexed, unique = self._indexes_of(name)
+        return CursorSql(
+            sql, text, cast=f"::{own.shown.partition(' (')[0]}", values=True, indexed=indexed,
+            unique=unique, refused=refused,
+        )  # fmt: skip
+
+    def key_sql(self, name: str) -> tuple[str, str, str]:
+        """Return a column of a key: quoted, SQL of its text, and a cast behind its literals."""
+        names = {n: oid for n, oid, _ in described(self._connection, self.relation)}
+        shown = self._type(names[name], -1).shown.partition(" (")[0]
+        return identifier(name), f"{identifier(name)}::text", f"::{shown}"
+
+    def _collation(self, name: str) -> str:
+        """Return the collation of a column; that of the database for a query."""
+        row = self._run(
+            "SELECT CASE WHEN c.collname IS NULL OR c.collname = 'default' THEN d.datcollate "
+            "ELSE c.collname END FROM pg_database d LEFT JOIN pg_attribute a ON a.attrelid = %s "
+            "AND a.attname = %s LEFT JOIN pg_collation c ON c.oid = a.attcollation "
+            "WHERE d.datname = current_database()",
+            [self._found.oid if self._found is not None else 0, name],
+        ).fetchone()
+        return str(row[0]) if row else ""
+
+    def _indexes_of(self, name: str) -> tuple[bool, bool]:
+        """Return whether an index begins with a column, and whether no two rows share a value."""
+        if self._found is None:
+            return True, False  # nobody knows what a query costs
+        rows = self._run(
+            "SELECT i.indisunique AND i.indnkeyatts = 1 AND i.indpred IS NULL FROM pg_index i "
+            "JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[0] "
+            "WHERE i.indrelid = %s AND i.indisvalid AND a.attname = %s",
+            [self._found.oid, name],
+        ).fetchall()
+        return bool(rows), any(unique for (unique,) in rows)
+
+    def sample(self, cursor: Cursor, count: int) -> list[tuple[int, int]]:
+        """Cut the values of a column that is followed into ranges, by a sample of the table."""
+        table = self._found
+        if table is None or table.kind not in ("r", "m", "p") or count < 2:
+            return [(0, cursor.end)]
+        pages = max(1, table.size // _PAGE)
+        percent = min(100.0, 100.0 * _SAMPLE_PAGES / pages)
+        sample = f"{table.sql} TABLESAMPLE SYSTEM ({percent:.6f}) REPEATABLE (1)"
+        text = cursor.sql.text.format(x=cursor.key.sql)
+        found = self._run(f"SELECT {text} FROM {sample} LIMIT {_SAMPLE_ROWS}").fetchall()
+        values = [None if text is None else cursor.key.number(text) for (text,) in found]
+        return cut(values, count, cursor.end)
+
+    @property
+    def size(self) -> int:
+        """Return the bytes of the table; 0 of a query."""
+        return self._found.size if self._found is not None else 0
 
     def _estimate(self, relation: str) -> int:
         """Return the number of rows that the database's planner expects; 0 without a plan."""

@@ -23,7 +23,7 @@ from rowfall.core.model import Column
 from rowfall.core.options import ERROR, Options
 from rowfall.core.patterns import regex
 from rowfall.core.server_address import ServerAt
-from rowfall.core.sqltext import SqlText, identifier, qualified
+from rowfall.core.sqltext import SqlText, identifier, literal, qualified
 from rowfall.core.units import parse_duration
 from rowfall.engines.base import NETWORK_ERROR, ExistingTable
 from rowfall.engines.database import (
@@ -527,6 +527,17 @@ class PostgresDatabase(Transactions):
                 for name, oid, modifier in described(connection, f"({text}\n) AS q")
             ]
         return Result(columns, self._copied(text))
+
+    def rows_from(
+        self, columns: Sequence[str], low: str, *, quoted: bool, most: int
+    ) -> Iterator[Sequence[str]]:
+        """See :class:`rowfall.engines.database.SupportsAsking`."""
+        names = [identifier(name) for name in columns]
+        texts = ", ".join(f"{name}::text" for name in names)
+        value = literal(low) if quoted else low
+        yield from self._rows(
+            f"SELECT {texts} FROM {self._table} WHERE {names[-1]} >= {value} LIMIT {most}"
+        )
 
     def _copied(self, text: str) -> Iterator[bytes]:
         with self._asking() as connection:

@@ -13,7 +13,7 @@ A range that has to be read again after the server restarted is read in a new sn
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -23,14 +23,21 @@ from rowfall.core.listing import Listing, Split
 from rowfall.core.model import Encoding, Kind
 from rowfall.core.options import Options
 from rowfall.core.sqltext import identifier, qualified
+from rowfall.core.type_names import parse_type
+from rowfall.sources.cursor import Cursor, CursorSql
 from rowfall.sources.databases import (
     DatabaseAddress,
     DatabaseSource,
-    Described,
-    KeyKind,
     parse,
 )
 from rowfall.sources.handover import Answer
+from rowfall.sources.key_ranges import (
+    UNINDEXED_RANGES,
+    Described,
+    KeyKind,
+    SourceColumn,
+    count_ranges,
+)
 from rowfall.systems.postgresql import rows
 from rowfall.systems.postgresql.catalogue import Catalogue, block_base
 from rowfall.systems.postgresql.client import (
@@ -85,6 +92,7 @@ class PostgresSource(DatabaseSource):
         )  # fmt: skip
         self._checked = ""  # the snapshot in which rows are known to be where they were
         self._plain: bool | None = None
+        self._catalogue: Catalogue | None = None
 
     def close(self) -> None:
         """End the connections of the snapshot, unless others read it."""
@@ -96,8 +104,12 @@ class PostgresSource(DatabaseSource):
         if self._shared is not None:
             return self._describe_shared(self._shared)
         connection = self._readers.hold(self._connect())
-        catalogue = Catalogue(connection, self.address, self.query, empties=self._empties)
+        catalogue = Catalogue(
+            connection, self.address, self.query, empties=self._empties,
+            follows=self.options.cursor is not None,
+        )  # fmt: skip
         with self._said():
+            self._catalogue = catalogue
             notes = catalogue.find()
             self._readers.begin(connection)
             self._checked = self._readers.snapshot
@@ -105,12 +117,52 @@ class PostgresSource(DatabaseSource):
 
     def _describe_shared(self, shared: SharedTable) -> Described:
         with self._said(), self._lent() as reading:
+            self._catalogue = shared.catalogue
             shared.catalogue.use(reading.reader.connection)
             found = replace(shared.catalogue.describe(), notes=shared.notes)
             shared.catalogue.check_same_file()
             self._checked = reading.reader.snapshot
             reading.ended = True
             return found
+
+    # --- a column that is followed ----------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def _asked(self) -> Iterator[Catalogue]:
+        """Give the catalogue over a connection in the snapshot of the load."""
+        assert self._catalogue is not None  # noqa: S101 - asked of what was described
+        with self._said(), self._lent() as reading:
+            self._catalogue.use(reading.reader.connection)
+            yield self._catalogue
+            reading.ended = True
+
+    @property
+    def relation_text(self) -> str:
+        """See :class:`rowfall.sources.following.FollowedDatabase`."""
+        return self._catalogue.relation if self._catalogue is not None else ""
+
+    def ask(self, query: str) -> Iterable[Sequence[Any]]:
+        """See :class:`rowfall.sources.following.FollowedDatabase`."""
+        with self._asked() as catalogue:
+            return catalogue.ask(query)
+
+    def cursor_sql(self, column: SourceColumn) -> CursorSql:
+        """See :class:`rowfall.sources.following.FollowedDatabase`."""
+        with self._asked() as catalogue:
+            return catalogue.cursor_sql(column.name, parse_type(column.type).base)
+
+    def key_sql(self, column: SourceColumn) -> tuple[str, str, str]:
+        """See :class:`rowfall.sources.following.FollowedDatabase`."""
+        with self._asked() as catalogue:
+            return catalogue.key_sql(column.name)
+
+    def cursor_ranges(self, found: Described, cursor: Cursor) -> Sequence[tuple[int, int]]:
+        """See :class:`rowfall.sources.following.FollowedDatabase`."""
+        with self._asked() as catalogue:
+            count = count_ranges(catalogue.size)
+            return catalogue.sample(
+                cursor, count if cursor.sql.indexed else min(count, UNINDEXED_RANGES)
+            )
 
     # --- rows -------------------------------------------------------------------------------------
 

@@ -121,11 +121,12 @@ class PostgresTables:
         connection = self._connection()
         looked: dict[str, Catalogue] = {}
         empties = self._options.null_lists is not None
+        follows = self._options.cursor is not None
         for table in tables:
             at = replace(
                 self._at, schema=table.schema, table=table.name, text=f"{self.text}: {table.full}"
             )
-            catalogue = Catalogue(connection, at, "", empties=empties)
+            catalogue = Catalogue(connection, at, "", empties=empties, follows=follows)
             try:
                 with self._said():
                     catalogue.look()

@@ -14,7 +14,9 @@ from rowfall.core.model import Column
 from rowfall.core.type_names import parse_type
 from rowfall.decoder.abilities import writes_postgresql
 from rowfall.engines.database import Binary
-from rowfall.sources.databases import KeyKind
+from rowfall.sources.key_ranges import (
+    KeyKind,
+)
 
 
 @dataclass(frozen=True, slots=True)

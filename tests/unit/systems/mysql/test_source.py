@@ -11,7 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rowfall.core.errors import SourceError
-from rowfall.sources.databases import END
+from rowfall.sources.key_ranges import (
+    END,
+)
 from rowfall.systems.mysql.catalogue import DecimalDigits, Declared
 from rowfall.systems.mysql.client import quote
 from rowfall.systems.mysql.rows import BrokenPacketError, lines
