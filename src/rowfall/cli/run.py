@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import os
-import shlex
 import sys
 from contextlib import chdir
 from typing import TYPE_CHECKING, Any
@@ -12,16 +10,17 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
+from rowfall.cli.load import load
 from rowfall.cli.options import (
     GroupedCommand,
     common_options,
     complete,
     option,
     password_option,
-    table_options,
 )
 from rowfall.cli.output import CommandOutput
 from rowfall.core.errors import Exit, UsageError
+from rowfall.core.options import LOAD, flags_of
 
 if TYPE_CHECKING:
     from rowfall.core.masked import Secret
@@ -55,7 +54,6 @@ class NamedCommand(GroupedCommand):
     help="Another target than the file says.",
 )  # fmt: skip
 @password_option
-@table_options("load")
 @option("--child", is_flag=True, hidden=True, help="Run for another rowfall, as stdin says.")
 @click.pass_context
 def run(
@@ -90,6 +88,11 @@ def run(
     return _many(output, project, wanted, flags, values["at_once"], password)
 
 
+# The very options of a load: others would take 2 ms to make.
+_NAMES = {item.name for item, _ in flags_of(LOAD)}
+run.params += [param for param in load.params if param.name in _NAMES]
+
+
 def _names(project: Project, names: tuple[str, ...], *, every: bool) -> list[str]:
     """Return the loads that are asked for, each behind what it needs of them.
 
@@ -107,6 +110,8 @@ def _names(project: Project, names: tuple[str, ...], *, every: bool) -> list[str
         )  # fmt: skip
     for name in names:
         if "://" in name or (os.path.exists(name) and name not in project.names("loads")):
+            import shlex
+
             raise UsageError(
                 f"{name} is no name of a load in rowfall.toml",
                 hint=f"To load it: rowfall load {shlex.quote(name)}",
@@ -200,6 +205,8 @@ def _document(output: CommandOutput, done: NamedRun) -> None:
 
 def _child(output: CommandOutput, project: Project, name: str, ctx: click.Context) -> int:
     """Run one load for another rowfall, which sends what it was given through stdin."""
+    import json
+
     from rowfall.core.masked import Secret
     from rowfall.project import Origin
     from rowfall.project.many_runs import die_with

@@ -36,7 +36,7 @@ MAIN = frozenset((
     "to", "table", "tables", "password", "format", "delimiter", "header", "null", "encoding",
     "schema", "type", "select", "where", "on_new_column", "order_by", "replace", "upsert",
     "on_conflict", "max_errors", "memory", "verify", "save", "fewer_than", "budget", "json",
-    "quiet", "verbose", "help",
+    "quiet", "verbose", "help", "every", "dry_run", "at_once",
 ))  # fmt: skip
 """Options that most loads need: those that ``--help`` lists without being asked for more."""
 

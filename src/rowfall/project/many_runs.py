@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 from typing import IO, Any
 
-from rowfall.core import uri
+from rowfall.core import units, uri
 from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import Exit, headline
 from rowfall.core.machine import free_memory, usable_cores
@@ -204,8 +204,11 @@ class _Runs:
         code = child.process.wait()
         del self._running[child.name]
         self._done[child.name] = found = _found(child, code)
-        self._asked.say(child.name, found.outcome if not found.error else
-                        f"{found.outcome}: {found.error}")  # fmt: skip
+        rows = f", {units.counted(found.rows, 'row')} in {units.duration(found.seconds)}"
+        why = rows if found.outcome == DONE else ""
+        if found.error not in ("", found.outcome):
+            why = f": {found.error}"
+        self._asked.say(child.name, f"{found.outcome}{why}")
 
     def _stop(self) -> None:
         """Ask all loads to stop; each can be resumed."""

@@ -66,7 +66,7 @@ def run_text(run: RunReport, *, color: bool = False, width: int = WIDTH) -> str:
         for one in run.loads
     ]  # fmt: skip
     head = tuple(Text(word, "dim") for word in ("load", "outcome", "rows", "time", "into"))
-    parts: list[Any] = [grid([head, *rows], right={2, 3}, indent=0)]
+    parts: list[Any] = ["", grid([head, *rows], right={2, 3}, indent=0)]
     for one in run.loads:
         if one.outcome == DONE:
             continue

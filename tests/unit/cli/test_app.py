@@ -347,6 +347,10 @@ PROJECT = """
 [connections.prod]
 uri = "clickhouse://me@ch1/db"
 password = "env:PW"
+[loads.orders]
+source = "orders.csv"
+[loads.lines]
+source = "lines.csv"
 threads = 3
 verify = true
 set = ["a=1"]
@@ -404,6 +408,9 @@ def test_a_connection_with_a_mistake(
         ("rowfall load --thr", ["--threads"]),
         ("rowfall load --presort ", ["auto", "on", "off"]),
         ("rowfall load --format Parq", ["Parquet", "ParquetMetadata"]),
+        ("rowfall run o", ["orders"]),
+        ("rowfall run ", ["orders", "lines"]),
+        ("rowfall config ", ["orders", "lines", "prod"]),
         ("rowfall load x --to p", ["prod"]),
         ("rowfall load --table ", ["t"]),
         ("rowfall report ", ["last", "3f2a9c1e", "77aa"]),
