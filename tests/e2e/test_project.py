@@ -358,6 +358,34 @@ def test_some_loads_and_their_options(shell: Shell) -> None:
                 } == shares  # fmt: skip
 
 
+@pytest.mark.long
+def test_many_tables_are_one_load(shell: Shell) -> None:
+    """As with ``rowfall load --tables``; the report names the table that is not loaded."""
+    shell.write("in/orders/1.csv", ORDERS)
+    shell.write("in/items/1.csv", "id,n\n" + "1,2\n" * 50_000 + "1,2,3\n")
+    hook = program(shell, "hook", 'echo "$ROWFALL_LOAD $ROWFALL_OUTCOME $ROWFALL_ROWS" >> said')
+    shell.write(
+        "rowfall.toml",
+        '[loads.all]\nsource = "in"\ntables = "*"\nto = "./data"\n'
+        f'after = {{ command = ["{hook}"] }}\non_error = {{ command = ["{hook}"] }}\n'
+        '[loads.more]\nsource = "in/orders/*.csv"\nto = "./more"\nneeds = "all"\n',
+    )
+    assert "2 tables" in shell.ok("run", "all", "--dry-run").out
+    found = loads(shell.ends(1, "run", "--all", "--json").document)
+    assert (found["all"]["outcome"], found["all"]["rows"], found["more"]["outcome"]) == (
+        "partial", 2, "skipped")  # fmt: skip
+    assert found["all"]["report"]["rowfall_tables"] == 1
+    text = shell.ends(1, "run", "--all").talk
+    assert "all: items: " in text
+    assert "line 50002" in text
+    assert "line 50002" in shell.ends(1, "run", "all").talk
+    assert (shell.folder / "said").read_text().splitlines()[0] == "all partial 2"
+    shell.write("in/items/1.csv", "id,n\n1,2\n")
+    found = loads(shell.ok("run", "--all", "--json").document)
+    assert {name: one["rows"] for name, one in found.items()} == {"all": 1, "more": 2}
+    assert "2 of 2 tables" in shell.ok("run", "--all").talk
+
+
 def given(shell: Shell, option: str) -> list[tuple[str, Any]]:
     """Id and an option of each load that is remembered with the user's state."""
     found = []

@@ -24,8 +24,7 @@ from rowfall.core.options import LOAD, flags_of
 
 if TYPE_CHECKING:
     from rowfall.core.masked import Secret
-    from rowfall.core.results import Report
-    from rowfall.core.run_results import NamedRun
+    from rowfall.core.run_results import LoadReport, NamedRun
     from rowfall.project import NamedLoad, Project
     from rowfall.project.project import Assembled
 
@@ -153,7 +152,13 @@ def _rows_loader(output: CommandOutput, password: Secret | None) -> Any:
     from rowfall import api
     from rowfall.systems.clickhouse.prestart import prestart
 
-    def load_rows(load: NamedLoad) -> Report:
+    def load_rows(load: NamedLoad) -> LoadReport:
+        if load.options.tables is not None or load.options.exclude:
+            with output.listener(busy="looking at the tables of the source") as listener:
+                return api.load_tables(
+                    load.sources, to=load.to, table=load.table, options=load.options,
+                    on_event=listener, password=password or load.password,
+                )  # fmt: skip
         prestart(load.sources, load.to)
         with output.listener() as listener:
             return api.load(
@@ -174,11 +179,15 @@ def _run_here(output: CommandOutput, load: NamedLoad, password: Secret | None) -
 
 
 def _one(output: CommandOutput, load: NamedLoad, password: Secret | None) -> int:
+    from rowfall.core.tables import TablesReport
+
     done = _run_here(output, load, password)
     if output.json:
         _document(output, done)
         return done.exit
-    if done.report is not None:
+    if isinstance(done.report, TablesReport):
+        output.tables_ended(done.report)
+    elif done.report is not None:
         output.ended(done.report)
     for hook in done.hooks:
         if not hook.error and output.verbose:
@@ -272,19 +281,28 @@ def _plans(
     from rowfall import api
     from rowfall.project import hooks
     from rowfall.report.plan import plan_document, plan_text
+    from rowfall.report.tables import tables_plan_document, tables_plan_text
 
     documents = []
     for name in names:
         load = project.load(name, flags)
+        asked: dict[str, Any] = {"to": load.to, "table": load.table, "options": load.options,
+                 "password": password or load.password}  # fmt: skip
+        color, width = output.data_color, output.columns
         with chdir(load.folder), output.listener():
             hooks.check(load)
-            made = api.plan(load.sources, to=load.to, table=load.table, options=load.options,
-                            password=password or load.password)  # fmt: skip
+            if load.options.tables is not None or load.options.exclude:
+                many = api.plan_tables(load.sources, **asked)
+                document = tables_plan_document(many)
+                text = tables_plan_text(many, color=color, every=output.verbose, width=width)
+            else:
+                made = api.plan(load.sources, **asked)
+                document = plan_document(made, every_split=False)
+                text = plan_text(made, every_split=False, verbose=output.verbose, color=color,
+                                 width=width)  # fmt: skip
         if output.json:
-            documents.append({"name": name, "plan": plan_document(made, every_split=False)})
+            documents.append({"name": name, "plan": document})
             continue
-        text = plan_text(made, every_split=False, verbose=output.verbose,
-                         color=output.data_color, width=output.columns)  # fmt: skip
         output.data((f"load {name}\n\n" if len(names) > 1 else "") + text + "\n")
     if output.json:
         output.document({"rowfall_run_plan": 1, "loads": documents})

@@ -5,6 +5,10 @@ from __future__ import annotations
 from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import Exit
 from rowfall.core.results import Report
+from rowfall.core.tables import TablesReport
+
+LoadReport = Report | TablesReport
+"""What a named load reports: of one table, or of the many that its ``tables`` choose."""
 
 DONE, FAILED, PARTIAL, SKIPPED, INTERRUPTED = (
     "done", "failed", "partial", "skipped", "interrupted",
@@ -43,7 +47,7 @@ class NamedRun:
     name: str
     outcome: str
     exit: int
-    report: Report | None
+    report: LoadReport | None
     error: str
     hint: str
     hooks: tuple[HookRun, ...]

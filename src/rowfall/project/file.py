@@ -258,6 +258,11 @@ class ProjectFile:
                 says = f"= {_shown(value)}: it is a text or a list of texts"
                 raise self.wrong(section, key, says)
             if key == SOURCE:
+                if "-" in texts:
+                    raise self.wrong(
+                        section, key, '= "-": stdin is not there when the load is run again',
+                        "Pipe it into a load that is typed, or name a file.",
+                    )  # fmt: skip
                 for each in texts:
                     check_address(self, section, key, each)
             return tuple(texts)

@@ -21,7 +21,16 @@ from rowfall.core import units, uri
 from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import Exit, headline
 from rowfall.core.machine import free_memory, usable_cores
-from rowfall.core.run_results import DONE, FAILED, INTERRUPTED, SKIPPED, NamedRun, RunReport
+from rowfall.core.run_results import (
+    DONE,
+    FAILED,
+    INTERRUPTED,
+    SKIPPED,
+    LoadReport,
+    NamedRun,
+    RunReport,
+)
+from rowfall.core.tables import TableProblem, TableReport, TablesReport
 from rowfall.plan.settings import LEAST_MEMORY
 from rowfall.project.project import Project
 from rowfall.report.run import named_run
@@ -224,11 +233,7 @@ def _found(child: _Child, code: int) -> NamedRun:
         document = json.loads(child.out)
         if "rowfall_run" in document:
             (one,) = document["loads"]
-            report = one.pop("report")
-            if report is not None:
-                report.pop("rowfall_report")
-                report = from_json(json.dumps(report))
-            return named_run(one, report)
+            return named_run(one, _report(one.pop("report")))
         said, hint = document["error"], document["hint"] or ""
     except (ValueError, KeyError, TypeError):
         by = f"signal {-code}" if code < 0 else f"exit code {code}"
@@ -238,6 +243,22 @@ def _found(child: _Child, code: int) -> NamedRun:
         code = code if code > 0 else int(Exit.BUG)
     outcome = INTERRUPTED if code == Exit.INTERRUPTED else FAILED
     return NamedRun(child.name, outcome, code, None, said, hint, (), 0, seconds)
+
+
+def _report(document: dict[str, Any] | None) -> LoadReport | None:
+    """Return the report that a document holds."""
+    if document is None:
+        return None
+    if document.pop("rowfall_tables", None) is None:
+        document.pop("rowfall_report")
+        return from_json(json.dumps(document))
+    document.pop("rows")
+    tables = []
+    for table in document.pop("tables"):
+        problem = table.pop("problem")
+        found = None if problem is None else TableProblem(**problem)
+        tables.append(TableReport(**table, problem=found))
+    return TablesReport(**document | {"notes": tuple(document["notes"])}, tables=tuple(tables))
 
 
 def die_with(parent: int) -> None:

@@ -7,16 +7,25 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from rowfall.core.errors import Exit, Interrupted, LoadError, RowfallError
-from rowfall.core.results import Report
-from rowfall.core.run_results import DONE, FAILED, INTERRUPTED, PARTIAL, HookRun, NamedRun
+from rowfall.core.run_results import (
+    DONE,
+    FAILED,
+    INTERRUPTED,
+    PARTIAL,
+    HookRun,
+    LoadReport,
+    NamedRun,
+)
+from rowfall.core.tables import TablesReport
 from rowfall.project import hooks
 from rowfall.project.file import AFTER, BEFORE, ON_ERROR
 from rowfall.project.values import NamedLoad
 from rowfall.report.loads import report_document
+from rowfall.report.tables import tables_document
 
 
 def run_load(
-    load: NamedLoad, load_rows: Callable[[NamedLoad], Report], say: Callable[[str], None]
+    load: NamedLoad, load_rows: Callable[[NamedLoad], LoadReport], say: Callable[[str], None]
 ) -> NamedRun:
     """Run the hooks before a load, the load, and the hooks behind it.
 
@@ -24,12 +33,13 @@ def run_load(
     something was not loaded, and after nothing that a user has stopped.
 
     Args:
-        load_rows: loads, and returns the report or raises as :func:`rowfall.load` does.
+        load_rows: loads, and returns the report or raises as :func:`rowfall.load` or
+            :func:`rowfall.load_tables` does.
         say: gets lines for people.
     """
     began = time.monotonic()
     ran: list[HookRun] = []
-    report: Report | None = None
+    report: LoadReport | None = None
     error: RowfallError | None = None
     outcome = DONE
 
@@ -52,8 +62,11 @@ def run_load(
             report = load_rows(load)
         except LoadError as some:
             report = some.report
-            outcome = PARTIAL if report.outcome == PARTIAL else FAILED
             error = some
+        if isinstance(report, TablesReport) and report.exit:
+            error = _of_tables(report)
+        if error is not None:
+            outcome = PARTIAL if report.outcome == PARTIAL else FAILED
     except (Interrupted, KeyboardInterrupt) as stop:
         outcome = INTERRUPTED
         hint = stop.hint if isinstance(stop, Interrupted) else None
@@ -70,7 +83,11 @@ def run_load(
             failed = hooked(ON_ERROR, _document(report, error))
             if failed is not None:
                 said = f"{error.message}; {failed.error}"
-            return ended(error.exit_code, said, error.hint or "")
+            return ended(
+                report.exit if isinstance(report, TablesReport) else error.exit_code,
+                said,
+                error.hint or "",
+            )
         if (failed := hooked(AFTER, _document(report, None))) is not None:
             outcome = FAILED
             return ended(
@@ -84,8 +101,16 @@ def run_load(
     return ended(Exit.DONE)
 
 
-def _document(report: Report | None, error: RowfallError | None) -> Mapping[str, Any]:
+def _of_tables(report: TablesReport) -> RowfallError:
+    """Return the error of the first of many tables that is not loaded."""
+    problem = next(table.problem for table in report.tables if table.problem is not None)
+    return RowfallError(problem.error, hint=problem.hint)
+
+
+def _document(report: LoadReport | None, error: RowfallError | None) -> Mapping[str, Any]:
     """Return what a hook reads about its load."""
+    if isinstance(report, TablesReport):
+        return tables_document(report)
     if report is not None:
         return report_document(report)
     assert error is not None  # noqa: S101 - a load ends with a report or an error

@@ -133,7 +133,9 @@ def _texts(says: str) -> dict[str, Any]:
 
 def _sources() -> dict[str, Any]:
     found = _texts("What to load: a path, a pattern or a URI, or a list of them.")
-    text = {"type": "string", "minLength": 1, "not": {"pattern": _NO_REFERENCE_IN_URI}}
+    text = {
+        "type": "string", "minLength": 1, "not": {"pattern": f"{_NO_REFERENCE_IN_URI}|^-$"},
+    }  # fmt: skip
     found["anyOf"] = [text, {"type": "array", "items": text, "minItems": 1}]
     return found
 

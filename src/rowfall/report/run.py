@@ -14,13 +14,17 @@ from rowfall.core.run_results import (
     PARTIAL,
     SKIPPED,
     HookRun,
+    LoadReport,
     NamedRun,
     RunReport,
 )
+from rowfall.core.tables import TablesReport
 from rowfall.report.layout import WIDTH, grid, render, wrap
 from rowfall.report.loads import report_document
+from rowfall.report.tables import tables_document
 
 RUN_VERSION = 1
+_MOST_TABLES = 3
 _STYLES = {DONE: "green", FAILED: "red", PARTIAL: "yellow", SKIPPED: "yellow",
            INTERRUPTED: "yellow"}  # fmt: skip
 
@@ -36,7 +40,11 @@ def run_document(run: RunReport) -> dict[str, Any]:
 
 def named_document(one: NamedRun) -> dict[str, Any]:
     """Return what the document says of one load."""
-    report = None if one.report is None else report_document(one.report)
+    report = None
+    if isinstance(one.report, TablesReport):
+        report = tables_document(one.report)
+    elif one.report is not None:
+        report = report_document(one.report)
     return {
         "name": one.name, "outcome": one.outcome, "exit": int(one.exit), "rows": one.rows,
         "seconds": one.seconds, "error": one.error or None, "hint": one.hint or None,
@@ -44,7 +52,7 @@ def named_document(one: NamedRun) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def named_run(document: dict[str, Any], report: Report | None) -> NamedRun:
+def named_run(document: dict[str, Any], report: LoadReport | None) -> NamedRun:
     """Return the load that :func:`named_document` describes."""
     return NamedRun(
         document["name"], document["outcome"], document["exit"], report,
@@ -87,7 +95,13 @@ def run_text(run: RunReport, *, color: bool = False, width: int = WIDTH) -> str:
 def failure_lines(one: NamedRun, width: int = WIDTH) -> list[str]:
     """Return why a load is not done, with its hint."""
     said, hint = one.error, one.hint
-    if one.report is not None and not said:
+    if isinstance(one.report, TablesReport) and not said:
+        failed = [table for table in one.report.tables if table.problem is not None]
+        lines = [f"{table.source}: {table.problem.error}" for table in failed if table.problem]
+        said, hint = "; ".join(lines[:_MOST_TABLES]), ""
+        if (more := len(lines) - _MOST_TABLES) > 0:
+            said += f"; and {units.counted(more, 'table')} more"
+    elif isinstance(one.report, Report) and not said:
         first = one.report.failures[0] if one.report.failures else None
         said = units.failure(first.split, first.error) if first is not None else one.outcome
         hint = (first.hint or "") if first is not None else ""
@@ -102,4 +116,7 @@ def failure_lines(one: NamedRun, width: int = WIDTH) -> list[str]:
 def _target(one: NamedRun) -> str:
     if one.report is None:
         return ""
+    if isinstance(one.report, TablesReport):
+        tables = units.counted(len(one.report.tables), "table")
+        return f"{one.report.done} of {tables} of {one.report.target}"
     return one.report.table or one.report.target

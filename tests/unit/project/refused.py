@@ -23,6 +23,7 @@ REFUSED: dict[str, tuple[str, str, bool]] = {
     "one option twice": (f'{LOAD}order_by = "a"\norder-by = "b"', r"line 4, .*: order-by says the same as order_by", False),
     "no source": ('[loads.orders]\ntable = "t"', r"line 1: \[loads.orders\] names no source", True),
     "a source that is a number": ("[loads.orders]\nsource = 3", r"line 2, .*: source = 3: it is a text or a list", True),
+    "stdin": ('[loads.orders]\nsource = "-"', r'line 2, .*: source = "-": stdin is not there', True),
     "no sources": ("[loads.orders]\nsource = []", r"line 2, .*: source = \[\]: it is a text or a list", True),
     "a load that is no table": ("[loads]\norders = 'a'", r"line 2: orders = \"a\" is no table", True),
     "loads that are no table": ("loads = 1", r"line 1: loads is no table", True),
