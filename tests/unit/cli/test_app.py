@@ -347,13 +347,13 @@ PROJECT = """
 [connections.prod]
 uri = "clickhouse://me@ch1/db"
 password = "env:PW"
+threads = 3
+verify = true
+set = ["a=1"]
 [loads.orders]
 source = "orders.csv"
 [loads.lines]
 source = "lines.csv"
-threads = 3
-verify = true
-set = ["a=1"]
 """
 
 
