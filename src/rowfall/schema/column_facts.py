@@ -14,6 +14,7 @@ from rowfall.core import sql
 from rowfall.core.charsets import BOM
 from rowfall.core.dataclass import dataclass
 from rowfall.core.formats import LAKES
+from rowfall.core.listing import Split
 from rowfall.core.model import Encoding, Kind
 from rowfall.core.sqltext import SqlText
 from rowfall.core.type_names import Type, parse_type
@@ -257,6 +258,9 @@ class WantedFacts:
 
 RunSelect = Callable[[SqlText, Mapping[str, str | int | float]], list[list[Any]]]
 """Runs a SELECT with settings in the engine and gives its rows."""
+
+Relate = Callable[[Sequence[Split], Encoding | None, str], SqlText]
+"""``Source.relation``, or what stands in for it."""
 
 Groups = dict[tuple[str, tuple[str, ...]], list[int]]
 """(type where it is declared, facts) -> numbers of the columns that are asked for them."""

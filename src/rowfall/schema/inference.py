@@ -35,6 +35,7 @@ from rowfall.schema.column_options import (
     selected,
     shape,
 )
+from rowfall.schema.declared_columns import declared_as
 from rowfall.schema.layout import check_order, count_partitions, lay_out, named_key, row_bytes
 from rowfall.schema.projection import folder_keys
 from rowfall.schema.sampling import SampleOptions, SourceSample
@@ -449,7 +450,7 @@ def column(
         found.source,
         type_,
         encoding.kind,
-        sampling.declared_as(found, type_),
+        declared_as(found, type_),
         traits,
     )
     if found.declared.stored:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import csv
 import shlex
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import field, replace
 from itertools import islice
@@ -20,7 +20,6 @@ from rowfall.core import engine_formats, sql
 from rowfall.core.dataclass import dataclass
 from rowfall.core.dialect import Asked
 from rowfall.core.errors import (
-    DataError,
     EngineError,
     RowfallError,
     SourceError,
@@ -37,49 +36,40 @@ from rowfall.core.time_range import WIDE, TimeRange
 from rowfall.core.type_names import parse_type
 from rowfall.core.value_kinds import NULL_WORDS
 from rowfall.decoder import installed
+from rowfall.schema import json_sample
 from rowfall.schema.bad_rows import data_errors
 from rowfall.schema.bad_rows.data_errors import same_object
-from rowfall.schema.bad_rows.queries import WHOLE
 from rowfall.schema.column_facts import (
     ColumnFacts,
     DeclaredType,
     FactQuery,
     Groups,
+    Relate,
     RunSelect,
     WantedFacts,
     typed_facts,
 )
+from rowfall.schema.declared_columns import described, merged_columns, note_geometries
+from rowfall.schema.json_sample import KNOWN_VALUES, OBJECTS, JsonSample
 from rowfall.schema.text.excerpts import excerpts
 from rowfall.schema.text.last_rows import find_last_rows, odd_values
-from rowfall.schema.text.records import lines_relation
-from rowfall.schema.text.text_facts import object_texts, text_facts
+from rowfall.schema.text.text_facts import text_facts
 from rowfall.schema.text.text_format import OTHERWISE, UNSURE, check_width, find_text_format
 from rowfall.schema.text.united_headers import SAMPLED_FILES, unite
-from rowfall.schema.types import footers, json_objects, nested_reading
+from rowfall.schema.types import footers, json_objects
 from rowfall.schema.types.footers import Footer
 from rowfall.schema.types.reader_settings import MISSING_COLUMNS, reader_settings
-from rowfall.schema.types.strict_reading import days_of, has_spellings
 from rowfall.sources.base import Source
 from rowfall.systems.clickhouse.codes import MEMORY_LIMIT
 
-FILES, ROWS = SAMPLED_FILES, 20_000
+FILES, ROWS = SAMPLED_FILES, OBJECTS
 """Objects in a sample, rows of all of them together."""
-VALID_LINES = 1_000
-"""Lines of broken JSON that are sampled: they travel inside the statement."""
-OBJECT_BYTES = 8 << 20
-"""Bytes of JSON that are looked at, of all sampled files together: 0.3 s of Python."""
 TYPED_FILES = 3
 """Objects of a sample of a format with types, first and last among them: whole pages of each column
 are read of each. 22 columns of strings of 8 files take 0.13 s of CPU, and as many rows of 3 0.04.
 """
-OBJECTS_READ = 256
-"""Objects of JSON that are read at once: one that is not needed any more may be large."""
 VALUES = 400_000
 """Values in a sample: wide tables give fewer rows (51 columns of 20,000 took 0.4 s)."""
-KNOWN_VALUES = 100_000
-"""Values in a sample of JSON whose columns all have a type: 51 columns then take 0.2 instead of
-0.36 s of CPU of every start, and JSON has no two ways to write NULL that only the data tell apart.
-"""
 _READ_AHEAD = 1 << 20
 """Bytes of Parquet that are decoded ahead of a sample, of all its files together."""
 _ORC_ROWS = 16
@@ -266,21 +256,22 @@ class _Sampler:
 
     def sample_json(self, options: SampleOptions) -> SourceSample:
         source, splits, encoding = self.source, self.splits, self.encoding
+        lines = JsonSample(source, splits, encoding, self.ask, self.wanted)
         notes: tuple[tuple[str, str], ...] = ()
         relate: Relate = source.relation
         read = splits
         if options.skip_bad_lines:
-            objects = self.valid_lines()
-            relate, read = _as_text(objects), splits[:1]
-            columns = self.keys(objects)
+            objects = lines.valid_lines()
+            relate, read = json_sample.as_text(objects), splits[:1]
+            columns = lines.keys(objects)
         else:
-            objects = self.clean_objects()
-            columns = self.keys(objects)
+            objects = lines.clean_objects()
+            columns = lines.keys(objects)
             uris = [split.uri if source.replayable else "FILE" for split in splits]
             around = json_objects.rows_inside(objects, uris)
             notes = ((UNSURE, around),) if around else ()
             if not self.wanted.names:
-                notes += tuple(_of_same_letters(objects, columns))
+                notes += tuple(json_sample.of_same_letters(objects, columns))
         if options.text is not None:
             check_width(splits, len(columns), options.text.most_columns)
         more = excerpts(source, splits, encoding, ()) if read == splits else ""
@@ -291,133 +282,9 @@ class _Sampler:
         except RowfallError as error:
             if not source.replayable:
                 raise
-            raise self.broken_line() or error from None
+            raise lines.broken_line() or error from None
         whole = self.is_whole(found)
         return SourceSample(encoding, found, splits, splits[0].uri, notes, whole=whole)
-
-    def clean_objects(self) -> list[str]:
-        """Return the first objects as text, each of which can be a row.
-
-        Raises:
-            DataError: a line is none.
-        """
-        names, replayable = self.wanted.names, self.source.replayable
-        try:
-            objects = self.objects(names, here=True)
-            if not replayable or all(map(json_objects.is_object, objects)):
-                return objects
-            # One line may hold more than an object: what that is, is the engine's to say.
-            objects = self.objects(names)
-        except RowfallError as error:
-            if not replayable:
-                raise
-            raise self.broken_line() or error from None
-        if not all(map(json_objects.is_object, objects)):
-            broken = self.broken_line()
-            if broken is not None:
-                raise broken
-        return objects
-
-    def objects(self, names: frozenset[str], limit: int = ROWS, *, here: bool = False) -> list[str]:
-        """Return the first objects of every split as text, file by file.
-
-        As many as :data:`OBJECT_BYTES` hold: a log of 4 KB a line gives 2,000 of them.
-
-        Args:
-            names: of all columns of the load, if known: fewer objects are enough if they have them
-                all.
-            here: rowfall-decode may read them.
-        """
-        splits = self.splits
-        if names and (few := KNOWN_VALUES // len(names)) < limit:
-            objects = self.objects(frozenset(), few, here=here)
-            if names.issubset(c.name for c in json_objects.columns_of(objects, names)):
-                return objects
-        limit = max(limit // len(splits), 1)
-        each = OBJECT_BYTES // len(splits)
-        found = object_texts(self.source, splits, self.encoding, limit, each) if here else None
-        if found:
-            return found
-        texts = self.encoding.read_as("JSONAsString")
-        parts: list[str | SqlText] = []
-        for number, split in enumerate(splits):
-            relation = self.source.relation([split], texts, "`line` String")
-            parts += [" UNION ALL " if parts else "", f"SELECT {number} AS n, line FROM ("]
-            parts += ["SELECT line, sum(length(line)) OVER (ROWS BETWEEN UNBOUNDED PRECEDING AND "]
-            parts += ["CURRENT ROW) - length(line) AS before FROM (SELECT line FROM ", relation]
-            parts += [f" LIMIT {limit})) WHERE before < {each}"]
-        quick = {
-            "max_threads": 4, "input_format_parallel_parsing": 0, "max_block_size": OBJECTS_READ,
-        }  # fmt: skip
-        by_split: list[list[str]] = [[] for _ in splits]
-        for number, line in self.ask(SqlText.of(*parts), quick):
-            by_split[int(number)].append(str(line))
-        return [line for lines in by_split for line in lines]
-
-    def keys(self, objects: Sequence[str]) -> list[ColumnFacts]:
-        """Return the keys of objects with what their values are.
-
-        Raises:
-            SourceError: there are no objects with keys.
-        """
-        types = self.wanted.types(self.encoding, ())
-        nested = {
-            name: type_
-            for name, type_ in types.items()
-            if self.wanted.there
-            and nested_reading.is_nested(type_)
-            and any(map(has_spellings, nested_reading.leaves(type_)))
-        }
-        found = json_objects.columns_of(objects, types, nested)
-        if not found:
-            raise SourceError(f"{self.splits[0].uri} holds no columns")
-        if any(not column.name for column in found):
-            raise self.nameless_key()
-        return [
-            ColumnFacts(c.name, DeclaredType(c.type, c.nested, c.reason, c.nullable, c.texts))
-            for c in found
-        ]
-
-    def nameless_key(self) -> SourceError:
-        """Return the error for the first object with a key "", which no column can have."""
-        for split in self.splits:
-            for number, text in enumerate(replace(self, splits=(split,)).objects(frozenset()), 1):
-                if any(not c.name for c in json_objects.columns_of([text])):
-                    return SourceError(
-                        f'{split.uri} row {number} has a key "", and no column is called so',
-                        hint=f"Leave it out: jq -c 'del(.[\"\"])' {shlex.quote(split.uri)} | "
-                        "rowfall load - --format JSONEachRow --table NAME",
-                    )
-        return SourceError('a row has a key "", and no column is called so')
-
-    def valid_lines(self) -> list[str]:
-        """Return the JSON objects among the first lines of the splits."""
-        limit = max(VALID_LINES // len(self.splits), 1)
-        parts: list[str | SqlText] = []
-        for split in self.splits:
-            parts += [" UNION ALL " if parts else "", "SELECT line FROM "]
-            parts += [lines_relation(self.source, [split], self.encoding), f" LIMIT {limit}"]
-        # Numbers of any size are JSON, but not for the engine's own test.
-        fits = nested_reading.is_row("line", nested_reading.with_numbers_as_strings("line"))
-        query = SqlText.of("SELECT line FROM (", *parts, f") WHERE {fits}")
-        rows = self.ask(query, {"max_threads": 4, "input_format_parallel_parsing": 0})
-        return [str(row[0]) for row in rows]
-
-    def broken_line(self) -> DataError | None:
-        """Find the first line that is no JSON object, by object and number."""
-        fits = nested_reading.is_row("line", nested_reading.with_numbers_as_strings("line"))
-        one_thread = {"max_threads": 1, "input_format_parallel_parsing": 0}
-        for split in self.splits:
-            relation = lines_relation(self.source, [split], self.encoding)
-            query = SqlText.of(
-                f"SELECT n, substringUTF8(line, 1, {WHOLE + 1}) FROM (SELECT "
-                "rowNumberInAllBlocks() + 1 AS n, line FROM ", relation,
-                f") WHERE notEmpty(trim(BOTH ' \\t\\r' FROM line)) AND NOT {fits} LIMIT 1",
-            )  # fmt: skip
-            for number, text in self.ask(query, one_thread):
-                others = bool(self.valid_lines())
-                return data_errors.broken_json(split, int(number), str(text), others=others)
-        return None
 
     # --- formats with types -------------------------------------------------------------------
 
@@ -427,12 +294,12 @@ class _Sampler:
         notes: tuple[tuple[str, str], ...] = ()
         if encoding.format == "Parquet" and len(self.listing) > 1:
             columns, found_footers = self.columns_of_footers(union=options.union)
-            notes = _note_geometries(columns)
+            notes = note_geometries(columns)
         elif options.union and encoding.format in footers.NAMED and len(self.listing) > 1:
             columns = self.columns_of_each()
         else:
             columns = self.described(splits)
-            notes = _note_geometries(columns)
+            notes = note_geometries(columns)
         if options.text is not None:
             check_width(splits, len(columns), options.text.most_columns)
         more = excerpts(self.source, splits, encoding, ())
@@ -483,7 +350,8 @@ class _Sampler:
         read = sum(len(footer.paths) for footer, _ in found)
         every = len(splits) == len(self.listing) == read
         kinds = [columns for _, columns in found]
-        return _merged(kinds, union=union), tuple(footer for footer, _ in found) if every else ()
+        all_footers = tuple(footer for footer, _ in found) if every else ()
+        return merged_columns(kinds, union=union), all_footers
 
     def columns_of_each(self) -> list[ColumnFacts]:
         """Return the columns of all files that name their columns, each of which is asked."""
@@ -494,7 +362,7 @@ class _Sampler:
                 kinds.append(self.described([split]))
         if not kinds:
             return self.described(splits[:1])
-        return _merged(kinds, union=True)
+        return merged_columns(kinds, union=True)
 
     def null_counts(self, nulls: str) -> SqlText:
         """Return the question for the paths of leaves that have so many NULLs by their footers."""
@@ -635,29 +503,6 @@ class _Sampler:
         )
 
 
-def _of_same_letters(
-    objects: Sequence[str], columns: Sequence[ColumnFacts]
-) -> Iterator[tuple[str, str]]:
-    """Yield the notes about keys that differ in the case of letters and are never together."""
-    alike: dict[str, list[ColumnFacts]] = {}
-    for column in columns:
-        alike.setdefault(column.name.casefold(), []).append(column)
-    for own in alike.values():
-        names = [column.name for column in own]
-        if len(own) < 2 or json_objects.are_together(objects, names):
-            continue
-        why = f"{' and '.join(names)} are the same but for the case of letters, and no row has both"
-        kinds = {(column.declared.type, column.declared.nested) for column in own}
-        if len(kinds) > 1 or own[0].declared.nested:
-            yield UNSURE, f"{why}: each is a column"
-            continue
-        listed = ", ".join(map(sql.bare_name, names))
-        last = sql.bare_name(names[-1])
-        flags = f"--select {quoted(f'* EXCEPT ({listed}), coalesce({listed}) AS {last}')}"
-        yield UNSURE, f"{why}: each is a column; {flags} makes one of them"
-        yield OTHERWISE, flags
-
-
 def _behind(
     columns: Sequence[ColumnFacts], found: Sequence[ColumnFacts], more: str, encoding: Encoding,
     *, one: bool,
@@ -745,6 +590,8 @@ def rows_each(columns: int, splits: int, values: int = VALUES) -> int:
     return max(min(ROWS, values // columns) // splits, 1)
 
 
+MOST_FOOTERS = 256
+"""Files here whose footers are looked at before a load: a few milliseconds each."""
 FOOTERS = 64
 """Files of Parquet whose footers are read for their counts of NULL: a few milliseconds each."""
 
@@ -764,21 +611,6 @@ def probe_settings(encoding: Encoding, *, strict: bool = False) -> dict[str, str
         "max_block_size": ROWS // FILES, "max_threads": 4,
         "compile_expressions": 0, "compile_aggregate_expressions": 0,
     }  # fmt: skip
-
-
-Relate = Callable[[Sequence[Split], Encoding | None, str], SqlText]
-"""``Source.relation``, or what stands in for it."""
-
-
-def _as_text(objects: Sequence[str]) -> Relate:
-    """Return a relation of objects that stand in the statement itself."""
-    text = quote("\n".join(objects))
-
-    def relation(splits: Sequence[Split], encoding: Encoding | None, structure: str) -> SqlText:
-        columns = f"{quote(structure)}, " if structure else ""
-        return SqlText.of(f"format(JSONEachRow, {columns}{text})")
-
-    return relation
 
 
 def sample_relation(
@@ -805,90 +637,3 @@ def sample_relation(
         parts += [f" UNION ALL SELECT {names} FROM "]
         parts += [f"format({format_}, {quote(sql.structure(columns))}, {quote(more)})"]
     return SqlText.of("(", *parts, ")")
-
-
-def described(
-    relate: Relate, splits: Sequence[Split], encoding: Encoding, ask: RunSelect
-) -> list[ColumnFacts]:
-    """Return names and types as the engine describes them."""
-    fixed: dict[str, str | int | float] = {
-        "input_format_try_infer_dates": 0, "input_format_try_infer_datetimes": 0,
-        "use_hive_partitioning": 0, "schema_inference_make_columns_nullable": 3,
-        "input_format_parallel_parsing": 0,
-    }  # fmt: skip
-    rows = ask(SqlText.of("DESCRIBE TABLE ", relate(splits[:1], encoding, "")), fixed)
-    columns = []
-    for row in rows:
-        type_ = parse_type(str(row[1]))
-        if type_.base in _SHAPES and encoding.format == "Parquet":
-            columns.append(ColumnFacts(str(row[0]), DeclaredType("Nullable(String)", why=_WKB)))
-            continue
-        nested = type_.base in ("Array", "Tuple", "Map", "JSON", "Object", "Variant", "Dynamic")
-        declared = str(row[1])
-        days = days_of(declared) if encoding.format in ("Arrow", "ArrowStream") else declared
-        given = DeclaredType(days, nested, stored=declared if days != declared else "")
-        columns.append(ColumnFacts(str(row[0]), given))
-    if not columns:
-        raise SourceError(f"{splits[0].uri} holds no columns")
-    return columns
-
-
-# What the engine makes of the geometries of GeoParquet. None of them takes NULL: where one stands,
-# reading fails, or gives the point (0, 0) in a column of several shapes.
-_SHAPES = frozenset((
-    "Point", "Ring", "LineString", "MultiLineString", "Polygon", "MultiPolygon", "Geometry",
-))  # fmt: skip
-_WKB = "geometries of GeoParquet as their bytes (WKB), as those of the engine take no NULL"
-
-
-def _note_geometries(columns: Sequence[ColumnFacts]) -> tuple[tuple[str, str], ...]:
-    names = [column.name for column in columns if column.declared.why == _WKB]
-    if not names:
-        return ()
-    how = f"readWKBPoint({names[0]}) and its like read them, --type '{names[0]} Point' loads points"
-    return ((UNSURE, f"{', '.join(names)}: {_WKB}; {how}"),)
-
-
-def declared_as(found: ColumnFacts, type_: str) -> str:
-    """Return the type to read a column as: the declared one, or a geometry type that was named.
-
-    Not ``Geometry``, in which NULL would be a point.
-    """
-    wanted = parse_type(type_)
-    shape = found.declared.why == _WKB and wanted.base in _SHAPES and wanted.base != "Geometry"
-    return type_ if shape else found.declared.type
-
-
-MOST_FOOTERS = 256
-"""Files here whose footers are looked at before a load: a few milliseconds each."""
-
-
-def _merged(kinds: Sequence[Sequence[ColumnFacts]], *, union: bool) -> list[ColumnFacts]:
-    """Return columns with types that the values of several files fit, those of the first first."""
-    merged = {column.name: column for column in kinds[0]}
-    for columns in kinds[1:]:
-        for column in columns:
-            known = merged.get(column.name)
-            if known is None:
-                if union:
-                    merged[column.name] = replace(column, optional=True)
-                continue
-            type_ = footers.supertype(known.declared.type, column.declared.type)
-            if type_ is not None:
-                merged[column.name] = replace(known, declared=replace(known.declared, type=type_))
-    for columns in kinds if union else ():
-        for name in merged.keys() - {column.name for column in columns}:
-            merged[name] = replace(merged[name], optional=True)
-    return [
-        replace(c, declared=_nullable(c.declared)) if c.optional else c for c in merged.values()
-    ]
-
-
-def _nullable(given: DeclaredType) -> DeclaredType:
-    stored = given.stored and _made_nullable(given.stored)
-    return replace(given, type=_made_nullable(given.type), stored=stored)
-
-
-def _made_nullable(type_: str) -> str:
-    known = parse_type(type_)
-    return f"Nullable({known.bare})" if known.known and not known.nullable else type_

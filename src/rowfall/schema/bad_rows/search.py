@@ -44,8 +44,8 @@ from rowfall.schema.bad_rows.queries import (
 )
 from rowfall.schema.bad_rows.tried_types import candidates, taken_types
 from rowfall.schema.column_facts import RunSelect
+from rowfall.schema.declared_columns import described
 from rowfall.schema.projection import Scan, of_typed
-from rowfall.schema.sampling import described
 from rowfall.schema.text.file_ends import matters, open_ended, quoted_last
 from rowfall.schema.text.headers import parse_header
 from rowfall.schema.text.records import IN_ORDER, lines_relation

@@ -14,7 +14,7 @@ import pytest
 from rowfall.core.errors import RowfallError
 from rowfall.core.model import Encoding, Kind
 from rowfall.core.options import Options
-from rowfall.schema import sampling
+from rowfall.schema import json_sample, sampling
 from rowfall.schema.column_facts import ColumnFacts, WantedFacts
 from rowfall.stores.files import LocalFiles
 from unit.memory import Chdb, ChdbError
@@ -82,7 +82,7 @@ class Answers:
         answered = self.asked == 0
         with self._monkeypatch.context() as patch:
             patch.setattr(sampling, "text_facts", lambda *_: None)
-            patch.setattr(sampling, "object_texts", lambda *_: None)
+            patch.setattr(json_sample, "object_texts", lambda *_: None)
             assert here == self._said(encoding, paths)
         return answered
 

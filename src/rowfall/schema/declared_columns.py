@@ -1,0 +1,99 @@
+"""Columns of formats with types, as the engine describes them, and types that fit several files."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from rowfall.core.errors import SourceError
+from rowfall.core.listing import Split
+from rowfall.core.model import Encoding
+from rowfall.core.sqltext import SqlText
+from rowfall.core.type_names import parse_type
+from rowfall.schema.column_facts import ColumnFacts, DeclaredType, Relate, RunSelect
+from rowfall.schema.text.text_format import UNSURE
+from rowfall.schema.types import footers
+from rowfall.schema.types.strict_reading import days_of
+
+
+def described(
+    relate: Relate, splits: Sequence[Split], encoding: Encoding, ask: RunSelect
+) -> list[ColumnFacts]:
+    """Return names and types as the engine describes them."""
+    fixed: dict[str, str | int | float] = {
+        "input_format_try_infer_dates": 0, "input_format_try_infer_datetimes": 0,
+        "use_hive_partitioning": 0, "schema_inference_make_columns_nullable": 3,
+        "input_format_parallel_parsing": 0,
+    }  # fmt: skip
+    rows = ask(SqlText.of("DESCRIBE TABLE ", relate(splits[:1], encoding, "")), fixed)
+    columns = []
+    for row in rows:
+        type_ = parse_type(str(row[1]))
+        if type_.base in _SHAPES and encoding.format == "Parquet":
+            columns.append(ColumnFacts(str(row[0]), DeclaredType("Nullable(String)", why=_WKB)))
+            continue
+        nested = type_.base in ("Array", "Tuple", "Map", "JSON", "Object", "Variant", "Dynamic")
+        declared = str(row[1])
+        days = days_of(declared) if encoding.format in ("Arrow", "ArrowStream") else declared
+        given = DeclaredType(days, nested, stored=declared if days != declared else "")
+        columns.append(ColumnFacts(str(row[0]), given))
+    if not columns:
+        raise SourceError(f"{splits[0].uri} holds no columns")
+    return columns
+
+
+# What the engine makes of the geometries of GeoParquet. None of them takes NULL: where one stands,
+# reading fails, or gives the point (0, 0) in a column of several shapes.
+_SHAPES = frozenset((
+    "Point", "Ring", "LineString", "MultiLineString", "Polygon", "MultiPolygon", "Geometry",
+))  # fmt: skip
+_WKB = "geometries of GeoParquet as their bytes (WKB), as those of the engine take no NULL"
+
+
+def note_geometries(columns: Sequence[ColumnFacts]) -> tuple[tuple[str, str], ...]:
+    names = [column.name for column in columns if column.declared.why == _WKB]
+    if not names:
+        return ()
+    how = f"readWKBPoint({names[0]}) and its like read them, --type '{names[0]} Point' loads points"
+    return ((UNSURE, f"{', '.join(names)}: {_WKB}; {how}"),)
+
+
+def declared_as(found: ColumnFacts, type_: str) -> str:
+    """Return the type to read a column as: the declared one, or a geometry type that was named.
+
+    Not ``Geometry``, in which NULL would be a point.
+    """
+    wanted = parse_type(type_)
+    shape = found.declared.why == _WKB and wanted.base in _SHAPES and wanted.base != "Geometry"
+    return type_ if shape else found.declared.type
+
+
+def merged_columns(kinds: Sequence[Sequence[ColumnFacts]], *, union: bool) -> list[ColumnFacts]:
+    """Return columns with types that the values of several files fit, those of the first first."""
+    merged = {column.name: column for column in kinds[0]}
+    for columns in kinds[1:]:
+        for column in columns:
+            known = merged.get(column.name)
+            if known is None:
+                if union:
+                    merged[column.name] = replace(column, optional=True)
+                continue
+            type_ = footers.supertype(known.declared.type, column.declared.type)
+            if type_ is not None:
+                merged[column.name] = replace(known, declared=replace(known.declared, type=type_))
+    for columns in kinds if union else ():
+        for name in merged.keys() - {column.name for column in columns}:
+            merged[name] = replace(merged[name], optional=True)
+    return [
+        replace(c, declared=_nullable(c.declared)) if c.optional else c for c in merged.values()
+    ]
+
+
+def _nullable(given: DeclaredType) -> DeclaredType:
+    stored = given.stored and _made_nullable(given.stored)
+    return replace(given, type=_made_nullable(given.type), stored=stored)
+
+
+def _made_nullable(type_: str) -> str:
+    known = parse_type(type_)
+    return f"Nullable({known.bare})" if known.known and not known.nullable else type_
