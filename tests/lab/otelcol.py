@@ -162,6 +162,11 @@ class Receiver:
             ]  # fmt: skip
         return found
 
+    def units(self) -> dict[str, str]:
+        """The unit of each metric."""
+        every = self._inside("resourceMetrics", "scopeMetrics", "metrics")
+        return {metric["name"]: metric.get("unit", "") for metric in every}
+
     def _inside(self, resources: str, scopes: str, items: str) -> Iterator[dict[str, Any]]:
         for _, body in list(self._requests):
             for resource in body.get(resources, ()):

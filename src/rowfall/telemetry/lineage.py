@@ -60,7 +60,7 @@ class Told:
         state: one of the constants above. ``at``: ISO 8601 with a zone.
         run, job: id of the run and name of the job.
         plan: what is read and written, None before that is known.
-        rows, bytes, files: written so far; None where the run has not come to it.
+        rows, bytes: written so far; None where the run has not come to it.
         error: "" for none.
     """
 
@@ -71,7 +71,6 @@ class Told:
     plan: Plan | None = None
     rows: int | None = None
     bytes: int | None = None
-    files: int | None = None
     error: str = ""
 
 
@@ -93,7 +92,7 @@ class Lineage:
         self._sender = Sender(emit, streaming=streaming)
         self._run = self._job = ""
         self._plan: Plan | None = None
-        self._rows = self._bytes = self._files = 0
+        self._rows = self._bytes = 0
         self._told = 0.0
         self._open = False
         self._failed: RunEnded | None = None
@@ -133,7 +132,7 @@ class Lineage:
         self._run = str(uuid.uuid5(_IDS, key))
         self._job = self._pipeline or f"load.{event.table or event.target}"
         self._plan, self._open = None, True
-        self._rows = self._bytes = self._files = 0
+        self._rows = self._bytes = 0
         self._tell(START)
 
     def _end(self, event: RunEnded) -> None:
@@ -157,16 +156,15 @@ class Lineage:
     def _add(self, report: Report) -> None:
         self._rows += report.rows
         self._bytes += report.bytes_written
-        self._files += report.splits_loaded
 
     def _tell(self, state: str, error: str = "") -> None:
         if state == RUNNING:
             self._told = time.monotonic()
-        counted = state != START and self._plan is not None
+        counted = self._rows > 0 or state not in (START, RUNNING)
         self._sender.put(Told(
             state, datetime.now(UTC).isoformat(timespec="milliseconds"), self._run, self._job,
             self._plan, self._rows if counted else None, self._bytes if counted else None,
-            self._files if counted else None, redact(error.partition("\n")[0])[:_MOST_TEXT],
+            redact(error.partition("\n")[0])[:_MOST_TEXT],
         ))  # fmt: skip
 
 

@@ -52,8 +52,9 @@ EXIT_SECONDS = 3.0
 RETRY_SECONDS = 0.3
 # After Ctrl-C the command ends within two seconds.
 INTERRUPTED_SECONDS = 0.5
-# Units as UCUM writes them, which OTLP asks for.
-_UNITS = {"seconds": "s", "bytes": "By", "ratio": "1", "": "1"}
+# Units as UCUM writes them, which OTLP asks for. None for numbers of things: of a gauge in "1"
+# collectors make a name for Prometheus that ends in _ratio.
+_UNITS = {"seconds": "s", "bytes": "By", "ratio": "1", "": ""}
 _LOGGER = "opentelemetry"
 _SYSTEM = regex(r"\[Errno -?\d+\] ([^\"')\]]+)")
 _COMMON = ("pipeline", "table")

@@ -130,6 +130,8 @@ def test_metrics_are_the_same_numbers(receiver: Receiver) -> None:
     assert number("rowfall.errors", of="attempt", exit="6", code="241") == 1
     assert number("rowfall.attempt_duration_seconds") == 2
     assert found.keys() <= {otlp.otel_name(metric) for metric in METRICS.values()}
+    assert receiver.units()["rowfall.rows"] == "", "a collector would call it rowfall_rows_ratio"
+    assert receiver.units()["rowfall.stage_seconds"] == "s"
 
 
 def test_the_variables_are_honoured(receiver: Receiver, monkeypatch: pytest.MonkeyPatch) -> None:
