@@ -20,6 +20,7 @@ import yaml
 from e2e.lake import Lake
 from e2e.tools import Shell, csv
 from lab.clickhouse import ClickHouse
+from lab.postgresql import PostgresqlServer
 from lab.process import wait_until
 from lab.seaweed import Seaweed
 
@@ -78,9 +79,9 @@ class Pipeline:
     def watch(self, *more: str, **env: str) -> subprocess.Popen[str]:
         return self.shell.cli.start("watch", "p", *more, env=self.shell.env | env)
 
-    def hurt(self, name: str, at: str) -> subprocess.Popen[str]:
-        """Start a watcher that sends itself a signal before the first call of a function."""
-        program = (sys.executable, str(KILLER), at, "1", "before")
+    def hurt(self, name: str, at: str, side: str = "before") -> subprocess.Popen[str]:
+        """Start a watcher that sends itself a signal around the first call of a function."""
+        program = (sys.executable, str(KILLER), at, "1", side)
         env = self.shell.env | {"SIGNAL": name}
         return self.shell.cli.start("watch", "p", env=env, program=program)
 
@@ -205,6 +206,53 @@ def test_a_pipeline_that_is_not_there(local: Pipeline) -> None:
     assert "does not run in the background here" in stopped.talk
 
 
+@pytest.mark.long
+@pytest.mark.parametrize("side", ["before", "after"])
+def test_files_are_moved_also_after_a_kill_in_between(shell: Shell, side: str) -> None:
+    pipeline = Pipeline(shell, after_load="move:done")
+    pipeline.put("a.csv", 1)
+    killed = pipeline.hurt("SIGKILL", "rowfall.stores.cleared:_move", side)
+    killed.communicate(timeout=LONG)
+    assert killed.returncode == -signal.SIGKILL
+    process = pipeline.watch()
+    pipeline.put("b.csv", 2)
+    done = shell.folder / "done"
+    wait_until(lambda: (done / "b.csv").exists(), LONG, "the second file to be moved")
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=TAKE_OVER)
+    assert sorted(one.name for one in done.iterdir()) == ["a.csv", "b.csv"]
+    assert list((shell.folder / "in").iterdir()) == []
+    assert rows_of(pipeline) == [1, 2]
+    # In a folder that is followed, moved files would be found again.
+    file = shell.folder / "rowfall.toml"
+    file.write_text(file.read_text().replace("move:done", "move:in").replace("in/*.csv", "in"))
+    refused = shell.ends(2, "watch", "p")
+    assert "inside of what is loaded" in refused.talk
+
+
+@pytest.mark.long
+def test_hooks_of_a_pipeline_run_around_its_batches(shell: Shell) -> None:
+    pipeline = Pipeline(shell)
+    note = "cat $ROWFALL_REPORT >> hooks.log; echo $ROWFALL_HOOK $ROWFALL_OUTCOME >> hooks.log"
+    file = shell.folder / "rowfall.toml"
+    file.write_text(file.read_text() + "".join(
+        f'{when} = {{ command = ["sh", "-c", "{note}"] }}\n' for when in ("after", "on_error")
+    ))  # fmt: skip
+    process = pipeline.watch()
+    log = shell.folder / "hooks.log"
+
+    def said(line: str) -> bool:
+        return log.exists() and line in log.read_text().splitlines()
+
+    pipeline.put("a.csv", 1)
+    wait_until(lambda: said("after done"), LONG, "the hook behind a batch")
+    pipeline.put("bad.csv", 2, bad=True)
+    wait_until(lambda: said("on_error failed"), LONG, "the hook for a bad file")
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=TAKE_OVER)
+    assert '"column": "id"' in log.read_text()
+
+
 # --- two watchers ---------------------------------------------------------------------------------
 
 
@@ -316,6 +364,43 @@ def test_a_table_that_is_altered_and_one_that_is_dropped(lake: Lake, shared: Pip
     process.send_signal(signal.SIGTERM)
     _, err = process.communicate(timeout=TAKE_OVER)
     assert "was dropped since the last load: loading 2 splits again" in err
+
+
+@pytest.mark.long
+def test_two_watchers_of_a_table_of_postgresql(shell: Shell, postgresql: PostgresqlServer) -> None:
+    schema = f"watch{os.getpid()}"
+    postgresql.run(f"CREATE SCHEMA {schema}")
+    shell.env["PGPASSWORD"] = postgresql.password
+    pipeline = Pipeline(shell, f"{postgresql.uri}?schema={schema}")
+
+    def there() -> list[int]:
+        found = postgresql.ask(f"SELECT to_regclass('{schema}.t')::text")
+        if found[0][0] is None:
+            return []
+        return [int(i) for (i,) in postgresql.ask(f"SELECT id FROM {schema}.t ORDER BY id")]
+
+    pipeline.put("a.csv", 1)
+    pipeline.put("bad.csv", 9, bad=True)
+    first = pipeline.watch()
+    wait_until(lambda: there() == [1], LONG, "the first file")
+    pipeline.wait("the bad file", failed=1)
+    second = pipeline.watch()
+    wait_until(lambda: bool(pipeline.status()["standing_by"]), LONG, "the second one to stand by")
+    first.send_signal(signal.SIGSTOP)
+    pipeline.put("b.csv", 2)
+    began = time.monotonic()
+    wait_until(lambda: there() == [1, 2], LONG, "the second one to take over")
+    assert time.monotonic() - began < 2 * TAKE_OVER
+    first.send_signal(signal.SIGCONT)
+    wait_until(lambda: bool(pipeline.status()["standing_by"]), LONG, "the first one to stand by")
+    pipeline.put("c.csv", 3)
+    wait_until(lambda: there() == [1, 2, 3], LONG, "a file for the second one")
+    for process in (first, second):
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=TAKE_OVER)
+    errors = postgresql.ask(f"SELECT line, column_name, value FROM {schema}._rowfall_errors")
+    assert errors == [(3, "id", "x")]
+    postgresql.run(f"DROP SCHEMA {schema} CASCADE")
 
 
 # --- systemd and Kubernetes -----------------------------------------------------------------------

@@ -8,7 +8,7 @@ of a run that was killed are due as long as its load is unfinished.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 
 from rowfall.contracts.load import Done, Finished, LoadRun
@@ -17,7 +17,7 @@ from rowfall.contracts.session import Session
 from rowfall.core import units
 from rowfall.core.after import MOVE, TAG, After, after_of
 from rowfall.core.errors import ObjectChangedError, RowfallError, SourceError, UsageError
-from rowfall.core.events import Note
+from rowfall.core.events import Listener, Note
 from rowfall.core.listing import Listing, Split
 from rowfall.core.model import Plan
 from rowfall.core.results import Cleared
@@ -55,7 +55,7 @@ def check_after(session: Session) -> After | None:
             "drops them",
             hint="Load into a table with --to.",
         )
-    if session.options.where or session.options.select:
+    if (session.options.where or session.options.select) and not session.options.follow:
         session.emit(Note("warning", f"whole files are {action.past}, of which a part is loaded"))
     source.check_after(action)
     if action.kind == MOVE:
@@ -76,45 +76,71 @@ def clear_loaded(load: LoadRun, plan: Plan, done: Done, finished: Finished) -> C
         return None
     if (session.options.gathers or session.options.replace) and done.total.failures:
         return None  # nothing is visible
-    source = session.source
-    assert isinstance(source, ClearsFiles)  # noqa: S101 - or check_after has refused it
-    found = _Counted(load, source, action)
-    due = _due(load, plan, action)
-    if not session.remote:
-        for split in due:
-            found.clear(split)
-    else:
-        from concurrent.futures import ThreadPoolExecutor  # 4 ms that files here save
-
-        with ThreadPoolExecutor(_REQUESTS) as pool:
-            while chunk := list(islice(due, _CHUNK)):
-                list(pool.map(found.clear, chunk))
+    found = _Counted(session, load.emit, action)
+    found.clear_all(_due(load, plan, action))
     return found.said()
+
+
+def clear_listed(session: Session, files: Sequence[tuple[str, str, int]]) -> None:
+    """Move or delete files that a followed load finds and whose rows are in the target already.
+
+    A process that was killed has left them. Tags are not given: that would be a request for each
+    file that was ever loaded, each time that somebody begins to follow.
+
+    Args:
+        files: name, version and size of each.
+    """
+    action = after_of(session.options)
+    if action is None or action.kind == TAG or not files:
+        return
+    found = _Counted(session, session.emit, action)
+    found.clear_all(Split("", name, version, size) for name, version, size in files)
+    found.said()
 
 
 class _Counted:
     """Clears files one by one, in several threads, and counts them."""
 
-    def __init__(self, load: LoadRun, source: ClearsFiles, action: After) -> None:
-        self._load, self._source, self._action = load, source, action
+    def __init__(self, session: Session, emit: Listener, action: After) -> None:
+        source = session.source
+        assert isinstance(source, ClearsFiles)  # noqa: S101 - or check_after has refused it
+        self._source, self._emit, self._action = source, emit, action
+        self._remote = session.remote
         # Appending is safe in threads.
         self._files: list[bool] = []
         self._changed: list[str] = []
         self._failed: list[RowfallError] = []
 
+    def clear_all(self, due: Iterable[Split]) -> None:
+        """Clear files, those of a store some at a time."""
+        if not self._remote:
+            for split in due:
+                self.clear(split)
+            return
+        from concurrent.futures import ThreadPoolExecutor  # 4 ms that files here save
+
+        left = iter(due)
+        with ThreadPoolExecutor(_REQUESTS) as pool:
+            while chunk := list(islice(left, _CHUNK)):
+                list(pool.map(self.clear, chunk))
+
     def clear(self, split: Split) -> None:
         """Clear one file; what goes wrong is kept."""
         try:
+            if self._action.kind == MOVE:
+                to = self._source.moved_name(split.uri, self._action)
+                if self._source.would_list(to):  # of a pattern that was empty when it was checked
+                    raise SourceError(inside(self._action.prefix).message)
             if self._source.clear(split, self._action):
                 self._files.append(True)
         except ObjectChangedError as error:
             self._changed.append(split.uri)
             if len(self._changed) == 1:
-                self._load.emit(Note("warning", error.message, error.hint or ""))
+                self._emit(Note("warning", error.message, error.hint or ""))
         except SourceError as error:
             self._failed.append(error)
             if len(self._failed) == 1:
-                self._load.emit(Note("warning", error.message, error.hint or ""))
+                self._emit(Note("warning", error.message, error.hint or ""))
 
     def said(self) -> Cleared:
         """Tell how many files there were, and return the counts."""
@@ -122,7 +148,7 @@ class _Counted:
         if self._files:
             to = f" to {action.prefix}" if action.kind == MOVE else ""
             count = units.counted(len(self._files), "loaded file")
-            self._load.emit(Note("info", f"{action.past} {count}{to}"))
+            self._emit(Note("info", f"{action.past} {count}{to}"))
         return Cleared(
             action.kind, len(self._files), len(self._changed), len(self._failed),
             first_line(self._failed[0]) if self._failed else "",

@@ -17,6 +17,7 @@ from typing import Protocol
 from rowfall.contracts.following import AfterFailure, FollowControl, FollowObserver, Lag
 from rowfall.contracts.session import Session
 from rowfall.core import units
+from rowfall.core.after import NOTHING
 from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import (
     DataError,
@@ -205,6 +206,10 @@ def follow(
             longer than ``--patience``, where that is given.
     """
     check_follow(session)
+    if session.options.after_load != NOTHING:
+        from rowfall.run.after import check_after
+
+        check_after(session)
     control = control or FollowControl()
     feed = _feed(session, observer)
     try:

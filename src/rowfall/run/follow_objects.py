@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from rowfall.contracts.following import FollowControl, FollowObserver, Lag
 from rowfall.contracts.session import Session
+from rowfall.core.after import NOTHING
 from rowfall.core.errors import RowfallError, SourceError
 from rowfall.core.listing import CUT_LEAST, MARK, Listing, split_id
 from rowfall.core.options import IGNORE
@@ -74,7 +75,13 @@ class ObjectFeed:
         ]  # fmt: skip
         found = self._session.destination.loaded_among(self._session, [*ids, *large])
         self._begun |= {one for one in found if one.startswith(MARK)}
-        return [id_ in found for id_ in ids]
+        loaded = [id_ in found for id_ in ids]
+        if self._session.options.after_load != NOTHING and any(loaded):
+            from rowfall.run.after import clear_listed
+
+            left = [item for item, there in zip(objects, loaded, strict=True) if there]
+            clear_listed(self._session, [(item.name, item.version, item.size) for item in left])
+        return loaded
 
     def next(self) -> Batch | None:
         watch = self._watch

@@ -9,22 +9,33 @@ from __future__ import annotations
 import re
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
+from typing import Any
 
 from rowfall.contracts.following import AfterFailure, FollowControl, Lag
 from rowfall.contracts.session import Session
 from rowfall.core import units
 from rowfall.core.dataclass import dataclass
-from rowfall.core.errors import Interrupted, RowfallError, SourceError, headline
+from rowfall.core.errors import (
+    HookError,
+    Interrupted,
+    RowfallError,
+    SourceError,
+    UsageError,
+    headline,
+)
 from rowfall.core.events import Event, Listener, Note, RunBegan
 from rowfall.core.masked import redact
 from rowfall.core.results import Failure, Report
 from rowfall.ledger.error_table import ErrorTable, FileError
 from rowfall.ledger.pipeline_lease import BEAT_SECONDS, LOOK_SECONDS, PipelineLease, Standing
 from rowfall.ledger.pipeline_log import ASKED, PipelineLog
+from rowfall.project import hooks
+from rowfall.project.file import AFTER, BEFORE, ON_ERROR
+from rowfall.report.loads import report_document
 from rowfall.run.follow import follow
 from rowfall.run.session import open_session
 from rowfall.service.file_marks import FileMarks
@@ -128,6 +139,14 @@ class Watcher:
                 self._away(error, tries)
 
     def _run(self, log: PipelineLog) -> None:
+        later = (*self._pipeline.named.hooks.after, *self._pipeline.named.hooks.on_error)
+        if not log.shared and any(hook.sql for hook in later):
+            raise UsageError(
+                f"pipeline {self.pipeline_name}: the watcher has {self._pipeline.target.text} to "
+                "itself, so that no SQL of a hook can run there beside it",
+                hint='Take a command: after = { command = ["PROGRAM", "ARGUMENT"] }',
+            )
+        hooks.check(self._pipeline.named)
         lease = PipelineLease(log)
         try:
             while not self._stopped.is_set():
@@ -172,6 +191,8 @@ class Watcher:
 
     def _follow(self, marks: FileMarks, beat: _Beat) -> None:
         pipeline = self._pipeline
+        if error := self.run_hooks(BEFORE, None):
+            raise HookError(error)
         with open_session(pipeline.request, self._emit, dry=False) as session:
             table = _error_table(session)
             observer = _Observer(self, session, marks, table)
@@ -220,6 +241,24 @@ class Watcher:
         until = time.monotonic() + pause
         while time.monotonic() < until and not self._control.stopped and not self._stopped.is_set():
             self._stopped.wait(LOOK_SECONDS)
+
+    def run_hooks(self, when: str, document: Mapping[str, Any] | None) -> str:
+        """Run the hooks of one moment; return what is wrong with the one that has failed, or "".
+
+        Before a pipeline is followed, after each batch, and after each file that has failed.
+        """
+        named = self._pipeline.named
+        if not named.hooks:
+            return ""
+
+        def say(line: str) -> None:
+            self._emit(Note("info", line))
+
+        error = next((one.error for one in hooks.run(when, named, document, say) if one.error), "")
+        if error:
+            self._emit(Note("warning", error))
+            self.change(lambda health: health.failing(error))
+        return error
 
     def change(self, how: Callable[[Health], Health]) -> None:
         """Change what the next sign of life tells; from any thread."""
@@ -300,7 +339,8 @@ class _Observer:
             hint=redact(failure.hint or "", *secrets),
             value=redact(failure.value or "", *secrets),
         )
-        session.emit(Note("warning", f"{name} is left out: {failure.error}", failure.hint or ""))
+        what = "the pipeline ends" if watcher.stop_on_error else "the others go on"
+        session.emit(Note("warning", f"{name} is left out, and {what}", failure.error))
         # First the mark, which decides: a row that is missing in the table of errors is told by it.
         self._marks.add(failure, name, version)
         if self._table is not None:
@@ -313,6 +353,7 @@ class _Observer:
         watcher.change(lambda health: replace(
             health.failing(f"{name}: {headline(failure.error)}"), failed=failed
         ))  # fmt: skip
+        watcher.run_hooks(ON_ERROR, {"outcome": "failed", "file": name, **asdict(failure)})
         return AfterFailure.STOP if watcher.stop_on_error else AfterFailure.GO_ON
 
     def on_batch(self, report: Report, lag: Lag) -> None:
@@ -321,6 +362,8 @@ class _Observer:
             health, state=FOLLOWS, files=health.files + report.splits_loaded,
             rows=health.rows + report.rows, last_batch=now(), lag=lag, failed=failed,
         ))  # fmt: skip
+        if report.splits_loaded:
+            self._watcher.run_hooks(AFTER, report_document(report))
 
     def on_away(self, error: RowfallError, seconds: float) -> None:
         said = headline(error.message)
