@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from rowfall.cli.output import error_document
-from rowfall.core import results, sql
+from rowfall.core import config_results, results, run_results, sql
 from rowfall.core import tables as many
 from rowfall.core.bench_results import BenchReport, BenchRound, BenchRow, PublishedFigure
 from rowfall.core.listing import Listing
@@ -44,11 +44,13 @@ from rowfall.core.steering import SteeringStep
 from rowfall.core.tuned import Cell, CellFigures, TunedCell, TuneReport
 from rowfall.measure.scale import project_source
 from rowfall.report.bench import bench_document
+from rowfall.report.config import config_document
 from rowfall.report.doctor import doctor_document
 from rowfall.report.explain import explain_document
 from rowfall.report.html import plan_html
 from rowfall.report.loads import loads_document, report_document, verification_document
 from rowfall.report.plan import plan_document, plan_text
+from rowfall.report.run import run_document
 from rowfall.report.scale import scale_document
 from rowfall.report.tables import tables_document, tables_plan_document
 from rowfall.report.tune import tune_document
@@ -349,5 +351,13 @@ def test_the_page_about_json_lists_the_fields_that_there_are() -> None:
         "rowfall_tables_plan",
         tables_plan_document(many.TablesPlan("s", "t", listed, "one snapshot", 4, "so")),
     )
+    hook = run_results.HookRun("after", "a", "", 1.0)
+    ran = run_results.NamedRun("a", "done", 0, None, "", "", (hook,), 1, 1.0)
+    real |= shapes("rowfall_run", run_document(run_results.RunReport((ran,), 1, 0, 1.0)))
+    shown = config_results.ShownProject(
+        ("a",), "", "", (config_results.ShownValue("a", 1, "default", ""),),
+        (("loads", "a", "b"),), (), (),
+    )  # fmt: skip
+    real |= shapes("rowfall_config", config_document(shown))
     real["rowfall_error"] = set(error_document("a", None, 1))
     assert documented() == real
