@@ -186,9 +186,25 @@ def test_what_is_no_row_of_foreign_text_has_a_hint(shell: Shell) -> None:
     shell.write("t.csv", 'id;name\n1;"a\n2;b\n# x\n')
     done = shell.ends(1, "load", "t.csv", "--comment", "#")
     assert "line 2: a quote is opened and never closed" in done.talk
-    assert "say --quote none where quotes are letters" in done.talk
+    assert "Where quotes are letters of the values: --quote none" in done.talk
     shell.ok("load", "t.csv", "--comment", "#", "--quote", "none", "--table", "u")
     assert shell.rows("SELECT * FROM u ORDER BY id") == [[1, '"a'], [2, "b"]]
+
+
+@pytest.mark.parametrize("comment", ["", "# by hand\n"])
+def test_quotes_are_said_to_be_letters_where_lines_are_rows_so(
+    shell: Shell, comment: str
+) -> None:
+    """It was named for each quote that is open: pasted, a comma made a field of its own."""
+    for text, letters in (('1,"a, b\n2,c\n', False), ('1,5" pipe\n2,"c\n', True)):
+        shell.write("t.csv", f"{comment}id,name\n{text}")
+        done = shell.ends(1, "load", "t.csv", "--table", f"t{letters:d}")
+        assert "quote is opened" in done.talk
+        assert ("--quote none" in done.talk) == letters
+        given = ("load", "t.csv", "--table", f"u{letters:d}", "--quote", "none")
+        shell.ends(0 if letters else 1, *given)
+        piped = shell.run("load", "-", "--table", "v", stdin=f"{comment}id,name\n{text}")
+        assert letters or "--quote none" not in piped.talk
 
 
 @pytest.mark.sampled(1)

@@ -187,6 +187,15 @@ class RecordTooLongError(DataError):
     """A record is longer than ``--max-record``: it is not even looked at as a whole."""
 
 
+LETTERS = "Where quotes are letters of the values: --quote none."
+"""Behind a hint about a quote; left out where lines have other numbers of fields without quotes."""
+
+
+def without_letters(hint: str | None) -> str | None:
+    """Return a hint without :data:`LETTERS`."""
+    return hint and hint.replace(ready_to_paste(LETTERS), "").strip()
+
+
 class UnclosedQuoteError(DataError):
     """A quote is opened and not closed before the text ends: nobody knows where its row ends.
 
@@ -204,8 +213,7 @@ class UnclosedQuoteError(DataError):
         super().__init__(
             f"{uri} {place}{of}: a quote is opened here and not closed before the file ends",
             uri=uri, line=line, column=column,
-            hint="Close the quote, or cut the file off before that line. Where quotes are letters "
-            "of the values: --quote none.",
+            hint=f"Close the quote, or cut the file off before that line. {LETTERS}",
         )  # fmt: skip
         self.split_id = split_id
 

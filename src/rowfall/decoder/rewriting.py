@@ -18,7 +18,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import IO
 
-from rowfall.core.errors import SourceError, UsageError
+from rowfall.core.errors import LETTERS, SourceError, UsageError
 from rowfall.core.model import Dialect, Encoding
 from rowfall.core.patterns import regex
 from rowfall.decoder import documents, installed
@@ -167,7 +167,7 @@ _HINTS = (
      "Name another encoding: --encoding windows-1252 takes any byte, --encoding binary loads the "
      "bytes as they are."),
     (regex(r"line \d+: (a quote is opened|there is text after a closing quote)"),
-     "Correct that line, or say --quote none where quotes are letters."),
+     f"Correct that line. {LETTERS}"),
     (regex(r"line \d+: the header lacks "),
      "Load files of different columns on their own."),
 )  # fmt: skip

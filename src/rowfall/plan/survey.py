@@ -54,9 +54,10 @@ from rowfall.plan.settings import ENGINE_BASE, LEAST_MEMORY
 from rowfall.plan.statements import FLOAT_PROBE, is_read_by_release
 from rowfall.schema import inference
 from rowfall.schema.bad_rows import data_errors
+from rowfall.schema.sampling import FILES
 from rowfall.schema.table_changes import TargetColumns
 from rowfall.schema.text import long_records
-from rowfall.schema.text.density import FILES, rows_per_byte
+from rowfall.schema.text.density import rows_per_byte
 from rowfall.schema.text.long_records import too_large_stream
 from rowfall.schema.types.strict_reading import with_whole_tuples, within
 from rowfall.sources.base import (
@@ -70,6 +71,7 @@ from rowfall.sources.compression import compression_of
 from rowfall.systems.clickhouse.codes import (
     BROKEN_OFF,
     DATA_CODES,
+    LIBRARY_ERROR,
     MEMORY_LIMIT,
     TIMEOUT_EXCEEDED,
     broken_off,
@@ -458,7 +460,8 @@ def _ask_schema(
             if error.code in (MEMORY_LIMIT, TIMEOUT_EXCEEDED) and limits:
                 one = _first_too_large(source, listing, error, infer)
                 error = _too_much(session, source, one, most, error.code)
-            listing = _without_broken(listing, error)
+            error, name = _of_one(source, listing, error, infer)
+            listing = _without_broken(listing, error, name)
 
 
 def _broken_off(source: Source, listing: Listing, error: EngineError) -> SourceError:
@@ -590,18 +593,50 @@ def _stores_null_tuples(session: Session) -> bool:
     return all(w.engine.facts.release[:2] >= NULL_TUPLES_RELEASE for w in session.writers)
 
 
-def _without_broken(listing: Listing, error: RowfallError) -> Listing:
+def _of_one(
+    source: Source, listing: Listing, error: RowfallError,
+    infer: Callable[[Listing], tuple[Encoding | None, Schema]],
+) -> tuple[RowfallError, str]:  # fmt: skip
+    """Return the error of the first sampled object that cannot be read alone, and its name.
+
+    "" where the error names it itself, and where each can be read. Libraries name no file.
+    """
+    known = {LIBRARY_ERROR, *DATA_CODES}
+    if error.code not in known or isinstance(error, DataError):
+        return error, ""
+    if data_errors.named_object(error.message) is not None:
+        return error, ""
+    splits = source.sample(listing, FILES)
+    if len(listing) == 1 or len(splits) == 1:
+        return error, splits[0].uri if splits else ""
+    for split in splits:
+        alone = Listing()
+        alone.add(split.uri, split.version, split.size)
+        try:
+            infer(alone)
+        except RowfallError as again:
+            if again.code in known or isinstance(again, DataError):
+                return again, split.uri
+    return error, ""
+
+
+def _without_broken(listing: Listing, error: RowfallError, name: str = "") -> Listing:
     """Return the listing for another sample, without the object that cannot be read.
 
     Its split will fail with a reason of its own, and the others land.
+
+    Args:
+        name: of the object, where the error does not say it.
 
     Raises:
         RowfallError: ``error``, in better words where it is about the only object.
     """
     if isinstance(error, DataError):
         said = error
+    elif error.code == LIBRARY_ERROR and name:
+        said = data_errors.unreadable(name, error)
     elif error.code in DATA_CODES:
-        only = listing.uri(0) if len(listing) == 1 else ""
+        only = name or (listing.uri(0) if len(listing) == 1 else "")
         said = data_errors.explain_engine_error(error.code, error.message, only)
         inner = re.search(r"Code: (\d+)\. DB::Exception: (.+)", error.message)
         if inner:

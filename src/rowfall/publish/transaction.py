@@ -7,6 +7,7 @@ loaded: no staging tables, no journal. The key of the record is the lease of a s
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Collection, Iterable, Sequence
 
@@ -30,15 +31,22 @@ from rowfall.ledger import Ledger
 from rowfall.ledger.leases import Lease, Leases, NoLeases
 from rowfall.publish.protocol import Action, Evidence, Recorded, after_crash
 from rowfall.publish.receiver import BaseReceiver
+from rowfall.schema.text.records import APART
 from rowfall.targets.base import STAGING_PREFIX
 
+IN_TABLES = "Load files of different columns into tables of their own, with --table."
 # What only tables of ClickHouse can do.
-_WIDEN = regex(r"Load it (as JSON )?with --widen( --type '[^']*')+")
+_WIDEN = regex(r"Load it (as JSON )?with --widen( --type '[^']*')+( --short-rows null)?")
 
 
 def hint_of_database(text: str) -> str:
     """Return a hint about a column without what only tables of ClickHouse can do."""
-    return _WIDEN.sub("Change the type of the column in the table", text)
+
+    def change(found: re.Match[str]) -> str:
+        load = f", and load with{found[3]}" if found[3] else ""
+        return f"Change the type of the column in the table{load}"
+
+    return _WIDEN.sub(change, text).replace(APART, IN_TABLES)
 
 
 # Ids of one question.

@@ -853,7 +853,7 @@ class AttemptRunner:
         if len(work.splits) == 1:
             split = work.splits[0]
             if error.code == LIBRARY_ERROR:
-                error = _unreadable(split, error)
+                error = data_errors.unreadable(split.name, error)
             elif error.code == MEMORY_LIMIT:
                 error = self._too_large(split)
             elif self._broke_off(error):
@@ -878,7 +878,7 @@ class AttemptRunner:
     def _fail(self, errors: Sequence[tuple[Split, RowfallError]]) -> None:
         """Record failed splits."""
         for split, error in errors:
-            message, hint = shown(error.message), error.hint
+            message, hint = shown(error.message), self._bad_rows.tried_hint(split, error)
             hint = None if hint is None else self._receiver.hint(hint)
             self._ledger.split_failed(self._load_id, split.id, message, hint)
             lasting = isinstance(error, DataError) or error.code in DATA_CODES
@@ -1021,15 +1021,6 @@ def _object(split: Split) -> str:
 
 def _names_row(found: Sequence[tuple[Split, RowfallError]]) -> bool:
     return all(re.search(r" row \d+ ", error.message) for _, error in found)
-
-
-def _unreadable(split: Split, error: RowfallError) -> SourceError:
-    """Return the error of a file at which a library of the engine has failed."""
-    said = first_line(error).partition("e.what() = ")
-    return SourceError(
-        f"{split.name} cannot be read: {(said[2] or said[0]).lower()}",
-        hint="Fetch the file again, or see how it was written.",
-    )
 
 
 def _half_visible(split: Split, error: RowfallError) -> RowfallError:

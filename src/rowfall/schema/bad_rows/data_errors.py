@@ -10,7 +10,7 @@ from urllib.parse import unquote, urlsplit
 
 from rowfall.core import formats, sql
 from rowfall.core.dataclass import dataclass
-from rowfall.core.errors import DataError, headline, ready_to_paste
+from rowfall.core.errors import DataError, RowfallError, headline, ready_to_paste
 from rowfall.core.listing import Split
 from rowfall.core.model import Column, Encoding, Kind, Schema
 from rowfall.core.patterns import regex
@@ -51,7 +51,8 @@ _AT_KEY = regex(r"while reading the value of key ([^):]+)")
 _BROKEN = regex(
     r"Not an? (Parquet|ORC|Arrow) file|metadata size in parquet|Expected a record batch|"
     r"structure cannot be extracted from an? \w+ format file\. Error|avro::Exception: "
-    r"(EOF|Sync|Cannot have negative|Snappy|Checksum|Invalid)|Malformed \w+ compressed page",
+    r"(EOF|Sync|Cannot have negative|Snappy|Checksum|Invalid)|Malformed \w+ compressed page|"
+    r"Failed to read \w+ data: (bad |\S+ stream not found)",
     re.I,
 )
 _TWICE = regex(r"Cannot add column (\S+): column with this name already exists")
@@ -70,10 +71,7 @@ READ_HERE = (
 
 _OUT = "Correct the file, or leave bad rows out with --max-errors N."
 _CLOSE = "Close the quote. Where values do hold line breaks, one must be among the first rows."
-_ENCODING = (
-    "Name the encoding of the file, e.g. --encoding windows-1252; --encoding binary loads the "
-    "bytes as they are."
-)
+_ENCODING = "--encoding binary loads the bytes as they are; --encoding names how text is written."
 _ONLY_TEXT = (
     "Texts of the table are UTF-8, and a column of the type binary takes any bytes: all texts of a "
     "new table are such columns with --encoding binary (into another --to), or leave the column "
@@ -439,6 +437,13 @@ def explain_engine_error(code: int, message: str, uri: str = "") -> DataError:
         if key == EMPTY_KEY:  # no column can have that name
             hint = "Leave such keys out with --on-new-column ignore."
     return DataError(f"{place} {text}", uri=uri, hint=hint)
+
+
+def unreadable(name: str, error: RowfallError) -> DataError:
+    """Return the error of a file at which a library of the engine has failed."""
+    before, _, said = headline(error.message).partition("e.what() = ")
+    text = (said or before).removesuffix(" (STD_EXCEPTION)").rstrip(". ")
+    return DataError(f"{name} cannot be read: {text.lower()}", uri=name, hint=_FETCH)
 
 
 # The row is counted in a block, of which nobody knows the place in the file; values may be long.

@@ -20,7 +20,13 @@ from typing import IO, Any
 
 from rowfall.core import disk, sql, uri
 from rowfall.core.dataclass import dataclass
-from rowfall.core.errors import DataError, RowfallError, SourceError, TargetError
+from rowfall.core.errors import (
+    DataError,
+    RowfallError,
+    SourceError,
+    TargetError,
+    without_letters,
+)
 from rowfall.core.listing import Split
 from rowfall.core.model import Column, Encoding, Kind, Plan, Refused, Schema
 from rowfall.core.options import Options
@@ -570,6 +576,29 @@ class BadRows:
             if names:
                 found += [(s, ", ".join(names)) for s in splits if s.uri == split.uri]
         return found
+
+    def tried_hint(self, split: Split, error: RowfallError) -> str | None:
+        """Return the hint of an error without --quote none, where that reads no rows of a split."""
+        shorter = without_letters(error.hint)
+        same = shorter == error.hint or self._reads_without_quotes(split)
+        return error.hint if same else shorter
+
+    def _reads_without_quotes(self, split: Split) -> bool:
+        """Tell whether each line of a split has the fields of a row where quotes are letters."""
+        encoding = self._plan.encoding
+        if encoding is None or not self._source.replayable:
+            return False
+        dialect = encoding.dialect
+        mark = dialect.delimiter if dialect else encoding.delimiter
+        width = encoding.fields or len(encoding.names) or len(self._plan.schema.reads)
+        wrong = f"line != '' AND length(splitByString({quote(mark)}, line)) != {width}"
+        if dialect is not None and dialect.comment:
+            wrong += f" AND NOT startsWith(line, {quote(dialect.comment)})"
+        lines = lines_relation(self._source, [split], replace(encoding, dialect=None))
+        try:
+            return not self._ask(SqlText.of("SELECT 1 FROM ", lines, f" WHERE {wrong} LIMIT 1"), {})
+        except RowfallError:
+            return False
 
     def takes_empty_lists(self, split: Split) -> bool:
         """See :meth:`BadRowSearch.takes_empty_lists`."""

@@ -26,7 +26,13 @@ from rowfall.core.dialect import (
     TextSample,
     sniff,
 )
-from rowfall.core.errors import RowfallError, SourceError, UnclosedQuoteError, UsageError
+from rowfall.core.errors import (
+    RowfallError,
+    SourceError,
+    UnclosedQuoteError,
+    UsageError,
+    without_letters,
+)
 from rowfall.core.header_line import brief, has_header, unique_names
 from rowfall.core.listing import Split
 from rowfall.core.model import Dialect, Encoding
@@ -179,7 +185,7 @@ def find_text_format(
         # Of files rowfall-decode says it, of each by itself. A stream may be left to the engine,
         # which takes all that follows for one value.
         name = "stdin" if source.text == "-" else source.text
-        _check_closed(name, samples, found)
+        _check_closed(name, samples, found, asked)
     check_width(splits, columns_of(found), asked.most_columns)
     if asked.columns and len(asked.columns) != columns_of(found):
         raise UsageError(
@@ -243,7 +249,9 @@ def find_text_format(
 _ASCII_RECORDS = regex(rb"[^\r\n]*\x1e[^\r\n]*[\r\n]*")
 
 
-def _check_closed(name: str, samples: Sequence[TextSample], found: Finding) -> None:
+def _check_closed(
+    name: str, samples: Sequence[TextSample], found: Finding, asked: Asked
+) -> None:
     """Check that each quote which begins a field is closed, in text that is here as a whole."""
     marks = found.marks
     plain = marks.quote and marks.escape == marks.quote and found.charset == "utf-8"
@@ -262,9 +270,13 @@ def _check_closed(name: str, samples: Sequence[TextSample], found: Finding) -> N
                 end = text.find(quote, end + 2)
             if end < 0:
                 line = text.count(b"\n", 0, at) + 1
-                raise UnclosedQuoteError(
+                error = UnclosedQuoteError(
                     f"line {line}", uri=name, split_id="", line=line, column=None
                 )
+                letters = replace(asked, marks=replace(asked.marks, quote=""))
+                if not _reads(samples, letters, found.width):
+                    error.hint = without_letters(error.hint)
+                raise error
             at = text.find(quote, end + 1)
 
 
