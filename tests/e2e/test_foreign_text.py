@@ -192,9 +192,7 @@ def test_what_is_no_row_of_foreign_text_has_a_hint(shell: Shell) -> None:
 
 
 @pytest.mark.parametrize("comment", ["", "# by hand\n"])
-def test_quotes_are_said_to_be_letters_where_lines_are_rows_so(
-    shell: Shell, comment: str
-) -> None:
+def test_quotes_are_said_to_be_letters_where_lines_are_rows_so(shell: Shell, comment: str) -> None:
     """It was named for each quote that is open: pasted, a comma made a field of its own."""
     for text, letters in (('1,"a, b\n2,c\n', False), ('1,5" pipe\n2,"c\n', True)):
         shell.write("t.csv", f"{comment}id,name\n{text}")

@@ -32,9 +32,9 @@ def test_last_with_two_targets(shell: Shell) -> None:
     # it was "rowfall forget last --yes", which is about the folder here.
     asked = " ".join(shell.ends(2, "forget", "last", "--to", "one").talk.split())
     assert f"nothing of load {one[:8]} into" in asked
-    command = re.search(r"(rowfall forget \S+ --to one --yes)", asked)
-    assert command
-    assert typed(shell, command[1]).code == 0
+    hint = re.search(r"(rowfall forget \S+ --to one --yes)", asked)
+    assert hint
+    assert typed(shell, hint[1]).code == 0
     assert shell.ok("load", "b.csv", "--to", "two", "--table", "t", "--json").document["rows"] == 0
     assert shell.ok("load", "a.csv", "--to", "one", "--table", "t", "--json").document["rows"] == 2
 

@@ -198,8 +198,12 @@ def sniff(samples: Sequence[TextSample], asked: Asked | None = None) -> Finding:
         leads=best.leads, width=best.width, even=round(best.even, 4), ends=best.ends,
         files=best.files, others=others, trim=best.trim,
         blank_lines=max((f.blank for f in best.files), default=0),
-        behind=best.width > 1 and best.marks.delimiter in STRONG and not best.trim and _are_set_off(
-            [(f.uri, [(0, row) for row in f.rows]) for f in best.files], both=False
+        behind=best.width > 1 and best.marks.delimiter in STRONG and not best.trim and any(
+            # The names of a header may have none.
+            _are_set_off(
+                [(f.uri, [(0, row) for row in f.rows[first:]]) for f in best.files], both=False
+            )
+            for first in (0, 1)
         ),
     )  # fmt: skip
     return _named(found, asked)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import functools
+import itertools
 import re
 import tomllib
 from collections.abc import Iterator, Sequence
@@ -15,6 +16,7 @@ import pytest
 from e2e.test_hint_commands import CASES
 from rowfall.cli import COMMANDS
 from rowfall.cli.app import cli
+from unit.cli.data_hints import NOT_TRIED, OF_THE_COMMAND, PASTED_BY
 from unit.cli.hint_runs import NOT_RUN, RUN_BY
 
 # On one worker, which parses the code once: 2 s.
@@ -145,8 +147,54 @@ def test_each_hint_with_a_command_is_run() -> None:
     assert not old, "\n".join(["these are no hints any more:", *old])
 
 
+# Rooms that meet data; of a sentence that names an option, not of an option alone.
+_OF_DATA = (
+    "schema/", "plan/", "deliver/", "systems/", "sources/", "stores/", "run/", "engines/",
+    "publish/", "decoder/", "destinations/",
+)  # fmt: skip
+_OPTION = re.compile(r"(?<![\w-])--[a-z]")
+_SENTENCE = re.compile(
+    r"[A-Z{(, ]|.*(;|--[a-z-]+( \S+)? (loads?|fills|stores|leaves|keeps|takes|makes|gives|reads|"
+    r"skip|replace|says|has|names)\b)"
+)
+
+
+def options_in_sentences() -> Iterator[tuple[str, str]]:
+    """Yield (place, text) of each hint and note that names an option, errors themselves apart."""
+    for name, tree in trees().items():
+        if not name.startswith(_OF_DATA):
+            continue
+        left = set[ast.AST]()
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Expr):
+                left.add(node.value)
+            if isinstance(node, ast.JoinedStr):
+                left |= {part for part in ast.walk(node) if part is not node}
+            if isinstance(node, ast.Call) and node.args and ast.unparse(node.func)[-5:] == "Error":
+                left |= set(ast.walk(node.args[0]))
+        for node in ast.walk(tree):
+            text = _template(node)
+            if text is None or node in left or " " not in text.strip():
+                continue
+            if _OPTION.search(text) and _SENTENCE.match(text):
+                yield f"{name}:{getattr(node, 'lineno', '')}", text
+
+
+def test_options_that_are_named_because_of_data_are_tried() -> None:
+    """Each hint says what it is for; one about data has a test that pastes it, or a reason."""
+    ours = [PASTED_BY, NOT_TRIED, OF_THE_COMMAND]
+    for one, other in itertools.combinations(ours, 2):
+        assert not {*one} & {*other}
+    listed = {*PASTED_BY, *NOT_TRIED, *OF_THE_COMMAND}
+    others = {*(case.hint for case in CASES), *RUN_BY, *NOT_RUN}
+    found = {text: where for where, text in options_in_sentences() if text not in others}
+    new = [f"{where}: {text!r}" for text, where in found.items() if text not in listed]
+    assert not new, "\n".join(["put them into a list of unit/cli/data_hints.py:", *new])
+    assert not listed - {*found}, "these are no hints any more"
+
+
 def test_the_tests_that_run_hints_exist() -> None:
-    for text, test in RUN_BY.items():
+    for text, test in (RUN_BY | PASTED_BY).items():
         file, _, name = test.partition("::")
         source = (SOURCE.parents[1] / "tests" / file).read_text(encoding="utf-8")
         assert re.search(rf"^def {name}\(", source, re.M), (text, test)

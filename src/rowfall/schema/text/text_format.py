@@ -249,9 +249,7 @@ def find_text_format(
 _ASCII_RECORDS = regex(rb"[^\r\n]*\x1e[^\r\n]*[\r\n]*")
 
 
-def _check_closed(
-    name: str, samples: Sequence[TextSample], found: Finding, asked: Asked
-) -> None:
+def _check_closed(name: str, samples: Sequence[TextSample], found: Finding, asked: Asked) -> None:
     """Check that each quote which begins a field is closed, in text that is here as a whole."""
     marks = found.marks
     plain = marks.quote and marks.escape == marks.quote and found.charset == "utf-8"
