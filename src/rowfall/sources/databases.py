@@ -19,6 +19,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -160,9 +161,13 @@ def parse(
     if password is None and os.environ.get(variable):
         password = Secret(os.environ[variable])
     given = {name: value for name, value in parts.query.items() if name in settings}
+    # Of a socket, or several servers: an authority has no room for them.
+    host = given.pop("host", "") or given.get("socket") or parts.host or "localhost"
+    first = given.get("port", "").partition(",")[0]
+    number = int(first) if first.isdigit() else parts.port or port
     return DatabaseAddress(
         masked, scheme,
-        DatabaseLogin(parts.host or "localhost", parts.port or port, parts.user, password),
+        DatabaseLogin(host, number, parts.user, password),
         database, schema, bare, parts.query.get("key", ""), given,
     )  # fmt: skip
 
@@ -348,6 +353,7 @@ class DatabaseSource(Streams, ABC):
     Attributes:
         query: of ``--query``; "" for a table.
         patience: seconds during which a server that is away is asked again.
+        taken: what the address leaves out and is taken from elsewhere, and from where.
     """
 
     remote = True
@@ -369,6 +375,7 @@ class DatabaseSource(Streams, ABC):
         self.made: Schema | None = None
         self.cursor: Cursor | None = None
         self.options = options
+        self.taken: tuple[str, ...] = ()
         self._described: Described | None = None
 
     def patiently(self, connect: Callable[[], _Connection], patience: float) -> _Connection:
@@ -437,6 +444,10 @@ class DatabaseSource(Streams, ABC):
             self._described = found
             way = _way(found, self.query)
             self.made = _schema(found, way)
+            if self.taken:
+                self.made = replace(
+                    self.made, notes=(*self.made.notes, ("address", "; ".join(self.taken)))
+                )
             self.notes = (way, *found.notes)
         return self._described
 

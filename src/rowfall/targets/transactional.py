@@ -16,7 +16,7 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import ClassVar, Self
 
-from rowfall.core import file_databases, sql, uri
+from rowfall.core import file_databases, passwords, sql, uri
 from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import UsageError
 from rowfall.core.masked import MASK, Secret
@@ -111,7 +111,7 @@ class TransactionalTable:
         self.server: ServerAt | None = None
         self.folder: Path | None = None
         # Without the password, not with a mask in its place: the text can be pasted and used.
-        self.text = uri.mask(text).replace(f":{MASK}@", "@")
+        self.text = uri.mask(self.completed(text)).replace(f":{MASK}@", "@")
         path = at.options["database"]
         digest = blake2b(f"{at.host}:{at.port}/{path}".encode(), digest_size=4).hexdigest()
         # Without a host the database is in a file, whose path may be long.
@@ -123,6 +123,14 @@ class TransactionalTable:
 
     # --- what a dialect says ----------------------------------------------------------------------
 
+    def completed(self, text: str) -> str:
+        """Return an address with what its text leaves out and the client's settings say.
+
+        Raises:
+            UsageError: these settings cannot be read.
+        """
+        return text
+
     def located(
         self, text: str, table: str, password: Secret | None
     ) -> tuple[ServerAt, tuple[str, str]]:
@@ -131,7 +139,7 @@ class TransactionalTable:
         Raises:
             UsageError: it names no database, or more, or has parameters that are not known.
         """
-        where = uri.parse(text)
+        where = uri.parse(self.completed(text))
         path = where.path.strip("/")
         example = f"{self.scheme}://{where.user or 'user'}@{where.host or 'host'}/database"
         if not path or "/" in path:
@@ -150,7 +158,10 @@ class TransactionalTable:
                 )
         found = os.environ.get("ROWFALL_PASSWORD") or os.environ.get(self.password_variable)
         secret = password or where.password or (Secret(found) if found else None)
-        host, port = where.host or "localhost", where.port or self.port
+        secret = secret or passwords.given(self.completed(text))
+        host = given.pop("host", "") or given.get("socket") or where.host or "localhost"
+        first = given.get("port", "").partition(",")[0]
+        port = int(first) if first.isdigit() else where.port or self.port
         options = {**given, "database": path}
         return ServerAt(host, port, False, where.user, secret, options, kind=self.scheme), own
 

@@ -16,7 +16,7 @@ from rowfall.core.masked import Secret, redact
 from rowfall.core.netaddress import failed_tls
 from rowfall.core.patterns import regex
 
-PORT, PASSWORD_VARIABLE, PARAMETERS = 3306, "MYSQL_PWD", ("ssl_ca",)
+PORT, PASSWORD_VARIABLE, PARAMETERS = 3306, "MYSQL_PWD", ("ssl_ca", "socket")
 """Of addresses: the port without one, where a password is looked for, and what a URI may add."""
 
 # --- names and literals ---------------------------------------------------------------------------
@@ -166,6 +166,7 @@ class Login:
     Attributes:
         ca: file of the authority that has to have signed the server's certificate; "" for any.
             The session is encrypted wherever the server can.
+        socket: path of the server's socket on this machine; "" for host and port.
     """
 
     host: str
@@ -174,6 +175,7 @@ class Login:
     password: Secret | None
     database: str
     ca: str = ""
+    socket: str = ""
 
 
 def driver(scheme: str = "mysql") -> Any:
@@ -208,6 +210,7 @@ def connect(login: Login, *, sends: bool = False, packed: bool = False) -> Any:
         "host": login.host, "port": login.port, "user": login.user or None,
         "database": login.database, "charset": "utf8mb4", "autocommit": True,
         "password": login.password.reveal() if login.password else "",
+        "unix_socket": login.socket or None,
     }  # fmt: skip
     return open_session(driver(), parts, login.ca, sends=sends, packed=packed)
 

@@ -77,7 +77,7 @@ class MySQLDatabase(Transactions):
     def __init__(self, at: ServerAt, database: str, table: str, options: Options) -> None:
         self._login = Login(
             at.host, at.port, at.user, at.password, at.options.get("database") or database,
-            at.options.get("ssl_ca", ""),
+            at.options.get("ssl_ca", ""), at.options.get("socket", ""),
         )  # fmt: skip
         self._database, self._table = database, table
         self._patience = parse_duration(options.patience)

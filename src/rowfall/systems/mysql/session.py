@@ -198,6 +198,23 @@ def _with_parameters(login: bytes) -> bytes:
     return begin + login[_LOGIN.size :]
 
 
+def _opened(host: str, port: int, path: str) -> socket.socket:
+    """Return a socket that is connected: with that of a path on this machine, where one is named.
+
+    Raises:
+        OSError: nothing answers there.
+    """
+    if path:
+        plain = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        plain.settimeout(CONNECT_SECONDS)
+        plain.connect(path)
+        return plain
+    plain = socket.create_connection((host, port), CONNECT_SECONDS)
+    plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    plain.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    return plain
+
+
 @functools.cache
 def _session_class(driver: Any) -> type[Any]:
     """Return PyMySQL's connection over a socket of ours."""
@@ -213,12 +230,11 @@ def _session_class(driver: Any) -> type[Any]:
 
         def connect(self, sock: Any = None) -> None:
             try:
-                plain = socket.create_connection((self.host, self.port), CONNECT_SECONDS)
+                plain = _opened(self.host, self.port, self.unix_socket or "")
             except OSError as error:
-                text = f"Can't connect to MySQL server on {self.host!r} ({error})"
+                at = self.unix_socket or self.host
+                text = f"Can't connect to MySQL server on {at!r} ({error})"
                 raise driver.err.OperationalError(_NO_CONNECTION, text) from error
-            plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            plain.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
             self.wire, self._logs_in = SessionSocket(plain, self._compresses), True
             super().connect(self.wire)
 

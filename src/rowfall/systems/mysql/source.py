@@ -68,6 +68,7 @@ from rowfall.systems.mysql.client import (
     set_up,
 )
 from rowfall.systems.mysql.identity import Ask, KeyedTable, is_another, remember
+from rowfall.systems.mysql.option_files import completed
 from rowfall.systems.mysql.session import Pool, SharedSessions, end
 from rowfall.systems.mysql.types import TSV, columns_of, marks_of, of_result
 
@@ -145,6 +146,8 @@ class MySQLSource(DatabaseSource):
     def __init__(
         self, texts: Sequence[str], options: Options, shared: SharedSessions | None = None
     ) -> None:
+        taken: list[str] = []
+        texts = [completed(text, taken) for text in texts]
         address = parse(texts, options, port=PORT, variable=PASSWORD_VARIABLE, settings=PARAMETERS)
         if address.schema:
             raise UsageError(
@@ -153,6 +156,7 @@ class MySQLSource(DatabaseSource):
             )
         # The three schemes name one table: what is loaded by one is loaded by the others.
         super().__init__(replace(address, scheme="mysql"), options)
+        self.taken = tuple(taken)
         self._threads = threading.Lock()
         self._shared = shared
         self._sessions = Pool(self._connect_with_snapshot)
@@ -724,6 +728,7 @@ def open_reading(at: DatabaseAddress, explain: Callable[[Exception], SourceError
         at.login.password,
         at.database,
         at.settings.get("ssl_ca", ""),
+        at.settings.get("socket", ""),
     )
     try:
         connection = connect(login)

@@ -22,6 +22,7 @@ from rowfall.sources.base import Source
 from rowfall.sources.databases import parse, with_table
 from rowfall.sources.many import Readers
 from rowfall.systems.mysql.client import PARAMETERS, PASSWORD_VARIABLE, PORT, driver, quote, said
+from rowfall.systems.mysql.option_files import completed
 from rowfall.systems.mysql.session import SharedSessions
 from rowfall.systems.mysql.source import MySQLSource, begin_snapshot, explained, open_reading
 
@@ -45,7 +46,8 @@ class MySQLTables:
     """The tables of one database, or of all of them where the address names none."""
 
     def __init__(self, text: str, options: Options) -> None:
-        self._typed, self._options = text, options
+        self._typed, self._options = completed(text), options
+        text = completed(text)
         at = parse(
             [text], options, port=PORT, variable=PASSWORD_VARIABLE, settings=PARAMETERS, tables=True
         )

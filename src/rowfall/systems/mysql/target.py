@@ -27,6 +27,7 @@ from rowfall.systems.mysql.client import (
     name,
     quote,
 )
+from rowfall.systems.mysql.option_files import completed
 from rowfall.targets.transactional import RowFormat, TransactionalTable, column_lines
 
 _INTEGERS = {8: "TINYINT", 16: "SMALLINT", 32: "INT", 64: "BIGINT"}
@@ -58,6 +59,10 @@ class MySQLTable(TransactionalTable):
     settings: ClassVar[tuple[str, ...]] = PARAMETERS
     rows: RowFormat = RowFormat(decoder="MySQL")
     takes: ClassVar[frozenset[str]] = frozenset({"engine", "order_by", "partition_by"})
+
+    def completed(self, text: str) -> str:
+        """See :class:`rowfall.targets.transactional.TransactionalTable`: as the client does."""
+        return completed(text)
 
     def column_type(self, column: Column) -> str:
         found = self._bare(column, parse_type(column.type))

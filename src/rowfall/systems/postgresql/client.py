@@ -18,8 +18,11 @@ if TYPE_CHECKING:
 
 PORT = 5432
 PASSWORD_VARIABLE = "PGPASSWORD"  # noqa: S105 - its name
-SETTINGS = ("sslmode", "sslrootcert", "sslcert", "sslkey", "target_session_attrs")
-"""Parameters of a URI that go to the driver."""
+SETTINGS = (
+    "sslmode", "sslrootcert", "sslcert", "sslkey", "target_session_attrs", "service", "passfile",
+    "host", "port",
+)  # fmt: skip
+"""Parameters of a URI that go to the driver; several hosts and ports have commas between them."""
 
 # What texts of values mean, whatever the role has set; and what would end or slow a connection
 # that reads, or waits for its source, for hours: compiling takes longer than it saves where rows
@@ -152,12 +155,12 @@ class PostgresServer:
             psycopg.Error: it cannot be reached, or refuses the user.
         """
         psycopg = driver()
-        given: dict[str, Any] = dict(self.settings)
+        given: dict[str, Any] = {"port": self.port, **self.settings}
         began = time.monotonic()
         while True:
             try:
                 connection: Connection[Any] = psycopg.connect(
-                    host=self.host, port=self.port, user=self.user or None,
+                    host=self.host, user=self.user or None,
                     password=self.password.reveal() if self.password else None,
                     dbname=self.database, autocommit=True, connect_timeout=_CONNECT_SECONDS,
                     application_name="rowfall", prepare_threshold=None, keepalives_idle=30,

@@ -49,6 +49,7 @@ from rowfall.systems.postgresql.client import (
     PostgresServer,
     driver,
 )
+from rowfall.systems.postgresql.conninfo import completed
 from rowfall.systems.postgresql.snapshot import CopyReader, SnapshotReaders
 
 if TYPE_CHECKING:
@@ -82,8 +83,11 @@ class PostgresSource(DatabaseSource):
     def __init__(
         self, texts: Sequence[str], options: Options, shared: SharedTable | None = None
     ) -> None:
+        taken: list[str] = []
+        texts = [completed(text, taken) for text in texts]
         address = parse(texts, options, port=PORT, variable=PASSWORD_VARIABLE, settings=SETTINGS)
         super().__init__(replace(address, scheme="postgresql"), options)
+        self.taken = tuple(taken)
         self._server = server_of(self.address)
         self._empties = options.null_lists is not None
         self._shared = shared

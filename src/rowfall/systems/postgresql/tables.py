@@ -24,6 +24,7 @@ from rowfall.sources.databases import parse, with_table
 from rowfall.sources.many import Readers
 from rowfall.systems.postgresql.catalogue import WRITERS_SECONDS, Catalogue
 from rowfall.systems.postgresql.client import PASSWORD_VARIABLE, PORT, SETTINGS, driver
+from rowfall.systems.postgresql.conninfo import completed
 from rowfall.systems.postgresql.snapshot import SnapshotReaders
 from rowfall.systems.postgresql.source import (
     PostgresSource,
@@ -70,7 +71,8 @@ class PostgresTables:
     """The tables of one database."""
 
     def __init__(self, text: str, options: Options) -> None:
-        self._typed, self._options = text, options
+        self._typed, self._options = completed(text), options
+        text = completed(text)
         at = parse(
             [text], options, port=PORT, variable=PASSWORD_VARIABLE, settings=SETTINGS, tables=True
         )

@@ -10,6 +10,7 @@ from rowfall.core.model import Column, Schema
 from rowfall.core.sqltext import SqlText, identifier, qualified
 from rowfall.core.type_names import parse_type
 from rowfall.systems.postgresql.client import PASSWORD_VARIABLE, PORT, SETTINGS
+from rowfall.systems.postgresql.conninfo import completed
 from rowfall.systems.postgresql.types import NESTED, SECOND_DIGITS, STRINGS, declared_type
 from rowfall.targets.transactional import RowFormat, TransactionalTable
 
@@ -32,6 +33,10 @@ class PostgresTarget(TransactionalTable):
     rows: RowFormat = RowFormat(decoder="PostgreSQL")
     zeros_in_text: bool = False
     takes: ClassVar[frozenset[str]] = frozenset({"unlogged"})
+
+    def completed(self, text: str) -> str:
+        """See :class:`rowfall.targets.transactional.TransactionalTable`: as libpq does."""
+        return completed(text)
 
     def named_in(self, given: dict[str, str], path: str, table: str) -> tuple[str, str]:
         """Return schema and table: ``--table SCHEMA.NAME``, or the parameter ``schema``."""
