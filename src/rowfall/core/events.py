@@ -267,9 +267,14 @@ class TablesStarted:
 
 @dataclass(frozen=True, slots=True)
 class TableEnded:
-    """One of many tables is loaded, or is given up."""
+    """One of many tables is loaded, or is given up.
+
+    Attributes:
+        forecast: rows that it had in :attr:`TablesStarted.total_rows`; None where nobody knew.
+    """
 
     report: TableReport
+    forecast: int | None = None
 
 
 Event = (

@@ -412,7 +412,7 @@ def _line_of_tables(loads: Sequence[Report]) -> tuple[str, ...]:
     """Return the line of many tables: each counts by its newest load."""
     newest: dict[str, Report] = {}
     for load in loads:
-        newest.setdefault(load.table or load.target, load)
+        newest.setdefault(load.source, load)
     done = sum(load.outcome == "done" for load in newest.values())
     running = any(load.outcome == "running" for load in newest.values())
     left = f"{units.exact(len(newest) - done)} not done"
@@ -423,7 +423,7 @@ def _line_of_tables(loads: Sequence[Report]) -> tuple[str, ...]:
         f"{done}/{len(newest)}",
         units.count(sum(load.rows for load in loads)),
         "-", "-",  # they ran at the same time
-        f"{units.counted(len(newest), 'table')} ({loads[0].tables})",
+        loads[0].tables,
     )  # fmt: skip
 
 

@@ -63,6 +63,9 @@ class Meter:
             self._heard_at = self._clock()
         elif isinstance(event, events.TableEnded):
             self.files += 1
+            if self.total_rows is not None and event.forecast is not None:
+                # What was loaded before is no work, and a forecast is a guess.
+                self.total_rows += event.report.rows - event.forecast
         elif isinstance(event, events.Progressed):
             self.progressed(event)
         elif isinstance(event, events.AttemptPublished):

@@ -456,7 +456,7 @@ class _Run:
             self._judge(report, heard)
             self._changed.notify()
         self._total.ended(report)
-        self._emit(events.TableEnded(report))
+        self._emit(events.TableEnded(report, job.found.rows))
 
     def _load(self, job: _Job, heard: _Heard) -> Report:
         """Load one table, as ``rowfall load ADDRESS --table NAME`` does it."""

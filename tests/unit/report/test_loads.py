@@ -257,6 +257,27 @@ def test_loads_as_table_and_json() -> None:
     assert [r["load_id"] for r in document["loads"]] == [DONE.load_id, PARTIAL.load_id]
 
 
+def test_loads_of_one_command_with_many_tables_have_one_line() -> None:
+    """Also where it was run again: each table counts by its newest load."""
+
+    def one(name: str, outcome: str = "done", **more: Any) -> Report:
+        return replace(DONE, load_id=f"{name}{outcome}", source=f"postgresql://h/db/{name}",
+                       table=name, outcome=outcome, tables="public.*", rows=5, **more)  # fmt: skip
+
+    again, first = [one("a"), one("b", "failed")], [one("a"), one("b", "failed"), one("c")]
+    lines = loads_text([*again, PARTIAL, *first]).split("\n")
+    assert len(lines) == 3
+    assert lines[1].split()[:4] == ["tables", "1", "not", "done"]
+    assert "2/3" in lines[1]
+    assert " 25 " in lines[1]
+    assert lines[1].endswith("public.*")
+    assert len(loads_text([*again, PARTIAL, *first], verbose=True).split("\n")) == 7
+    other = replace(one("d"), source="postgresql://h/other/d")
+    assert len(loads_text([*again, other]).split("\n")) == 3
+    running = one("e", "running")
+    assert "running" in loads_text([running, *again])
+
+
 @pytest.mark.parametrize(
     ("target_rows", "words"), [(90, "10 rows missing"), (103, "3 rows too many")]
 )
