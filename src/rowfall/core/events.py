@@ -10,7 +10,10 @@ from contextlib import contextmanager
 from rowfall.core.dataclass import dataclass
 from rowfall.core.model import Plan
 from rowfall.core.results import AttemptRecord, Report
-from rowfall.core.tables import TableReport
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from rowfall.core.tables import TableReport  # 3 ms that loads of one table save
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,12 +17,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from rowfall.core import events, units
 from rowfall.core.errors import UsageError
-from rowfall.core.tables import TableReport
 from rowfall.report.layout import ENDLESS, wrap
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
     from rich.text import Text
+
+    from rowfall.core.tables import TableReport
 
 BUSY = "looking at the source and the target"  # shown until the load has begun
 REDRAWS = 8  # a second
