@@ -7,6 +7,7 @@ one table does, so its record is the same, and the same command loads what is mi
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 import traceback
@@ -24,7 +25,7 @@ from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import Exit, Interrupted, RowfallError, SourceError, UsageError
 from rowfall.core.events import Listener, Note
 from rowfall.core.machine import free_memory, usable_cores
-from rowfall.core.masked import Secret, redact
+from rowfall.core.masked import Secret
 from rowfall.core.options import Options
 from rowfall.core.own_files import REJECTS_OF
 from rowfall.core.signals import GO_ON, stopped_by
@@ -528,9 +529,9 @@ class _Run:
         if self._begun:
             return
         told = report.problem.error
-        for name in (report.source, report.table):
-            told = told.replace(name, "*")
-        self._said.append(redact(told))
+        for name in (report.source, report.table):  # as words, not the letters of others
+            told = re.sub(rf"(?<!\w){re.escape(name)}(?!\w)", "*", told)
+        self._said.append(told)
         if len(self._said) >= _SAME and len(set(self._said[-_SAME:])) == 1:
             self._no_more = f"the first {_SAME} tables failed alike: {report.problem.error}"
 
