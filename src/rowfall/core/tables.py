@@ -8,10 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from rowfall.core.dataclass import dataclass
-from rowfall.core.errors import Exit, LoadError, UsageError
+from rowfall.core.errors import Exit, UsageError
 from rowfall.core.nearest import did_you_mean
 from rowfall.core.patterns import regex
-from rowfall.core.results import Failure, Report
 from rowfall.core.units import counted
 
 TABLE = "table"
@@ -385,33 +384,6 @@ def outcome_of(tables: Sequence[TableReport]) -> tuple[str, int]:
         return "done", worst
     some = any(t.outcome in ("done", "partial") for t in tables)
     return ("partial" if some else "failed"), worst
-
-
-def as_load(several: TablesReport) -> Report:
-    """Return the report of many tables in the form of one load, whose files are the tables.
-
-    Raises:
-        LoadError: some tables could not be loaded.
-    """
-    failures = tuple(
-        Failure(table.source, table.problem.error, table.problem.hint)
-        for table in several.tables
-        if table.problem is not None
-    )
-    before = sum(table.loaded_before for table in several.tables)
-    report = Report(
-        "", several.outcome, several.source, several.target, "", several.started,
-        splits=len(several.tables), splits_loaded=several.done - before, splits_skipped=before,
-        splits_failed=len(failures), rows=several.rows, seconds=several.seconds,
-        total_seconds=several.seconds, failures=failures, notes=several.notes, unit="table",
-    )  # fmt: skip
-    if not failures:
-        return report
-    raise LoadError(
-        f"{len(failures)} of {len(several.tables)} tables could not be loaded: "
-        f"{failures[0].split}: {failures[0].error}",
-        report, hint=failures[0].hint,
-    )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
