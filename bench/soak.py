@@ -126,7 +126,7 @@ def look(state: State, server: ClickHouse) -> None:
 
 
 def seen(state: State, server: ClickHouse) -> None:
-    missing = [v for v in state.written if v not in state.visible]
+    missing = [v for v in list(state.written) if v not in state.visible]
     if not missing:
         return
     low = min(missing)

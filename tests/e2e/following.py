@@ -15,6 +15,8 @@ from rowfall.run.follow import follow
 from rowfall.run.session import Request, open_session
 
 Step = Callable[[], object]
+# Looks that have found nothing, one after the other: a pass over all names is due at some of them.
+IDLE = 8
 
 
 def put(path: Path, *numbers: int) -> None:
@@ -39,7 +41,9 @@ class Follower:
         self.away: list[str] = []
         self.batches: list[int] = []
         self.said: list[str] = []
+        self._idle = 0
         self.skipped: set[str] = set()
+        self.sources: list[object] = []
 
     def takes(self, name: str, version: str) -> bool:
         return name not in self.skipped
@@ -57,8 +61,10 @@ class Follower:
             self._steps.pop(0)()
 
     def idle(self, lag: Lag) -> None:
-        if lag.objects or lag.waiting:
+        self._idle = 0 if lag.objects or lag.waiting else self._idle + 1
+        if self._idle < IDLE:
             return
+        self._idle = 0
         if self._steps:
             self._steps.pop(0)()
         else:
@@ -73,4 +79,5 @@ class Follower:
         given = Options(follow=True, **{"batch_seconds": "0", "poll": "0.05s", **options})
         request = Request(source, str(to), "t", given)
         with open_session(request, self.hear, dry=False) as session:
+            self.sources.append(session.source)
             return follow(session, self, self.control)

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import fields, replace
 from typing import Protocol
 
@@ -36,7 +37,7 @@ from rowfall.core.units import parse_duration, parse_size
 from rowfall.run.history import from_json, record
 from rowfall.run.load import run_next
 from rowfall.run.open_load import followed_loads
-from rowfall.sources.base import Continued, Listed
+from rowfall.sources.base import Continued, Listed, Snapshotted
 
 # The brokers are asked so often whether there is something new: three small requests.
 POLL_SECONDS = 0.5
@@ -101,11 +102,19 @@ class Feed(Protocol):
     def lag(self) -> Lag:
         """Return what is found and not loaded."""
 
-    def loaded(self, batch: Batch, known: frozenset[str], failures: Sequence[Failure]) -> None:
-        """Note that a batch has ended, and which of its files are to be tried later.
+    def loaded(
+        self, batch: Batch, known: frozenset[str], failures: Sequence[Failure]
+    ) -> list[Failure]:
+        """Note that a batch has ended; files that failed for a passing reason are tried later.
 
         Args:
             known: as :func:`rowfall.run.load.run_next` returns it.
+
+        Returns:
+            The other failures.
+
+        Raises:
+            SourceError: the source is away, so that nobody knows which of them last.
         """
 
     def tired(self) -> list[tuple[Failure, str]]:
@@ -140,7 +149,7 @@ def check_follow(session: Session) -> None:
     check_options(session.options)
     source = session.source
     continued = isinstance(source, Continued) and session.listing.continued
-    if not continued and not isinstance(source, Listed):
+    if not continued and not isinstance(source, Listed | Snapshotted):
         raise UsageError(
             f"--follow is for topics, files, objects of stores and lake tables, and {source.text} "
             "is none",
@@ -159,7 +168,7 @@ def check_options(options: Options) -> None:
     Raises:
         UsageError: one makes no sense, or excludes another.
     """
-    for name in ("until", "force", "atomic", "replace", "upsert"):
+    for name in ("until", "snapshot", "force", "atomic", "replace", "upsert"):
         if getattr(options, name):
             raise UsageError(f"--follow and --{name} exclude each other")
     if options.on_change not in (LOAD, IGNORE, ERROR):
@@ -223,6 +232,10 @@ def _feed(session: Session, observer: FollowObserver | None) -> Feed:
         from rowfall.run.follow_objects import ObjectFeed
 
         return ObjectFeed(session, session.source, observer)
+    if isinstance(session.source, Snapshotted):
+        from rowfall.run.follow_snapshots import SnapshotFeed
+
+        return SnapshotFeed(session, session.source)
     return _Topics(session)
 
 
@@ -242,11 +255,12 @@ class _Following:
         self._pruned = 0.0
         self._away = _Away(session, observer)
         self._refused = 0
-        self._succeeded = self._noted = False
+        self._succeeded = self._noted = self._asks = False
 
     def run(self) -> Report:
         """Load batches until the end."""
         while not self._control.stopped:
+            self._asks = False
             try:
                 batch = self._next()
                 if batch is None:
@@ -257,7 +271,9 @@ class _Following:
             except Interrupted:
                 raise
             except RowfallError as error:
-                self._away.after(error, answered=self._succeeded)
+                # What a load says about its files is no outage of the source.
+                answered = self._succeeded and self._asks and self._feed.splits
+                self._away.after(error, answered=answered)
                 self._feed.begin_anew(error)
                 self._wait_away()
                 continue
@@ -265,6 +281,13 @@ class _Following:
             if ended is not None:
                 return ended
         return self._total or _nothing(self._session)
+
+    @contextmanager
+    def _asking(self) -> Iterator[None]:
+        """Note that it is the source, or the record, that is asked."""
+        self._asks = True
+        yield
+        self._asks = False
 
     def _wait_away(self) -> None:
         try:
@@ -280,7 +303,8 @@ class _Following:
             return None
         if names := control.asked_again():
             feed.retry(names)
-        batch = feed.next()
+        with self._asking():
+            batch = feed.next()
         self._succeeded = True
         for failure, version in feed.tired():
             if self._ends(failure, version):
@@ -308,11 +332,11 @@ class _Following:
             self._whole(batch, error)
             return None
         self._refused = 0
-        lasting = [f for f in report.failures if f.lasting]
         if not self._feed.splits and report.outcome != "done":
             self._add(report)
             return report
-        self._feed.loaded(batch, known, report.failures)
+        with self._asking():
+            lasting = self._feed.loaded(batch, known, report.failures)
         versions = dict(batch.names)
         ends = [f for f in lasting if self._ends(f, versions.get(_RANGE.sub("", f.split), ""))]
         if ends:
@@ -340,7 +364,8 @@ class _Following:
         Raises:
             RowfallError: ``error``, where the target seems to be.
         """
-        failure = self._feed.smaller(batch, error)
+        with self._asking():
+            failure = self._feed.smaller(batch, error)
         if failure is None:
             return
         self._refused += isinstance(error, TargetError)
@@ -481,10 +506,13 @@ class _Topics:
     def lag(self) -> Lag:
         return Lag()
 
-    def loaded(self, batch: Batch, known: frozenset[str], failures: Sequence[Failure]) -> None:
+    def loaded(
+        self, batch: Batch, known: frozenset[str], failures: Sequence[Failure]
+    ) -> list[Failure]:
         self._known = known
         if self._listing is not None:
             self._seen |= _ends(self._listing)
+        return [f for f in failures if f.lasting]
 
     def tired(self) -> list[tuple[Failure, str]]:
         return []

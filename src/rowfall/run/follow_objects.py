@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from rowfall.contracts.following import FollowControl, FollowObserver, Lag
 from rowfall.contracts.session import Session
 from rowfall.core.after import NOTHING
-from rowfall.core.errors import RowfallError, SourceError
+from rowfall.core.errors import RowfallError, SourceError, UsageError
 from rowfall.core.listing import CUT_LEAST, MARK, Listing, split_id
 from rowfall.core.options import IGNORE
 from rowfall.core.results import Failure
@@ -45,6 +45,11 @@ class ObjectFeed:
             poll=self._poll,
             takes=observer.takes if observer is not None else None,
         )
+        if given.marker and not hasattr(source, "size_of"):
+            raise UsageError(
+                f"--marker is for folders and buckets, and {session.source.text} is none",
+                hint="A web server does not say what is beside a file: name complete ones.",
+            )
         self._pause = pause(given.batch_seconds, BATCH_SECONDS)
         self._most = parse_size(given.batch_bytes) if given.batch_bytes else BATCH_BYTES
         # By name alone the first version of an object is the only one.
@@ -122,19 +127,31 @@ class ObjectFeed:
 
     # --- what became of it --------------------------------------------------------------------
 
-    def loaded(self, batch: Batch, known: frozenset[str], failures: Sequence[Failure]) -> None:
+    def loaded(
+        self, batch: Batch, known: frozenset[str], failures: Sequence[Failure]
+    ) -> list[Failure]:
         self._settled = True
         self._files = min(BATCH_FILES, self._files * 2)
         failed = {_RANGE.sub("", f.split): f for f in failures}
         self._watch.done([o for name, o in self._objects.items() if name not in failed])
-        passing = {name: f for name, f in failed.items() if not f.lasting}
-        again = [self._objects[name] for name in passing if name in self._objects]
-        self._later(again, passing)
         ledger = self._session.ledger
         table = (ledger.table_uuid(self._session.target_key) or "") if ledger else ""
         if self._table and table != self._table:
             self._watch.forget()  # the table was made anew: what it held is gone
         self._table = table
+        lasting = [f for name, f in failed.items() if f.lasting and self._is_bad(name)]
+        bad = {_RANGE.sub("", f.split) for f in lasting}
+        passing = {name: f for name, f in failed.items() if name not in bad}
+        self._later([self._objects[n] for n in passing if n in self._objects], passing)
+        return lasting
+
+    def _is_bad(self, name: str) -> bool:
+        """Tell whether a file that cannot be loaded is still what was listed.
+
+        Raises:
+            SourceError: it cannot be asked for: credentials have expired, a bucket has vanished.
+        """
+        return name not in self._objects or self._watch.is_same(self._objects[name])
 
     def _later(self, objects: Sequence[ListedObject], why: dict[str, Failure]) -> None:
         for item in self._watch.back(objects, later=True):
@@ -158,6 +175,9 @@ class ObjectFeed:
         if len(objects) > 1:
             self._files = max(1, len(objects) // 2)
             self._watch.back(objects, later=False)
+            return None
+        if not self._is_bad(objects[0].name):
+            self._watch.back(objects, later=True)
             return None
         return Failure(objects[0].name, error.message, error.hint, lasting=True)
 

@@ -349,6 +349,18 @@ class ObjectWatch:
                 self._ready[item.name] = held
         return tired
 
+    def is_same(self, item: ListedObject) -> bool:
+        """Tell whether an object that is being loaded is still what was listed.
+
+        Raises:
+            SourceError: it cannot be asked for.
+        """
+        held = self._hand.get(item.name)
+        if held is None:
+            return False
+        found = held.walk.look(item.name)
+        return found is not None and found.version == item.version
+
     def give_up(self, objects: Sequence[ListedObject]) -> None:
         """Try some versions no more."""
         for item in objects:

@@ -495,6 +495,17 @@ class ByCursor(Protocol):
 
 
 @runtime_checkable
+class Snapshotted(Protocol):
+    """A source that lists one snapshot of a table; opened anew it lists the newest.
+
+    Attributes:
+        snapshot: its name.
+    """
+
+    snapshot: str
+
+
+@runtime_checkable
 class Annotated(Protocol):
     """A source that writes more columns behind those of its rows: what ``--add-column`` asks for.
 

@@ -24,9 +24,10 @@ from typing import Any
 from urllib.error import HTTPError, URLError
 from urllib.request import urlopen
 
-from rowfall.core import units, uri
+from rowfall.core import formats, own_files, units, uri
 from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import NotReachedError, SourceError, UsageError
+from rowfall.core.events import Listener
 from rowfall.core.listing import Split
 from rowfall.core.masked import Secret
 from rowfall.core.model import Encoding
@@ -35,7 +36,15 @@ from rowfall.core.patterns import regex
 from rowfall.core.sql import literal
 from rowfall.core.sqltext import SqlText
 from rowfall.sources import from_clause, pipes
-from rowfall.sources.base import EMBEDDED, Block, HttpAddress, Probe, any_version
+from rowfall.sources.base import (
+    EMBEDDED,
+    Block,
+    HttpAddress,
+    ListedObject,
+    ListedPage,
+    Probe,
+    any_version,
+)
 from rowfall.sources.from_clause import TableFunction
 from rowfall.stores import completeness, globs, hadoop_config
 from rowfall.stores.hadoop_config import HTTP_PORT, RPC_PORT, Place
@@ -44,6 +53,8 @@ from rowfall.stores.patience import Patience
 
 # A name node answers within milliseconds, and within seconds while it collects garbage.
 _TIMEOUT = 9.0
+# Files of a page of a walk: what a name node gives at once.
+_PAGE = 1000
 # Each request makes the data node ask the name node for blocks, some 10 ms: few and large ones.
 _PIECE = 16 << 20
 # Two questions about blocks cost as much as one request over WebHDFS: smaller files are one.
@@ -165,6 +176,43 @@ class Hdfs(ObjectSource):
             partial(node.read, path), now.size, self._packing(split.uri)
         )
 
+    # --- while it is followed --------------------------------------------------------------------
+
+    # A file is seen with the size of its complete blocks while somebody writes it.
+    rest_seconds = 2.0
+
+    def walks(self) -> list[HdfsWalk]:
+        """See :class:`rowfall.sources.base.Listed`."""
+        found = []
+        for node, pattern in self._patterns:
+            found.append(HdfsWalk(self, node, pattern))
+            found[-1].check()
+        return found
+
+    def notices(self, emit: Listener) -> None:
+        """See :class:`rowfall.sources.base.Listed`: only listings tell."""
+
+    def renew(self) -> None:
+        """Do nothing: HDFS knows no passwords."""
+
+    def listed(self, node: NameNode, entry: HdfsEntry) -> ListedObject | None:
+        """Return a file as a walk gives it; None where it does not belong."""
+        if entry.folder or own_files.is_own_path(entry.path):
+            return None
+        name = f"hdfs://{node.place}{entry.path}"
+        return ListedObject(name, entry.version, entry.size, int(entry.version.split("-")[1]) / 1e3)
+
+    def size_of(self, name: str) -> int | None:
+        """Return the bytes of a file, None where there is none."""
+        node, path = self._at(name)
+        found = node.status(path)
+        return None if found is None or found.folder else found.size
+
+    @property
+    def everything(self) -> bool:
+        """True where all files of a folder are loaded, whatever their extensions."""
+        return self._options.format is not None
+
     # --- how it is read --------------------------------------------------------------------------
 
     def _functions(
@@ -215,6 +263,65 @@ class Hdfs(ObjectSource):
         with suppress(SourceError):  # whoever reads it says why
             return node.blocks(path, split.version)
         return ()
+
+
+class HdfsWalk:
+    """The files that one URI stands for; see :class:`rowfall.sources.base.Walk`."""
+
+    resumes = False
+
+    def __init__(self, source: Hdfs, node: NameNode, pattern: str) -> None:
+        self._source, self._node, self._pattern = source, node, pattern
+        self.text = f"hdfs://{node.place}{pattern}"
+        self._glob = globs.compile_glob(pattern) if globs.has_meta(pattern) else None
+
+    def check(self) -> None:
+        """Check that the folder is there.
+
+        Raises:
+            SourceError: it is not.
+        """
+        prefix = globs.constant_prefix(self._pattern) if self._glob else self._pattern
+        folder = (prefix.rpartition("/")[0] if self._glob else prefix.rstrip("/")) or "/"
+        if self._node.status(folder) is None:
+            raise SourceError(
+                f"no such folder: {folder} at {self._node.where}",
+                hint="A folder may be empty at first, but it has to be there.",
+            )
+
+    def _entries(self) -> Iterator[HdfsEntry]:
+        node, path = self._node, self._pattern.rstrip("/") or "/"
+        if self._glob is not None:
+            for one in globs.expand_slashes(self._pattern):
+                yield from _walk(node, "/", one.strip("/").split("/"))
+            return
+        exact = node.status(path)
+        if exact is None:
+            return
+        if not exact.folder:
+            yield exact
+            return
+        for entry in _below(node, path):
+            if self._source.everything or formats.is_data(entry.path):
+                yield entry
+
+    def pages(self, after: str = "") -> Iterator[ListedPage]:
+        """See :class:`rowfall.sources.base.Walk`; in the order of folders."""
+        found: list[ListedObject] = []
+        for entry in self._entries():
+            item = self._source.listed(self._node, entry)
+            if item is not None and item.name > after:
+                found.append(item)
+            if len(found) == _PAGE:
+                yield ListedPage(found, found[-1].name)
+                found = []
+        if found:
+            yield ListedPage(found, found[-1].name)
+
+    def look(self, name: str) -> ListedObject | None:
+        """See :class:`rowfall.sources.base.Walk`."""
+        entry = self._node.status(name.removeprefix(f"hdfs://{self._node.place}"))
+        return None if entry is None else self._source.listed(self._node, entry)
 
 
 def _patterns(paths: Sequence[str]) -> Iterator[tuple[str, str | None, int]]:

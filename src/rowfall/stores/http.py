@@ -20,12 +20,13 @@ from urllib.request import HTTPRedirectHandler, OpenerDirector, Request, build_o
 from rowfall.core import retry, units, uri
 from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import CutOffError, NotReachedError, SourceError, UsageError
+from rowfall.core.events import Listener
 from rowfall.core.listing import Listing, Split
 from rowfall.core.masked import Secret
 from rowfall.core.model import Encoding, Kind
 from rowfall.core.options import Options
 from rowfall.sources import from_clause, pipes
-from rowfall.sources.base import HttpAddress, Probe, any_version
+from rowfall.sources.base import HttpAddress, ListedObject, ListedPage, Probe, any_version
 from rowfall.sources.compression import path_of
 from rowfall.stores import completeness, globs
 from rowfall.stores.objects import (
@@ -296,6 +297,50 @@ class Http(ObjectSource):
 
     def _opener(self, split: Split) -> pipes.Opener:
         return partial(_pieces, self._url(split), self._signature, self._patience, self._of(split))
+
+    # Web servers show a file while it is uploaded.
+    rest_seconds = 2.0
+
+    def walks(self) -> list[HttpWalk]:
+        """See :class:`rowfall.sources.base.Listed`: a web server lists nothing.
+
+        So the names are those that the addresses stand for, and each costs a request at each look;
+        one that is not there yet is taken when it is.
+        """
+        for text in self._texts:
+            for url in globs.expand(text):
+                clean = quote(url, safe=_SAFE)
+                self._urls[uri.object_name(clean)] = clean
+        walk = HttpWalk(self, sorted(self._urls), self.text)
+        walk.check()
+        return [walk]
+
+    def notices(self, emit: Listener) -> None:
+        """See :class:`rowfall.sources.base.Listed`: nothing tells."""
+
+    def renew(self) -> None:
+        """Forget where redirects have led: signatures expire."""
+        self._leads.clear()
+        self._final.clear()
+
+    def listed(self, name: str) -> ListedObject | None:
+        """Return a file as it is now; None where there is none.
+
+        Raises:
+            SourceError: the server does not answer, or refuses.
+        """
+        try:
+            facts = self._facts(self._urls[name])
+        except SourceError as error:
+            if " answered 404 " in error.message or " answered 410 " in error.message:
+                return None
+            raise
+        self._listed[name] = facts
+        modified = None
+        with contextlib.suppress(ValueError):
+            modified = parsedate_to_datetime(facts.modified).timestamp()
+        # One without a length is taken for one that has some rows.
+        return ListedObject(name, facts.version, 1 if facts.size is None else facts.size, modified)
 
     def former_name(self, name: str) -> str:
         """See :class:`rowfall.sources.base.Renamed`."""
@@ -654,3 +699,33 @@ def _network_error(url: str, error: Exception) -> SourceError:
         hint=hint,
         transient=True,
     )
+
+
+class HttpWalk:
+    """The files that addresses stand for; see :class:`rowfall.sources.base.Walk`."""
+
+    resumes = False
+
+    def __init__(self, source: Http, names: Sequence[str], text: str) -> None:
+        self._source, self._names, self.text = source, names, text
+
+    def check(self) -> None:
+        """Check that the server answers.
+
+        Raises:
+            SourceError: it does not.
+        """
+        self._source.listed(self._names[0])
+
+    def pages(self, after: str = "") -> Iterator[ListedPage]:
+        """See :class:`rowfall.sources.base.Walk`."""
+        names = [name for name in self._names if name > after]
+        with ThreadPoolExecutor(REQUESTS) as pool:
+            for start in range(0, len(names), REQUESTS):
+                some = names[start : start + REQUESTS]
+                found = [item for item in pool.map(self._source.listed, some) if item is not None]
+                yield ListedPage(found, some[-1])
+
+    def look(self, name: str) -> ListedObject | None:
+        """See :class:`rowfall.sources.base.Walk`."""
+        return self._source.listed(name)

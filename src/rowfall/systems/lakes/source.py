@@ -157,6 +157,7 @@ class LakeSource(ABC):
     def __init__(self, text: str, store: LakeStore, snapshot: LakeSnapshot) -> None:
         self.text = text
         self._store, self._snapshot = store, snapshot
+        self.snapshot = snapshot.name
         self._unread = {c.name: None for c in snapshot.columns if c.type == UNREADABLE}
         self._layouts = {f.uri: f.layout for f in snapshot.files if f.layout is not PLAIN}
         self.remote = store.source.remote
