@@ -133,9 +133,10 @@ def test_two_processes_load_each_object_once(lake: Lake, s3: Seaweed, bucket: st
         "load", f"s3://{bucket}/in/", "--table", "t", "--to", lake.to, "--follow",
         "--batch-seconds", "0", "--poll", "0.1s",
     )  # fmt: skip
-    lake.shell.env.update(s3.env)
     homes = [str(lake.shell.folder / name) for name in ("one", "two")]
-    running = [lake.shell.cli.start(*command, env={"ROWFALL_HOME": home}) for home in homes]
+    running = [
+        lake.shell.cli.start(*command, env={**s3.env, "ROWFALL_HOME": home}) for home in homes
+    ]
     try:
         for number in range(60):
             s3.put(bucket, f"in/{number * 7919 % 100:02}.csv", csv(number))
