@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import gzip
 import os
+import random
 import re
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -20,8 +22,9 @@ import yaml
 from e2e.lake import Lake
 from e2e.tools import Shell, csv
 from lab.clickhouse import ClickHouse
+from lab.cluster import Cluster
 from lab.postgresql import PostgresqlServer
-from lab.process import wait_until
+from lab.process import let_pass, wait_until
 from lab.seaweed import Seaweed
 
 pytestmark = pytest.mark.xdist_group("watch")
@@ -427,6 +430,13 @@ def test_the_unit_runs(local: Pipeline) -> None:
     done = local.shell.ok("pipeline", "install", "p")
     path = local.shell.cli.home / "config/systemd/user/rowfall-p.service"
     assert path.read_text() == unit
+    if analyze := shutil.which("systemd-analyze"):  # else its command was run, above
+        runtime = {**os.environ, "XDG_RUNTIME_DIR": str(local.shell.folder)}
+        verified = subprocess.run(
+            [analyze, "--user", "verify", path], env=runtime, capture_output=True, text=True,
+            check=False,
+        )  # fmt: skip
+        assert (verified.returncode, verified.stderr) == (0, "")
     assert "systemctl --user enable --now rowfall-p.service" in done.talk
 
 
@@ -475,3 +485,103 @@ def _there(lake: Lake, table: str) -> int:
         f"SELECT sum(total_rows) FROM system.tables WHERE database = '{{db}}' AND name = '{table}'"
     )
     return int(found[0] or 0)
+
+
+@pytest.mark.long
+def test_a_watcher_that_is_stopped_in_a_transaction_of_postgresql(
+    shell: Shell, postgresql: PostgresqlServer
+) -> None:
+    """Its file waits for its end; the others are loaded, and each row once."""
+    schema = f"stopped{os.getpid()}"
+    postgresql.run(f"CREATE SCHEMA {schema}")
+    shell.env["PGPASSWORD"] = postgresql.password
+    pipeline = Pipeline(shell, f"{postgresql.uri}?schema={schema}")
+
+    def there() -> list[int]:
+        return [int(i) for (i,) in postgresql.ask(f"SELECT id FROM {schema}.t ORDER BY id")]
+
+    pipeline.put("a.csv", 1)
+    at = "rowfall.systems.postgresql.transaction:PostgresTransaction.commit"
+    first = pipeline.hurt("SIGSTOP", at)
+    wait_until(lambda: _stopped(first.pid), LONG, "the first one to be stopped")
+    second = pipeline.watch()
+    pipeline.put("b.csv", 2)
+    wait_until(lambda: 2 in there(), LONG, "the second one to load another file")
+    first.send_signal(signal.SIGCONT)
+    wait_until(lambda: there() == [1, 2], LONG, "the file of the first one")
+    wait_until(lambda: bool(pipeline.status()["standing_by"]), LONG, "the first one to stand by")
+    pipeline.put("c.csv", 3)
+    wait_until(lambda: there() == [1, 2, 3], LONG, "a file for the second one")
+    for process in (first, second):
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=TAKE_OVER)
+    assert there() == [1, 2, 3]
+    postgresql.run(f"DROP SCHEMA {schema} CASCADE")
+
+
+@pytest.mark.long
+def test_rows_are_there_once_through_kills_of_watchers(lake: Lake, shared: Pipeline) -> None:
+    """A producer writes and overwrites files; one of two watchers is killed again and again."""
+    chance, watchers = random.Random(7), [shared.watch(), shared.watch()]
+    until, number, expected = time.monotonic() + 25.0, 0, list[int]()
+    kill_at = time.monotonic() + 3
+    while time.monotonic() < until:
+        number += 1
+        name = f"{chance.randrange(1 << 30):x}.csv" if chance.random() < 0.9 else "same.csv"
+        shared.put(name, number)
+        # What "same.csv" held may be overwritten before anybody has looked at it.
+        expected += [number] if name != "same.csv" else []
+        let_pass(0.1, "a producer of ten files a second")
+        if time.monotonic() > kill_at:
+            victim = chance.randrange(2)
+            watchers[victim].send_signal(signal.SIGKILL)
+            watchers[victim] = shared.watch()
+            kill_at += 4
+    wait_until(lambda: set(expected) <= set(ids_or_none(lake)), LONG, "all files")
+    found = ids(lake)
+    assert len(found) == len(set(found)), "a row is there twice"
+    for process in watchers:
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=TAKE_OVER)
+
+
+@pytest.mark.long
+@pytest.mark.xdist_group("cluster21")
+def test_two_watchers_of_a_cluster_through_two_nodes(shell: Shell, cluster21: Cluster) -> None:
+    database = f"watch_{os.getpid()}"
+    nodes = cluster21.nodes
+    shell.env["P_PASSWORD"] = nodes[0].password
+    pipeline = Pipeline(shell, "cluster")
+    file = shell.folder / "rowfall.toml"
+    text = file.read_text()
+    for number, node in enumerate(nodes):
+        node.query(f"CREATE DATABASE IF NOT EXISTS {database}")
+        uri = re.sub(r":[^:@/]+@", "@", cluster21.url(database, node=number))
+        named = f'[connections.cluster]\nuri = "{uri}"\npassword = "env:P_PASSWORD"\n\n'
+        file = shell.write(f"{number}.toml", named + text)
+    watchers = [
+        shell.cli.start("watch", "p", "--config", str(path), env=shell.env)
+        for path in sorted(shell.folder.glob("[0-9]*.toml"))
+    ]
+
+    def status() -> dict[str, Any]:
+        return shell.ok("pipeline", "status", "p", "--config", str(file), "--json").document
+
+    pipeline.put("a.csv", 1, 2)
+    wait_until(lambda: status()["rows"] == 2, LONG, "the first file")
+    wait_until(lambda: len(status()["standing_by"]) == 1, LONG, "the other one to stand by")
+    pipeline.put("bad.csv", 3, bad=True)
+    wait_until(lambda: status()["failed"] == 1, LONG, "the bad file")
+    follows = status()["watcher"]["pid"]
+    for process in watchers:
+        if process.pid == follows:
+            process.send_signal(signal.SIGKILL)
+    pipeline.put("b.csv", 4)
+    wait_until(lambda: status()["rows"] == 1, LONG, "the other one to take over")
+    counted = sum(int(node.query(f"SELECT count() FROM {database}.t_local")) for node in nodes)
+    assert counted == 3
+    for process in watchers:
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=TAKE_OVER)
+    for node in nodes:
+        node.query(f"DROP DATABASE {database} SYNC")

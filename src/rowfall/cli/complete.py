@@ -75,6 +75,18 @@ def named(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[C
     return _begin([name for kind in kinds for name in project.names(kind)], incomplete)
 
 
+def named_pipelines(
+    ctx: click.Context, param: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    """Return the names of pipelines."""
+    from rowfall.cli.settings import project_of
+
+    try:
+        return _begin(project_of(ctx).names("pipelines"), incomplete)
+    except (RowfallError, OSError):
+        return []
+
+
 def tables(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Return the tables that were loaded before, those of ``default`` as they are typed."""
     names = (r.table.removeprefix("default.") for r in _reports(ctx) if r.table)

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from rowfall.cli.options import F, command, group, option
+from rowfall.cli.options import F, command, complete, group, option
 from rowfall.cli.output import CommandOutput
 from rowfall.cli.watch import opened
 from rowfall.core.errors import Exit
@@ -28,7 +28,8 @@ def pipeline() -> None:
 
 
 def _named(function: F) -> F:
-    return click.argument("name", metavar="NAME")(function)
+    named = click.argument("name", metavar="NAME", shell_complete=complete("named_pipelines"))
+    return named(function)
 
 
 @command

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from rowfall.cli.options import command, option
+from rowfall.cli.options import command, complete, option
 from rowfall.cli.output import CommandOutput
 from rowfall.core.errors import Exit
 
@@ -25,7 +25,7 @@ GRACE_SECONDS = 5.0
 
 
 @command
-@click.argument("name", metavar="NAME")
+@click.argument("name", metavar="NAME", shell_complete=complete("named_pipelines"))
 @option(
     "--stop-on-error", is_flag=True, group="Pipeline",
     help="End at the first file that cannot be loaded. Default: it is left out and told of, and "

@@ -42,8 +42,9 @@ def pipeline_text(state: Mapping[str, Any], *, width: int = WIDTH) -> str:
     if failed := state["failed_files"]:
         parts.append(f"\n{units.counted(state['failed'], 'file')} failed:")
         parts += [
-            wrap(f"{one['file']}: {one['error']}", indent="    ", first="  ", width=width,
-                 whole=one["file"])
+            wrap(one["error"] if one["error"].startswith(one["file"]) else
+                 f"{one['file']}: {one['error']}",
+                 indent="    ", first="  ", width=width, whole=one["file"])
             for one in failed[:SHOWN_FAILED]
         ]  # fmt: skip
         if state["failed"] > SHOWN_FAILED:

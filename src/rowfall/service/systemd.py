@@ -9,7 +9,6 @@ from pathlib import Path
 from rowfall.core import disk
 from rowfall.core.errors import LedgerError, UsageError
 from rowfall.service.pipeline import Pipeline
-from rowfall.targets.base import state_folder
 
 
 def unit_name(name: str) -> str:
@@ -31,18 +30,12 @@ def unit(pipeline: Pipeline) -> str:
     """
     folder, config = pipeline.named.folder, pipeline.named.path
     command = [sys.executable, "-m", "rowfall", "watch", pipeline.name, "--config", str(config)]
-    writes = [str(state_folder())]
-    if pipeline.target.folder is not None:
-        writes.append(str(Path(pipeline.target.folder).absolute()))
-    if pipeline.named.options.after_load.partition(":")[0] in ("move", "delete", "tag"):
-        writes.append(str(folder))
     # What lasts needs somebody: a wrong option (2), a record that contradicts its table (3), a
     # table that was dropped or altered (5). Everything else is tried again.
     return f"""\
 # Written by 'rowfall pipeline install {pipeline.name}'; run that again after a change of the paths.
 [Unit]
 Description=rowfall pipeline {pipeline.name}
-Documentation=man:rowfall(1)
 StartLimitIntervalSec=300
 StartLimitBurst=10
 
@@ -61,8 +54,7 @@ KillSignal=SIGTERM
 # Exit code 130 is a batch that SIGTERM has interrupted.
 SuccessExitStatus=130
 NoNewPrivileges=yes
-ProtectSystem=strict
-ReadWritePaths={" ".join(_quoted(f"-{path}") for path in dict.fromkeys(writes))}
+# What else there is needs namespaces, which the manager of a user may not make everywhere.
 RestrictAddressFamilies=AF_UNIX AF_INET AF_INET6 AF_NETLINK
 RestrictRealtime=yes
 RestrictSUIDSGID=yes

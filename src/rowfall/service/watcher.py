@@ -27,7 +27,7 @@ from rowfall.core.errors import (
     UsageError,
     headline,
 )
-from rowfall.core.events import Event, Listener, Note, RunBegan
+from rowfall.core.events import Event, Listener, Note, RunBegan, SplitFailed
 from rowfall.core.masked import redact
 from rowfall.core.results import Failure, Report
 from rowfall.ledger.error_table import ErrorTable, FileError
@@ -95,6 +95,7 @@ class Watcher:
     def __init__(self, pipeline: Pipeline, emit: Listener, *, stop_on_error: bool = False) -> None:
         self._pipeline, self._listener = pipeline, emit
         self.load_id = ""  # of the batch that runs, or ran last
+        self.told_of = ""  # the file whose error was said last
         self.pipeline_name, self.stop_on_error = pipeline.name, stop_on_error
         self._stopped = threading.Event()
         self._control = FollowControl()
@@ -106,6 +107,8 @@ class Watcher:
     def _emit(self, event: Event) -> None:
         if isinstance(event, RunBegan):
             self.load_id = event.load_id
+        elif isinstance(event, SplitFailed):
+            self.told_of = event.split
         self._listener(event)
 
     @property
@@ -340,7 +343,8 @@ class _Observer:
             value=redact(failure.value or "", *secrets),
         )
         what = "the pipeline ends" if watcher.stop_on_error else "the others go on"
-        session.emit(Note("warning", f"{name} is left out, and {what}", failure.error))
+        why = "" if watcher.told_of == failure.split else f": {about(name, failure.error)}"
+        session.emit(Note("warning", f"{name} is left out, and {what}{why}", failure.hint or ""))
         # First the mark, which decides: a row that is missing in the table of errors is told by it.
         self._marks.add(failure, name, version)
         if self._table is not None:
@@ -351,7 +355,7 @@ class _Observer:
             )])  # fmt: skip
         failed = len(self._marks.failed)
         watcher.change(lambda health: replace(
-            health.failing(f"{name}: {headline(failure.error)}"), failed=failed
+            health.failing(about(name, headline(failure.error))), failed=failed
         ))  # fmt: skip
         watcher.run_hooks(ON_ERROR, {"outcome": "failed", "file": name, **asdict(failure)})
         return AfterFailure.STOP if watcher.stop_on_error else AfterFailure.GO_ON
@@ -381,6 +385,11 @@ def _error_table(session: Session) -> ErrorTable | None:
     """Return the table of errors beside the target; None where there can be none."""
     tables = session.destination.small_tables(session)
     return None if tables is None else ErrorTable(tables)
+
+
+def about(name: str, error: str) -> str:
+    """Return an error with the file that it is about, named once."""
+    return error if error.startswith(name) else f"{name}: {error}"
 
 
 def holder_text(standing: Standing) -> str:
