@@ -135,6 +135,34 @@ def test_a_followed_folder_is_scraped(shell: Shell) -> None:
     assert process.wait(30) == 0
 
 
+@pytest.mark.long  # a process that follows a folder
+def test_a_pipeline_is_scraped_by_its_name(shell: Shell) -> None:
+    """With a file that cannot be loaded among others, which does not end it."""
+    (port,) = free_ports(1)
+    (shell.folder / "in").mkdir()
+    shell.write("in/a.csv", "id\n1\n")
+    shell.write("in/b.csv", "id\nx\n")
+    shell.write(
+        "rowfall.toml",
+        f"""[pipelines.clicks]
+source = "in/*.csv"
+table = "t"
+schema = "id UInt32"
+metrics_port = {port}
+""",
+    )
+    process = shell.cli.start("watch", "clicks")
+    url = url_of(process)
+    of = 'pipeline="clicks",table="default.t"'
+    for result in ("loaded", "failed"):
+        name = f'rowfall_files_total{{pipeline="clicks",result="{result}",table="default.t"}}'
+        wait_until(lambda name=name: scrape(url).get(name) == 1, 60, name)
+    wait_until(lambda: scrape(url).get(f"rowfall_lag_objects{{{of}}}") == 0, 60, "no lag")
+    assert scrape(url)[f"rowfall_rows_total{{{of}}}"] == 1
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(30) == 0
+
+
 @pytest.mark.long  # a broker, and a process that follows it
 def test_a_followed_topic_is_scraped(shell: Shell, kafka: Kafka) -> None:
     topic = kafka.create(partitions=2)

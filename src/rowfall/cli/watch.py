@@ -56,7 +56,9 @@ def watch(output: CommandOutput, /, name: str, stop_on_error: bool, background: 
             stack.enter_context(as_background(pipeline, now()))
         options = pipeline.named.options
         told = stack.enter_context(output.listener())
-        watching = Watching(options.metrics_port, options.metrics_host, streaming=True)
+        watching = Watching(
+            options.metrics_port, options.metrics_host, pipeline=name, streaming=True
+        )
         emit = stack.enter_context(watched(told, watching))
         watcher = Watcher(pipeline, emit, stop_on_error=stop_on_error or options.stop_on_error)
         if background:
