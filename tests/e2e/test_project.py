@@ -16,6 +16,7 @@ from contract.values import duckdb_at
 from e2e.lake import Lake
 from e2e.tools import Shell
 from lab.clickhouse import ClickHouse
+from lab.mariadb import MariaDB
 from lab.postgresql import PostgresqlServer
 from lab.process import wait_until
 from rowfall.ledger import Ledger
@@ -82,6 +83,9 @@ def test_layers_of_a_command(shell: Shell) -> None:
     assert "ROWFALL_THREADS=two: it is a whole number of 1 or more" in done.talk
     shell.ok("load", "a.csv", env={"ROWFALL_TO": "./elsewhere"})
     assert (shell.folder / "elsewhere").is_dir()
+    shell.write("other.toml", '[connections.lake]\nuri = "other-lake"\n')
+    shell.ok("load", "a.csv", "--to", "lake", "--config", "other.toml")
+    assert (shell.folder / "other-lake").is_dir()
 
 
 def test_a_variable_that_wins_over_a_load_is_said(shell: Shell) -> None:
@@ -298,6 +302,48 @@ def test_sql_hooks_run_in_postgresql(
     done = shell.ends(8, "run", "a")
     assert "has failed: " in done.talk
     assert 'relation "gone" does not exist' in done.talk
+
+
+@pytest.mark.long
+def test_sql_hooks_run_in_mariadb(shell: Shell, mariadb: MariaDB) -> None:
+    name = f"hooks{os.getpid()}"
+    mariadb.query(f"CREATE DATABASE {name}")
+    shell.write("a.csv", ORDERS)
+    shell.write("pw", f"{mariadb.password}\n")
+    shell.write(
+        "rowfall.toml",
+        f'[connections.shop]\nuri = "mariadb://{mariadb.user}@127.0.0.1:{mariadb.port}/{name}"\n'
+        'password = "file:pw"\n[loads.a]\nsource = "a.csv"\nto = "shop"\ntable = "t"\n'
+        'before = { sql = "CREATE TABLE IF NOT EXISTS done (n bigint)" }\n'
+        'after = { sql = ["INSERT INTO done SELECT count(*) FROM t", "SELECT 1"] }\n',
+    )
+    for _ in range(2):
+        done = shell.ok("run", "a")
+        assert mariadb.password not in done.out + done.err
+    assert list(mariadb.query("SELECT n FROM done", database=name)) == [(2,), (2,)]
+    mariadb.query(f"DROP DATABASE {name}")
+
+
+@pytest.mark.long
+def test_loads_into_one_server_run_at_once(shell: Shell, lake: Lake) -> None:
+    """Each row is there once, also in the table that two of them fill."""
+    to = lake.server.uri(lake.database).replace(f":{lake.server.password}@", "@")
+    text = f'[connections.lake]\nuri = "{to}"\npassword = "env:LAKE_PW"\n'
+    for name in ("a", "b", "c"):
+        for number in range(20):
+            shell.write(f"{name}/{number}.csv", ORDERS)
+        table = "c" if name == "c" else "both"
+        text += f'[loads.{name}]\nsource = "{name}/*.csv"\nto = "lake"\ntable = "{table}"\n'
+    shell.write("rowfall.toml", text)
+    env = {"LAKE_PW": lake.server.password, "ROWFALL_PASSWORD": "", "CLICKHOUSE_PASSWORD": ""}
+    first = shell.ok("run", "--all", "--json", "--at-once", "3", env=env)
+    assert {one["rows"] for one in loads(first.document).values()} == {40}
+    again = shell.ok("run", "--all", "--json", env=env)
+    assert {one["rows"] for one in loads(again.document).values()} == {0}
+    assert lake.row("SELECT (SELECT count() FROM {db}.both), (SELECT count() FROM {db}.c)") == [
+        80, 40]  # fmt: skip
+    for done in (first, again):
+        assert lake.server.password not in done.out + done.err
 
 
 # --- several loads --------------------------------------------------------------------------------

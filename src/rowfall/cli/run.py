@@ -233,7 +233,7 @@ def _child(output: CommandOutput, project: Project, name: str, ctx: click.Contex
 
     # What the file gives one load is its own; more than its share of --memory it does not get.
     own = load.options.memory
-    if own is None or parse_size(own) > asked["memory"]:
+    if asked["memory"] and (own is None or parse_size(own) > asked["memory"]):
         flags["memory"] = str(asked["memory"]), Origin("flag", "--memory")
         load = project.load(name, flags)
     done = _run_here(output, load, None if secret is None else Secret(secret))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
+import stat
 from collections.abc import Iterator, Mapping
 from dataclasses import fields
 from functools import cached_property
@@ -403,10 +405,17 @@ def _text_of(path: Path) -> str:
     """
     try:
         # In a folder of everybody, as /tmp, anybody could say where the rows go.
-        if (owner := path.stat().st_uid) not in (0, os.geteuid()):
+        found = path.stat()
+        if (owner := found.st_uid) not in (0, os.geteuid()):
             raise ForeignFileError(
                 f"{path} belongs to another user ({owner}) and is not read",
                 hint="Make it yours, or write sources and targets in full.",
+            )
+        if found.st_mode & stat.S_IWOTH:
+            quoted = shlex.quote(str(path))
+            raise ForeignFileError(
+                f"everybody may write to {path}, and it is not read",
+                hint=f"It says where rows go and which programs run: chmod o-w {quoted}",
             )
         raw = path.read_bytes()
     except OSError as error:
@@ -425,4 +434,4 @@ def _text_of(path: Path) -> str:
 
 
 class ForeignFileError(UsageError):
-    """A file belongs to another user; commands that do not name anything of it go on without."""
+    """Others may say what a file holds; commands that do not name anything of it go on without."""

@@ -40,6 +40,7 @@ from rowfall.targets import DEFAULT_FOLDER
 # A load that is stopped ends its statements on servers within two seconds, and gives up a server
 # that does not answer after some more.
 _STOP_SECONDS = 60.0
+_SERVERS = ("clickhouse", "clickhouses")
 _MOST_LINE = 64 << 10
 
 
@@ -101,7 +102,11 @@ class _Runs:
         self._waiting = list(asked.names)
         self._running: dict[str, _Child] = {}
         self._done: dict[str, NamedRun] = {}
-        self._places = {name: self._place(name) for name in asked.names}
+        targets = {name: self._target(name) for name in asked.names}
+        self._places = {name: _place(*target) for name, target in targets.items()}
+        # Their memory is that of the server, of which a load takes half of what is left by itself.
+        served = () if asked.memory else _SERVERS
+        self._served = {name for name, (to, _) in targets.items() if uri.scheme_of(to) in served}
         self._selector = selectors.DefaultSelector()
         self._stopped = 0.0
 
@@ -122,14 +127,12 @@ class _Runs:
         seconds = round(time.monotonic() - self._began, 3)
         return RunReport(loads, self._at_once, self._memory, seconds)
 
-    def _place(self, name: str) -> str:
-        """Return what only one load at a time can have open: a folder, or a file; "" for none."""
+    def _target(self, name: str) -> tuple[str, str]:
+        """Return the address of a load's target, and the folder that it is seen from."""
         made = self._asked.project.assembled("loads", name, None)
         to = str(made.values["to"][0]) if "to" in made.values else DEFAULT_FOLDER
         to = str(self._asked.flags.get("to") or (made.connection.uri if made.connection else to))
-        if uri.scheme_of(to) not in (uri.FILE, "duckdb"):
-            return ""
-        return os.path.abspath(made.file.folder / uri.parse(to).path.split("?")[0])
+        return to, str(made.file.folder)
 
     def _start(self) -> None:
         """Start what can be started."""
@@ -157,7 +160,7 @@ class _Runs:
         """Start a load with its share of the memory: of what is free, for those still to come."""
         free = self._memory - sum(child.memory for child in self._running.values())
         others = min(self._at_once - len(self._running), len(self._waiting))
-        share = max(free // max(others, 1), LEAST_MEMORY)
+        share = 0 if name in self._served else max(free // max(others, 1), LEAST_MEMORY)
         self._waiting.remove(name)
         config = ["--config", self._asked.config] if self._asked.config else []
         request = {"flags": dict(self._asked.flags), "memory": share, "parent": os.getpid()}
@@ -224,6 +227,13 @@ class _Runs:
         self._stopped = self._stopped or time.monotonic()
         for child in self._running.values():
             child.process.send_signal(signal.SIGTERM)
+
+
+def _place(to: str, folder: str) -> str:
+    """Return what only one load at a time can have open: a folder, or a file; "" for none."""
+    if uri.scheme_of(to) not in (uri.FILE, "duckdb"):
+        return ""
+    return os.path.abspath(os.path.join(folder, uri.parse(to).path.split("?")[0]))
 
 
 def _found(child: _Child, code: int) -> NamedRun:

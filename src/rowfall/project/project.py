@@ -303,7 +303,9 @@ class Project:
             )
         where = " and ".join(str(file.path) for file in self.files)
         if self.find(other, name) is not None:
-            hint = f"It is a {other[:-1]}, which {'follows' if other == PIPELINES else 'ends'}."
+            hint = f"It is a load: rowfall run {name}"
+            if other == PIPELINES:
+                hint = f"It is a pipeline: rowfall watch {name}"
         elif names:
             hint = f"{did_you_mean(name, names)}There are: {', '.join(names)}."
         else:

@@ -65,6 +65,16 @@ def test_a_file_of_another_user_is_refused(tmp_path: Path) -> None:
         ProjectFile(tmp_path / "rowfall.toml")
 
 
+def test_a_file_that_everybody_may_write_to_is_refused(tmp_path: Path) -> None:
+    read(tmp_path, LOAD)
+    (tmp_path / "rowfall.toml").chmod(0o666)
+    with pytest.raises(UsageError, match="everybody may write to") as caught:
+        ProjectFile(tmp_path / "rowfall.toml")
+    assert f"chmod o-w {tmp_path}/rowfall.toml" in (caught.value.hint or "")
+    (tmp_path / "rowfall.toml").chmod(0o664)
+    ProjectFile(tmp_path / "rowfall.toml")
+
+
 def test_every_key_knows_its_line(tmp_path: Path) -> None:
     """Also behind texts and lists of several lines that look like keys."""
     file = read(

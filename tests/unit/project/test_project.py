@@ -244,7 +244,7 @@ def test_names_that_are_not_there(folder: Path) -> None:
     project = find_project()
     cases = {
         "order": (r"has no load order", "Did you mean orders?"),
-        "live": (r"has no load live", "It is a pipeline"),
+        "live": (r"has no load live", "It is a pipeline: rowfall watch live"),
         "orders": (r"line 5, \[loads.orders\]: to names prdo, and there is no such connection",
                    "Did you mean prod?"),
         "items": (r"line 9, .*: connection names shop", "Write [connections.shop]"),
@@ -256,7 +256,7 @@ def test_names_that_are_not_there(folder: Path) -> None:
         assert hint in (caught.value.hint or "")
     with pytest.raises(UsageError, match="has no pipeline orders") as caught:
         project.pipeline("orders")
-    assert "It is a load" in (caught.value.hint or "")
+    assert "It is a load: rowfall run orders" in (caught.value.hint or "")
 
 
 def test_a_pipeline_follows(folder: Path) -> None:
