@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from faults import bombs
-from faults.test_bombs import SECONDS, kept
+from faults.test_bombs import MOST, SECONDS, kept
 from lab.kafka import Kafka, Registry
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(6 * SECONDS), pytest.mark.xdist_group("kafka")]
@@ -100,3 +100,31 @@ def test_empty_values(rowfall: Any, kafka: Kafka, packed: str) -> None:
     taken = load(rowfall, f"kafka://{kafka.servers}/{topic}", "--columns", "id,t")
     kept(taken)
     assert taken.code == 0
+
+
+# The most that librdkafka sends in one message; the test's own memory is beside that of the load.
+LARGEST = 950_000_000
+
+
+@pytest.mark.parametrize("packed", ["gzip", "lz4"])
+def test_one_message_of_a_gigabyte(rowfall: Any, kafka: Kafka, packed: str) -> None:
+    """librdkafka unpacks a message as a whole before anybody sees how long it is.
+
+    It is refused with its offset, and takes its own length beside ``--memory`` (1.80 GiB in all).
+    zstd is not unpacked beyond 100 MB.
+    """
+    topic = kafka.create(max_message_bytes=100_000_000)
+    send(kafka, topic, packed, [b"%d,x" % n for n in range(1000)])
+    send(kafka, topic, packed, [b"1000," + b"y" * LARGEST])
+    send(kafka, topic, packed, [b"%d,x" % n for n in range(1001, 2000)])
+    taken = load(rowfall, f"kafka://{kafka.servers}/{topic}", "--columns", "id,t")
+    said = " ".join(taken.out.split())
+    assert taken.code in (1, 4), taken.out
+    assert "partition 0 offset 1000: a message of 906" in said
+    assert "Traceback" not in taken.out
+    assert taken.peak <= MOST + LARGEST, f"{taken.peak / (1 << 30):.2f} GiB\n{taken.out}"
+    behind = load(
+        rowfall, f"kafka://{kafka.servers}/{topic}", "--columns", "id,t", "--from", "0:1001"
+    )
+    kept(behind)
+    assert behind.code == 0, behind.out
