@@ -421,3 +421,31 @@ def test_a_header_of_which_the_other_reading_fails_is_not_offered(shell: Shell) 
     done = shell.ok("load", "b.csv")
     assert "units perhaps" in done.talk
     assert "--columns" not in done.talk
+
+
+SAME = {
+    "Int64": ("9007199254740993", "9007199254740993.0", "-9223372036854775808", "7.00"),
+    "Decimal(19, 2)": ("12345678901234567.89", "0.1", "99999999999999999.99"),
+    "Float64": ("0.1", "1e308", "9007199254740993", "5e-324"),
+    "Array(Int64)": ("[9007199254740993]", "[9007199254740993.0, -1]"),
+    "UInt256": ("115792089237316195423570985008687907853269984665640564039457584007913129639935",),
+}
+
+
+@pytest.mark.parametrize("type_", SAME)
+@pytest.mark.parametrize("decoder", ["auto", pytest.param("never", marks=pytest.mark.long)])
+@pytest.mark.sampled(2)
+def test_good_rows_are_the_same_where_bad_ones_are_left_out(
+    shell: Shell, type_: str, decoder: str
+) -> None:
+    """JSON numbers went through Float64 with --max-errors: ...993.0 became ...992."""
+    good = "".join(f'{{"id":{n},"v":{value}}}\n' for n, value in enumerate(SAME[type_]))
+    shell.write("good.jsonl", good)
+    shell.write("some.jsonl", good + '{"id":99,"v":"no such"}\n')
+    given = ("--schema", f"id Int64, v {type_}", "--decoder", decoder)
+    shell.ok("load", "good.jsonl", "--table", "a", *given)
+    done = shell.ok("load", "some.jsonl", "--table", "b", *given, "--max-errors", "1", "--json")
+    assert done.document["rows_rejected"] == 1
+    text = "SELECT id, concat('=', toString(v)) FROM {} ORDER BY id"
+    assert shell.rows(text.format("a")) == shell.rows(text.format("b"))
+    assert shell.rows(text.format("b"))[0][1] == f"={SAME[type_][0]}"
