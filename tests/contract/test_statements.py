@@ -10,20 +10,23 @@ import pytest
 
 import rowfall
 from lab.clickhouse import ClickHouse
+from rowfall.core.errors import EngineError
+from rowfall.core.model import Outcome, Statement
 from rowfall.systems.clickhouse.http import Exchange
+from rowfall.systems.clickhouse.server import Server
 
-CONNECT = ("settings of the profile", "version and limits", "memory that is left")
+CONNECT = ("settings of the profile", "version, limits and memory that is left")
 OPEN = ("the catalogue", "databases", "grants with roles")
 SURVEY = ("the file on the server", "columns", "disks")
 ATTEMPT = (
     "journal: claim", "journal: lines", "make staging", "insert", "other journals",
     "journal: count", "definitions now", "count staging", "sync", "staging is whole",
     "journal: commit", "journal: lines", "attach", "definitions now", "sync", "parts arrived",
-    "journal: landed", "what to drop", "drop staging",
+    "journal: landed", "drop staging",
 )  # fmt: skip
 END = ("tables of others", "parts to merge", "flush logs", "costs")
 NEW = (
-    *CONNECT, *OPEN, "the catalogue", "definitions now", *SURVEY, "make the table",
+    *CONNECT, *OPEN, "the catalogue", *SURVEY, "make the table",
     "the catalogue", "make the journal", *ATTEMPT, *END,
 )  # fmt: skip
 # The catalogue once more than that when it was opened: settled, and before rows are staged.
@@ -36,8 +39,7 @@ SECOND = (
 # What statements are for, by what they begin with or hold; the first that fits.
 PURPOSES = (
     (r"SELECT name, readonly", "settings of the profile"),
-    (r"SELECT version\(\)", "version and limits"),
-    (r"SELECT toInt64OrZero", "memory that is left"),
+    (r"SELECT version\(\)", "version, limits and memory that is left"),
     (r"SELECT database, name, toString\(uuid\).*startsWith", "the catalogue"),
     (r"SELECT database, name, toString\(uuid\)", "definitions now"),
     (r"SELECT name, engine FROM system.databases", "databases"),
@@ -60,7 +62,6 @@ PURPOSES = (
     (r"SELECT sum\(rows\) FROM system.parts", "staging is whole"),
     (r"ALTER TABLE .* ATTACH", "attach"),
     (r"SELECT count\(\) FROM system.parts", "parts arrived"),
-    (r"SELECT database, name, engine LIKE", "what to drop"),
     (r"DROP TABLE", "drop staging"),
     (r"SELECT name, toString\(uuid\), comment", "tables of others"),
     (r"SELECT sum\(n\)", "parts to merge"),
@@ -109,5 +110,34 @@ def test_a_small_load_asks_a_server_few_questions(
             asked.clear()
             rowfall.load(name, to=clickhouse.uri(database), table="t")
             assert sorted(asked) == sorted(expected), "\n".join(asked)
+    finally:
+        clickhouse.query(f"DROP DATABASE {database} SYNC")
+
+
+def test_a_staging_table_that_is_not_dropped_at_once(
+    clickhouse: ClickHouse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asked: list[str]
+) -> None:
+    """It may be larger than the server lets be dropped: then it is asked how large it is."""
+    monkeypatch.setenv("ROWFALL_HOME", str(tmp_path / "home"))
+    monkeypatch.chdir(tmp_path)
+    run, refused = Server.run, list[str]()
+
+    def refusing(self: Server, statement: Statement, **more: Any) -> Outcome:
+        text = str(statement.sql)
+        if text.startswith("DROP TABLE") and not refused:
+            refused.append(text)
+            raise EngineError("table or partition is too large", code=359)
+        return run(self, statement, **more)
+
+    monkeypatch.setattr(Server, "run", refusing)
+    database = "large_staging"
+    clickhouse.query(f"CREATE DATABASE {database}")
+    try:
+        Path("a.csv").write_text("a\n" + "".join(f"{n}\n" for n in range(100)))
+        rowfall.load("a.csv", to=clickhouse.uri(database), table="t")
+        assert len(refused) == 1
+        assert asked.count("drop staging") == 1
+        left = f"SELECT name FROM system.tables WHERE database = '{database}' ORDER BY name"
+        assert clickhouse.query(left).split() == ["_rowfall_journal", "t"]
     finally:
         clickhouse.query(f"DROP DATABASE {database} SYNC")

@@ -16,7 +16,7 @@ from rowfall.contracts.destination import Receiving
 from rowfall.contracts.receiver import Counted, CountError, Delivered, Staged, first_line
 from rowfall.core import retry
 from rowfall.core.dataclass import dataclass
-from rowfall.core.errors import RowfallError
+from rowfall.core.errors import EngineError, RowfallError
 from rowfall.core.model import PULL, Pair, Statement
 from rowfall.core.sqltext import SqlText
 from rowfall.engines.base import on_all, started_within
@@ -424,15 +424,23 @@ def _publisher(at: TableWriter, ledger: Ledger) -> Publisher:
 def _drop(at: TableWriter, staged: str) -> None:
     """Remove what an attempt left on one writer."""
     engine, tables = at.writer.engine, at.staging
-    statements: Iterable[SqlText]
-    if engine.shared or tables.views:
-        asks = partial(engine.ask, lane=PUBLISH_LANE)
-        statements = staging.discard(asks, staged, tables.databases)
-    else:
-        # In a folder nobody gives it another name, and no profile forbids what a large one needs.
-        statements = (staging.drop(tables.facts.database, staged, size=staging.LARGE),)
-    for statement in statements:
-        engine.run(Statement(statement, alters=_altered(at, staged)), lane=PUBLISH_LANE)
+
+    def run(statements: Iterable[SqlText]) -> None:
+        for statement in statements:
+            engine.run(Statement(statement, alters=_altered(at, staged)), lane=PUBLISH_LANE)
+
+    if not tables.views:
+        # One table, whose name is known. No profile of a folder forbids what a large one needs.
+        size = 0 if engine.shared else staging.LARGE
+        try:
+            run([staging.drop(tables.databases[0], staged, size=size)])
+            return
+        except EngineError:
+            if not engine.shared:
+                raise
+            # It may be larger than the server lets be dropped without a setting.
+    asks = partial(engine.ask, lane=PUBLISH_LANE)
+    run(staging.discard(asks, staged, tables.databases))
 
 
 def _altered(at: TableWriter, staged: str) -> str:

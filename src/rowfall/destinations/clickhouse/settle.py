@@ -14,7 +14,7 @@ from rowfall.core.listing import overlap
 from rowfall.core.model import Statement
 from rowfall.core.patterns import regex
 from rowfall.core.sqltext import quote
-from rowfall.destinations.clickhouse.loaded_state import check_identity
+from rowfall.destinations.clickhouse.loaded_state import check_identity, remembered
 from rowfall.destinations.clickhouse.nodes import nodes_of
 from rowfall.destinations.clickhouse.own_tables import drop_order, is_own, is_own_and_empty
 from rowfall.destinations.clickhouse.record import LoadedState, record_of
@@ -79,6 +79,9 @@ def settle(load: LoadRun) -> Settled:
     settled = _settle_table(session, load, session.target_key, session.first_target.table, found,
                             answer=answer)  # fmt: skip
     memory = settled.memory
+    if memory is None and shadow is None and not session.options.force:
+        # The catalogue is that of a moment ago: what others have loaded since, their leases say.
+        memory = remembered(session, found)
     if shadow is not None:
         memory = None  # what was gathered may become visible now
         if settled.replaced and session.options.gathers:

@@ -26,6 +26,7 @@ MEMORY_PER_CORE = 1 << 30
 # Bytes the server may still take: its limit less what it holds now, and what the machine has.
 _MEMORY_LEFT = """\
 SELECT toInt64OrZero(value) - (SELECT value FROM system.metrics WHERE metric = 'MemoryTracking')
+    AS bytes
 FROM system.server_settings WHERE name = 'max_server_memory_usage' AND toInt64OrZero(value) > 0
 UNION ALL
 SELECT intDiv(toInt64(value), {sharing}) FROM system.asynchronous_metrics
@@ -74,11 +75,7 @@ def read_facts(
     Raises:
         TargetError: it is too old, or does not answer.
     """
-    rows = status.learn(
-        "SELECT version(), getSetting('max_threads'), getSetting('readonly'), "
-        "getSetting('max_memory_usage'), getSetting('max_memory_usage_for_user'), timezone(), "
-        "hostName()"
-    )
+    rows = _ask_limits(status, sharing)
     if not rows:
         raise TargetError(
             f"the server at {address} answers a question with nothing: the profile of the user "
@@ -93,9 +90,7 @@ def read_facts(
             hint="rowfall needs ClickHouse {}.{} or newer.".format(*OLDEST),
         )
     limits = [int(limit) for limit in row[3:5]]
-    left = _MEMORY_LEFT.format(sharing=sharing)
-    with contextlib.suppress(RowfallError):  # an ordinary user may not read all of it
-        limits += [int(limit) for (limit,) in status.learn(left)]
+    limits += map(int, row[7])
     if memory:
         _check_memory(status, address, memory, [int(limit) for limit in row[3:5]])
     usable = memory or usable_memory(limits, cores)
@@ -103,6 +98,25 @@ def read_facts(
         version, cores, usable, profile.changeable, str(row[5]), profile.constraints
     )  # fmt: skip
     return facts, int(row[2]), str(row[6])
+
+
+def _ask_limits(status: StatementStatus, sharing: int) -> list[list[Any]]:
+    """Return one row: version, settings, zone, host, and the bytes that are left there, in a list.
+
+    That is empty where an ordinary user may not read it, or an old release does not know it.
+    """
+    own = (
+        "version(), getSetting('max_threads'), getSetting('readonly'), "
+        "getSetting('max_memory_usage'), getSetting('max_memory_usage_for_user'), timezone(), "
+        "hostName()"
+    )
+    left = _MEMORY_LEFT.format(sharing=sharing)
+    try:
+        return status.learn(f"SELECT {own}, (SELECT groupArray(bytes) FROM ({left}))")
+    except RowfallError as error:
+        if not error.code:
+            raise  # it did not answer at all
+        return status.learn(f"SELECT {own}, []")
 
 
 def _check_memory(

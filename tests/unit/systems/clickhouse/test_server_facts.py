@@ -24,14 +24,13 @@ class Machine:
         self.left = left
 
     def learn(self, text: str) -> list[list[Any]]:
-        if "version()" in text:
-            return [["24.10.2.80", 16, 0, 0, 0, "UTC", "h"]]
-        if "MemoryTracking" not in text:
+        if "version()" not in text:
             return [[LIMIT]]  # whether anything is taken or not
         part = re.search(r"intDiv\(toInt64\(value\), (\d+)\)", text)
         assert part
         answers = {"limit": LIMIT, "free": FREE // int(part[1])}
-        return [[answers[name]] for name in self.left]
+        left = [answers[name] for name in self.left]
+        return [["24.10.2.80", 16, 0, 0, 0, "UTC", "h", left]]
 
 
 @pytest.mark.parametrize(
