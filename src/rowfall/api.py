@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast, overload
 
 from rowfall.core import units
 from rowfall.core.config_files import find_files
-from rowfall.core.errors import LoadError, RowfallError, TargetError, UsageError
+from rowfall.core.errors import LoadError, NothingFoundError, RowfallError, TargetError, UsageError
 from rowfall.core.events import Event, Listener, Note, one_at_a_time, silent
 from rowfall.core.masked import Secret
 from rowfall.core.model import Plan
@@ -180,15 +180,23 @@ def load(
         terminable(GO_ON),
         _listener(on_event, progress) as told,
         watched(told, watching) as emit,
-        open_session(request, emit, dry=False) as session,
     ):
-        from rowfall.run.load import run_load  # 50 ms, in which the engine opens the folder
+        try:
+            with open_session(request, emit, dry=False) as session:
+                from rowfall.run.load import run_load  # 50 ms, in which the engine opens the folder
 
-        if session.options.follow:
-            from rowfall.run.follow import follow
+                if session.options.follow:
+                    from rowfall.run.follow import follow
 
-            return _loaded(follow(session))
-        return _loaded(run_load(session))
+                    return _loaded(follow(session))
+                return _loaded(run_load(session))
+        except NothingFoundError as error:
+            from rowfall.run.after import nothing_left
+
+            if (nothing := nothing_left(request)) is None:
+                raise
+            emit(Note("info", f"nothing to load: {error.message}"))
+            return nothing
 
 
 def load_tables(

@@ -59,6 +59,17 @@ def test_files_are_moved_once_they_are_loaded(shell: Shell) -> None:
     assert shell.row(COUNT) == [3002, THREE[1] + 8000]
 
 
+def test_nothing_is_left_after_all_was_moved(shell: Shell) -> None:
+    """As a timer finds it most of the time; a name that was never loaded is wrong all the same."""
+    pattern = three_files(shell)
+    command = ["load", pattern, "--table", "t", "--after", "move:done"]
+    shell.ok(*command)
+    done = shell.ok(*command, "--json").document
+    assert (done["outcome"], done["rows"], done["splits"]) == ("done", 0, 0)
+    shell.ends(4, "load", pattern, "--table", "t")
+    shell.ends(4, "load", "inn/*.csv", "--table", "t", "--after", "move:done")
+
+
 def test_what_was_loaded_before_is_moved_too(shell: Shell) -> None:
     pattern = three_files(shell)
     shell.ok("load", pattern, "--table", "t")
@@ -143,7 +154,8 @@ def test_a_rerun_finishes_the_moves_that_a_kill_left(shell: Shell, number: int, 
     killed(shell, "os:rename", number, side, *command)
     if number == 3 and side == "after":
         assert files(shell.folder / "in") == []
-    shell.run(*command)
+    done = shell.ok(*command)
+    assert ("nothing to load: no file matches" in done.talk) is ((number, side) == (3, "after"))
     assert files(shell.folder / "done") == ["0.csv", "1.csv", "2.csv"]
     assert files(shell.folder / "in") == []
     assert shell.row(COUNT) == THREE
@@ -243,7 +255,7 @@ def test_objects_are_moved_and_a_kill_in_between_is_mended(shell: Shell, store: 
     command = ["load", f"{store.at}/in/**/*.csv", "--table", "t", "--after", "move:done"]
     killed(shell, store.copy, 1, "after", *command, env=store.env)
     killed(shell, store.delete, 1, "after", *command, env=store.env)
-    shell.run(*command, env=store.env)
+    shell.ok(*command, env=store.env)
     assert store.keys() == MOVED
     assert shell.row(COUNT) == [200, 199 * 100]
     # Another version under a name that is taken.

@@ -111,6 +111,10 @@ class SourceError(RowfallError):
     object: str = ""
 
 
+class NothingFoundError(SourceError):
+    """No file is there of the names, pattern or folder that are to be loaded."""
+
+
 class NotReachedError(SourceError):
     """Nothing answers at the address at all: most often it is a wrong one."""
 

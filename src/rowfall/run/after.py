@@ -8,21 +8,27 @@ of a run that was killed are due as long as its load is unfinished.
 
 from __future__ import annotations
 
+import json
+import os
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing
 from itertools import islice
 
 from rowfall.contracts.load import Done, Finished, LoadRun
 from rowfall.contracts.receiver import first_line
 from rowfall.contracts.session import Session
-from rowfall.core import units
+from rowfall.core import units, uri
 from rowfall.core.after import MOVE, TAG, After, after_of
 from rowfall.core.errors import ObjectChangedError, RowfallError, SourceError, UsageError
 from rowfall.core.events import Listener, Note
 from rowfall.core.listing import Listing, Split
 from rowfall.core.model import Plan
-from rowfall.core.results import Cleared
+from rowfall.core.results import Cleared, Report
+from rowfall.ledger import Ledger
+from rowfall.run.session import Request
 from rowfall.sources.base import ClearsFiles
 from rowfall.stores.cleared import inside
+from rowfall.targets import default_table, open_target
 
 # Requests at a time, each about one file; as many as listings use.
 _REQUESTS = 32
@@ -96,6 +102,31 @@ def clear_listed(session: Session, files: Sequence[tuple[str, str, int]]) -> Non
     found = _Counted(session, session.emit, action)
     found.clear_all(Split("", name, version, size) for name, version, size in files)
     found.said()
+
+
+def nothing_left(request: Request) -> Report | None:
+    """Return the report of a load that finds no file, because earlier ones have put all away.
+
+    None where no load of these sources into this target is known: then a name is wrong.
+    """
+    action, texts = after_of(request.options), request.sources
+    if action is None or not action.removes or callable(texts):
+        return None
+    texts = (texts,) if isinstance(texts, str) else tuple(texts)
+    table = request.table if request.table is not None else default_table(texts)
+    target = open_target(request.to, table, request.options, request.password)
+    if not target.ledger_path.exists():
+        return None
+    # As sources call themselves, seen from the same folder.
+    source, here = " ".join(map(uri.mask, texts)), os.getcwd()
+    with closing(Ledger(target.ledger_path)) as ledger:
+        known = any(
+            row.source == source and row.target == target.text
+            and json.loads(row.request).get("folder") == here
+            for row in ledger.loads()
+        )  # fmt: skip
+    table_text = ".".join(filter(None, (target.database, target.table)))
+    return Report("", "done", source, target.text, table_text, "") if known else None
 
 
 class _Counted:

@@ -10,7 +10,7 @@ from functools import partial
 from itertools import islice
 
 from rowfall.core import own_files, units, uri
-from rowfall.core.errors import SourceError
+from rowfall.core.errors import NothingFoundError, SourceError
 from rowfall.core.events import Listener
 from rowfall.core.listing import Listing, Split
 from rowfall.core.masked import Secret
@@ -243,7 +243,7 @@ def _absolute(path: str) -> str:
 
 def _folder(path: str, everything: bool, left: LeftOut) -> Iterator[str]:
     def nothing(others: int) -> SourceError:
-        return SourceError(
+        return NothingFoundError(
             f"no data file in the folder {path}",
             hint=f"It holds {units.counted(others, 'file')} with other extensions; name the format "
             "with --format to load them all, or archives by a glob such as '*.zip'."
@@ -296,7 +296,7 @@ def _matches(pattern: str, left: LeftOut) -> Iterator[str]:
     if folders:
         found_folders = units.counted(len(folders), "folder")
         hint = f"It matches {found_folders}; add /** to load the files below."
-    raise SourceError(f"no file matches {pattern}", hint=hint)
+    raise NothingFoundError(f"no file matches {pattern}", hint=hint)
 
 
 def _walk(folder: str, segments: Sequence[str], left: LeftOut) -> Iterator[str]:

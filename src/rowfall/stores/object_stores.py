@@ -17,7 +17,14 @@ from typing import Any, ClassVar, NamedTuple
 
 from rowfall.core import formats, own_files, units, uri
 from rowfall.core.after import TAG, After
-from rowfall.core.errors import CutOffError, NotReachedError, RowfallError, SourceError, UsageError
+from rowfall.core.errors import (
+    CutOffError,
+    NothingFoundError,
+    NotReachedError,
+    RowfallError,
+    SourceError,
+    UsageError,
+)
 from rowfall.core.events import Listener
 from rowfall.core.listing import Listing, Split
 from rowfall.core.masked import Secret, redact
@@ -640,7 +647,7 @@ class StoreSource(ClearsObjects, ObjectSource):
                 found = True
                 yield item
         if not found:
-            raise SourceError(
+            raise NothingFoundError(
                 f"no object matches {self.scheme}://{bucket}/{pattern} at {opened.where}",
                 hint=self._own.said
                 or f"{seen:,} keys start with {self.scheme}://{bucket}/{prefix}; * stops at /, "
@@ -660,12 +667,12 @@ class StoreSource(ClearsObjects, ObjectSource):
             if self._own.said:
                 return SourceError(f"no data object below {where}", hint=self._own.said)
             if others:
-                return SourceError(
+                return NothingFoundError(
                     f"no data object below {where}",
                     hint=f"It holds {units.counted(others, 'object')} with other extensions; "
                     "name the format with --format.",
                 )
-            return SourceError(
+            return NothingFoundError(
                 f"no such object or folder: {where.removesuffix('/')} at {opened.where}",
                 hint="The bucket is there and can be listed; check the key, or use a glob.",
             )
