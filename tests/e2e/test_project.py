@@ -388,6 +388,25 @@ def test_all_loads_in_the_order_of_their_needs(shell: Shell) -> None:
 
 
 @pytest.mark.long
+def test_loads_into_one_folder_take_turns(shell: Shell) -> None:
+    """Also where they name it in two ways; others run meanwhile."""
+    text = '[connections.one]\nuri = "data"\n'
+    for name, to in (("a", "one"), ("b", "./data"), ("c", "./x/../data"), ("d", "./other")):
+        shell.write(f"{name}.csv", ORDERS)
+        (shell.folder / "x").mkdir(exist_ok=True)
+        log = "log-of-d" if name == "d" else "log"
+        text += (
+            f'[loads.{name}]\nsource = "{name}.csv"\nto = "{to}"\n'
+            f'before = {{ command = ["sh", "-c", "echo begin >> {log}; sleep 0.7"] }}\n'
+            f'after = {{ command = ["sh", "-c", "echo end >> {log}"] }}\n'
+        )
+    shell.write("rowfall.toml", text)
+    document = shell.ok("run", "--all", "--json", "--at-once", "4").document
+    assert {one["rows"] for one in loads(document).values()} == {2}
+    assert (shell.folder / "log").read_text().split() == ["begin", "end"] * 3
+
+
+@pytest.mark.long
 def test_some_loads_and_their_options(shell: Shell) -> None:
     project(shell)
     found = loads(shell.ok("run", "b", "a", "--json", "--to", "./all").document)
