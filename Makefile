@@ -198,6 +198,8 @@ bench: venv decoder  ## measure; never part of the tests
 	$(BIN)/python bench/push.py
 	$(BIN)/python bench/doctor.py
 	$(BIN)/python bench/doctor.py --slowed
+	$(BIN)/python bench/soak.py --server
+	$(BIN)/python bench/many_objects.py
 	$(BIN)/python bench/tune.py
 	$(BIN)/python bench/articles.py all
 	$(BIN)/python docs/make_figures.py

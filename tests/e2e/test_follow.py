@@ -236,7 +236,7 @@ def test_what_is_older_than_the_bound_is_forgotten_and_not_loaded(
     ("options", "said"),
     [
         (("--follow", "--marker", "a/b"), "not the name of an object"),
-        (("--follow", "--on-change", "x"), "is not one of load, ignore, error"),
+        (("--follow", "--on-change", "x"), "is not one of load, ignore"),
         (("--follow", "--forget-after", "5s"), "less than an hour"),
         (("--marker", "_SUCCESS"), "Give --follow as well"),
     ],

@@ -386,10 +386,10 @@ class LoadKeywords(PlanKeywords, total=False):
     stores, lake tables.
     """
 
-    on_change: Literal["load", "ignore", "error"]
+    on_change: Literal["load", "ignore"]
     """What becomes of an object that was loaded and is overwritten while it is followed: load adds
-    the rows of the new version to those of the old one, ignore leaves it out, error fails that
-    file. Default: load.
+    the rows of the new version to those of the old one, ignore leaves out all but the first version
+    of a name. Default: load.
     """
 
     at_rest: str | None

@@ -389,10 +389,10 @@ class Options:
     on_change: str = _opt(
         LOAD,
         "--on-change",
-        "load|ignore|error",
+        "load|ignore",
         "What becomes of an object that was loaded and is overwritten while it is followed: load "
-        "adds the rows of the new version to those of the old one, ignore leaves it out, error "
-        "fails that file. Default: load.",
+        "adds the rows of the new version to those of the old one, ignore leaves out all but the "
+        "first version of a name. Default: load.",
         "Follow",
         (LOAD,),
     )

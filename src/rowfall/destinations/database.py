@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
 from typing import Any
 
@@ -41,6 +41,13 @@ def database_of(session: Session) -> Database:
     database = session.database
     assert database is not None  # noqa: S101 - opened for targets of this kind
     return database
+
+
+def among(session: Session, database: Database) -> Callable[[Sequence[str]], set[str]] | None:
+    """Return what answers for some files without reading the whole record; None for nothing."""
+    if session.listing.continued or not isinstance(database, IndexedRecord):
+        return None
+    return database.loaded_among
 
 
 def unrecorded(session: Session, database: Database) -> LedgerError | None:

@@ -192,9 +192,7 @@ class LakeTable(RecordedDatabase):
             for attempt, ids in ledger.gathered(load.key).items():  # of the table that is gone
                 drop_gathered(table, ledger, attempt, load.key, ids)
         resolve(session, table)
-        loaded = loaded_in(
-            table, load.id, session.listing, session.target_key, force=session.options.force
-        )
+        loaded = loaded_in(table, load.id, force=session.options.force)
         if session.options.replace:
             loaded = frozenset(map(without_salt, table.loaded_by(load.id)))
         return Settled(session.target.table, loaded | ledger.loaded(load.key))

@@ -27,6 +27,7 @@ from rowfall.destinations.base import BasePrepared, ledger_of
 from rowfall.destinations.beside import of_database
 from rowfall.destinations.database import (
     RecordedDatabase,
+    among,
     database_of,
     open_database,
     resolve,
@@ -343,7 +344,10 @@ class TransactionalDatabase(RecordedDatabase):
             resolve(session, database)
         if asked:  # and answered: what the ledger knows is not a row of this table
             older_record.forget(session, older_record.unconfirmed(session, database))
-        loaded = loaded_in(database, load.id, session.listing, key, force=session.options.force)
+        loaded = loaded_in(
+            database, load.id, force=session.options.force, among=among(session, database),
+            splits=lambda: session.listing.splits(key),
+        )  # fmt: skip
         if gathered is None or not isinstance(database, SupportsGathering):
             return Settled(session.target.table, loaded)
         if session.options.replace:

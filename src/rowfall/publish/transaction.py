@@ -9,20 +9,19 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 from rowfall.contracts.destination import Receiving
 from rowfall.contracts.receiver import Counted, Delivered
 from rowfall.core import retry, units
 from rowfall.core.errors import EngineError, TargetError
 from rowfall.core.events import Listener, Note
-from rowfall.core.listing import CUT_LEAST, MARK, Listing, Split, overlap, without_salt
+from rowfall.core.listing import CUT_LEAST, MARK, Split, overlap, without_salt
 from rowfall.core.options import ERROR
 from rowfall.core.patterns import regex
 from rowfall.engines.database import (
     BusyError,
     Database,
-    IndexedRecord,
     RolledBackError,
     SplitRecord,
     UnknownEndError,
@@ -49,18 +48,25 @@ def hint_of_database(text: str) -> str:
     return _WIDEN.sub(change, text).replace(APART, IN_TABLES)
 
 
+Among = Callable[[Sequence[str]], set[str]]
+"""Returns those of some ids, and marks of files, that are loaded."""
+
 # Ids of one question.
 _MOST_ASKED = 10_000
 
 
-def _listed(database: IndexedRecord, listing: Listing, key: str) -> set[str]:
+def _listed(among: Among, splits: Iterable[Split]) -> set[str]:
     """Return the ids of listed files that are loaded, and the marks of those that were cut."""
     found: set[str] = set()
-    for start in range(0, len(listing), _MOST_ASKED):
-        some = list(listing.splits(key, range(start, min(start + _MOST_ASKED, len(listing)))))
-        marks = [f"{MARK}{s.id}" for s in some if (s.size or 0) >= CUT_LEAST]
-        found |= database.loaded_among([*(s.id for s in some), *marks])
-    return found
+    asked: list[str] = []
+    for split in splits:
+        asked.append(split.id)
+        if (split.size or 0) >= CUT_LEAST:
+            asked.append(f"{MARK}{split.id}")
+        if len(asked) >= _MOST_ASKED:
+            found |= among(asked)
+            asked = []
+    return found | among(asked) if asked else found
 
 
 def hold_streams(database: Database, splits: Iterable[Split]) -> None:
@@ -208,18 +214,19 @@ def end_open_transactions(
 
 
 def loaded_in(
-    database: Database, load_id: str, listing: Listing, key: str, *, force: bool
-) -> frozenset[str]:
+    database: Database, load_id: str, *, force: bool, among: Among | None = None,
+    splits: Callable[[], Iterable[Split]] = tuple,
+) -> frozenset[str]:  # fmt: skip
     """Return the ids of splits that the database has recorded as loaded.
 
     Args:
-        listing: of the load: of whole files only those in it are asked for, where that is cheap.
-        key: of the target.
         force: only those that this load itself has loaded again.
+        among: answers for some ids without reading the whole record; None where nothing does.
+        splits: gives the listed files; of a stream ``among`` is None.
     """
     found: set[str] = set()
-    if isinstance(database, IndexedRecord) and not force and not listing.continued:
-        found = _listed(database, listing, key)
+    if among is not None and not force:
+        found = _listed(among, splits())
         if not any(i.startswith(MARK) for i in found):
             return frozenset(found)
     ids = database.loaded()

@@ -31,13 +31,13 @@ from rowfall.core.errors import (
 )
 from rowfall.core.events import Lagged, Note
 from rowfall.core.listing import Listing
-from rowfall.core.options import ERROR, IGNORE, LOAD, Options
+from rowfall.core.options import IGNORE, LOAD, Options
 from rowfall.core.results import Failure, Report
 from rowfall.core.units import parse_duration, parse_size
 from rowfall.run.history import from_json, record
 from rowfall.run.load import run_next
 from rowfall.run.open_load import followed_loads
-from rowfall.sources.base import Continued, Listed, Snapshotted
+from rowfall.sources.base import Continued, ListedSource, Snapshotted
 
 # The brokers are asked so often whether there is something new: three small requests.
 POLL_SECONDS = 0.5
@@ -149,7 +149,7 @@ def check_follow(session: Session) -> None:
     check_options(session.options)
     source = session.source
     continued = isinstance(source, Continued) and session.listing.continued
-    if not continued and not isinstance(source, Listed | Snapshotted):
+    if not continued and not isinstance(source, ListedSource | Snapshotted):
         raise UsageError(
             f"--follow is for topics, files, objects of stores and lake tables, and {source.text} "
             "is none",
@@ -171,8 +171,8 @@ def check_options(options: Options) -> None:
     for name in ("until", "snapshot", "force", "atomic", "replace", "upsert"):
         if getattr(options, name):
             raise UsageError(f"--follow and --{name} exclude each other")
-    if options.on_change not in (LOAD, IGNORE, ERROR):
-        raise UsageError(f"--on-change {options.on_change} is not one of load, ignore, error")
+    if options.on_change not in (LOAD, IGNORE):
+        raise UsageError(f"--on-change {options.on_change} is not one of load, ignore")
     for text in (options.at_rest, options.batch_seconds):
         pause(text, 0.0)
     for text in (options.poll, options.rescan):
@@ -228,7 +228,7 @@ def follow(
 
 
 def _feed(session: Session, observer: FollowObserver | None) -> Feed:
-    if isinstance(session.source, Listed):
+    if isinstance(session.source, ListedSource):
         from rowfall.run.follow_objects import ObjectFeed
 
         return ObjectFeed(session, session.source, observer)

@@ -16,7 +16,7 @@ from rowfall.core.results import Failure
 from rowfall.core.units import parse_duration, parse_size
 from rowfall.run.follow import BATCH_BYTES, BATCH_SECONDS, POLL_SECONDS, Batch, pause
 from rowfall.run.object_watch import ObjectWatch, WatchRules
-from rowfall.sources.base import Listed, ListedObject
+from rowfall.sources.base import ListedObject, ListedSource
 
 # Objects of a batch: the claim of their splits is one line of the journal.
 BATCH_FILES = 10_000
@@ -30,7 +30,9 @@ class ObjectFeed:
 
     splits = True
 
-    def __init__(self, session: Session, source: Listed, observer: FollowObserver | None) -> None:
+    def __init__(
+        self, session: Session, source: ListedSource, observer: FollowObserver | None
+    ) -> None:
         self._session, self._source = session, source
         given = session.options
         rest = pause(given.at_rest, source.rest_seconds)

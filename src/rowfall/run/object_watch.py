@@ -24,7 +24,7 @@ from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import SourceError
 from rowfall.core.events import Listener, Note
 from rowfall.run.name_chunks import LEAST, ChunkPass, NameChunks
-from rowfall.sources.base import Listed, ListedObject, ListedPage, Notices, Walk
+from rowfall.sources.base import ListedObject, ListedPage, ListedSource, Notices, Walk
 
 # Objects that are held, ready or waiting: some 400 bytes each. The pass stops while there are as
 # many; what follows is found when these are loaded.
@@ -62,7 +62,7 @@ class WatchRules:
     """What decides when an object is taken.
 
     Attributes:
-        rest: seconds; see :attr:`rowfall.sources.base.Listed.rest_seconds`.
+        rest: seconds; see :attr:`rowfall.sources.base.ListedSource.rest_seconds`.
         rests_always: also what the kernel calls complete.
         marker: name of the object that says that another one is complete: with ``{name}`` beside
             each, without it one in each folder; "" for none.
@@ -105,7 +105,7 @@ class ObjectWatch:
     """
 
     def __init__(
-        self, source: Listed, rules: WatchRules, loaded: AskLoaded, emit: Listener
+        self, source: ListedSource, rules: WatchRules, loaded: AskLoaded, emit: Listener
     ) -> None:
         self._rules, self._loaded, self._emit = rules, loaded, emit
         self._source, self._remote = source, bool(getattr(source, "remote", False))

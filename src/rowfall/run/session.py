@@ -40,7 +40,7 @@ from rowfall.core.units import parse_duration, parse_size
 from rowfall.destinations import open_destination
 from rowfall.engines.base import Engine
 from rowfall.sources import check_options, open_source
-from rowfall.sources.base import ByCursor, Folders, KeptInTables, Listed, Queried, Streamed
+from rowfall.sources.base import ByCursor, Folders, KeptInTables, ListedSource, Queried, Streamed
 from rowfall.systems.clickhouse.embedded import PLAN, Embedded
 from rowfall.systems.clickhouse.prestart import prestart
 from rowfall.targets import default_table, open_target
@@ -195,7 +195,7 @@ def open_session(request: Request, emit: Listener, *, dry: bool) -> Iterator[Ses
             reader = open_reader()
             check_names(reader)
         # What is followed may be empty now, or hold millions of objects: each batch is listed.
-        watched = options.follow and isinstance(source, Listed)
+        watched = options.follow and isinstance(source, ListedSource)
         listing = Listing() if watched else source.listing()
         listing.projection = projection_of(options)
         encoding = None if watched else source.encoding(listing)

@@ -7,7 +7,7 @@ with ``isinstance``:
 * :class:`Addressed`: plain HTTP reads its objects, so rowfall-decode can fetch them;
 * :class:`Ranged`: parts of its objects can be read, so large ones are loaded in ranges;
 * :class:`Continued`: its splits are ranges of numbers, and a later load goes on behind them;
-* :class:`Listed`: objects come and change while it is followed, and listing finds them;
+* :class:`ListedSource`: objects come and change while it is followed, and listing finds them;
 * :class:`ByCursor`: the ranges may be of a column that the user names, whose values grow;
 * :class:`Streamed`: only this process can read it (a database, a queue), and does so as bytes;
 * :class:`Stored`: rowfall-decode gets its rows in another encoding than an engine (a lake table);
@@ -428,7 +428,7 @@ class Notices(Protocol):
 
 
 @runtime_checkable
-class Listed(Protocol):
+class ListedSource(Protocol):
     """A source whose objects come and change while it is followed, and are found by listing.
 
     Attributes:

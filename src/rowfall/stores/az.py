@@ -69,7 +69,7 @@ class Az(UrlStoreSource):
         return not self._account().public
 
     def renew(self) -> None:
-        """See :class:`rowfall.sources.base.Listed`: the environment is read again."""
+        """See :class:`rowfall.sources.base.ListedSource`: the environment is read again."""
         super().renew()
         self._opened = None
         self._shared.clear()

@@ -47,7 +47,7 @@ class GsHmac(S3):
         self._opened = account.s3
 
     def renew(self) -> None:
-        """See :class:`rowfall.sources.base.Listed`: the environment is read again."""
+        """See :class:`rowfall.sources.base.ListedSource`: the environment is read again."""
         super().renew()
         self._opened = resolve_account().s3
 
@@ -88,7 +88,7 @@ class Gs(UrlStoreSource):
         return self._account.service is not None
 
     def renew(self) -> None:
-        """See :class:`rowfall.sources.base.Listed`: key files are read again."""
+        """See :class:`rowfall.sources.base.ListedSource`: key files are read again."""
         super().renew()
         self._account = resolve_account()
 

@@ -182,7 +182,7 @@ class Hdfs(ObjectSource):
     rest_seconds = 2.0
 
     def walks(self) -> list[HdfsWalk]:
-        """See :class:`rowfall.sources.base.Listed`."""
+        """See :class:`rowfall.sources.base.ListedSource`."""
         found = []
         for node, pattern in self._patterns:
             found.append(HdfsWalk(self, node, pattern))
@@ -190,7 +190,7 @@ class Hdfs(ObjectSource):
         return found
 
     def notices(self, emit: Listener) -> None:
-        """See :class:`rowfall.sources.base.Listed`: only listings tell."""
+        """See :class:`rowfall.sources.base.ListedSource`: only listings tell."""
 
     def renew(self) -> None:
         """Do nothing: HDFS knows no passwords."""

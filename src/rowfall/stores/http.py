@@ -302,7 +302,7 @@ class Http(ObjectSource):
     rest_seconds = 2.0
 
     def walks(self) -> list[HttpWalk]:
-        """See :class:`rowfall.sources.base.Listed`: a web server lists nothing.
+        """See :class:`rowfall.sources.base.ListedSource`: a web server lists nothing.
 
         So the names are those that the addresses stand for, and each costs a request at each look;
         one that is not there yet is taken when it is.
@@ -316,7 +316,7 @@ class Http(ObjectSource):
         return [walk]
 
     def notices(self, emit: Listener) -> None:
-        """See :class:`rowfall.sources.base.Listed`: nothing tells."""
+        """See :class:`rowfall.sources.base.ListedSource`: nothing tells."""
 
     def renew(self) -> None:
         """Forget where redirects have led: signatures expire."""

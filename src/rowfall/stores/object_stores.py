@@ -136,7 +136,7 @@ class Bucket(ABC):
         try:
             yield from self._list(prefix, last)
         except InvalidPathError:
-            # Listed twice from the start; the caller keeps what it has seen by key.
+            # ListedSource twice from the start; the caller keeps what it has seen by key.
             yield from self._list_any_key(prefix)
         except RowfallError:
             raise
@@ -520,7 +520,7 @@ class StoreSource(ClearsObjects, ObjectSource):
     rest_seconds = 0.0
 
     def walks(self) -> list[KeyWalk]:
-        """See :class:`rowfall.sources.base.Listed`."""
+        """See :class:`rowfall.sources.base.ListedSource`."""
         found = []
         for bucket, pattern in self._patterns:
             exact = bool(pattern) and not pattern.endswith("/")
@@ -530,10 +530,10 @@ class StoreSource(ClearsObjects, ObjectSource):
         return found
 
     def notices(self, emit: Listener) -> None:
-        """See :class:`rowfall.sources.base.Listed`: only listings tell."""
+        """See :class:`rowfall.sources.base.ListedSource`: only listings tell."""
 
     def renew(self) -> None:
-        """See :class:`rowfall.sources.base.Listed`."""
+        """See :class:`rowfall.sources.base.ListedSource`."""
         self._buckets.clear()
 
     def walked(self, bucket: str) -> Bucket:

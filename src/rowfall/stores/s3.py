@@ -148,7 +148,7 @@ class S3(StoreSource):
         return found
 
     def renew(self) -> None:
-        """See :class:`rowfall.sources.base.Listed`: environment and profiles are read again."""
+        """Read environment and profiles again; see :class:`rowfall.sources.base.ListedSource`."""
         super().renew()
         self._opened = None
 

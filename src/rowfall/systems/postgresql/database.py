@@ -46,7 +46,7 @@ from rowfall.systems.postgresql.catalogue import (
     unique_keys,
 )
 from rowfall.systems.postgresql.client import HINTS, Cause, PostgresServer, driver
-from rowfall.systems.postgresql.joined import JoinedIds
+from rowfall.systems.postgresql.joined import JoinedUuids
 from rowfall.systems.postgresql.transaction import PostgresTransaction, application_of
 from rowfall.systems.postgresql.types import binary_of, read_type, taken_type, takes_binary
 from rowfall.targets.transactional import RECORD_NAME
@@ -392,9 +392,9 @@ class PostgresDatabase(Transactions):
         return {str(split) for split, _ in rows} | marks
 
     @property
-    def joined(self) -> JoinedIds:
+    def joined(self) -> JoinedUuids:
         """Return the ids of this table that the record has no more."""
-        return JoinedIds(self._rows, self._schema, self._oid)
+        return JoinedUuids(self._rows, self._schema, self._oid)
 
     def joined_in(self, connection: Connection[Any], ids: Sequence[str]) -> frozenset[str]:
         """Return those of some ids that the record has no more, as a transaction sees it."""
@@ -402,7 +402,7 @@ class PostgresDatabase(Transactions):
         def rows(text: str, *values: object) -> list[tuple[Any, ...]]:
             return connection.execute(text.encode(), values or None).fetchall()
 
-        return frozenset(JoinedIds(rows, self._schema, self._oid).among(ids))
+        return frozenset(JoinedUuids(rows, self._schema, self._oid).among(ids))
 
     def loaded_among(self, ids: Sequence[str]) -> set[str]:
         """See :meth:`rowfall.engines.database.IndexedRecord.loaded_among`."""

@@ -20,7 +20,7 @@ MOST = 100_000
 Rows = Callable[..., list[tuple[Any, ...]]]
 
 
-class JoinedIds:
+class JoinedUuids:
     """The ids of one table.
 
     Args:
