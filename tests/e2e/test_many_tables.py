@@ -208,6 +208,7 @@ def test_tables_wait_for_who_alters_them(base: Base) -> None:
     base.do("DROP TABLE gone")
 
 
+@pytest.mark.long
 def test_a_table_that_is_gone_when_its_turn_comes(base: Base) -> None:
     """One that was dropped between the list and the locks fails alone."""
     base.numbers("a", 10)
@@ -224,6 +225,7 @@ def test_a_table_that_is_gone_when_its_turn_comes(base: Base) -> None:
     source.close()
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("code", "args", "text"),
     [
@@ -259,6 +261,7 @@ def test_names_that_meet_are_refused(base: Base) -> None:
     assert base.shell.row("SELECT count() FROM public_orders") == [5]
 
 
+@pytest.mark.long
 def test_a_source_that_is_one_table_or_not_there(base: Base) -> None:
     base.numbers("orders", 5)
     done = base.shell.ends(2, "load", f"{base.uri}/orders", "--tables", "*")
@@ -269,6 +272,7 @@ def test_a_source_that_is_one_table_or_not_there(base: Base) -> None:
         4, "load", missing, "--tables", "*").talk  # fmt: skip
 
 
+@pytest.mark.long
 def test_the_plan_lists_tables_and_writes_nothing(base: Base) -> None:
     base.numbers("orders", 3000)
     base.numbers("b", 5)
@@ -288,6 +292,7 @@ def test_the_plan_lists_tables_and_writes_nothing(base: Base) -> None:
     assert not (base.shell.folder / "rowfall-data").exists()
 
 
+@pytest.mark.long
 def test_every_kind_of_target(
     base: Base, clickhouse: ClickHouse, postgresql: PostgresqlServer
 ) -> None:
@@ -314,6 +319,7 @@ def test_every_kind_of_target(
     base.load("--tables", "public.*", "--to", "null:")
 
 
+@pytest.mark.long
 def test_status_shows_a_line_for_all_tables(base: Base) -> None:
     for name in "abc":
         base.numbers(name, 10)
@@ -329,6 +335,7 @@ def test_status_shows_a_line_for_all_tables(base: Base) -> None:
     assert len(base.shell.ok("status", "--json").document["loads"]) == 7
 
 
+@pytest.mark.long
 def test_a_named_load_of_many_tables(base: Base) -> None:
     base.numbers("a", 10)
     base.do("CREATE TABLE p (at point)")
@@ -342,6 +349,7 @@ def test_a_named_load_of_many_tables(base: Base) -> None:
     assert outcomes(half["report"]) == {"public.p": "failed"}
 
 
+@pytest.mark.long
 def test_ctrl_c_ends_all_loads_and_the_command_goes_on(base: Base) -> None:
     base.numbers("big", 300_000)
     for number in range(12):
@@ -438,6 +446,7 @@ def test_tables_of_mariadb(shell: Shell, mariadb: MariaDB) -> None:
     assert outcomes(all_) == {f"{name}.b": "done"}
 
 
+@pytest.mark.long
 def test_a_user_of_mariadb_who_may_not_lock(shell: Shell, mariadb: MariaDB) -> None:
     name = f"m_{secrets.token_hex(4)}"
     mariadb.query(f"CREATE DATABASE {name}", f"CREATE USER {name} IDENTIFIED BY 'pw'",
@@ -454,6 +463,7 @@ def test_a_user_of_mariadb_who_may_not_lock(shell: Shell, mariadb: MariaDB) -> N
     mariadb.query(f"DROP USER {name}")
 
 
+@pytest.mark.long
 def test_a_table_of_mariadb_that_is_dropped_or_altered_meanwhile(
     shell: Shell, mariadb: MariaDB
 ) -> None:
@@ -479,6 +489,7 @@ def test_a_table_of_mariadb_that_is_dropped_or_altered_meanwhile(
     source.close()
 
 
+@pytest.mark.long
 def test_tables_of_clickhouse(shell: Shell, clickhouse: ClickHouse) -> None:
     there = Lake(shell, clickhouse)
     there.do(
@@ -500,6 +511,7 @@ def test_tables_of_clickhouse(shell: Shell, clickhouse: ClickHouse) -> None:
         "rows"] == 10  # fmt: skip
 
 
+@pytest.mark.long
 def test_tables_of_a_file_of_duckdb(shell: Shell) -> None:
     import duckdb
 
@@ -541,6 +553,7 @@ def test_folders_of_a_folder(shell: Shell) -> None:
         assert text in shell.run("load", wrong, "--tables", "*").talk
 
 
+@pytest.mark.long
 def test_lake_tables_in_a_folder_of_folders(shell: Shell) -> None:
     """They are read as tables; one that the engine has to read below / is loaded alone."""
     data = pa.table({"id": pa.array(range(9), pa.int64()), "v": pa.array(range(9), pa.int64())})
@@ -561,6 +574,7 @@ def test_lake_tables_in_a_folder_of_folders(shell: Shell) -> None:
     assert "is one table" in shell.ends(2, "load", "lake/d", "--tables", "*").talk
 
 
+@pytest.mark.long
 def test_tables_of_an_iceberg_namespace(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     catalogue = DictCatalog("many", warehouse=str(shell.folder / "warehouse"))
     monkeypatch.setattr(lake_tables, "PLACES", {})
@@ -582,6 +596,7 @@ def test_tables_of_an_iceberg_namespace(shell: Shell, monkeypatch: pytest.Monkey
     assert "no namespace shp" in shell.ends(4, "load", "iceberg://many/shp", "--tables", "*").talk
 
 
+@pytest.mark.long
 def test_an_iceberg_table_is_read_in_the_snapshot_of_the_beginning(
     shell: Shell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -598,6 +613,7 @@ def test_an_iceberg_table_is_read_in_the_snapshot_of_the_beginning(
     assert len(open_source([source.address(found[0])], Options()).listing()) == 2
 
 
+@pytest.mark.long
 def test_the_library_loads_tables(base: Base, monkeypatch: pytest.MonkeyPatch) -> None:
     import rowfall
 
@@ -613,6 +629,7 @@ def test_the_library_loads_tables(base: Base, monkeypatch: pytest.MonkeyPatch) -
         rowfall.load(base.uri, tables="*", to="data")
 
 
+@pytest.mark.long
 def test_a_line_of_progress_counts_tables(base: Base) -> None:
     base.numbers("a", 10)
     base.numbers("b", 10)
