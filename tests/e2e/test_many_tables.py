@@ -16,6 +16,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pyiceberg.catalog
+import pymysql
 import pytest
 from deltalake import write_deltalake
 
@@ -31,6 +32,7 @@ from rowfall.core.errors import SourceError
 from rowfall.core.options import Options
 from rowfall.sources import open_source
 from rowfall.sources.many import open_tables
+from rowfall.systems.mysql.tables import MySQLTables
 
 pytestmark = pytest.mark.xdist_group("postgresql")
 
@@ -333,6 +335,56 @@ def test_status_shows_a_line_for_all_tables(base: Base) -> None:
     assert lines[2].endswith(" *")
     assert len(base.shell.ok("status", "-v").out.splitlines()) == 8
     assert len(base.shell.ok("status", "--json").document["loads"]) == 7
+
+
+@pytest.mark.long
+def test_tables_that_are_followed_by_a_cursor(base: Base, shell: Shell, mariadb: MariaDB) -> None:
+    for name in "ab":
+        base.do(f"CREATE TABLE {name} (id int PRIMARY KEY, at timestamp)",
+                f"INSERT INTO {name} SELECT i, '2024-01-01'::timestamp + i * interval '1 second' "
+                "FROM generate_series(1, 50) i")  # fmt: skip
+    args = ("--tables", "*", "--cursor", "at")
+    assert base.load(*args)["rows"] == 100
+    base.do("INSERT INTO b VALUES (51, '2024-01-02')")
+    assert base.load(*args)["rows"] == 1
+    assert base.shell.row("SELECT count(), uniqExact(id) FROM b") == [51, 51]
+    refused = shell.ends(2, "load", mariadb.uri("mysql"), *args).talk
+    assert "--tables and --cursor exclude each other for mysql" in refused
+
+
+@pytest.mark.long
+def test_one_moment_of_mariadb_whatever_is_committed_meanwhile(mariadb: MariaDB) -> None:
+    """All sessions see the same of a counter that somebody increments as fast as he can."""
+    name = f"m_{secrets.token_hex(4)}"
+    mariadb.query(f"CREATE DATABASE {name}", f"CREATE TABLE {name}.a (v INT)",
+                  f"INSERT INTO {name}.a VALUES (0)")  # fmt: skip
+    stop, moved = threading.Event(), threading.Event()
+
+    def count() -> None:
+        with pymysql.connect(host="127.0.0.1", port=mariadb.port, user=mariadb.user,
+                             password=mariadb.password, autocommit=True) as connection:  # fmt: skip
+            cursor = connection.cursor()
+            while not stop.is_set():
+                cursor.execute(f"UPDATE {name}.a SET v = v + 1")
+                moved.set()
+
+    counter = threading.Thread(target=count)
+    counter.start()
+    assert moved.wait(10)
+    source = MySQLTables(mariadb.uri(name), Options())
+    try:
+        said = source.begin(source.list_tables(), 12)
+    finally:
+        stop.set()
+        counter.join()
+    seen = set()
+    for _ in range(12):
+        with source._sessions.take().cursor() as cursor:
+            cursor.execute(f"SELECT v FROM {name}.a")
+            seen.add(cursor.fetchone())
+    assert len(seen) == 1
+    assert "nobody could commit" in said
+    source.close()
 
 
 @pytest.mark.long

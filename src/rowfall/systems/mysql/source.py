@@ -284,7 +284,7 @@ class MySQLSource(DatabaseSource):
         if key is None or self.query:
             yield None, lambda query: []
             return
-        connection = self._connect()
+        connection = self._connect() if self._shared is None else self._shared.take_asking()
         try:
             found = declared(self._ask(connection, columns_query(at.database, at.table)))
             yield KeyedTable(
@@ -293,7 +293,10 @@ class MySQLSource(DatabaseSource):
         except self._driver().err.MySQLError as error:
             raise self._explained(error) from None
         finally:
-            connection.close()
+            if self._shared is None:
+                connection.close()
+            elif connection.open:
+                self._shared.keep_asking(connection)
 
     def _missing(self, connection: Any) -> SourceError:
         """Return the error for a table that is not in the catalogue: no right, or no such table."""

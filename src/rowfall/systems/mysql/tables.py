@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from rowfall.core import uri
-from rowfall.core.errors import RowfallError, SourceError
+from rowfall.core.errors import RowfallError, SourceError, UsageError
 from rowfall.core.options import Options
 from rowfall.core.tables import TABLE, FoundTable
 from rowfall.core.units import counted
@@ -52,6 +52,13 @@ class MySQLTables:
             [text], options, port=PORT, variable=PASSWORD_VARIABLE, settings=PARAMETERS, tables=True
         )
         self._at, self.text = at, at.text
+        if options.cursor is not None:
+            # The highest value is asked outside of the snapshots, and has to be from before them.
+            raise UsageError(
+                f"--tables and --cursor exclude each other for {at.scheme}://: no session can ask "
+                "for the highest value in the snapshot of another one",
+                hint="Load each table alone with --cursor.",
+            )
         self._sessions = SharedSessions(self._connect, self._begin)
         self._sources: dict[str, MySQLSource | RowfallError] = {}
 
