@@ -81,6 +81,7 @@ NOT_TRIED = {
 """About data: text -> why it cannot be tried where it is printed."""
 
 OF_THE_COMMAND = {
+    'Load each table alone with --cursor.',
     "Choose among them with --tables 'PATTERN'.",
     'Give a shorter one with --cursor-overlap, as long as transactions last.',
     'Load all of it anew: the same command with --replace. Where only rows were deleted, --loaded all goes on behind the loaded value.',
