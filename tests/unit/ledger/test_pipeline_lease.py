@@ -49,6 +49,8 @@ def test_the_earliest_claim_that_has_not_ended_holds_the_lease() -> None:
         (ENDED, 0.0, False, True),
         (leases.this_process() + " dd", 1.0, False, False),
     ],
+    # Names that workers of a test run agree on: the owner holds a process id.
+    ids=("alive", "silent", "jumped back", "not shared", "ended", "ended here", "this process"),
 )
 def test_who_is_dead(owner: str, idle: float, shared: bool, dead: bool) -> None:
     assert judge([line(1, CLAIM, owner, idle)], B, shared=shared).dead is dead
