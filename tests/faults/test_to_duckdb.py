@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,11 @@ from lab.process import let_pass
 STEPPER, CUTTER = (Path(__file__).with_name(name) for name in ("stepper.py", "cutter.py"))
 FILES, ROWS = 4, 500
 WIDE = 2000  # a file of 1 MB: more than pipes hold
+# The record is of the table that is called so now.
+OF_TABLE = (
+    "table_id = (SELECT regexp_extract(comment, '[0-9a-f]{16}') FROM duckdb_tables() "
+    "WHERE table_name = 't')"
+)
 
 
 class Target:
@@ -51,7 +56,8 @@ class Target:
         with duckdb_at(self.file) as do:
             found = do("SELECT count(*), count(DISTINCT id), sum(id) FROM t").fetchall()
             assert found == [(count, count, count * (count - 1) // 2)]
-            found = do("SELECT count(*), count(DISTINCT split), sum(rows) FROM _rowfall_loaded")
+            found = do("SELECT count(*), count(DISTINCT split), sum(rows) FROM _rowfall_loaded "
+                       f"WHERE {OF_TABLE}")  # fmt: skip
             assert found.fetchall() == [(FILES, FILES, count)]
 
     def stepped(self, number: int, side: str, kind: str) -> tuple[list[str], str]:
@@ -129,9 +135,9 @@ def test_a_kill_while_rows_gather_beside_the_table(target: Target, option: tuple
             assert found.fetchall() == [(count, count, count * (count - 1) // 2)], said
             tables = do("SELECT table_name FROM duckdb_tables() ORDER BY 1").fetchall()
             assert tables == [("_rowfall_loaded",), ("t",)], said
-            found = do("SELECT count(*), count(DISTINCT split) FROM _rowfall_loaded r WHERE "
-                       "table_id = (SELECT regexp_extract(comment, '[0-9a-f]{16}') FROM "
-                       "duckdb_tables() WHERE table_name = 't')")  # fmt: skip
+            found = do(
+                f"SELECT count(*), count(DISTINCT split) FROM _rowfall_loaded WHERE {OF_TABLE}"
+            )
             files = FILES + (option != ("--replace",))
             assert found.fetchall() == [(files, files)], said
 
@@ -218,34 +224,88 @@ def test_a_full_disk_stops_the_load_until_there_is_room(rowfall: Any) -> None:
         target.load()
 
 
+def copies(target: Target, power: PowerDisk, folder: Path) -> tuple[dict[int, str], list[Path]]:
+    """Load, and return the steps of the load with copies of its disk, the first one first."""
+    folder.mkdir()
+    process = target.rowfall.start(
+        *target.command, program=[sys.executable, str(CUTTER), str(power.image), str(folder)]
+    )
+    _, err = process.communicate(timeout=100)
+    assert process.returncode == 0, err
+    steps = {int(s.split()[0]): s for s in (folder / "steps").read_text().splitlines()}
+    return steps, sorted(folder.glob("*.img"))
+
+
+def again(target: Target, image: Path, seen: Callable[[str], None]) -> None:
+    """Look at what a power cut has left, and run the same command there.
+
+    Args:
+        seen: looks at the file before that; gets the name of the copy.
+    """
+    home = target.rowfall.cwd / f"home of {image.stem}"
+    with closing(PowerDisk(image)) as disk:
+        target.command = tuple(
+            str(disk.path / "into.duckdb") if word == str(target.file) else word
+            for word in target.command
+        )
+        target.file = disk.path / "into.duckdb"
+        seen(image.stem)
+        done = target.rowfall(*target.command, env={**os.environ, "ROWFALL_HOME": str(home)})
+        assert done.returncode == 0, f"{image.stem}\n{done.stderr}"
+        target.check()
+        # The ledger of that machine is lost here: what was gathered waits for clean.
+        clean = ("clean", "--yes", "--to", str(target.file))
+        done = target.rowfall(*clean, env={**os.environ, "ROWFALL_HOME": str(home)})
+        assert done.returncode == 0, f"{image.stem}\n{done.stderr}"
+        with duckdb_at(target.file) as do:
+            tables = do("SELECT table_name FROM duckdb_tables() ORDER BY 1").fetchall()
+        assert tables == [("_rowfall_loaded",), ("t",)], image.stem
+
+
 def test_what_is_recorded_survives_a_power_cut(rowfall: Any, tmp_path: Path) -> None:
     """After exit code 0, and around each commit: the same command ends with each row once."""
     try:
         power = PowerDisk()
     except MountError as error:
         pytest.skip(str(error))
-    folder = tmp_path / "cuts"
-    folder.mkdir()
     with closing(power):
         target = Target(rowfall, power.path / "into.duckdb")
-        process = rowfall.start(
-            *target.command, program=[sys.executable, str(CUTTER), str(power.image), str(folder)]
-        )
-        _, err = process.communicate(timeout=100)
-        assert process.returncode == 0, err
-    steps = {int(s.split()[0]): s for s in (folder / "steps").read_text().splitlines()}
+        steps, images = copies(target, power, tmp_path / "cuts")
     commits = [n for n, text in steps.items() if text.endswith("database: commit")]
     # Of equal copies one is kept, under the number of whichever step of the two streams was first.
-    images = [i for i in sorted(folder.glob("*.img")) if int(i.stem.split()[0]) >= commits[0] - 1]
+    images = [i for i in images if int(i.stem.split()[0]) >= commits[0] - 1]
     assert images
     for image in images[:: max(1, len(images) // 6)]:
-        home = rowfall.cwd / f"home of {image.stem}"
-        with closing(PowerDisk(image)) as disk:
-            target.command = tuple(
-                str(disk.path / "into.duckdb") if word == str(target.file) else word
-                for word in target.command
-            )
-            target.file = disk.path / "into.duckdb"
-            done = rowfall(*target.command, env={**os.environ, "ROWFALL_HOME": str(home)})
-            assert done.returncode == 0, f"{image.stem}\n{done.stderr}"
-            target.check()
+        again(target, image, lambda _: None)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(900)
+def test_a_power_cut_around_the_exchange_of_two_tables(rowfall: Any, tmp_path: Path) -> None:
+    """--replace: the file holds the old rows or all new ones, and the same command ends with these.
+
+    At every step, and of the exchange before and behind it and its commit.
+    """
+    try:
+        power = PowerDisk()
+    except MountError as error:
+        pytest.skip(str(error))
+    with closing(power):
+        target = Target(rowfall, power.path / "into.duckdb")
+        (rowfall.cwd / "old.csv").write_text("id,pad\n0,old\n-1,old\n")
+        done = rowfall("load", "old.csv", "--table", "t", "--to", str(target.file))
+        assert done.returncode == 0, done.stderr
+        target.command = (*target.command, "--replace")
+        steps, images = copies(target, power, tmp_path / "cuts")
+    assert any(text.endswith("file: take_place") for text in steps.values())
+    count, found = FILES * ROWS, set()
+
+    def seen(image: str) -> None:
+        with duckdb_at(target.file) as do:
+            (rows,) = do("SELECT count(*), count(DISTINCT id), sum(id) FROM t").fetchall()
+        found.add(rows)
+        assert rows in ((2, 2, -1), (count, count, count * (count - 1) // 2)), image
+
+    for image in images:
+        again(target, image, seen)
+    assert len(found) == 2, "cuts before the exchange and behind it"
