@@ -634,11 +634,15 @@ def test_tables_of_an_iceberg_namespace(shell: Shell, monkeypatch: pytest.Monkey
     for name, rows in (("shop.a", 30), ("shop.b", 5), ("other.c", 1)):
         data = pa.table({"id": pa.array(range(rows), pa.int64())})
         catalogue.create_table(name, data.schema).append(data)
+    catalogue.create_table("shop.none", data.schema)
     planned = shell.ok("plan", "iceberg://many/shop", "--tables", "*", "--json").document
     assert [(t["source"], t["rows"]) for t in planned["tables"]] == [("shop.a", 30), ("shop.b", 5)]
     done = shell.ok("load", "iceberg://many/shop", "--tables", "*", "--json").document
     assert outcomes(done) == {"shop.a": "done", "shop.b": "done"}
     assert done["rows"] == 35
+    assert done["notes"] == ["1 table without rows left out: shop.none"]
+    none = shell.ends(4, "load", "iceberg://many/shop", "--tables", "none").talk
+    assert "that was chosen has rows" in none
     assert "its newest when the load began" in done["snapshot"]
     every = shell.ok("load", "iceberg://many", "--tables", "*", "--json").document
     assert outcomes(every) == {"shop.a": "before", "shop.b": "before", "other.c": "done"}

@@ -16,6 +16,7 @@ from rowfall.core.errors import RowfallError, SourceError, UsageError
 from rowfall.core.nearest import did_you_mean
 from rowfall.core.options import Options
 from rowfall.core.tables import FoundTable
+from rowfall.core.units import counted
 from rowfall.sources.base import Source
 from rowfall.sources.databases import one_table
 from rowfall.sources.many import Readers, TableSet
@@ -60,6 +61,7 @@ class NamespaceTables:
         self._name, self._namespace = name, namespace
         self._catalogue: Any = open_catalogue(name, options, SourceError)
         self._pinned: dict[str, str] = {}
+        self._empty: list[str] = []
 
     def list_tables(self) -> Sequence[FoundTable]:
         """See :class:`rowfall.sources.many.TableSet`."""
@@ -96,7 +98,15 @@ class NamespaceTables:
     def measure(self, tables: Sequence[FoundTable]) -> Sequence[FoundTable]:
         """Note the newest snapshot of each; see :class:`rowfall.sources.many.TableSet`."""
         with ThreadPoolExecutor(_ASKING) as pool:
-            return list(pool.map(self._measure, tables))
+            found = list(pool.map(self._measure, tables))
+        # A load of one has no file that would tell its columns.
+        self._empty = [table.full for table in found if table.rows == 0]
+        if len(self._empty) == len(found):
+            raise SourceError(
+                f"no table of {self.text} that was chosen has rows",
+                hint="Load them when something was written.",
+            )
+        return [table for table in found if table.rows != 0]
 
     def _measure(self, table: FoundTable) -> FoundTable:
         try:
@@ -138,6 +148,9 @@ class NamespaceTables:
 
     def remarks(self) -> Sequence[str]:
         """See :class:`rowfall.sources.many.TableSet`."""
+        if self._empty:
+            names = ", ".join(self._empty[:10])
+            return (f"{counted(len(self._empty), 'table')} without rows left out: {names}",)
         return ()
 
     def close(self) -> None:
