@@ -202,3 +202,19 @@ def test_uuids_in_orc_are_text(shell: Shell) -> None:
     shell.write("a.csv", f"id,u\n1,{uuid}\n2,{uuid}\n")
     shell.ok("load", "a.csv", "--to", "a.orc")
     assert pyarrow.orc.read_table(shell.folder / "a.orc")["u"].to_pylist() == [uuid, uuid]
+
+
+def test_a_null_that_a_server_meets_while_the_file_is_sampled(lake: Lake, web: Web) -> None:
+    """"Make the column Nullable with --type", and nobody knew which."""
+    table = pa.table({"id": [1, 2], "n": pa.array([1, None], pa.int64())})
+    pyarrow.orc.write_table(table, lake.shell.folder / "n.orc")
+    url = web.put("n.orc", (lake.shell.folder / "n.orc").read_bytes())
+    given = ("load", url, "--table", "t", "--schema", "id Int64, n Int64")
+    refused = lake.ends(4, *given, "--pull")
+    assert "holds a NULL where the table takes none" in refused.talk
+    assert "With --push the engine here reads the file: it names rows" in refused.talk
+    named = lake.ends(1, *given, "--push")
+    assert 'n.orc row 2 column "n" is empty' in named.talk
+    assert "--widen --type 'n Nullable(Int64)'" in named.talk
+    lake.ok("load", url, "--table", "t", "--widen", "--type", "n Nullable(Int64)", "--push")
+    assert lake.row("SELECT count(), count(n) FROM {db}.t") == [2, 1]

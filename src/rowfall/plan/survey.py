@@ -461,7 +461,12 @@ def _ask_schema(
                 one = _first_too_large(source, listing, error, infer)
                 error = _too_much(session, source, one, most, error.code)
             error, name = _of_one(source, listing, error, infer)
-            listing = _without_broken(listing, error, name)
+            try:
+                listing = _without_broken(listing, error, name)
+            except DataError as said:
+                if engine is not session.reader and said.hint == data_errors.CORRECT:
+                    said.hint = data_errors.READ_HERE
+                raise
 
 
 def _broken_off(source: Source, listing: Listing, error: EngineError) -> SourceError:
