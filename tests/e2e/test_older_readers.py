@@ -205,7 +205,7 @@ def test_uuids_in_orc_are_text(shell: Shell) -> None:
 
 
 def test_a_null_that_a_server_meets_while_the_file_is_sampled(lake: Lake, web: Web) -> None:
-    """"Make the column Nullable with --type", and nobody knew which."""
+    """ "Make the column Nullable with --type", and nobody knew which."""
     table = pa.table({"id": [1, 2], "n": pa.array([1, None], pa.int64())})
     pyarrow.orc.write_table(table, lake.shell.folder / "n.orc")
     url = web.put("n.orc", (lake.shell.folder / "n.orc").read_bytes())

@@ -127,12 +127,15 @@ def suggest(
         for i, (day_first, month_first) in mixed.items()
     ]
     plain -= {*short, *mixed}
-    ways = {
-        i: sqls for i in plain
-        if (sqls := _odd_readings(names[i], [row[i] for row in every], dialect.nulls))
-    }  # fmt: skip
+    may_be = {
+        i: maybe for i in plain if (maybe := _odd_values([row[i] for row in every], dialect.nulls))
+    }
+    ways = {i: sqls for i, held in may_be.items() if (sqls := _odd_readings(names[i], held))}
     plain -= {*ways}
-    unlike = {i: two for i in plain if (two := _unlike_amounts([row[i] for row in every]))}
+    unlike = {
+        i: two for i, held in may_be.items()
+        if i not in ways and (two := odd_numbers.of_several_units(held.values))
+    }  # fmt: skip
     said += [
         Suggestion(
             f"text as it is written: {names[i]}, which holds amounts of several kinds, {one} and "
@@ -175,49 +178,54 @@ def _of_short_years(
     return [Suggestion(text, flags[0] if len(flags) == 1 else None)]
 
 
-def _odd_readings(name: str, rows: Sequence[str], nulls: Sequence[str]) -> list[str]:
-    """Return SQL that makes numbers or dates of a column; [] for none, two where one is right.
+@dataclass(frozen=True, slots=True)
+class _OddValues:
+    """Values of a column that may be odd numbers or dates.
+
+    Attributes:
+        values: as they are without blanks around them; ``blanks``: some have such.
+        empty: those that stand for no value, which are not among ``values``.
+    """
+
+    values: Counter[str]
+    empty: Sequence[str]
+    blanks: bool
+
+
+def _odd_values(rows: Sequence[str], nulls: Sequence[str]) -> _OddValues | None:
+    """Return the values of a column that may be odd numbers or dates; None for most columns.
 
     Args:
         nulls: what is NULL by the options given; words that stand for no value are as well.
     """
-    values = _odd_values(rows)
-    empty = sorted(word for word in values if word in ("", *NULL_WORDS, *nulls))
-    for word in empty:
-        values.pop(word)
-    if not values:
-        return []
-    column = sql.bare_name(name)
-    if any(value != value.strip() for value in rows):
-        column = f"trim({column})"
-    made = []
-    if format_ := odd_dates.signed(values):
-        made = [odd_dates.reading(column, format_)]
-    elif both := odd_dates.beside_year_first(values):
-        made = [odd_dates.reading(column, *own) for own in both.values()]
-    elif numbers := odd_numbers.odd_numbers(values):
-        made = [odd_numbers.reading(column, numbers, marks) for marks in numbers.marks]
-    return [odd_dates.unless_empty(column, read, empty) for read in made]
-
-
-def _odd_values(rows: Sequence[str]) -> Counter[str]:
-    """Return the values of a column that may be odd numbers or dates; none of most columns."""
     shown = (value for value in map(str.strip, rows) if value and value not in NULL_WORDS)
     first = next(shown, "")
     if not (odd_dates.may_be(first) or odd_numbers.may_be(first)):
-        return Counter()  # without a look at all rows: most columns of text are words
+        return None  # without a look at all rows: most columns of text are words
     # And most of numbers are plain.
     if value_class([first]) == "number" and not odd_numbers.have_signs(rows):
-        return Counter()
-    return Counter(map(str.strip, rows))
+        return None
+    values = Counter(map(str.strip, rows))
+    empty = sorted(word for word in values if word in ("", *NULL_WORDS, *nulls))
+    for word in empty:
+        values.pop(word)
+    blanks = any(value != value.strip() for value in rows)
+    return _OddValues(values, empty, blanks) if values else None
 
 
-def _unlike_amounts(rows: Sequence[str]) -> tuple[str, str] | None:
-    """Return two amounts of a column that have other signs, as $5 and €5; None for none such."""
-    values = _odd_values(rows)
-    for word in ("", *NULL_WORDS):
-        values.pop(word, None)
-    return odd_numbers.of_several_units(values)
+def _odd_readings(name: str, own: _OddValues) -> list[str]:
+    """Return SQL that makes numbers or dates of a column; [] for none, two where one is right."""
+    column = sql.bare_name(name)
+    if own.blanks:
+        column = f"trim({column})"
+    made = []
+    if format_ := odd_dates.signed(own.values):
+        made = [odd_dates.reading(column, format_)]
+    elif both := odd_dates.beside_year_first(own.values):
+        made = [odd_dates.reading(column, *formats) for formats in both.values()]
+    elif numbers := odd_numbers.odd_numbers(own.values):
+        made = [odd_numbers.reading(column, numbers, marks) for marks in numbers.marks]
+    return [odd_dates.unless_empty(column, read, own.empty) for read in made]
 
 
 def _of_readings(made: Mapping[str, list[str]]) -> list[Suggestion]:
