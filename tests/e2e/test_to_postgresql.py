@@ -380,7 +380,7 @@ def test_refusals(into: Into) -> None:
         into.uri = good
         into.shell.write("o.csv", "id,more\n1,2\n")
         assert "more" in into.ends(5, "load", "o.csv", "--table", "t").talk
-        for option in ("--replace", "--atomic", "--direct", "--widen"):
+        for option in ("--atomic", "--direct", "--widen"):
             into.ends(2, "load", "t.csv", "--table", "t", option)
         into.ends(2, "load", "t.csv", "--table", "new", "--order-by", "id")
         into.shell.ends(2, "load", "t.csv", "--on-conflict", "skip")

@@ -29,6 +29,8 @@ from rowfall.ledger.ledger import LedgerStore
 from rowfall.systems.clickhouse.embedded import Embedded
 from rowfall.systems.clickhouse.server import Server
 from rowfall.systems.duckdb.database import DuckDBDatabase
+from rowfall.systems.postgresql import database
+from rowfall.systems.postgresql.database import PostgresDatabase
 from rowfall.systems.postgresql.transaction import PostgresTransaction
 
 TRANSACTIONS = (PostgresTransaction, FileTransaction)
@@ -112,7 +114,8 @@ def patch(steps: Steps) -> None:
                 setattr(transaction, name, calling("database", name, getattr(transaction, name)))
     for owner, name in (
         (FileDatabase, "prepare"), (FileDatabase, "publish_gathered"), (FileDatabase, "_add"),
-        (DuckDBDatabase, "take_place"),
+        (DuckDBDatabase, "take_place"), (PostgresDatabase, "prepare"),
+        (PostgresDatabase, "publish_gathered"), (database, "take_place"),
     ):  # fmt: skip
         setattr(owner, name, calling("file", name, getattr(owner, name)))
     # A question of rowfall-decode about partitions, and each of its parts on the way to staging.

@@ -270,7 +270,7 @@ class TransactionalDatabase(RecordedDatabase):
 
     def clean(self, target: Target, *, dry: bool, emit: Listener) -> list[Leftover]:
         """Remove what dead loads have gathered; what is not committed ends with its connection."""
-        if not target.ledger_path.exists() or not table_of(target).takes & {"atomic"}:
+        if not target.ledger_path.exists() or not table_of(target).takes & {"atomic", "replace"}:
             return []
         with closing(open_database(target, Options())) as database:
             assert isinstance(database, SupportsGathering)  # noqa: S101 - for targets that take it

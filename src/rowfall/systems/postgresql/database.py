@@ -37,6 +37,7 @@ from rowfall.engines.database import (
     Transactions,
     upkeep,
 )
+from rowfall.engines.file_database import GATHERS
 from rowfall.systems.postgresql import rows
 from rowfall.systems.postgresql.catalogue import (
     described,
@@ -47,6 +48,12 @@ from rowfall.systems.postgresql.catalogue import (
 )
 from rowfall.systems.postgresql.client import HINTS, Cause, PostgresServer, driver
 from rowfall.systems.postgresql.joined import JoinedUuids
+from rowfall.systems.postgresql.replacing import (
+    check_replaceable,
+    make_beside,
+    name_beside,
+    take_place,
+)
 from rowfall.systems.postgresql.transaction import PostgresTransaction, application_of
 from rowfall.systems.postgresql.types import binary_of, read_type, taken_type, takes_binary
 from rowfall.targets.transactional import RECORD_NAME
@@ -84,6 +91,7 @@ class PostgresDatabase(Transactions):
         self._held: set[str] = set()
         self._version = ""
         self._oid = 0
+        self._gathers, self._into_oid = "", 0
         self.record = ""
 
     # --- connections ------------------------------------------------------------------------------
@@ -221,6 +229,8 @@ class PostgresDatabase(Transactions):
                 hint="Name the server that takes writes, or a user whose transactions may write.",
             )
         found = self._find()
+        if found is not None and self._options.replace:
+            check_replaceable(self._rows, self._oid, f"{self._schema}.{self._name}")
         if dry:
             return
         lacks = []
@@ -334,6 +344,10 @@ class PostgresDatabase(Transactions):
         found = self._find()
         if found is None:
             raise TargetError(f"the table {self._schema}.{self._name} was dropped just now")
+        if self._gathers:
+            with self._asking() as connection:
+                make_beside(connection, self._schema, self._name, self._gathers)
+            self._into_oid = self._oid_of(self._gathers)
         if self._rows("SELECT 1 WHERE to_regclass(%s) IS NOT NULL", self.record):
             return
         kind = "UNLOGGED " if found["persistence"] == "u" else ""
@@ -387,9 +401,86 @@ class PostgresDatabase(Transactions):
         """See :class:`rowfall.engines.database.Database`."""
         if self._find() is None or not self._recorded():
             return set()
-        rows = self._rows(f"SELECT split, whole FROM {self.record} WHERE table_id = %s", self._oid)
+        if self._gathers:  # all of it is loaded anew
+            return self._recorded_of(self._into_oid)
+        return self._recorded_of(self._oid)
+
+    def _recorded_of(self, oid: int, load: str = "") -> set[str]:
+        """Return the ids of the splits of a table, and the marks of whole files."""
+        if not oid or not self._recorded():
+            return set()
+        also, values = (" AND load = %s", [oid, load]) if load else ("", [oid])
+        rows = self._rows(
+            f"SELECT split, whole FROM {self.record} WHERE table_id = %s{also}", *values
+        )
         marks = {f"{MARK}{whole}" for _, whole in rows if whole}
         return {str(split) for split, _ in rows} | marks
+
+    # --- a load that gathers beside the table (``--replace``) -------------------------------------
+
+    def _oid_of(self, table: str) -> int:
+        """Return the number of a table of the schema; 0 where there is none."""
+        ((oid,),) = self._rows("SELECT to_regclass(%s)::oid", qualified(self._schema, table))
+        return int(oid or 0)
+
+    def gather(self, load: str) -> set[str]:
+        """See :class:`rowfall.engines.database.SupportsGathering`."""
+        self._gathers = name_beside(load, self._name)
+        self._find()
+        self._into_oid = self._oid_of(self._gathers)
+        return self._recorded_of(self._into_oid)
+
+    def loaded_by(self, load: str) -> set[str]:
+        """See :class:`rowfall.engines.database.SupportsGathering`."""
+        self._find()
+        return self._recorded_of(self._oid, load)
+
+    def publish_gathered(self, attempt: str, key: Sequence[str], *, replace: bool) -> None:
+        """See :class:`rowfall.engines.database.SupportsGathering`; always all of the table."""
+        self._find()
+        old = self._oid
+        with self._asking() as connection, connection.transaction():
+            connection.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", [attempt])
+            # Who reads for longer than this keeps everybody else waiting behind the lock.
+            connection.execute(
+                f"SET LOCAL lock_timeout = '{int(self._patience * 1000)}ms'".encode()
+            )
+            take_place(connection, self._schema, self._name, self._gathers)
+            connection.execute(f"DELETE FROM {self.record} WHERE table_id = %s".encode(), [old])
+            connection.execute(
+                f"UPDATE {self.record} SET attempt = %s WHERE table_id = %s".encode(),
+                [attempt, self._into_oid],
+            )
+
+    def drop_gathered(self) -> None:
+        """See :class:`rowfall.engines.database.SupportsGathering`."""
+        if self._gathers:
+            self.drop_left(self._gathers)
+
+    def drop_left(self, name: str) -> None:
+        """See :class:`rowfall.engines.database.SupportsGathering`."""
+        self._find()
+        oid = self._oid_of(name)
+        if not oid:
+            return
+        recorded = self._recorded()
+        with self._asking() as connection, connection.transaction():
+            connection.execute(f"DROP TABLE IF EXISTS {qualified(self._schema, name)}".encode())
+            if recorded:
+                connection.execute(f"DELETE FROM {self.record} WHERE table_id = %s".encode(), [oid])
+
+    def gathered_tables(self) -> list[tuple[str, str, int]]:
+        """See :class:`rowfall.engines.database.SupportsGathering`."""
+        names = self._rows(
+            "SELECT relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE "
+            "n.nspname = %s AND relkind = 'r' AND starts_with(relname, %s) ORDER BY 1",
+            self._schema, GATHERS,
+        )  # fmt: skip
+        found = []
+        for (name,) in names:
+            ((rows,),) = self._rows(f"SELECT count(*) FROM {qualified(self._schema, name)}")
+            found.append((name, name.removeprefix(GATHERS).partition("_")[0], int(rows)))
+        return found
 
     @property
     def joined(self) -> JoinedUuids:
@@ -581,13 +672,13 @@ class PostgresDatabase(Transactions):
 
     @property
     def table(self) -> str:
-        """Return the name of the table as SQL."""
-        return self._table
+        """Return the name of the table that takes rows as SQL."""
+        return qualified(self._schema, self._gathers) if self._gathers else self._table
 
     @property
     def oid(self) -> int:
-        """Return the number of the table as it was found last."""
-        return self._oid
+        """Return the number of the table that takes rows, as it was found last."""
+        return self._into_oid if self._gathers else self._oid
 
     def key(self, connection: Connection[Any]) -> tuple[str, ...]:
         """Return the columns whose values rows may not share: of the primary key, else of the only

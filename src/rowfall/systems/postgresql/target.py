@@ -32,7 +32,7 @@ class PostgresTarget(TransactionalTable):
     settings: ClassVar[tuple[str, ...]] = SETTINGS
     rows: RowFormat = RowFormat(decoder="PostgreSQL")
     zeros_in_text: bool = False
-    takes: ClassVar[frozenset[str]] = frozenset({"unlogged"})
+    takes: ClassVar[frozenset[str]] = frozenset({"unlogged", "replace"})
 
     def completed(self, text: str) -> str:
         """See :class:`rowfall.targets.transactional.TransactionalTable`: as libpq does."""
