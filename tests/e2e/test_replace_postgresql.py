@@ -171,3 +171,22 @@ def test_a_table_that_others_lock_is_waited_for_and_stays(into: Into) -> None:
     assert into.ask("SELECT count(*), min(v) FROM {s}.t") == [(50, "old")]
     assert into.shell.ok(*into.args(), "--json").document["rows"] in (0, 1000)
     assert into.ask("SELECT count(*), min(v) FROM {s}.t") == [(1000, "new3")]
+
+
+@pytest.mark.long
+def test_who_does_not_own_the_table(into: Into) -> None:
+    user, server = f"{into.schema}_user", into.server
+    into.do(
+        f"CREATE ROLE {user} LOGIN PASSWORD '{server.password}'",
+        f"GRANT ALL ON SCHEMA {{s}} TO {user}", f"GRANT ALL ON {{s}}.t, {{s}}.other TO {user}",
+    )  # fmt: skip
+    try:
+        args = [a.replace(f"{server.user}@", f"{user}@") for a in into.args()]
+        said = " ".join(into.shell.ends(5, *args).talk.split())
+        assert f"which belongs to {server.user}, and {user} may not drop it" in said
+        hint = re.search(r"let its owner run: (ALTER TABLE .*?;)", said)
+        assert hint is not None
+        into.do(hint[1])
+        assert into.shell.ok(*args, "--json").document["rows"] == 1000
+    finally:
+        into.do(f"DROP OWNED BY {user} CASCADE", f"DROP ROLE {user}")

@@ -8,6 +8,7 @@ cases of ``e2e/test_hint_commands.py``.
 from __future__ import annotations
 
 RUN_BY = {
+    "Load as {}, or let its owner run: ALTER TABLE {} OWNER TO {};": "e2e/test_replace_postgresql.py::test_who_does_not_own_the_table",
     "It is a pipeline: rowfall watch {}": "e2e/test_watch.py::test_from_start_to_stop_with_a_bad_file",
     "{} --to {}": "e2e/test_last_load.py::test_last_with_two_targets",
     "Have psql write CSV: psql --csv -c 'SELECT ...' | rowfall load - --format CSVWithNames --table NAME": "e2e/test_postgresql.py::test_what_psql_shows_on_a_terminal_names_the_command_that_writes_rows",

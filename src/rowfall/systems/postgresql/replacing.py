@@ -192,9 +192,8 @@ def _carried(ask: Ask, oid: int, at: str) -> Sequence[str]:
     )  # fmt: skip
     for column, grantee, right, again in grants:
         of = f" ({column})" if column else ""
-        made.append(
-            f"GRANT {right}{of} ON {at} TO {grantee}" + (" WITH GRANT OPTION" if again else "")
-        )
+        words = ["GRANT", f"{right}{of}", "ON", at, "TO", grantee]
+        made.append(" ".join([*words, *(["WITH", "GRANT", "OPTION"] if again else [])]))
     if comment is not None:
         made.append(f"COMMENT ON TABLE {at} IS {literal(comment)}")
     if options:
