@@ -70,6 +70,7 @@ def test_nothing_is_left_after_all_was_moved(shell: Shell) -> None:
     shell.ends(4, "load", "inn/*.csv", "--table", "t", "--after", "move:done")
 
 
+@pytest.mark.long
 def test_what_was_loaded_before_is_moved_too(shell: Shell) -> None:
     pattern = three_files(shell)
     shell.ok("load", pattern, "--table", "t")
@@ -94,6 +95,7 @@ def test_files_are_deleted_and_a_bad_one_stays(shell: Shell) -> None:
     assert shell.row("SELECT count() FROM t") == [2001]
 
 
+@pytest.mark.long
 def test_nothing_is_moved_where_nothing_is_visible(shell: Shell) -> None:
     pattern = three_files(shell)
     shell.write("in/1.csv", csv([("x", "n", 1.5)], "id", "name", "price"))
@@ -103,6 +105,7 @@ def test_nothing_is_moved_where_nothing_is_visible(shell: Shell) -> None:
     assert files(shell.folder / "in") == ["0.csv", "1.csv", "2.csv"]
 
 
+@pytest.mark.long
 def test_files_are_tagged(shell: Shell) -> None:
     pattern = three_files(shell)
     shell.ok("load", pattern, "--table", "t", "--after", "tag:loaded.by=rowfall")
@@ -112,6 +115,7 @@ def test_files_are_tagged(shell: Shell) -> None:
     assert done["rows"] == 0  # a tag makes no other version
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("more", "said"),
     [
@@ -135,6 +139,7 @@ def test_what_makes_no_sense_is_refused_before_anything_is_loaded(
     assert not (shell.folder / "rowfall-data/store").exists()
 
 
+@pytest.mark.long
 def test_a_pattern_that_finds_moved_files_is_refused(shell: Shell) -> None:
     three_files(shell)
     done = shell.ends(2, "load", "**/*.csv", "--table", "t", "--after", "move:done")
@@ -146,8 +151,9 @@ def test_a_pattern_that_finds_moved_files_is_refused(shell: Shell) -> None:
     assert "is for files on disks and in buckets" in generated.talk
 
 
-@pytest.mark.parametrize("number", [1, 3])
-@pytest.mark.parametrize("side", ["before", "after"])
+@pytest.mark.sampled(1)
+@pytest.mark.parametrize("number", [3, 1])
+@pytest.mark.parametrize("side", ["after", "before"])
 def test_a_rerun_finishes_the_moves_that_a_kill_left(shell: Shell, number: int, side: str) -> None:
     pattern = three_files(shell)
     command = ["load", pattern, "--table", "t", "--after", "move:done"]
@@ -289,6 +295,7 @@ def test_objects_are_deleted_but_not_a_new_version(shell: Shell, store: Store) -
     assert shell.row(COUNT) == [201, 199 * 100 + 2000]
 
 
+@pytest.mark.long
 def test_objects_are_tagged(shell: Shell, request: pytest.FixtureRequest) -> None:
     store = _open(request, "s3")
     import botocore.session
@@ -329,6 +336,7 @@ def test_blobs_are_tagged_and_google_has_no_tags(
     assert "have no tags" in refused.talk
 
 
+@pytest.mark.long
 def test_another_bucket_is_refused(shell: Shell, request: pytest.FixtureRequest) -> None:
     store = _open(request, "s3")
     done = shell.ends(
