@@ -14,7 +14,7 @@ from typing import Any
 from rowfall.decoder import installed
 
 FILE = Path(__file__).parents[1] / "src/rowfall/decoder/abilities_table.py"
-HEAD = '''"""What rowfall-decode can do, as ``rowfall-decode --abilities`` says it.
+HEAD = '''"""Abilities of rowfall-decode, as ``rowfall-decode --abilities`` says it.
 
 Made by ``python docs/make_abilities.py``, so that plans start no process; not edited by hand.
 """

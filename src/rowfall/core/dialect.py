@@ -62,7 +62,7 @@ class AskedMarks:
 
 @dataclass(frozen=True, slots=True)
 class AskedLines:
-    """What to do about lines that are no rows like others, as the user said; None for not given.
+    """Options about lines that are no rows like others; None for not given.
 
     Attributes:
         skip_lines: before the header or the first row.

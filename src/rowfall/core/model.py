@@ -154,7 +154,7 @@ class Encoding:
 
 @dataclass(frozen=True, slots=True)
 class ValueCheck:
-    """How values of a column are tried one by one, to find and to reject bad rows.
+    """SQL that tries values of a column one by one, to find and to reject bad rows.
 
     Attributes:
         lenient: SQL over the column read as ``Nullable(String)``: the value, or NULL when the

@@ -1,4 +1,4 @@
-"""What rowfall-decode can do, as ``rowfall-decode --abilities`` says it.
+"""Abilities of rowfall-decode, as ``rowfall-decode --abilities`` says it.
 
 Made by ``python docs/make_abilities.py``, so that plans start no process; not edited by hand.
 """

@@ -127,7 +127,7 @@ class OutputConnection:
 
 @dataclass(frozen=True, slots=True)
 class Spec:
-    """What a run has to do: the document of ``rowfall-decode run`` and ``check``."""
+    """The task of a run: the document of ``rowfall-decode run`` and ``check``."""
 
     inputs: tuple[Input, ...]
     format: str

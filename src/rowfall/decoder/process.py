@@ -26,7 +26,7 @@ Answers = Callable[[str, Mapping[str, Any]], Mapping[str, Any]]
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """What a run of the program has done, as it says at its end.
+    """Counts of a run of the program, as it prints them at its end.
 
     Attributes:
         bytes_raw: of text, decompressed. ``waited_seconds``: for the disk, of all threads.
@@ -42,7 +42,7 @@ class Summary:
 
 @dataclass(frozen=True, slots=True)
 class Declined:
-    """What the program declined or could not read, or why it gave up.
+    """An error of the program: what it declined or could not read, or why it gave up.
 
     Attributes:
         uri: of the input as the program knows it; None where it is about none, "" for several.

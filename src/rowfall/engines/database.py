@@ -85,7 +85,7 @@ class NoBinaryError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Binary:
-    """How the values of a load's columns are sent in binary.
+    """Binary form of the values of a load's columns.
 
     Attributes:
         format: as rowfall-decode calls it. ``texts``: indexes of columns that are text in it all

@@ -23,7 +23,7 @@ from rowfall.schema.types.strict_reading import ANY_SHAPE, FileTraits, TextTrait
 
 @dataclass(frozen=True, slots=True)
 class ValueCounts:
-    """How values are written, whatever they are; counts are of rows.
+    """Counts of rows by how their value is written, whatever it is.
 
     Attributes:
         nulls: NULL or missing, unquoted empty CSV fields among them; ``marks`` are written \\N.
@@ -46,7 +46,7 @@ class ValueCounts:
 
 @dataclass(frozen=True, slots=True)
 class KindCounts:
-    """How many values are of each kind that is not text; -1 where nobody has looked."""
+    """Counts of values of each kind that is not text; -1 where nobody has looked."""
 
     integers: int = -1
     floats: int = -1

@@ -56,7 +56,7 @@ _INSTEAD = {
 
 @dataclass(frozen=True, slots=True)
 class RowFormat:
-    """How rows are written for a database.
+    """The form of rows for a database, as each writer names it.
 
     Attributes:
         engine: the name that the engine has for it.

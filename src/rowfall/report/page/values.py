@@ -8,7 +8,7 @@ from rowfall.core.dataclass import dataclass
 
 
 class Unit(StrEnum):
-    """How numbers of an axis are written."""
+    """Format of the numbers of an axis."""
 
     NUMBER = "number"
     """``4.20M``; the title of the axis says of what: ``rows/s``."""

@@ -29,7 +29,7 @@ _MARKS = ((".", ""), (".", ","), (",", ""), (",", "."), (",", " "), (",", "\u00a
 
 @dataclass(frozen=True, slots=True)
 class OddNumbers:
-    """How all numbers of a column are written.
+    """Notation of all numbers of a column.
 
     Attributes:
         marks: before decimals and between three digits; two where nobody can tell which.

@@ -47,7 +47,7 @@ _NAMES = regex(r"'(?:[^'\\]|\\.|'')*'")
 
 @dataclass(frozen=True, slots=True)
 class FileTraits:
-    """How a whole file is written and read; the default trusts nothing.
+    """Traits of a whole file; the default trusts nothing.
 
     Attributes:
         csv: fields of text may be quoted, and empty ones mean NULL (False: TSV).

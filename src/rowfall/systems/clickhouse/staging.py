@@ -83,7 +83,7 @@ _HINT = "Give a table of the MergeTree family, or a Null, Memory or Log table."
 
 @dataclass(frozen=True, slots=True)
 class TableId:
-    """What tells a table from another one of its name.
+    """Identity of a table among others that have had its name.
 
     Attributes:
         uuid: zeros in databases that give none.
@@ -96,7 +96,7 @@ class TableId:
 
 @dataclass(frozen=True, slots=True)
 class ViewDefinition:
-    """What a materialized view does.
+    """Definition of a materialized view.
 
     Attributes:
         select: "" for tables.

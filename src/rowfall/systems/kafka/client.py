@@ -78,7 +78,7 @@ def _is_secret(name: str, value: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class TopicAddress:
-    """What a URI says.
+    """Parts of a URI of a topic.
 
     Attributes:
         properties: of librdkafka. ``registry``: of the schema registry, without their prefix.

@@ -1,4 +1,4 @@
-"""What brokers and librdkafka answer, and what it means here: one table for both directions."""
+"""Errors of brokers and librdkafka, and their meaning here: one table for both directions."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rowfall.core.errors import UsageError
 
 
 class KafkaErrorMeaning(Enum):
-    """What a code of an error means."""
+    """Meaning of an error code."""
 
     END = auto()  # a reader is at the end of a partition
     LOST = auto()  # there is no such offset: retention, or a topic that was made anew

@@ -63,7 +63,7 @@ class LakeColumn:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """How the columns of a table are found in some of its files.
+    """Columns of a table as they stand in some of its files.
 
     Attributes:
         names: names in the file, where they are not those of the table.

@@ -1,4 +1,4 @@
-"""What both directions know of a server: connecting, sessions, errors by number, names in SQL.
+"""The client of both directions: connecting, sessions, errors by number, names in SQL.
 
 Nothing here opens a connection but :func:`connect`, with PyMySQL, which is imported only then.
 """

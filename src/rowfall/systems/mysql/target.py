@@ -239,7 +239,7 @@ class SingleStoreTable(MySQLTable):
 
 @dataclass(frozen=True, slots=True)
 class PipelineText:
-    """How the files of a pipeline are written.
+    """Format of the files of a pipeline.
 
     Attributes:
         columns: of the table, in the order of the fields. ``null``: what stands for NULL.

@@ -62,7 +62,7 @@ def driver() -> ModuleType:
 
 
 class Cause(StrEnum):
-    """Why the server, the driver or the network has refused something."""
+    """Cause of an error of the server, the driver or the network."""
 
     LOST = "the server is away"
     TLS = "its certificate is not trusted"
