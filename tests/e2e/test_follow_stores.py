@@ -17,6 +17,7 @@ from e2e.following import Follower
 from e2e.lake import Lake
 from e2e.tools import Shell
 from lab.clickhouse import ClickHouse
+from lab.postgresql import PostgresqlServer
 from lab.process import wait_until
 from lab.seaweed import Seaweed
 from rowfall.core.errors import SourceError, UsageError
@@ -181,6 +182,17 @@ def test_addresses_of_a_web_server_are_taken_when_they_are_there(
     assert rows(shell) == [1, 3]
     with pytest.raises(UsageError, match="--marker"):
         Follower().run(address, shell.folder / "d", marker="_SUCCESS")
+
+
+def test_a_table_of_a_database_is_not_followed(shell: Shell, postgresql: PostgresqlServer) -> None:
+    """It was, and never saw a second row."""
+    name = f"followed{os.getpid()}"
+    postgresql.run(f"CREATE TABLE {name} (id bigint PRIMARY KEY)", f"INSERT INTO {name} VALUES (1)")
+    shell.env["PGPASSWORD"] = postgresql.password
+    command = ("load", f"{postgresql.uri}/{name}", "--follow", "--to", "d")
+    for more in ((), ("--cursor", "id")):
+        assert "not for tables of databases" in shell.ends(2, *command, *more).talk
+    postgresql.run(f"DROP TABLE {name}")
 
 
 def test_what_cannot_be_followed_says_so(shell: Shell) -> None:

@@ -37,7 +37,7 @@ from rowfall.core.units import parse_duration, parse_size
 from rowfall.run.history import from_json, record
 from rowfall.run.load import run_next
 from rowfall.run.open_load import followed_loads
-from rowfall.sources.base import Continued, ListedSource, Snapshotted
+from rowfall.sources.base import ByCursor, Continued, ListedSource, Snapshotted
 
 # The brokers are asked so often whether there is something new: three small requests.
 POLL_SECONDS = 0.5
@@ -148,6 +148,12 @@ def check_follow(session: Session) -> None:
     """
     check_options(session.options)
     source = session.source
+    if isinstance(source, ByCursor):  # its listing is of the moment at which it was opened
+        raise UsageError(
+            f"--follow is not for tables of databases, and {source.text} is one",
+            hint="Run the command again when there is more: with --cursor COLUMN each run loads "
+            "what is at or behind the last value.",
+        )
     continued = isinstance(source, Continued) and session.listing.continued
     if not continued and not isinstance(source, ListedSource | Snapshotted):
         raise UsageError(

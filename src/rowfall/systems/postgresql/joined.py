@@ -1,6 +1,6 @@
-"""Ids of what was loaded long ago: a UUID each in a table of their own, 90 bytes with its key.
+"""Ids of what was loaded long ago: a UUID each in a table of their own, 94 bytes with its key.
 
-A row of the record has the name of its file, its load and its attempt: 260 bytes with its key.
+A row of the record has the name of its file, its load and its attempt: 256 bytes with its key.
 After an hour nobody asks for these any more.
 """
 
