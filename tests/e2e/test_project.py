@@ -305,6 +305,25 @@ def test_sql_hooks_run_in_postgresql(
 
 
 @pytest.mark.long
+def test_the_password_of_a_source(shell: Shell, postgresql: PostgresqlServer, schema: str) -> None:
+    """It is that of its connection, and not part of the address that is remembered and shown."""
+    postgresql.run(f"CREATE TABLE {schema}.t AS SELECT n AS id FROM generate_series(1, 1000) g(n)")
+    shell.write("pw", f"{postgresql.password}\n")
+    shell.write(
+        "rowfall.toml",
+        f'[connections.shop]\nuri = "{postgresql.uri}?schema={schema}"\npassword = "file:pw"\n'
+        '[loads.a]\nconnection = "shop"\nsource = "t"\nto = "./data"\ntable = "t"\n',
+    )
+    env = {"PGPASSWORD": "", "PGPASSFILE": "/nowhere"}
+    done = shell.ok("run", "a", "--json", env=env)
+    one = loads(done.document)["a"]
+    assert (one["rows"], "HIDDEN" in one["report"]["source"]) == (1000, False)
+    assert loads(shell.ok("run", "a", "--json", env=env).document)["a"]["rows"] == 0
+    assert loads(shell.ok("run", "--all", "--json", env=env).document)["a"]["rows"] == 0
+    assert postgresql.password not in done.out + done.err
+
+
+@pytest.mark.long
 def test_sql_hooks_run_in_mariadb(shell: Shell, mariadb: MariaDB) -> None:
     name = f"hooks{os.getpid()}"
     mariadb.query(f"CREATE DATABASE {name}")
