@@ -389,3 +389,27 @@ def test_forget_and_adopt(shop: Shop) -> None:
     shop.do("INSERT INTO {s}.orders2 SELECT 12, max(at) + interval '1 s', 1 FROM {s}.orders2")
     assert shop.load("--table", "moved", table="orders2")["rows"] == 1
     assert shop.shell.row("SELECT count() FROM moved") == [12]
+
+
+@pytest.mark.long
+def test_many_tables_are_followed_by_one_column(shop: Shop) -> None:
+    shop.orders(10)
+    shop.do("CREATE TABLE {s}.more (id int PRIMARY KEY, at timestamptz)",
+            "INSERT INTO {s}.more SELECT id, at FROM {s}.orders")  # fmt: skip
+    command = ("load", shop.server.uri, "--tables", f"{shop.schema}.*", "--cursor", "at")
+    shop.shell.ok(*command)
+    shop.order(11, 11)
+    shop.order(12, 9.5)  # late
+    shop.do("INSERT INTO {s}.more SELECT 20, max(at) + interval '1 s' FROM {s}.more")
+    shop.shell.ok(*command)
+    names = [str(name) for (name,) in shop.shell.rows(
+        "SELECT name FROM system.tables WHERE database = currentDatabase() AND "
+        "(name LIKE '%orders' OR name LIKE '%more') ORDER BY name DESC"
+    )]  # fmt: skip
+    counts = [shop.shell.row(f"SELECT count(), uniqExact(id) FROM `{name}`") for name in names]
+    assert counts == [[12, 12], [11, 11]], names
+    shop.do("CREATE TABLE {s}.odd (id int PRIMARY KEY)", "INSERT INTO {s}.odd VALUES (1)")
+    done = shop.shell.run(*command)
+    assert done.code != 0
+    assert "--cursor at: " in done.talk
+    assert "has no such column" in " ".join(done.talk.split())
