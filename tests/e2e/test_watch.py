@@ -494,7 +494,7 @@ def _there(lake: Lake, table: str) -> int:
 def test_a_watcher_that_is_stopped_in_a_transaction_of_postgresql(
     shell: Shell, postgresql: PostgresqlServer
 ) -> None:
-    """Its file waits for its end; the others are loaded, and each row once."""
+    """Who takes over waits for its file until it goes on; each row is there once."""
     schema = f"stopped{os.getpid()}"
     postgresql.run(f"CREATE SCHEMA {schema}")
     shell.env["PGPASSWORD"] = postgresql.password
@@ -509,9 +509,10 @@ def test_a_watcher_that_is_stopped_in_a_transaction_of_postgresql(
     wait_until(lambda: _stopped(first.pid), LONG, "the first one to be stopped")
     second = pipeline.watch()
     pipeline.put("b.csv", 2)
-    wait_until(lambda: 2 in there(), LONG, "the second one to load another file")
+    took = "the second one to take over"
+    wait_until(lambda: pipeline.status()["watcher"]["pid"] == second.pid, LONG, took)
     first.send_signal(signal.SIGCONT)
-    wait_until(lambda: there() == [1, 2], LONG, "the file of the first one")
+    wait_until(lambda: there() == [1, 2], LONG, "both files")
     wait_until(lambda: bool(pipeline.status()["standing_by"]), LONG, "the first one to stand by")
     pipeline.put("c.csv", 3)
     wait_until(lambda: there() == [1, 2, 3], LONG, "a file for the second one")

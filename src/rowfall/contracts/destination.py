@@ -23,7 +23,6 @@ from rowfall.core.sqltext import SqlText
 from rowfall.core.steering import Pressure
 from rowfall.core.tuned import Cell
 from rowfall.engines.base import Engine, ExistingTable
-from rowfall.engines.small_tables import SmallTables
 from rowfall.targets.base import Target
 
 if TYPE_CHECKING:
@@ -43,6 +42,7 @@ if TYPE_CHECKING:
     from rowfall.contracts.session import Session, Writer
     from rowfall.core.errors import LedgerError, RowfallError, TargetError
     from rowfall.engines.database import Database
+    from rowfall.engines.small_tables import SmallTables
     from rowfall.ledger import Ledger
     from rowfall.schema.table_changes import TableQuestions
     from rowfall.sources.cursor import CursorRows

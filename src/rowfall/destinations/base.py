@@ -17,7 +17,6 @@ from rowfall.core.results import Leftover, Link, Verification
 from rowfall.core.tuned import Cell
 from rowfall.destinations.options_check import check_options
 from rowfall.engines.base import ExistingTable
-from rowfall.engines.small_tables import SmallTables
 from rowfall.targets.base import Target
 
 # Imported where it is used: an embedded engine opens meanwhile, 50 ms.
@@ -34,6 +33,7 @@ if TYPE_CHECKING:
     )
     from rowfall.contracts.load import Done, Finished, LoadRun, Settled
     from rowfall.contracts.session import Session, Writer
+    from rowfall.engines.small_tables import SmallTables
     from rowfall.ledger import Ledger
     from rowfall.schema.table_changes import TableQuestions
     from rowfall.sources.cursor import CursorRows

@@ -17,7 +17,6 @@ from rowfall.core.results import Leftover, Link, Verification
 from rowfall.core.tuned import Cell
 from rowfall.destinations.base import BaseDestination, ledger_of
 from rowfall.engines.base import ExistingTable, table_uuid
-from rowfall.engines.small_tables import SmallTables
 from rowfall.ledger import target_key
 from rowfall.targets.base import Target
 
@@ -36,6 +35,7 @@ if TYPE_CHECKING:
     from rowfall.contracts.session import Session, Writer
     from rowfall.destinations.clickhouse.clean import OpenedTables
     from rowfall.destinations.clickhouse.prepare import PreparedTables
+    from rowfall.engines.small_tables import SmallTables
     from rowfall.ledger import Ledger
     from rowfall.schema.table_changes import TableQuestions
     from rowfall.sources.cursor import CursorRows

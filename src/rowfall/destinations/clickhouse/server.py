@@ -13,13 +13,13 @@ from rowfall.core.results import Link
 from rowfall.core.server_address import ServerAt
 from rowfall.destinations.clickhouse import ClickHouseTables
 from rowfall.destinations.options_check import CLUSTER, SERVER, TABLES, check_options
-from rowfall.engines.small_tables import SmallTables
 from rowfall.targets.base import Target
 
 # What follows is imported where it is used: http.client takes 20 ms.
 if TYPE_CHECKING:
     from rowfall.contracts.session import Session
     from rowfall.destinations.clickhouse.clean import OpenedTables
+    from rowfall.engines.small_tables import SmallTables
 
 
 class ServerTables(ClickHouseTables):
