@@ -15,7 +15,7 @@ MOST_PARAMETERS, MOST_FIELDS = 6, 10
 LONG_FUNCTIONS = 14
 # Values with more fields, of which the document of rowfall-decode, the reports that --json prints
 # and the header of a manifest mirror what somebody else reads.
-LARGE_CLASSES = 15
+LARGE_CLASSES = 14
 # One field an option; core/keywords.py is made of them by docs/make_reference.py.
 OPTIONS = {"Options", "ReadKeywords", "PlanKeywords", "LoadKeywords", "AdoptKeywords"}
 # Values that mean two things; see the test.
