@@ -108,9 +108,15 @@ class Session:
         """True where the source is read over the network."""
         return self.source.remote
 
-    def for_batch(self, listing: Listing, declared: Encoding | None) -> Session:
-        """Return the session of the next load of a stream, over the same connections."""
-        return replace(self, listing=listing, declared=declared)
+    def for_batch(
+        self, listing: Listing, declared: Encoding | None, source: Source | None = None
+    ) -> Session:
+        """Return the session of the next load of a stream, over the same connections.
+
+        Args:
+            source: where it is read, which for tables with snapshots is a newer one.
+        """
+        return replace(self, source=source or self.source, listing=listing, declared=declared)
 
     def cpu_seconds_here(self) -> float:
         """Return the CPU seconds used so far by this process and the engine that reads here."""

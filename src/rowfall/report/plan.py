@@ -103,6 +103,8 @@ def _schema_document(schema: Schema) -> dict[str, Any]:
     document = asdict(schema)
     for part in ("layout", "fit", "checks"):
         document |= document.pop(part)
+    for column in document["columns"]:
+        column |= column.pop("check")
     return {**document, "lists": sorted(schema.lists)}
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import replace
 
 from rowfall.contracts.following import FollowControl, Lag
 from rowfall.contracts.session import Session
@@ -38,7 +37,7 @@ class SnapshotFeed:
             if isinstance(source, Snapshotted) and source.snapshot != self._loaded:
                 listing = source.listing()
                 listing.projection = self._session.listing.projection
-                session = replace(self._session, source=source).for_batch(listing, None)
+                session = self._session.for_batch(listing, None, source)
                 self._newest, self._name = Batch(session, None), source.snapshot
                 self._found = time.monotonic()
             elif isinstance(source, Streamed):

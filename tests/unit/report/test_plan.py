@@ -43,17 +43,21 @@ from rowfall.core.results import Report
 from rowfall.core.steering import SteeringStep
 from rowfall.core.tuned import Cell, CellFigures, TunedCell, TuneReport
 from rowfall.measure.scale import project_source
+from rowfall.project import NamedLoad
 from rowfall.report.bench import bench_document
 from rowfall.report.config import config_document
 from rowfall.report.doctor import doctor_document
 from rowfall.report.explain import explain_document
 from rowfall.report.html import plan_html
 from rowfall.report.loads import loads_document, report_document, verification_document
+from rowfall.report.pipelines import preview_document
 from rowfall.report.plan import plan_document, plan_text
 from rowfall.report.run import run_document
 from rowfall.report.scale import scale_document
 from rowfall.report.tables import tables_document, tables_plan_document
 from rowfall.report.tune import tune_document
+from rowfall.service.pipeline import open_pipeline
+from rowfall.service.state import PipelineStatus, state_document
 
 PAGE = Path(__file__).parents[3] / "docs" / "reference" / "json.md"
 SCHEMA = Schema(
@@ -284,7 +288,7 @@ def shapes(name: str, document: Mapping[str, Any]) -> dict[str, set[str]]:
     return found
 
 
-def test_the_page_about_json_lists_the_fields_that_there_are() -> None:
+def test_the_page_about_json_lists_the_fields_that_there_are(tmp_path: Path) -> None:
     left = MergeWork(2, 1, 10, 0.1)
     report = Report(
         "id",
@@ -359,5 +363,13 @@ def test_the_page_about_json_lists_the_fields_that_there_are() -> None:
         (("loads", "a", "b"),), (), (),
     )  # fmt: skip
     real |= shapes("rowfall_config", config_document(shown))
+    pipeline = open_pipeline(
+        NamedLoad("a", tmp_path / "rowfall.toml", ("s",), str(tmp_path), "x", None, Options())
+    )
+    standing = PipelineStatus(pipeline, "stopped", None, None, 0.0, (), False, None, (), 0)
+    real |= shapes("rowfall_pipeline", state_document(standing))
+    real |= shapes(
+        "rowfall_pipeline_test", preview_document("a", "x", "f", 1, ((), ()), (True, ""))
+    )
     real["rowfall_error"] = set(error_document("a", None, 1))
     assert documented() == real

@@ -27,7 +27,11 @@ CLICKHOUSE = "destinations/clickhouse"
                 f"{CLICKHOUSE}/install.py": 1, "measure/scale.py": 1,
             },
         ),
-        (r"target\.address\b", {"destinations/database.py": 1}),
+        (
+            r"target\.address\b",
+            # transactional: where the small tables beside a target are.
+            {"destinations/database.py": 1, "destinations/transactional.py": 2},
+        ),
         (r"caps\.publish\b", {"destinations/__init__.py": 1}),
     ],
 )  # fmt: skip
