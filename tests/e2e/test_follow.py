@@ -54,6 +54,7 @@ def test_new_late_and_overwritten_files(shell: Shell, folder: Path) -> None:
     assert rows(shell) == [1, 2, 2, 3, 4, 5, 6]
 
 
+@pytest.mark.long
 def test_overwritten_files_may_be_left_out(shell: Shell, folder: Path) -> None:
     put(folder / "m.csv", 1)
     follower = Follower(lambda: put(folder / "m.csv", 2), lambda: put(folder / "n.csv", 3))
@@ -173,6 +174,7 @@ def test_a_file_that_is_replaced_while_it_is_read(
     assert follower.failed == []
 
 
+@pytest.mark.long
 def test_the_record_of_older_batches_is_small_and_known(
     shell: Shell, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -210,6 +212,7 @@ def test_the_record_of_older_batches_is_small_and_known(
     )
 
 
+@pytest.mark.long
 def test_what_is_older_than_the_bound_is_forgotten_and_not_loaded(
     shell: Shell, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

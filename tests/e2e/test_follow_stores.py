@@ -45,6 +45,7 @@ def rows(shell: Shell) -> list[int]:
     return [row[0] for row in shell.rows("SELECT a FROM t ORDER BY a", "--to", "d")]
 
 
+@pytest.mark.long
 def test_a_bucket_that_is_empty_at_first(shell: Shell, s3: Seaweed, bucket: str) -> None:
     """New, late and overwritten objects; what is hidden or of no known format is left out."""
 
@@ -152,6 +153,7 @@ def test_two_processes_load_each_object_once(lake: Lake, s3: Seaweed, bucket: st
     assert lake.row("SELECT count(), uniqExact(a) FROM {db}.t") == [60, 60]
 
 
+@pytest.mark.long
 def test_a_delta_table_by_snapshot(shell: Shell) -> None:
     path = str(shell.folder / "lake")
 

@@ -90,8 +90,10 @@ def test_rows_of_a_table_that_was_made_anew_are_not_loaded(
                "INSERT INTO t SELECT seq, 'new' FROM seq_1_to_20")  # fmt: skip
     for command in ("plan", "load"):
         said = " ".join(shell.ends(4, command, tables.uri()).talk.split())
-        assert "loaded up to id 100" in said
-        assert "no number above 20" in said
+        # MariaDB tells when a table was made to the second: one made anew in the same is known by
+        # its numbers, and by its rows otherwise.
+        numbers = "loaded up to id 100" in said and "no number above 20" in said
+        assert numbers or "it is another table by now" in said
     ((old,),) = [[one["load_id"] for one in shell.ok("status", "--json").document["loads"]
                   if one["rows"]]]  # fmt: skip
     shell.ok("forget", old, "--yes")

@@ -243,7 +243,11 @@ def _drop_record(kafka: Kafka) -> None:
 
 
 @pytest.mark.xdist_group("kafka")
-@pytest.mark.parametrize("more", [(), ("--transactional",)], ids=["", "transactional"])
+@pytest.mark.parametrize(
+    "more",
+    [pytest.param((), marks=pytest.mark.long, id=""),
+     pytest.param(("--transactional",), id="transactional")],
+)  # fmt: skip
 def test_a_topic_and_a_new_machine(shell: Shell, kafka: Kafka, more: tuple[str, ...]) -> None:
     _files(shell)
     topic = kafka.create()
@@ -255,7 +259,7 @@ def test_a_topic_and_a_new_machine(shell: Shell, kafka: Kafka, more: tuple[str, 
 
 
 @pytest.mark.xdist_group("kafka")
-@pytest.mark.parametrize("answer", ["adopt", "load"])
+@pytest.mark.parametrize("answer", ["adopt", pytest.param("load", marks=pytest.mark.long)])
 def test_an_older_copy_of_the_record_of_a_topic(shell: Shell, kafka: Kafka, answer: str) -> None:
     """Copied back from a mirror: all that came after the copy was sent again."""
     _files(shell)

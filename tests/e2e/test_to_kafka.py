@@ -251,10 +251,15 @@ def test_refusals(shell: Shell, kafka: Kafka) -> None:
     assert "topic" in shell.ends(2, "load", "a.csv", "--to", to, "--replace").err
     assert "topic" in shell.ends(2, "load", "a.csv", "--to", to, "--table", "t").err
     assert "for topics" in shell.ends(2, "load", "a.csv", "--to", "here", "--transactional").err
-    away = shell.ends(5, "load", "a.csv", "--to", "kafka://127.0.0.1:9/t").err
-    assert "127.0.0.1:9" in away
     property_ = shell.ends(2, "load", "a.csv", "--to", f"{to}?partitioner=none").err
     assert "partitioner" in property_
+
+
+@pytest.mark.long  # as long as brokers are waited for
+def test_brokers_that_are_away(shell: Shell) -> None:
+    shell.write("a.csv", csv([(1, "x")], "id", "name"))
+    away = shell.ends(5, "load", "a.csv", "--to", "kafka://127.0.0.1:9/t").err
+    assert "127.0.0.1:9" in away
 
 
 def test_a_topic_is_read_to_be_asked(shell: Shell, kafka: Kafka) -> None:

@@ -296,6 +296,7 @@ def test_the_second_watcher_takes_over_from_a_dead_one(lake: Lake, shared: Pipel
     assert shared.status()["state"] == "stopped"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "at",
     [

@@ -33,7 +33,7 @@ from rowfall.core.type_names import parse_type
 from rowfall.engines.database import replace_escape
 from rowfall.schema.text.whole_rows import guarded, read_as, read_structure
 from rowfall.schema.types.reader_settings import reader_settings
-from rowfall.schema.types.strict_reading import TextTraits, strict_column
+from rowfall.schema.types.strict_reading import FileTraits, TextTraits, strict_column
 from rowfall.systems.mysql.target import MySQLTable
 from rowfall.systems.postgresql.target import PostgresTarget
 from unit.memory import CSV, JSON, TSV, Chdb, ChdbError
@@ -296,7 +296,8 @@ class Side:
                 columns = [
                     strict_column(n, n, "UInt32" if n == "k" else type_, encoding.kind,
                           traits=replace(
-                              seen, csv=encoding.format.startswith("CSV"),
+                              seen,
+                              file=replace(seen.file, csv=encoding.format.startswith("CSV")),
                               **(
                                   {"whole": way.whole} if n == "v"
                                   else {"shape": "", "blank": False}
@@ -329,7 +330,7 @@ def in_utc(type_: str) -> str:
 
 def evidences(way: Way) -> list[TextTraits]:
     """The stricter one first: what the sample showed is not known here."""
-    base = TextTraits(native=way.native, shape=way.shape)
+    base = TextTraits(shape=way.shape, file=FileTraits(native=way.native))
     return [base, replace(base, blank=True)]
 
 

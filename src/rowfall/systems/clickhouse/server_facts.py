@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rowfall.core import sql, units
-from rowfall.core.errors import RowfallError, TargetError, UsageError
+from rowfall.core.errors import EngineError, RowfallError, TargetError, UsageError
 from rowfall.core.model import Ask, Facts, version_numbers
 from rowfall.core.patterns import regex
 from rowfall.core.sqltext import quote
@@ -114,8 +114,10 @@ def _ask_limits(status: StatementStatus, sharing: int) -> list[list[Any]]:
     try:
         return status.learn(f"SELECT {own}, (SELECT groupArray(bytes) FROM ({left}))")
     except RowfallError as error:
-        if not error.code:
-            raise  # it did not answer at all
+        # Without a code it did not answer at all, but where the log that has the code is not to be
+        # read.
+        if not error.code and not isinstance(error, EngineError):
+            raise
         return status.learn(f"SELECT {own}, []")
 
 

@@ -41,7 +41,6 @@ def test_the_parts_of_an_address(monkeypatch: pytest.MonkeyPatch) -> None:
         ("postgresql://host", {}),
         ("postgresql://host/shop/table", {}),
         ("postgresql://host/shop?nonsense=1", {}),
-        (URI, {"replace": True}),
         (URI, {"order_by": "id"}),
         (URI, {"engine": "MergeTree"}),
     ],
