@@ -10,7 +10,7 @@ import click
 
 from rowfall.cli.options import command, complete, option, target_option
 from rowfall.cli.output import CommandOutput
-from rowfall.core import units, uri
+from rowfall.core import units
 from rowfall.core.errors import Exit, UsageError
 from rowfall.core.masked import Secret
 
@@ -39,6 +39,8 @@ def forget(
     unit = known.unit
     if not yes:
         if output.json or not sys.stdin.isatty():
+            from rowfall.core import uri  # its hashlib takes 3 ms of `rowfall --help`
+
             # By its id: 'last' is another one after another load.
             name = f"{known.load_id[:8]}{attempt}{number}"
             named = f"{name} --to {shlex.quote(to)}" if to and uri.mask(to) == to else name
