@@ -132,6 +132,24 @@ def test_conflicts(shell: Shell) -> None:
     assert "CHECK constraint failed" in done.talk
 
 
+@pytest.mark.long
+def test_replace_loads_ranges_of_a_table_anew(shell: Shell, file: Path) -> None:
+    """The record of the old rows has the same ranges, or some that overlap."""
+    to = ("--to", "into.duckdb", "--table", "c", "--replace", "--json")
+    for name, more in (("x1", 0), ("x1", 0), ("x1", 5), ("y", 0)):
+        with duckdb_at(file) as do:
+            do(f"INSERT INTO orders (name) SELECT 'z' FROM range({more})")
+            if name == "y":
+                do("UPDATE orders SET name = 'y' WHERE id = 1")
+        done = shell.ok("load", "shop.duckdb", *to).document
+        with duckdb_at(file) as do:
+            ((rows,),) = do("SELECT count(*) FROM orders").fetchall()
+        assert done["rows"] == rows
+        found = ask(shell, "SELECT count(*), count(DISTINCT id), min(name) "
+                    "FILTER (WHERE id = 1) FROM c")  # fmt: skip
+        assert found == [(rows, rows, name)]
+
+
 def test_replace_exchanges_the_rows_and_keeps_what_hangs_on_the_table(shell: Shell) -> None:
     with duckdb_at(shell.folder / "into.duckdb") as do:
         do('CREATE TABLE "a (b" (id INT PRIMARY KEY, name VARCHAR, n INT DEFAULT 7)')

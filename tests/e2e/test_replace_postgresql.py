@@ -190,3 +190,22 @@ def test_who_does_not_own_the_table(into: Into) -> None:
         assert into.shell.ok(*args, "--json").document["rows"] == 1000
     finally:
         into.do(f"DROP OWNED BY {user} CASCADE", f"DROP ROLE {user}")
+
+
+@pytest.mark.long
+def test_files_that_were_loaded_long_ago_are_loaded_anew(into: Into) -> None:
+    """Their ids are no more in the record of a table that was followed, see ``joined.py``."""
+    into.shell.ok(*into.args())
+    into.do(
+        "CREATE TABLE {s}._rowfall_joined (id uuid PRIMARY KEY, table_id oid NOT NULL, "
+        "day smallint NOT NULL)",
+        "WITH gone AS (DELETE FROM {s}._rowfall_loaded RETURNING split, table_id) "
+        "INSERT INTO {s}._rowfall_joined SELECT md5(table_id::text || split)::uuid, table_id, "
+        "current_date - '2020-01-01'::date FROM gone",
+    )
+    assert "nothing to load" in into.shell.ok(*into.args()[:-1]).talk
+    for _ in range(2):
+        assert into.shell.ok(*into.args(), "--json").document["rows"] == 1000
+        assert into.ask("SELECT count(*), min(v) FROM {s}.t") == [(1000, "new3")]
+    assert into.ask("SELECT count(*) FROM {s}._rowfall_joined") == [(0,)]
+    assert "nothing to load" in into.shell.ok(*into.args()[:-1]).talk

@@ -238,6 +238,8 @@ class FileDatabase(Transactions):
 
     def loaded(self) -> set[str]:
         """See :class:`rowfall.engines.database.Database`."""
+        if self._gathers and self.options.replace:  # all of it is loaded anew
+            return self._gathered()
         return _ids(self._recorded("split, whole"))
 
     def settled(self, attempt: str) -> bool:
@@ -251,6 +253,9 @@ class FileDatabase(Transactions):
         """See :class:`rowfall.engines.database.SupportsGathering`."""
         self._gathers = f"{GATHERS}{load}_{self.bare}"
         self.into = f"{identifier(self.schema)}.{identifier(self._gathers)}"
+        return self._gathered()
+
+    def _gathered(self) -> set[str]:
         return _ids(self._recorded_of(self.into_id(), "split, whole"))
 
     def into_id(self) -> str:
@@ -259,8 +264,7 @@ class FileDatabase(Transactions):
 
     def loaded_into(self) -> set[str]:
         """Return the ids of the splits that need not be loaded any more."""
-        gathered = _ids(self._recorded_of(self.into_id(), "split, whole"))
-        return gathered if self._gathers and self.options.replace else self.loaded() | gathered
+        return self.loaded() | self._gathered()
 
     def loaded_by(self, load: str) -> set[str]:
         """See :class:`rowfall.engines.database.SupportsGathering`."""

@@ -447,6 +447,9 @@ class PostgresDatabase(Transactions):
             )
             take_place(connection, self._schema, self._name, self._gathers)
             connection.execute(f"DELETE FROM {self.record} WHERE table_id = %s".encode(), [old])
+            if self.joined.exists():
+                gone = f"DELETE FROM {self.joined.name} WHERE table_id = %s"
+                connection.execute(gone.encode(), [old])
             connection.execute(
                 f"UPDATE {self.record} SET attempt = %s WHERE table_id = %s".encode(),
                 [attempt, self._into_oid],
@@ -493,7 +496,8 @@ class PostgresDatabase(Transactions):
         def rows(text: str, *values: object) -> list[tuple[Any, ...]]:
             return connection.execute(text.encode(), values or None).fetchall()
 
-        return frozenset(JoinedUuids(rows, self._schema, self._oid).among(ids))
+        # Of --replace the table beside: what the old one holds is loaded anew.
+        return frozenset(JoinedUuids(rows, self._schema, self.oid).among(ids))
 
     def loaded_among(self, ids: Sequence[str]) -> set[str]:
         """See :meth:`rowfall.engines.database.IndexedRecord.loaded_among`."""
