@@ -59,7 +59,12 @@ def load(
         prestart(sources, to)  # before the imports below, which take as long
         from rowfall import api
 
-        with output.listener(ask=not yes) as listener:
+        follow = values["follow"]
+        with output.listener("" if follow else None, ask=not yes) as listener:
+            if follow:
+                from rowfall.core.events import Note
+
+                listener(Note("info", "follows the source until Ctrl-C or SIGTERM"))
 
             def hear(event: Event) -> None:
                 listener(event)

@@ -240,7 +240,8 @@ class CommandOutput:
         """Return the listener that shows a run and logs it.
 
         Args:
-            busy: shown while there is no progress yet.
+            busy: shown while there is no progress yet; "" where hours may pass until then: a log
+                gets no lines of it.
             ask: put questions about doubtful choices to the user at the terminal.
         """
         log = self._logs()
@@ -253,11 +254,12 @@ class CommandOutput:
         from rowfall.report import progress
 
         level = -1 if self.quiet else int(self.verbose)
+        shown = progress.BUSY if busy is None else busy
         if not sys.stderr.isatty() or os.environ.get("TERM") == "dumb":
             lines = progress.ProgressLines(self.emit)
             if self.quiet or self.json:
                 return progress.Talk(lines, level=level)
-            return progress.Plain(lines, level=level, busy=busy or progress.BUSY)
+            return progress.Plain(lines, level=level, busy=shown)
         from rich.console import Console
 
         console = Console(
@@ -269,7 +271,7 @@ class CommandOutput:
         if self.quiet or self.json:
             return progress.Talk(console, level=level)
         ask = ask and sys.stdin is not None and sys.stdin.isatty()
-        return progress.Live(console, level=level, busy=busy or progress.BUSY, ask=ask)
+        return progress.Live(console, level=level, busy=shown or "waiting", ask=ask)
 
     @property
     def _only_logs(self) -> bool:

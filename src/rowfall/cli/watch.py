@@ -55,7 +55,7 @@ def watch(output: CommandOutput, /, name: str, stop_on_error: bool, background: 
         if background:
             stack.enter_context(as_background(pipeline, now()))
         options = pipeline.named.options
-        told = stack.enter_context(output.listener())
+        told = stack.enter_context(output.listener(busy=""))  # its notes tell
         watching = Watching(
             options.metrics_port, options.metrics_host, pipeline=name, streaming=True
         )

@@ -8,6 +8,7 @@ there the log is an SQLite file in the user's state folder, as such a pipeline i
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import time
 from collections.abc import Collection, Iterator
@@ -101,7 +102,9 @@ class SharedLog:
         self._tables, self._pipeline = tables, pipeline
         self.ordered = tables.dialect.ordered
         if make:
-            kinds = [(name, TEXT) for name in _COLUMNS[:-1]] + [("detail", LONG_TEXT), ("at", TIME)]
+            # Keys of S3 have up to 1,024 bytes.
+            kinds = [(name, LONG_TEXT if name in ("item", "detail") else TEXT) for name in _COLUMNS]
+            kinds.append(("at", TIME))
             tables.make(TABLE, kinds, ("pipeline", "event"), _SIGNS_KEPT)
 
     def append(self, event: str, owner: str = "", item: str = "", detail: str = "") -> None:
@@ -152,9 +155,9 @@ class LocalLog:
 
     def append(self, event: str, owner: str = "", item: str = "", detail: str = "") -> None:
         with self._open() as db:
-            if event == ALIVE:
-                db.execute("DELETE FROM line WHERE pipeline = ? AND event = ? AND owner = ?",
-                           (self._pipeline, event, owner))  # fmt: skip
+            # Only the last of them is ever read: a file that fails every minute adds no lines.
+            db.execute("DELETE FROM line WHERE pipeline = ? AND item = ? AND event = ? AND "
+                       "owner = ?", (self._pipeline, item, event, owner))  # fmt: skip
             db.execute("INSERT INTO line (at, pipeline, event, owner, item, detail) VALUES "
                        "(?, ?, ?, ?, ?, ?)",
                        (time.time(), self._pipeline, event, owner, item, detail))  # fmt: skip
@@ -187,12 +190,17 @@ class LocalLog:
         """
         try:
             disk.make_folder(self._path.parent, 0o700)
+            # It holds values of rows that have failed; SQLite gives its journal the same mode.
+            os.close(disk.open_own(self._path, os.O_RDWR | os.O_CREAT))
             db = sqlite3.connect(self._path, timeout=_BUSY_SECONDS, isolation_level=None)
             try:
                 db.execute("BEGIN IMMEDIATE")
                 db.execute(
                     "CREATE TABLE IF NOT EXISTS line (n INTEGER PRIMARY KEY AUTOINCREMENT, "
                     "at REAL, pipeline TEXT, event TEXT, owner TEXT, item TEXT, detail TEXT)"
+                )
+                db.execute(
+                    "CREATE INDEX IF NOT EXISTS of_line ON line (pipeline, item, event, owner)"
                 )
                 yield db
                 db.execute("COMMIT")

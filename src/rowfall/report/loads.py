@@ -68,7 +68,7 @@ def short_report_text(report: Report, *, color: bool = False, width: int = WIDTH
     to be added here and in :func:`report_text`, which has all that is known.
     """
     style, _ = OUTCOMES.get(report.outcome, ("", ""))
-    title = f"load {report.load_id[:8]}  {report.outcome}"
+    title = f"load {report.load_id[:8]}  {report.outcome}" if report.load_id else report.outcome
     seconds = units.duration(report.total_seconds or report.seconds)
     when = "in" if report.outcome == "done" else "after"
     text = f"{title} {when} {seconds}: {_loaded(report)}"

@@ -252,7 +252,7 @@ class Line:
 
     def hear(self, event: events.Event) -> None:
         with self._lock:
-            if isinstance(event, events.Doing):
+            if isinstance(event, events.Doing) and self._busy:
                 self._busy = event.text
             self._meter.hear(event)
 
@@ -264,7 +264,8 @@ class Line:
                 from rich.text import Text
 
                 seconds = self._meter.seconds
-                line = Text(f"{units.clock(seconds)} {self._busy}" if seconds > BUSY_AFTER else "")
+                shown = self._busy and seconds > BUSY_AFTER
+                line = Text(f"{units.clock(seconds)} {self._busy}" if shown else "")
         line.truncate(options.max_width, overflow="crop")
         yield line
 
@@ -272,7 +273,7 @@ class Line:
         with self._lock:
             if self._meter.moving:
                 return plain(self._meter)
-            return f"{units.clock(self._meter.seconds)}, {self._busy}"
+            return f"{units.clock(self._meter.seconds)}, {self._busy}" if self._busy else ""
 
 
 class ProgressLines:
@@ -290,7 +291,7 @@ class Talk:
     Args:
         console: where to; its settings decide on colours and wrapping.
         level: -1 warnings and failures only, 0 notes too, 1 every attempt.
-        busy: shown while there is no progress yet.
+        busy: shown while there is no progress yet; "" for nothing, where hours may pass.
     """
 
     def __init__(
@@ -344,6 +345,7 @@ class Talk:
                     where = f"rowfall report {self._load} lists them"
                     text = f"failed: {units.counted(more, self._unit)} more; {where}"
                     self.say(text, "red")
+                self._failures = 0  # of the next batch of a load that goes on
             case events.LoadStarted():
                 self._unit, self._load = event.unit, event.load_id[:8]
                 if self._level >= 0:
@@ -416,7 +418,8 @@ class Plain(Talk):
     def _run(self) -> None:
         wait = PLAIN_FIRST
         while not self._stop.wait(wait):
-            self.say(str(self.line))
+            if text := str(self.line):
+                self.say(text)
             wait = PLAIN_EVERY
 
     def close(self) -> None:

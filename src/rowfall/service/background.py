@@ -30,6 +30,8 @@ STOP_SECONDS = 9.0
 # Python, the imports and the first answer of a target; a target that is away is no reason to wait.
 START_SECONDS = 20.0
 _POLL = 0.05
+# Whoever asks whether a watcher runs has the lock for a moment, as the start does every _POLL.
+_LOOKED_SECONDS = 1.0
 # A line for each batch is a megabyte a day; the file before is kept.
 MOST_LOG_BYTES = 10_000_000
 _TAIL_BYTES = 4_000
@@ -149,8 +151,11 @@ def as_background(pipeline: Pipeline, since: str) -> Iterator[None]:
     path = _lock(pipeline)
     disk.make_folder(path.parent, 0o700)
     with os.fdopen(disk.open_own(path, os.O_WRONLY | os.O_CREAT), "w") as lock:
-        if not _locks(lock):
-            raise UsageError(f"pipeline {pipeline.name} runs already on this machine")
+        until = time.monotonic() + _LOOKED_SECONDS
+        while not _locks(lock):
+            if time.monotonic() > until:
+                raise UsageError(f"pipeline {pipeline.name} runs already on this machine")
+            time.sleep(_POLL)
         document = _document(pipeline)
         half = document.with_suffix(".half")
         said: dict[str, Any] = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from datetime import UTC, datetime
 
 from rowfall.core.dataclass import dataclass
@@ -28,16 +29,23 @@ class FailedFile:
 
 
 class FileMarks:
-    """The files of a pipeline that need somebody, as its log says."""
+    """The files of a pipeline that need somebody, as its log says; for any thread."""
 
     def __init__(self, log: PipelineLog) -> None:
         self._log = log
+        # The load marks files while the signs of life hear what people have asked for. It is held
+        # while the log is asked: what was read before a mark must not replace it.
+        self._guard = threading.Lock()
         self.failed: dict[str, FailedFile] = {}
         self._skipped: dict[str, str] = {}
         self.read()
 
     def read(self) -> list[str]:
         """Read the log; return the files that had failed and are to be tried again."""
+        with self._guard:
+            return self._read()
+
+    def _read(self) -> list[str]:
         latest: dict[str, LogLine] = {}
         for line in self._log.lines(files=True):
             if line.event in (FAILED, RETRY, SKIP):
@@ -57,25 +65,27 @@ class FileMarks:
 
     def takes(self, name: str, version: str) -> bool:
         """Tell whether a version of a file is to be loaded."""
-        if self._skipped.get(name) == version:
-            return False
-        known = self.failed.get(name)
-        if known is None:
+        with self._guard:
+            if self._skipped.get(name) == version:
+                return False
+            known = self.failed.get(name)
+            if known is None:
+                return True
+            if known.version == version:
+                return False
+            # Repaired, or another one of that name: what was wrong with the one before is over.
+            self._log.append(RETRY, item=name)
+            del self.failed[name]
             return True
-        if known.version == version:
-            return False
-        # Repaired, or another one of that name: what was wrong with the one before is over.
-        self._log.append(RETRY, item=name)
-        del self.failed[name]
-        return True
 
     def add(self, failure: Failure, name: str, version: str) -> None:
         """Remember that a version of a file has failed."""
         now = datetime.now(UTC).isoformat(timespec="seconds")
         found = FailedFile(name, version, failure.error, failure.hint or "", now)
-        self.failed[name] = found
         said = {"version": version, "error": found.error, "hint": found.hint, "at": now}
-        self._log.append(FAILED, item=name, detail=json.dumps(said))
+        with self._guard:
+            self.failed[name] = found
+            self._log.append(FAILED, item=name, detail=json.dumps(said))
 
     def again(self, file: str) -> FailedFile:
         """Let a failed file be tried once more; return what was wrong with it.

@@ -41,9 +41,9 @@ StartLimitBurst=10
 
 [Service]
 Type=exec
-WorkingDirectory={_quoted(str(folder))}
+WorkingDirectory={_path(folder)}
 ExecStart={" ".join(map(_quoted, command))}
-EnvironmentFile=-{_quoted(str(folder / (pipeline.name + ".env")))}
+EnvironmentFile=-{_path(folder / (pipeline.name + ".env"))}
 Restart=on-failure
 RestartSec=5
 RestartPreventExitStatus=2 3 5
@@ -85,9 +85,22 @@ def install(pipeline: Pipeline) -> Path:
     return path
 
 
-def _quoted(text: str) -> str:
-    """Return a word as a unit has it: systemd knows specifiers, variables and quotes of its own."""
+def _path(path: Path) -> str:
+    """Return the path of a setting that is one: such a value has specifiers, and no quotes."""
+    text = _one_line(str(path))
+    if text != text.rstrip() or text.endswith("\\"):  # stripped, or taken for a line that goes on
+        raise UsageError(f"{text!r} cannot stand in a unit of systemd")
+    return text.replace("%", "%%")
+
+
+def _one_line(text: str) -> str:
     if "\n" in text:
         raise UsageError(f"{text!r} cannot stand in a unit of systemd")
-    text = text.replace("%", "%%").replace("$", "$$").replace("\\", "\\\\").replace('"', '\\"')
+    return text
+
+
+def _quoted(text: str) -> str:
+    """Return a word of a command: systemd knows specifiers, variables and quotes of its own."""
+    text = _one_line(text).replace("%", "%%").replace("$", "$$")
+    text = text.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{text}"' if set(text) & set(" '\"\t;") else text

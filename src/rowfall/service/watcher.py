@@ -214,7 +214,7 @@ class Watcher:
         if failure is None:
             raise FollowEndedError(f"the pipeline has ended: {report.outcome}")
         raise FollowEndedError(
-            f"{failure.split}: {failure.error}; the pipeline stops", hint=failure.hint
+            f"{about(failure.split, failure.error)}; the pipeline stops", hint=failure.hint
         )
 
     # --- what is said -------------------------------------------------------------------------

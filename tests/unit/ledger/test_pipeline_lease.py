@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 import random
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from rowfall.engines.small_tables import MYSQL, SmallTables, Value
 from rowfall.ledger import leases
 from rowfall.ledger.pipeline_lease import SILENT_SECONDS, PipelineLease, judge
 from rowfall.ledger.pipeline_log import (
     ALIVE,
     CLAIM,
     EXPIRE,
+    FAILED,
     PAUSE,
     QUIT,
     RESUME,
+    RETRY,
     LocalLog,
     LogLine,
+    SharedLog,
 )
 
 A, B = "there/pid 1 7 aa", "there/pid 2 8 bb"
@@ -92,6 +98,43 @@ def test_the_log_of_another_pipeline_is_another(tmp_path: Path) -> None:
     assert PipelineLease(two).stand().mine
     two.append(PAUSE)
     assert not judge(one.lines(), "", shared=False).paused
+
+
+def test_a_local_log_keeps_the_last_of_each_kind_and_is_for_its_user_alone(tmp_path: Path) -> None:
+    path = tmp_path / "log.sqlite"
+    log, other = LocalLog(path, "p"), LocalLog(path, "q")
+    for number in range(50):
+        log.append(FAILED, item="a.csv", detail=str(number))
+        other.append(RETRY, item="a.csv")
+    log.append(RETRY, item="a.csv")
+    log.append(FAILED, item="b.csv")
+    assert [(one.event, one.item, one.detail) for one in log.lines(files=True)] == [
+        (FAILED, "a.csv", "49"), (RETRY, "a.csv", ""), (FAILED, "b.csv", ""),
+    ]  # fmt: skip
+    with closing(sqlite3.connect(path)) as db:
+        assert db.execute("SELECT count(*) FROM line").fetchone() == (4,)
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
+class Statements:
+    """Keeps the statements of small tables."""
+
+    def __init__(self) -> None:
+        self.said: list[str] = []
+
+    def run(self, text: str) -> None:
+        self.said.append(text)
+
+    def ask(self, text: str) -> list[list[Value]]:
+        self.said.append(text)
+        return []
+
+
+def test_names_of_files_are_as_long_as_stores_have_them() -> None:
+    runner = Statements()
+    SharedLog(SmallTables(runner, MYSQL, ""), "p")
+    (made,) = runner.said
+    assert "`item` mediumtext" in made  # a varchar(512) refuses keys of S3, which have 1,024 bytes
 
 
 @pytest.mark.parametrize("seed", range(40))

@@ -272,6 +272,32 @@ def test_plain_lines_come_in_time_also_in_a_stall(monkeypatch: pytest.MonkeyPatc
     assert not any(c in log.out.getvalue() for c in "\x1b\r")
 
 
+def test_a_log_gets_no_lines_while_nothing_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(progress, "PLAIN_FIRST", 0.01)
+    monkeypatch.setattr(progress, "PLAIN_EVERY", 0.01)
+    log = Log()
+    with Plain(log, busy="") as talk:
+        talk(events.Doing("counting"))
+        let_pass(0.2, "twenty lines would have been written by then")
+        assert not log.lines
+        talk(started())
+        talk(events.Progressed(10**6, 10**8, 37, 3 << 30, 1.0))
+        wait_for(lambda: any("1%" in line for line in log.lines))
+
+
+def test_each_batch_names_its_failures() -> None:
+    log = Log()
+    talk = Talk(log)
+    for batch in range(3):
+        for number in range(progress.SHOWN_FAILURES - 2):
+            talk(events.SplitFailed(f"{batch}-{number}.csv", "bad", None))
+        talk(events.LoadEnded("3f2a", "partial"))
+    assert [line.split()[1].rstrip(":") for line in log.lines] == [
+        f"{batch}-{number}.csv"
+        for batch in range(3) for number in range(progress.SHOWN_FAILURES - 2)
+    ]  # fmt: skip
+
+
 def test_plain_line_has_all_facts() -> None:
     clock = Clock()
     meter = Meter(clock)
