@@ -64,6 +64,9 @@ class Pipeline:
     def do(self, *words: str) -> str:
         return self.shell.ok("pipeline", words[0], "p", *words[1:]).talk
 
+    def do_text(self, word: str) -> str:
+        return self.shell.ok("pipeline", word, "p").out
+
     def status(self) -> dict[str, Any]:
         return self.shell.ok("pipeline", "status", "p", "--json").document
 
@@ -182,9 +185,38 @@ def test_a_pipeline_may_stop_at_the_first_bad_file(local: Pipeline) -> None:
     process = local.watch("--stop-on-error")
     _, err = process.communicate(timeout=LONG)
     assert process.returncode == 4, err
+    # When it failed, and at the end; the file once in each.
+    assert err.count("in/bad.csv line") == 2
     assert "the pipeline stops" in err
-    assert local.status()["state"] == "stopped"
-    assert local.status()["failed"] == 1
+    found = local.status()
+    assert (found["state"], found["failed"]) == ("stopped", 1)
+    # Why it has ended is known to whoever asks later; after a stop there is nothing to tell.
+    assert "the pipeline stops" in found["last_error"]
+    assert "last error" in local.do_text("status")
+    local.do("start")
+    local.wait("the next watcher", state="following")
+    local.do("stop")
+    assert local.status()["last_error"] == ""
+    # A folder of its name makes a pipeline no load.
+    (local.shell.folder / "p").mkdir()
+    assert "rowfall watch p" in local.shell.ends(2, "run", "p").talk
+
+
+@pytest.mark.long
+def test_a_stop_ends_a_hook_that_runs(local: Pipeline) -> None:
+    config = local.shell.folder / "rowfall.toml"
+    pid = local.shell.folder / "hook.pid"
+    hook = f'["sh", "-c", "echo $$ > {pid}.half && mv {pid}.half {pid} && exec sleep 300"]'
+    config.write_text(f"{config.read_text()}after = {{ command = {hook} }}\n")
+    local.put("a.csv", 1)
+    process = local.watch()
+    wait_until(pid.exists, LONG, "the hook")
+    process.send_signal(signal.SIGTERM)
+    _, err = process.communicate(timeout=TAKE_OVER)
+    assert process.returncode in (0, 130), err  # the rows of its batch were visible before
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(pid.read_text()), 0)
+    assert rows_of(local) == [1]
 
 
 @pytest.mark.long

@@ -108,7 +108,8 @@ def _names(project: Project, names: tuple[str, ...], *, every: bool) -> list[str
             else "Write [loads.NAME] and source = ... into rowfall.toml first.",
         )  # fmt: skip
     for name in names:
-        if "://" in name or (os.path.exists(name) and name not in project.names("loads")):
+        known_names = (*project.names("loads"), *project.names("pipelines"))
+        if "://" in name or (os.path.exists(name) and name not in known_names):
             import shlex
 
             raise UsageError(

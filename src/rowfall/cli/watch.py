@@ -88,7 +88,11 @@ def opened(output: CommandOutput, name: str) -> Iterator[Pipeline]:
 @contextmanager
 def _ended_by_signals(watcher: Watcher) -> Iterator[None]:
     """Let SIGTERM and Ctrl-C end a watcher: after its batch, or with it after some seconds."""
-    timer = threading.Timer(GRACE_SECONDS, lambda: signal.raise_signal(signal.SIGINT))
+    # To the main thread itself: a signal of another thread wakes no call that it waits in, such as
+    # for the end of a hook.
+    main = threading.main_thread().ident
+    assert main is not None  # noqa: S101 - it runs
+    timer = threading.Timer(GRACE_SECONDS, lambda: signal.pthread_kill(main, signal.SIGINT))
     timer.daemon = True
     came = 0
 

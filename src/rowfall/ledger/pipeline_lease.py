@@ -10,7 +10,7 @@ import json
 import os
 import secrets
 import socket
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from rowfall.core.dataclass import dataclass
 from rowfall.ledger import leases
@@ -123,10 +123,14 @@ class PipelineLease:
             self._log.append(ALIVE, self.owner, detail=json.dumps(_who() | said))
         return self._judged()
 
-    def quit(self) -> None:
-        """Give the lease back."""
+    def quit(self, said: Mapping[str, object] | None = None) -> None:
+        """Give the lease back.
+
+        Args:
+            said: why the pipeline has ended, for its status; None where somebody has stopped it.
+        """
         if self._claimed:
-            self._log.append(QUIT, self.owner)
+            self._log.append(QUIT, self.owner, detail=json.dumps(said) if said else "")
             self._claimed = False
 
     def _judged(self) -> Standing:

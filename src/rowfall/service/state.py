@@ -7,7 +7,7 @@ from typing import Any
 
 from rowfall.core.dataclass import dataclass
 from rowfall.ledger.pipeline_lease import Standing, judge
-from rowfall.ledger.pipeline_log import CLAIM, PAUSE, RESUME
+from rowfall.ledger.pipeline_log import CLAIM, EXPIRE, PAUSE, QUIT, RESUME
 from rowfall.service import background
 from rowfall.service.background import BackgroundWatcher
 from rowfall.service.file_marks import FailedFile, FileMarks
@@ -26,7 +26,7 @@ class PipelineStatus:
 
     Attributes:
         state: of :class:`rowfall.service.watcher.Health`, or ``stopped``, or ``lost``.
-        health: what the watcher said last; None where there is none.
+        health: what the watcher said last, or why it has ended; None where there is none.
         holder: host and pid of the watcher with the lease; ``idle``: seconds since its last sign.
         standing_by: hosts and pids of the others.
         paused: it is not to load, whoever follows.
@@ -58,7 +58,8 @@ def state_of(pipeline: Pipeline) -> PipelineStatus:
     failed = sorted(marks.failed.values(), key=lambda one: one.at, reverse=True)
     runs = bool(standing.holder) and not standing.dead
     known = set(Health.__dataclass_fields__)
-    said = {key: value for key, value in standing.sign.items() if key in known}
+    told = standing.sign if standing.holder else _last_words(standing)
+    said = {key: value for key, value in told.items() if key in known}
     state = str(said.get("state", "standing by")) if runs else LOST if standing.holder else STOPPED
     if standing.paused and not runs:
         state = PAUSED
@@ -69,6 +70,15 @@ def state_of(pipeline: Pipeline) -> PipelineStatus:
         pipeline, state, said or None, who or None, round(standing.idle, 1), _others(standing),
         standing.paused, background.running(pipeline), tuple(failed[:MOST_FAILED]), len(failed),
     )  # fmt: skip
+
+
+def _last_words(standing: Standing) -> Mapping[str, Any]:
+    """Return why the pipeline has ended by itself; nothing where it was stopped or killed."""
+    import json
+
+    ends = [line for line in standing.lines if line.event in (EXPIRE, QUIT)]
+    last = max(ends, key=lambda line: line.number, default=None)
+    return json.loads(last.detail) if last and last.event == QUIT and last.detail else {}
 
 
 def _others(standing: Standing) -> tuple[Mapping[str, Any], ...]:

@@ -151,6 +151,7 @@ class Watcher:
             )
         hooks.check(self._pipeline.named)
         lease = PipelineLease(log)
+        why: dict[str, object] | None = None
         try:
             while not self._stopped.is_set():
                 standing = lease.stand()
@@ -159,9 +160,13 @@ class Watcher:
                     self._stopped.wait(LOOK_SECONDS)
                 else:
                     self._lead(log, lease)
+        except RowfallError as error:
+            if not self._passes(error) and not isinstance(error, Interrupted):
+                why = {"last_error": headline(error.message), "last_error_at": now()}
+            raise
         finally:
             with suppress(RowfallError):
-                lease.quit()
+                lease.quit(why)
 
     def _lead(self, log: PipelineLog, lease: PipelineLease) -> None:
         """Follow, as long as the lease is this process's."""
