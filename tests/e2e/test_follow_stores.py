@@ -186,20 +186,19 @@ def test_addresses_of_a_web_server_are_taken_when_they_are_there(
         Follower().run(address, shell.folder / "d", marker="_SUCCESS")
 
 
-def test_a_table_of_a_database_is_not_followed(shell: Shell, postgresql: PostgresqlServer) -> None:
-    """It was, and never saw a second row."""
+def test_a_table_of_a_database_needs_a_column(shell: Shell, postgresql: PostgresqlServer) -> None:
+    """Without one it would never see a second row."""
     name = f"followed{os.getpid()}"
     postgresql.run(f"CREATE TABLE {name} (id bigint PRIMARY KEY)", f"INSERT INTO {name} VALUES (1)")
     shell.env["PGPASSWORD"] = postgresql.password
     command = ("load", f"{postgresql.uri}/{name}", "--follow", "--to", "d")
-    for more in ((), ("--cursor", "id")):
-        assert "not for tables of databases" in shell.ends(2, *command, *more).talk
+    assert "Give --cursor COLUMN as well" in shell.ends(2, *command).talk
     postgresql.run(f"DROP TABLE {name}")
 
 
 def test_what_cannot_be_followed_says_so(shell: Shell) -> None:
     said = shell.ends(2, "load", "generate://trips?rows=5", "--follow", "--to", "d").talk
-    assert "is for topics, files, objects of stores and lake tables" in said
+    assert "is for topics, files, objects of stores, lake tables, and tables of databases" in said
     said = shell.ends(2, "load", ".", "--follow", "--to", "d", "--upsert", "a").talk
     assert "--follow and --upsert exclude each other" in said
     assert json.loads(shell.ok("status", "--to", "d", "--json").out)["loads"] == []

@@ -383,7 +383,7 @@ class LoadKeywords(PlanKeywords, total=False):
 
     follow: bool
     """Go on with what comes into the source, in batches, until Ctrl-C: topics, files, objects of
-    stores, lake tables.
+    stores, lake tables, tables of databases with --cursor.
     """
 
     on_change: Literal["load", "ignore"]
@@ -413,8 +413,8 @@ class LoadKeywords(PlanKeywords, total=False):
     """Begin a batch sooner with so many messages of a topic. Default: 500000."""
 
     poll: str | None
-    """Look for what is new so often. Default: 1s for stores (two requests where names grow), else
-    0.5s.
+    """Look for what is new so often. Default: 1s for stores (two requests where names grow), 2s for
+    lake tables, 5s for tables of databases, else 0.5s.
     """
 
     rescan: str | None

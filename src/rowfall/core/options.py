@@ -382,7 +382,7 @@ class Options:
         "--follow",
         "",
         "Go on with what comes into the source, in batches, until Ctrl-C: topics, files, objects "
-        "of stores, lake tables.",
+        "of stores, lake tables, tables of databases with --cursor.",
         "Follow",
         (LOAD,),
     )
@@ -444,7 +444,7 @@ class Options:
         "--poll",
         "DURATION",
         "Look for what is new so often. Default: 1s for stores (two requests where names grow), "
-        "else 0.5s.",
+        "2s for lake tables, 5s for tables of databases, else 0.5s.",
         "Follow",
         (LOAD,),
     )

@@ -3,7 +3,8 @@
 Each batch is a load of its own, as exact as any other; the engine and the connections stay open
 between them. The ledger keeps the last batches one by one; older ones become a single load, so it
 does not grow. What is new in a batch says a feed: :class:`_Topics` here,
-:class:`rowfall.run.follow_objects.ObjectFeed`, :class:`rowfall.run.follow_snapshots.SnapshotFeed`.
+:class:`rowfall.run.follow_objects.ObjectFeed`, :class:`rowfall.run.follow_snapshots.SnapshotFeed`,
+:class:`rowfall.run.follow_cursor.CursorFeed`.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ from rowfall.core.units import parse_duration, parse_size
 from rowfall.run.history import from_json, record
 from rowfall.run.load import run_next
 from rowfall.run.open_load import followed_loads
-from rowfall.sources.base import ByCursor, Continued, ListedSource, Snapshotted
+from rowfall.sources.base import ByCursor, Continued, KeptInTables, ListedSource, Snapshotted
 
 # The brokers are asked so often whether there is something new: three small requests.
 POLL_SECONDS = 0.5
@@ -148,17 +149,22 @@ def check_follow(session: Session) -> None:
     """
     check_options(session.options)
     source = session.source
-    if isinstance(source, ByCursor):  # its listing is of the moment at which it was opened
+    if isinstance(source, KeptInTables):  # read by an engine that this session has opened
         raise UsageError(
-            f"--follow is not for tables of databases, and {source.text} is one",
+            f"--follow is not for data folders of rowfall, and {source.text} is one",
             hint="Run the command again when there is more: with --cursor COLUMN each run loads "
             "what is at or behind the last value.",
+        )
+    if isinstance(source, ByCursor) and source.cursor is None:
+        raise UsageError(
+            f"--follow needs a column whose values grow, and {source.text} is followed by none",
+            hint="Give --cursor COLUMN as well: an id, or the time of the last change.",
         )
     continued = isinstance(source, Continued) and session.listing.continued
     if not continued and not isinstance(source, ListedSource | Snapshotted):
         raise UsageError(
-            f"--follow is for topics, files, objects of stores and lake tables, and {source.text} "
-            "is none",
+            "--follow is for topics, files, objects of stores, lake tables, and tables of "
+            f"databases with --cursor, and {source.text} is none",
             hint="Run the command again when there is more to load.",
         )
     if not session.destination.follows:
@@ -242,6 +248,10 @@ def _feed(session: Session, observer: FollowObserver | None) -> Feed:
         from rowfall.run.follow_snapshots import SnapshotFeed
 
         return SnapshotFeed(session, session.source)
+    if isinstance(session.source, ByCursor):
+        from rowfall.run.follow_cursor import CursorFeed
+
+        return CursorFeed(session)
     return _Topics(session)
 
 

@@ -120,7 +120,7 @@ class _Survey:
 # Options that say something of one table, or of a source that is none of tables.
 _ONE_TABLE = {
     "query": "A query is one table; give it alone.",
-    "follow": "A topic is followed alone.",
+    "follow": "A table or topic is followed alone.",
     "schema": "Types are taken from the source; columns of one table are given when it is loaded "
     "alone.",
     "schema_file": "Types are taken from the source; columns of one table are given when it is "

@@ -365,6 +365,11 @@ class Cursor:
         """Have nothing read from a number on."""
         self._most = end
 
+    @property
+    def stopped(self) -> bool:
+        """True where values are left out that are there, see :meth:`stop_at`."""
+        return self._most != END
+
     def read_late(self, found: LateRows) -> None:
         """Have the range that begins where an overlap ends read late rows, too.
 
