@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from rowfall.core.dataclass import dataclass
 from rowfall.core.listing import Listing
 from rowfall.core.masked import Secret
+from rowfall.core.native import NativeTable
 from rowfall.core.sqltext import SqlText
 from rowfall.core.time_range import WIDE, TimeRange
 
@@ -250,6 +251,8 @@ class TableLayout:
         clauses: that follow them: PRIMARY KEY and SETTINGS.
         keys: columns that its keys name, whose types the engine does not change.
         partitions: distinct values of the partition key seen in the sample; 1 when unpartitioned.
+        native: what a new table takes over from one in a database of the same kind: types and key,
+            by columns of the new one.
     """
 
     engine: str = "MergeTree"
@@ -258,6 +261,7 @@ class TableLayout:
     clauses: tuple[str, ...] = ()
     keys: tuple[str, ...] = ()
     partitions: int = 1
+    native: NativeTable | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,18 +10,19 @@ from rowfall.contracts.session import Session
 from rowfall.core import charsets
 from rowfall.core.listing import Listing
 from rowfall.core.model import Column, Encoding, Kind, Schema
-from rowfall.core.options import Options
+from rowfall.core.options import ERROR, Options
 from rowfall.core.type_names import parse_type
 from rowfall.engines.base import ExistingTable
 from rowfall.engines.database import Database, SupportsCompression
 from rowfall.plan import transport
 from rowfall.plan.reach import rate_of, source_reader
+from rowfall.schema.column_options import read_column_options
 from rowfall.schema.projection import Scan
 from rowfall.schema.table_options import read_table_options
 from rowfall.schema.text.density import FILES
 from rowfall.schema.types import bytes_columns, footers
-from rowfall.sources.base import Queried, TellingBytes
-from rowfall.targets.base import Declaring
+from rowfall.sources.base import Queried, TellingBytes, TellingNative
+from rowfall.targets.base import Declaring, TakingNative
 
 
 def columns(
@@ -47,7 +48,35 @@ def fit(
     schema = replace(schema, layout=replace(schema.layout, order_by="tuple()"), notes=notes)
     if isinstance(session.target, Declaring):
         schema = _with_bytes(session, listing, reached, encoding, schema, listed)
-    return schema
+    return schema if listed is not None else _with_native(session, reached, schema)
+
+
+def _with_native(session: Session, reached: Reach | None, schema: Schema) -> Schema:
+    """Return the schema with types and key of a table in a database of the target's kind.
+
+    Of columns that are loaded as they are: whose type nobody asks for, and nothing computes.
+    """
+    options, (engine, source) = session.options, source_reader(session, reached)
+    if not isinstance(source, TellingNative) or not isinstance(session.target, TakingNative):
+        return schema
+    found, made, own = source.native(), source.made, read_column_options(options)
+    # What is added, and what is renamed, may have the name of another column of the source.
+    moved = schema.projection is not None and (own.renames or own.added)
+    if found.system != session.target.native or made is None or own.select or moved:
+        return schema
+    asked = read_table_options(options, engine.ask)
+    given, was = {*asked.types, *dict(asked.columns)}, {c.name: c.type for c in made.columns}
+    same = [
+        c for c in schema.columns
+        if c.name not in given and was.get(c.source) == c.type
+    ]  # fmt: skip
+    types = {c.name: found.types[c.source] for c in same if c.source in found.types}
+    names = {c.source: c.name for c in same}
+    # Rows that a cursor finds again follow their older versions where they do not replace them.
+    repeats = options.cursor is not None and options.on_conflict == ERROR
+    key = found.key if set(found.key) <= set(names) and not repeats else ()
+    native = replace(found, types=types, key=tuple(names[name] for name in key))
+    return replace(schema, layout=replace(schema.layout, native=native))
 
 
 def ask(

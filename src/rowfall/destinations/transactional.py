@@ -230,7 +230,8 @@ class TransactionalDatabase(RecordedDatabase):
         target = table_of(facts.target)
         parts = choose_text_writer(facts, target, transport.parser)
         by = PROGRAM if parts.value == PROGRAM else "the engine"
-        binary = facts.table.database.binary and parts.value == PROGRAM
+        binary = facts.table.database.binary and target.writes_binary(facts.schema)
+        binary = binary and parts.value == PROGRAM
         form = "in binary" if binary else f"as {target.rows.name}"
         compression = transport.compression
         if facts.todo and facts.table.database.link is not None:

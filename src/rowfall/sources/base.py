@@ -33,6 +33,7 @@ from rowfall.core.events import Listener
 from rowfall.core.listing import Listing, Split
 from rowfall.core.masked import Secret
 from rowfall.core.model import Encoding, Schema
+from rowfall.core.native import NativeTable
 from rowfall.core.sqltext import SqlText
 
 # Loads that follow no column save the import.
@@ -533,6 +534,14 @@ class TellingBytes(Protocol):
 
     def bytes_columns(self) -> frozenset[str]:
         """Return the names of columns whose strings are bytes, and no text."""
+
+
+@runtime_checkable
+class TellingNative(Protocol):
+    """A source that knows what a table is in its own database."""
+
+    def native(self) -> NativeTable:
+        """Return types and key as the database has them."""
 
 
 @runtime_checkable

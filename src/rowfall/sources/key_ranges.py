@@ -16,6 +16,7 @@ from enum import StrEnum
 from uuid import UUID
 
 from rowfall.core.dataclass import dataclass
+from rowfall.core.native import NativeType
 
 END = (1 << 63) - 1
 """The number behind all values."""
@@ -188,6 +189,7 @@ class SourceColumn:
         binary: SQL whose value in the database's binary protocol rowfall-decode takes for ``type``;
             "" where it has no such form. ``wire``: its type there, where rows do not say that.
         bytes: its strings are bytes, and no text.
+        native: its type there; None where the values do not come in a form that it takes.
     """
 
     name: str
@@ -198,6 +200,7 @@ class SourceColumn:
     binary: str = ""
     wire: str = ""
     bytes: bool = False
+    native: NativeType | None = None
 
 
 @dataclass(frozen=True, slots=True)

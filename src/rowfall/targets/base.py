@@ -87,6 +87,17 @@ class Declaring(Protocol):
         """
 
 
+@runtime_checkable
+class TakingNative(Protocol):
+    """A target whose new tables can have the types of a table in a database of the same kind.
+
+    Attributes:
+        native: the name of that kind, see :class:`rowfall.core.native.NativeTable`.
+    """
+
+    native: str
+
+
 @dataclass(frozen=True, slots=True)
 class Scratch:
     """A place of its own beside a target, where loads are measured and nothing stays.

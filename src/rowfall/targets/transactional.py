@@ -21,6 +21,7 @@ from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import UsageError
 from rowfall.core.masked import MASK, Secret
 from rowfall.core.model import Column, Encoding, Projection, Schema
+from rowfall.core.native import NativeTable
 from rowfall.core.nearest import did_you_mean
 from rowfall.core.options import Options
 from rowfall.core.server_address import ServerAt
@@ -201,6 +202,10 @@ class TransactionalTable:
         flat = not type_.nested and type_.base != "JSON"
         return not self.rows.decoder or not flat or bool(self.written(column))
 
+    def writes_binary(self, schema: Schema) -> bool:
+        """Tell whether a table that is made for a schema takes its rows in binary, if any does."""
+        return True
+
     def create(self, schema: Schema, table: str = "") -> tuple[SqlText, ...]:
         """See :class:`rowfall.targets.base.Target`."""
         raise NotImplementedError
@@ -242,13 +247,15 @@ class TransactionalTable:
 
     def column_lines(self, schema: Schema, quote: Callable[[str], str]) -> str:
         """Return the columns of a CREATE TABLE, with their names as ``quote`` gives them."""
-        return column_lines([
-            (
-                quote(c.name),
-                self.column_type(c) + ("" if parse_type(c.type).nullable else " NOT NULL"),
-            )
-            for c in schema.columns
-        ])  # fmt: skip
+        lines = []
+        native = schema.layout.native or NativeTable("")
+        for c in schema.columns:
+            own = native.types.get(c.name)
+            nullable = parse_type(c.type).nullable if own is None else own.nullable
+            declared = self.column_type(c) if own is None else own.declared
+            lines.append((quote(c.name), declared + ("" if nullable else " NOT NULL")))
+        key = f",\n    PRIMARY KEY ({', '.join(map(quote, native.key))})" if native.key else ""
+        return column_lines(lines) + key
 
     def into(self, staging: str, schema: Schema) -> SqlText:
         """Return the pipe ``staging`` as a file that the engine writes."""

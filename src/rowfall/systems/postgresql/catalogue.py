@@ -31,7 +31,7 @@ from rowfall.sources.key_ranges import (
     count_ranges,
     cut,
 )
-from rowfall.systems.postgresql.types import KEYS, PgType, in_binary, map_type
+from rowfall.systems.postgresql.types import KEYS, PgType, in_binary, map_type, native_type
 
 if TYPE_CHECKING:
     from psycopg import Connection
@@ -122,6 +122,16 @@ class Catalogue:
     def sql(self) -> str:
         """Return the table that was found as SQL."""
         return "" if self._found is None else self._found.sql
+
+    @property
+    def key_holds(self) -> bool:
+        """True where no two rows that are read share a primary key.
+
+        Tables that inherit have keys of their own, and their rows are read with those of the
+        parent.
+        """
+        found = self._found
+        return found is not None and (found.kind == "p" or not found.parent)
 
     def check_same_file(self) -> None:
         """Check that the table was not written anew since it was found.
@@ -412,7 +422,7 @@ class Catalogue:
             name, or_null(target) if nullable else target,
             f"{type_.shown} of the database" + (f", {remark}" if remark else ""),
             select.replace("{x}", identifier(name)), float(sized or bytes_each) + nullable,
-            *wire, bytes=type_.name == "bytea",
+            *wire, bytes=type_.name == "bytea", native=native_type(type_, nullable=nullable),
         )  # fmt: skip
 
     def _check_types(
@@ -444,18 +454,18 @@ class Catalogue:
     def _ask_type(self, oid: int, modifier: int) -> PgType:
         row = self._run(
             "SELECT format_type(oid, %s), typname, typtype, typbasetype, typtypmod, typelem, "
-            "typcategory FROM pg_type WHERE oid = %s",
+            "typcategory, typnamespace = 'pg_catalog'::regnamespace FROM pg_type WHERE oid = %s",
             [modifier, oid],
         ).fetchone()
         if row is None:
             return PgType(f"type {oid}", "")
-        shown, name, kind, base, base_modifier, element, category = row
+        shown, name, kind, base, base_modifier, element, category, built_in = row
         if kind == "d":
             inner = self._type(base, base_modifier)
             return replace(inner, shown=f"{shown} ({inner.shown})")
         if category == "A" and element:
             return PgType(shown, name, element=self._type(element, modifier))
-        return PgType(shown, name, kind, modifier)
+        return PgType(shown, name, kind, modifier, declared=shown if built_in else "")
 
     # --- a column that is followed ----------------------------------------------------------------
 

@@ -21,6 +21,7 @@ from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import SourceError
 from rowfall.core.listing import Listing, Split
 from rowfall.core.model import Encoding, Kind
+from rowfall.core.native import NativeTable
 from rowfall.core.options import Options
 from rowfall.core.sqltext import identifier, qualified
 from rowfall.core.type_names import parse_type
@@ -169,6 +170,13 @@ class PostgresSource(DatabaseSource):
             )
 
     # --- rows -------------------------------------------------------------------------------------
+
+    def native(self) -> NativeTable:
+        """See :class:`rowfall.sources.base.TellingNative`."""
+        found, catalogue = self.described, self._catalogue
+        types = {c.name: c.native for c in found.columns if c.native is not None}
+        holds = catalogue is not None and catalogue.key_holds
+        return NativeTable(self.address.scheme, types, found.order_by if holds else ())
 
     def stream(self, split: Split) -> Iterator[bytes]:
         """Give the rows of a range as TSV with a header, in the snapshot of the load.

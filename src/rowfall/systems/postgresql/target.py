@@ -11,7 +11,13 @@ from rowfall.core.sqltext import SqlText, identifier, qualified
 from rowfall.core.type_names import parse_type
 from rowfall.systems.postgresql.client import PASSWORD_VARIABLE, PORT, SETTINGS
 from rowfall.systems.postgresql.conninfo import completed
-from rowfall.systems.postgresql.types import NESTED, SECOND_DIGITS, STRINGS, declared_type
+from rowfall.systems.postgresql.types import (
+    NESTED,
+    SECOND_DIGITS,
+    STRINGS,
+    declared_type,
+    takes_binary,
+)
 from rowfall.targets.transactional import RowFormat, TransactionalTable
 
 # Longer names are cut without an error.
@@ -33,6 +39,7 @@ class PostgresTarget(TransactionalTable):
     rows: RowFormat = RowFormat(decoder="PostgreSQL")
     zeros_in_text: bool = False
     takes: ClassVar[frozenset[str]] = frozenset({"unlogged", "replace"})
+    native: str = "postgresql"
 
     def completed(self, text: str) -> str:
         """See :class:`rowfall.targets.transactional.TransactionalTable`: as libpq does."""
@@ -93,6 +100,13 @@ class PostgresTarget(TransactionalTable):
         # Whose end it cuts as the engine does.
         cut = parse_type(column.type).base == "FixedString" and not column.binary
         return not cut and super().only_engine_writes(column)
+
+    def writes_binary(self, schema: Schema) -> bool:
+        """See :class:`rowfall.targets.transactional.TransactionalTable`."""
+        native = schema.layout.native
+        types = {} if native is None else native.types
+        return all(takes_binary(types[c.name].name, c.type) for c in schema.columns
+                   if c.name in types)  # fmt: skip
 
     def create(self, schema: Schema, table: str = "") -> tuple[SqlText, ...]:
         """See :class:`rowfall.targets.base.Target`."""

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 
 from rowfall.core.dataclass import dataclass
 from rowfall.core.model import Column
+from rowfall.core.native import NativeType
 from rowfall.core.type_names import parse_type
 from rowfall.decoder.abilities import writes_postgresql
 from rowfall.engines.database import Binary
@@ -28,6 +29,7 @@ class PgType:
         name: in pg_type; ``kind`` its typtype: b, e (enum), c, r, ...
         modifier: atttypmod; -1 for none.
         element: of an array, ``dims``: of how many dimensions it is declared.
+        declared: as any server declares a column of it; "" where it has to be defined first.
     """
 
     shown: str
@@ -36,6 +38,7 @@ class PgType:
     modifier: int = -1
     element: PgType | None = None
     dims: int = 1
+    declared: str = ""
 
 
 _PLAIN = {
@@ -59,6 +62,13 @@ _BYTES = frozenset(("text", "varchar", "bpchar", "name", "json"))
 # nobody does, and rowfall-decode knows quotes behind a backslash only.
 _DOUBLED = "replace({x}, '''', '''''')"
 _ESCAPED = "replace(replace({x}, chr(92), chr(92) || chr(92)), '''', chr(92) || '''')"
+# Built-in types whose values come as they take them. Enums, citext and the like may not be defined
+# in another database; oid names things of one database.
+_NATIVE = frozenset((
+    "bool", "int2", "int4", "int8", "float4", "float8", "numeric", "text", "varchar", "bpchar",
+    "json", "jsonb", "xml", "inet", "cidr", "macaddr", "macaddr8", "date", "time", "timetz",
+    "timestamp", "timestamptz", "interval", "bit", "varbit", "uuid", "bytea",
+))  # fmt: skip
 _TEXT_BYTES = 24.0
 _MOST_DIGITS = 76
 _MOST_DIMS = 2
@@ -106,6 +116,24 @@ def map_type(type_: PgType) -> tuple[str, str, float, str] | None:
     if name in _TEXT:
         return "String", "{x}", _TEXT_BYTES, "as text" if name not in ("text", "varchar") else ""
     return None
+
+
+def native_type(type_: PgType, *, nullable: bool) -> NativeType | None:
+    """Return a type as a new column has it; None where its values do not come as it takes them.
+
+    What comes as text is what the server writes, which it reads again. Arrays of two dimensions
+    come as JSON, and bytes in arrays as hex digits.
+    """
+    inner = type_.element
+    if inner is None:
+        found = type_.declared if type_.name in _NATIVE else ""
+        return NativeType(found, type_.name, nullable) if found else None
+    if inner.element is not None or type_.dims > 1 or inner.name == "bytea":
+        return None
+    element = native_type(inner, nullable=True)
+    if element is None:
+        return None
+    return NativeType(f"{element.declared}[]", f"_{element.name}", nullable)
 
 
 def in_binary(type_: PgType, select: str, name: str) -> tuple[str, str]:

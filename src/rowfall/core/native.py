@@ -1,0 +1,38 @@
+"""Tables as the database of a source declares them, for a new table in a database of its kind."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import field
+
+from rowfall.core.dataclass import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class NativeType:
+    """The type of a column in its database.
+
+    Attributes:
+        declared: as it stands in CREATE TABLE: ``character varying(20)``.
+        name: by which the database knows it, without its arguments: ``varchar``.
+        nullable: the column may be NULL.
+    """
+
+    declared: str
+    name: str
+    nullable: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class NativeTable:
+    """What a table of a source is in its own database.
+
+    Attributes:
+        system: whose types they are: ``postgresql``.
+        types: by column. One is missing whose values do not come in a form that its type takes.
+        key: columns of the primary key, in its order; () for none.
+    """
+
+    system: str
+    types: Mapping[str, NativeType] = field(default_factory=dict)
+    key: tuple[str, ...] = ()
