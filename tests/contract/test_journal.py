@@ -422,7 +422,7 @@ def test_joined_attempts_are_known_to_everybody(
     clickhouse: ClickHouse, server: Server, journal: Journal, joins_soon: None
 ) -> None:
     loads(journal, "a", range(1, 6), 4)
-    assert journal.join("a")
+    assert journal.join()
     lines = "SELECT countIf(event = 'claim'), sum(length(splits)) FROM default._rowfall_journal"
     assert clickhouse.query(lines) == "1\t1\n"
     other = another(server)
@@ -436,12 +436,36 @@ def test_joined_attempts_are_known_to_everybody(
     assert [one.rows for one in other.table_loads()] == [50]
     assert other.tells()
     loads(journal, "a", range(10, 14), 2)
-    assert journal.join("a")
+    assert journal.join()
     assert [one.rows for one in other.table_loads()] == [90]
     assert other.loaded_among(asked) == known
-    assert not journal.join("a")  # the one line that is left stands for all
+    assert not journal.join()  # the one line that is left stands for all
     assert other.forget("a")
     assert other.loaded_among(asked) == set()
+
+
+def test_what_was_joined_is_forgotten_with_its_load(
+    server: Server, journal: Journal, joins_soon: None
+) -> None:
+    """Batches of a source that is followed with the one that stands for them, others apart."""
+    for number, load in enumerate("abcz"):
+        loads(journal, load, range(number, number + 1), 2)
+    assert journal.join()
+    loads(journal, "b", range(5, 6), 1)
+    files = {
+        load: {split(number * 1000 + file).id for file in range(2)}
+        for number, load in enumerate("abcz")
+    }
+    files["b"].add(split(5000).id)
+    everything = set[str]().union(*files.values())
+    other = another(server)
+    assert other.forget("z") == 2
+    assert other.loaded_among([*everything]) == everything - files["z"]
+    assert other.forget("a", {"b"}) == 5
+    assert other.loaded_among([*everything]) == files["c"]
+    lease = other.lease("n_1", [split(0), split(2000)])
+    assert lease.loaded == {split(2000).id}
+    other.release("n_1")
 
 
 def test_what_an_open_attempt_reckons_with_is_not_joined(
@@ -451,7 +475,7 @@ def test_what_an_open_attempt_reckons_with_is_not_joined(
     other = another(server)
     assert other.lease("b_1", [split(5)]).whole
     loads(journal, "a", range(4, 9), 2)
-    assert journal.join("a")
+    assert journal.join()
     left = {entry.attempt for entry in journal.entries() if entry.blocks.loaded}
     assert {f"a_{number}" for number in range(4, 9)} <= left
     assert not {f"a_{number}" for number in range(1, 4)} & left
@@ -475,9 +499,9 @@ def test_a_crash_between_the_copy_and_the_deletion_changes_nothing(
     for statement in range(1, 5):  # the table, the ids, the line that stands for all, the deletion
         left[0] = statement
         with pytest.raises(EngineError):
-            journal.join("a")
+            journal.join()
         assert another(server).loaded_among([*asked, split(77).id]) == set(asked)
-    assert journal.join("a")
+    assert journal.join()
     assert another(server).loaded_among(asked) == set(asked)
 
 
@@ -487,7 +511,7 @@ def test_a_million_joined_ids_cost_less_than_30_bytes_each_and_few_are_read(
 ) -> None:
     clickhouse.query("DROP TABLE IF EXISTS default._rowfall_joined SYNC")
     loads(journal, "a", range(1, 4), 1)
-    assert journal.join("a")
+    assert journal.join()
     clickhouse.query(
         "INSERT INTO default._rowfall_joined (into, id, load) SELECT "
         f"toUUID('{INTO}'), reinterpretAsFixedString(sipHash128(number)), 'a' FROM numbers(5000000)"

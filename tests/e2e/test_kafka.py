@@ -448,6 +448,14 @@ def test_batches_into_a_server_cost_the_same(
     assert lake.load(uri(kafka, topic), "--table", "t", env=home)["rows"] == 0
     assert lake.row("SELECT count(), uniqExact(c1) FROM {db}.t") == [50, 50]
     assert lake.tables() == {"t", JOURNAL}
+    # The load that stands for older batches is forgotten with all of them.
+    reports = json.loads(lake.ok("status", "--json").out)["loads"]
+    older = max(reports, key=lambda one: one["rows"])
+    assert older["rows"] == 40
+    lake.do("DELETE FROM {db}.t WHERE c1 < 40")
+    lake.ok("forget", older["load_id"], "--yes")
+    assert lake.load(uri(kafka, topic), "--table", "t", "--from", "earliest")["rows"] == 40
+    assert lake.row("SELECT count(), uniqExact(c1) FROM {db}.t") == [50, 50]
 
 
 @pytest.mark.long

@@ -198,10 +198,10 @@ def test_files_that_were_loaded_long_ago_are_loaded_anew(into: Into) -> None:
     into.shell.ok(*into.args())
     into.do(
         "CREATE TABLE {s}._rowfall_joined (id uuid PRIMARY KEY, table_id oid NOT NULL, "
-        "day smallint NOT NULL)",
-        "WITH gone AS (DELETE FROM {s}._rowfall_loaded RETURNING split, table_id) "
+        "day smallint NOT NULL, load text NOT NULL)",
+        "WITH gone AS (DELETE FROM {s}._rowfall_loaded RETURNING split, table_id, load) "
         "INSERT INTO {s}._rowfall_joined SELECT md5(table_id::text || split)::uuid, table_id, "
-        "current_date - '2020-01-01'::date FROM gone",
+        "current_date - '2020-01-01'::date, load FROM gone",
     )
     assert "nothing to load" in into.shell.ok(*into.args()[:-1]).talk
     for _ in range(2):

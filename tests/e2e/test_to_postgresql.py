@@ -15,6 +15,7 @@ from e2e.following import Follower, put
 from e2e.tools import Done, Shell, csv, made
 from lab.kafka import Kafka
 from lab.postgresql import PostgresqlServer
+from rowfall import api
 from rowfall.core.listing import CUT_LEAST
 from rowfall.run import follow
 from rowfall.systems.postgresql import joined
@@ -577,7 +578,7 @@ def test_what_is_no_text_is_found(into: Into) -> None:
 def test_a_followed_folder_and_a_record_that_is_joined(
     into: Into, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What was loaded long ago is known in 90 bytes a file, whoever asks."""
+    """What was loaded long ago is known in 110 bytes a file, whoever asks."""
     monkeypatch.setattr(follow, "KEPT", 2)
     monkeypatch.setattr(follow, "JOINED_AT_ONCE", 1)
     monkeypatch.setattr(joined, "AGE", "0 seconds")
@@ -604,4 +605,11 @@ def test_a_followed_folder_and_a_record_that_is_joined(
     )  # fmt: skip
     assert json.loads(done.out)["splits_loaded"] == 0
     # Another one that holds these in its own transaction finds out as well.
+    assert into.ask("SELECT count(*), count(DISTINCT a) FROM {s}.t") == [(1006, 1006)]
+    # The load that stands for the oldest batches is forgotten with all of them.
+    oldest = min(api.loads(to=into.uri), key=lambda one: one.started)
+    assert oldest.rows >= 5
+    into.do(f"DELETE FROM {{s}}.t WHERE a <= {oldest.rows}")
+    assert api.forget(oldest.load_id, to=into.uri) == oldest.rows
+    assert into.load(str(folder), "--table", "t")["rows"] == oldest.rows
     assert into.ask("SELECT count(*), count(DISTINCT a) FROM {s}.t") == [(1006, 1006)]

@@ -274,12 +274,8 @@ class Destination(Protocol):
             TargetError: it is out of reach.
         """
 
-    def join_record(self, session: Session, load_id: str) -> None:
-        """Make the record beside the target take less room for what was loaded long ago.
-
-        Args:
-            load_id: by which that can be forgotten afterwards.
-        """
+    def join_record(self, session: Session) -> None:
+        """Make the record beside the target take less room for what was loaded long ago."""
 
     def prune_record(self, session: Session, days: int) -> None:
         """Forget what has been on record for more than so many days, where that can be told."""

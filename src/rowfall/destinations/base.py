@@ -150,7 +150,7 @@ class BaseDestination:
     ) -> None:
         raise no_tables(session.target)
 
-    def join_record(self, session: Session, load_id: str) -> None:
+    def join_record(self, session: Session) -> None:
         """Do nothing: see the destinations that have something to join."""
 
     def prune_record(self, session: Session, days: int) -> None:

@@ -110,7 +110,7 @@ class RecordedDatabase(BaseDestination):
             return database.loaded_among(ids)
         return self.loaded_ids(session).intersection(ids)
 
-    def join_record(self, session: Session, load_id: str) -> None:
+    def join_record(self, session: Session) -> None:
         database = database_of(session)
         if isinstance(database, IndexedRecord):
             database.join_record()
@@ -179,6 +179,8 @@ class RecordedDatabase(BaseDestination):
             closing(Ledger(target.ledger_path)) as ledger,
         ):
             gone = database.forget(load_id)
+            if isinstance(database, IndexedRecord):
+                gone += database.forget_loads(ledger.joined_to(load_id))
             if gone:
                 database.accept()  # whoever forgets says that its rows are not to be asked about
             return max(gone, ledger.forget(load_id))

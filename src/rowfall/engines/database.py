@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
@@ -398,6 +398,9 @@ class IndexedRecord(Protocol):
 
     def join_record(self) -> None:
         """Let what was loaded long ago take less room."""
+
+    def forget_loads(self, loads: Collection[str]) -> int:
+        """Remove what loads have loaded from the record; return how many splits that were."""
 
     def prune_record(self, days: int) -> None:
         """Forget what was joined more than so many days ago."""

@@ -8,12 +8,12 @@ the order of the ids, so that a question reads a few rows around each.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
 from rowfall.core import sql
 from rowfall.core.listing import MARK
-from rowfall.core.sqltext import quote
+from rowfall.core.sqltext import quote, quoted_list
 
 TABLE = "_rowfall_joined"
 JOINED = f"{MARK}joined"
@@ -71,15 +71,16 @@ class JoinedIds:
             found |= {str(i) for (i,) in rows}
         return found
 
-    def take(self, journal: str, load_id: str, attempts: str) -> None:
-        """Copy the ids that attempts have claimed.
+    def take(self, journal: str, attempts: str) -> None:
+        """Copy the ids that attempts have claimed, each with its load, by which it is forgotten.
 
         Args:
-            journal: its name. ``load_id``: by which they can be forgotten. ``attempts``: a list.
+            journal: its name. ``attempts``: a list.
         """
         self._run(
             f"INSERT INTO {self.name} (into, id, load) SELECT DISTINCT into, "
-            f"toFixedString(unhex(arrayJoin(splits)), 16), {quote(load_id)} FROM {journal} WHERE "
+            f"toFixedString(unhex(arrayJoin(splits)), 16), splitByChar('_', attempt)[1] "
+            f"FROM {journal} WHERE "
             f"into = {self._into} AND event = 'claim' AND attempt IN ({attempts}) AND "
             f"NOT has(splits, {quote(JOINED)})"
         )
@@ -91,10 +92,21 @@ class JoinedIds:
             f"FROM {self.name} WHERE into = toUUID({quote(before)})"
         )
 
-    def forget(self, load_id: str | None) -> None:
-        """Remove the ids of a load; None removes all of the table."""
-        which = "" if load_id is None else f" AND load = {quote(load_id)}"
-        self._delete(f"into = {self._into}{which}")
+    def forget(self, loads: Collection[str]) -> int:
+        """Remove the ids of loads; return how many there were."""
+        named, gone = sorted(loads), 0
+        for start in range(0, len(named), _MOST):
+            some = quoted_list(named[start : start + _MOST])
+            which = f"into = {self._into} AND load IN ({some})"
+            ((count,),) = self._ask(f"SELECT uniqExact(id) FROM {self.name} WHERE {which}")
+            if int(count):
+                self._delete(which)
+            gone += int(count)
+        return gone
+
+    def forget_all(self) -> None:
+        """Remove the ids of the table."""
+        self._delete(f"into = {self._into}")
 
     def prune(self, days: int) -> None:
         """Remove the ids that came here more than so many days ago, by the server's clock."""

@@ -59,6 +59,8 @@ _EVENTS = {
 
 # Attempts that are joined at once, and the fewest that are worth it: a mutation of the journal.
 MOST_JOINED, LEAST_JOINED = 2000, 50
+# In place of a load, in the name of the attempt that stands for those that were joined.
+_WHOLE = "joined"
 # Who has asked about partitions counts in seconds, and in minutes where a process hangs.
 JOIN_AGE_SECONDS = 60
 
@@ -404,14 +406,20 @@ class Journal:
         """Make a committed attempt hold nothing any more, whose rows nobody can publish."""
         self._append("forget", attempt)
 
-    def forget(self, load_id: str) -> int:
-        """Make what a load has loaded count as not loaded. Returns the number of attempts."""
-        found = [e.attempt for e in self.entries() if e.attempt.startswith(f"{load_id}_")]
+    def forget(self, load_id: str, loads: Collection[str] = ()) -> int:
+        """Make what a load has loaded count as not loaded.
+
+        Args:
+            loads: that were joined to it, see :mod:`rowfall.ledger.joined_loads`.
+
+        Returns:
+            The number of attempts, and of the ids that are not in the lines any more.
+        """
+        whose = {load_id, *loads}
+        found = [e.attempt for e in self.entries() if e.attempt.split("_")[0] in whose]
         for attempt in found:
             self._append("forget", attempt)
-        if self.has_joined():
-            self.joined.forget(load_id)
-        return len(found)
+        return len(found) + (self.joined.forget(whose) if self.has_joined() else 0)
 
     # --- a table that keeps its rows and has another UUID or name -----------------------------
 
@@ -492,7 +500,7 @@ class Journal:
         """
         wanted = None if names is None else set(names)
         if wanted is None and self.has_joined():
-            self.joined.forget(None)
+            self.joined.forget_all()
         for entry in self.entries():
             tables = {(m.database, m.table) for m in entry.moves}
             at = entry.blocks
@@ -581,13 +589,10 @@ class Journal:
             found |= self.joined.among(set(ids) - found)
         return found
 
-    def join(self, load_id: str) -> bool:
+    def join(self) -> bool:
         """Move the ids that older attempts have loaded out of the lines; see ``joined_ids.py``.
 
         An attempt that is open reckons with those that were loaded since it began: they stay.
-
-        Args:
-            load_id: by which they can be forgotten afterwards.
 
         Returns:
             False where there are too few.
@@ -616,11 +621,12 @@ class Journal:
             return False
         attempts = quoted_list([name for name, _, _ in chosen])
         self.joined.create()
-        self.joined.take(self._name, load_id, attempts)
+        self.joined.take(self._name, attempts)
         # One attempt stands for all: it brings no rows that anybody has to reckon with.
         tables = {(m[0], m[1]) for _, _, detail in chosen for m in json.loads(detail or "[]")}
         moves = [[*one, "", "", 0, 0, 0, "attached"] for one in sorted(tables)]
-        whole = f"{load_id}_{KEPT}{secrets.token_hex(3)}"
+        # It is no load's: who forgets one of them leaves the ids of the others.
+        whole = f"{_WHOLE}_{KEPT}{secrets.token_hex(3)}"
         rows_of = sum(count for _, count, _ in chosen)
         # In one block: half of it would be an attempt that somebody has to bring to an end.
         self._run(

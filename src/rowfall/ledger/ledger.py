@@ -24,7 +24,7 @@ from rowfall.core import disk
 from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import LedgerError, LockLostError
 from rowfall.core.listing import Split, continued_id, joined, ranges_by_stream
-from rowfall.ledger import leases
+from rowfall.ledger import joined_loads, leases
 from rowfall.ledger.leases import StagedPartition
 from rowfall.targets.base import SHADOW_SUFFIX, state_folder
 
@@ -615,7 +615,9 @@ class Ledger:
             gone = db.execute(
                 "DELETE FROM landed WHERE attempt_id IN (SELECT id FROM attempt WHERE load_id = ?)",
                 (load_id,),
-            ).rowcount + _drop_joined(db, "load_id", load_id)
+            ).rowcount
+            joined_loads.remove(db, load_id)
+            gone += _drop_joined(db, "load_id", load_id)
             db.execute(
                 "UPDATE split SET state = 'pending', attempt_id = NULL WHERE load_id = ?",
                 (load_id,),
@@ -664,6 +666,8 @@ class Ledger:
             )
             if ranges:
                 _join_ranges(db, key, first)
+            else:
+                joined_loads.add(db, load_id, into)
             _join_files(db, key, into, first, keep=ranges)
             for table in ("move", "staged_files"):
                 db.execute(
@@ -675,6 +679,10 @@ class Ledger:
                 db.execute(f"DELETE FROM {table} WHERE load_id = ?", (load_id,))
             db.execute("DELETE FROM load WHERE id = ?", (load_id,))
             return True
+
+    def joined_to(self, load_id: str) -> set[str]:
+        """Return the loads that were joined to one, which the record beside a table names."""
+        return joined_loads.names(self._store.rows(joined_loads.QUERY, load_id))
 
     def give_up(self, load_id: str) -> None:
         """Record that no command goes on with an unfinished load; what it loaded stays loaded."""

@@ -410,13 +410,13 @@ class _Following:
         while _join_oldest(self._session, kept):
             self._joins += 1
             if self._joins % JOINED_AT_ONCE == 0:
-                self._join_record(kept[0].load_id)
+                self._join_record()
 
-    def _join_record(self, load_id: str) -> None:
+    def _join_record(self) -> None:
         """Let the record of what was loaded long ago take less room, and forget what may be."""
         session, bound = self._session, self._session.options.forget_after
         try:
-            session.destination.join_record(session, load_id)
+            session.destination.join_record(session)
             if bound is not None and time.monotonic() - self._pruned > PRUNE_SECONDS:
                 # A day more: the clocks of store and target may differ.
                 days = int(parse_duration(bound) // 86_400) + 2

@@ -243,11 +243,11 @@ class ClickHouseTables(BaseDestination):
         ranges = not session.engine.shared
         return ledger.join_load(load_id, older, session.target_key, ranges=ranges)
 
-    def join_record(self, session: Session, load_id: str) -> None:
+    def join_record(self, session: Session) -> None:
         from rowfall.destinations.clickhouse.record import record_of
 
         if uuid := _uuid(session):
-            record_of(session).join(uuid, load_id)
+            record_of(session).join(uuid)
 
     def prune_record(self, session: Session, days: int) -> None:
         from rowfall.destinations.clickhouse.record import record_of

@@ -177,7 +177,7 @@ def forget(opened: OpenedTables, target: Target, load_id: str) -> int:
         for uuid in filter(None, uuids):
             journal = Journal(opened.engine, local[0], uuid, load_id)
             if journal.there():
-                journal.forget(load_id)
+                journal.forget(load_id, opened.ledger.joined_to(load_id))
     return opened.ledger.forget(load_id)
 
 

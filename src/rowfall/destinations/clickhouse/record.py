@@ -99,12 +99,8 @@ class Record(Protocol):
     def among(self, uuid: str, ids: Sequence[str]) -> set[str]:
         """Return those of some ids that are loaded into a table; nothing else is read."""
 
-    def join(self, uuid: str, load_id: str) -> None:
-        """Make what was loaded long ago take less room.
-
-        Args:
-            load_id: by which it can be forgotten afterwards.
-        """
+    def join(self, uuid: str) -> None:
+        """Make what was loaded long ago take less room."""
 
     def prune(self, uuid: str, days: int) -> None:
         """Forget the ids that were loaded more than so many days ago."""
@@ -201,7 +197,7 @@ class LedgerRecord:
             return set()
         return ledger.loaded_among(key, ids)
 
-    def join(self, uuid: str, load_id: str) -> None:
+    def join(self, uuid: str) -> None:
         """Do nothing: the ledger has done it when it joined the load."""
 
     def prune(self, uuid: str, days: int) -> None:
@@ -311,8 +307,8 @@ class JournalRecord:
         journal = self._of(uuid)
         return journal.loaded_among(ids) if self._there(journal) else set()
 
-    def join(self, uuid: str, load_id: str) -> None:
-        self._of(uuid).join(load_id)
+    def join(self, uuid: str) -> None:
+        self._of(uuid).join()
 
     def prune(self, uuid: str, days: int) -> None:
         journal = self._of(uuid)

@@ -14,7 +14,7 @@ import os
 import re
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rowfall.core.errors import EngineError, RowfallError, TargetError, UsageError
@@ -590,13 +590,21 @@ class PostgresDatabase(Transactions):
 
     def forget(self, load_id: str) -> int:
         """See :class:`rowfall.engines.database.Database`."""
-        if self._find() is None or not self._recorded():
+        return self.forget_loads((load_id,))
+
+    def forget_loads(self, loads: Collection[str]) -> int:
+        """See :meth:`rowfall.engines.database.IndexedRecord.forget_loads`."""
+        if not loads or self._find() is None or not self._recorded():
             return 0
+        tables = [self.record, *([self.joined.name] if self.joined.exists() else [])]
         with self._asking() as connection:
-            return connection.execute(
-                f"DELETE FROM {self.record} WHERE load = %s AND table_id = %s".encode(),
-                [load_id, self._oid],
-            ).rowcount
+            return sum(
+                connection.execute(
+                    f"DELETE FROM {table} WHERE load = ANY(%s) AND table_id = %s".encode(),
+                    [list(loads), self._oid],
+                ).rowcount
+                for table in tables
+            )
 
     def count(self) -> int:
         """See :class:`rowfall.engines.database.Database`."""

@@ -1,4 +1,4 @@
-"""Ids of what was loaded long ago: a UUID each in a table of their own, 94 bytes with its key.
+"""Ids of what was loaded long ago: a UUID each in a table of their own, 110 bytes with its key.
 
 A row of the record has the name of its file, its load and its attempt: 256 bytes with its key.
 After an hour nobody asks for these any more.
@@ -37,7 +37,7 @@ class JoinedUuids:
         """Return the statement that makes the table where it is missing."""
         return (
             f"CREATE TABLE IF NOT EXISTS {self.name} (id uuid PRIMARY KEY, table_id oid NOT NULL, "
-            "day smallint NOT NULL)"
+            "day smallint NOT NULL, load text NOT NULL)"
         )
 
     def exists(self) -> bool:
@@ -70,9 +70,9 @@ class JoinedUuids:
             f"WITH old AS (SELECT split FROM {record} WHERE table_id = %s AND whole = '' AND "
             f"rows IS NOT NULL AND length(split) = 32 AND at < now() - interval '{AGE}' "
             f"LIMIT {MOST}), gone AS (DELETE FROM {record} WHERE table_id = %s AND split IN "
-            f"(SELECT split FROM old) RETURNING split), taken AS (INSERT INTO {self.name} SELECT "
-            "md5(%s::text || split)::uuid, %s, current_date - '2020-01-01'::date FROM gone "
-            "ORDER BY 1 ON CONFLICT DO NOTHING) SELECT count(*) FROM gone",
+            f"(SELECT split FROM old) RETURNING split, load), taken AS (INSERT INTO {self.name} "
+            "SELECT md5(%s::text || split)::uuid, %s, current_date - '2020-01-01'::date, "
+            "load FROM gone ORDER BY 1 ON CONFLICT DO NOTHING) SELECT count(*) FROM gone",
             self._oid, self._oid, self._oid, self._oid,
         )  # fmt: skip
         return int(rows[0][0])
