@@ -153,7 +153,8 @@ def as_background(pipeline: Pipeline, since: str) -> Iterator[None]:
     with os.fdopen(disk.open_own(path, os.O_WRONLY | os.O_CREAT), "w") as lock:
         until = time.monotonic() + _LOOKED_SECONDS
         while not _locks(lock):
-            if time.monotonic() > until:
+            # One that has said who it is, is no look: nobody waits for its end to take its place.
+            if running(pipeline) is not None or time.monotonic() > until:
                 raise UsageError(f"pipeline {pipeline.name} runs already on this machine")
             time.sleep(_POLL)
         document = _document(pipeline)

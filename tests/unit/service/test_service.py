@@ -5,16 +5,17 @@ from __future__ import annotations
 import fcntl
 import threading
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
 from rowfall.core.errors import UsageError
+from rowfall.core.options import Options
 from rowfall.core.results import Failure
 from rowfall.ledger.pipeline_log import LocalLog, LogLine
+from rowfall.project import NamedLoad
 from rowfall.service import background, systemd
 from rowfall.service.file_marks import FileMarks
+from rowfall.service.pipeline import Pipeline, open_pipeline
 
 
 class SlowLog(LocalLog):
@@ -50,14 +51,17 @@ def test_a_mark_is_not_lost_to_an_older_reading_of_the_log(tmp_path: Path) -> No
     assert not marks.takes("a.csv", "1")
 
 
-def pipeline(folder: Path) -> Any:
-    named = SimpleNamespace(folder=folder, path=folder / "rowfall.toml")
-    return SimpleNamespace(name="p", files=folder / "state" / "p-1", named=named)
+def pipeline(folder: Path) -> Pipeline:
+    path = folder / "rowfall.toml"
+    return open_pipeline(
+        NamedLoad("p", path, ("in/*.csv",), "/data", "t", None, Options(follow=True))
+    )
 
 
 def test_a_look_at_the_lock_keeps_no_watcher_from_starting(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("ROWFALL_HOME", str(tmp_path))
     asked = pipeline(tmp_path)
     asked.files.parent.mkdir()
     with Path(f"{asked.files}.lock").open("w") as look:
@@ -65,7 +69,8 @@ def test_a_look_at_the_lock_keeps_no_watcher_from_starting(
         threading.Timer(0.1, lambda: fcntl.flock(look, fcntl.LOCK_UN)).start()
         with background.as_background(asked, "2026-01-01T00:00:00+00:00"):
             assert background.running(asked) is not None
-            monkeypatch.setattr(background, "_LOOKED_SECONDS", 0.1)
+            # One that has begun is waited for by nobody: it would take the place when that stops.
+            monkeypatch.setattr(background, "_LOOKED_SECONDS", 3600.0)
             with (
                 pytest.raises(UsageError, match="runs already"),
                 background.as_background(asked, ""),
