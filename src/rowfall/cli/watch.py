@@ -90,8 +90,7 @@ def _ended_by_signals(watcher: Watcher) -> Iterator[None]:
     """Let SIGTERM and Ctrl-C end a watcher: after its batch, or with it after some seconds."""
     # To the main thread itself: a signal of another thread wakes no call that it waits in, such as
     # for the end of a hook.
-    main = threading.main_thread().ident
-    assert main is not None  # noqa: S101 - it runs
+    main = threading.get_ident()  # only the main thread may set handlers
     timer = threading.Timer(GRACE_SECONDS, lambda: signal.pthread_kill(main, signal.SIGINT))
     timer.daemon = True
     came = 0

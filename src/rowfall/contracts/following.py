@@ -1,4 +1,4 @@
-"""What somebody hears of a load that follows its source, and what they may say to it.
+"""The protocol of those who watch a load that follows its source: what they hear and answer.
 
 ``rowfall load --follow`` follows without an observer: it stops at the first file that cannot be
 loaded. A service gives one, and a :class:`FollowControl` that other threads use.
@@ -17,7 +17,7 @@ from rowfall.core.results import Failure, Report
 
 
 class AfterFailure(Enum):
-    """What becomes of a load after a file has failed."""
+    """An answer to a failed file: whether the load goes on."""
 
     GO_ON = "go on"
     STOP = "stop"
@@ -25,7 +25,7 @@ class AfterFailure(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Lag:
-    """What is found in the source and not loaded.
+    """Counts objects that are found in the source and not loaded.
 
     Attributes:
         objects, bytes: that are ready; of a topic, its messages are not counted here.

@@ -1,4 +1,4 @@
-"""What becomes of files once they are loaded: the words of ``--after``. Pure."""
+"""Reads ``--after``: whether loaded files are moved, tagged or deleted. Pure."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ class ShownValue:
 
 @dataclass(frozen=True, slots=True)
 class ShownProject:
-    """What ``rowfall config`` shows.
+    """Holds what ``rowfall config`` shows.
 
     Attributes:
         files: that were read, those that win first.

@@ -205,7 +205,7 @@ class MergesWaited:
 
 @dataclass(frozen=True, slots=True)
 class Lagged:
-    """What a followed source holds beyond what is loaded, as a poll has found it.
+    """Tells how much a followed source holds beyond what is loaded, as a poll has found it.
 
     Of files and objects without those of the batch that begins now, whose plan tells them.
 

@@ -25,7 +25,7 @@ class NativeType:
 
 @dataclass(frozen=True, slots=True)
 class NativeTable:
-    """What a table of a source is in its own database.
+    """Describes a table of a source in the words of its own database.
 
     Attributes:
         system: whose types they are: ``postgresql``.

@@ -37,7 +37,7 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class Cleared:
-    """What became of the loaded files of a run (``--after``).
+    """Counts the loaded files of a run that were moved, tagged or deleted (``--after``).
 
     Attributes:
         action: ``move``, ``tag`` or ``delete``.

@@ -1,4 +1,4 @@
-"""Which batches of a followed source have become one load.
+"""Remembers which batches of a followed source have become one load.
 
 The record beside a table names the load of each file, and whoever forgets the load that stands for
 older batches has to name all of them. The ids of loads stand where the joined ids of files do, 20

@@ -8,7 +8,7 @@ alone would open, over connections that all of them share.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol, cast
+from typing import ClassVar, Protocol, cast
 
 from rowfall.core import file_databases, own_files, uri
 from rowfall.core.dataclass import dataclass
@@ -100,6 +100,32 @@ class TableSet(Protocol):
 
     def close(self) -> None:
         """End what is shared; safe to call twice."""
+
+
+class SeparateTables:
+    """A base of :class:`TableSet` whose tables are read one by one: nothing is begun for all."""
+
+    _MOMENT: ClassVar[str]
+
+    def measure(self, tables: Sequence[FoundTable]) -> Sequence[FoundTable]:
+        """See :class:`TableSet`; their list has told it."""
+        return tables
+
+    def begin(self, tables: Sequence[FoundTable], streams: int) -> str:
+        """See :class:`TableSet`."""
+        return self._MOMENT
+
+    def moment(self) -> str:
+        """See :class:`TableSet`."""
+        return self._MOMENT
+
+    def readers(self) -> Readers:
+        """See :class:`TableSet`."""
+        return Readers()
+
+    def remarks(self) -> Sequence[str]:
+        """See :class:`TableSet`."""
+        return ()
 
 
 def open_tables(text: str, options: Options) -> TableSet:

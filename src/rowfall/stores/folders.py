@@ -12,15 +12,16 @@ from rowfall.core.tables import FoundTable
 from rowfall.sources import open_source
 from rowfall.sources.base import Source
 from rowfall.sources.databases import one_table
-from rowfall.sources.many import Readers
+from rowfall.sources.many import SeparateTables
 
-_MOMENT = "files are read as they are; one that changes while it is read is read again"
 # Folders that make their parent a table of a lake.
 _LOGS = (("delta", "_delta_log"), ("iceberg", "metadata"))
 
 
-class SubFolders:
+class SubFolders(SeparateTables):
     """The sub-folders of a folder; files that lie in it directly belong to none of them."""
+
+    _MOMENT = "files are read as they are; one that changes while it is read is read again"
 
     def __init__(self, text: str, options: Options) -> None:
         if set(text) & set("*?"):
@@ -76,22 +77,6 @@ class SubFolders:
             for entry in entries:
                 if entry.is_dir() and (kind := _lake(entry.path)):
                     self._lakes[entry.name] = kind
-
-    def measure(self, tables: Sequence[FoundTable]) -> Sequence[FoundTable]:
-        """See :class:`rowfall.sources.many.TableSet`."""
-        return tables
-
-    def moment(self) -> str:
-        """See :class:`rowfall.sources.many.TableSet`."""
-        return _MOMENT
-
-    def begin(self, tables: Sequence[FoundTable], streams: int) -> str:
-        """See :class:`rowfall.sources.many.TableSet`."""
-        return _MOMENT
-
-    def readers(self) -> Readers:
-        """See :class:`rowfall.sources.many.TableSet`."""
-        return Readers()
 
     def address(self, table: FoundTable) -> str:
         """See :class:`rowfall.sources.many.TableSet`."""

@@ -11,18 +11,21 @@ from rowfall.core.sqltext import quote, quoted_list
 from rowfall.core.tables import TABLE, FoundTable
 from rowfall.sources.base import Source
 from rowfall.sources.databases import parse, with_table
-from rowfall.sources.many import Readers
+from rowfall.sources.many import SeparateTables
 from rowfall.systems.clickhouse.source import ClickHouse
 
 _SYSTEM = ("system", "information_schema", "INFORMATION_SCHEMA")
 # Engines that keep rows of their own; those of all others are in another table or system, and to
 # read from a queue takes them out of it.
 _OWN = ("Log", "TinyLog", "StripeLog", "Memory", "Join", "EmbeddedRocksDB", "KeeperMap")
-_MOMENT = "ClickHouse has no snapshot of several tables: each is read as it is when it is asked for"
 
 
-class ClickHouseTableSet:
+class ClickHouseTableSet(SeparateTables):
     """The tables of one database, or of all of them where the address names none."""
+
+    _MOMENT = (
+        "ClickHouse has no snapshot of several tables: each is read as it is when it is asked for"
+    )
 
     def __init__(self, text: str, options: Options) -> None:
         self._typed, self._options = text, options
@@ -52,22 +55,6 @@ class ClickHouseTableSet:
             for database, name, engine, count, size in rows
         ]  # fmt: skip
 
-    def measure(self, tables: Sequence[FoundTable]) -> Sequence[FoundTable]:
-        """See :class:`rowfall.sources.many.TableSet`."""
-        return tables
-
-    def moment(self) -> str:
-        """See :class:`rowfall.sources.many.TableSet`."""
-        return _MOMENT
-
-    def begin(self, tables: Sequence[FoundTable], streams: int) -> str:
-        """See :class:`rowfall.sources.many.TableSet`."""
-        return _MOMENT
-
-    def readers(self) -> Readers:
-        """See :class:`rowfall.sources.many.TableSet`."""
-        return Readers()
-
     def address(self, table: FoundTable) -> str:
         """See :class:`rowfall.sources.many.TableSet`."""
         return with_table(
@@ -77,10 +64,6 @@ class ClickHouseTableSet:
     def open(self, table: FoundTable, options: Options) -> Source:
         """See :class:`rowfall.sources.many.TableSet`."""
         return ClickHouse([self.address(table)], options)
-
-    def remarks(self) -> Sequence[str]:
-        """See :class:`rowfall.sources.many.TableSet`."""
-        return ()
 
     def close(self) -> None:
         """See :class:`rowfall.sources.many.TableSet`."""

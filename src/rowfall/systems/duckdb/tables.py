@@ -13,15 +13,15 @@ from rowfall.core.tables import TABLE, FoundTable
 from rowfall.engines.file_database import OpenFile
 from rowfall.sources.base import Source
 from rowfall.sources.databases import check_no_file_options, one_table, with_table
-from rowfall.sources.many import Readers
+from rowfall.sources.many import SeparateTables
 from rowfall.systems.duckdb.client import SCHEMA, connect, driver, said
 from rowfall.systems.duckdb.source import DuckDBSource
 
-_MOMENT = "all tables are of one moment: nobody can write into the file while it is read"
 
-
-class DuckDBTables:
+class DuckDBTables(SeparateTables):
     """The tables and views of one file."""
+
+    _MOMENT = "all tables are of one moment: nobody can write into the file while it is read"
 
     def __init__(self, text: str, options: Options) -> None:
         path, table, given = located(text, ("schema", "table", "key"))
@@ -53,22 +53,6 @@ class DuckDBTables:
         found += [FoundTable(s, name, "view", visible=s == SCHEMA) for s, name in views]
         return found
 
-    def measure(self, tables: Sequence[FoundTable]) -> Sequence[FoundTable]:
-        """See :class:`rowfall.sources.many.TableSet`."""
-        return tables
-
-    def moment(self) -> str:
-        """See :class:`rowfall.sources.many.TableSet`."""
-        return _MOMENT
-
-    def begin(self, tables: Sequence[FoundTable], streams: int) -> str:
-        """See :class:`rowfall.sources.many.TableSet`; the file stays open until it is closed."""
-        return _MOMENT
-
-    def readers(self) -> Readers:
-        """See :class:`rowfall.sources.many.TableSet`."""
-        return Readers()
-
     def address(self, table: FoundTable) -> str:
         """See :class:`rowfall.sources.many.TableSet`."""
         return with_table(self._base, "" if table.visible else table.schema, table.name)
@@ -76,10 +60,6 @@ class DuckDBTables:
     def open(self, table: FoundTable, options: Options) -> Source:
         """See :class:`rowfall.sources.many.TableSet`."""
         return DuckDBSource([self.address(table)], options, self._file)
-
-    def remarks(self) -> Sequence[str]:
-        """See :class:`rowfall.sources.many.TableSet`."""
-        return ()
 
     def close(self) -> None:
         """See :class:`rowfall.sources.many.TableSet`."""

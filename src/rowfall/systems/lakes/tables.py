@@ -19,7 +19,7 @@ from rowfall.core.tables import FoundTable
 from rowfall.core.units import counted
 from rowfall.sources.base import Source
 from rowfall.sources.databases import one_table
-from rowfall.sources.many import Readers, TableSet
+from rowfall.sources.many import SeparateTables, TableSet
 from rowfall.stores.folders import SubFolders
 from rowfall.systems.lakes.catalogue import first_line, open_catalogue
 from rowfall.systems.lakes.iceberg_source import open_iceberg
@@ -27,10 +27,6 @@ from rowfall.systems.lakes.source import missing_driver
 
 # Each question of a table's metadata is one request, which waits for the catalogue.
 _ASKING = 8
-_MOMENT = (
-    "each table is read in the snapshot that was its newest when the load began; a catalogue has "
-    "none of several tables"
-)
 
 
 def open_tables(text: str, options: Options) -> TableSet:
@@ -48,8 +44,13 @@ def open_tables(text: str, options: Options) -> TableSet:
     return NamespaceTables(text, options)
 
 
-class NamespaceTables:
+class NamespaceTables(SeparateTables):
     """The tables of one namespace of a catalogue."""
+
+    _MOMENT = (
+        "each table is read in the snapshot that was its newest when the load began; a catalogue "
+        "has none of several tables"
+    )
 
     def __init__(self, text: str, options: Options) -> None:
         self.text = uri.mask(text)
@@ -123,18 +124,6 @@ class NamespaceTables:
             rows=None if rows is None else int(rows),
             bytes=None if size is None else int(size),
         )
-
-    def moment(self) -> str:
-        """See :class:`rowfall.sources.many.TableSet`."""
-        return _MOMENT
-
-    def begin(self, tables: Sequence[FoundTable], streams: int) -> str:
-        """See :class:`rowfall.sources.many.TableSet`; :meth:`measure` has noted the snapshots."""
-        return _MOMENT
-
-    def readers(self) -> Readers:
-        """See :class:`rowfall.sources.many.TableSet`."""
-        return Readers()
 
     def address(self, table: FoundTable) -> str:
         """See :class:`rowfall.sources.many.TableSet`."""
