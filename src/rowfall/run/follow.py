@@ -141,6 +141,24 @@ class Feed(Protocol):
         """Let go of everything."""
 
 
+class WholeFeed:
+    """A base of feeds whose batches are loaded as a whole: one that fails ends the command."""
+
+    splits = False
+
+    def tired(self) -> list[tuple[Failure, str]]:
+        return []
+
+    def give_up(self, failure: Failure) -> None:
+        """Do nothing: no file is tried again by itself."""
+
+    def retry(self, names: set[str]) -> None:
+        """Do nothing: no file was given up."""
+
+    def smaller(self, batch: Batch, error: RowfallError) -> Failure | None:
+        raise error
+
+
 def check_follow(session: Session) -> None:
     """Check that a source can be followed, with these options.
 
@@ -493,10 +511,8 @@ class _Away:
 # --- topics -------------------------------------------------------------------------------------
 
 
-class _Topics:
+class _Topics(WholeFeed):
     """The feed of a stream: ranges of numbers behind those that are loaded."""
-
-    splits = False
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -529,18 +545,6 @@ class _Topics:
         if self._listing is not None:
             self._seen |= _ends(self._listing)
         return [f for f in failures if f.lasting]
-
-    def tired(self) -> list[tuple[Failure, str]]:
-        return []
-
-    def give_up(self, failure: Failure) -> None:
-        """Do nothing: what fails of a stream ends it."""
-
-    def retry(self, names: set[str]) -> None:
-        """Do nothing: what fails of a stream ends it."""
-
-    def smaller(self, batch: Batch, error: RowfallError) -> Failure | None:
-        raise error
 
     def begin_anew(self, error: RowfallError) -> None:
         self._known = None

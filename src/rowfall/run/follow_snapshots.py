@@ -10,7 +10,7 @@ from rowfall.contracts.session import Session
 from rowfall.core.errors import RowfallError
 from rowfall.core.results import Failure
 from rowfall.core.units import parse_duration
-from rowfall.run.follow import Batch
+from rowfall.run.follow import Batch, WholeFeed
 from rowfall.sources import open_source
 from rowfall.sources.base import Snapshotted, Streamed
 
@@ -18,7 +18,7 @@ from rowfall.sources.base import Snapshotted, Streamed
 POLL_SECONDS = 2.0
 
 
-class NewestFeed:
+class NewestFeed(WholeFeed):
     """Batches of a table that is opened anew at each look; one that fails ends it.
 
     Attributes:
@@ -26,7 +26,6 @@ class NewestFeed:
         poll: seconds between two looks; ``poll_seconds``: by default.
     """
 
-    splits = False
     poll_seconds = POLL_SECONDS
 
     def __init__(self, session: Session) -> None:
@@ -52,18 +51,6 @@ class NewestFeed:
     ) -> list[Failure]:
         self.newest = None
         return [f for f in failures if f.lasting]
-
-    def tired(self) -> list[tuple[Failure, str]]:
-        return []
-
-    def give_up(self, failure: Failure) -> None:
-        """Do nothing: a batch that is not loaded ends it."""
-
-    def retry(self, names: set[str]) -> None:
-        """Do nothing: a batch that is not loaded ends it."""
-
-    def smaller(self, batch: Batch, error: RowfallError) -> Failure | None:
-        raise error
 
 
 class SnapshotFeed(NewestFeed):
