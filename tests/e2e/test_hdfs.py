@@ -30,7 +30,7 @@ from lab.clickhouse import ClickHouse
 from lab.hdfs import Hdfs, NameService
 from lab.process import free_ports, let_pass, wait_until
 from rowfall.core.masked import Secret
-from rowfall.core.model import Column, Encoding, Kind, Schema
+from rowfall.core.model import Column, Encoding, Kind, Notation, Schema
 from rowfall.core.options import Options
 from rowfall.decoder import installed
 from rowfall.decoder.documents import encode
@@ -129,7 +129,10 @@ def test_blocks_come_from_the_data_nodes(shell: Shell, hdfs: Hdfs, folder: str) 
     assert [block.bytes for block in address.blocks[:-1]] == [1 << 20] * (len(address.blocks) - 1)
     (nobody,) = free_ports(1)
     away = replace(address, url=Secret(f"http://127.0.0.1:{nobody}/"))
-    columns = (Column("id", "Int64", shape=""), Column("name", "String", shape=""))
+    columns = (
+        Column("id", "Int64", notation=Notation()),
+        Column("name", "String", notation=Notation()),
+    )
     encoding = Encoding("CSVWithNames", "none", Kind.TEXT, names=("id", "name"))
     spec = decoding.spec(decoding.inputs([split], [away]), encoding, Schema(columns), {}, ["-"])
     done = subprocess.run(

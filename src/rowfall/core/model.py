@@ -168,6 +168,21 @@ class ValueCheck:
 
 
 @dataclass(frozen=True, slots=True)
+class Notation:
+    """How the values of a column are written, as far as rowfall-decode has to know.
+
+    Attributes:
+        times: of points in time, see :class:`rowfall.schema.types.strict_reading.TextTraits`.
+        canonical: numbers and Bools are written as they are kept; ``007`` is declined.
+        blank: an empty field is NULL in quotes, too, and whatever else NULL is written as.
+    """
+
+    times: str = ""
+    canonical: bool = False
+    blank: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Column:
     """One column of the target and how it is read from the source.
 
@@ -179,9 +194,8 @@ class Column:
         read_type: type to parse the source text as; wide enough that nothing wraps unseen.
         expression: SQL over ``source`` that gives the value or raises; ``""`` = the bare column.
         check: how bad rows are found by it.
-        shape: for rowfall-decode: how points in time are written, see
-            :class:`rowfall.schema.types.strict_reading.TextTraits`; None where only the engine can
-            read the column as strictly as it has to be.
+        notation: how rowfall-decode reads its values; None where only the engine can read the
+            column as strictly as it has to be.
         optional: some files lack it, which stands for NULL.
         binary: its strings are bytes, and no text: a database has other types for them.
     """
@@ -193,7 +207,7 @@ class Column:
     read_type: str = ""
     expression: str = ""
     check: ValueCheck = ValueCheck()
-    shape: str | None = None
+    notation: Notation | None = None
     optional: bool = False
     binary: bool = False
 

@@ -58,6 +58,7 @@ class InputColumn:
     position: int | None = None
     time_notation: Literal["", "T", "Z"] = ""
     canonical: bool = False
+    blank: bool = False
     codecs: tuple[str, ...] = ()
 
 

@@ -16,7 +16,7 @@ from dataclasses import replace
 
 from rowfall.core import type_names, uri
 from rowfall.core.listing import Listing, Split
-from rowfall.core.model import Column, Encoding, Facts, Kind, Schema
+from rowfall.core.model import Column, Encoding, Facts, Kind, Notation, Schema
 from rowfall.core.patterns import regex
 from rowfall.core.type_names import parse_type
 from rowfall.decoder import abilities, documents, rewriting
@@ -81,7 +81,7 @@ def refusal(
             return f"only the engine reads {column.type} (column {column.name})"
         if columnar and (column.optional or not _is_copied(column, encoding)):
             return f"only the engine reads {column.type} (column {column.name})"
-        if column.shape is None and not nested and not columnar:
+        if column.notation is None and not nested and not columnar:
             return f"only the engine reads the column {column.name} {column.type} strictly"
         if nested and (why := _refusal_of_nested(column, encoding)):
             return why
@@ -265,14 +265,15 @@ def _position(column: Column, number: int, names: Sequence[str]) -> int:
 
 
 def _column(column: Column, position: int | None) -> documents.InputColumn:
-    shape = column.shape
+    notation = column.notation or Notation()
     return documents.InputColumn(
         column.name,
         sent_type(column),
         column.source or column.name,
         position,
-        "T" if shape == "T" else "Z" if shape == "Z" else "",
-        shape == strict_reading.CANONICAL,
+        "T" if notation.times == "T" else "Z" if notation.times == "Z" else "",
+        notation.canonical,
+        blank=notation.blank,
     )
 
 

@@ -288,7 +288,7 @@ def _sorted_type(type_: str) -> str | None:
         bare = f"DateTime64({kind.args.partition(',')[0]})"
     elif kind.base == "DateTime":
         bare = "DateTime"
-    if kind.nested or strict_column("v", "v", bare, Kind.TEXT).shape is None:
+    if kind.nested or strict_column("v", "v", bare, Kind.TEXT).notation is None:
         return None
     return f"Nullable({bare})" if kind.nullable else bare
 

@@ -51,6 +51,7 @@ impl Sorter {
             low_cardinality: false,
             time_notation: TimeNotation::Plain,
             canonical: false,
+            blank: false,
         };
         let keys: Vec<Values<'_>> = (keys.iter().zip(&ranks))
             .map(|(key, ranks)| match ranks {

@@ -27,6 +27,10 @@ pub struct ColumnSpec {
     /// `false`.
     #[serde(default)]
     pub canonical: bool,
+    /// An empty field is NULL in quotes, too, and whatever else NULL is written as; of columns that
+    /// are no text.
+    #[serde(default)]
+    pub blank: bool,
     /// Codecs of the column in parts, one after the other, as `Delta(4)`; none for LZ4.
     #[serde(default)]
     pub codecs: Vec<String>,
@@ -99,7 +103,8 @@ impl Default for PartLayout {
 impl ColumnSpec {
     /// Its type; `zone` is the time zone of types that name none.
     pub fn data_type(&self, zone: Option<&str>) -> Result<Type, String> {
-        Type::parse_written(&self.type_name, self.time_notation, self.canonical, zone)
+        let found = Type::parse_written(&self.type_name, self.time_notation, self.canonical, zone)?;
+        Ok(Type { blank: self.blank, ..found })
     }
 
     /// Its name in the header or its key in JSON.

@@ -77,6 +77,8 @@ pub struct Type {
     pub time_notation: TimeNotation,
     /// Numbers and Bools are written as they are kept: without zeros before them, `true` or `false`.
     pub canonical: bool,
+    /// An empty field is NULL, in quotes or not, where the type is Nullable and no text.
+    pub blank: bool,
 }
 
 impl Type {

@@ -71,6 +71,7 @@ impl Type {
             low_cardinality,
             time_notation,
             canonical,
+            blank: false,
         })
     }
 

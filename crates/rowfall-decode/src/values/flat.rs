@@ -143,6 +143,7 @@ fn decode_all<'a, C: Fields<'a>, P: FixedWidth, const NULLS: bool>(
         }
     };
     let leading_zeros = parser.takes_leading_zeros();
+    let blank = column.data_type.blank;
     match P::MAX_SHORT {
         Some(most) if !matches!(C::SYNTAX, Syntax::Quoted | Syntax::Packet) => {
             let limits = Limits { most, leading_zeros };
@@ -161,14 +162,17 @@ fn decode_all<'a, C: Fields<'a>, P: FixedWidth, const NULLS: bool>(
                 }
                 while left != 0 {
                     let row = first + left.trailing_zeros() as usize;
-                    put(row, decode_one::<C, P, NULLS>(fields, &mut parser, row).ok_or(row)?);
+                    put(
+                        row,
+                        decode_one::<C, P, NULLS>(fields, &mut parser, row, blank).ok_or(row)?,
+                    );
                     left &= left - 1;
                 }
             }
         }
         _ => {
             for row in 0..rows {
-                put(row, decode_one::<C, P, NULLS>(fields, &mut parser, row).ok_or(row)?);
+                put(row, decode_one::<C, P, NULLS>(fields, &mut parser, row, blank).ok_or(row)?);
             }
         }
     }
@@ -182,12 +186,13 @@ fn decode_all<'a, C: Fields<'a>, P: FixedWidth, const NULLS: bool>(
     Ok(())
 }
 
-/// Decode one field: its value, and its NULL mark.
+/// Decode one field: its value, and its NULL mark. `blank`: an empty one is NULL.
 #[inline(always)]
 fn decode_one<'a, C: Fields<'a>, P: FixedWidth, const NULLS: bool>(
     fields: &C,
     parser: &mut P,
     row: usize,
+    blank: bool,
 ) -> Option<(P::Out, u8)> {
     let (from, to) = fields.bounds(row);
     if C::SYNTAX == Syntax::Packet && from == 0 {
@@ -208,6 +213,7 @@ fn decode_one<'a, C: Fields<'a>, P: FixedWidth, const NULLS: bool>(
     };
     match parser.parse(fields.batch().text, start, end) {
         Some(value) if fine => Some((value, 0)),
+        _ if NULLS && blank && start == end => Some((P::ZERO, 1)),
         _ if NULLS && is_null::<C, P>(fields, from, to) => Some((P::ZERO, 1)),
         _ => None,
     }

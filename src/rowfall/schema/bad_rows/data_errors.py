@@ -29,7 +29,7 @@ from rowfall.schema.text.other_headers import hint_of
 from rowfall.schema.text.records import APART
 from rowfall.schema.text.whole_rows import LAST_EMPTY
 from rowfall.schema.types import json_objects
-from rowfall.schema.types.strict_reading import CANONICAL, SIGN, TAG
+from rowfall.schema.types.strict_reading import SIGN, TAG
 from rowfall.sources.compression import compression_of
 from rowfall.systems.clickhouse.codes import NO_NULL, VIOLATED_CONSTRAINT
 
@@ -322,7 +322,7 @@ def _lost(column: Column, target: Type, value: str | None) -> tuple[str, str | N
 
     "" for no loss; None where no option reads it.
     """
-    if column.shape != CANONICAL or not value:
+    if not (column.notation and column.notation.canonical and value):
         return "", None
     if target.base == "Bool":
         lost = " where all others are true or false" if value in ("0", "1") else ""

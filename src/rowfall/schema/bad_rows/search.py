@@ -65,7 +65,6 @@ from rowfall.schema.types import bytes_columns, footers, nested_reading, strict_
 from rowfall.schema.types.footers import Footer
 from rowfall.schema.types.nested_nulls import with_empty_lists
 from rowfall.schema.types.null_lists import null_lists
-from rowfall.schema.types.strict_reading import CANONICAL
 from rowfall.sources.base import Numbered, Ranged, Rewritten, Source
 from rowfall.systems.clickhouse.codes import BLANKS_REFUSED, NO_NULL
 
@@ -189,7 +188,7 @@ class BadRowSearch:
         value = data_errors.without_null_mark(bad.value, parse_type(own.type))
         misfits = [Misfit(own, value, guessed)] + [m for m in found if m.column != own]
         tried = tuple(replace(m, types=self._taken(m, split, header)) for m in misfits)
-        as_value = (own.type,) if own.shape == CANONICAL else ()
+        as_value = (own.type,) if own.notation and own.notation.canonical else ()
         settings = self.reader.settings
         taken = taken_types(own, value, as_value, self.encoding, self.ask, settings)
         return TriedRemedies(tried, bool(taken), left_out)

@@ -22,7 +22,6 @@ from rowfall.schema.column_facts import RunSelect
 from rowfall.schema.types import nested_reading
 from rowfall.schema.types.strict_reading import FileTraits, TextTraits, strict_column
 
-_SHAPES = frozenset(("T", "Z"))
 _PADDED = regex(r"\btrim(Both\(|\(BOTH\b)")
 _INTEGER = regex(r"\bU?Int\d+\b")
 _NUMBER = regex(r"\b(U?Int\d+|Float\d+)\b")
@@ -55,10 +54,10 @@ def _is_taken(
         return _fits_json(value)
     typed = encoding.kind is Kind.TYPED
     given = column.read_type if typed else "Nullable(String)"
-    shape = column.shape if column.shape in _SHAPES else ""
+    shape = column.notation.times if column.notation else ""
     padded = _PADDED.search(column.check.bad) is not None
     traits = TextTraits(
-        padded=padded, shape=shape or "", infinite=value == "inf",
+        padded=padded, shape=shape, infinite=value == "inf",
         breaks=True, file=FileTraits.of(encoding),
     )  # fmt: skip
     read = strict_column(

@@ -20,7 +20,7 @@ from datetime import date
 from rowfall.core import sql
 from rowfall.core.charsets import BOM
 from rowfall.core.dataclass import dataclass
-from rowfall.core.model import Column, Encoding, Kind, Schema, ValueCheck
+from rowfall.core.model import Column, Encoding, Kind, Notation, Schema, ValueCheck
 from rowfall.core.patterns import regex
 from rowfall.core.sqltext import quote
 from rowfall.core.time_range import WIDE, TimeRange
@@ -98,10 +98,6 @@ class TextTraits:
     file: FileTraits = FileTraits()
 
 
-CANONICAL = "canonical"
-"""The shape of numbers and Bools that are written as inference takes them, for rowfall-decode."""
-
-
 def has_spellings(target: Type) -> bool:
     """Tell whether text of other spellings than inference takes makes values of a type, too."""
     return target.base in ("Bool", "Float64") or 0 < target.bits <= 64
@@ -132,7 +128,7 @@ def strict_column(
     if target.base == "SimpleAggregateFunction":
         # Its values are those of a type, and it is written as they are.
         inner = strict_column(name, source, arguments(target.args)[-1], kind, traits=traits)
-        return replace(inner, type=target_type, shape=None)
+        return replace(inner, type=target_type, notation=None)
     if nested_reading.is_nested(target_type) and nested_reading.is_checkable(
         target_type, null_tuples=kind is Kind.JSON
     ):
@@ -154,13 +150,12 @@ def strict_column(
     # What the sample shows to be unusual is for the engine: the decoder would decline it anyway.
     traits = replace(traits, canonical=traits.canonical and has_spellings(target))
     shape = traits.shape if target.base.startswith("DateTime") else ""
-    shape = CANONICAL if traits.canonical else shape
     padded = traits.padded and not (target.text or target.base.startswith("Enum"))
     # Objects of the type JSON come as strings, which the engine makes objects of.
     decoded = target.base in abilities.TYPES or (target.base == "JSON" and not _typed_paths(target))
     odd = padded or traits.infinite or traits.file.bom
-    if decoded and not odd and shape in (*_SHAPES, CANONICAL):
-        column = replace(column, shape=shape)
+    if decoded and not odd and shape in _SHAPES:
+        column = replace(column, notation=Notation(shape, traits.canonical, traits.blank))
     if target.base in ("Float32", "Float64") and _is_read_directly(traits):
         return _read_directly(column, target, kind, csv)
     text = _read_as_text(column, target, kind, csv, traits)
@@ -355,7 +350,8 @@ def _read_nested(column: Column, kind: Kind, csv: bool, traits: TextTraits) -> C
         null = parse_type(type_).nullable
         unfit = f"isNotNull({x}) AND ({unfit})" if null else f"isNull({x}) OR {unfit}"
         return replace(
-            column, shape=CANONICAL if traits.canonical else None, read_type=mirror,
+            column, notation=Notation(canonical=True) if traits.canonical else None,
+            read_type=mirror,
             check=ValueCheck(typed(lenient), f"ifNull({unfit}, 1)"),
             expression=_checked(typed(value), wrong, column),
         )  # fmt: skip
@@ -986,7 +982,7 @@ def _signed(column: Column) -> Column:
     wrong = f"ifNull(({lenient}) NOT IN (1, -1), 1)"
     bad = f"({column.check.bad}) OR {wrong}" if column.check.bad else wrong
     return replace(
-        column, shape=None, expression=expression, check=ValueCheck(lenient, bad),
+        column, notation=None, expression=expression, check=ValueCheck(lenient, bad),
         read_type=column.read_type or column.type,
     )  # fmt: skip
 
