@@ -257,3 +257,11 @@ def test_exports_have_names(shell: Shell) -> None:
     shell.ok("load", "out.csv", "--table", "u")
     columns = "SELECT groupArray(name) FROM system.columns WHERE table = "
     assert shell.row(columns + "'u'") == shell.row(columns + "'t'")
+
+
+def test_names_that_are_made_are_said(shell: Shell) -> None:
+    shell.write("t.csv", "a,a,,b \n1,2,3,4\n5,6,7,8\n")
+    done = shell.ok("load", "t.csv")
+    said = " ".join(done.err.split())
+    assert "empty or stands twice get one: 'a' is a_2, the empty name is c3 note" in said
+    assert shell.rows("SELECT a, a_2, c3, b FROM t ORDER BY a") == [[1, 2, 3, 4], [5, 6, 7, 8]]

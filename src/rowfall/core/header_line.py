@@ -196,13 +196,16 @@ def _numbered(columns: Sequence[_Column], alike: Sequence[_Column]) -> tuple[boo
 def _stands_apart(column: _Column) -> bool:
     """Tell whether the first of a column is hardly one of its numbers or times.
 
-    A year above other numbers, or what is farther from all of them than they are from each other.
+    A year above other numbers, a percentage above what has no sign, or what is farther from all of
+    them than they are from each other.
     """
     values = [v for v in column.values if v]
     if column.first.strip() in column.values or not values:
         return False
     if column.own != "number":
         return False
+    if column.first.strip().endswith("%") and not any(v.endswith("%") for v in values):
+        return True
     try:
         first, *numbers = (float(re.sub(r"[, '\u00a0%]", "", v)) for v in (column.first, *values))
     except ValueError:

@@ -29,6 +29,7 @@ _LOG = regex(
 _YAML = regex(r"\s*(?:- )?[\w./-]+:(?: .*)?\Z|\s*- .*\Z")
 _INI = regex(r"\[[\w .:-]+\]\s*\Z")
 _MARKDOWN = regex(r"#{1,6} \S|```|\|? ?:?-{3,}:? ?\|")
+_RULE = regex(r"\|? ?:?-{3,}:? ?\|[-:| ]*\Z")
 _SECTIONS = ("---", "%YAML")
 _CONTROL = frozenset(range(32)) - frozenset(b"\t\n\r\x01\x1f\x1e\x1d\x1c\x0c\x1b")
 
@@ -61,6 +62,8 @@ def format_of(name: str, text: bytes, *, whole: bool) -> str:
     commented = (
         found.marks.comment == "#" and found.header and found.sure and found.even >= _LEAST_EVEN
     )
+    if what := _is_markdown_table(plain.splitlines()[:200]):
+        raise _no_table(name, what)
     if not commented and (what := _is_document(plain.splitlines()[:200])):
         raise _no_table(name, what)
     marks = (*STRONG, *PAIRS)
@@ -110,6 +113,11 @@ def _is_document(lines: list[str]) -> str:
     if sum(bool(_YAML.match(line)) for line in filled) * 10 > 9 * len(filled) > 9:
         return "it looks like YAML"
     return ""
+
+
+def _is_markdown_table(lines: list[str]) -> str:
+    """Return a clause on the line of dashes below the names of such a table; "" without one."""
+    return "it holds a table of Markdown" if any(map(_RULE.match, lines)) else ""
 
 
 def _no_table(name: str, why: str) -> UsageError:

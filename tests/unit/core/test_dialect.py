@@ -78,6 +78,8 @@ def test_delimiters(text: str, mark: str, width: int) -> None:
         ("city,2019\nOslo,5\nBern,7\nRome,6\n", True),
         ("country,code,2020\nNorway,NO,5\nItaly,IT,7\nChad,TD,6\n", True),
         ("state,2020\nTexas,5.5\nOhio,7.5\nUtah,1.5\n", True),
+        ("name,5%,10%\na,1,2\nb,3,4\n", True),
+        ("name,5%,10%\na,6%,12%\nb,7%,11%\n", False),
         ("id,100022,100025\n1,5,7\n2,6,8\n3,5,9\n", True),
         ("id,100022,100025\nid1,TRUE,FALSE\nid2,FALSE,TRUE\n", True),
         ("country,2024-01-01,2024-01-02\nNorway,5,7\nItaly,6,8\n", True),

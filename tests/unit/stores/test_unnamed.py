@@ -39,6 +39,8 @@ def test_tables(text: str, format_: str) -> None:
         ("2024-01-01T10:00:00Z INFO a, b\n2024-01-01T10:00:01Z WARN c, d\n", "log"),
         ("---\na: 1\nb: 2\n", "YAML"),
         ("# Title\n\nSome text, with commas.\n", "Markdown"),
+        ("# Title\n\n| a | b |\n|---|---|\n| 1 | 2 |\n| 3 | 4 |\n", "table of Markdown"),
+        ("a | b\n--- | ---\n1 | 2\n", "table of Markdown"),
         ("[core]\na = 1\n", "settings"),
         ("The quick fox jumped over, and so on.\nThen it went home, alone.\n", "sentences"),
         ("This is a letter to somebody far away\nwho does not answer it at all\n", "no delimiter"),

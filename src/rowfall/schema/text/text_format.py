@@ -57,7 +57,7 @@ UNSURE = "unsure"
 OTHERWISE = "otherwise"
 """Subject of notes that hold options by which a load reads the text in the other way."""
 
-TOLD = frozenset({"blank lines", "blanks"})
+TOLD = frozenset({"blank lines", "blanks", "names"})
 """Subjects of notes about what is left out, which a load says, too."""
 
 SAMPLE = 1 << 18
@@ -432,12 +432,13 @@ def _notes(
         yield UNSURE, "texts begin with the blank behind a delimiter; --blanks trim leaves it out"
         yield OTHERWISE, "--blanks trim"
     renamed = [
-        f"{given or 'the empty name'!r} is {name}"
+        f"{repr(given.strip()) if given.strip() else 'the empty name'} is {name}"
         for given, name in zip(found.given, found.names, strict=False)
-        if given != name
+        if given.strip() != name
     ]
     if renamed and not asked.columns:
-        yield "names", ", ".join(renamed[:8]) + (", ..." if len(renamed) > 8 else "")
+        listed = ", ".join(renamed[:8]) + (", ..." if len(renamed) > 8 else "")
+        yield "names", f"columns whose name is empty or stands twice get one: {listed}"
 
 
 def _last_rows(found: Finding, samples: Sequence[TextSample]) -> Iterator[tuple[str, str]]:
