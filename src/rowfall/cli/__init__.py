@@ -29,6 +29,8 @@ _USAGE, _INTERRUPTED = 2, 130  # see rowfall.core.errors.Exit, which is not impo
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run the command line and end the process with a code of :class:`rowfall.core.errors.Exit`."""
     given = sys.argv[1:] if arguments is None else list(arguments)
+    if arguments is None and not sys.flags.utf8_mode and sys.getfilesystemencoding() != "utf-8":
+        _restart_in_utf8()
     began = _process_began()
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, _leave)
@@ -69,6 +71,18 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     # Everything is said and closed. The interpreter's own end would take 15 ms; and it would end
     # by SIGINT where a Ctrl-C was caught inside of an exec(), by which every dataclass is made.
     os._exit(code)
+
+
+def _restart_in_utf8() -> None:
+    """Start this command again with names of files in UTF-8, as engines and other programs have it.
+
+    Python takes names in the locale's characters (ISO-8859-1, ASCII), so that a file would not be
+    found by the name that it has. What is printed stays in the locale's.
+    """
+    os.environ["PYTHONUTF8"] = "1"
+    os.environ.setdefault("PYTHONIOENCODING", sys.stdout.encoding if sys.stdout else "ascii")
+    with contextlib.suppress(OSError):
+        os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])  # noqa: S606
 
 
 def _process_began() -> float:

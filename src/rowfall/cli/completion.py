@@ -10,6 +10,7 @@ import click
 from rowfall.cli.options import command, option
 from rowfall.cli.output import CommandOutput
 from rowfall.core.errors import TargetError, UsageError
+from rowfall.core.own_files import home
 
 SHELLS = ("bash", "zsh", "fish")
 
@@ -50,11 +51,11 @@ def completion(ctx: click.Context, shell: str | None, install: bool) -> None:
 
 def _place(shell: str) -> tuple[Path, str]:
     """Return the user's file that a shell loads completions from, and what it needs besides."""
-    data = Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local/share")
+    data = Path(os.environ.get("XDG_DATA_HOME") or home("XDG_DATA_HOME") / ".local/share")
     if shell == "bash":
         return data / "bash-completion/completions/rowfall", " (it needs bash-completion)"
     if shell == "fish":
-        config = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config")
+        config = Path(os.environ.get("XDG_CONFIG_HOME") or home("XDG_CONFIG_HOME") / ".config")
         return config / "fish/completions/rowfall.fish", ""
     folder = data / "zsh/site-functions"
     return folder / "_rowfall", (

@@ -60,6 +60,38 @@ def sync_folder(folder: Path) -> None:
     _sync(folder, os.O_RDONLY)
 
 
+# Types of file systems that other machines may write to at the same moment. FUSE: sshfs, buckets.
+_SHARED = frozenset((
+    "9p", "afs", "beegfs", "ceph", "cifs", "gfs2", "glusterfs", "gpfs", "lustre", "nfs", "nfs4",
+    "ocfs2", "orangefs", "smb3", "smbfs", "virtiofs",
+))  # fmt: skip
+
+
+def is_shared(folder: Path) -> bool:
+    """Tell whether a folder is on a file system that other machines may write to."""
+    try:
+        device = os.stat(folder).st_dev
+        mounts = Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return False
+    # 36 35 98:0 /mnt1 /mnt2 rw,noatime master:1 - ext3 /dev/root rw (proc_pid_mountinfo(5))
+    number = f"{os.major(device)}:{os.minor(device)}"
+    for line in reversed(mounts.splitlines()):
+        before, _, after = line.partition(" - ")
+        if before.split(" ", 3)[2] == number:
+            kind = after.partition(" ")[0]
+            return kind in _SHARED or kind == "fuse" or kind.startswith("fuse.")
+    return False
+
+
+def is_read_only(path: Path) -> bool:
+    """Tell whether a file is there, and on a file system that nobody writes to by this name."""
+    try:
+        return bool(os.statvfs(path).f_flag & os.ST_RDONLY)
+    except OSError:
+        return False
+
+
 def make_folder(folder: Path, mode: int = 0o777) -> None:
     """Make a folder and those above it that are missing, and flush their names.
 

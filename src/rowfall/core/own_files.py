@@ -1,13 +1,17 @@
-"""Files and folders that rowfall makes for itself: no source takes them for data."""
+"""Files and folders that rowfall makes for itself, which no source takes for data."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Collection
+from pathlib import Path
 
+from rowfall.core.errors import UsageError
 from rowfall.core.patterns import regex
 
 LEDGER_NAME = "rowfall.ledger"
+SIDE_FILES = ("-wal", "-shm", "-journal")
+"""Ends of the names of the files that SQLite keeps beside a ledger."""
 REJECTS_NAME = "rowfall-rejects.tsv"
 REJECTS_OF = "rowfall-rejects-"
 """Begins the name of such a file where many tables are loaded; the table follows."""
@@ -51,6 +55,25 @@ def is_own(name: str) -> bool:
     return (
         name == REJECTS_NAME
         or (name.startswith(REJECTS_OF) and name.endswith(".tsv"))
-        or name.endswith((MANIFEST_SUFFIX, ".ledger", ".ledger-wal", ".ledger-shm"))
+        or name.endswith((MANIFEST_SUFFIX, *(f".ledger{end}" for end in ("", *SIDE_FILES))))
         or (name.startswith("rowfall.ledger.") and name.endswith(".running"))
     )
+
+
+def home(variable: str) -> Path:
+    """Return the folder of the user.
+
+    Args:
+        variable: that says where to go without it.
+
+    Raises:
+        UsageError: HOME is not set, and the system does not know the user (containers, mostly).
+    """
+    try:
+        return Path.home()
+    except RuntimeError:
+        raise UsageError(
+            f"the user {os.geteuid()} has no home folder: HOME is not set, and the system does not "
+            "know the user",
+            hint=f"Name a folder that stays: export {variable}=/path/of/a/folder",
+        ) from None

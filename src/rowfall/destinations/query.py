@@ -99,6 +99,13 @@ def run_query(
         UsageError: the target holds no tables. EngineError: the statement fails.
         BrokenPipeError: nobody reads ``out_fd`` any more.
     """
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise UsageError(
+            f"the statement is not valid UTF-8: {text[error.start - 20 : error.end]!r}",
+            hint="Write the character in UTF-8, or as an escape of the string: '\\xFF'",
+        ) from None
     open_destination(target).query(target, Query(text, format, write, out_fd, convert))
 
 

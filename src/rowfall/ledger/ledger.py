@@ -24,9 +24,10 @@ from rowfall.core import disk
 from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import LedgerError, LockLostError
 from rowfall.core.listing import Split, continued_id, joined, ranges_by_stream
+from rowfall.core.own_files import SIDE_FILES
 from rowfall.ledger import joined_loads, leases
 from rowfall.ledger.leases import StagedPartition
-from rowfall.targets.base import SHADOW_SUFFIX, state_folder
+from rowfall.targets.base import SHADOW_SUFFIX, kept_in
 
 # 2: publishing by ATTACH, owners of loads.
 VERSION = 2
@@ -947,11 +948,15 @@ class LedgerStore:
         self.path = path
         # Worker, publisher and main thread share the connection: transactions take turns.
         self._guard = threading.RLock()
+        self._read_only = disk.is_read_only(path)
         try:
+            if self._read_only:
+                self._open_read_only()
+                return
             disk.make_folder(path.parent, 0o700)
-            if path.parent == state_folder():
+            if kept_in(path.parent):
                 _check_own(path.parent)
-            for name in ("-wal", "-shm"):
+            for name in SIDE_FILES:
                 _refuse_link(path.with_name(path.name + name))
             _make_file(path)
             # The publisher runs on a thread of its own; SQLite itself is in serialised mode.
@@ -959,7 +964,10 @@ class LedgerStore:
                 path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False
             )
             self._db.create_function("bytes_of", 1, bytes.fromhex, deterministic=True)
-            self._db.execute("PRAGMA journal_mode=WAL")
+            # WAL keeps its index in memory that processes of one machine share: over a network two
+            # machines would not see each other's lines (https://sqlite.org/wal.html).
+            mode = "DELETE" if disk.is_shared(path.parent) else "WAL"
+            self._db.execute(f"PRAGMA journal_mode={mode}")
             self._db.execute("PRAGMA synchronous=FULL")
             self._db.execute("PRAGMA fullfsync=ON")  # macOS: fsync alone stops at the drive's cache
             self._db.execute("PRAGMA foreign_keys=ON")
@@ -967,16 +975,25 @@ class LedgerStore:
         except OSError as error:
             raise LedgerError(
                 f"cannot create the ledger {path}: {error.strerror}",
-                hint="Give another place with ROWFALL_HOME.",
+                hint="Name another place: export ROWFALL_HOME=/path/of/a/folder",
             ) from None
         except sqlite3.Error as error:
             raise _explain(path, error) from None
+
+    def _open_read_only(self) -> None:
+        """Open a file that nobody can write, for commands that only read."""
+        self._db = sqlite3.connect(
+            f"{self.path.absolute().as_uri()}?immutable=1", uri=True, isolation_level=None,
+            check_same_thread=False,
+        )  # fmt: skip
+        self._prepare()
 
     def _prepare(self) -> None:
         schema = _schema()
         (found,) = self._db.execute("PRAGMA user_version").fetchone()
         if found == VERSION:
-            self._db.executescript(schema.partition(_ADDED)[2])
+            if not self._read_only:
+                self._db.executescript(schema.partition(_ADDED)[2])
             return
         if found:
             age = "a newer" if found > VERSION else "an older"
@@ -1094,6 +1111,15 @@ def _explain(path: Path, error: sqlite3.Error) -> LedgerError:
             f"the ledger {path} is damaged: {text}",
             hint="Restore it from a backup. Without it rowfall cannot tell what is loaded; if "
             "you move it away, check the target table before you load again.",
+        )
+    if "readonly" in text or "unable to open" in text:
+        why = (
+            "it is on a read-only file system" if disk.is_read_only(path)
+            else f"this user may not write to it and to {path.parent}"
+        )  # fmt: skip
+        other = "export ROWFALL_HOME=/path/of/a/folder" if kept_in(path.parent) else "--to FOLDER"
+        return LedgerError(
+            f"cannot write to the ledger {path}: {why}", hint=f"Name another place: {other}"
         )
     return LedgerError(f"cannot use the ledger {path}: {text}", hint="Check space and rights.")
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from rowfall.core.dataclass import dataclass
+from rowfall.core.errors import LedgerError, UsageError
 from rowfall.core.patterns import regex
 from rowfall.ledger import leases
 from rowfall.targets.base import state_folder
@@ -65,13 +66,22 @@ class ScratchRecord:
 
     Args:
         folder: of its samples and ledgers.
+
+    Raises:
+        LedgerError: it cannot be written.
     """
 
     def __init__(self, folder: Path) -> None:
         self._path = _records() / f"{folder.name}.json"
-        self._path.parent.mkdir(parents=True, exist_ok=True)
         self._open: set[str] = set()
-        self._write({"owner": leases.this_process(), "folder": str(folder)})
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            self._write({"owner": leases.this_process(), "folder": str(folder)})
+        except OSError as error:
+            raise LedgerError(
+                f"cannot record in {self._path.parent} what is made to measure: {error.strerror}",
+                hint="Name another place: export ROWFALL_HOME=/path/of/a/folder",
+            ) from None
 
     def add(self, name: str, to: str, options: Mapping[str, Any], ledger: Path) -> None:
         """Record a scratch before anything of it is made."""
@@ -184,7 +194,10 @@ def _records() -> Path:
 
 
 def _files() -> list[Path]:
-    return sorted(_records().glob("*.json"))
+    try:
+        return sorted(_records().glob("*.json"))
+    except UsageError:  # no home, so nothing was left there
+        return []
 
 
 def _lines(path: Path) -> list[dict[str, Any]]:

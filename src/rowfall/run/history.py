@@ -15,6 +15,7 @@ from rowfall.core.load_record import PartSizes
 from rowfall.core.masked import MASK
 from rowfall.core.model import MergeWork
 from rowfall.core.options import Options
+from rowfall.core.own_files import LEDGER_NAME
 from rowfall.core.results import Cleared, Explanation, Failure, Report, ShardReport
 from rowfall.core.steering import SteeringStep
 from rowfall.ledger import Ledger, LoadRow, running
@@ -22,7 +23,7 @@ from rowfall.ledger.leases import has_ended
 from rowfall.ledger.recorder import known
 from rowfall.run import explained
 from rowfall.targets import open_target
-from rowfall.targets.base import state_folder, state_ledger
+from rowfall.targets.base import kept_in, state_ledgers
 
 # Fields of a stored report that had another name in version 1 of the document.
 _RENAMED = {"splits_landed": "splits_loaded"}
@@ -35,11 +36,10 @@ def reports(to: str | None, *, everywhere: bool = False) -> list[Report]:
         to: the target; None for the default folder, and for files that were written from here.
         everywhere: with ``to`` None, all loads that this user's ledgers know.
     """
-    files = state_ledger()
     found: list[Report] = []
     for path in _ledgers(to, everywhere=everywhere):
         of = None
-        if path == files and not everywhere:
+        if path.name == LEDGER_NAME and kept_in(path.parent) and not everywhere:
             of = _from_here if to is None else _into(open_target(to, "any", Options()).text)
         found += _reports(path, of)
     return sorted(found, key=lambda r: r.started, reverse=True)
@@ -58,9 +58,8 @@ def _ledgers(to: str | None, *, everywhere: bool = False) -> list[Path]:
     if to is not None:
         return [open_target(to, "any", Options()).ledger_path]
     here = open_target(None, "any", Options()).ledger_path
-    if not everywhere:
-        return [here, state_ledger()]
-    return [here, *sorted(state_folder().glob("*.ledger"))]
+    kept = state_ledgers()
+    return [here, *(path for path in kept if everywhere or path.name == LEDGER_NAME)]
 
 
 def _rows(path: Path) -> list[LoadRow]:

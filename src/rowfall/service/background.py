@@ -79,7 +79,7 @@ def start(pipeline: Pipeline, command: Sequence[str]) -> BackgroundWatcher:
             hint=f"rowfall pipeline stop {pipeline.name} ends it.",
         )
     path = log_file(pipeline)
-    disk.make_folder(path.parent, 0o700)
+    _make_folder(path.parent)
     with suppress(FileNotFoundError):
         _document(pipeline).unlink()
     _turn(path)
@@ -101,6 +101,16 @@ def start(pipeline: Pipeline, command: Sequence[str]) -> BackgroundWatcher:
             raise _ended(pipeline, path, begin, code)
         time.sleep(_POLL)
     return BackgroundWatcher(process.pid, "", str(path))
+
+
+def _make_folder(folder: Path) -> None:
+    try:
+        disk.make_folder(folder, 0o700)
+    except OSError as error:
+        raise LedgerError(
+            f"cannot make {folder}, where the log of a pipeline is: {error.strerror}",
+            hint="Name another place: export ROWFALL_HOME=/path/of/a/folder",
+        ) from None
 
 
 def _ended(pipeline: Pipeline, path: Path, begin: int, code: int) -> RowfallError:
@@ -149,7 +159,7 @@ def as_background(pipeline: Pipeline, since: str) -> Iterator[None]:
         UsageError: another one is.
     """
     path = _lock(pipeline)
-    disk.make_folder(path.parent, 0o700)
+    _make_folder(path.parent)
     with os.fdopen(disk.open_own(path, os.O_WRONLY | os.O_CREAT), "w") as lock:
         until = time.monotonic() + _LOOKED_SECONDS
         while not _locks(lock):

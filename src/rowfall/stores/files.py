@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import os
 import stat
+import sys
 from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import islice
@@ -358,7 +359,10 @@ def _status(path: str) -> os.stat_result:
         path.encode()
     except UnicodeEncodeError:
         raise SourceError(
-            f"cannot read {path!r}: its name is not valid UTF-8", hint="Rename the file."
+            f"cannot read {path!r}: its name is not valid UTF-8",
+            hint="Rename the file."
+            if sys.getfilesystemencoding() == "utf-8"
+            else f"Python takes names for {sys.getfilesystemencoding()} here: python -X utf8 helps",
         ) from None
     try:
         status = os.stat(path)

@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Protocol, runtime_checkable
 
 from rowfall.core.dataclass import dataclass
+from rowfall.core.errors import UsageError
 from rowfall.core.masked import Secret
 from rowfall.core.model import Column, Encoding, Schema
-from rowfall.core.own_files import LEDGER_NAME
+from rowfall.core.own_files import LEDGER_NAME, home
 from rowfall.core.server_address import ServerAt
 from rowfall.core.sqltext import SqlText
 
@@ -23,10 +24,27 @@ SHADOW_SUFFIX = "_whole"
 
 def state_folder() -> Path:
     """Return the folder of the ledgers of targets that have no folder of their own."""
-    home = os.environ.get("ROWFALL_HOME")
-    if home:
-        return Path(home)
-    return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local/state") / "rowfall"
+    own = os.environ.get("ROWFALL_HOME")
+    if own:
+        return Path(own)
+    state = os.environ.get("XDG_STATE_HOME") or home("ROWFALL_HOME") / ".local/state"
+    return Path(state) / "rowfall"
+
+
+def kept_in(folder: Path) -> bool:
+    """Tell whether a folder is that of :func:`state_folder`; a user without a home has none."""
+    try:
+        return folder == state_folder()
+    except UsageError:
+        return False
+
+
+def state_ledgers() -> list[Path]:
+    """Return the ledgers of targets that have no folder of their own; none without a home."""
+    try:
+        return sorted(state_folder().glob("*.ledger"))
+    except UsageError:
+        return []
 
 
 def state_ledger() -> Path:

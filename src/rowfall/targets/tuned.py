@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from rowfall.core.dataclass import dataclass
-from rowfall.core.errors import UsageError
+from rowfall.core.errors import TargetError, UsageError
 from rowfall.core.nearest import nearest
 from rowfall.core.options import Options
 from rowfall.core.patterns import regex
@@ -59,15 +59,24 @@ def check_name(name: str) -> None:
 
 
 def save(tuned: Tuned) -> Path:
-    """Write a combination, over an older one of the same name; return its path."""
-    folder = _folder()
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"{tuned.name}.json"
+    """Write a combination, over an older one of the same name; return its path.
+
+    Raises:
+        TargetError: it cannot be written.
+    """
+    path = _folder() / f"{tuned.name}.json"
     document = {"rowfall_tuned": _VERSION}
     document |= {item.name: getattr(tuned, item.name) for item in fields(Tuned)}
     unfinished = path.with_suffix(f".{os.getpid()}")
-    unfinished.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
-    unfinished.replace(path)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        unfinished.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+        unfinished.replace(path)
+    except OSError as error:
+        raise TargetError(
+            f"cannot write {path}: {error.strerror}",
+            hint="Name another place: export ROWFALL_HOME=/path/of/a/folder",
+        ) from None
     return path
 
 

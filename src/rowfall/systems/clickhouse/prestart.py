@@ -5,6 +5,7 @@ Few imports, and those first: the commands that will want an engine start it bef
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import subprocess
@@ -59,7 +60,9 @@ def prestart(sources: Sequence[str], to: str | None) -> None:
     served = to is not None and to.startswith(_SERVERS)
     unused = served and all("://" in source or _TEXT.search(source) for source in sources)
     if not _waiting and "-" not in sources and not unused and is_installed():
-        _waiting.append(_spawn(()))
+        # What keeps Python from being started is said where the engine is wanted.
+        with contextlib.suppress(OSError):
+            _waiting.append(_spawn(()))
 
 
 def prestart_early(arguments: Sequence[str]) -> None:
@@ -89,7 +92,16 @@ def take(fds: Sequence[int]) -> Child:
             if child.folder == _folder():
                 return child
             child.drop()
-    return _spawn(fds)
+    try:
+        return _spawn(fds)
+    except OSError as error:
+        from rowfall.core.errors import EngineError  # not before the engine has started
+
+        python = sys.executable or "Python, which does not know its own path"
+        raise EngineError(
+            f"cannot start the engine's process: {python}: {error.strerror}",
+            hint="Check that you may run this Python: the engine is a process of its own.",
+        ) from None
 
 
 def _folder() -> str:

@@ -40,7 +40,7 @@ def completed(text: str, said: list[str] | None = None) -> str:
     scheme, userinfo, authority, path, query = found.groups("")
     given = dict(parse_qsl(query, keep_blank_values=True))
     named = given.pop(_FILE, "")
-    file = Path(named).expanduser() if named else Path.home() / ".my.cnf"
+    file = Path(os.path.expanduser(named or "~/.my.cnf"))
     options = read_options(file, named=bool(named))
 
     def of(key: str, variable: str = "") -> str:

@@ -87,7 +87,7 @@ def _divided(authority: str) -> tuple[str, str]:
 def service_files() -> list[Path]:
     """Return the files that services are looked for in, the first one first."""
     own = os.environ.get("PGSERVICEFILE")
-    files = [Path(own) if own else Path.home() / ".pg_service.conf"]
+    files = [Path(own) if own else Path(os.path.expanduser("~/.pg_service.conf"))]
     system = os.environ.get("PGSYSCONFDIR")
     return [*files, Path(system) / "pg_service.conf"] if system else files
 
