@@ -212,9 +212,9 @@ def load_tables(
     """Load many tables of ``source``, each by a load of its own, several at a time.
 
     Args:
-        source: a database (``postgresql://host/db``), a file of DuckDB, a namespace of an Iceberg
-            catalogue, or a folder whose sub-folders are tables; ``tables=`` and ``exclude=`` say
-            which of its tables.
+        source: a database (``postgresql://host/db``), a file of DuckDB or SQLite, a namespace
+            of an Iceberg catalogue, or a folder whose sub-folders are tables; ``tables=`` and
+            ``exclude=`` say which of its tables.
         to: as of :func:`load`; ``{table}`` and ``{schema}`` stand for the names of each.
         table: name of each in the target, with the same place holders; default ``{table}``.
         options, on_event, password: as of :func:`load`.

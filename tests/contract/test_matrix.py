@@ -10,8 +10,10 @@ import io
 import itertools
 import json
 import os
+import sqlite3
 import zipfile
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
@@ -203,6 +205,17 @@ def _of_duckdb(bench: Bench) -> From:
     return From((f"duckdb://{file}/src",))
 
 
+def _of_sqlite(bench: Bench) -> From:
+    file = bench.shell.folder / f"{_name('src')}.db"
+    with closing(sqlite3.connect(file)) as connection:
+        connection.execute(
+            "CREATE TABLE src (id INTEGER PRIMARY KEY, s TEXT NOT NULL, x REAL NOT NULL)"
+        )
+        connection.executemany("INSERT INTO src VALUES (?, ?, ?)", ROWS)
+        connection.commit()
+    return From((f"sqlite://{file}/src",))
+
+
 FROM: dict[str, Callable[[Bench], From]] = {
     "file": _file,
     "archive": _archive,
@@ -221,6 +234,7 @@ FROM: dict[str, Callable[[Bench], From]] = {
     "clickhouse": _of_clickhouse,
     "postgresql": _of_postgresql,
     "duckdb": _of_duckdb,
+    "sqlite": _of_sqlite,
 }
 # The same code as another one, or nothing to run it against.
 SAME_SOURCES = {
@@ -371,7 +385,7 @@ GATE = {
     ("az", "null"), ("http", "file"), ("hdfs", "null"), ("arrow", "folder"), ("generate", "file"),
     ("kafka", "kafka"), ("iceberg", "iceberg"), ("delta", "folder"), ("mysql", "mysql"),
     ("clickhouse", "clickhouse"), ("postgresql", "postgresql"), ("file", "cluster"),
-    ("file", "singlestore"), ("duckdb", "duckdb"),
+    ("file", "singlestore"), ("duckdb", "duckdb"), ("sqlite", "duckdb"),
 }  # fmt: skip
 # The worker that has the service; a cluster's is the longest, so it comes first.
 _WORKERS = (

@@ -12,10 +12,11 @@ import ipaddress
 import itertools
 import json
 import os
+import sqlite3
 import struct
 import uuid
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
@@ -268,9 +269,29 @@ def duckdb_text(kind: str) -> str:
     return "to_json(v)::VARCHAR" if kind.startswith("list ") else "v::VARCHAR"
 
 
+class SQLiteSource:
+    """A table in a file of SQLite, read by SQLite."""
+
+    def __init__(self, request: pytest.FixtureRequest, shell: Shell) -> None:
+        self._file, self.name = shell.folder / "values.db", f"values_{next(_numbers)}"
+
+    def make(self, case: Case, numbers: Sequence[int]) -> dict[int, str | None]:
+        rows = ", ".join(f"({n}, {case.values[n - 1]})" for n in numbers)
+        with closing(sqlite3.connect(self._file)) as connection:
+            connection.execute(f"DROP TABLE IF EXISTS {self.name}")
+            connection.execute(f"CREATE TABLE {self.name} (n INTEGER PRIMARY KEY, v {case.type})")
+            connection.execute(f"INSERT INTO {self.name} VALUES {rows}")
+            connection.commit()
+            found = connection.execute(f"SELECT n, v FROM {self.name}").fetchall()
+        return {n: said(v, case.kind) for n, v in found}
+
+    def arguments(self) -> tuple[str, ...]:
+        return (f"sqlite://{self._file}/{self.name}",)
+
+
 SOURCES: dict[str, Callable[[pytest.FixtureRequest, Shell], Source]] = {
     "postgresql": PostgresqlSource, "mariadb": MariaDBSource, "clickhouse": ClickHouseSource,
-    "duckdb": DuckDBSource,
+    "duckdb": DuckDBSource, "sqlite": SQLiteSource,
 }  # fmt: skip
 
 
@@ -585,6 +606,17 @@ CASES = (
     Case("duckdb", "INT[]", "list int", ("[]", "[1, 2]", "[1, NULL]", NULL)),
     Case("duckdb", "INT[2]", "list int", ("[1, 2]", "[1, NULL]")),
     Case("duckdb", "VARCHAR[][]", "list text", ("[]", "[[], ['', 'a,b', NULL]]")),
+    # SQLite
+    Case("sqlite", "INTEGER", "int", ("0", "-9223372036854775808", "9223372036854775807", NULL)),
+    Case("sqlite", "REAL", "float64", ("0.1 + 0.2", "-0.0", "1e308", "5e-324", "9e999", NULL)),
+    Case("sqlite", "TEXT", "text", _quoted(*_PG_TEXTS)),
+    Case("sqlite", "BLOB", "hex", ("x''", "x'00ff5c0a090d'", "x'616263'", NULL)),
+    Case("sqlite", "BOOLEAN", "bool", ("0", "1", NULL)),
+    Case("sqlite", "DECIMAL(10, 2)", "decimal", ("0", "-12345678.25", "19.99", NULL)),
+    Case("sqlite", "NUMERIC", "float64", ("1", "2.5", NULL)),
+    Case("sqlite", "", "int", ("1", "-2", NULL)),
+    Case("sqlite", "DATE", "date", _quoted(*_DAYS)),
+    Case("sqlite", "DATETIME", "moment", _quoted(*_MOMENTS, "2024-01-31T10:00:00Z", "2024-01-31")),
     # ClickHouse
     Case("clickhouse", "UInt64", "int", ("0", "18446744073709551615")),
     Case("clickhouse", "Int256", "int", (f"-{1 << 255}", f"{(1 << 255) - 1}")),

@@ -209,10 +209,6 @@ CASES = [
     Case("Unpack it first (bunzip2); bz2 is for CSV, TSV and JSONEachRow.", "load b.parquet.bz2",
          ("bunzip2 b.parquet.bz2", "rowfall load b.parquet"),
          before=("load a.csv --to b.parquet", "--version; bzip2 b.parquet")),
-    Case("Export a table: sqlite3 -header -csv FILE 'SELECT * FROM name' | rowfall load -",
-         "load a.csv", "sqlite3 -header -csv {0} 'SELECT * FROM name' | rowfall load -", code=4,
-         before=("--version; sqlite3 a.csv 'CREATE TABLE name (id, n); "
-                 "INSERT INTO name VALUES (1, 2), (2, 3)'",), files={}),
     Case("Name it as --format MySQLDump.", "load a.sql", "rowfall load a.sql --format MySQLDump",
          code=4, files={"a.sql": "-- MySQL dump 10.13\n\nDROP TABLE IF EXISTS `t`;\n"
                         "CREATE TABLE `t` (\n  `a` int DEFAULT NULL\n) ENGINE=InnoDB;\n\n"

@@ -9,10 +9,12 @@ from rowfall.core.errors import UsageError
 from rowfall.core.nearest import did_you_mean
 
 # Where the bytes stand, the bytes, and the scheme that names such a database.
-_MAGIC = ((8, b"DUCK", "duckdb"),)
-_ENDS = {".duckdb": "duckdb"}
+_MAGIC = ((8, b"DUCK", "duckdb"), (0, b"SQLite format 3\0", "sqlite"))
+# A new ".db" may be anything.
+_ENDS = {".duckdb": "duckdb", ".sqlite": "sqlite", ".sqlite3": "sqlite"}
 _HEAD_BYTES = 16
-SCHEMES = frozenset(_ENDS.values())
+NAMES = {"duckdb": "DuckDB", "sqlite": "SQLite"}
+SCHEMES = frozenset(NAMES)
 """Form of the address of all such databases: ``scheme:///path/of/the.file/table``."""
 
 

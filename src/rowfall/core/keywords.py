@@ -161,7 +161,7 @@ class PlanKeywords(ReadKeywords, total=False):
 
     tables: str | None
     """Load many tables of the source, each exactly once: names or patterns as 'public.*', of a
-    database, a DuckDB file, an Iceberg namespace, or a folder of folders.
+    database, a file of DuckDB or SQLite, an Iceberg namespace, or a folder of folders.
     """
 
     exclude: str | Iterable[str] | Mapping[str, object]

@@ -283,7 +283,7 @@ class Options:
         "--tables",
         "PATTERN,...",
         "Load many tables of the source, each exactly once: names or patterns as 'public.*', of a "
-        "database, a DuckDB file, an Iceberg namespace, or a folder of folders.",
+        "database, a file of DuckDB or SQLite, an Iceberg namespace, or a folder of folders.",
         "Source",
         (LOAD, PLAN),
     )

@@ -45,6 +45,7 @@ REGISTRY = {
     "clickhouse": "systems.clickhouse.source:ClickHouse",
     "clickhouses": "systems.clickhouse.source:ClickHouse",
     "duckdb": "systems.duckdb.source:DuckDBSource",
+    "sqlite": "systems.sqlite.source:SQLiteSource",
     "postgresql": "systems.postgresql.source:PostgresSource",
     "postgres": "systems.postgresql.source:PostgresSource",
 }

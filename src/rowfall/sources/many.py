@@ -32,6 +32,7 @@ REGISTRY = {
     "clickhouse": "systems.clickhouse.tables:ClickHouseTableSet",
     "clickhouses": "systems.clickhouse.tables:ClickHouseTableSet",
     "duckdb": "systems.duckdb.tables:DuckDBTables",
+    "sqlite": "systems.sqlite.tables:SQLiteTables",
     "postgresql": "systems.postgresql.tables:PostgresTables",
     "postgres": "systems.postgresql.tables:PostgresTables",
 }
@@ -148,6 +149,7 @@ def open_tables(text: str, options: Options) -> TableSet:
         raise UsageError(
             f"--tables is for sources with many tables, and {shown} is none",
             hint="Such are postgresql://host/db, mysql://host/db, clickhouse://host/db, "
-            "file.duckdb, iceberg://CATALOG/namespace, and a folder whose sub-folders hold files.",
+            "file.duckdb, file.db of SQLite, iceberg://CATALOG/namespace, and a folder whose "
+            "sub-folders hold files.",
         )
     return cast("TableSet", find(REGISTRY[scheme], "sources")(text, options))

@@ -21,7 +21,7 @@ from typing import NamedTuple, Protocol
 from rowfall.core import charsets, formats
 from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import DataError, SourceError, UsageError
-from rowfall.core.file_databases import scheme_of_head
+from rowfall.core.file_databases import NAMES, scheme_of_head
 from rowfall.core.listing import Split
 from rowfall.core.model import Dialect, Encoding, Kind
 from rowfall.core.options import Options
@@ -40,8 +40,6 @@ _NO_TABLES = (
     (b"%PDF-", "a PDF document", "Export its table as CSV."),
     (b"PARE", "a Parquet file whose footer is encrypted",
      "Have it decrypted: rowfall takes no keys of Parquet."),
-    (b"SQLite format 3\0", "an SQLite database",
-     "Export a table: sqlite3 -header -csv FILE 'SELECT * FROM name' | rowfall load -"),
     (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", "an old Excel workbook (.xls)",
      "Save the sheet as CSV, or as Parquet."),
     (b"7z\xbc\xaf\x27\x1c", "a 7z archive", "Unpack it first: 7z x FILE."),
@@ -265,9 +263,9 @@ def _refuse_no_tables(heads: Mapping[str, bytes], options: Options) -> None:
         for magic, what, hint in _NO_TABLES:
             if head.startswith(magic):
                 raise SourceError(f"{name} is {what}, not a table", hint=_with_name(hint, name))
-        if scheme_of_head(head):
+        if scheme := scheme_of_head(head):
             raise SourceError(
-                f"{name} is a DuckDB database, not a table",
+                f"{name} is a {NAMES[scheme]} database, not a table",
                 hint=_with_name("Name it alone, as a local file: rowfall load FILE", name),
             )
         if head.startswith(_ZIP):

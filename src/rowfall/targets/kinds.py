@@ -21,7 +21,7 @@ _FILE = regex(
 # Ends of files that nobody gives to a folder, and that are not written here.
 _OTHER_FILE = regex(
     r"\.(xlsx?|ods|txt|dat|log|sql|html?|xml|ya?ml|toml|pdf|md|gz|zst|lz4|xz|bz2|zip|tar|tgz|7z|"
-    r"sqlite3?|h5|hdf5|pkl)\Z",
+    r"h5|hdf5|pkl)\Z",
     re.I,
 )
 # In front of the first slash: a name that only machines have. A folder of that name is "./NAME".
@@ -52,6 +52,8 @@ def kind_of(text: str, options: Options, kinds: tuple[str, ...]) -> str:
         scheme = "file"
     if scheme == "file":
         return _kind_of_path(text, options)
+    if scheme == "sqlite":
+        raise _only_read(text)
     if scheme not in kinds or scheme in ("folder", "null"):
         guess = did_you_mean(scheme, [k for k in kinds if k not in ("folder", "null", "file")])
         raise UsageError(
@@ -81,6 +83,8 @@ def _kind_of_path(text: str, options: Options) -> str:
         return "folder"
     database = file_databases.scheme_of_file(path)
     if database or (not os.path.exists(path) and (database := file_databases.scheme_of_new(path))):
+        if database == "sqlite":
+            raise _only_read(text)
         return database
     if options.to_format and not path.endswith("/"):
         return "file"
@@ -103,6 +107,15 @@ def _kind_of_path(text: str, options: Options) -> str:
             f"A folder of that name: --to {shlex.quote(f'{text}/')}",
         )
     return "folder"
+
+
+def _only_read(text: str) -> UsageError:
+    """Return the error for a target that is a file of SQLite."""
+    name = os.path.splitext(text.rstrip("/").rpartition("/")[2])[0] or "out"
+    return UsageError(
+        f"--to {text}: rowfall reads SQLite, and does not write it",
+        hint=f"Write a file of DuckDB: --to {shlex.quote(f'{name}.duckdb')}",
+    )
 
 
 def _as_server(text: str) -> str:

@@ -8,6 +8,7 @@ in. An option that is named because of data has been tried on it: a test pastes 
 from __future__ import annotations
 
 PASTED_BY = {
+    'End what holds it, or wait longer: --patience 10m': 'e2e/test_sqlite.py::test_a_file_that_is_locked',
     ' --short-rows null': 'e2e/test_tried_hints.py::test_a_short_row_is_filled_where_its_columns_take_null',
     ', or all files into a new one with --union-by-name': 'e2e/test_data_hints.py::test_files_of_parquet_with_other_columns',
     '--encoding binary loads the bytes as they are; --encoding names how text is written.': 'e2e/test_hint_commands.py::test_the_command_of_a_hint',
@@ -49,6 +50,8 @@ PASTED_BY = {
 """About data: text -> the test that pastes the option."""
 
 NOT_TRIED = {
+    'Name the other tables with --tables, or leave this one out: --exclude.': 'the other tables are for the user to name',
+    'as --type says': 'a reason, and no hint',
     'A server may have answered with an error or a login page: look at the file. Where it is a table all the same, name its format with --format.': 'what it is, nobody knows',
     'A server may have answered with an error: look at the file. Where its rows are objects, name the format: --format json': 'what it is, nobody knows',
     'Correct the files, or allow more with --max-errors or --max-error-ratio.': 'how many may be left out is for the user to say',

@@ -8,6 +8,7 @@ cases of ``e2e/test_hint_commands.py``.
 from __future__ import annotations
 
 RUN_BY = {
+    "Write a file of DuckDB: --to {}": "e2e/test_sqlite.py::test_it_is_no_target",
     "Load as {}, or let its owner run: ALTER TABLE {} OWNER TO {};": "e2e/test_replace_postgresql.py::test_who_does_not_own_the_table",
     "It is a pipeline: rowfall watch {}": "e2e/test_watch.py::test_from_start_to_stop_with_a_bad_file",
     "{} --to {}": "e2e/test_last_load.py::test_last_with_two_targets",
@@ -118,6 +119,9 @@ RUN_BY = {
 """Text of a hint -> the test that runs its command."""
 
 NOT_RUN = {
+    "What can be saved of it: sqlite3 FILE .recover | sqlite3 saved.db": "what it saves depends on the damage",
+    "A program that was killed has left its journal: open the file once where it can be written, sqlite3 FILE .tables, then load it.": "it changes the file of somebody else",
+    "Try the query in the sqlite3 shell.": "a program of others",
     "Have CSV written, with clickhouse-client --format CSVWithNames or duckdb -csv, and pipe it into rowfall load - --table NAME": "programs of others",
     "Unpack the rows in front of rowfall load, in the same pipe.": "of formats whose pieces no server joins; the pipe is the user's",
     "End other programs, or run A3 and A4 alone: rowfall bench A3 A4": "it takes minutes",

@@ -72,7 +72,7 @@ def _named(name: str) -> tuple[str, str]:
     ("head", "what", "hint"),
     [
         (b"%PDF-1.7\n", "a PDF document", "CSV"),
-        (b"SQLite format 3\0\x10", "an SQLite database", "sqlite3"),
+        (b"SQLite format 3\0\x10", "a SQLite database", "rowfall load"),
         (b"\n<!DOCTYPE html>\n<html>", "an HTML page", "login"),
         (b"<?xml version='1.0'?>", "XML", "--format"),
         (_zip("a.csv"), "a zip archive", "unzip"),

@@ -1,0 +1,468 @@
+"""SQLite: ``file.db``, ``sqlite:///folder/file.db/table``, or ``--query``.
+
+All ranges of a table are read over one connection in one transaction, so they are of one moment.
+SQLite makes a line of TSV of each row; only floats and bytes come as values, as its own text of a
+float has 15 digits.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import sqlite3
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from hashlib import blake2b
+from typing import Any
+
+from rowfall.core.errors import SourceError
+from rowfall.core.listing import Listing, Split
+from rowfall.core.model import Encoding
+from rowfall.core.options import Options
+from rowfall.core.sqltext import identifier, literal
+from rowfall.core.type_names import parse_type
+from rowfall.engines.file_database import OpenFile
+from rowfall.sources.cursor import CursorSql
+from rowfall.sources.databases import (
+    DatabaseSource,
+    digest,
+    no_key,
+    no_table,
+    only_table,
+    parse_file,
+)
+from rowfall.sources.key_ranges import (
+    BLOCKS,
+    WHOLE,
+    Described,
+    Key,
+    KeyKind,
+    RowNumber,
+    SourceColumn,
+    count_ranges,
+    cut,
+)
+from rowfall.systems.sqlite.client import SCHEMA, connect, rows, said
+from rowfall.systems.sqlite.columns import (
+    DeclaredColumn,
+    Values,
+    misfits,
+    read_column,
+    written_here,
+)
+
+_QUERY = "_rowfall_query"
+"""Temporary view of the query: its columns then have the types of those that they come from."""
+_ROWS = 1_000
+"""Rows that are taken at a time: some 100 kB."""
+# Rows whose values say what a column holds: the first ones, and some from all over the table.
+_FIRST, _PLACES, _EACH = 1_000, 64, 32
+_MOST_COUNTED = 100_000
+"""Rows that are counted where nothing else says how many there are: a millisecond."""
+_SHOWN = 60
+# A moment as text, and literals of it, with all digits of a second: they are compared as texts.
+_SIX_DIGITS = (
+    "substr({0} || CASE WHEN instr({0}, '.') THEN '000000' ELSE '.000000' END, 1, 26)"
+)  # fmt: skip
+_ROWID = ("rowid", "_rowid_", "oid")
+
+
+class SQLiteSource(DatabaseSource):
+    """One table, view or query of a file.
+
+    Args:
+        shared: the file, which whoever gives it closes.
+    """
+
+    remote = False
+
+    def __init__(
+        self, texts: Sequence[str], options: Options, shared: OpenFile | None = None
+    ) -> None:
+        super().__init__(parse_file(texts, options, SCHEMA), options)
+        self._shared = shared is not None
+        self._file = shared or OpenFile(lambda: connect(self.address.database, options), self._said)
+        self._table = self._rowid = ""
+
+    def close(self) -> None:
+        """Close the file when nobody reads from it any more."""
+        super().close()
+        if not self._shared:
+            self._file.close()
+
+    @contextlib.contextmanager
+    def _said(self) -> Iterator[None]:
+        with translated(self.text, self.address.database, query=bool(self.query)):
+            yield
+
+    # --- catalogue --------------------------------------------------------------------------------
+
+    def describe(self) -> Described:
+        at = self.address
+        with self._file.asking() as cursor:
+            ask = cursor.connection
+            if self.query:
+                ask.execute(f"CREATE TEMP VIEW IF NOT EXISTS {_QUERY} AS {self.query}")
+                self._table = _QUERY
+                columns = self._columns(ask, "query", self._sampled(""))
+                return Described("", digest(self.query), columns, 0, None, "a query")
+            tables = list_tables(ask)
+            table = at.table or only_table(at, [*tables])
+            if table not in tables:
+                raise no_table(at, table, [*tables])
+            self._table = table
+            kind, without_rowid, made = tables[table]
+            version = blake2b(made.encode(), digest_size=8).hexdigest()
+            declared = rows(ask, f"PRAGMA main.table_xinfo({literal(table)})")
+            names = {str(row[1]).lower() for row in declared}
+            keys = [str(row[1]) for row in sorted(declared, key=lambda row: row[5]) if row[5]]
+            of_key = {n: t for _, n, t, _, _, p, _ in declared if p and t.upper() == "INTEGER"}
+            if kind == "table" and not without_rowid:
+                self._rowid = next((name for name in _ROWID if name not in names), "")
+                self.number = "rowid" if self._rowid else "row"
+            alias = next(iter(of_key), "") if self._rowid and len(keys) == 1 else ""
+            columns = self._columns(ask, kind, self._sampled(self._rowid), alias, without_rowid)
+            found = Described(
+                f"{SCHEMA}.{table}", version, columns, self._count(ask, kind), None, "", WHOLE,
+                tuple(keys),
+            )  # fmt: skip
+            if kind != "table":
+                return replace(found, why=f"{table} is a {kind}")
+            if self.options.cursor is not None:
+                return found
+            if not rows(ask, f"SELECT 1 FROM {identifier(table)} LIMIT 1"):
+                return replace(found, why="it is empty")  # so that a later run loads what comes
+            integers = [c.name for c in columns if c.type in ("Int64", "Nullable(Int64)")]
+            wanted = at.key or alias or (keys[0] if len(keys) == 1 and without_rowid else "")
+            if wanted in integers:
+                return self._cut_by_key(ask, found, wanted, made if wanted == alias else "")
+            if at.key:
+                raise no_key(at, integers)
+            if not self._rowid:
+                return replace(found, why="it has no integer for its key")
+            return self._cut_by_rowid(ask, found)
+
+    def _columns(
+        self, ask: Any, kind: str, some: str, alias: str = "", without_rowid: int = 0
+    ) -> tuple[SourceColumn, ...]:
+        """Return the columns of table, view or query.
+
+        Args:
+            kind: of it. ``some``: SQL of the rows whose values are looked at.
+            alias: the column that is the number of the row.
+        """
+        of = literal(self._table)
+        declared = [
+            # A key may be NULL, but that of a table without numbers of rows.
+            DeclaredColumn(
+                name, type_.upper(), not (filled or name == alias or (key and without_rowid)),
+                kind == "table",
+            )
+            for _, name, type_, filled, _, key, hidden in rows(
+                ask, f"PRAGMA {'temp' if self.query else SCHEMA}.table_xinfo({of})"
+            )
+            if hidden != 1  # that of a virtual table, which SELECT * does not give either
+        ]  # fmt: skip
+        looks = ", ".join(
+            f"typeof({own}), CASE typeof({own}) WHEN 'blob' THEN zeroblob(min(length({own}), 64)) "
+            f"WHEN 'text' THEN substr({own}, 1, 64) ELSE {own} END"
+            for own in (identifier(column.name) for column in declared)
+        )
+        sampled = rows(ask, f"SELECT {looks} FROM ({some})")
+        values: list[Values] = [
+            [(row[2 * n], row[2 * n + 1]) for row in sampled if row[2 * n] != "null"]
+            for n in range(len(declared))
+        ]
+        given = [item.split(None, 1) for item in self.options.type]
+        texts = {name for name, *type_ in given if type_ and parse_type(type_[0]).text}
+        return tuple(
+            read_column(column, held, as_text=column.name in texts)
+            for column, held in zip(declared, values, strict=True)
+        )
+
+    def _sampled(self, rowid: str) -> str:
+        """Return SQL of rows from the beginning and, by their numbers, from all over the table."""
+        own = identifier(self._table)
+        first = f"SELECT * FROM {own} LIMIT {_FIRST}"
+        if not rowid:
+            return first
+        low, step = f"(SELECT min({rowid}) FROM {own})", f"(SELECT max({rowid}) FROM {own}) / "
+        places = " UNION ALL ".join(
+            f"SELECT * FROM (SELECT * FROM {own} WHERE {rowid} >= max({low}, {step}{_PLACES} * {n})"
+            f" ORDER BY {rowid} LIMIT {_EACH})"
+            for n in range(1, _PLACES)
+        )
+        return f"SELECT * FROM ({first}) UNION ALL {places}"
+
+    def _count(self, ask: Any, kind: str) -> int:
+        """Return about how many rows a table has; 0 for a view, which may take long to count."""
+        own = identifier(self._table)
+        if self._rowid:
+            ((low, high),) = rows(ask, f"SELECT min({self._rowid}), max({self._rowid}) FROM {own}")
+            ((pages,),) = rows(ask, "PRAGMA page_count")
+            ((size,),) = rows(ask, "PRAGMA page_size")
+            # A row takes four bytes and more.
+            return min(high - low + 1, pages * size // 4) if high is not None else 0
+        some = f"SELECT count(*) FROM (SELECT 1 FROM {own} LIMIT {_MOST_COUNTED})"
+        return int(rows(ask, some)[0][0]) if kind == "table" else 0
+
+    def _cut_by_key(self, ask: Any, found: Described, name: str, made: str) -> Described:
+        """Return a table cut by an integer: the number of its rows, or what was asked for.
+
+        Args:
+            made: statement that made the table whose numbers of rows these are; "" for others.
+        """
+        own, table = identifier(name), identifier(self._table)
+        ((low, high),) = rows(ask, f"SELECT min({own}), max({own}) FROM {table}")
+        key = Key(
+            name, own, KeyKind.INTEGER, "AUTOINCREMENT" in made.upper(),
+            nullable=next(c for c in found.columns if c.name == name).type != "Int64",
+        )  # fmt: skip
+        why = "as asked for" if self.address.key else "its primary key"
+        if high is None:  # rows of a key that was asked for, all of them without a value
+            return replace(found, why="no row has a value of that key")
+        if key.grows:
+            last = rows(ask, "SELECT seq FROM sqlite_sequence WHERE name = ?", self._table)
+            following = max(int(last[0][0]) if last else 0, high) + 1
+            found = replace(found, next_key=following)
+        end = high + 1 if key.grows and 0 < high < key.end else key.end
+        ranges = tuple(cut(_places(low, high), count_ranges(self._bytes(found)), end))
+        return replace(found, key=key, why=why, ranges=ranges)
+
+    def _cut_by_rowid(self, ask: Any, found: Described) -> Described:
+        """Return a table cut by the numbers of its rows, which VACUUM changes, and its counter."""
+        ((high,),) = rows(ask, f"SELECT max({self._rowid}) FROM {identifier(self._table)}")
+        ((state,),) = rows(ask, "PRAGMA main.schema_version")
+        low = (int(state) & 0x7FFF_FFFE | 1) << 32
+        key = RowNumber("rowid", self._rowid, KeyKind.BLOCK, low=low, end=low + BLOCKS)
+        count = count_ranges(self._bytes(found))
+        places = {low + high * n // count for n in range(1, count) if 0 < high < BLOCKS}
+        bounds = sorted({low, *places, key.end})
+        return replace(
+            found, key=key, why="it has no integer for its key",
+            ranges=tuple(itertools.pairwise(bounds)),
+        )  # fmt: skip
+
+    @staticmethod
+    def _bytes(found: Described) -> int:
+        return int(found.rows * sum(column.bytes_each for column in found.columns))
+
+    # --- a column that is followed ----------------------------------------------------------------
+
+    @property
+    def relation_text(self) -> str:
+        """See :class:`rowfall.sources.following.FollowedDatabase`."""
+        return identifier(self._table)
+
+    def ask(self, query: str) -> Iterable[Sequence[Any]]:
+        """See :class:`rowfall.sources.following.FollowedDatabase`."""
+        with self._file.asking() as cursor:
+            return rows(cursor.connection, query)
+
+    def cursor_sql(self, column: SourceColumn) -> CursorSql:
+        """See :class:`rowfall.sources.following.FollowedDatabase`."""
+        own, type_ = identifier(column.name), parse_type(column.type).base
+        if type_ in ("Date32", "DateTime64"):  # by their texts, whatever SQLite keeps
+            digits = _SIX_DIGITS if type_ == "DateTime64" else "{0}"
+            moment = digits.format(f"nullif({column.select}, '\\N')")
+            return CursorSql(moment, wrap=digits, values=True, indexed=False)
+        leads, unique = False, False
+        with self._file.asking() as cursor:
+            ask = cursor.connection
+            of = literal(self._table)
+            for _, index, is_unique, _, partial in rows(ask, f"PRAGMA index_list({of})"):
+                names = [row[2] for row in rows(ask, f"PRAGMA index_info({literal(index)})")]
+                leads = leads or (names[:1] == [column.name] and not partial)
+                unique = unique or (names == [column.name] and bool(is_unique) and not partial)
+        own += " COLLATE BINARY" * (type_ == "String")  # texts are followed by their bytes
+        return CursorSql(own, text="CAST({x} AS TEXT)", values=True, unique=unique, indexed=leads)
+
+    def key_sql(self, column: SourceColumn) -> tuple[str, str, str]:
+        """See :class:`rowfall.sources.following.FollowedDatabase`."""
+        own = identifier(column.name)
+        return own, f"CAST({own} AS TEXT)", ""
+
+    # --- rows -------------------------------------------------------------------------------------
+
+    def numbers(self, split: Split, lines: Sequence[int]) -> list[int]:
+        """See :class:`rowfall.sources.base.Numbered`."""
+        places = super().numbers(split, lines)
+        if not self._rowid:
+            return places
+        wanted, found = set(places), {}
+        with self._file.asking() as cursor:
+            cursor.execute(self._select(split, self._rowid))
+            for place, (rowid,) in enumerate(cursor, 1):
+                if place in wanted:
+                    found[place] = int(rowid)
+                    if len(found) == len(wanted):
+                        break
+        return [found[place] for place in places]
+
+    def encoding(self, listing: Listing) -> Encoding:
+        """See :class:`rowfall.sources.base.Source`; where there are bytes, no text is checked."""
+        return replace(super().encoding(listing), binary=bool(self.bytes_columns()))
+
+    def stream(self, split: Split) -> Iterator[bytes]:
+        """Give the rows of a range as TSV with a header.
+
+        Raises:
+            SourceError: they cannot be read, or a value is none of its column's type.
+        """
+        pieces, writers = _line(self.described.columns)
+        query = self._select(split, ", ".join(pieces))
+        with self._file.asking() as cursor:
+            yield self.header()
+            cursor.execute(query)
+            while found := cursor.fetchmany(_ROWS):
+                try:
+                    if len(pieces) == 1 and writers[0] is _same:
+                        yield b"\n".join([row[0] for row in found]) + b"\n"
+                        continue
+                    yield b"".join(
+                        b"\t".join([write(v) for write, v in zip(writers, row, strict=True)])
+                        + b"\n" for row in found
+                    )  # fmt: skip
+                except TypeError:
+                    raise self._misfit(split) from None
+
+    def _select(self, split: Split, columns: str) -> str:
+        where, order = self.condition(split), f" ORDER BY {self._rowid}" * bool(self._rowid)
+        return f"SELECT {columns} FROM {identifier(self._table)}" + (
+            f" WHERE {where}{order}" if where else order
+        )
+
+    def _misfit(self, split: Split) -> SourceError:
+        """Return the error about the first value of a range that is none of its column's type."""
+        where, own = self.condition(split), identifier(self._table)
+        keys = [self._rowid] if self._rowid else [*map(identifier, self.described.order_by)]
+        place = " || ', ' || ".join(f"{literal(f'{k} ')} || quote({k})" for k in keys) or "'a row'"
+        for column in self.described.columns:
+            wrong, name = misfits(column), identifier(column.name)
+            with self._file.asking() as cursor:
+                found = rows(
+                    cursor.connection,
+                    f"SELECT {place}, typeof({name}), substr(quote({name}), 1, {_SHOWN}) "
+                    f"FROM {own} WHERE ({wrong})" + (f" AND {where}" if where else "") + " LIMIT 1",
+                )
+            if found:
+                ((at, kind, value),) = found
+                casts = ", ".join(
+                    f"CAST({name} AS TEXT) AS {name}" if one is column else identifier(one.name)
+                    for one in self.described.columns
+                )
+                of = f"({self.query})" if self.query else own
+                table = "the query" if self.query else self._table
+                address = replace(self.address, table="" if self.query else self._table)
+                return SourceError(
+                    f'{table}, {at}, column "{column.name}": {value} is of the type {kind}, and '
+                    f"the column is read as {column.type} ({column.reason})",
+                    hint="Correct the row, or have SQLite make text of the column: "
+                    + address.command(f"SELECT {casts} FROM {of}"),
+                )
+        return SourceError(f"cannot read {split.name}: a row has no text")
+
+
+def _places(low: int, high: int) -> Iterable[int]:
+    """Return numbers from all over a range, as if rows were spread evenly over it."""
+    return range(low, high + 1, max(1, (high - low) // 10_000))
+
+
+# --- text of rows ---------------------------------------------------------------------------------
+
+
+def _line(columns: Sequence[SourceColumn]) -> tuple[list[str], list[Callable[[Any], bytes]]]:
+    """Return SQL of the pieces of a row, and what makes bytes of the value of each.
+
+    Columns side by side that SQLite writes are one piece.
+    """
+    pieces: list[str] = []
+    writers: list[Callable[[Any], bytes]] = []
+    for column in columns:
+        if written_here(column):
+            pieces.append(identifier(column.name))
+            number = _number_or_word if column.wire else _number
+            writers.append(_blob if column.bytes else number)
+        elif writers and writers[-1] is _same:
+            pieces[-1] += f" || char(9) || {column.select}"
+        else:
+            pieces.append(column.select)
+            writers.append(_same)
+    # As a text, also where it is one number alone.
+    pieces = [f"'' || {p}" if w is _same else p for p, w in zip(pieces, writers, strict=True)]
+    return pieces, writers
+
+
+def _same(value: Any) -> bytes:
+    if value is None:
+        raise TypeError
+    return value  # type: ignore[no-any-return] # texts come as bytes
+
+
+def _number(value: Any) -> bytes:
+    if value is None:
+        return rb"\N"
+    if isinstance(value, bytes):
+        raise TypeError
+    return repr(value).encode()
+
+
+def _number_or_word(value: Any) -> bytes:
+    if isinstance(value, bytes):
+        with contextlib.suppress(ValueError):
+            float(value)
+            raise TypeError  # nan, or bytes
+        return _escaped(value)
+    return _number(value)
+
+
+def _blob(value: Any) -> bytes:
+    if value is None:
+        return rb"\N"
+    if not isinstance(value, bytes):
+        raise TypeError
+    return _escaped(value)
+
+
+def _escaped(value: bytes) -> bytes:
+    for plain, escaped in ((b"\\", rb"\\"), (b"\t", rb"\t"), (b"\n", rb"\n"), (b"\r", rb"\r")):
+        value = value.replace(plain, escaped)
+    return value
+
+
+# --- the catalogue --------------------------------------------------------------------------------
+
+
+def list_tables(ask: Any) -> dict[str, tuple[str, int, str]]:
+    """Return kind, whether rows have no numbers, and the statement that made it, by the name.
+
+    Without tables of SQLite itself, and those that hold the parts of a virtual table.
+    """
+    return {
+        str(name): (str(kind), int(without_rowid), str(made or ""))
+        for name, kind, without_rowid, made in rows(
+            ask,
+            "SELECT t.name, CASE t.type WHEN 'virtual' THEN 'virtual table' ELSE t.type END, t.wr, "
+            "s.sql FROM pragma_table_list AS t JOIN sqlite_schema AS s ON s.name = t.name "
+            "WHERE t.schema = 'main' AND s.type IN ('table', 'view') AND t.type <> 'shadow' "
+            "AND t.name NOT LIKE 'sqlite!_%' ESCAPE '!' ORDER BY t.name",
+        )
+    }
+
+
+@contextlib.contextmanager
+def translated(text: str, path: str, *, query: bool = False) -> Iterator[None]:
+    """Turn errors of the driver into ours.
+
+    Raises:
+        SourceError: transient where another try may help.
+    """
+    try:
+        yield
+    except sqlite3.Error as error:
+        message, hint = said(error, path)
+        hint = hint or ("Try the query in the sqlite3 shell." if query else None)
+        transient = "locked" in message or "busy" in message
+        raise SourceError(
+            f"cannot read {text}: {message}", hint=hint, transient=transient
+        ) from error
