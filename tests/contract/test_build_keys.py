@@ -26,12 +26,14 @@ from contract.test_build import (
 from contract.test_build_partitions import NUMBERS, same_files, same_parts, schema
 from rowfall.core import sql
 from rowfall.core.errors import EngineError
-from rowfall.core.model import Column
+from rowfall.core.model import Column, Statement
+from rowfall.core.sqltext import SqlText
 from rowfall.decoder import installed
 from rowfall.decoder.documents import Input, PartPartition, Spec
 from rowfall.decoder.documents import InputColumn as Written
 from rowfall.decoder.process import DecoderProcess
-from rowfall.deliver.build import compute_keys, partitions
+from rowfall.deliver.build import IN_ORDER, handed_rows, key_values, partitions
+from rowfall.deliver.streams import into_file
 from rowfall.plan import keys, table_definition
 
 __all__ = ["parts"]
@@ -98,15 +100,17 @@ def build(
     asked = []
 
     def answers(question: str, about: Mapping[str, Any]) -> Mapping[str, Any]:
+        handed = handed_rows(given, about, SqlText.of(f"file('{about['file']}'"))
         if question == "partitions":
-            return partitions(partition, parts._engine, given, about, 7)
+            return partitions(partition, parts._engine, handed, 7)
         assert question == "keys"
         if failing:
             raise EngineError("nobody computes it")
-        told = compute_keys(sorting, parts._engine, given, about, 7)
+        values = into_file(key_values(sorting, about["expressions"], handed), about["into"])
+        parts._engine.run(Statement(values, IN_ORDER, alters=None), lane=7)
         rows = f"SELECT count() FROM file('{about['into']}', 'Native')"
         asked.append(int(parts.sql(rows)))
-        return told
+        return {}
 
     child = DecoderProcess(str(installed.program()), document, answers)
     assert child.wait(60)

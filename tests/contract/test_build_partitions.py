@@ -31,11 +31,12 @@ from contract.test_build import (
     unpacked,
 )  # fmt: skip
 from rowfall.core.model import Column, Schema
+from rowfall.core.sqltext import SqlText
 from rowfall.decoder import installed
 from rowfall.decoder.documents import Input, PartPartition, Spec
 from rowfall.decoder.documents import InputColumn as Written
 from rowfall.decoder.process import DecoderProcess
-from rowfall.deliver.build import partitions
+from rowfall.deliver.build import handed_rows, partitions
 from rowfall.plan import keys, table_definition
 
 __all__ = ["parts"]
@@ -87,7 +88,8 @@ def build(
 
     def answers(question: str, about: Mapping[str, Any]) -> Mapping[str, Any]:
         assert question == "partitions"
-        return partitions(found, parts._engine, schema(columns), about, 7)
+        place = SqlText.of(f"file('{about['file']}'")
+        return partitions(found, parts._engine, handed_rows(schema(columns), about, place), 7)
 
     child = DecoderProcess(str(installed.program()), asked, answers)
     assert child.wait(60)

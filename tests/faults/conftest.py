@@ -6,10 +6,12 @@
 
 from __future__ import annotations
 
+import gzip
 import os
 import random
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -62,6 +64,16 @@ def rows(server: ClickHouse, tmp_path_factory: pytest.TempPathFactory) -> Rows:
 def few(server: ClickHouse, tmp_path_factory: pytest.TempPathFactory) -> Rows:
     """Two files: two attempts."""
     return make_rows(server, tmp_path_factory.mktemp("few") / "files", files=2, rows=3000)
+
+
+@pytest.fixture(scope="session")
+def plain(rows: Rows, tmp_path_factory: pytest.TempPathFactory) -> Rows:
+    """The same files, none compressed: rowfall-decode reads all of them."""
+    folder = tmp_path_factory.mktemp("plain")
+    for name, body in rows.bodies().items():
+        text = gzip.decompress(body) if name.endswith(".gz") else body
+        (folder / name.removesuffix(".gz")).write_bytes(text)
+    return replace(rows, folder=folder, names=[n.removesuffix(".gz") for n in rows.names])
 
 
 @pytest.fixture(scope="session")

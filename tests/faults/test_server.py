@@ -3,13 +3,11 @@ succeeds. The steps of the protocol one by one are in ``test_server_steps``."""
 
 from __future__ import annotations
 
-import gzip
 import random
 import signal
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -54,16 +52,6 @@ def test_hurt_at_random_moments(
 
 
 # --- compressed blocks ----------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def plain(rows: Rows, tmp_path_factory: pytest.TempPathFactory) -> Rows:
-    """The same files, none compressed: rowfall-decode reads all of them."""
-    folder = tmp_path_factory.mktemp("plain")
-    for name, body in rows.bodies().items():
-        text = gzip.decompress(body) if name.endswith(".gz") else body
-        (folder / name.removesuffix(".gz")).write_bytes(text)
-    return replace(rows, folder=folder, names=[n.removesuffix(".gz") for n in rows.names])
 
 
 # Who makes the blocks, and how a request says that they are compressed.

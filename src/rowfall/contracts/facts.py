@@ -10,7 +10,7 @@ from rowfall.cluster.sharding_keys import ShardingKey
 from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import RowfallError
 from rowfall.core.listing import Listing, Split
-from rowfall.core.model import PUSH, Encoding, Facts, Schema, Transport
+from rowfall.core.model import Encoding, Facts, Schema, Transport
 from rowfall.engines.base import ExistingTable
 from rowfall.sources.base import Source
 from rowfall.targets.base import Target
@@ -31,10 +31,12 @@ class NetworkLink:
     Attributes:
         near: the server is known to share the CPU of this machine.
         rate: bytes per second; None where not measured.
+        back: why the server cannot reach this machine; None where it can.
     """
 
     near: bool = False
     rate: float | None = None
+    back: str | None = "it was not asked"
 
 
 @dataclass(frozen=True, slots=True)
@@ -381,6 +383,6 @@ class LoadFacts(FirstFacts):
 
     def source_for(self, transport: Transport) -> Source:
         """Return the source, which names its objects as the engine that reads them has to."""
-        if self.reach is None or transport.delivery.value == PUSH:
+        if self.reach is None or transport.reads_here:
             return self.source
         return self.reach.source

@@ -281,8 +281,19 @@ class PlanKeywords(ReadKeywords, total=False):
     """
 
     build: Literal["auto", "on", "off"]
-    """Let rowfall-decode write the parts of a table of the embedded engine, which then only
-    attaches them; on fails where it cannot. Default: auto.
+    """Let rowfall-decode write the parts of a table here; the engine or the server only takes them
+    over. on fails where it cannot. Default: auto, which is for the embedded engine, and with
+    --spare-servers for servers.
+    """
+
+    spare_servers: bool
+    """Do the work of the load on this machine: it reads, parses, sorts and compresses, and the
+    servers take over finished parts. Where that cannot be done, the plan says why.
+    """
+
+    build_address: str | None
+    """By which servers reach this machine, to take over the parts that it builds. Default:
+    127.0.0.1, for servers on this machine.
     """
 
     compress: Literal["auto", "lz4", "zlib", "none"]

@@ -689,6 +689,9 @@ class Choice:
 PULL, PUSH, BUILD, SEND, WRITE = "pull", "push", "build", "send", "write"
 """Values of :attr:`Transport.delivery`."""
 
+NOT_SPARED = "--spare-servers is not given"
+"""The reason not to build parts for servers where nobody has asked for it."""
+
 ENGINE, HERE, INSIDE = "engine", "here", "inside"
 """Values of :attr:`Transport.parser`."""
 
@@ -737,6 +740,11 @@ class Transport:
     streams: int = 0
     ranges: tuple[str, ...] = ()
     binary: bool = False
+
+    @property
+    def reads_here(self) -> bool:
+        """Tell whether this machine reads the source, whoever stores the rows."""
+        return self.delivery.value in (PUSH, BUILD)
 
 
 @dataclass(frozen=True, slots=True)

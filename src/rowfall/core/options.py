@@ -692,8 +692,25 @@ class Options:
         "auto",
         "--build",
         "auto|on|off",
-        "Let rowfall-decode write the parts of a table of the embedded engine, which then "
-        "only attaches them; on fails where it cannot. Default: auto.",
+        "Let rowfall-decode write the parts of a table here; the engine or the server only takes "
+        "them over. on fails where it cannot. Default: auto, which is for the embedded engine, and "
+        "with --spare-servers for servers.",
+        "Tuning",
+    )
+    spare_servers: bool = _opt(
+        False,
+        "--spare-servers",
+        "",
+        "Do the work of the load on this machine: it reads, parses, sorts and compresses, and the "
+        "servers take over finished parts. Where that cannot be done, the plan says why.",
+        "Tuning",
+    )
+    build_address: str | None = _opt(
+        None,
+        "--build-address",
+        "HOST[:PORT]",
+        "By which servers reach this machine, to take over the parts that it builds. Default: "
+        "127.0.0.1, for servers on this machine.",
         "Tuning",
     )
     compress: str = _opt(

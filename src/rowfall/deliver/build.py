@@ -8,7 +8,8 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -49,6 +50,8 @@ _HELD_BLOCK = (4 << 20, 32 << 20)
 _HELD_SLICE = 64 << 10
 # Clear of those on which statements run.
 _ASKING_LANES = 2000
+# One thread keeps the rows in their order, and a column may be called like an expression.
+IN_ORDER = {"max_threads": 1, "prefer_column_name_to_alias": 1}
 
 
 @dataclass(slots=True)
@@ -73,6 +76,9 @@ class Build(Decode):
     columns in csv.gz take a third less CPU than through pipes.
     """
 
+    # Parts are moved into the folder of the table, whose disk must be that one.
+    _moves = True
+
     def _begin(self, order: Order, outputs: Sequence[str], lane: int) -> BuildRun:
         return BuildRun(order, outputs, lane)
 
@@ -92,7 +98,7 @@ class Build(Decode):
             columns=tuple(
                 replace(c, type=types.get(c.name, c.type), codecs=codecs[c.name]) for c in columns
             ),
-            layout=table_definition.layout(table, set(loaded)),
+            layout=self._layout(table, set(loaded)),
         )
         return self._partitioned(run, table, held, self._sorted(run, table, held, asked))
 
@@ -160,15 +166,46 @@ class Build(Decode):
 
         def answer(question: str, about: Mapping[str, Any]) -> Mapping[str, Any]:
             # The engine may be reading for the program on the order's own lane.
-            asked, other = (self._engine, run.order.schema, about), _ASKING_LANES + run.lane
+            lane, schema = _ASKING_LANES + run.lane, run.order.schema
             if question == "keys" and run.sorting is not None:
-                return compute_keys(run.sorting, *asked, other)
+                return self._compute_keys(run.sorting, schema, about, lane)
             key = run.partitioning
             if key is None or question != "partitions":
                 raise EngineError(f"nobody knows {question}")
-            return partitions(key, *asked, other)
+            with self._readable(about["file"]) as place:
+                rows = handed_rows(schema, about, place)
+                return partitions(key, self._engine, rows, lane)
 
         return answer
+
+    def _readable(self, file: str) -> AbstractContextManager[SqlText]:
+        """Let the engine read a file; gives the name and first arguments of a table function."""
+        return nullcontext(SqlText.of(f"file({sql.literal(file)}"))
+
+    def _compute_keys(
+        self, key: SortingKey, schema: Schema, about: Mapping[str, Any], lane: int
+    ) -> Mapping[str, Any]:
+        """Write the values of some expressions of a sorting key into a file, in the Native format.
+
+        Args:
+            about: the file with the values, the names of their columns, the numbers of the
+                expressions, and the file that is to be made.
+
+        Raises:
+            EngineError: the engine cannot compute them.
+        """
+        with self._readable(about["file"]) as place:
+            query = key_values(key, about["expressions"], handed_rows(schema, about, place))
+            self._write_native(query, about["into"], lane)
+        return {}
+
+    def _write_native(self, query: SqlText, file: str, lane: int) -> None:
+        """Write the result of a query into a file of this machine."""
+        self._engine.run(Statement(into_file(query, file), IN_ORDER, alters=None), lane=lane)
+
+    def _layout(self, table: Definition, filled: Collection[str]) -> documents.PartLayout:
+        """Return how the parts of a table are laid out; ``filled``: columns of the load."""
+        return table_definition.layout(table, filled)
 
     def _definition(self, run: BuildRun) -> Definition:
         """Return the definition of the staging table, by which its parts are made.
@@ -184,7 +221,8 @@ class Build(Decode):
         found = table_definition.parse(text)
         why = "its definition is not understood"
         if found is not None:
-            why = table_definition.refusal(found, {c.name for c in order.schema.columns}) or ""
+            filled = {c.name for c in order.schema.columns}
+            why = table_definition.refusal(found, filled, moves=self._moves) or ""
         if found is None or why:
             raise DeclinedError(f"parts of the table cannot be built: {why}", None)
         run.table = found
@@ -204,12 +242,11 @@ class Build(Decode):
             asked = table_definition.violations(table, at)
             if asked is not None and int(self._engine.ask(asked, lane=lane)[0][0]):
                 raise DeclinedError("rows break a constraint of the table", None)
-            for commands in table_definition.completions(
-                table, {c.name for c in order.schema.columns}
-            ):
+            filled = {c.name for c in order.schema.columns}
+            for number, commands in enumerate(table_definition.completions(table, filled)):
                 statement = Statement(
                     SqlText.of(f"ALTER TABLE {at} {commands}"), {"mutations_sync": 1},
-                    query_id=order.attempt, alters=order.staging,
+                    query_id=self._completion_id(order, number), alters=order.staging,
                 )  # fmt: skip
                 cpu += self._engine.run(statement, lane=lane).cpu_seconds
         except EngineError as error:
@@ -218,30 +255,27 @@ class Build(Decode):
             raise DeclinedError(f"parts cannot be completed: {error.message}", None) from None
         return cpu
 
+    def _completion_id(self, order: Order, number: int) -> str:
+        """Return the query id of a statement that completes parts."""
+        return order.attempt
+
     def _insert_blocks(self, run: DecoderRun, tick: Tick) -> Outcome:
         began = time.monotonic()
         run = _of(run)
-        order, child, place = run.order, run.process, run.place
+        order, child = run.order, run.process
         while not child.wait(_BUILD_POLL_SECONDS):
             tick({})
         report = self.result_of(child, order)
         if report is None:
             return Outcome()
-        parts = [part for output in run.outputs for part in Path(output).iterdir()]
-        try:
-            for number, part in enumerate(parts, 1):
-                id_, _, _ = part.name.rpartition("_")
-                move(part, place / f"{id_ or 'all'}_{number}_{number}_0")
-        except OSError as error:
-            raise TargetError(f"parts cannot be moved to {place}: {error.strerror}") from None
+        parts: dict[str, Path] = {}
+        for output in run.outputs:
+            for part in Path(output).iterdir():
+                number, (id_, _, _) = len(parts) + 1, part.name.rpartition("_")
+                parts[f"{id_ or 'all'}_{number}_{number}_0"] = part
         cpu = 0.0
         if parts:
-            staging = sql.qualified(self._input.target.database, order.staging)
-            statement = Statement(
-                SqlText.of(f"ALTER TABLE {staging} ATTACH PARTITION ALL"),
-                query_id=order.attempt, alters=None,
-            )  # fmt: skip
-            cpu = self._engine.run(statement, lane=run.lane).cpu_seconds
+            cpu = self._hand_over(run, parts)
             if run.table is not None:
                 cpu += self._complete(run, run.table)
         return Outcome(
@@ -251,6 +285,28 @@ class Build(Decode):
             cpu_seconds=cpu,
             helper=HelperSeconds(writing=report.writing_seconds),
         )
+
+    def _hand_over(self, run: BuildRun, parts: Mapping[str, Path]) -> float:
+        """Bring parts into staging; returns CPU seconds of the engine.
+
+        Args:
+            parts: their folders, by the names that they have there.
+
+        Raises:
+            TargetError: the folder of the table cannot be written.
+        """
+        order, place = run.order, run.place
+        try:
+            for name, part in parts.items():
+                move(part, place / name)
+        except OSError as error:
+            raise TargetError(f"parts cannot be moved to {place}: {error.strerror}") from None
+        staging = sql.qualified(self._input.target.database, order.staging)
+        statement = Statement(
+            SqlText.of(f"ALTER TABLE {staging} ATTACH PARTITION ALL"),
+            query_id=order.attempt, alters=None,
+        )  # fmt: skip
+        return self._engine.run(statement, lane=run.lane).cpu_seconds
 
 
 def _of(run: DecoderRun) -> BuildRun:
@@ -264,64 +320,52 @@ def move(part: Path, place: Path) -> None:
     os.rename(part, place)
 
 
-def partitions(
-    key: PartitionKey, engine: Engine, schema: Schema, about: Mapping[str, Any], lane: int
-) -> Mapping[str, Any]:
+def partitions(key: PartitionKey, engine: Engine, rows: SqlText, lane: int) -> Mapping[str, Any]:
     """Return the partitions of values: the name of each, and the key as parts hold it.
 
     Args:
-        about: the file with the values, in the Native format, and the names of their columns.
+        rows: a query of the values.
 
     Raises:
         EngineError: the engine cannot compute the key, or it may be NULL and has a type of which
             only the engine knows the partitions.
     """
-    values, given, types = ", ".join(key.elements), _handed_rows(schema, about), []
+    values, types = ", ".join(key.elements), []
     if key.nullable:
-        types = [str(row[1]) for row in engine.ask(key.question_of_types(given), lane=lane)]
+        question = key.question_of_types(rows)
+        types = [str(row[1]) for row in engine.ask(question, lane=lane)]
     identifier = key.identifier(types)
     if identifier is None:
         raise EngineError(f"a partition key that may be NULL, of {', '.join(types)}")
-    rows = engine.ask(
-        f"SELECT {identifier}, hex(formatRow('RowBinary', {values})) FROM ({given})",
+    found = engine.ask(
+        SqlText.of(f"SELECT {identifier}, hex(formatRow('RowBinary', {values})) FROM (", rows, ")"),
         {"max_threads": 1},
         lane=lane,
     )
-    return {"partitions": rows}
+    return {"partitions": found}
 
 
-def compute_keys(
-    key: SortingKey, engine: Engine, schema: Schema, about: Mapping[str, Any], lane: int
-) -> Mapping[str, Any]:
-    """Write the values of some expressions of a sorting key into a file, in the Native format.
+def key_values(key: SortingKey, numbers: Sequence[int], rows: SqlText) -> SqlText:
+    """Return a query of the values of some expressions of a sorting key, in the order of rows."""
+    values = ", ".join(
+        f"{key.expressions[n].value} AS {sql.name(keys.key_name(n))}" for n in numbers
+    )
+    return SqlText.of(f"SELECT {values} FROM (", rows, ")")
+
+
+def handed_rows(schema: Schema, about: Mapping[str, Any], place: SqlText) -> SqlText:
+    """Return a query of the rows that the program has handed over for a question.
 
     Args:
-        about: the file with the values, the names of their columns, the numbers of the
-            expressions, and the file that is to be made.
-
-    Raises:
-        EngineError: the engine cannot compute them.
+        place: the beginning of a table function that reads them.
     """
-    values = ", ".join(
-        f"{key.expressions[n].value} AS {sql.name(keys.key_name(n))}" for n in about["expressions"]
-    )
-    query = SqlText.of(f"SELECT {values} FROM ({_handed_rows(schema, about)})")
-    # One thread keeps the rows in their order, and a column may be called like an expression.
-    settings = {"max_threads": 1, "prefer_column_name_to_alias": 1}
-    statement = Statement(into_file(query, about["into"]), settings, alters=None)
-    engine.run(statement, lane=lane)
-    return {}
-
-
-def _handed_rows(schema: Schema, about: Mapping[str, Any]) -> str:
-    """Return a query of the rows that the program has handed over for a question."""
     sent = {column.name: statements.sent_type(column) for column in schema.reads}
     own = {column.name: column.type for column in schema.columns}
     names = about["columns"]
     given = sql.literal(sql.structure([(name, sent[name]) for name in names]))
     # With the types that the columns have in the table.
     cast = ", ".join(f"CAST({sql.name(n)}, {sql.literal(own[n])}) AS {sql.name(n)}" for n in names)
-    return f"SELECT {cast} FROM file({sql.literal(about['file'])}, 'Native', {given})"
+    return SqlText.of(f"SELECT {cast} FROM ", place, f", 'Native', {given})")
 
 
 # What the engine reads, on its way to the program: one block after the other.

@@ -19,6 +19,8 @@ from rowfall.core.sqltext import SqlText
 from rowfall.engines.base import Engine, Tick
 from rowfall.systems.clickhouse.views import fed_name
 
+_VIEWS = "_views"
+
 
 class FeedViews:
     """Delivers as another delivery does, then fires the views of staging.
@@ -56,7 +58,9 @@ class FeedViews:
         statement = Statement(
             SqlText.of(f"INSERT INTO {fed} ({self._columns}) SELECT {self._columns} FROM {staged}"),
             {**self._engine.facts.known(order.settings), **self._settings},
-            query_id=order.attempt, alters=None,
+            # What has filled staging on a server may have the id of the attempt: after a lost
+            # connection, its end would be taken for that of this one.
+            query_id=order.attempt + _VIEWS, alters=None,
         )  # fmt: skip
         views = self._engine.run(statement, lane=lane)
         # Each view reads again what comes into its source: as of an INSERT that fires them.
@@ -69,4 +73,4 @@ class FeedViews:
 
     def kill(self, attempt: str) -> None:
         self._inside.kill(attempt)
-        self._engine.kill(attempt)
+        self._engine.kill(attempt + _VIEWS)

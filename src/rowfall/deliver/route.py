@@ -101,7 +101,9 @@ def _open(session: Session, facts: LoadFacts, plan: Plan, writer: Writer) -> Del
     transport, encoding = plan.transport, facts.encoding
     source, packed = facts.source_for(transport), transport.compression.value == LZ4
     headers = _headers(session, facts)
-    fallback: Delivery = Pull(writer.engine, source, writer.target, encoding, headers)
+    # What the decoder leaves to a server, that reads under its own names.
+    there = facts.reach.source if facts.reach is not None else source
+    fallback: Delivery = Pull(writer.engine, there, writer.target, encoding, headers)
     if transport.fallback.value == PUSH:
         from rowfall.deliver.push import Push, Pusher  # ssl and lzma take 10 ms
 
@@ -135,9 +137,21 @@ def _open(session: Session, facts: LoadFacts, plan: Plan, writer: Writer) -> Del
         return DecodePush(facts.program, writer.engine, given, transport.streams, packed=packed)
     if not builds:
         return Decode(facts.program, writer.engine, given)
-    from rowfall.deliver.build import Build, BuildFromEngine
+    delivery: Delivery
+    if facts.reach is not None:
+        from rowfall.deliver.server_build import BuilderRules, BuildForServer
+        from rowfall.systems.clickhouse.part_server import part_server
 
-    delivery = (BuildFromEngine if handed else Build)(facts.program, writer.engine, given)
+        rules = BuilderRules(
+            max(1, facts.cores_here // (len(facts.writers) * plan.work.lanes)),
+            session.options.build == "on", plan.work.lanes * len(facts.writers),
+        )  # fmt: skip
+        parts = part_server(session.options.build_address)
+        delivery = BuildForServer(facts.program, writer.engine, given, parts, rules)
+    else:
+        from rowfall.deliver.build import Build, BuildFromEngine
+
+        delivery = (BuildFromEngine if handed else Build)(facts.program, writer.engine, given)
     if facts.table.views.names:
         from rowfall.deliver.feed import FeedViews
 

@@ -19,7 +19,7 @@ from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import SourceError, UsageError, VerifyError
 from rowfall.core.events import Note
 from rowfall.core.listing import Split
-from rowfall.core.model import ENGINE, PUSH, Encoding, Plan, Schema
+from rowfall.core.model import ENGINE, Encoding, Plan, Schema
 from rowfall.core.results import Verification, VerifiedSplit
 from rowfall.core.sqltext import SqlText, quote
 from rowfall.engines.base import Engine
@@ -396,7 +396,8 @@ class Comparison:
         # Rows that the load was allowed to leave out are found here, whoever has read them.
         bad_rows = BadRows(session.source, plan, session.reader, session.options, session.source)
         self._bad_rows = bad_rows if bad_rows.may_be_left_out else None
-        pulled = plan.transport.delivery.value != PUSH and not texts and self._bad_rows is None
+        here = facts.reach is not None and plan.transport.reads_here
+        pulled = not here and not texts and self._bad_rows is None
         self._reads: Engine = session.source_engine if pulled else session.reader
         self._source = facts.source_for(plan.transport) if pulled else session.source
         self._settings = {

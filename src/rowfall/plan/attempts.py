@@ -18,7 +18,6 @@ from rowfall.core.listing import Listing
 from rowfall.core.model import (
     BUILD,
     ENGINE,
-    PUSH,
     Encoding,
     Facts,
     Forecast,
@@ -345,7 +344,7 @@ def _about_lengths(facts: LoadFacts) -> list[str]:
 def _advice(facts: LoadFacts, transport: Transport, parts: int) -> tuple[str, ...]:
     advice = [text for subject, text in facts.schema.notes if subject == UNSURE]
     advice += _about_zones(facts)
-    there = facts.reach is not None and transport.delivery.value != PUSH
+    there = facts.reach is not None and not transport.reads_here
     unpinned = facts.unpinned_there if there else facts.unpinned
     if unpinned and transport.parser.value == ENGINE:
         advice.append(f"{unpinned}: one that changes meanwhile, and changes back, is not noticed.")

@@ -21,6 +21,7 @@ from rowfall.core import sql
 from rowfall.core.dataclass import dataclass
 from rowfall.core.model import Column, Kind
 from rowfall.core.patterns import regex
+from rowfall.core.sqltext import SqlText
 from rowfall.core.type_names import parse_type
 from rowfall.decoder.documents import ComputedKeys, KeyColumn, KeyExpression
 from rowfall.schema.types.strict_reading import strict_column
@@ -71,13 +72,14 @@ class PartitionKey:
     used: tuple[KeyColumn, ...]
     nullable: bool = False
 
-    def question_of_types(self, rows: str) -> str:
+    def question_of_types(self, rows: SqlText) -> SqlText:
         """Return a DESCRIBE that gives a row for each element, its type second.
 
         Args:
             rows: a query of values of the columns.
         """
-        return f"DESCRIBE TABLE (SELECT {', '.join(self.elements)} FROM ({rows}))"
+        values = ", ".join(self.elements)
+        return SqlText.of(f"DESCRIBE TABLE (SELECT {values} FROM (", rows, "))")
 
     def identifier(self, types: Sequence[str] = ()) -> str | None:
         """Return the expression for the name of a partition; None where nobody else computes it.

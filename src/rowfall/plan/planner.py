@@ -199,6 +199,9 @@ def _plan_writer(
         todo: indexes of its splits.
     """
     engine = facts.writers[number].engine
+    if transport.delivery.value == BUILD and facts.reach is not None:
+        # Statements do nothing that depends on cores; parts are built on those of this machine.
+        engine = replace(engine, cores=max(1, facts.cores_here // len(facts.writers)))
     cut = facts.destination.cut(facts, options, engine.cores, todo)
     groups = tuple(replace(group, writer=number) for group in cut)
     busy = sum(1 for group in groups if group.indexes)
@@ -335,6 +338,8 @@ def _example(
     if transport.delivery.value == BUILD:
         table = sql.qualified(facts.target.database, staging)
         note = "of parts that rowfall-decode has made"
+        if facts.reach is not None:
+            return f"RESTORE TABLE rowfall.parts AS {table} FROM S3(...)\n-- {note}"
         return f"ALTER TABLE {table} ATTACH PARTITION ALL\n-- {note}"
     clause = sql.settings_clause({s.name: s.value for s in settings})
     target, only = _target_and_condition(facts, transport)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import os
+import secrets
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -334,6 +335,39 @@ def _program_version(server: Engine, program: str) -> str:
     limits = f"SETTINGS check_exit_code = 1, command_read_timeout = {PROGRAM_MS})"
     text = SqlText.of(f"SELECT line FROM {relation}{limits}")
     return server.run(Statement(text, format="TabSeparatedRaw")).data.decode().strip()
+
+
+# --- the way back --------------------------------------------------------------------------------
+
+
+def way_back(server: Engine, address: str | None) -> str | None:
+    """Return a clause: why a server cannot read what this machine serves; None if it can.
+
+    Args:
+        address: see ``--build-address``.
+
+    Raises:
+        UsageError: it cannot be listened at.
+    """
+    from rowfall.systems.clickhouse.part_server import part_server  # http.server takes 20 ms
+
+    parts, word = part_server(address), secrets.token_hex(16)
+    offer = parts.offer({"word": word.encode()})
+    told = "" if address else " (--build-address names another address of this machine)"
+    try:
+        text = SqlText.of(
+            "SELECT * FROM s3(", offer.access("word"), ", 'LineAsString', 'w String')"
+        )
+        rows = server.probe(text, QUESTION_SECONDS, IMPATIENT)
+    except RowfallError as error:
+        if error.code == ACCESS_DENIED and error.hint:
+            return f"its user may not read from here: GRANT {error.hint.rpartition('GRANT ')[2]}"
+        return f"the server cannot reach {parts.address}: {_short(error.message)}{told}"
+    finally:
+        parts.withdraw(offer)
+    if rows != [[word]]:
+        return f"at {parts.address} the server finds another machine{told}"
+    return None
 
 
 # --- the network to a server ---------------------------------------------------------------------

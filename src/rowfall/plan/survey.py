@@ -43,12 +43,18 @@ from rowfall.core.options import Options
 from rowfall.core.sqltext import SqlText
 from rowfall.core.time_range import WIDE, TimeRange, time_range
 from rowfall.decoder import installed, rewriting
-from rowfall.engines.base import ExistingTable
+from rowfall.engines.base import ExistingTable, on_all
 from rowfall.plan import attempts, cutting, transport
 from rowfall.plan.continued import continue_streams
 from rowfall.plan.other_names import loaded_under_other_names
 from rowfall.plan.planner import check_clauses, chosen_settings
-from rowfall.plan.reach import decoder_refused, network_rate, reach, source_reader
+from rowfall.plan.reach import (
+    decoder_refused,
+    network_rate,
+    reach,
+    source_reader,
+    way_back,
+)
 from rowfall.plan.rewritten_files import loaded_in_other_files
 from rowfall.plan.settings import ENGINE_BASE, LEAST_MEMORY
 from rowfall.plan.statements import FLOAT_PROBE, is_read_by_release
@@ -145,6 +151,7 @@ def survey(
         rows_per_byte=_ask_density(session, listing, encoding, thorough=thorough),
     )
     first = replace(first, writers=_ask_decoders(session, first))
+    first = replace(first, writers=_ask_ways_back(session, first))
     unpinned, there = _ask_versions(first, options)
     cuts = cutting.ask_ranges(session, first, known)
     export = destination.export(session, listing, schema, load_id)
@@ -383,6 +390,20 @@ def _ask_decoders(session: Session, facts: FirstFacts) -> tuple[WriterFacts, ...
             writers[0], link=replace(writers[0].link, near=session.engine.same_machine())
         )
     return tuple(writers)
+
+
+def _ask_ways_back(session: Session, facts: FirstFacts) -> tuple[WriterFacts, ...]:
+    """Ask servers whether they reach this machine, where they are to take over parts from it."""
+    if facts.reach is None or not transport.spares_servers(session.options):
+        return facts.writers
+    address = session.options.build_address
+
+    def one(number: int) -> WriterFacts:
+        known = facts.writers[number]
+        why = way_back(session.writers[number].engine, address)
+        return replace(known, link=replace(known.link, back=why))
+
+    return tuple(on_all(one, range(len(facts.writers))))
 
 
 def _ask_links(session: Session, facts: FirstFacts) -> tuple[WriterFacts, ...]:

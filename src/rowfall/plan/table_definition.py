@@ -239,13 +239,14 @@ def _default(column: DefinedColumn) -> str:
 # --- what is refused -----------------------------------------------------------------------------
 
 
-def refusal(table: Definition, filled: Collection[str]) -> str | None:
+def refusal(table: Definition, filled: Collection[str], *, moves: bool = True) -> str | None:
     """Return a clause: why rowfall-decode cannot write parts of a table; None if it can.
 
     Args:
         filled: the columns that the load fills.
+        moves: parts are moved into the table's folder; a server puts them on any disk itself.
     """
-    if table.engine not in ENGINES:
+    if table.engine.removeprefix("" if moves else "Replicated") not in ENGINES:
         return f"its engine is {table.engine}"
     if table.unknown:
         return f"its definition has {table.unknown[0][:80]}"
@@ -267,7 +268,7 @@ def refusal(table: Definition, filled: Collection[str]) -> str | None:
     primary = sorting_elements(table.clauses.get("PRIMARY", "").removeprefix("KEY "))
     if primary != listed[: len(primary)]:
         return "its primary key is not the beginning of its sorting key"
-    return _settings_refusal(table) or _compact_refusal(table, filled)
+    return _settings_refusal(table, moves=moves) or _compact_refusal(table, filled)
 
 
 def _ttl(column: DefinedColumn) -> str:
@@ -369,14 +370,14 @@ def _strings(table: Definition) -> Strings | None:
     return "inline_typed" if nested else "inline"
 
 
-def _settings_refusal(table: Definition) -> str | None:
+def _settings_refusal(table: Definition, *, moves: bool) -> str | None:
     for name, value in table.settings.items():
         text = f"its setting {name} = {value} is the engine's"
         if name in _WIDE:
             if not _BYTES.match(value):
                 return text
         elif name == "storage_policy":
-            if value != "default":
+            if moves and value != "default":
                 return text
         elif name == "default_compression_codec":
             if value.upper() not in ("", "LZ4"):

@@ -22,6 +22,7 @@ from rowfall.core.model import (
     ENGINE,
     HERE,
     INSIDE,
+    NOT_SPARED,
     PULL,
     PUSH,
     Choice,
@@ -82,6 +83,8 @@ def choose_transport(
     fallback = Choice(PULL, "the engine that stores the rows can read the source")
     if delivery.value == PUSH:
         fallback = Choice(PUSH, delivery.reason)
+    elif built and facts.reach is not None and not facts.reach.pull:
+        fallback = Choice(PUSH, facts.reach.reason)
     elif text and facts.placement != "embedded":
         fallback = Choice(PUSH, "a server reads no ranges of text files")
     streams = 0
@@ -143,6 +146,10 @@ def choose_reading(facts: LoadFacts, options: Options) -> tuple[Choice, Choice]:
 
 def _reading(facts: LoadFacts, options: Options) -> tuple[Choice, Choice]:
     reach, wish = facts.reach, options.decoder
+    if reach is not None and spares_servers(options):
+        here = Choice(HERE, "it parses for a quarter of the CPU that the engine takes")
+        if (_not_built(facts, options, here) or _why_too_few(facts, options)) is None:
+            return Choice(PUSH, "the servers are spared"), here
     delivery = choose_delivery(reach, options)
     if wish == "never":
         return delivery, Choice(ENGINE, "--decoder never")
@@ -508,6 +515,8 @@ def _choose_parts(facts: LoadFacts, options: Options, parser: Choice) -> Choice:
         UsageError: ``--build on``, and it cannot.
     """
     wish = options.build
+    if facts.reach is not None and wish == "auto" and not options.spare_servers:
+        return Choice(ENGINE, NOT_SPARED)
     why = _not_built(facts, options, parser)
     if wish == "on" and why is not None:
         raise UsageError(f"parts cannot be built: {why}", hint="Leave out --build on.")
@@ -580,15 +589,18 @@ def _why_too_few(facts: LoadFacts, options: Options) -> str | None:
 def _not_built(facts: LoadFacts, options: Options, parser: Choice) -> str | None:
     """Return a clause: why only the engine can write the parts of the table; None if none."""
     schema = facts.schema
-    if not facts.destination.builds_parts:
+    if facts.reach is not None and facts.destination.makes_parts:
+        if why := _not_handed_over(facts, options, parser):
+            return why
+    elif not facts.destination.builds_parts:
         return "rows go into no table of the embedded engine"
+    elif facts.engine.release[:2] != table_definition.LAYOUT:
+        return f"the parts of version {facts.engine.version} are not known to {PROGRAM}"
     if parser.value == ENGINE:
         if facts.program is None or options.decoder == "never":
             return f"{PROGRAM} does not parse: {parser.reason}"
         if not facts.source.replayable:
             return f"what {PROGRAM} declines could not be read again"
-    if facts.engine.release[:2] != table_definition.LAYOUT:
-        return f"the parts of version {facts.engine.version} are not known to {PROGRAM}"
     if options.direct:
         return "rows go straight into the table"
     if schema.projection is not None and parser.value != ENGINE:
@@ -613,10 +625,45 @@ def _not_built(facts: LoadFacts, options: Options, parser: Choice) -> str | None
         name = text.partition("=")[0]
         if name not in _PART_SETTINGS:
             return f"--set {name} is the engine's"
-    why = _not_known(schema, facts.table.existing) if schema.exists else _not_simple(schema)
+    moves = facts.reach is None
+    why = (
+        _not_known(schema, facts.table.existing, moves=moves)
+        if schema.exists
+        else _not_simple(schema)
+    )
     if why is not None:
         return why
     return _not_sorted(facts, options)
+
+
+def spares_servers(options: Options) -> bool:
+    """Tell whether parts for servers are built here where that can be done."""
+    return options.build == "on" or (options.spare_servers and options.build != "off")
+
+
+def _not_handed_over(facts: LoadFacts, options: Options, parser: Choice) -> str | None:
+    """Return a clause: why servers cannot take over parts that are made here; None if they can."""
+    if options.pull:
+        return "--pull has the server read the source"
+    if facts.sharding is not None:
+        return f"the sharding key {facts.sharding.key.expression} says on which shard a row belongs"
+    if parser.value != HERE:
+        return f"{PROGRAM} does not parse here: {parser.reason}"
+    if facts.program is None:
+        return f"{PROGRAM} is not installed"
+    encoding = decoding.read_encoding(facts.source, facts.encoding)
+    if encoding is None:
+        return f"{PROGRAM} does not make these rows"
+    if not facts.source.replayable:
+        return f"what {PROGRAM} declines could not be read again"
+    if why := decoding.refusal(
+        facts.listing, encoding, facts.schema, facts.common_engine,
+        streamed=isinstance(facts.source, Streamed),
+    ):  # fmt: skip
+        return why
+    if facts.rows_refused:
+        return facts.rows_refused
+    return next((w.link.back for w in facts.writers if w.link.back is not None), None)
 
 
 def _not_sorted(facts: LoadFacts, options: Options) -> str | None:
@@ -650,10 +697,13 @@ def _not_partitioned(key: str, schema: Schema, others: Sequence[str] = ()) -> st
     return found if isinstance(found, str) else None
 
 
-def _not_known(schema: Schema, table: ExistingTable | None) -> str | None:
+def _not_known(schema: Schema, table: ExistingTable | None, *, moves: bool) -> str | None:
     """Return a clause: what neither rowfall-decode nor mutations can make of an existing table.
 
     None where there is nothing of the kind.
+
+    Args:
+        moves: see :func:`rowfall.plan.table_definition.refusal`.
     """
     if table is None:
         return "the table is not there"
@@ -662,7 +712,8 @@ def _not_known(schema: Schema, table: ExistingTable | None) -> str | None:
     definition = table_definition.parse(table.create_query)
     if definition is None:
         return "its definition is not understood"
-    why = table_definition.refusal(definition, {c.name for c in schema.columns})
+    filled = {c.name for c in schema.columns}
+    why = table_definition.refusal(definition, filled, moves=moves)
     return why or _not_partitioned(table.partition_key, schema, [c[0] for c in table.columns])
 
 

@@ -12,7 +12,18 @@ from rich.text import Text
 
 from rowfall.core import engine_formats, formats, units
 from rowfall.core.listing import Listing
-from rowfall.core.model import ENGINE, SEND, WRITE, Forecast, Kind, Plan, Schema, Setting, Transport
+from rowfall.core.model import (
+    ENGINE,
+    NOT_SPARED,
+    SEND,
+    WRITE,
+    Forecast,
+    Kind,
+    Plan,
+    Schema,
+    Setting,
+    Transport,
+)
 from rowfall.core.options import DISTRIBUTED, FILTER
 from rowfall.core.patterns import regex
 from rowfall.report.layout import WIDTH, facts, grid, merges_left, render, wrap, wrap_sql
@@ -309,7 +320,8 @@ def _parser(plan: Plan) -> list[tuple[str, str]]:
     lines = [("parser", DECODER + (f", blocks sorted by {names}" if names else ""))]
     if transport.delivery.value == SEND:
         return [*lines, _text_writer(transport)]
-    stores = plan.to.placement == "embedded" and transport.delivery.value != WRITE
+    asked = plan.to.placement == "embedded" or transport.parts.reason != NOT_SPARED
+    stores = asked and transport.delivery.value != WRITE
     if stores and plan.to.table and transport.parts.value == ENGINE:
         lines.append(("parts", f"the engine's: {transport.parts.reason}"))
     return lines

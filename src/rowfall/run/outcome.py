@@ -14,7 +14,7 @@ from rowfall.contracts.session import Session, Writer
 from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import Interrupted, RowfallError
 from rowfall.core.load_record import LoadRecord, PartSizes
-from rowfall.core.model import PUSH, Kind, Plan, Statement
+from rowfall.core.model import Kind, Plan, Statement
 from rowfall.core.results import Report, ShardReport
 from rowfall.core.sqltext import SqlText, quote, quoted_list
 from rowfall.core.version import __version__
@@ -226,8 +226,8 @@ class _Run:
 
     @property
     def pushes(self) -> bool:
-        """True where rows were read here and sent to a server."""
-        return self.plan.transport.delivery.value == PUSH
+        """True where rows were read here, and they or their parts sent to a server."""
+        return self.plan.transport.reads_here and self.plan.to.placement != "embedded"
 
     @property
     def has_phases(self) -> bool:

@@ -202,7 +202,10 @@ def _ask_key_types(
     session: Session, listed: ExistingTable | None, schema: Schema
 ) -> tuple[str, ...]:
     """Return the types of the elements of the sorting key, where rowfall-decode might sort."""
-    if not session.destination.builds_parts or session.options.build == "off":
+    options, server = session.options, session.engine.kind == "server"
+    if not (transport.spares_servers(options) if server else session.destination.builds_parts):
+        return ()
+    if options.build == "off":
         return ()
     key = transport.sorting_key(schema, listed)
     question = keys.question_of_types(key, schema.columns)

@@ -1,0 +1,336 @@
+"""Builds for servers: parts are made on this machine, and a server only takes them over.
+
+It restores them from this process (:mod:`rowfall.systems.clickhouse.part_server`) into staging. So
+it neither reads a source nor parses, sorts, compresses or merges: it copies files.
+"""
+
+from __future__ import annotations
+
+import atexit
+import fcntl
+import functools
+import os
+import shutil
+import tempfile
+import threading
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import IO
+
+from rowfall.contracts.delivery import Order
+from rowfall.core import machine, sql, units
+from rowfall.core.dataclass import dataclass
+from rowfall.core.errors import EngineError, RowfallError, TargetError
+from rowfall.core.model import Column, Outcome, Statement
+from rowfall.core.sqltext import SqlText
+from rowfall.decoder.documents import Input, InputColumn, PartLayout, Spec
+from rowfall.decoder.installed import PROGRAM
+from rowfall.decoder.process import DecoderProcess, Summary
+from rowfall.deliver.build import IN_ORDER, Build, BuildRun
+from rowfall.deliver.decode import DeclinedError, DecoderInput, DecoderRun
+from rowfall.engines.base import Engine, Tick
+from rowfall.plan import attempts, table_definition
+from rowfall.plan.space import free_bytes
+from rowfall.plan.statements import plain_type
+from rowfall.plan.table_definition import Definition
+from rowfall.systems.clickhouse.codes import GONE, QUERY_WAS_CANCELLED
+from rowfall.systems.clickhouse.part_server import TABLE, PartServer
+
+FOLDER = "rowfall-parts-"
+"""Begins the names of folders, in the temporary one, with parts on their way to a server."""
+# Of what is free on the disk for parts, this much is left to others.
+_RESERVE = 256 << 20
+# Rows that prove that a server reads these parts: they take it milliseconds.
+_PROBE_ROWS = 1_000
+_COMPLETES = "_completes"
+
+
+@dataclass(frozen=True, slots=True)
+class BuilderRules:
+    """What a builder has of this machine, and whether it may leave the work to a server.
+
+    Attributes:
+        threads: each of which makes parts.
+        strict: a server that cannot take parts is an error (``--build on``).
+        lanes: attempts that are built at the same time.
+    """
+
+    threads: int
+    strict: bool
+    lanes: int = 1
+
+
+class BuildForServer(Build):
+    """Delivers parts to a server, which restores them over HTTP.
+
+    Before the first one it is proven that the server can read them: it restores some rows of every
+    column, whose hashes and checksums are compared. Where it cannot, it gets the rows another way.
+    """
+
+    _moves = False
+
+    def __init__(
+        self, program: str, server: Engine, input_: DecoderInput, parts: PartServer,
+        rules: BuilderRules,
+    ) -> None:  # fmt: skip
+        super().__init__(program, server, input_)
+        self._parts, self._rules = parts, rules
+        self._pipe_folder = temporary_folder()
+        self._proving = threading.Lock()
+        self._proven: str | None = None  # "" once it is, else why it cannot be
+
+    def insert(self, order: Order, lane: int, on_tick: Tick) -> Outcome:
+        if self._proven or not self._input.takes(order):
+            return self._input.fallback.insert(order, lane, on_tick)
+        with self._proving:
+            if self._proven is None:
+                self._prove(order, lane)
+        self._check_room(order)
+        return self.in_folder(order, lane, on_tick)
+
+    def _pipes(self, order: Order) -> int:
+        return self._rules.threads
+
+    def _check_room(self, order: Order) -> None:
+        """Check that the parts of an order find room here: packed text is about as large as they.
+
+        Raises:
+            DeclinedError: they do not.
+        """
+        needed = sum(split.size or 0 for split in order.splits)
+        free = free_bytes(self._pipe_folder) or 0
+        if free - _RESERVE < needed:
+            raise DeclinedError(
+                f"parts of {units.memory(needed)} are not built: {units.memory(free)} are free in "
+                f"{tempfile.gettempdir()} (TMPDIR names another folder)",
+                None,
+            )
+
+    def _prepare(self, run: DecoderRun, asked: Spec) -> Spec:
+        """Return the spec of parts; what it holds in memory is this machine's, not the server's."""
+        asked = super()._prepare(run, asked)
+        room = machine.free_memory() // 2 // self._rules.lanes
+        # As many blocks for each thread: one is parsed, one is written.
+        most = max(4 << 20, room // (4 * self._rules.threads))
+        asked = replace(asked, block_bytes=min(asked.block_bytes, most))
+        if asked.partition_by is not None:
+            held = replace(asked.partition_by, hold_bytes=room // attempts.HELD_SHARE)
+            asked = replace(asked, partition_by=held)
+        return asked
+
+    def _layout(self, table: Definition, filled: Collection[str]) -> PartLayout:
+        """Return the layout of 24.8, which all later servers read: replicas may be of any version.
+
+        A server leaves a part that is of a newer layout aside, and says so in its log only.
+        """
+        return oldest(table_definition.layout(table, filled))
+
+    # --- handing over -------------------------------------------------------------------------
+
+    def _hand_over(self, run: BuildRun, parts: Mapping[str, Path]) -> float:
+        order = run.order
+        return self._restore(order.staging, parts, order.attempt, run.lane)
+
+    def _completion_id(self, order: Order, number: int) -> str:
+        """See :meth:`Build._completion_id`: a lost connection is asked for by the id alone."""
+        return f"{order.attempt}{_COMPLETES}{number}"
+
+    def _restore(self, table: str, parts: Mapping[str, Path], query_id: str, lane: int) -> float:
+        """Let the server restore parts into an empty table; returns its CPU seconds.
+
+        Raises:
+            RowfallError: it cannot; the table then holds any of them.
+        """
+        offer = self._parts.offer_parts(parts)
+        try:
+            into = sql.qualified(self._input.target.database, table)
+            statement = Statement(
+                # An empty table is asked for: what is restored once is never restored again.
+                SqlText.of(
+                    f"RESTORE TABLE {TABLE} AS {into} FROM S3(", offer.access(),
+                    ") SETTINGS create_table = 'must-exist', allow_different_table_def = 1",
+                ),
+                query_id=query_id, alters=table,
+            )  # fmt: skip
+            return self._engine.run(statement, lane=lane).cpu_seconds
+        finally:
+            self._parts.withdraw(offer)
+
+    # --- questions ----------------------------------------------------------------------------
+
+    @contextmanager
+    def _readable(self, file: str) -> Iterator[SqlText]:
+        """See :meth:`Build._readable`."""
+        offer = self._parts.offer({"rows": Path(file)})
+        try:
+            yield SqlText.of("s3(", offer.access("rows"))
+        finally:
+            self._parts.withdraw(offer)
+
+    def _write_native(self, query: SqlText, file: str, lane: int) -> None:
+        """See :meth:`Build._write_native`."""
+        with open(file, "wb") as opened:
+            settings = self._engine.facts.known(IN_ORDER)
+            statement = Statement(query, settings, format="Native", alters=None)
+            self._engine.run(statement, lane=lane, out_fd=opened.fileno())
+
+    # --- proving ------------------------------------------------------------------------------
+
+    def _prove(self, order: Order, lane: int) -> None:
+        """Prove that the server reads parts with the columns of a load, as they were written.
+
+        Raises:
+            DeclinedError: it does not, and may get the rows in another way.
+            TargetError: it does not, and parts are asked for.
+            RowfallError: the server cannot be asked at the moment.
+        """
+        run = BuildRun(order, (), lane)
+        table = self._definition(run)
+        try:
+            why = self._refusal(order, table, lane)
+        except RowfallError as error:
+            if error.transient or error.code in (*GONE, QUERY_WAS_CANCELLED):
+                raise
+            why = error.message
+        self._proven = why or ""
+        if why is None:
+            return
+        if self._rules.strict:
+            raise TargetError(
+                f"the server does not take parts that are built here: {why}",
+                hint="Leave out --build on: the rows are sent, or read by the server, then.",
+            )
+        raise DeclinedError(f"parts cannot be handed over: {why}", None)
+
+    def _refusal(self, order: Order, table: Definition, lane: int) -> str | None:
+        """Return the reason that a server cannot take over parts; None if it can.
+
+        The rows are random ones of the server, in Native format: what is compared is how they are
+        stored.
+        """
+        filled = {c.name for c in order.schema.columns}
+        columns = [c for c in table.columns if c.name in filled]
+        # As rowfall-decode reads columns: it makes dictionaries itself.
+        plain = [Column(c.name, plain_type(c.type)) for c in columns]
+        structure = sql.literal(sql.structure((c.name, c.type) for c in plain))
+        name = f"{order.staging}_probe"
+        at = sql.qualified(self._input.target.database, name)
+        listed = ", ".join(
+            f"{sql.name(c.name)} {c.type}{f' CODEC({c.codec})' if c.codec else ''}" for c in columns
+        )
+
+        def do(text: str) -> None:
+            self._engine.run(Statement(SqlText.of(text), alters=name), lane=lane)
+
+        allowed = {k: 1 for k in self._engine.facts.settings if k.startswith("allow_suspicious_")}
+        folder = Path(tempfile.mkdtemp(dir=self._pipe_folder))
+        try:
+            self._engine.run(
+                Statement(
+                    SqlText.of(f"CREATE TABLE {at} ({listed}) ENGINE = MergeTree ORDER BY tuple()"),
+                    allowed, alters=name,
+                ),
+                lane=lane,
+            )  # fmt: skip
+            rows = folder / "rows"
+            self._write_native(
+                SqlText.of(
+                    f"SELECT * FROM generateRandom({structure}, 1, 20, 3) LIMIT {_PROBE_ROWS}"
+                ),
+                str(rows), lane,
+            )  # fmt: skip
+            layout = self._layout(table, filled)
+            forms = [replace(layout, wide_bytes=0, wide_rows=n) for n in (0, 2 * _PROBE_ROWS)]
+            parts = {
+                f"all_{n}_{n}_0": self._built(rows, columns, form, folder / str(n))
+                for n, form in enumerate(forms, 1)
+            }
+            self._restore(name, parts, f"{order.attempt}_probe", lane)
+            hashed = f"SELECT {sql.checksum(plain)} FROM "
+            with self._readable(str(rows)) as place:
+                wanted = self._engine.ask(
+                    SqlText.of("SELECT 2 * tupleElement(x, 1), 2 * tupleElement(x, 2) FROM (",
+                               f"SELECT tuple({sql.checksum(plain)}) AS x FROM ", place,
+                               f", 'Native', {structure}))"),
+                    lane=lane,
+                )  # fmt: skip
+            found = self._engine.ask(f"{hashed}{at}", lane=lane)
+            if found != wanted:
+                return f"{wanted[0][0]} rows were built, and it reads others ({found[0][0]})"
+            checked = self._engine.ask(
+                f"CHECK TABLE {at}", {"check_query_single_value_result": 1}, lane=lane
+            )
+            return None if checked == [[1]] else "its CHECK TABLE finds them broken"
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+            with suppress(RowfallError):
+                do(f"DROP TABLE IF EXISTS {at} SYNC")
+
+    def _built(
+        self, rows: Path, columns: Sequence[table_definition.DefinedColumn], layout: PartLayout,
+        output: Path,
+    ) -> Path:  # fmt: skip
+        """Return a part of rows in the Native format.
+
+        Raises:
+            EngineError: it cannot be built.
+        """
+        spec = Spec(
+            inputs=(Input(str(rows)),), format="Native", outputs=(str(output),), parts=True,
+            columns=tuple(
+                InputColumn(c.name, c.type, c.name, codecs=table_definition.codecs(c))
+                for c in columns
+            ),
+            layout=layout, timezone="UTC",
+        )  # fmt: skip
+        child = DecoderProcess(self._program, spec)
+        child.wait()
+        ended = child.result()
+        if not isinstance(ended, Summary):
+            said = "it was ended" if ended is None else ended.message
+            raise EngineError(f"{PROGRAM} did not build the rows of a probe: {said}")
+        (part,) = output.iterdir()
+        return part
+
+    def kill(self, attempt: str) -> None:
+        run = self._running.get(attempt)
+        super().kill(attempt)
+        self._engine.kill(attempt)
+        if isinstance(run, BuildRun) and run.table is not None:
+            filled = {c.name for c in run.order.schema.columns}
+            for number in range(len(table_definition.completions(run.table, filled))):
+                self._engine.kill(self._completion_id(run.order, number))
+
+
+def oldest(layout: PartLayout) -> PartLayout:
+    """Return a layout with what all servers read that rowfall loads into."""
+    return replace(layout, strings="inline", substream_marks=False)
+
+
+# --- the folder of parts --------------------------------------------------------------------------
+
+_locked: list[IO[bytes]] = []
+
+
+@functools.cache
+def temporary_folder() -> Path:
+    """Make a folder for parts of this process, and remove those that killed processes have left.
+
+    Each has a file that its process has locked for as long as it lives.
+    """
+    place = Path(tempfile.gettempdir())
+    for left in place.glob(f"{FOLDER}*"):
+        with suppress(OSError), open(left / "lock", "rb") as lock:
+            if os.fstat(lock.fileno()).st_uid != os.getuid():
+                continue
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            shutil.rmtree(left, ignore_errors=True)
+    folder = Path(tempfile.mkdtemp(prefix=FOLDER))
+    own = open(folder / "lock.new", "wb")  # noqa: SIM115 - locked until this process ends
+    fcntl.flock(own, fcntl.LOCK_EX)
+    os.rename(folder / "lock.new", folder / "lock")
+    _locked.append(own)
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder

@@ -1,0 +1,338 @@
+"""Parts that are built here and taken over by real servers: the same rows as if they were sent."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from e2e.lake import RIGHTS, SYSTEM, Lake
+from e2e.tools import Shell
+from lab.clickhouse import ClickHouse
+from lab.disk import SmallDisk
+from lab.faulty import Fault, Faulty, Request
+from rowfall.decoder import installed
+from rowfall.deliver.server_build import FOLDER
+
+pytestmark = pytest.mark.xdist_group("server")
+long = pytest.mark.long
+HASH = "SELECT count(), sum(cityHash64(toString(tuple(*)))) FROM {db}."
+CHECKED = "CHECK TABLE {db}.%s SETTINGS check_query_single_value_result = 1"
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[ClickHouse]:
+    assert installed.program(), "make test builds it: make decoder"
+    with ClickHouse(keeper=True) as service:
+        yield service
+
+
+def write(shell: Shell, files: int = 2, rows: int = 5_000) -> str:
+    """``in/f0.csv.gz`` and so on; returns the source."""
+    for number in range(files):
+        lines = ["id,kind,day,price,maybe"]
+        lines += [
+            f"{i * 7919 % 1_000_003},k{i % 11},2024-{i % 12 + 1:02}-0{i % 9 + 1},{i % 997}.25,"
+            f"{'' if i % 3 else i}"
+            for i in range(number * rows, number * rows + rows)
+        ]
+        path = shell.folder / "in" / f"f{number}.csv.gz"
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(gzip.compress("\n".join([*lines, ""]).encode(), 1, mtime=0))
+    return "in/*.csv.gz"
+
+
+def same(lake: Lake, one: str, other: str) -> None:
+    """Assert that two tables hold the same rows, and that no part is broken."""
+    assert lake.row(HASH + one) == lake.row(HASH + other)
+    assert lake.row(CHECKED % one) == [1]
+
+
+def taken_over(lake: Lake) -> int:
+    """Return the number of attempts that the server has restored."""
+    lake.do("SYSTEM FLUSH LOGS")
+    ((found,),) = lake.rows(
+        "SELECT count() FROM system.query_log WHERE type = 'QueryFinish' AND "
+        "query LIKE 'RESTORE TABLE rowfall.parts AS {db}.%' AND query NOT LIKE '%_probe FROM%'"
+    )
+    return int(found)
+
+
+KEYS = {
+    "columns": ("--order-by", "(kind, id)"),
+    "expressions": ("--order-by", "(toStartOfMonth(day), cityHash64(kind))"),
+    "partitions": ("--order-by", "id", "--partition-by", "toYYYYMM(day)"),
+}
+
+
+@pytest.mark.sampled(1)
+@pytest.mark.parametrize("key", KEYS)
+def test_parts_hold_the_rows_that_would_be_sent(lake: Lake, key: str) -> None:
+    source = write(lake.shell)
+    planned = lake.ok("plan", source, "--table", "t", "--build", "on", "--json", *KEYS[key])
+    assert (planned.document["delivery"], planned.document["why_unbuilt"]) == ("build", "")
+    report = lake.load(source, "--table", "t", "--build", "on", "--verify", *KEYS[key])
+    assert (report["rows"], report["notes"]) == (10_000, [])
+    lake.load(source, "--table", "sent", "--build", "off", *KEYS[key])
+    same(lake, "t", "sent")
+    assert taken_over(lake) == 1
+    assert lake.staging() == set()
+    again = lake.load(source, "--table", "t", "--build", "on", *KEYS[key])
+    assert (again["rows"], again["splits_skipped"]) == (0, 2)
+
+
+TYPES = (
+    "id UInt32, b Bool, e Enum8('a' = 1, 'b' = 2), d Date, d32 Date32, t DateTime, "
+    "t3 DateTime64(3, 'UTC'), x Decimal(18, 4), f Float32, g Float64, u UUID, i4 IPv4, i6 IPv6, "
+    "s String, fs FixedString(5), l LowCardinality(String), ln LowCardinality(Nullable(String)), "
+    "n Nullable(Int64), ns Nullable(String), a Array(Nullable(Int32)), p Tuple(x Int8, y String), "
+    "m Map(String, UInt64), i128 Int128, u256 UInt256, al Array(LowCardinality(String)), "
+    "z String CODEC(ZSTD(3)), dd DateTime CODEC(Delta, LZ4)"
+)
+VALUES = """SELECT number AS id, number % 2 AS b, if(number % 3, 'a', 'b') AS e,
+toDate(number % 300) AS d, toDate32(number) AS d32, toDateTime(number * 99991) AS t,
+toDateTime64(number * 1.125, 3, 'UTC') AS t3, number / 16 AS x, number / 8 AS f, number / 16 AS g,
+toUUID(concat('00000000-0000-4000-8000-', leftPad(toString(number), 12, '0'))) AS u,
+toIPv4(toUInt32(number)) AS i4, toIPv6(concat('::', hex(number))) AS i6, toString(number) AS s,
+leftPad(toString(number), 5, 'x') AS fs, toString(number % 7) AS l,
+if(number % 5, toString(number % 7), NULL) AS ln, if(number % 4, number, NULL) AS n,
+if(number % 4, toString(number), NULL) AS ns, [number % 9, NULL] AS a, (number % 100, 'y') AS p,
+map('k', number, toString(number % 3), 1) AS m, number * number AS i128, number AS u256,
+['a', toString(number % 2)] AS al, repeat('z', number % 9) AS z, toDateTime(number) AS dd
+FROM numbers(4000)"""
+
+
+@long
+def test_every_kind_of_value(lake: Lake) -> None:
+    lake.do(
+        f"CREATE TABLE {{db}}.sent ({TYPES}) ENGINE = MergeTree ORDER BY id "
+        "PARTITION BY toYYYYMM(d)",
+        "CREATE TABLE {db}.t AS {db}.sent", f"INSERT INTO {{db}}.sent {VALUES}",
+    )  # fmt: skip
+    text = lake.server.query(f"SELECT * FROM {lake.database}.sent FORMAT JSONEachRow")
+    lake.shell.write("all.ndjson", text)
+    assert lake.load("all.ndjson", "--table", "t", "--build", "on", "--verify")["notes"] == []
+    same(lake, "t", "sent")
+    assert taken_over(lake) == 1
+
+
+@long
+def test_the_server_adds_what_the_builder_cannot_make(lake: Lake) -> None:
+    """Defaults, computed columns, indices, projections and times to live; and it feeds views."""
+    lake.do(
+        "CREATE TABLE {db}.t (id UInt32, kind LowCardinality(String), day Date, price Float64, "
+        "maybe Nullable(UInt32), twice Float64 MATERIALIZED price * 2, "
+        "note String DEFAULT concat('of ', kind), other UInt32 ALIAS id + 1, "
+        "INDEX days day TYPE minmax GRANULARITY 1, "
+        "PROJECTION kinds (SELECT kind, count() GROUP BY kind), "
+        "CONSTRAINT few CHECK price < 1000) ENGINE = MergeTree PARTITION BY kind ORDER BY id "
+        "TTL day + INTERVAL 50 YEAR",
+        "CREATE TABLE {db}.sent AS {db}.t",
+        "CREATE TABLE {db}.sums (kind String, n UInt64) ENGINE = SummingMergeTree ORDER BY kind",
+        "CREATE MATERIALIZED VIEW {db}.mv TO {db}.sums AS SELECT kind, count() AS n FROM {db}.t "
+        "GROUP BY kind",
+    )
+    source = write(lake.shell)
+    assert lake.load(source, "--table", "t", "--build", "on")["notes"] == []
+    lake.load(source, "--table", "sent", "--build", "off")
+    assert taken_over(lake) == 1
+    same(lake, "t", "sent")
+    sums = "SELECT sum(twice), sum(cityHash64(note)), sum(other) FROM {db}."
+    assert lake.row(f"{sums}t") == lake.row(f"{sums}sent")
+    assert lake.row("SELECT sum(n) FROM {db}.sums") == [10_000]
+    parts = (
+        "SELECT min(secondary_indices_compressed_bytes > 0), min(length(projections)), "
+        "min(delete_ttl_info_min > now()) FROM system.parts WHERE active AND database = '{db}' "
+        "AND table = 't'"
+    )
+    assert lake.row(parts) == [1, 1, 1]
+
+
+@long
+def test_what_is_declined_is_named(lake: Lake) -> None:
+    """And loaded in another way, unless parts are asked for."""
+    lake.do(
+        "CREATE TABLE {db}.e (id UInt32, kind String, day Date, price Float64, maybe String, "
+        "made UInt8 EPHEMERAL) ENGINE = MergeTree ORDER BY id"
+    )
+    source = write(lake.shell, rows=1_000)
+    few = lake.ok("plan", source, "--table", "t", "--spare-servers", "--json").document
+    assert few["why_unbuilt"] == "there are few rows"
+    reasons = {
+        "the column made is EPHEMERAL": (source, "--table", "e"),
+        "--pull has the server read the source": (source, "--table", "t", "--pull"),
+        "rowfall-decode does not make these rows": ("generate://trips?rows=10", "--table", "t"),
+    }
+    for why, asked in list(reasons.items())[::2]:
+        refused = lake.ends(2, "load", *asked, "--build", "on")
+        assert f"parts cannot be built: {why}" in refused.talk
+        assert "Leave out --build on" in refused.talk
+    plan = lake.ok("plan", source, "--table", "e", "--spare-servers").talk
+    assert "parts the engine's: the column made is EPHEMERAL" in plan
+    assert lake.load(source, "--table", "e", "--spare-servers")["rows"] == 2_000
+    assert taken_over(lake) == 0
+
+
+@long
+def test_a_server_that_does_not_reach_this_machine(lake: Lake) -> None:
+    source = write(lake.shell)
+    at = ("--build-address", "no-such-host.invalid")
+    refused = lake.ends(2, "load", source, "--table", "t", "--build", "on", *at)
+    assert "parts cannot be built: the server cannot reach no-such-host.invalid:" in refused.talk
+    assert lake.load(source, "--table", "t", "--spare-servers", *at)["rows"] == 10_000
+    wrong = lake.ends(2, "plan", source, "--build", "on", "--build-address", "http://here")
+    assert "no address of this machine" in wrong.talk
+
+
+@long
+def test_a_right_that_is_missing_is_named(lake: Lake) -> None:
+    source = write(lake.shell)
+    account = lake.server.add_user("builder", f"{RIGHTS} ON {lake.database}.*", *SYSTEM)
+    given = (source, "--table", "t", "--build", "on")
+    refused = lake.ends(2, "load", *given, account=account)
+    assert "its user may not read from here: GRANT " in refused.talk
+    right = refused.talk.partition("from here: GRANT ")[2].partition(" TO ")[0]
+    lake.do(f"GRANT {right} TO builder")
+    assert lake.load(*given, account=account)["rows"] == 10_000
+    assert taken_over(lake) == 1
+
+
+@long
+def test_no_room_on_the_server(shell: Shell) -> None:
+    with ClickHouse(disk=220) as server:
+        lake = Lake(shell, server)
+        source = write(shell, rows=20_000)
+        server.refuse_space()
+        failed = lake.ends(5, "load", source, "--table", "t", "--build", "on", "--no-space-check")
+        assert "space" in failed.talk.lower()
+        server.allow_space()
+        assert lake.load(source, "--table", "t", "--build", "on")["rows"] == 40_000
+        assert lake.staging() == set()
+
+
+RESTORE = "RESTORE TABLE rowfall.parts AS"
+
+
+def restores(request: Request) -> bool:
+    """Tell whether a request hands over the rows of an attempt."""
+    return RESTORE in request.sql and "_probe` FROM" not in request.sql
+
+
+class Watched:
+    """A lake behind a proxy that does something to the first statement that hands over rows."""
+
+    def __init__(self, lake: Lake) -> None:
+        self.lake, self.proxy, self.seen = lake, Faulty(lake.server.http_port), 0
+        self.to = lake.server.uri(lake.database, port=self.proxy.port)
+
+    def at_first(self, fault: Fault) -> None:
+        def script(request: Request) -> Fault | None:
+            if not restores(request):
+                return None
+            self.seen += 1
+            return fault if self.seen == 1 else None
+
+        self.proxy.script = script
+
+    def start(self, *args: str, temporary: Path) -> subprocess.Popen[str]:
+        shell = self.lake.shell
+        env = {**os.environ, **shell.env, "HOME": str(shell.cli.home), "TMPDIR": str(temporary)}
+        command = [sys.executable, "-m", "rowfall", "load", *args, "--to", self.to]
+        return subprocess.Popen(
+            command, cwd=shell.folder, env=env, stdin=subprocess.DEVNULL, text=True,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        )  # fmt: skip
+
+
+@pytest.fixture
+def watched(lake: Lake) -> Iterator[Watched]:
+    watched = Watched(lake)
+    with watched.proxy:
+        yield watched
+
+
+@long
+def test_killed_while_the_server_takes_over(watched: Watched, tmp_path: Path) -> None:
+    """The same command goes on, and removes the staging tables and the parts of the dead one."""
+    lake, source, own = watched.lake, write(watched.lake.shell), tmp_path / "tmp"
+    own.mkdir()
+    given = (source, "--table", "t", "--build", "on")
+    process: list[subprocess.Popen[str]] = []
+
+    def kill() -> None:
+        process[0].send_signal(signal.SIGKILL)
+        process[0].wait()
+
+    watched.at_first(Fault(before=kill))
+    process.append(watched.start(*given, temporary=own))
+    process[0].communicate(timeout=60)
+    assert process[0].returncode == -signal.SIGKILL
+    assert [path.name[: len(FOLDER)] for path in own.iterdir()] == [FOLDER]
+    watched.proxy.script = None
+    again = watched.start(*given, temporary=own)
+    said, _ = again.communicate(timeout=90)
+    assert again.returncode == 0, said
+    assert lake.row("SELECT count(), uniqExact(id) FROM {db}.t") == [10_000, 10_000]
+    assert lake.row(CHECKED % "t") == [1]
+    assert lake.staging() == set()
+    assert list(own.iterdir()) == []
+
+
+@long
+def test_no_room_here(watched: Watched, tmp_path: Path) -> None:
+    """The parts of a file have no room: it is sent, and the note names the variable."""
+    lake, small = watched.lake, SmallDisk(tmp_path / "small", 64)
+    try:
+        given = (write(lake.shell), "--table", "t", "--build", "on")
+        process = watched.start(*given, temporary=small.path)
+        said, _ = process.communicate(timeout=90)
+    finally:
+        small.close()
+    assert process.returncode == 0, said
+    assert "TMPDIR names another folder" in " ".join(said.split())
+    assert lake.row("SELECT count(), uniqExact(id) FROM {db}.t") == [10_000, 10_000]
+
+
+@long
+@pytest.mark.parametrize("side", ["before", "after"])
+def test_the_server_is_killed_while_it_takes_over(watched: Watched, side: str) -> None:
+    lake, server = watched.lake, watched.lake.server
+
+    def restart() -> None:
+        server.kill()
+        server.start()
+
+    if side == "before":
+        watched.at_first(Fault(before=restart, reset="before"))
+    else:
+        watched.at_first(Fault(after=restart, reset="after"))
+    source = write(lake.shell)
+    lake.to = watched.to
+    shell = lake.shell
+    done = shell.ok("load", source, "--table", "t", "--build", "on", "--json", "--to", watched.to)
+    assert done.document["rows"] == 10_000
+    assert watched.seen >= 1
+    assert lake.row("SELECT count(), uniqExact(id) FROM {db}.t") == [10_000, 10_000]
+    assert lake.staging() == set()
+
+
+@long
+def test_a_column_is_added_while_parts_are_built(watched: Watched) -> None:
+    lake = watched.lake
+    lake.do(
+        "CREATE TABLE {db}.t (id UInt32, kind String, day Date, price Float64, maybe "
+        "Nullable(UInt32)) ENGINE = MergeTree ORDER BY id"
+    )
+    text = "ALTER TABLE {db}.t ADD COLUMN more UInt8 DEFAULT 7"
+    watched.at_first(Fault(before=lambda: lake.do(text)))
+    source = write(lake.shell)
+    lake.shell.ok("load", source, "--table", "t", "--build", "on", "--to", watched.to)
+    assert lake.row("SELECT count(), uniqExact(id), sum(more) FROM {db}.t") == [
+        10_000, 10_000, 70_000
+    ]  # fmt: skip

@@ -1,0 +1,104 @@
+"""The bucket that a builder serves: signed requests only, whole objects and ranges of them."""
+
+from __future__ import annotations
+
+import http.client
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+from botocore.auth import S3SigV4Auth
+from botocore.awsrequest import AWSRequest
+from botocore.credentials import Credentials
+
+from rowfall.core.errors import UsageError
+from rowfall.systems.clickhouse.part_server import Offer, PartServer, parse_address
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[PartServer]:
+    server = PartServer()
+    yield server
+    server.close()
+
+
+def ask(offer: Offer, name: str, method: str = "GET", **more: str) -> tuple[int, bytes]:
+    """Ask for an object, signed by another implementation; ``secret`` is another one."""
+    secret = more.pop("secret", offer.secret.reveal())
+    base = more.pop("url", offer.url)
+    request = AWSRequest(method, base + name, headers={k.title(): v for k, v in more.items()})
+    S3SigV4Auth(Credentials(offer.key, secret), "s3", "us-east-1").add_auth(request)
+    return plain(request.url, method, dict(request.headers.items()))
+
+
+def plain(
+    url: str, method: str = "GET", headers: dict[str, str] | None = None
+) -> tuple[int, bytes]:
+    at = urlsplit(url)
+    connection = http.client.HTTPConnection(str(at.hostname), at.port, timeout=10)
+    query = f"?{at.query}" if at.query else ""
+    connection.request(method, at.path + query, headers=headers or {})
+    answer = connection.getresponse()
+    found = answer.status, answer.read()
+    connection.close()
+    return found
+
+
+def test_objects_and_ranges_of_them(server: PartServer, tmp_path: Path) -> None:
+    (tmp_path / "x").write_bytes(b"0123456789")
+    offer = server.offer({"a b/ä.bin": tmp_path / "x", "empty": b""})
+    assert offer.bytes == 10
+    assert ask(offer, "a%20b/%C3%A4.bin") == (200, b"0123456789")
+    assert ask(offer, "a%20b/%C3%A4.bin", range="bytes=2-4") == (206, b"234")
+    assert ask(offer, "a%20b/%C3%A4.bin", range="bytes=8-") == (206, b"89")
+    assert ask(offer, "a%20b/%C3%A4.bin", range="bytes=10-")[0] == 416
+    assert ask(offer, "a%20b/%C3%A4.bin", "HEAD") == (200, b"")
+    assert ask(offer, "empty") == (200, b"")
+    assert ask(offer, "other")[0] == 404
+    bucket = offer.url.rstrip("/").rpartition("/")[0]
+    listed = ask(offer, "?list-type=2&prefix=" + offer.url.split("/")[-2], url=bucket)
+    assert listed[0] == 200
+    assert b"<Size>10</Size>" in listed[1]
+    server.withdraw(offer)
+    assert ask(offer, "empty")[0] == 404
+
+
+def test_nobody_else_reads_them(server: PartServer) -> None:
+    offer = server.offer({"word": b"secret"})
+    assert plain(offer.url + "word")[0] == 403
+    assert ask(offer, "word", secret="another")[0] == 403
+    other = PartServer()
+    try:
+        foreign = Offer(offer.url, "another", other.offer({}).secret)
+        assert ask(foreign, "word")[0] == 403
+    finally:
+        other.close()
+    assert ask(offer, "word") == (200, b"secret")
+    assert offer.secret.reveal() not in str(offer.access("word"))
+
+
+def test_a_part_as_a_backup_has_it(server: PartServer, tmp_path: Path) -> None:
+    for name in ("data.bin", "columns_substreams.txt"):
+        (tmp_path / name).write_text(name)
+    offer = server.offer_parts({"all_1_1_0": tmp_path})
+    index = ask(offer, ".backup")[1].decode()
+    assert "<name>data/rowfall/parts/all_1_1_0/data.bin</name><size>8</size>" in index
+    assert "columns_substreams" not in index
+    assert ask(offer, "data/rowfall/parts/all_1_1_0/data.bin") == (200, b"data.bin")
+    assert ask(offer, "metadata/rowfall/parts.sql")[0] == 200
+
+
+def test_addresses() -> None:
+    assert parse_address("10.0.0.7") == ("10.0.0.7", 0)
+    assert parse_address("loader.lan:9100") == ("loader.lan", 9100)
+    assert parse_address("[::1]:9100") == ("::1", 9100)
+    for wrong in ("", "a:b", "http://a", "a/b", "a:99999", "u@a"):
+        with pytest.raises(UsageError, match="no address of this machine"):
+            parse_address(wrong)
+    taken = PartServer()
+    try:
+        with pytest.raises(UsageError, match="cannot be listened at"):
+            PartServer("127.0.0.1", int(taken.address.rpartition(":")[2]))
+    finally:
+        taken.close()
