@@ -31,7 +31,9 @@ if TYPE_CHECKING:
         report,
         resume,
         scale,
+        status,
         verify,
+        worker,
     )
     from rowfall.core.errors import (
         DataError,
@@ -85,7 +87,9 @@ __all__ = [
     "report",
     "resume",
     "scale",
+    "status",
     "verify",
+    "worker",
 ]
 
 _ELSEWHERE = {

@@ -68,7 +68,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Verification", "adopt", "bench", "bench_articles", "clean", "doctor", "explain", "forget",
     "install_decoder", "leftovers", "load", "load_tables", "loads", "plan", "plan_tables", "query",
-    "report", "resume", "scale", "tune", "verify",
+    "report", "resume", "scale", "status", "tune", "verify", "worker",
 ]  # fmt: skip
 
 Where = str | PathLike[str]
@@ -372,6 +372,74 @@ def resume(
             on_event=on_event, progress=progress,
             password=password, began=began,
         )  # fmt: skip
+
+
+def status(
+    load_id: str, *, to: Where | None = None, password: Secret | str | None = None
+) -> Report:
+    """Return the report of one load as :func:`report`, with the workers of one that is shared.
+
+    Args:
+        load_id: with ``to`` also the name that ``fleet=`` has given, on whatever machine.
+
+    Raises:
+        UsageError: no load has that id or name, or several have.
+    """
+    from rowfall.run import history
+    from rowfall.run.shared_loads import report_of
+
+    try:
+        known = report(load_id, to=to)
+    except UsageError:
+        shared = None if to is None else report_of(_text(to) or "", load_id, _secret(password))
+        if shared is None:
+            raise
+        return shared
+    asked = history.request(known.load_id, _text(to)) if known.outcome == "running" else {}
+    if fleet := asked.get("options", {}).get("fleet"):
+        shared = report_of(_text(to) or asked["to"], fleet, _secret(password))
+        return known if shared is None else replace(known, workers=shared.workers)
+    return known
+
+
+def worker(
+    name: str,
+    *,
+    to: Where | None = None,
+    wait: str = "1m",
+    options: Options | None = None,
+    on_event: Listener | None = None,
+    password: Secret | str | None = None,
+) -> Report | None:
+    """Join a load that another machine has begun with ``fleet=name``, and load a part of it.
+
+    Args:
+        name: of the load, or the beginning of its id. ``to``: the ClickHouse server of the load.
+        wait: how long to wait for the load to begin, e.g. ``10m``.
+        options: those of this machine alone (memory, threads); all others are the load's.
+        on_event, password: as of :func:`load`.
+
+    Returns:
+        The report of what this process has loaded, or of all workers where it has led them at the
+        end. None where the load had ended before.
+
+    Raises:
+        UsageError: no load of that name runs, or this machine cannot take part in it.
+    """
+    from rowfall.run.shared_loads import find_load
+
+    given, to_text = options or Options(), _text(to)
+    secret = _secret(password)
+    found = find_load(name, to_text, secret, units.parse_duration(wait), on_event or silent)
+    if found is None:
+        return None
+    return load(
+        found.sources, to=to, table=found.table,
+        options=replace(
+            restored(found.options), fleet=found.name, memory=given.memory, threads=given.threads
+        ),
+        on_event=on_event, password=secret,
+    )  # fmt: skip
 
 
 @overload

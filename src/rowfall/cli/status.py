@@ -38,7 +38,8 @@ def status(
     """List the loads of a target, newest first, or show one.
 
     Without --to it is ./rowfall-data, and files that were written from here. LOAD is the id of a
-    load, its first digits, or 'last'. --web shows one that runs, the newest unless LOAD is given.
+    load, its first digits, or 'last'; with --to also the name that --fleet has given, from any
+    machine. --web shows one that runs, the newest unless LOAD is given.
     """
     from rowfall import api
     from rowfall.report.loads import loads_document, loads_text
@@ -47,7 +48,7 @@ def status(
     if web["web"]:
         _serve(output, load_id, to, web["watch_port"])
     elif load_id is not None:
-        output.report(api.report(load_id, to=to))
+        output.report(api.status(load_id, to=to, password=password))
     elif output.json:
         output.document(loads_document(api.loads(to=to, **more)))
     else:

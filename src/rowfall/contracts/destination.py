@@ -197,6 +197,10 @@ class Destination(Protocol):
     makes_parts: bool
     builds_parts: bool
 
+    @property
+    def shares_loads(self) -> bool:
+        """Return True where several machines may share a load, by leases beside the table."""
+
     def check(self, target: Target, options: Options) -> None:
         """Check that every option applies to this destination, before anything is read.
 
@@ -261,6 +265,9 @@ class Destination(Protocol):
         Returns:
             False where they stay as they are.
         """
+
+    def loaded_by(self, session: Session, loads: Sequence[str]) -> Mapping[str, tuple[int, int]]:
+        """Return the rows and splits of each of some loads that the record has as loaded."""
 
     def small_tables(self, session: Session) -> SmallTables | None:
         """Return the small tables beside the target of an open load; None where there are none."""

@@ -118,6 +118,10 @@ class Session:
         """
         return replace(self, source=source or self.source, listing=listing, declared=declared)
 
+    def heard_by(self, emit: Listener) -> Session:
+        """Return the session whose events another listener hears."""
+        return replace(self, emit=emit)
+
     def cpu_seconds_here(self) -> float:
         """Return the CPU seconds used so far by this process and the engine that reads here."""
         return self.reader.cpu_seconds() + time.process_time()

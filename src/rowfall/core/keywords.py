@@ -448,6 +448,11 @@ class LoadKeywords(PlanKeywords, total=False):
     be resumed: 30s, 5m, 2h.
     """
 
+    fleet: str | None
+    """Share the load with other machines: 'rowfall worker NAME' joins it there, and so does the
+    same command. Default: this process loads alone.
+    """
+
     prefill: bool
     """Tables of other databases: fill the buffers of all connections, 64 MiB each, before the first
     byte is sent and the clock of the report starts.

@@ -904,6 +904,15 @@ class Options:
         "Make no forecast of what the rows take on disk; load also where they may not fit.",
         "Run",
     )
+    fleet: str | None = _opt(
+        None,
+        "--fleet",
+        "NAME",
+        "Share the load with other machines: 'rowfall worker NAME' joins it there, and so does the "
+        "same command. Default: this process loads alone.",
+        "Run",
+        (LOAD,),
+    )
     prefill: bool = _opt(
         False,
         "--prefill",

@@ -82,6 +82,32 @@ class ShardReport:
 
 
 @dataclass(frozen=True, slots=True)
+class WorkerReport:
+    """The share of one worker in a load that several machines share (``--fleet``).
+
+    Attributes:
+        host, pid: where it runs, or ran. ``load_id``: of its own part of the load.
+        state: ``joining``, ``loading``, ``done``, ``partial``, ``failed``, ``interrupted``, or
+            ``lost`` where it has died; others have then loaded what it had not.
+        leads: it has planned the load, or taken that over, and adds the report up.
+        rows, splits: loaded by it; of a ``loading`` one the rows are those that it has read.
+        bytes_source: of these splits, as stored; 0 when unknown.
+        seconds: since it began to load; ``cpu_seconds``: of the server and of its own machine.
+    """
+
+    host: str
+    pid: int
+    load_id: str
+    state: str
+    leads: bool = False
+    rows: int = 0
+    splits: int = 0
+    bytes_source: int = 0
+    seconds: float = 0.0
+    cpu_seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
 class Report:
     """The report of a load; ``--json`` prints it field by field (docs/reference/json.md).
 
@@ -117,6 +143,8 @@ class Report:
         steering: what was changed between attempts, for a server that others use.
         tables: patterns of ``--tables`` in the command that it was part of; "" of one by itself.
         after: what became of loaded files; None where nothing was to.
+        workers: of a load that several machines share, each of them; all figures are then those of
+            all together.
     """
 
     load_id: str
@@ -161,6 +189,7 @@ class Report:
     steering: tuple[SteeringStep, ...] = ()
     after: Cleared | None = None
     tables: str = ""
+    workers: tuple[WorkerReport, ...] = ()
 
     @property
     def unfinished(self) -> bool:

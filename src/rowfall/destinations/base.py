@@ -76,7 +76,7 @@ class BaseDestination:
     takes_text = False
     runs_sql = False
     flushes = False
-    makes_parts = builds_parts = False
+    makes_parts = builds_parts = shares_loads = False
     visible_when = ""
     """Text of a plan: what readers see while rows become visible."""
     offers: ClassVar[frozenset[str]] = frozenset()
@@ -274,6 +274,9 @@ class BaseDestination:
     def join_loads(self, session: Session, ledger: Ledger, load_id: str, older: str) -> bool:
         """Join them in the ledger, whose ranges of streams are all that is known."""
         return ledger.join_load(load_id, older, session.target_key, ranges=True)
+
+    def loaded_by(self, session: Session, loads: Sequence[str]) -> Mapping[str, tuple[int, int]]:
+        return {}
 
     def small_tables(self, session: Session) -> SmallTables | None:
         return None

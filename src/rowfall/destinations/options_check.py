@@ -52,6 +52,12 @@ _RULES = (
         "Give a server with --to clickhouse://host:8123/database.",
     ),
     _Rule(
+        ("fleet",), SERVER, "",
+        "needs a ClickHouse server, where leases of files are kept, and {target} is none: one "
+        "process at a time has it",
+        "Leave it out, or give a server with --to clickhouse://host:8123/database.",
+    ),
+    _Rule(
         ("shard_key", "replicated", "skip_unavailable_shards", "method"), CLUSTER, "",
         "needs a cluster, and {target} is not one",
         "Name one with --to 'clickhouse://host:8123/database?cluster=NAME'.",

@@ -535,6 +535,20 @@ class Journal:
         )
         return [str(uuid) for (uuid,) in rows]
 
+    def loaded_by(self, loads: Collection[str]) -> dict[str, tuple[int, int]]:
+        """Return the rows and splits that each of some loads has brought into this table."""
+        if not loads:
+            return {}
+        found = self._ask(
+            "SELECT splitByChar('_', attempt)[1] AS load, sum(count), sum(files) FROM (SELECT "
+            "attempt, argMinIf(rows, _block_number, event = 'commit') AS count, arrayCount(s -> "
+            f"NOT startsWith(s, {quote(MARK)}), groupUniqArrayArrayIf(splits, event = 'claim')) "
+            f"AS files FROM {self._name} WHERE into = toUUID({quote(self._target_uuid)}) AND "
+            f"splitByChar('_', attempt)[1] IN ({quoted_list(loads)}) GROUP BY attempt HAVING "
+            "countIf(event = 'landed') > 0 AND countIf(event = 'forget') = 0) GROUP BY load"
+        )
+        return {str(load): (int(rows), int(files)) for load, rows, files in found}
+
     def attempts_of(self, load_id: str) -> list[str]:
         """Return the attempts of a load into any table, without what was only kept."""
         rows = self._ask(

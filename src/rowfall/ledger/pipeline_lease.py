@@ -58,12 +58,15 @@ class Standing:
     ended: tuple[str, ...]
 
 
-def judge(lines: Sequence[LogLine], me: str, *, shared: bool) -> Standing:
+def judge(
+    lines: Sequence[LogLine], me: str, *, shared: bool, silent: float = SILENT_SECONDS
+) -> Standing:
     """Tell who holds the lease: the earliest claim that has not ended.
 
     Args:
         me: an owner; "" for one who only looks.
         shared: the holder may be of another machine, so that its silence counts.
+        silent: seconds without a sign after which it counts as dead then.
     """
     over = {line.owner: line.number for line in lines if line.event in (EXPIRE, QUIT)}
     claims = [line for line in lines if line.event == CLAIM]
@@ -76,7 +79,7 @@ def judge(lines: Sequence[LogLine], me: str, *, shared: bool) -> Standing:
     signs = [line for line in lines if line.owner == held.owner and line.event in (CLAIM, ALIVE)]
     last = max(signs, key=lambda line: line.number)
     idle = min(abs(line.idle) for line in signs)  # abs: a clock that has jumped back
-    dead = held.owner != me and (leases.has_ended(held.owner) or (shared and idle > SILENT_SECONDS))
+    dead = held.owner != me and (leases.has_ended(held.owner) or (shared and idle > silent))
     sign: dict[str, object] = json.loads(last.detail) if last.detail else {}
     return Standing(held.owner, held.owner == me, dead, idle, sign, paused, tuple(lines), ended)
 

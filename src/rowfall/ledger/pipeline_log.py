@@ -93,24 +93,29 @@ class SharedLog:
 
     Args:
         pipeline: its name and what it loads into: other tables of a database have others.
+        table: name of the table, which is made where it is missing. ``kept``: see
+            :meth:`rowfall.engines.small_tables.SmallTables.make`.
         ordered: see :class:`PipelineLog`.
     """
 
     shared = True
 
-    def __init__(self, tables: SmallTables, pipeline: str, *, make: bool = True) -> None:
-        self._tables, self._pipeline = tables, pipeline
+    def __init__(
+        self, tables: SmallTables, pipeline: str, table: str = TABLE, kept: str = _SIGNS_KEPT,
+        *, make: bool = True,
+    ) -> None:  # fmt: skip
+        self._tables, self._pipeline, self._table = tables, pipeline, table
         self.ordered = tables.dialect.ordered
         if make:
             # Keys of S3 have up to 1,024 bytes.
             kinds = [(name, LONG_TEXT if name in ("item", "detail") else TEXT) for name in _COLUMNS]
             kinds.append(("at", TIME))
-            tables.make(TABLE, kinds, ("pipeline", "event"), _SIGNS_KEPT)
+            tables.make(table, kinds, ("pipeline", "event"), kept)
 
     def append(self, event: str, owner: str = "", item: str = "", detail: str = "") -> None:
-        self._tables.insert(TABLE, _COLUMNS, [(self._pipeline, event, owner, item, detail)])
+        self._tables.insert(self._table, _COLUMNS, [(self._pipeline, event, owner, item, detail)])
         if event == ALIVE:
-            self._tables.drop_signs(TABLE, self._mine(owner))
+            self._tables.drop_signs(self._table, self._mine(owner))
 
     def _mine(self, owner: str) -> str:
         value = self._tables.value
@@ -120,15 +125,22 @@ class SharedLog:
     def _here(self) -> str:
         return f"pipeline = {self._tables.value(self._pipeline)}"
 
-    def lines(self, *, files: bool = False) -> list[LogLine]:
+    def lines(self, *, files: bool = False, recent: float = 0.0) -> list[LogLine]:
+        """Return the last line of each event and owner, in order, or those about files.
+
+        Args:
+            recent: leave out signs of life that are older, in seconds; 0 for none.
+        """
         words = self._tables.dialect
         number, idle = words.number, words.idle.format("at")
         about = f"{self._here} AND item {'<>' if files else '='} ''"
+        if recent:
+            about += f" AND (event <> '{ALIVE}' OR {idle} < {recent:.0f})"
         found = self._tables.ask(
             "SELECT number, event, owner, item, detail, idle FROM (SELECT "
             f"{number} AS number, event, owner, item, detail, {idle} AS idle, row_number() OVER "
             f"(PARTITION BY event, owner, item ORDER BY {number} DESC) AS newest "
-            f"FROM {self._tables.name(TABLE)} WHERE {about}) AS every_line WHERE newest = 1 "
+            f"FROM {self._tables.name(self._table)} WHERE {about}) AS every_line WHERE newest = 1 "
             "ORDER BY number"
         )
         return [
@@ -138,7 +150,7 @@ class SharedLog:
 
     def forget(self, owners: Collection[str]) -> None:
         named = ", ".join(map(self._tables.value, owners))
-        self._tables.delete(TABLE, f"{self._here} AND owner IN ({named})")
+        self._tables.delete(self._table, f"{self._here} AND owner IN ({named})")
 
     def close(self) -> None:
         """Do nothing: who has opened the target closes it."""

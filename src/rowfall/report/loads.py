@@ -24,6 +24,7 @@ REPORT_VERSION = LOADS_VERSION = VERIFICATION_VERSION = 2
 SHOWN_FAILURES = 20
 SHOWN_SHARDS = 20
 LEAST_NAME = 12  # of a table in the list of loads
+_MOST_HOST = 24  # names of pods are longer, and their ends tell them apart
 # A shorter or smaller load says nothing about rates and limits.
 WORTH_SECONDS, WORTH_ROWS = 1.0, 10_000
 LEAST_CPU = 0.05  # seconds: less would be shown as 0.0
@@ -100,7 +101,8 @@ def _loaded(report: Report) -> str:
     if report.splits_loaded != report.splits:
         files = f"{units.exact(report.splits_loaded)} of {files}"
     files += f" ({', '.join(told)})" if told else ""
-    return f"{units.counted(report.rows, 'row')} from {files} {_into(report)}"
+    by = f" by {len(report.workers)} workers" if len(report.workers) > 1 else ""
+    return f"{units.counted(report.rows, 'row')} from {files} {_into(report)}{by}"
 
 
 def _into(report: Report) -> str:
@@ -137,6 +139,8 @@ def report_text(
     parts += [facts(_where(report)), "", _numbers(report)]
     if any(shard.splits for shard in report.shards):
         parts += ["", *_shards(report, width)]
+    if report.workers:
+        parts += ["", _workers(report)]
     if report.phases:
         parts += ["", _phases(report.phases)]
     if report.limited_by:
@@ -254,6 +258,23 @@ def _shards(report: Report, width: int) -> list[RenderableType]:
     even += f": {', '.join(each)}." if len(each) > 1 else "."
     table = grid(rows, right=set(range(1, len(head))))
     return [table, "", wrap(even, indent="  ", width=width)]
+
+
+def _workers(report: Report) -> RenderableType:
+    """Return a table with a line for each worker of a load that several machines share."""
+    from rich.text import Text
+
+    head = ["", "", "rows", f"{report.unit}s", "read", "rows/s", "CPU s"]
+    rows = [tuple(Text(word, "dim") for word in head)]
+    for worker in report.workers:
+        style = OUTCOMES.get(worker.state, ("",))[0]
+        rate = units.count(worker.rows / worker.seconds) if worker.seconds else "-"
+        rows.append((
+            Text(f"{_end_of(worker.host, _MOST_HOST)} {worker.pid}"), Text(worker.state, style),
+            Text(units.count(worker.rows)), Text(units.exact(worker.splits)),
+            Text(units.size(worker.bytes_source)), Text(rate), Text(f"{worker.cpu_seconds:,.1f}"),
+        ))  # fmt: skip
+    return grid(rows, right=set(range(2, len(head))))
 
 
 def imbalance_text(share: float) -> str:

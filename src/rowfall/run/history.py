@@ -16,7 +16,14 @@ from rowfall.core.masked import MASK
 from rowfall.core.model import MergeWork
 from rowfall.core.options import Options
 from rowfall.core.own_files import LEDGER_NAME
-from rowfall.core.results import Cleared, Explanation, Failure, Report, ShardReport
+from rowfall.core.results import (
+    Cleared,
+    Explanation,
+    Failure,
+    Report,
+    ShardReport,
+    WorkerReport,
+)
 from rowfall.core.steering import SteeringStep
 from rowfall.ledger import Ledger, LoadRow, running
 from rowfall.ledger.leases import has_ended
@@ -238,6 +245,7 @@ def from_json(text: str) -> Report:
         if values.get("after") is not None:
             values["after"] = Cleared(**values["after"])
         values["shards"] = tuple(ShardReport(**s) for s in values.get("shards", ()))
+        values["workers"] = tuple(WorkerReport(**w) for w in values.get("workers", ()))
         return Report(**values)
     except (ValueError, TypeError) as error:
         raise LedgerError(f"the ledger holds a report that cannot be read: {error}") from None

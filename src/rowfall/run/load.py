@@ -47,6 +47,10 @@ from rowfall.run.session import check_tuned, no_space
 from rowfall.schema.text.text_format import OTHERWISE, TOLD
 from rowfall.targets.table_names import same_names
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from rowfall.run.fleet import Worker
+
 
 def run_load(session: Session) -> Report:
     """Run a load to its end; see :func:`rowfall.api.load`.
@@ -54,15 +58,24 @@ def run_load(session: Session) -> Report:
     Raises:
         RowfallError: what stopped it; failed splits alone are in the report.
     """
-    return run_next(session, None)[0]
+    if session.options.fleet is None:
+        return run_next(session, None)[0]
+    from rowfall.run.fleet import joined  # only here: other loads save it
+
+    with joined(session) as worker:
+        worker.agree()
+        return run_next(worker.session, None, worker)[0]
 
 
-def run_next(session: Session, known: frozenset[str] | None) -> tuple[Report, frozenset[str]]:
+def run_next(
+    session: Session, known: frozenset[str] | None, worker: Worker | None = None
+) -> tuple[Report, frozenset[str]]:
     """Run one load to its end, as the first or a later batch of this session.
 
     Args:
         known: the ids that the load before has returned; None for the first load. Loads of other
             processes are seen by their leases.
+        worker: takes part in a load that several machines share.
 
     Returns:
         The report, and the ids of all ranges of its streams that are loaded.
@@ -78,12 +91,16 @@ def run_next(session: Session, known: frozenset[str] | None) -> tuple[Report, fr
         with timed(load.emit, "prepare"):
             prepared = _prepare(load, settled, facts, plan)
             keep_identity(session, load.ledger, load.id)
+            if worker is not None:
+                plan = worker.begin(load, plan)
         with prepared.leased():
             with timed(load.emit, "attempts"):
                 done = _run(load, facts, plan, prepared)
             with timed(load.emit, "finish"):
                 finished = prepared.finish(plan, done)
             report = make_report(load, facts, plan, done, finished)
+            if worker is not None:
+                report = worker.end(load, plan, report)
             if session.options.after_load != NOTHING:
                 from rowfall.run.after import clear_loaded
 

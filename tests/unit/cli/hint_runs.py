@@ -10,6 +10,8 @@ from __future__ import annotations
 RUN_BY = {
     "Write a file of DuckDB: --to {}": "e2e/test_sqlite.py::test_it_is_no_target",
     "Load as {}, or let its owner run: ALTER TABLE {} OWNER TO {};": "e2e/test_replace_postgresql.py::test_who_does_not_own_the_table",
+    "Begin it: rowfall load SOURCE --to {} --fleet {}": "e2e/test_workers.py::test_one_alone_shares_with_nobody",
+    "Give the sources in full here as well, with the command that has begun the load: rowfall load SOURCE --to {} --fleet {}": "e2e/test_workers.py::test_secrets_of_a_source_are_not_shared",
     "It is a pipeline: rowfall watch {}": "e2e/test_watch.py::test_from_start_to_stop_with_a_bad_file",
     "{} --to {}": "e2e/test_last_load.py::test_last_with_two_targets",
     "Have psql write CSV: psql --csv -c 'SELECT ...' | rowfall load - --format CSVWithNames --table NAME": "e2e/test_postgresql.py::test_what_psql_shows_on_a_terminal_names_the_command_that_writes_rows",

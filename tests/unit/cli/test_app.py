@@ -467,7 +467,7 @@ def test_the_end_report_is_talk_and_json_is_data(api: Api, capsys: Captured) -> 
 
 
 def test_status_and_report_are_data(api: Api, capsys: Captured) -> None:
-    api.answers |= {"loads": [DONE, PARTIAL], "report": DONE}
+    api.answers |= {"loads": [DONE, PARTIAL], "report": DONE, "status": DONE}
     assert run(["status", "--to", "d"]) == Exit.DONE
     assert "3f2a9c1e  done" in capsys.readouterr().out
     assert run(["status", "--json"]) == Exit.DONE

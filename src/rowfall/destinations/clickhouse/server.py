@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING
 
@@ -13,6 +13,7 @@ from rowfall.core.results import Link
 from rowfall.core.server_address import ServerAt
 from rowfall.destinations.clickhouse import ClickHouseTables
 from rowfall.destinations.options_check import CLUSTER, SERVER, TABLES, check_options
+from rowfall.engines.base import table_uuid
 from rowfall.targets.base import Target
 
 # What follows is imported where it is used: http.client takes 20 ms.
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 
 class ServerTables(ClickHouseTables):
     """Tables of servers, which others use, too."""
+
+    shares_loads = True
 
     def check(self, target: Target, options: Options) -> None:
         cluster = {CLUSTER} if server_of(target).cluster else set[str]()
@@ -44,6 +47,13 @@ class ServerTables(ClickHouseTables):
         from rowfall.destinations.clickhouse.scratch import network
 
         return network(session.engine, server_of(session.target).host)
+
+    def loaded_by(self, session: Session, loads: Sequence[str]) -> Mapping[str, tuple[int, int]]:
+        from rowfall.ledger.journal import Journal  # only loads that several machines share
+
+        first = session.first_target
+        uuid = table_uuid(session.engine, first.database, first.table)
+        return Journal(session.engine, first.database, uuid).loaded_by(loads) if uuid else {}
 
     def query(self, target: Target, query: Query) -> None:
         from rowfall.destinations.query import query_server
