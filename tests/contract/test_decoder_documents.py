@@ -63,7 +63,7 @@ SPECS = {
         columns=(
             TIME, replace(TIME, name="t", time_notation="T"),
             replace(TIME, name="z", time_notation="Z"), replace(NUMBER, canonical=True),
-            replace(NUMBER, name="n", type="Nullable(Int64)", blank=True),
+            replace(NUMBER, name="n", type="Nullable(Int64)", blank=True, padded=True),
             InputColumn("c", "String", source="other", position=3, codecs=("Delta(1)", "ZSTD(3)")),
         ),
     ),

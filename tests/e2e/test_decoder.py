@@ -309,6 +309,26 @@ def test_an_empty_field_in_quotes_is_null(shell: Shell, form: str) -> None:
     assert shell.row(asked, "--to", "other") == found
 
 
+def test_values_as_other_programs_write_them(shell: Shell) -> None:
+    """Blanks around numbers, TRUE of R, nan of numpy: the engine need not read the file."""
+    integers, floats = ["", "{}", " {}", "{}\t", '" {}"'], ["nan", "NaN", " 2.25", "-3.5 ", "7.5"]
+    booleans, days = ["TRUE", "FALSE", "True", "false"], ["2024-01-02", " 2024-01-03", ""]
+    lines = ["id, n, f ,b,d"]
+    for i in range(60):
+        row = [integers[i % 5].format(i), floats[i % 7 % 5], booleans[i % 4], days[i % 3]]
+        lines.append(f"{i},{','.join(row)}")
+    shell.write("t.csv", "\n".join(lines) + "\n")
+    done = shell.ok("load", "t.csv", "--decoder", "always")
+    assert "engine reads it" not in done.err
+    asked = (
+        "SELECT sum(cityHash64(*)), sum(reinterpretAsUInt64(f)), sum(n), countIf(isNull(d)) FROM t"
+    )
+    found = shell.row(asked)
+    assert found[2:] == [sum(i for i in range(60) if i % 5), 20]
+    shell.ok("load", "t.csv", "--decoder", "never", "--to", "other")
+    assert shell.row(asked, "--to", "other") == found
+
+
 def test_a_bad_value_is_named_by_file_line_and_column(shell: Shell) -> None:
     lines = "".join(f"{i},x\n" for i in range(1, 1001))
     shell.write("in/a.csv", "id,name\n" + lines)

@@ -175,11 +175,13 @@ class Notation:
         times: of points in time, see :class:`rowfall.schema.types.strict_reading.TextTraits`.
         canonical: numbers and Bools are written as they are kept; ``007`` is declined.
         blank: an empty field is NULL in quotes, too, and whatever else NULL is written as.
+        padded: blanks and tabs around values that are no text are left out.
     """
 
     times: str = ""
     canonical: bool = False
     blank: bool = False
+    padded: bool = False
 
 
 @dataclass(frozen=True, slots=True)

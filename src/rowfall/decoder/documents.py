@@ -59,6 +59,7 @@ class InputColumn:
     time_notation: Literal["", "T", "Z"] = ""
     canonical: bool = False
     blank: bool = False
+    padded: bool = False
     codecs: tuple[str, ...] = ()
 
 

@@ -274,6 +274,7 @@ def _column(column: Column, position: int | None) -> documents.InputColumn:
         "T" if notation.times == "T" else "Z" if notation.times == "Z" else "",
         notation.canonical,
         blank=notation.blank,
+        padded=notation.padded,
     )
 
 

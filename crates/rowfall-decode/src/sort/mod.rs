@@ -52,6 +52,7 @@ impl Sorter {
             time_notation: TimeNotation::Plain,
             canonical: false,
             blank: false,
+            padded: false,
         };
         let keys: Vec<Values<'_>> = (keys.iter().zip(&ranks))
             .map(|(key, ranks)| match ranks {

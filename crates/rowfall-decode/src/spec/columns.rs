@@ -31,6 +31,9 @@ pub struct ColumnSpec {
     /// are no text.
     #[serde(default)]
     pub blank: bool,
+    /// Blanks and tabs around values are left out; of columns that are no text.
+    #[serde(default)]
+    pub padded: bool,
     /// Codecs of the column in parts, one after the other, as `Delta(4)`; none for LZ4.
     #[serde(default)]
     pub codecs: Vec<String>,
@@ -104,7 +107,7 @@ impl ColumnSpec {
     /// Its type; `zone` is the time zone of types that name none.
     pub fn data_type(&self, zone: Option<&str>) -> Result<Type, String> {
         let found = Type::parse_written(&self.type_name, self.time_notation, self.canonical, zone)?;
-        Ok(Type { blank: self.blank, ..found })
+        Ok(Type { blank: self.blank, padded: self.padded, ..found })
     }
 
     /// Its name in the header or its key in JSON.

@@ -79,6 +79,8 @@ pub struct Type {
     pub canonical: bool,
     /// An empty field is NULL, in quotes or not, where the type is Nullable and no text.
     pub blank: bool,
+    /// Blanks and tabs around values are left out, where the type is no text.
+    pub padded: bool,
 }
 
 impl Type {

@@ -72,6 +72,7 @@ impl Type {
             time_notation,
             canonical,
             blank: false,
+            padded: false,
         })
     }
 

@@ -8,6 +8,8 @@ use crate::values::fixed_width::FixedWidth;
 pub struct Bool {
     /// Accept 1 and 0, too.
     pub digits: bool,
+    /// Accept `TRUE` and `True`, too.
+    pub capitals: bool,
 }
 
 impl FixedWidth for Bool {
@@ -23,6 +25,8 @@ impl FixedWidth for Bool {
             b"false" => Some(0),
             b"1" if self.digits => Some(1),
             b"0" if self.digits => Some(0),
+            b"TRUE" | b"True" if self.capitals => Some(1),
+            b"FALSE" | b"False" if self.capitals => Some(0),
             _ => None,
         }
     }

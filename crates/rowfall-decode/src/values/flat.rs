@@ -16,6 +16,7 @@ pub fn decode<'a, C: Fields<'a>>(column: &mut Column, fields: &C) -> Result<(), 
     }
     let data_type = column.data_type.clone();
     let canonical = data_type.canonical;
+    let delimited = matches!(C::SYNTAX, Syntax::Csv | Syntax::Tsv);
     match &data_type.base {
         BaseType::Int(1, true) => {
             decode_fixed(column, fields, integer::Signed::<i8>::new(canonical))
@@ -47,8 +48,8 @@ pub fn decode<'a, C: Fields<'a>>(column: &mut Column, fields: &C) -> Result<(), 
         BaseType::Int(_, signed) => {
             decode_fixed(column, fields, wide_integer::Int256 { signed: *signed })
         }
-        BaseType::Float32 => decode_fixed(column, fields, float::F32),
-        BaseType::Float64 => decode_fixed(column, fields, float::F64 { canonical }),
+        BaseType::Float32 => decode_fixed(column, fields, float::F32 { nan: delimited }),
+        BaseType::Float64 => decode_fixed(column, fields, float::F64 { canonical, nan: delimited }),
         BaseType::Decimal(4, p, s) => {
             decode_fixed(column, fields, decimal::SmallDecimal::<i32>::new(*p, *s))
         }
@@ -65,7 +66,10 @@ pub fn decode<'a, C: Fields<'a>>(column: &mut Column, fields: &C) -> Result<(), 
         BaseType::Bool => decode_fixed(
             column,
             fields,
-            bool_uuid_ip::Bool { digits: C::SYNTAX != Syntax::Quoted && !canonical },
+            bool_uuid_ip::Bool {
+                digits: C::SYNTAX != Syntax::Quoted && !canonical,
+                capitals: delimited,
+            },
         ),
         BaseType::Date => decode_fixed(column, fields, time::Date::default()),
         BaseType::Date32 => decode_fixed(column, fields, time::Date32::default()),
@@ -143,7 +147,7 @@ fn decode_all<'a, C: Fields<'a>, P: FixedWidth, const NULLS: bool>(
         }
     };
     let leading_zeros = parser.takes_leading_zeros();
-    let blank = column.data_type.blank;
+    let odd = OddFields { blank: column.data_type.blank, padded: column.data_type.padded };
     match P::MAX_SHORT {
         Some(most) if !matches!(C::SYNTAX, Syntax::Quoted | Syntax::Packet) => {
             let limits = Limits { most, leading_zeros };
@@ -162,17 +166,14 @@ fn decode_all<'a, C: Fields<'a>, P: FixedWidth, const NULLS: bool>(
                 }
                 while left != 0 {
                     let row = first + left.trailing_zeros() as usize;
-                    put(
-                        row,
-                        decode_one::<C, P, NULLS>(fields, &mut parser, row, blank).ok_or(row)?,
-                    );
+                    put(row, decode_one::<C, P, NULLS>(fields, &mut parser, row, odd).ok_or(row)?);
                     left &= left - 1;
                 }
             }
         }
         _ => {
             for row in 0..rows {
-                put(row, decode_one::<C, P, NULLS>(fields, &mut parser, row, blank).ok_or(row)?);
+                put(row, decode_one::<C, P, NULLS>(fields, &mut parser, row, odd).ok_or(row)?);
             }
         }
     }
@@ -186,13 +187,20 @@ fn decode_all<'a, C: Fields<'a>, P: FixedWidth, const NULLS: bool>(
     Ok(())
 }
 
-/// Decode one field: its value, and its NULL mark. `blank`: an empty one is NULL.
+/// What fields may be beside values as they are written: see [`crate::types::Type`].
+#[derive(Clone, Copy)]
+struct OddFields {
+    blank: bool,
+    padded: bool,
+}
+
+/// Decode one field: its value, and its NULL mark.
 #[inline(always)]
 fn decode_one<'a, C: Fields<'a>, P: FixedWidth, const NULLS: bool>(
     fields: &C,
     parser: &mut P,
     row: usize,
-    blank: bool,
+    odd: OddFields,
 ) -> Option<(P::Out, u8)> {
     let (from, to) = fields.bounds(row);
     if C::SYNTAX == Syntax::Packet && from == 0 {
@@ -213,9 +221,25 @@ fn decode_one<'a, C: Fields<'a>, P: FixedWidth, const NULLS: bool>(
     };
     match parser.parse(fields.batch().text, start, end) {
         Some(value) if fine => Some((value, 0)),
-        _ if NULLS && blank && start == end => Some((P::ZERO, 1)),
+        _ if NULLS && odd.blank && start == end => Some((P::ZERO, 1)),
         _ if NULLS && is_null::<C, P>(fields, from, to) => Some((P::ZERO, 1)),
+        _ if odd.padded && fine => match trimmed(fields.batch().text, start, end) {
+            (start, end) if start == end => (NULLS && odd.blank).then_some((P::ZERO, 1)),
+            (start, end) => parser.parse(fields.batch().text, start, end).map(|value| (value, 0)),
+        },
         _ => None,
+    }
+}
+
+/// Start and end of `text[start..end]` without the blanks and tabs around it.
+fn trimmed(text: &[u8], start: usize, end: usize) -> (usize, usize) {
+    let is_value = |byte: &u8| !matches!(byte, b' ' | b'\t');
+    match text[start..end].iter().position(is_value) {
+        None => (end, end),
+        Some(before) => {
+            let last = text[start..end].iter().rposition(is_value).unwrap_or(before);
+            (start + before, start + last + 1)
+        }
     }
 }
 

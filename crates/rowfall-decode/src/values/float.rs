@@ -167,6 +167,8 @@ fn is_changed(text: &[u8], start: usize, end: usize, value: f64) -> bool {
 pub struct F64 {
     /// Decline what is not written as it would be kept.
     pub canonical: bool,
+    /// Accept `nan`, `NaN` and `NAN`.
+    pub nan: bool,
 }
 
 impl FixedWidth for F64 {
@@ -179,7 +181,7 @@ impl FixedWidth for F64 {
     fn parse(&mut self, text: &[u8], start: usize, end: usize) -> Option<f64> {
         let value = match short(text, start, end).and_then(|found| nearest(&found)) {
             Some(value) => value,
-            None => slow64(text, start, end)?,
+            None => slow64(text, start, end, self.nan)?,
         };
         if self.canonical && is_changed(text, start, end, value) {
             return None;
@@ -189,16 +191,23 @@ impl FixedWidth for F64 {
 }
 
 #[inline(never)]
-fn slow64(text: &[u8], start: usize, end: usize) -> Option<f64> {
+fn slow64(text: &[u8], start: usize, end: usize, nan: bool) -> Option<f64> {
     let text = text.get(start..end)?;
     if !is_plain_number(text) {
-        return None;
+        return (nan && is_nan(text)).then_some(f64::NAN);
     }
     fast_float2::parse::<f64, _>(text).ok().filter(|v| v.is_finite())
 }
 
+fn is_nan(text: &[u8]) -> bool {
+    matches!(text, b"nan" | b"NaN" | b"NAN")
+}
+
 /// Parses Float32.
-pub struct F32;
+pub struct F32 {
+    /// Accept `nan`, `NaN` and `NAN`.
+    pub nan: bool,
+}
 
 impl FixedWidth for F32 {
     type Out = f32;
@@ -216,15 +225,15 @@ impl FixedWidth for F32 {
             // as long as the f64 is not just there. Both are far from the ends of f32.
             return Some(value as f32);
         }
-        slow32(text, start, end)
+        slow32(text, start, end, self.nan)
     }
 }
 
 #[inline(never)]
-fn slow32(text: &[u8], start: usize, end: usize) -> Option<f32> {
+fn slow32(text: &[u8], start: usize, end: usize, nan: bool) -> Option<f32> {
     let text = text.get(start..end)?;
     if !is_plain_number(text) {
-        return None;
+        return (nan && is_nan(text)).then_some(f32::NAN);
     }
     fast_float2::parse::<f32, _>(text).ok().filter(|v| v.is_finite())
 }
@@ -248,7 +257,7 @@ mod tests {
         ) {
             let (text, start, end) = framed(&number);
             let known = is_plain_number(number.as_bytes());
-            let (narrow, wide) = (F32.parse(&text, start, end), F64 { canonical: false }.parse(&text, start, end));
+            let (narrow, wide) = (F32 { nan: false }.parse(&text, start, end), F64 { canonical: false, nan: false }.parse(&text, start, end));
             prop_assert_eq!(wide.map(f64::to_bits), known.then(|| number.parse::<f64>().ok())
                 .flatten().filter(|v| v.is_finite()).map(f64::to_bits));
             prop_assert_eq!(narrow.map(f32::to_bits), known.then(|| number.parse::<f32>().ok())
@@ -287,11 +296,14 @@ mod tests {
         ] {
             let (text, start, end) = framed(number);
             assert_eq!(
-                F64 { canonical: true }.parse(&text, start, end).is_some(),
+                F64 { canonical: true, nan: false }.parse(&text, start, end).is_some(),
                 kept,
                 "{number}"
             );
-            assert!(F64 { canonical: false }.parse(&text, start, end).is_some(), "{number}");
+            assert!(
+                F64 { canonical: false, nan: false }.parse(&text, start, end).is_some(),
+                "{number}"
+            );
         }
     }
 
@@ -308,7 +320,11 @@ mod tests {
             "1.0000000596046448",
         ] {
             let (text, start, end) = framed(number);
-            assert_eq!(F32.parse(&text, start, end), number.parse().ok(), "{number}");
+            assert_eq!(
+                F32 { nan: false }.parse(&text, start, end),
+                number.parse().ok(),
+                "{number}"
+            );
         }
     }
 }

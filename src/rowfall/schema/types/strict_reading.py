@@ -153,9 +153,9 @@ def strict_column(
     padded = traits.padded and not (target.text or target.base.startswith("Enum"))
     # Objects of the type JSON come as strings, which the engine makes objects of.
     decoded = target.base in abilities.TYPES or (target.base == "JSON" and not _typed_paths(target))
-    odd = padded or traits.infinite or traits.file.bom
+    odd = traits.infinite or traits.file.bom
     if decoded and not odd and shape in _SHAPES:
-        column = replace(column, notation=Notation(shape, traits.canonical, traits.blank))
+        column = replace(column, notation=Notation(shape, traits.canonical, traits.blank, padded))
     if target.base in ("Float32", "Float64") and _is_read_directly(traits):
         return _read_directly(column, target, kind, csv)
     text = _read_as_text(column, target, kind, csv, traits)
