@@ -6,7 +6,7 @@ FROM python:3.12-slim
 # First what was built and nothing else, whatever an index has by these names; then what it needs.
 RUN --mount=type=bind,source=dist,target=/wheels \
     pip install --no-cache-dir --no-index --no-deps --find-links /wheels rowfall rowfall-decode \
-    && pip install --no-cache-dir 'rowfall[embedded,aws,arrow,postgresql,mysql,kafka,iceberg,delta,duckdb,metrics,otel,openlineage]'
+    && pip install --no-cache-dir 'rowfall[embedded,aws,arrow,postgresql,mysql,kafka,iceberg,delta,duckdb,excel,metrics,otel,openlineage]'
 
 # Loaded data, the ledger and exports lie below /work: mount a volume there, which must be writable
 # for this user (or give another one with --user).

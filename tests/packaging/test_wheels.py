@@ -163,6 +163,7 @@ def test_a_small_installation_loads_into_a_server(
         ("mysql", ["load", "mysql://a@127.0.0.1/b/c", "--to", to]),
         ("kafka", ["load", "kafka://127.0.0.1/topic", "--to", to]),
         ("duckdb", ["load", "in.csv", "--to", "file.duckdb"]),
+        ("excel", ["load", "book.xlsx", "--to", to]),
         ("aws", ["load", "s3://bucket/in.csv", "--to", to, "--s3-profile", "nobody"]),
     ):
         done = own.rowfall(*words, check=False)

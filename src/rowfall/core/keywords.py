@@ -48,6 +48,11 @@ class ReadKeywords(TypedDict, total=False):
     sample.
     """
 
+    sheet: str | None
+    """Sheet of a workbook (.xlsx, .xlsm, .xlsb, .xls, .ods): its name, or its number from 1.
+    Default: the only one that holds anything.
+    """
+
     blanks: Literal["keep", "trim"] | None
     """Blanks around the fields of CSV: trim takes them away, also in front of quotes. Default: trim
     where the sample shows blanks in front of quotes, else keep.

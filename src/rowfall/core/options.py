@@ -174,6 +174,15 @@ class Options:
         "Source",
         _READS,
     )
+    sheet: str | None = _opt(
+        None,
+        "--sheet",
+        "NAME|N",
+        "Sheet of a workbook (.xlsx, .xlsm, .xlsb, .xls, .ods): its name, or its number from 1. "
+        "Default: the only one that holds anything.",
+        "Source",
+        _READS,
+    )
     blanks: str | None = _opt(
         None,
         "--blanks",

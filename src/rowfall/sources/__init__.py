@@ -54,6 +54,7 @@ takes (texts, options)."""
 
 _TABLES = "systems.clickhouse.data_folder:DataFolder"
 _ARCHIVES = "stores.archives:open_archives"
+_BOOKS = "stores.workbooks:open_workbooks"
 # Those that nobody writes as scheme://.
 _UNWRITTEN = frozenset({"file", "stdin", "arrow"})
 
@@ -81,6 +82,15 @@ def open_source(texts: Sequence[str], options: Options) -> Source:
         archives = find(_ARCHIVES, "sources")(texts, options, factory)
         if archives is not None:
             return cast("Source", archives)
+    if any(map(_BOOK.search, texts)):
+        books = find(_BOOKS, "sources")(texts, options, factory)
+        if books is not None:
+            return cast("Source", books)
+    if options.sheet is not None:
+        raise UsageError(
+            f"--sheet is for workbooks, and {uri.mask(texts[0])} is none",
+            hint="Workbooks end in .xlsx, .xlsm, .xlsb, .xls or .ods.",
+        )
     return cast("Source", factory(texts, options))
 
 
@@ -107,6 +117,7 @@ _OF_SOME = {
 
 # Most likely it names an archive.
 _ARCHIVE = regex(r"\.(zip|tar|tgz|tbz|txz|tzst)", re.I)
+_BOOK = regex(r"\.(xls|ods)", re.I)
 
 
 def _class_of(text: str) -> str:

@@ -7,6 +7,7 @@ alone would open, over connections that all of them share.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import ClassVar, Protocol, cast
 
@@ -14,6 +15,7 @@ from rowfall.core import file_databases, own_files, uri
 from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import UsageError
 from rowfall.core.options import Options
+from rowfall.core.patterns import regex
 from rowfall.core.registry import find
 from rowfall.core.tables import FoundTable
 from rowfall.sources.base import Source
@@ -37,6 +39,9 @@ REGISTRY = {
     "postgres": "systems.postgresql.tables:PostgresTables",
 }
 """Scheme -> module and class of its set of tables, which takes (text, options)."""
+
+
+_BOOK = regex(r"\.(xls[xmb]?|ods)\Z", re.I)
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +150,8 @@ def open_tables(text: str, options: Options) -> TableSet:
                 f"{shown} is a data folder of rowfall, and --tables does not read those",
                 hint="Load its tables one after the other, each with --table NAME.",
             )
+    if _BOOK.search(text):
+        return cast("TableSet", find("stores.workbooks:Sheets", "sources")(text, options))
     if scheme not in REGISTRY:
         raise UsageError(
             f"--tables is for sources with many tables, and {shown} is none",

@@ -50,6 +50,7 @@ PASTED_BY = {
 """About data: text -> the test that pastes the option."""
 
 NOT_TRIED = {
+    'A sheet is read as a whole. Save it as CSV, or give it more: --memory': 'how much it takes nobody knows',
     'Name the other tables with --tables, or leave this one out: --exclude.': 'the other tables are for the user to name',
     'as --type says': 'a reason, and no hint',
     'A server may have answered with an error or a login page: look at the file. Where it is a table all the same, name its format with --format.': 'what it is, nobody knows',

@@ -8,6 +8,8 @@ cases of ``e2e/test_hint_commands.py``.
 from __future__ import annotations
 
 RUN_BY = {
+    "Correct the cell, or load the column as text: --type {}": "e2e/test_excel.py::test_cells_that_do_not_fit",
+    "Name one: --sheet {}, or load each into a table of its own: rowfall load {} --tables '*'": "e2e/test_excel.py::test_the_sheet_is_named",
     "Write a file of DuckDB: --to {}": "e2e/test_sqlite.py::test_it_is_no_target",
     "Load as {}, or let its owner run: ALTER TABLE {} OWNER TO {};": "e2e/test_replace_postgresql.py::test_who_does_not_own_the_table",
     "Begin it: rowfall load SOURCE --to {} --fleet {}": "e2e/test_workers.py::test_one_alone_shares_with_nobody",
