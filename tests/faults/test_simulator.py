@@ -60,6 +60,11 @@ def test_no_seed_breaks_a_promise(share: int) -> None:
 FOUND = (201980, 115571, 117455, 166528, 167914, 172959, 203331, 907909)
 
 
+@pytest.mark.timeout(600)
+def test_no_seed_breaks_a_promise_of_a_shared_load() -> None:
+    assert not violation(range(5_000 if ALL else 10), focus="fleet")
+
+
 def test_seeds_that_have_found_something() -> None:
     assert not violation(FOUND)
 
@@ -96,6 +101,7 @@ OLD = (
     ("no mark", "memory is newer", range(70, 80), "missing"),
     ("marks stay in memory", "memory is older", range(21575, 21585), "doubled"),
     ("unmarked attempts", "memory is newer", range(1970, 1980), "missing"),
+    ("what was loaded before counts", "fleet", range(10), "rows are reported"),
 )
 """Behaviours that are put back one by one: the kind of search, its seeds, and what is found."""
 

@@ -20,7 +20,7 @@ from rowfall.contracts.load import Done, LoadRun
 from rowfall.contracts.receiver import Notes, Revivals
 from rowfall.contracts.session import Session, Writer
 from rowfall.core.errors import EngineError, RowfallError
-from rowfall.core.events import Listener
+from rowfall.core.events import Listener, RunBegan
 from rowfall.core.listing import Listing, Split
 from rowfall.core.model import (
     PUSH,
@@ -49,9 +49,11 @@ from rowfall.run.attempts import AttemptRunner, _fill, _run_all
 from rowfall.run.open_load import open_load
 from rowfall.run.work_queue import WorkQueue
 from rowfall.systems.clickhouse.target import Table
+from simulator import fleet
 from simulator.network import Connection
 
 if TYPE_CHECKING:
+    from rowfall.run.fleet import Worker
     from rowfall.schema.bad_rows.search import BadRows
     from rowfall.sources.base import Source
     from simulator.world import Process, World
@@ -139,7 +141,15 @@ def run_load(world: World, process: Process) -> None:
                       force=process.force)  # fmt: skip
     with ExitStack() as stack:
         session = _session(world, process, options, Objects(process.sources, listing), stack)
-        _load(world, process, session)
+        if world.kind != "fleet":
+            _load(world, process, session)
+            return
+        worker = fleet.join(world, process, session)
+        try:
+            worker.agree()
+            _load(world, process, worker.session, worker)
+        finally:
+            worker.quit()
 
 
 def _session(
@@ -169,8 +179,11 @@ def _session(
     )  # fmt: skip
 
 
-def _load(world: World, process: Process, session: Session) -> None:
+def _load(
+    world: World, process: Process, session: Session, worker: Worker | None = None
+) -> None:  # fmt: skip
     with open_load(session) as load:
+        load.emit(RunBegan(load.id, "", "", "", not load.new))
         destination = session.destination
         settled = destination.settle(load)
         exists = bool(session.engine.ask(
@@ -181,6 +194,8 @@ def _load(world: World, process: Process, session: Session) -> None:
             session.source, session.target, destination, session.listing, None, plan.schema, ()
         )
         prepared = destination.prepare(load, settled, facts, plan)
+        if worker is not None:
+            plan = worker.begin(load, plan)
         outcome = "failed"
         with prepared.leased():
             try:
@@ -190,6 +205,8 @@ def _load(world: World, process: Process, session: Session) -> None:
                 problem = finished.problem
                 if problem is not None:
                     outcome = "failed"
+                elif worker is not None:
+                    fleet.end(world, worker, load, plan, done, outcome)
             finally:
                 if not process.killed:
                     load.ledger.end(load.id, outcome, "{}")
@@ -230,6 +247,7 @@ def _plan(world: World, session: Session, known: frozenset[str], exists: bool) -
         PlannedWork(
             tuple(groups), 1, (),
             tuple(PlannedWriter(0, "", "", 1, 0, 0, None, 0, ()) for _ in session.writers),
+            loaded=len(listing) - len(todo),
         ),
         Forecast(None, None, 0, 0), session.engine.facts, PlanTexts("", ""),
     )  # fmt: skip

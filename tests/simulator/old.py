@@ -88,6 +88,13 @@ def _no_contradiction(session: Any, *_: Any) -> None:
     """Find nothing."""
 
 
+_loaded_by = Journal.loaded_by
+
+
+def _loaded_ever(self: Journal, loads: Any, _: int) -> dict[str, tuple[int, int]]:
+    return _loaded_by(self, loads, 0)
+
+
 REPLACED: dict[str, list[tuple[Any, str, Any]]] = {
     "retry without rename": [(rowfall.publish.tables, "fence", _moves_as_they_are)],
     "staging as it was": [
@@ -120,6 +127,7 @@ REPLACED: dict[str, list[tuple[Any, str, Any]]] = {
         (Publisher, "check_attached", _not_checked),
     ],
     "rows of views are not counted": [(Publisher, "check_not_restarted", _not_checked)],
+    "what was loaded before counts": [(Journal, "loaded_by", _loaded_ever)],
     "outdated parts count": [(rowfall.publish.replicas, "listed_parts", _listed)],
 }
 """By name: module or class, attribute, and what it was."""

@@ -23,7 +23,8 @@ import rowfall.destinations.clickhouse
 import rowfall.publish
 import rowfall.run.load
 from rowfall.core import disk
-from rowfall.ledger import leases, ledger
+from rowfall.ledger import leases, ledger, team
+from simulator import fleet
 
 if TYPE_CHECKING:
     from simulator.ledgers import Ledger
@@ -59,7 +60,9 @@ class _Time:
     def monotonic() -> float:
         return _here().scheduler.clock
 
-    time = monotonic
+    @staticmethod
+    def time() -> float:
+        return _here().time_here()
 
     @staticmethod
     def sleep(seconds: float) -> None:
@@ -150,6 +153,11 @@ class _Event:
     def clear(self) -> None:
         self._set = False
 
+    def wait(self, timeout: float) -> bool:
+        if not self._set:
+            _here().sleep(timeout)
+        return self._set
+
 
 class _Threading:
     """Stands for :mod:`threading`."""
@@ -235,6 +243,7 @@ def installed() -> Iterator[None]:
     put(disk, "is_past", lambda moment: True)
     put(leases, "this_process", lambda: _here().this_process())
     put(leases, "has_ended", lambda text: _here().has_ended(text))
+    put(team, "SharedLog", fleet.SimulatedLog)
     # Looking for garbage among all that pytest has loaded would take a tenth of the time.
     often = gc.get_threshold()
     gc.freeze()

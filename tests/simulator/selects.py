@@ -120,6 +120,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "not": lambda a: not a,
     "arraymap": lambda f, *a: [f(*x) for x in zip(*a, strict=True)],
     "arrayfilter": lambda f, a: [x for x in a if f(x)],
+    "arraycount": lambda f, a: sum(bool(f(x)) for x in a),
     "arrayexists": lambda f, a: any(f(x) for x in a),
     "arraysort": lambda a: sorted(a, key=_key),
     "arraydistinct": lambda a: [list(x) if isinstance(x, tuple) else x
@@ -150,6 +151,9 @@ AGGREGATES: dict[str, Callable[..., Any]] = {
     "anyif": lambda a, c: next((x for x, y in zip(a, c, strict=True) if y), ""),
     "grouparray": list,
     "groupuniqarray": lambda a: list(dict.fromkeys(a)),
+    "groupuniqarrayarrayif": lambda a, c: list(
+        dict.fromkeys(v for x, y in zip(a, c, strict=True) if y for v in x)
+    ),
 }
 
 

@@ -16,9 +16,9 @@ from typing import Any
 
 from rowfall.core.errors import Exit, RowfallError, TargetError
 from rowfall.ledger import journal
+from simulator import fleet, properties, seams
 from simulator import memory as _memory  # noqa: F401 - it adds to the faults
 from simulator import people as _people  # noqa: F401 - so does it
-from simulator import properties, seams
 from simulator.faults import FAULTS, MEMORY, NODES, PEOPLE, Fault
 from simulator.ledgers import Ledger, new_ledger
 from simulator.load import run_load
@@ -79,11 +79,11 @@ FOCUS: Mapping[str, Sequence[str]] = {
     "shards": ("kill", "pause", "merge", "node away", "late request", "shards in another order"),
 }
 """Faults that are worth a search of their own, by what is looked for."""
-KINDS = ("atomic", "replace", "replicas", "shards")
+KINDS = ("atomic", "replace", "replicas", "shards", "fleet")
 """Targets and loads that have a search of their own; all others append to tables of one server."""
 ALONE = ("memory is older", "memory is newer", "memory of others", "lock")
 """Searches for which it is a data folder."""
-SERVERS = ("views", "power of a server", "replicas", "shards")
+SERVERS = ("views", "power of a server", "replicas", "shards", "fleet")
 """Searches for which the target is not a data folder."""
 REPLACED = (("o0", "a", 0), ("o1", "b", 0))
 """Rows of a table that is replaced."""
@@ -131,6 +131,7 @@ class World:
         removed: rows that people have taken away. ``others``: rows that they have put in.
         kind: one of :data:`KINDS`, or "append".
         replaces: rows of a table that is replaced.
+        lines: of the table of a load that machines share. ``reports``: of all its workers.
         servers: all of them; ``layout``: the shards of a cluster, each a list of replicas.
         fetches: how often a replica looks whether there is something new.
         edited: when the list of nodes was changed last.
@@ -166,6 +167,8 @@ class World:
         self.torn = self.late = self.replaced = False
         self.lock_taken_by: Process | None = None
         self.lock_lost = self.forgot = False
+        self.lines: list[fleet.Line] = []
+        self.reports = 0
         self._by_fiber: dict[Any, Process] = {}
         self._next_beat = self._passed = 0.0
         self._draw()
@@ -183,7 +186,9 @@ class World:
                 (f"s{number}", p, n) for p in PARTITIONS[: draw.choice((1, 2, 2))]
                 for n in range(draw.choice((1, 1, 2)))
             ]  # fmt: skip
-        self.homes = draw.choice((("m0",), ("m0", "m1"), ("m0", "m1"))) if self.shared else ("m0",)
+        self.homes: tuple[str, ...] = ("m0",)
+        if self.shared:
+            self.homes = draw.choice((("m0",), ("m0", "m1"), ("m0", "m1")))
         names = list(FAULTS)
         self.enabled: list[Fault] = [FAULTS[n] for n in names if draw.random() < 0.4]
         self.people: Fault | None = None
@@ -200,7 +205,7 @@ class World:
         if self.shared and many and "views of two tables" not in self.spared and focus not in KINDS:
             self._add_views()
         if focus:
-            self._focus(FOCUS[focus])
+            self._focus(FOCUS.get(focus, fleet.FAULTS))
         self._draw_kind(focus)
         inserts = self.people is not None and self.people.name == "plain INSERT"
         if self.shared and inserts and "power cut and plain INSERT" in self.spared:
@@ -208,6 +213,8 @@ class World:
         # A data folder is locked while a process uses it: nobody else changes its tables then.
         self.during = [f for f in self.enabled if self.shared or f.name not in PEOPLE]
         self.starts = sorted(draw.random() * 4 for _ in range(draw.choice((1, 2, 2, 3))))
+        if self.kind == "fleet":
+            self._draw_fleet(draw)
 
     def _draw_kind(self, focus: str) -> None:
         """Draw what is loaded, and into what; of chances of its own, so that it changes no other.
@@ -219,7 +226,7 @@ class World:
         self.kind = focus if focus in KINDS else "append" if focus else draw.choice(kinds)
         if len(self.sources) > 1:
             self.kind = "append"  # views cannot be replaced
-        if self.kind == "append":
+        if self.kind in ("append", "fleet"):
             return
         # What people do to these tables is not said here.
         allowed = "plain INSERT" if self.kind == "atomic" else ""
@@ -235,6 +242,12 @@ class World:
             self.replaces = frozenset(REPLACED)
             for row in REPLACED:
                 self.server.part(table, row[1], (row,))["_synced"] = True
+
+    def _draw_fleet(self, draw: random.Random) -> None:
+        """Draw a load that four machines share, of which some join late or come again."""
+        self.homes = fleet.HOMES[: draw.choice((2, 3, 4, 4))]
+        self.rate = draw.choice((0.003, 0.01, 0.03))
+        self.starts = sorted(draw.random() * draw.choice((1, 5, 60)) for _ in range(6))
 
     def _add_node(self, table: Table) -> None:
         """Add a second server: another replica of the table, or another shard."""
@@ -325,6 +338,11 @@ class World:
             body()
 
         return self.scheduler.start(f"{me.name}'", me, life)
+
+    def time_here(self) -> float:
+        """Return the time by the clock of the machine that runs: of a shared load each is wrong."""
+        skew = fleet.SKEWS.get(self.me().home, 0.0) if self.kind == "fleet" else 0.0
+        return self.scheduler.clock + skew
 
     def me(self) -> Process:
         """Return the process that runs."""
@@ -491,6 +509,9 @@ class World:
         reads = text.startswith(("SELECT", "WITH"))
         if self.tracing and not reads:
             self.note(f"{who}: {text[:300]}")
+        if text.startswith(fleet.LINE):
+            fleet.write(self, server, text)
+            return []
         found = server.carry_out(text, query_id)
         if not reads:
             properties.check_readers(self)
@@ -604,6 +625,8 @@ def _run(world: World) -> None:
     world.note("--- from here on nothing happens any more")
     found = [_repeat(world, home, table) for home in world.homes for table in world.sources]
     stopped = [error for error in found if error is not None]
+    if world.kind == "fleet" and not stopped and not world.reports:
+        raise properties.ViolationError("nobody has added the report up")
     for error in stopped:
         properties.check_stop(world, error)
     # Whatever is still on its way arrives now.

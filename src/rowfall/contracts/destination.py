@@ -266,8 +266,13 @@ class Destination(Protocol):
             False where they stay as they are.
         """
 
-    def loaded_by(self, session: Session, loads: Sequence[str]) -> Mapping[str, tuple[int, int]]:
-        """Return the rows and splits of each of some loads that the record has as loaded."""
+    def record_place(self, session: Session) -> int:
+        """Return the place in the record of what was written down last; 0 where nobody can tell."""
+
+    def loaded_by(
+        self, session: Session, loads: Sequence[str], behind: int
+    ) -> Mapping[str, tuple[int, int]]:
+        """Return the rows and splits that some loads have loaded behind a place of the record."""
 
     def small_tables(self, session: Session) -> SmallTables | None:
         """Return the small tables beside the target of an open load; None where there are none."""

@@ -275,7 +275,12 @@ class BaseDestination:
         """Join them in the ledger, whose ranges of streams are all that is known."""
         return ledger.join_load(load_id, older, session.target_key, ranges=True)
 
-    def loaded_by(self, session: Session, loads: Sequence[str]) -> Mapping[str, tuple[int, int]]:
+    def record_place(self, session: Session) -> int:
+        return 0
+
+    def loaded_by(
+        self, session: Session, loads: Sequence[str], behind: int
+    ) -> Mapping[str, tuple[int, int]]:
         return {}
 
     def small_tables(self, session: Session) -> SmallTables | None:

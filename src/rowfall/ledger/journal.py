@@ -535,8 +535,16 @@ class Journal:
         )
         return [str(uuid) for (uuid,) in rows]
 
-    def loaded_by(self, loads: Collection[str]) -> dict[str, tuple[int, int]]:
-        """Return the rows and splits that each of some loads has brought into this table."""
+    def place(self) -> int:
+        """Return the number of the newest line."""
+        return int(self._ask(f"SELECT max(_block_number) FROM {self._name}")[0][0])
+
+    def loaded_by(self, loads: Collection[str], behind: int) -> dict[str, tuple[int, int]]:
+        """Return the rows and splits that each of some loads has brought into this table.
+
+        Args:
+            behind: what was loaded by the line of this number is left out.
+        """
         if not loads:
             return {}
         found = self._ask(
@@ -545,7 +553,8 @@ class Journal:
             f"NOT startsWith(s, {quote(MARK)}), groupUniqArrayArrayIf(splits, event = 'claim')) "
             f"AS files FROM {self._name} WHERE into = toUUID({quote(self._target_uuid)}) AND "
             f"splitByChar('_', attempt)[1] IN ({quoted_list(loads)}) GROUP BY attempt HAVING "
-            "countIf(event = 'landed') > 0 AND countIf(event = 'forget') = 0) GROUP BY load"
+            f"minIf(_block_number, event = 'landed') > {behind} AND countIf(event = 'forget') = 0) "
+            "GROUP BY load"
         )
         return {str(load): (int(rows), int(files)) for load, rows, files in found}
 

@@ -52,6 +52,8 @@ _FILES_PER_LINE = 10_000
 
 JOINING, LOADING, WAITING, ENDED, LOST = "joining", "loading", "waiting", "ended", "lost"
 """States of a worker: behind LOADING its part is done, and WAITING is for those of the others."""
+STOPPED = "failed"
+"""State of one that an error has ended."""
 
 File = tuple[str, str, int | None, int | None]
 """URI, version, start and stop of a split, as :class:`rowfall.core.listing.Split` has them."""
@@ -63,7 +65,7 @@ class Member:
 
     Attributes:
         number: of its claim. ``says``: what it has said last; ``idle``: seconds since then.
-        dead: it has certainly ended without a word, or is silent.
+        dead: it has certainly ended without a word, or is silent. ``quits``: it has said its end.
     """
 
     owner: str
@@ -71,12 +73,15 @@ class Member:
     says: Mapping[str, Any]
     idle: float
     dead: bool
+    quits: bool = False
 
     @property
     def state(self) -> str:
         """Return one of the states above, or how its part of the load has ended."""
         found = str(self.says.get("state", JOINING))
-        return LOST if self.dead and found in (JOINING, LOADING, WAITING) else found
+        if found not in (JOINING, LOADING, WAITING):
+            return found
+        return LOST if self.dead else STOPPED if self.quits else found
 
     @property
     def load_id(self) -> str:
@@ -109,7 +114,8 @@ class SharedPlan:
         owner: who has written it. ``idle``: seconds since then.
         said: version, host, load (id of it), sources, to, table, key, options, files (the key that
             they are kept under), splits (their number), before (those that were loaded when it
-            began), since (number of the first claim), age (seconds that the load had run before).
+            began), place (in the record, at that moment), since (number of the first claim), age
+            (seconds that the load had run before).
     """
 
     owner: str
@@ -186,7 +192,7 @@ def read_lines(lines: Sequence[LogLine], me: str = "") -> TeamState:
             or leases.has_ended(owner)
             or (idle > SILENT_SECONDS and owner != me)
         )
-        members.append(Member(owner, number, spoken[owner], idle, dead))
+        members.append(Member(owner, number, spoken[owner], idle, dead, quits))
     return TeamState(standing, plan, last, tuple(sorted(members, key=lambda m: m.number)))
 
 

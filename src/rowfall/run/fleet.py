@@ -255,8 +255,6 @@ class Worker:
         if state.leads and state.plan is None:
             self._write_plan(load, plan, state)
             state = team.look()
-        if not load.new:  # what it had loaded before is no part of this run
-            team.says(earlier=load.session.destination.loaded_by(load.session, [load.id]))
         place = next((n for n, m in enumerate(state.members) if m.owner == team.owner), 0)
         groups = plan.work.groups
         first = int(spread(place) * len(groups))
@@ -273,6 +271,7 @@ class Worker:
             "key": session.target_key, "options": binding(session.options),
             "files": team.write_files(_file(listing, i) for i in range(len(listing))),
             "since": number, "before": plan.work.loaded, "splits": len(plan.listing),
+            "place": session.destination.record_place(session),
         }  # fmt: skip
         team.write_plan(said)
         self._plan = SharedPlan(team.owner, said, 0.0)
@@ -321,23 +320,21 @@ class Worker:
 
     def _added_up(self, load: LoadRun, plan: Plan, own: Report, state: TeamState) -> Report:
         """Return the report of all workers together: what each has loaded is on record."""
-        session = load.session
-        members = [m for m in state.members if m.load_id]
-        record = session.destination.loaded_by(session, [m.load_id for m in members])
+        session, said = load.session, self._plan.said if self._plan is not None else {}
+        # A process that was started again goes on with the load of the one before it.
+        members = {m.load_id: m for m in state.members if m.load_id}
+        record = session.destination.loaded_by(session, [*members], int(said.get("place", 0)))
         workers: list[WorkerReport] = []
         totals: dict[str, Any] = dict.fromkeys(_SUMS, 0)
         failures: dict[str, Failure] = {}
-        for member in members:
-            share, sums = member.report(), dict(member.says.get("sums", {}))
+        for load_id, member in members.items():
+            sums = dict(member.says.get("sums", {}))
             # By the record also for those that live: what one has committed, and was silent for
             # too long, another one has published.
-            rows, splits = record.get(member.load_id, (0, 0))
-            before = member.says.get("earlier", {}).get(member.load_id, (0, 0))
-            sums |= {"rows": rows - before[0], "splits_loaded": splits - before[1]}
-            share = replace(
-                share, rows=sums["rows"], splits=sums["splits_loaded"],
-                leads=member.owner == self._team.owner,
-            )  # fmt: skip
+            rows, splits = record.get(load_id, (0, 0))
+            sums |= {"rows": rows, "splits_loaded": splits}
+            leads = member.owner == self._team.owner
+            share = replace(member.report(), rows=rows, splits=splits, leads=leads)
             if "sums" not in member.says:  # what it has read, and nobody knows how much of it came
                 share = replace(share, bytes_source=0)
             workers.append(share)
@@ -345,7 +342,7 @@ class Worker:
                 totals[key] += value  # seconds are floats, all others whole numbers
             failures |= {f["split"]: Failure(**f) for f in member.says.get("failures", ())}
         left = _not_loaded(session, plan, failures)
-        known = int((state.plan or state.last or SharedPlan("", {}, 0)).said.get("before", 0))
+        known = int(said.get("before", 0))
         seconds = max(own.seconds, state.plan.seconds if state.plan else 0.0)
         loaded = int(totals["splits_loaded"])
         outcome = own.outcome

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from rowfall.contracts.session import Session
     from rowfall.destinations.clickhouse.clean import OpenedTables
     from rowfall.engines.small_tables import SmallTables
+    from rowfall.ledger.journal import Journal
 
 
 class ServerTables(ClickHouseTables):
@@ -48,12 +49,13 @@ class ServerTables(ClickHouseTables):
 
         return network(session.engine, server_of(session.target).host)
 
-    def loaded_by(self, session: Session, loads: Sequence[str]) -> Mapping[str, tuple[int, int]]:
-        from rowfall.ledger.journal import Journal  # only loads that several machines share
+    def record_place(self, session: Session) -> int:
+        return _journal(session).place()
 
-        first = session.first_target
-        uuid = table_uuid(session.engine, first.database, first.table)
-        return Journal(session.engine, first.database, uuid).loaded_by(loads) if uuid else {}
+    def loaded_by(
+        self, session: Session, loads: Sequence[str], behind: int
+    ) -> Mapping[str, tuple[int, int]]:
+        return _journal(session).loaded_by(loads, behind)
 
     def query(self, target: Target, query: Query) -> None:
         from rowfall.destinations.query import query_server
@@ -71,6 +73,15 @@ class ServerTables(ClickHouseTables):
         from rowfall.destinations.clickhouse.clean import open_servers
 
         return open_servers(target, server_of(target))
+
+
+def _journal(session: Session) -> Journal:
+    """Return the journal of a load that is prepared."""
+    from rowfall.ledger.journal import Journal  # only loads that several machines share
+
+    first = session.first_target
+    uuid = table_uuid(session.engine, first.database, first.table)
+    return Journal(session.engine, first.database, uuid)
 
 
 def server_of(target: Target) -> ServerAt:
