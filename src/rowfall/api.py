@@ -57,7 +57,14 @@ if TYPE_CHECKING:
         ScaleKeywords,
         TuneKeywords,
     )
-    from rowfall.core.results import Adopted, DoctorReport, Explanation, Leftover, ScaleReport
+    from rowfall.core.results import (
+        Adopted,
+        DoctorReport,
+        Explanation,
+        Leftover,
+        ScaleReport,
+        Undone,
+    )
     from rowfall.core.tables import TablesPlan, TablesReport
     from rowfall.core.tuned import TuneReport
     from rowfall.destinations.clickhouse.install import Installed
@@ -68,7 +75,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Verification", "adopt", "bench", "bench_articles", "clean", "doctor", "explain", "forget",
     "install_decoder", "leftovers", "load", "load_tables", "loads", "plan", "plan_tables", "query",
-    "report", "resume", "scale", "status", "tune", "verify", "worker",
+    "report", "resume", "scale", "status", "tune", "undo", "verify", "worker",
 ]  # fmt: skip
 
 Where = str | PathLike[str]
@@ -105,6 +112,7 @@ def plan(
     from rowfall.plan.planner import make_plan
     from rowfall.plan.survey import survey
     from rowfall.publish.shadow import shadow_name
+    from rowfall.run.partial import partial_question
     from rowfall.run.session import Request, check_tuned, no_space, open_session
 
     request = Request(opened, _text(to), table, options, _secret(password))
@@ -119,7 +127,7 @@ def plan(
         refused: RowfallError | None = session.destination.refusal(session)
         refused = refused or session.destination.contradiction(session)
         refused = refused or (facts.export.refusal if facts.export is not None else None)
-        refused = refused or no_space(made, session.options)
+        refused = refused or no_space(made, session.options) or partial_question(session, facts)
         if refused is not None:
             advice = (*made.forecast.advice, f"It would fail: {refused.message}. {refused.hint}")
             made = replace(made, forecast=replace(made.forecast, advice=advice))
@@ -598,6 +606,39 @@ def forget(load_id: str, *, to: Where | None = None, password: Secret | str | No
     if number:
         return destination.forget_attempt(target, f"{known.load_id}_{number}")
     return destination.forget(target, known.load_id, options)
+
+
+def undo(
+    load_id: str, *, to: Where | None = None, dry: bool = False, views: bool = False,
+    password: Secret | str | None = None,
+) -> Undone:  # fmt: skip
+    """Take exactly the rows of a load out of its table again; its files count as not loaded then.
+
+    Args:
+        load_id, to: as of :func:`report`.
+        dry: only say what would be taken out.
+        views: take out as well what views have made of these rows.
+
+    Returns:
+        What was taken out (``dry``: what would be).
+
+    Raises:
+        UsageError: no such load, or it has brought nothing that could be taken out.
+        LedgerError: its rows cannot be told from others with certainty.
+    """
+    known = report(load_id, to=to)
+    from rowfall.contracts.undo import Undo
+    from rowfall.destinations import open_destination
+    from rowfall.run import history
+
+    asked = history.request(known.load_id, _text(to))
+    given = restored(asked["options"])
+    options = Options(s3_endpoint=given.s3_endpoint, s3_region=given.s3_region,
+                      s3_profile=given.s3_profile)  # fmt: skip
+    target = open_target(
+        _text(to) or asked["to"], asked["table"] or "any", Options(), _secret(password)
+    )
+    return open_destination(target).undo(target, Undo(known, asked, options, dry, views))
 
 
 def adopt(

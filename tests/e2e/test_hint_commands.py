@@ -270,7 +270,7 @@ def test_the_command_before_stdin(shell: Shell) -> None:
 def test_the_commands_for_those_who_know_other_tools(shell: Shell) -> None:
     """What the hints of rowfall.core.other_tools name, with names filled in."""
     shell.write("a.csv", CSV)
-    typed(shell, "head -n 2 a.csv | rowfall load - --table few")
+    typed(shell, "rowfall load a.csv --limit 1 --table few")
     assert shell.row("SELECT count() FROM few") == [1]
     for line in (
         "rowfall load a.csv --table trips",

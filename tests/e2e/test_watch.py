@@ -235,6 +235,27 @@ def test_what_would_be_stored_is_shown_and_nothing_is_written(local: Pipeline) -
     assert "x" in bad.talk
 
 
+def test_all_pipelines_in_a_line_each(local: Pipeline) -> None:
+    config = local.shell.folder / "rowfall.toml"
+    config.write_text(config.read_text() + '''
+[pipelines.away]
+source = "in/*.csv"
+to = "clickhouse://127.0.0.1:1/db"
+table = "t"
+patience = "0s"
+''')
+    done = local.shell.run("pipeline", "status")
+    assert done.code == 5
+    head, line = done.out.splitlines()
+    assert head.split() == ["pipeline", "state", "files", "rows", "behind", "failed", "table"]
+    assert line.split()[:3] == ["p", "stopped", "0"]
+    assert "pipeline away: " in done.talk
+    made = local.shell.run("pipeline", "status", "--json").document
+    assert [one["name"] for one in made["pipelines"]] == ["p", "away"]
+    assert [one.get("exit") for one in made["pipelines"]] == [None, 5]
+    assert "1000" in local.shell.ends(2, "pipeline", "test", "p", "--limit", "1001").talk
+
+
 def test_a_pipeline_that_is_not_there(local: Pipeline) -> None:
     done = local.shell.ends(2, "watch", "q")
     assert "q" in done.talk

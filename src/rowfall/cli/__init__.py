@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 COMMANDS = (
     "load", "worker", "run", "watch", "pipeline", "plan", "query", "status", "report", "explain",
-    "verify", "resume", "adopt", "forget", "clean", "init", "config", "doctor", "tune", "scale",
-    "bench", "install-decoder", "lab", "completion", "help",
+    "verify", "resume", "adopt", "forget", "undo", "clean", "init", "config", "doctor", "tune",
+    "scale", "bench", "install-decoder", "lab", "completion", "help",
 )  # fmt: skip
 _USAGE, _INTERRUPTED = 2, 130  # see rowfall.core.errors.Exit, which is not imported yet
 

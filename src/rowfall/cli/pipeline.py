@@ -8,9 +8,12 @@ from typing import Any
 import click
 
 from rowfall.cli.options import F, command, complete, group, option
-from rowfall.cli.output import CommandOutput
+from rowfall.cli.output import CommandOutput, error_document
 from rowfall.cli.watch import opened
-from rowfall.core.errors import Exit
+from rowfall.core.errors import Exit, RowfallError
+
+# Rows that are shown are held in memory, as texts.
+_MOST_SHOWN = 1_000
 
 
 @group
@@ -89,10 +92,17 @@ def _pause(output: CommandOutput, name: str, *, paused: bool) -> None:
 
 
 @command
-@_named
+@click.argument(
+    "name", metavar="[NAME]", required=False, shell_complete=complete("named_pipelines")
+)
 @click.pass_obj
-def status(output: CommandOutput, /, name: str) -> None:
-    """Tell who follows a pipeline, what it has loaded, how far it is behind, and what failed."""
+def status(output: CommandOutput, /, name: str | None) -> int:
+    """Tell who follows a pipeline, what it has loaded, how far it is behind, and what failed.
+
+    Without NAME a line for each pipeline of rowfall.toml.
+    """
+    if name is None:
+        return _all_states(output)
     with opened(output, name) as found:
         from rowfall.report.pipelines import pipeline_text
         from rowfall.service.state import state_document, state_of
@@ -102,13 +112,42 @@ def status(output: CommandOutput, /, name: str) -> None:
             output.document(document)
         else:
             output.data(pipeline_text(document, width=output.columns))
+    return Exit.DONE
+
+
+def _all_states(output: CommandOutput) -> int:
+    """Show every pipeline in a line; return the exit code of the first that cannot be asked."""
+    from rowfall.project import find_project
+    from rowfall.report.pipelines import pipelines_text
+    from rowfall.service.state import state_document, state_of
+
+    found: list[dict[str, Any]] = []
+    code = int(Exit.DONE)
+    names = find_project(output.config).names("pipelines")
+    for name in names:
+        try:
+            with opened(output, name) as pipeline:
+                found.append(state_document(state_of(pipeline)))
+        except RowfallError as error:  # its target is away: that of others may not be
+            code, message = code or error.exit, f"pipeline {name}: {error.message}"
+            if output.json:
+                found.append({"name": name, **error_document(message, error.hint, error.exit)})
+            else:
+                output.error(message, error.hint, code=error.exit)
+    if output.json:
+        output.document({"rowfall_pipelines": 1, "pipelines": found})
+    elif found:
+        output.data(pipelines_text(found))
+    elif not names:
+        output.talk("rowfall.toml names no pipeline; rowfall config shows what it names")
+    return code
 
 
 @command
 @_named
 @option(
-    "--limit", type=click.IntRange(min=1), default=10, metavar="N", group="Pipeline",
-    help="Rows to read. Default: 10.",
+    "--limit", type=click.IntRange(1, _MOST_SHOWN), default=10, metavar="N", group="Pipeline",
+    help=f"Rows to read, at most {_MOST_SHOWN:,}. Default: 10.",
 )  # fmt: skip
 @click.pass_obj
 def test(output: CommandOutput, /, name: str, limit: int) -> None:

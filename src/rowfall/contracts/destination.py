@@ -18,7 +18,7 @@ from rowfall.core.listing import Listing, Split
 from rowfall.core.load_record import PartSizes
 from rowfall.core.model import Encoding, Group, MergeWork, Plan, Schema, Setting, Transport
 from rowfall.core.options import Options
-from rowfall.core.results import Leftover, Link, Verification
+from rowfall.core.results import Leftover, Link, Undone, Verification
 from rowfall.core.sqltext import SqlText
 from rowfall.core.steering import Pressure
 from rowfall.core.tuned import Cell
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from rowfall.contracts.load import Done, Finished, LoadRun, Settled
     from rowfall.contracts.receiver import Notes, Receiver, Revivals
     from rowfall.contracts.session import Session, Writer
+    from rowfall.contracts.undo import Undo
     from rowfall.core.errors import LedgerError, RowfallError, TargetError
     from rowfall.engines.database import Database
     from rowfall.engines.small_tables import SmallTables
@@ -479,6 +480,14 @@ class Destination(Protocol):
 
     def forget(self, target: Target, load_id: str, options: Options) -> int:
         """Make what a load has loaded count as not loaded; return how many splits that is."""
+
+    def undo(self, target: Target, asked: Undo) -> Undone:
+        """Take the rows of a load out again; return what was taken out, or would be.
+
+        Raises:
+            LedgerError: they cannot be told from others.
+            UsageError: the target cannot do it at all.
+        """
 
     def forget_attempt(self, target: Target, attempt: str) -> int:
         """Give up an attempt whose rows cannot become visible; return its number of splits."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from rowfall.cluster.sharding_keys import ShardingKey
 from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import RowfallError
-from rowfall.core.listing import Listing, Split
+from rowfall.core.listing import MARK, Listing, Split
 from rowfall.core.model import Encoding, Facts, Schema, Transport
 from rowfall.engines.base import ExistingTable
 from rowfall.sources.base import Source
@@ -373,6 +373,11 @@ class LoadFacts(FirstFacts):
     def todo(self) -> list[int]:
         """Return the indexes of the listing that have to be loaded."""
         return [i for i in range(len(self.listing)) if i not in self.loaded]
+
+    @property
+    def marked(self) -> bool:
+        """True where the table holds some rows of files only, or ranges of them."""
+        return any(id_.startswith(MARK) for id_ in self.known)
 
     def loaded_of(self, listing: Listing) -> frozenset[int]:
         """Return the indexes of loaded splits in a listing: this one, or one with ranges in it."""

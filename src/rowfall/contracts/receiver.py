@@ -27,6 +27,7 @@ class Staged:
         rows: of the staging table of the target itself.
         parts, bytes, moves: of all its staging tables; bytes on disk.
         fullest: parts in the fullest of the partitions that they go to.
+        part_ids: staging table and UUID of each part.
     """
 
     rows: int
@@ -34,6 +35,7 @@ class Staged:
     bytes: int
     moves: tuple[StagedPartition, ...]
     fullest: int = 0
+    part_ids: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -224,6 +224,16 @@ class PlanKeywords(ReadKeywords, total=False):
     already.
     """
 
+    limit: int | None
+    """Load the first N rows of the source, and read no more of it than that takes: to look at them.
+    A load of its own, by which no file counts as loaded.
+    """
+
+    sample: str | None
+    """Load about P percent of the rows, spread over all files and always the same ones: those whose
+    values have a hash in that share. A load of its own, as with --limit.
+    """
+
     engine: str | None
     """Engine of a new table. Default: MergeTree."""
 

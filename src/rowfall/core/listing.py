@@ -146,6 +146,15 @@ def range_of(id_: str) -> tuple[str, int, int] | None:
     return (found[1], int(found[2]), int(found[3])) if found and found[2] else None
 
 
+def partial_mark(id_: str) -> str:
+    """Return the id that says that some rows of a split are loaded, by ``--limit`` or ``--sample``.
+
+    Args:
+        id_: of a file or a stream.
+    """
+    return MARK + blake2b(id_.encode(), digest_size=16, person=b"some rows").hexdigest()
+
+
 def without_salt(id_: str) -> str:
     """Return the id of a split as it would be without ``--force``, of which only journals tell."""
     found = _ID.match(id_)
@@ -254,6 +263,10 @@ class Listing:
     def uri(self, index: int) -> str:
         return self._uris[index]
 
+    def name_and_version(self, index: int) -> tuple[str, str]:
+        """Return URI and version of the object, as they are part of its identity."""
+        return self._uris[index], "" if self.by_name else self._versions[index]
+
     def size(self, index: int) -> int | None:
         size = self._sizes[index]
         return None if size < 0 else size
@@ -300,8 +313,8 @@ class Listing:
         start: int | None = self._starts[index]
         stop: int | None = self._stops[index]
         start, stop = (None, None) if start == _NONE else (start, stop)
-        uri, version, part = self._uris[index], self._versions[index], self._parts.get(index)
-        more, known = self.projection, "" if self.by_name else version
+        version, part, more = self._versions[index], self._parts.get(index), self.projection
+        uri, known = self.name_and_version(index)
         ranged = part is not None or (self.continued and start is not None)
         whole = split_id(uri, known, None, None, target_key, more) if ranged else ""
         if ranged and part is None:

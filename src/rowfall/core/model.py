@@ -227,6 +227,7 @@ class Projection:
             of a folder ``key=value``, or ``_path`` and ``_file``.
         keep_all: the reader has to read every column, because it refuses what it is not asked for.
         order_by: keys over the columns that ``select`` gives, by which the rows are sorted.
+        limit: rows to take of those that are read, in their order; 0 for all.
     """
 
     columns: tuple[Column, ...]
@@ -235,6 +236,7 @@ class Projection:
     constants: tuple[str, ...] = ()
     keep_all: bool = True
     order_by: str = ""
+    limit: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -356,7 +358,12 @@ class Schema:
     @property
     def filters(self) -> bool:
         """True where fewer rows are stored than are read."""
-        return self.projection is not None and bool(self.projection.where)
+        return self.projection is not None and bool(self.projection.where or self.limit)
+
+    @property
+    def limit(self) -> int:
+        """Return how many rows are taken of all that are read; 0 for all."""
+        return self.projection.limit if self.projection is not None else 0
 
     @property
     def reading(self) -> Schema:

@@ -574,6 +574,22 @@ class Options:
         "Columns",
         (LOAD, PLAN, ADOPT, DOCTOR, TUNE),
     )
+    limit: int | None = _opt(
+        None,
+        "--limit",
+        "N",
+        "Load the first N rows of the source, and read no more of it than that takes: to look at "
+        "them. A load of its own, by which no file counts as loaded.",
+        "Columns",
+    )
+    sample: str | None = _opt(
+        None,
+        "--sample",
+        "P%",
+        "Load about P percent of the rows, spread over all files and always the same ones: those "
+        "whose values have a hash in that share. A load of its own, as with --limit.",
+        "Columns",
+    )
     order_by: str | None = _opt(
         None,
         "--order-by",
@@ -1052,6 +1068,17 @@ class Options:
         """Return True where rows gather until the end of the load, beside a table that stays."""
         return self.atomic or self.upsert is not None
 
+    @property
+    def gathers_anew(self) -> bool:
+        """Return True where rows take the place of those that are there, or of their key."""
+        return self.replace or self.upsert is not None
+
+    @property
+    def partial(self) -> str:
+        """Return what leaves most rows of the source out, as it was given; "" where nothing."""
+        limit = f"--limit {self.limit}" if self.limit else ""
+        return " ".join(filter(None, (limit, self.sample and f"--sample {self.sample}")))
+
 
 def from_keywords(command: str, base: Options | None, values: dict[str, Any]) -> Options:
     """Return ``base`` with the keyword options of the library, see :mod:`rowfall.core.keywords`.
@@ -1101,13 +1128,30 @@ def several(value: Any, joined: str) -> tuple[str, ...]:
     return tuple(value or ())
 
 
-def projection_of(options: Options) -> str:
-    """Return ``--select`` and ``--where`` as a text that is part of splits' ids; "" without."""
-    return (
-        f"{options.select or '*'} WHERE {options.where or '1'}"
-        if (options.select or options.where)
-        else ""
-    )
+def condition_of(options: Options) -> str:
+    """Return ``--where`` and ``--sample`` as one condition on the columns of the source; ""."""
+    where = (options.where or "").strip()
+    if options.sample is None:
+        return where
+    # The values decide, not the place: whoever reads the rows, in whatever pieces, finds the same
+    # ones. As text, because a hash of NULL is NULL.
+    from rowfall.core.units import SHARES, parse_share  # only here: --help saves the import
+
+    share = f"cityHash64(toString(tuple(*))) % {SHARES} < {parse_share(options.sample)}"
+    return f"({where}) AND {share}" if where else share
+
+
+def projection_of(options: Options, *, partial: bool = True) -> str:
+    """Return which rows of a file are loaded, and as what, for the ids of splits; "" for all.
+
+    Args:
+        partial: with ``--limit`` and ``--sample``.
+    """
+    if not partial:
+        options = replace(options, limit=None, sample=None)
+    where = condition_of(options) if options.sample else options.where
+    text = f"{options.select or '*'} WHERE {where or '1'}" if options.select or where else ""
+    return f"{text or '*'} LIMIT {options.limit}" if options.limit else text
 
 
 def changed(options: Options) -> dict[str, Any]:

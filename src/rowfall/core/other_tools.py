@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-_ROWS = (
-    "Of a text file: head -n 1001 FILE | rowfall load - --table NAME. Of a database: "
-    "--query 'SELECT ... LIMIT 1000'. Of any source: --where with a condition."
-)
+_ROWS = "It is --limit N, for the first rows, or --sample 1% of all."
 _APPEND = "Rows are appended to a table that is there; --replace puts them in its place."
 _SERVER = "A server is one URL: --to clickhouse://USER@HOST:8123/DATABASE."
 _TARGET = "The target is --to: a folder, a server's URL, or files to write."
@@ -16,12 +13,10 @@ _FILES = "Name the files by a pattern ('2024/*.csv'); --skip NAME leaves out a c
 OPTIONS = {
     "dry-run": "'rowfall plan' with the same arguments shows what a load would do.",
     "explain": "'rowfall plan' with the same arguments shows what a load would do.",
-    "limit": f"No option limits the rows. {_ROWS}",
-    "head": f"No option limits the rows. {_ROWS}",
-    "nrows": f"No option limits the rows. {_ROWS}",
-    "max-rows": f"No option limits the rows. {_ROWS}",
-    "sample": "No option takes a sample. --where 'cityHash64(id) % 100 = 0' loads a hundredth of "
-    "the rows, by a column id.",
+    "head": _ROWS,
+    "nrows": _ROWS,
+    "max-rows": _ROWS,
+    "rows": _ROWS,
     "append": _APPEND,
     "overwrite": "--replace replaces the table.",
     "truncate": "--replace replaces the table.",
@@ -114,7 +109,7 @@ SHORT = {
     "d": "The delimiter is --delimiter TEXT.",
     "F": "The delimiter is --delimiter TEXT.",
     "s": "The delimiter is --delimiter TEXT.",
-    "n": f"No option limits the rows. {_ROWS}",
+    "n": _ROWS,
     "f": _SOURCE,
     "i": _SOURCE,
     "o": _TARGET,
@@ -131,10 +126,8 @@ COMMANDS = {
     "show": "To look at rows: rowfall query 'SELECT * FROM TABLE LIMIT 5'.",
     "describe": "To see the columns: rowfall query 'DESCRIBE TABLE NAME'.",
     "drop": "To drop a table: rowfall query --write 'DROP TABLE NAME'.",
-    "undo": "No command takes the rows of a load out again: rowfall query --write 'DELETE FROM "
-    "TABLE WHERE ...' does, then rowfall forget LOAD lets its files be loaded again.",
-    "rollback": "A load that has failed leaves no half of a file; rowfall clean drops what it "
-    "staged.",
+    "rollback": "A load that has failed leaves no half of a file; rowfall undo LOAD takes the rows "
+    "of one that is done out again.",
     "dry-run": "To see what a load would do: rowfall plan SOURCE...",
     "import": "To load: rowfall load SOURCE... --table NAME.",
     "copy": "To load: rowfall load SOURCE... --table NAME.",

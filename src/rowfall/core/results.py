@@ -599,3 +599,25 @@ class DoctorReport:
     engine: tuple[tuple[str, float], ...]
     notes: tuple[str, ...]
     seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Undone:
+    """Rows of a load that were taken out of its target again.
+
+    Attributes:
+        splits: files and ranges that the next load loads again.
+        parts: that were detached, with those of tables behind views; 0 where rows were deleted.
+        by: how they were told from others: ``parts``, or the column with the names of files.
+        views: tables behind views that lose rows, too.
+    """
+
+    load_id: str
+    target: str
+    table: str
+    rows: int
+    splits: int
+    unit: str
+    parts: int = 0
+    by: str = "parts"
+    views: tuple[str, ...] = ()

@@ -17,6 +17,9 @@ from rowfall.core.patterns import regex
 _SI = ("", "k", "M", "G", "T", "P", "E")
 _IEC = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 _NUMBER = regex(r"(\d[\d_]*\.?\d*(?:e\+?\d+)?)\s*([a-z]*)\Z", re.IGNORECASE)
+_PERCENT = regex(r"(\d{1,3}(?:\.\d{1,4})?)\s*%?\Z")
+SHARES = 1_000_000
+"""Shares in which rows can be counted: a percentage has four decimal places."""
 _RANGE = regex(r"\[\d+:\d+\]\Z")  # behind the name of a file, see Split.name
 _PAIRS = ((86400, 3600, "d", "h"), (3600, 60, "h", "min"), (60, 1, "min", "s"))
 _SECONDS = {"": 1, "s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400}
@@ -188,6 +191,22 @@ def parse_rows(text: str) -> int:
     raise UsageError(
         f"{text!r} is not a number of rows", hint="Row counts look like 1e8, 1.5M or 100_000_000."
     )
+
+
+def parse_share(text: str) -> int:
+    """Return the millionths that a percentage names, as in ``1%``.
+
+    Raises:
+        UsageError: it is none above 0 and at most 100, to four places.
+    """
+    found = _PERCENT.match(text.strip())
+    share = round(float(found[1]) * SHARES / 100) if found else 0
+    if not 0 < share <= SHARES:
+        raise UsageError(
+            f"{text!r} is not a share of the rows",
+            hint="Write it as 1%: more than 0 and at most 100, to four decimal places.",
+        )
+    return share
 
 
 # What a terminal obeys instead of showing it: C0 (but tab and newline), DEL, C1, and what turns the

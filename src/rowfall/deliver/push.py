@@ -193,16 +193,20 @@ class Pusher:
         if not left:
             return
         engine, columns = self._engine(), schema.columns
-        count = min(self._most(into), len(left))
+        # One stream counts the rows of --limit, as they are selected here.
+        count = 1 if schema.limit else min(self._most(into), len(left))
         local = local_settings(settings, encoding, schema.reads, engine.facts, count)
         insert = Statement(statements.insert_sent_blocks(staging, columns), settings)
-        if schema.projection is not None:
+        if schema.limit:
+            local |= {"max_threads": 1}
+        elif schema.projection is not None:
             insert = Statement(statements.insert_decoded_blocks(staging, schema), settings)
         for number in range(count):
             # The server selects: so all rows that are read here have to arrive there.
             query = local_select(replace(scan, splits=left[number::count]))
             select = Statement(query, local)
-            yield BlockStream(run, engine, select, insert, packed=self._packed, exact=True)
+            exact = not schema.limit  # rows behind the last one may have been read, too
+            yield BlockStream(run, engine, select, insert, packed=self._packed, exact=exact)
 
     def _engine(self) -> Embedded:
         if self._reader is None:

@@ -422,7 +422,9 @@ def local_select(scan: Scan) -> SqlText:
     """Return the SELECT by which the local engine turns the rows of a scan into blocks."""
     schema = scan.schema
     kind = scan.encoding.kind if scan.encoding is not None else Kind.MADE
-    if schema.projection is not None:
+    if schema.limit:
+        kind = Kind.TYPED  # what is selected of the rows has been converted
+    elif schema.projection is not None:
         own = tuple(
             replace(sent_column(c, kind), type=sent_type(c)) for c in schema.projection.columns
         )

@@ -7,13 +7,14 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from rowfall.contracts.destination import Gauge, Opened, Opening, Query
+from rowfall.contracts.undo import Undo
 from rowfall.core.errors import LedgerError, RowfallError, TargetError, UsageError, VerifyError
 from rowfall.core.events import Listener
 from rowfall.core.listing import Listing, Split
 from rowfall.core.load_record import PartSizes
 from rowfall.core.model import Encoding, Group, MergeWork, Plan, Schema, Transport
 from rowfall.core.options import Options
-from rowfall.core.results import Leftover, Link, Verification
+from rowfall.core.results import Leftover, Link, Undone, Verification
 from rowfall.core.tuned import Cell
 from rowfall.destinations.options_check import check_options
 from rowfall.engines.base import ExistingTable
@@ -132,6 +133,13 @@ class BaseDestination:
 
     def forget_attempt(self, target: Target, attempt: str) -> int:
         raise no_tables(target)
+
+    def undo(self, target: Target, asked: Undo) -> Undone:
+        raise UsageError(
+            f"what a load has brought into {target.text} cannot be taken out again",
+            hint="Tables of ClickHouse, PostgreSQL, MySQL and MariaDB can give rows back; others "
+            "are loaded anew with --replace.",
+        )
 
     def named(self, session: Session) -> tuple[str, str]:
         return session.target.text, session.table_text

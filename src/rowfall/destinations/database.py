@@ -9,12 +9,13 @@ from typing import Any
 from rowfall.contracts.destination import Opened, Opening
 from rowfall.contracts.facts import Reach, TargetFacts
 from rowfall.contracts.session import Session
+from rowfall.contracts.undo import Undo
 from rowfall.core.errors import LedgerError, TargetError, UsageError
 from rowfall.core.events import Note
 from rowfall.core.listing import Listing, without_salt
 from rowfall.core.model import Encoding, Schema
 from rowfall.core.options import ERROR, Options
-from rowfall.core.results import Link
+from rowfall.core.results import Link, Undone
 from rowfall.destinations import cursor_rows, database_survey
 from rowfall.destinations.base import BaseDestination
 from rowfall.destinations.network_links import network_links
@@ -184,6 +185,20 @@ class RecordedDatabase(BaseDestination):
             if gone:
                 database.accept()  # whoever forgets says that its rows are not to be asked about
             return max(gone, ledger.forget(load_id))
+
+    def undo(self, target: Target, asked: Undo) -> Undone:
+        from rowfall.destinations.undo import undo_by_column
+
+        with self.beside(target) as tables, closing(Ledger(target.ledger_path)) as ledger:
+            if tables is None:
+                return super().undo(target, asked)
+            return undo_by_column(
+                asked,
+                ledger,
+                tables,
+                target.table,
+                lambda: self.forget(target, asked.load_id, asked.options),
+            )
 
     def forget_attempt(self, target: Target, attempt: str) -> int:
         raise UsageError(

@@ -63,7 +63,7 @@ _RULES = (
         "Name one with --to 'clickhouse://host:8123/database?cluster=NAME'.",
     ),
     _Rule(
-        ("where",), "", CLUSTER,
+        ("where", "limit", "sample"), "", CLUSTER,
         "needs a single table: on a cluster all rows of a file are counted",
         "Load all rows, or load into the table of one server.",
     ),

@@ -33,6 +33,8 @@ from rowfall.targets.base import SHADOW_SUFFIX, kept_in
 VERSION = 2
 REBUILT = "upsert"
 """Step of a load with ``--upsert``, followed by the name of the table that it has rebuilt."""
+UNDO = "undo"
+"""Step of a load whose rows are being taken out again, followed by JSON about them."""
 # Stands in schema.sql before what later versions have added, each with IF NOT EXISTS.
 _ADDED = "-- ADDED since then: made in older ledgers when they are opened.\n"
 # Another process writes for milliseconds; longer means that it hangs inside a transaction.
@@ -75,6 +77,23 @@ class Attempt:
     def committed(self) -> bool:
         """True when all rows are staged and counted, so that they can only be published."""
         return self.state == "loaded"  # on disk, since the first version
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedParts:
+    """What an attempt has brought into one table: the target, or one behind a view.
+
+    Attributes:
+        attempt_rows: rows of the attempt in the target. ``rows``: those in this table.
+        uuids: of the parts; () where they are not remembered.
+    """
+
+    attempt: str
+    attempt_rows: int
+    database: str
+    table: str
+    rows: int
+    uuids: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,6 +260,37 @@ class Ledger:
             len(word) + 2, f"{word} %",
         )  # fmt: skip
         return [(str(load_id), str(key), str(rest)) for load_id, key, rest in rows]
+
+    def steps_begun(self, word: str, key: str) -> list[tuple[str, str]]:
+        """Return (load, rest of the name) of steps that begin with a word and are not done.
+
+        Args:
+            key: of the target of their loads.
+        """
+        rows = self._store.rows(
+            "SELECT l.id, substr(s.name, ?) FROM step s JOIN load l ON l.id = s.load_id "
+            "WHERE s.name LIKE ? AND s.state <> 'done' AND l.into_table = ?",
+            len(word) + 2, f"{word} %", key,
+        )  # fmt: skip
+        return [(str(load_id), str(rest)) for load_id, rest in rows]
+
+    def sources_of(self, load_id: str) -> set[str]:
+        """Return the names of the files and ranges that a load has brought in."""
+        rows = self._store.rows(
+            "SELECT uri FROM split WHERE load_id = ? AND state = 'landed' AND id NOT LIKE '~%'",
+            load_id,
+        )
+        return {str(uri) for (uri,) in rows}
+
+    def loads_of_sources(self, key: str, names: Collection[str]) -> set[str]:
+        """Return the loads that have brought files of some names into a target."""
+        rows = self._store.rows(
+            "SELECT DISTINCT a.load_id FROM split s JOIN attempt a ON a.id = s.attempt_id WHERE "
+            "a.into_table = ? AND a.state = 'published' AND "
+            "s.uri IN (SELECT value FROM json_each(?))",
+            key, json.dumps(list(names)),
+        )  # fmt: skip
+        return {str(load_id) for (load_id,) in rows}
 
     def identify(self, load_id: str, stream: str, text: str) -> None:
         """Record what tells a stream of a load from another one of its name."""
@@ -458,13 +508,14 @@ class Ledger:
 
     def attempt_committed(
         self, attempt_id: str, rows: int, moves: Sequence[StagedPartition], *, marks: str = "",
-        once: bool = False,
+        once: bool = False, parts: Collection[tuple[str, str]] = (),
     ) -> None:  # fmt: skip
         """Record that all rows are staged and counted: from here on only publishing may happen.
 
         Args:
             marks: UUID of the table whose mark it is going to be, see :meth:`expected_marks`.
             once: check in the same transaction that no other attempt has loaded these splits.
+            parts: staging table and UUID of each part, by which its rows can be taken out again.
 
         Raises:
             LedgerError: one has; nothing is recorded.
@@ -505,6 +556,10 @@ class Ledger:
                     for m in moves if m.staged_at
                 ),
             )  # fmt: skip
+            db.executemany(
+                "INSERT INTO staged_part VALUES (?, ?, ?)",
+                ((attempt_id, staging, uuid) for staging, uuid in parts),
+            )
 
     def attached(self, attempt_id: str, staging: str) -> None:
         """Record that all parts of one staging table are in its target."""
@@ -550,6 +605,27 @@ class Ledger:
             return frozenset(("",))
         last, next_ = map(str, rows[0])
         return frozenset((last,) if last == next_ else (last, coming(next_), next_))
+
+    def parts_of(self, load_id: str, key: str) -> list[LoadedParts]:
+        """Return the parts that the attempts of a load have brought into a target, and its views.
+
+        Args:
+            key: of the target.
+        """
+        rows = self._store.rows(
+            "SELECT a.id, a.rows, m.database, m.table_name, (SELECT sum(n.rows) FROM move n WHERE "
+            "n.attempt_id = a.id AND n.staging = m.staging), (SELECT json_group_array(p.uuid) FROM "
+            "staged_part p WHERE p.attempt_id = a.id AND p.staging = m.staging) FROM attempt a "
+            "LEFT JOIN (SELECT DISTINCT attempt_id, database, table_name, staging FROM move) m ON "
+            "m.attempt_id = a.id WHERE a.load_id = ? AND a.into_table = ? AND a.rows > 0 AND "
+            "a.state = 'published' ORDER BY a.rowid",
+            load_id, key,
+        )  # fmt: skip
+        return [
+            LoadedParts(str(attempt), int(count), str(database or ""), str(table or ""),
+                        int(own or 0), tuple(json.loads(uuids or "[]")))
+            for attempt, count, database, table, own, uuids in rows
+        ]  # fmt: skip
 
     def marks(self, attempt_id: str) -> str:
         """Return the UUID of the table whose mark an attempt is going to be; "" for none."""
@@ -613,10 +689,10 @@ class Ledger:
     def forget(self, load_id: str) -> int:
         """Record that what this load loaded counts as not loaded; return the number of splits."""
         with self._store.change() as db:
-            gone = db.execute(
-                "DELETE FROM landed WHERE attempt_id IN (SELECT id FROM attempt WHERE load_id = ?)",
-                (load_id,),
-            ).rowcount
+            whose = "FROM landed WHERE attempt_id IN (SELECT id FROM attempt WHERE load_id = ?)"
+            # Marks of files are no splits.
+            ((gone,),) = db.execute(f"SELECT count(*) {whose} AND id NOT LIKE '~%'", (load_id,))
+            db.execute(f"DELETE {whose}", (load_id,))
             joined_loads.remove(db, load_id)
             gone += _drop_joined(db, "load_id", load_id)
             db.execute(
@@ -625,7 +701,7 @@ class Ledger:
             )
             # A forgotten load is over: the same command makes a new one.
             db.execute("UPDATE load SET fingerprint = '' WHERE id = ?", (load_id,))
-            return gone
+            return int(gone)
 
     def join_load(self, load_id: str, into: str, key: str, *, ranges: bool) -> bool:
         """Record what a load has loaded as loaded by another one, and forget the load.
@@ -670,7 +746,7 @@ class Ledger:
             else:
                 joined_loads.add(db, load_id, into)
             _join_files(db, key, into, first, keep=ranges)
-            for table in ("move", "staged_files"):
+            for table in ("move", "staged_files", "staged_part"):
                 db.execute(
                     f"DELETE FROM {table} WHERE attempt_id IN "
                     "(SELECT id FROM attempt WHERE load_id = ?)",

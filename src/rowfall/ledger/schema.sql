@@ -121,3 +121,11 @@ CREATE TABLE IF NOT EXISTS joined (
     day    INTEGER NOT NULL,                -- since 1970, when it came here
     PRIMARY KEY (number, id)
 ) STRICT, WITHOUT ROWID;
+
+-- The parts of an attempt, by which its rows can be taken out again while they are not merged.
+CREATE TABLE IF NOT EXISTS staged_part (
+    attempt_id TEXT NOT NULL REFERENCES attempt,
+    staging    TEXT NOT NULL,
+    uuid       TEXT NOT NULL,
+    PRIMARY KEY (attempt_id, uuid)
+) STRICT, WITHOUT ROWID;

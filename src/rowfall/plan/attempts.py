@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from itertools import pairwise
 
 from rowfall.contracts.facts import FirstFacts, LoadFacts
@@ -124,6 +125,11 @@ def weight(listing: Listing, index: int, row_bytes: float) -> float:
 
 def rows(facts: FirstFacts, todo: Sequence[int]) -> int | None:
     """Return about how many rows some splits hold, None when nothing tells."""
+    found, limit = _rows(facts, todo), facts.schema.limit
+    return limit if limit and (found is None or found > limit) else found
+
+
+def _rows(facts: FirstFacts, todo: Sequence[int]) -> int | None:
     listing, encoding, schema = facts.listing, facts.encoding, facts.schema
     made = [listing.rows(i) for i in todo]
     if todo and all(r is not None for r in made):
@@ -191,6 +197,12 @@ def parquet_share(encoding: Encoding | None) -> float:
     if encoding is None:
         return 0.5
     return _OF_SOURCE.get((encoding.kind, encoding.compression not in ("none", "auto")), 1.0)
+
+
+def as_one(listing: Listing, groups: Sequence[Group]) -> tuple[Group, ...]:
+    """Return one group of all splits of some, in the order of the listing."""
+    indexes = sorted(i for group in groups for i in group.indexes)
+    return (replace(_group(listing, indexes), indexes=tuple(indexes)),)
 
 
 def _group(listing: Listing, indexes: Sequence[int]) -> Group:

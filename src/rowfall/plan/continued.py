@@ -60,7 +60,10 @@ def continue_streams(session: Session, known: set[str]) -> tuple[Listing, set[st
             )
             cursors.go_on(session, by, joined(own), joined(there.get(stream, ())))
     before = len(source.notes)
-    rest = source.listing_after({uri: joined(own) for uri, own in loaded.items()})
+    if session.options.limit:
+        rest = Listing(continued=True)  # its rows are loaded, whatever has come since
+    else:
+        rest = source.listing_after({uri: joined(own) for uri, own in loaded.items()})
     for note in source.notes[before:]:
         session.emit(Note("warning", note))
     # Nothing is left to read of those, where what is to be read has sizes.

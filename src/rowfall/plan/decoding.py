@@ -51,6 +51,8 @@ def refusal(
     """
     if encoding is None:
         return "the rows are made by the engine"
+    if schema.limit:
+        return f"the engine stops behind the rows of --limit, and {PROGRAM} reads whole files"
     columnar = copies(encoding)
     packed = abilities.COMPRESSIONS if not columnar else ("none",)
     if (

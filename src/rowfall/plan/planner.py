@@ -30,7 +30,7 @@ from rowfall.core.model import (
 from rowfall.core.options import DISTRIBUTED, FILTER, Options
 from rowfall.core.patterns import regex
 from rowfall.plan import attempts, balance, cutting, statements, upserts
-from rowfall.plan.settings import ENGINE_BASE, Shape, compute_settings, not_allowed
+from rowfall.plan.settings import ENGINE_BASE, Shape, compute_settings, in_order, not_allowed
 from rowfall.plan.space import with_space
 from rowfall.plan.transport import choose_reading, choose_transport, sent_as
 from rowfall.plan.visibility import check_atomic
@@ -174,8 +174,8 @@ def _shares(facts: LoadFacts, transport: Transport, todo: Sequence[int]) -> list
     """Return the indexes of the splits of each writer, shared out by bytes to end together."""
     if len(facts.writers) < 2:
         return [todo]
-    if transport.sharding.value == FILTER:
-        # The first one's attempts run on all of them at the same time.
+    if transport.sharding.value == FILTER or facts.schema.limit:
+        # The first one's attempts run on all of them at the same time; of one there is a single.
         return [todo, *([] for _ in facts.writers[1:])]
     listing, row_bytes = facts.listing, facts.schema.row_bytes
     speeds = [float(writer.engine.cores) for writer in facts.writers]
@@ -203,12 +203,16 @@ def _plan_writer(
         # Statements do nothing that depends on cores; parts are built on those of this machine.
         engine = replace(engine, cores=max(1, facts.cores_here // len(facts.writers)))
     cut = facts.destination.cut(facts, options, engine.cores, todo)
+    if facts.schema.limit:
+        cut = attempts.as_one(facts.listing, cut)  # only one statement can count its rows
     groups = tuple(replace(group, writer=number) for group in cut)
     busy = sum(1 for group in groups if group.indexes)
     lanes = facts.destination.lanes(facts, options, engine.cores, busy)
     share = _share_of(engine, max(lanes, transport.streams))
     shape = _shape(facts, transport, groups, todo)
     settings = compute_settings(share, shape, chosen_settings(options.set))
+    if facts.schema.limit:
+        settings = in_order(settings, facts.schema.limit)
     if facts.placement != "embedded":
         # The log of a server hides keys, and is the evidence after a lost connection.
         settings = tuple(s for s in settings if s.name != "log_queries" or not s.routine)

@@ -434,6 +434,21 @@ _LOWERED: dict[str, Callable[[int], int]] = {
 }
 
 
+def in_order(settings: tuple[Setting, ...], limit: int) -> tuple[Setting, ...]:
+    """Return the settings of a statement that takes the first rows of what it reads.
+
+    One thread, so that these are always the same; and blocks that end with the last row, because a
+    block is read, and its values are converted, as a whole.
+    """
+    blocks = -(-limit // READ_ROWS)
+    rows = -(-limit // blocks)
+    own = dict.fromkeys(("max_block_size", _PARQUET_ROWS), rows) | {
+        "max_threads": 1, "max_insert_threads": 1, "input_format_parallel_parsing": 0,
+    }  # fmt: skip
+    kept = (setting for setting in settings if setting.name not in own)
+    return (*kept, *(Setting(name, value, "the rows of --limit") for name, value in own.items()))
+
+
 def lower(settings: tuple[Setting, ...]) -> tuple[Setting, ...]:
     """Return the settings with blocks a quarter as large and half the threads: after code 241."""
     if all(item.name != "max_block_size" for item in settings):

@@ -29,7 +29,7 @@ from rowfall.core.errors import (
     UsageError,
 )
 from rowfall.core.events import Note
-from rowfall.core.listing import Listing, Split
+from rowfall.core.listing import Listing, Split, partial_mark
 from rowfall.core.long_records import PIECE
 from rowfall.core.machine import usable_cores
 from rowfall.core.model import (
@@ -47,6 +47,7 @@ from rowfall.engines.base import ExistingTable, on_all
 from rowfall.plan import attempts, cutting, transport
 from rowfall.plan.continued import continue_streams
 from rowfall.plan.other_names import loaded_under_other_names
+from rowfall.plan.partial import first_files
 from rowfall.plan.planner import check_clauses, chosen_settings
 from rowfall.plan.reach import (
     decoder_refused,
@@ -134,6 +135,7 @@ def survey(
         transport.check_pull(reached, options)
     known = {*known, *loaded_under_other_names(session, listing, known)}
     known |= loaded_in_other_files(session, listing, known)
+    listing = first_files(session, listing, encoding, schema, known)
     first = FirstFacts(
         source=session.source,
         target=session.target,
@@ -249,18 +251,23 @@ def loaded_indexes(
     splits = listing.splits(session.target_key)
     loaded = {i for i, split in enumerate(splits) if split.id in known}
     if len(known) > len(loaded) and not session.options.force:
-        _warn_of_new_versions(session, listing, loaded)
+        _warn_of_new_versions(session, listing, loaded, known)
     return frozenset(loaded)
 
 
-def _warn_of_new_versions(session: Session, listing: Listing, loaded: set[int]) -> None:
+def _warn_of_new_versions(
+    session: Session, listing: Listing, loaded: set[int], known: Collection[str]
+) -> None:
     """Warn of objects overwritten since they loaded: they are other splits, added to the old."""
     if session.ledger is None or not session.source.replayable:
         return  # a stream is not a version of another one
-    known, key = session.ledger.loaded_uris(session.target_key), session.target_key
+    if session.options.partial:
+        return  # of which the load of all rows is no version
+    uris, key = session.ledger.loaded_uris(session.target_key), session.target_key
     again = [
-        s.name for i, s in enumerate(listing.splits(key)) if i not in loaded and s.name in known
-    ]
+        s.name for i, s in enumerate(listing.splits(key))
+        if i not in loaded and s.name in uris and partial_mark(s.id) not in known
+    ]  # fmt: skip
     if again:
         some = ", ".join(again[:3]) + (f" and {len(again) - 3:,} more" if len(again) > 3 else "")
         session.emit(

@@ -362,6 +362,8 @@ def sent_as(
     everything = tuple(splits)
     if encoding is None:
         return SentAs((), everything, "rows are made here and sent as blocks")
+    if schema.limit:
+        return SentAs((), everything, "--limit: read here, sent as blocks")
     if schema.projection is not None and schema.projection.constants and not stream:
         return SentAs((), everything, "names of files give columns: read here, sent as blocks")
     if encoding.dialect is not None and not stream:

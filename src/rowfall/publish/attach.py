@@ -36,6 +36,9 @@ SECONDS_PER_PART = 0.0005
 MERGE_BYTES_PER_SECOND = 300e6
 # Attempts are counted and attached here while the next ones are inserted.
 PUBLISH_LANE = 1
+# Parts of an attempt that are remembered, to take its rows out again: 100 bytes each in the ledger.
+# More are merged within minutes.
+MOST_IDS = 1_000
 # A table that is altered again while staging is altered like it is compared once more.
 MOST_ALTERED = 3
 _of = sql.table_is
@@ -50,6 +53,7 @@ class _Partition:
         others: rows of the target.
         block: the highest of the target's parts, those not active included; -1 without any.
         there: active parts of the target.
+        uuids: of the staged parts.
         files: (name, path) of each staged part, in a folder.
     """
 
@@ -60,6 +64,7 @@ class _Partition:
     others: int
     block: int
     there: int
+    uuids: Sequence[str] = ()
     files: Sequence[tuple[str, str]] = ()
 
 
@@ -101,6 +106,7 @@ class Publisher:
         """
         rows = parts = size = fullest = 0
         moves: list[StagedPartition] = []
+        ids: list[tuple[str, str]] = []
         for number, pair in enumerate(pairs):
             found = self._partitions(pair)
             own_rows, own_parts = sum(f.rows for f in found), sum(f.parts for f in found)
@@ -112,8 +118,9 @@ class Publisher:
                 self._merge(pair)
                 found = self._partitions(pair)
             moves += self._moves(pair, found)
+            ids += ((pair.staging, uuid) for f in found for uuid in f.uuids)
             fullest = max(fullest, *(f.there for f in found), 0)
-        return Staged(rows, parts, size, tuple(moves), fullest)
+        return Staged(rows, parts, size, tuple(moves), fullest, tuple(ids[: MOST_IDS + 1]))
 
     def _merge(self, pair: Pair) -> None:
         """Merge the parts of a staging table; a user without that right attaches small ones."""
@@ -136,7 +143,7 @@ class Publisher:
             f"SELECT partition_id, sumIf(rows, {own}), countIf({own}) AS parts, "
             f"sumIf(bytes_on_disk, {own}), sumIf(rows, {there} AND active), "
             f"if(countIf({there}) > 0, maxIf(max_block_number, {there}), -1), "
-            f"countIf({there} AND active){files} "
+            f"countIf({there} AND active), groupArrayIf(toString(uuid), {own}){files} "
             f"FROM system.parts WHERE database = {quote(pair.database)} AND "
             f"table IN ({quote(pair.staging)}, {quote(pair.table)}) GROUP BY partition_id "
             "HAVING parts > 0 ORDER BY partition_id"

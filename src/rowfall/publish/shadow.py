@@ -19,7 +19,7 @@ from rowfall.core.sqltext import SqlText, quote
 from rowfall.engines.base import Engine, table_uuid
 from rowfall.ledger import Ledger
 from rowfall.publish.altered import AlteredTableError, alter_alike
-from rowfall.publish.attach import Publisher
+from rowfall.publish.attach import MOST_IDS, Publisher
 from rowfall.publish.fence import new_name, rename, renamed, wait_for
 from rowfall.publish.staging_tables import StagingTables
 from rowfall.publish.table_writer import TableWriter
@@ -125,6 +125,7 @@ class Shadow:
         marks = bool(staged.moves) and at.writer.engine.keeps_mark(uuid)
         self._ledger.attempt_committed(
             attempt, staged.rows, staged.moves, marks=uuid if marks else "",
+            parts=staged.part_ids if len(staged.part_ids) <= MOST_IDS else (),
         )  # fmt: skip
         moves = committed.attach(attempt, staged.moves, at)
         self._engine.sync()

@@ -23,7 +23,7 @@ from rowfall.engines.base import on_all, started_within
 from rowfall.ledger import Ledger
 from rowfall.ledger.leases import Leases, Ownership, StagedPartition
 from rowfall.publish.altered import AlteredTableError, alter_alike
-from rowfall.publish.attach import PUBLISH_LANE, Publisher, StagingLostError
+from rowfall.publish.attach import MOST_IDS, PUBLISH_LANE, Publisher, StagingLostError
 from rowfall.publish.fence import fence
 from rowfall.publish.receiver import BaseReceiver
 from rowfall.publish.recover import Recovery
@@ -396,9 +396,11 @@ class TableReceiver(BaseReceiver):
         ledger = self._given.load.ledger
         uuid = ledger.table_uuid(self._given.load.key) or ""
         marks = bool(own) and self._own.writer.engine.keeps_mark(uuid)
+        parts = [part for share in counted.shares for part in share.part_ids]
         ledger.attempt_committed(
             delivered.attempt, counted.rows, own, marks=uuid if marks else "",
             once=not self._given.load.overwrites,
+            parts=parts if own and len(parts) <= MOST_IDS else (),
         )  # fmt: skip
         return True
 

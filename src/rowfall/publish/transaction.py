@@ -16,7 +16,7 @@ from rowfall.contracts.receiver import Counted, Delivered
 from rowfall.core import retry, units
 from rowfall.core.errors import EngineError, TargetError
 from rowfall.core.events import Listener, Note
-from rowfall.core.listing import CUT_LEAST, MARK, Split, overlap, without_salt
+from rowfall.core.listing import CUT_LEAST, MARK, Split, overlap, partial_mark, without_salt
 from rowfall.core.options import ERROR
 from rowfall.core.patterns import regex
 from rowfall.engines.database import (
@@ -60,7 +60,7 @@ def _listed(among: Among, splits: Iterable[Split]) -> set[str]:
     found: set[str] = set()
     asked: list[str] = []
     for split in splits:
-        asked.append(split.id)
+        asked += [split.id, partial_mark(split.id)]
         if (split.size or 0) >= CUT_LEAST:
             asked.append(f"{MARK}{split.id}")
         if len(asked) >= _MOST_ASKED:

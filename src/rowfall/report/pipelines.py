@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from rowfall.core import units
-from rowfall.report.layout import WIDTH, plain_facts, wrap
+from rowfall.report.layout import WIDTH, grid, plain_facts, render, wrap
 
 SHOWN_FAILED = 10
 
@@ -54,6 +54,18 @@ def pipeline_text(state: Mapping[str, Any], *, width: int = WIDTH) -> str:
                  f"{state['name']} FILE tries one again as it is, skip leaves it out.", width=width)
         )  # fmt: skip
     return "\n".join(parts)
+
+
+def pipelines_text(states: Sequence[Mapping[str, Any]]) -> str:
+    """Return a line for each of some documents ``rowfall_pipeline``."""
+    rows = [
+        (state["name"], state["state"], units.exact(state["files"]), units.exact(state["rows"]),
+         units.exact(state["lag_objects"]), units.exact(state["failed"]),
+         state["table"] or state["target"])
+        for state in states
+    ]  # fmt: skip
+    head = ("pipeline", "state", "files", "rows", "behind", "failed", "table")
+    return render([grid([head, *rows], right={2, 3, 4, 5}, indent=0)])
 
 
 def _who(watcher: Mapping[str, Any]) -> str:

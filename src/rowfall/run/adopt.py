@@ -110,17 +110,12 @@ def _record(session: Session, ledger: Ledger, load_id: str, splits: Sequence[Spl
     session.destination.accept(session, ledger, load_id)
     if not splits:
         return
-    attempt = f"{load_id}_1"
     request = json.dumps({
         "sources": list(session.sources), "folder": "", "to": session.target.text,
         "table": session.table_text, "options": {},
     })  # fmt: skip
     ledger.begin(load_id, "", session.source.text, session.target.text, key, request)
-    ledger.add_splits(load_id, splits)
-    ledger.attempt_started(attempt, load_id, "", key, splits)
-    session.destination.record_adopted(session, ledger, attempt, splits)
-    ledger.attempt_committed(attempt, 0, ())
-    ledger.attempt_published(attempt, key)
+    record_splits(session, ledger, load_id, f"{load_id}_1", splits)
     now = datetime.now(UTC).isoformat(timespec="seconds")
     report = Report(
         load_id, ADOPTED, session.source.text, session.target.text, session.table_text, now,
@@ -128,3 +123,14 @@ def _record(session: Session, ledger: Ledger, load_id: str, splits: Sequence[Spl
         rowfall_version=__version__,
     )  # fmt: skip
     ledger.end(load_id, "done", json.dumps(asdict(report)))
+
+
+def record_splits(
+    session: Session, ledger: Ledger, load_id: str, attempt: str, splits: Sequence[Split]
+) -> None:
+    """Record splits as loaded by an attempt of a load that brings no rows itself."""
+    ledger.add_splits(load_id, splits)
+    ledger.attempt_started(attempt, load_id, "", session.target_key, splits)
+    session.destination.record_adopted(session, ledger, attempt, splits)
+    ledger.attempt_committed(attempt, 0, ())
+    ledger.attempt_published(attempt, session.target_key)

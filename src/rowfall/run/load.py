@@ -35,6 +35,7 @@ from rowfall.core.events import (
 from rowfall.core.load_command import load_command
 from rowfall.core.model import Plan
 from rowfall.core.results import Cleared, Report
+from rowfall.ledger.ledger import UNDO
 from rowfall.plan.continued import keep_identity, loaded_streams
 from rowfall.plan.planner import make_plan
 from rowfall.plan.survey import survey
@@ -91,6 +92,10 @@ def run_next(
         with timed(load.emit, "prepare"):
             prepared = _prepare(load, settled, facts, plan)
             keep_identity(session, load.ledger, load.id)
+            # What gathers takes the place of a table, which its marks would go with.
+            later = session.options.gathers or session.options.replace
+            if not later:
+                _mark(load, facts)
             if worker is not None:
                 plan = worker.begin(load, plan)
         with prepared.leased():
@@ -98,6 +103,8 @@ def run_next(
                 done = _run(load, facts, plan, prepared)
             with timed(load.emit, "finish"):
                 finished = prepared.finish(plan, done)
+            if later and finished.problem is None:
+                _mark(load, facts)
             report = make_report(load, facts, plan, done, finished)
             if worker is not None:
                 report = worker.end(load, plan, report)
@@ -170,12 +177,18 @@ def _plan(load: LoadRun, known: frozenset[str] | None) -> tuple[Settled, LoadFac
             from rowfall.run.after import check_after  # only here: other loads save it
 
             check_after(load.session)
+        if load.ledger.steps_begun(UNDO, load.session.target_key):
+            from rowfall.destinations.undo import stopped_undo  # hardly ever
+
+            refused = stopped_undo(load.ledger, load.session.target_key)
+            if refused is not None:
+                raise refused
         again = destination.settle_again(load, known) if known is not None else None
         settled = again or destination.settle(load)
         facts = survey(load.session, settled.known, settled.table, load_id=load.id)
         plan = make_plan(facts, options)
         check_tuned(plan, load.session)
-        refusal = no_space(plan, options)
+        refusal = no_space(plan, options) or _twice(load.session, facts)
         if refusal is not None:
             raise refusal
     except (UsageError, SourceError, DataError, NoSpaceError, LedgerError):
@@ -185,6 +198,22 @@ def _plan(load: LoadRun, known: frozenset[str] | None) -> tuple[Settled, LoadFac
         load.ledger.never_began(load.id)
         raise facts.export.refusal
     return settled, facts, plan
+
+
+def _twice(session: Session, facts: LoadFacts) -> LedgerError | None:
+    """Return the question of a load that may store rows once more; None for none."""
+    if not (session.options.partial or facts.marked):
+        return None
+    from rowfall.run.partial import partial_question  # other loads save it
+
+    return partial_question(session, facts)
+
+
+def _mark(load: LoadRun, facts: LoadFacts) -> None:
+    if load.session.options.partial:
+        from rowfall.run.partial import mark_partial  # other loads save it
+
+        mark_partial(load, facts)
 
 
 def _prepare(load: LoadRun, settled: Settled, facts: LoadFacts, plan: Plan) -> PreparedLoad:

@@ -149,7 +149,10 @@ def _choose_load(
 def _request_print(session: Session, sources: Sequence[str]) -> str:
     """Return the digest of sources, target and ``--force`` by which a re-run finds its load."""
     # A forced load is another one: it loads what the others are loaded.
-    text = json.dumps([sorted(sources), session.target_key, session.options.force])
+    told: list[Any] = [sorted(sources), session.target_key, session.options.force]
+    if session.options.partial:  # a load of its own, too
+        told.append(session.options.partial)
+    text = json.dumps(told)
     return blake2b(text.encode("utf-8", "surrogateescape"), digest_size=16).hexdigest()
 
 

@@ -36,7 +36,7 @@ from rowfall.core.options import (
 )
 from rowfall.core.patterns import regex
 from rowfall.core.units import memory as memory_text
-from rowfall.core.units import parse_duration, parse_size
+from rowfall.core.units import parse_duration, parse_share, parse_size
 from rowfall.destinations import open_destination
 from rowfall.engines.base import Engine
 from rowfall.sources import check_options, open_source
@@ -295,10 +295,15 @@ def _check_choices(options: Options) -> None:
     for one, other in (
         ("pull", "push"), ("atomic", "replace"), ("direct", "atomic"), ("direct", "replace"),
         ("upsert", "replace"), ("upsert", "atomic"), ("upsert", "direct"), ("cursor", "atomic"),
-        ("direct", "widen"),
+        ("direct", "widen"), ("limit", "sample"), ("limit", "follow"), ("sample", "follow"),
+        ("limit", "cursor"), ("sample", "cursor"),
     ):  # fmt: skip
         if getattr(options, one) and getattr(options, other):
             raise UsageError(f"--{one} and --{other} exclude each other")
+    if options.limit is not None and options.limit < 1:
+        raise UsageError(f"--limit {options.limit} is no number of rows", hint="Give 1 or more.")
+    if options.limit and options.files not in (None, 1):
+        raise UsageError("--limit writes one file", hint="Leave out --files, or take --sample 1%.")
     if options.method not in METHODS:
         raise UsageError(f"--method {options.method} is not one of {', '.join(METHODS)}")
     if options.decoder not in ("auto", "always", "never"):
@@ -350,6 +355,8 @@ def _check_values(options: Options) -> None:
             f"--max-record {options.max_record} is too little for records of text",
             hint="Give at least --max-record 1MiB.",
         )
+    if options.sample is not None:
+        parse_share(options.sample)
     # Imports that loads without such options save.
     if options.rename or options.add_column or options.select or options.where:
         from rowfall.schema.column_options import check_syntax

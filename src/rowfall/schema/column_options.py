@@ -18,7 +18,7 @@ from rowfall.core.errors import RowfallError, UsageError, headline
 from rowfall.core.listing import Listing
 from rowfall.core.model import Column, Kind, Projection, ValueCheck
 from rowfall.core.nearest import did_you_mean
-from rowfall.core.options import ERROR, Options
+from rowfall.core.options import ERROR, Options, condition_of
 from rowfall.core.patterns import regex
 from rowfall.core.sqltext import SqlText, quote
 from rowfall.core.type_names import parse_type
@@ -50,7 +50,8 @@ class ColumnOptions:
         renames: source name -> name.
         skips: source names.
         added: name -> ``_path`` or ``_file``.
-        select, where: SQL, "" where nothing is computed or left out.
+        select, where: SQL, "" where nothing is computed or left out; with ``--sample``.
+        limit: rows to take, 0 for all.
         on_new, on_missing: what becomes of columns that the table lacks, and that files lack.
     """
 
@@ -61,10 +62,16 @@ class ColumnOptions:
     where: str = ""
     on_new: str = ERROR
     on_missing: str = ERROR
+    limit: int = 0
 
     @property
     def any(self) -> bool:
-        return bool(self.renames or self.skips or self.added or self.select or self.where)
+        return bool(self.renames or self.skips or self.added or self.computed)
+
+    @property
+    def computed(self) -> bool:
+        """Tell whether something is made of the rows that are read, or some are left out."""
+        return bool(self.select or self.where or self.limit)
 
 
 def read_column_options(options: Options, annotations: Sequence[str] = ()) -> ColumnOptions:
@@ -89,8 +96,8 @@ def read_column_options(options: Options, annotations: Sequence[str] = ()) -> Co
     _check_clause(select, "--select")
     _check_clause(where, "--where")
     return ColumnOptions(
-        renames, frozenset(options.skip), added, select, where,
-        options.on_new_column, options.on_missing_column,
+        renames, frozenset(options.skip), added, select, condition_of(options),
+        options.on_new_column, options.on_missing_column, options.limit or 0,
     )  # fmt: skip
 
 
@@ -281,6 +288,7 @@ def project(shaped: Shaped, columns: Sequence[Column], asked: ColumnOptions) -> 
         asked.where,
         tuple(dict.fromkeys(found.source for found in shaped.constants)),
         keep_all=encoding.kind is not Kind.TYPED,
+        limit=asked.limit,
     )
 
 

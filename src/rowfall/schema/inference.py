@@ -278,7 +278,7 @@ class _Inference:
 
     def columns_of(self, shaped: Shaped) -> tuple[tuple[Column, ...], Projection | None]:
         """Return the columns of the table, and what they are made of if not of those read."""
-        if self.own.select or self.own.where or shaped.computed:
+        if self.own.computed or shaped.computed:
             return self.projected(shaped)
         return self.plain_columns(shaped.sample, self.asked, self.existing, self.defaults), None
 
@@ -709,7 +709,9 @@ def _made_and_selected(
             hint="Choose and name columns with --select 'a, b AS c'.",
         )
     names = ", ".join(sql.name(column.name) for column in made.columns)
-    projection = Projection(made.columns, own.select or names, own.where, keep_all=False)
+    projection = Projection(
+        made.columns, own.select or names, own.where, keep_all=False, limit=own.limit
+    )
     table = {str(name): str(type_) for name, type_, *_ in existing or ()}
     own_columns = {column.name: column for column in made.columns}
     columns = [

@@ -136,6 +136,10 @@ def of_typed(schema: Schema, relation: SqlText) -> SqlText:
         tests.append(f"NOT ignore({names})")
     where = f" WHERE {' AND '.join(tests)}" if tests else ""
     order = f" ORDER BY {projection.order_by}" if projection.order_by else ""
+    if projection.limit:
+        # Of the rows as they are read: nothing is computed, or sorted, of those behind them.
+        limited = SqlText.of("(SELECT * FROM ", relation, f"{where} LIMIT {projection.limit})")
+        return SqlText.of(f"(SELECT {projection.select} FROM ", limited, f"{order})")
     return SqlText.of(f"(SELECT {projection.select} FROM ", relation, f"{where}{order})")
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from typing import TYPE_CHECKING, Any
 
+from rowfall.contracts.undo import Undo
 from rowfall.core import sql, units
 from rowfall.core.errors import LedgerError, RowfallError
 from rowfall.core.events import Listener, Note
@@ -13,7 +14,7 @@ from rowfall.core.listing import Listing, Split
 from rowfall.core.load_record import PartSizes
 from rowfall.core.model import Encoding, MergeWork, Plan, Schema, Transport
 from rowfall.core.options import Options
-from rowfall.core.results import Leftover, Link, Verification
+from rowfall.core.results import Leftover, Link, Undone, Verification
 from rowfall.core.tuned import Cell
 from rowfall.destinations.base import BaseDestination, ledger_of
 from rowfall.engines.base import ExistingTable, table_uuid
@@ -231,6 +232,12 @@ class ClickHouseTables(BaseDestination):
 
         with self.opened(target) as opened:
             return forget(opened, target, load_id)
+
+    def undo(self, target: Target, asked: Undo) -> Undone:
+        from rowfall.destinations.clickhouse.undo import undo
+
+        with self.opened(target) as opened:
+            return undo(opened, target, asked)
 
     def forget_attempt(self, target: Target, attempt: str) -> int:
         from rowfall.destinations.clickhouse.clean import forget_attempt

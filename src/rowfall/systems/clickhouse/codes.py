@@ -49,6 +49,9 @@ GONE = frozenset({UNKNOWN_TABLE, TABLE_IS_DROPPED})
 # Of ATTACH PARTITION ... FROM: the columns differ; or the keys, indices or projections do.
 NOT_ALIKE = frozenset({TABLES_DIFFER, BAD_ARGUMENTS})
 
+# Of DETACH PART: there is no such active part.
+NO_SUCH_PART = frozenset({232})
+
 # Errors about the user and the password.
 REFUSED_USER = frozenset({192, 193, 194, AUTHENTICATION_FAILED})
 # Of a statement on several nodes: all connection tries failed; no structure from any of them.
