@@ -237,13 +237,16 @@ def test_what_would_be_stored_is_shown_and_nothing_is_written(local: Pipeline) -
 
 def test_all_pipelines_in_a_line_each(local: Pipeline) -> None:
     config = local.shell.folder / "rowfall.toml"
-    config.write_text(config.read_text() + '''
+    config.write_text(
+        config.read_text()
+        + """
 [pipelines.away]
 source = "in/*.csv"
 to = "clickhouse://127.0.0.1:1/db"
 table = "t"
 patience = "0s"
-''')
+"""
+    )
     done = local.shell.run("pipeline", "status")
     assert done.code == 5
     head, line = done.out.splitlines()

@@ -296,7 +296,8 @@ def _check_choices(options: Options) -> None:
         ("pull", "push"), ("atomic", "replace"), ("direct", "atomic"), ("direct", "replace"),
         ("upsert", "replace"), ("upsert", "atomic"), ("upsert", "direct"), ("cursor", "atomic"),
         ("direct", "widen"), ("limit", "sample"), ("limit", "follow"), ("sample", "follow"),
-        ("limit", "cursor"), ("sample", "cursor"),
+        ("limit", "cursor"), ("sample", "cursor"), ("limit", "fleet"),
+        ("sample", "fleet"),
     ):  # fmt: skip
         if getattr(options, one) and getattr(options, other):
             raise UsageError(f"--{one} and --{other} exclude each other")

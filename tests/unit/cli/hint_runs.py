@@ -112,7 +112,6 @@ RUN_BY = {
     "To list tables: rowfall query 'SHOW TABLES'; loads: rowfall status.": "e2e/test_hint_commands.py::test_the_commands_for_those_who_know_other_tools",
     "To look at rows: rowfall query 'SELECT * FROM TABLE LIMIT 5'.": "e2e/test_hint_commands.py::test_the_commands_for_those_who_know_other_tools",
     "To see the columns: rowfall query 'DESCRIBE TABLE NAME'.": "e2e/test_hint_commands.py::test_the_commands_for_those_who_know_other_tools",
-    'A load that has failed leaves no half of a file; rowfall clean drops what it staged.': "e2e/test_hint_commands.py::test_the_commands_for_those_who_know_other_tools",
     'To load: rowfall load SOURCE... --table NAME.': "e2e/test_hint_commands.py::test_the_commands_for_those_who_know_other_tools",
     'To load: rowfall load SOURCE... --table NAME; what is loaded already is left out.': "e2e/test_hint_commands.py::test_the_commands_for_those_who_know_other_tools",
     'To write files: rowfall load SOURCE... --to out.parquet.': "e2e/test_hint_commands.py::test_the_commands_for_those_who_know_other_tools",
