@@ -94,9 +94,9 @@ def test_a_log_whose_fields_blanks_separate(shell: Shell) -> None:
 
 
 def test_notes_about_json_that_the_engine_reads(shell: Shell) -> None:
-    shell.write("a.json", '[{"id": 1},\n{"id": 2}]\n')
+    shell.write("a.json", '{"id": 1} {"id": 2}\n')
     done = shell.ok("load", "a.json")
-    assert "a.json: line 1: it is not an object; the engine reads it instead" in done.talk
+    assert "a.json: line 1: more stands behind the object; the engine reads it instead" in done.talk
 
 
 def test_geometries_of_geoparquet_keep_their_bytes_and_their_nulls(shell: Shell) -> None:

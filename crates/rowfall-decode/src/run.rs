@@ -333,7 +333,7 @@ impl Shared<'_> {
             let (spec, workers) = (self.spec, self.spec.outputs.len());
             let input = &spec.inputs[number];
             let threads = workers.div_ceil(spec.inputs.len());
-            let ahead = match worker.open(raw, threads) {
+            let ahead = match worker.open(input, raw, threads) {
                 Ok(source) => {
                     let (csv, bytes) = (spec.format.is_csv(), spec.chunk_bytes);
                     ReadAhead::start(source, input.start, csv, bytes, workers, spec.record_bytes)

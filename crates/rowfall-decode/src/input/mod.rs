@@ -8,6 +8,7 @@ mod handed;
 pub(crate) mod http;
 pub(crate) mod http_request;
 pub mod inflate;
+pub(crate) mod json_array;
 pub(crate) mod queue;
 pub(crate) mod read_ahead;
 pub mod rewrite;

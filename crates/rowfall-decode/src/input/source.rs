@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::input::decompress;
-use crate::input::inflate::Gzip;
+use crate::input::inflate::{Gzip, SLACK};
 use crate::input::queue::InputReader;
 use crate::simd::Simd;
 use crate::spec::Compression;
@@ -34,7 +34,12 @@ impl<R: Read> Read for Counted<R> {
 pub struct TextSource {
     source: Reader,
     bytes: Arc<AtomicU64>,
+    /// The beginning of the text, where it was looked at and has not been read yet.
+    begun: Vec<u8>,
 }
+
+/// Bytes of the beginning that are looked at.
+const LOOKED_AT: usize = 64;
 
 impl TextSource {
     /// Decompress what a reader gives, with these instructions, in so many threads if that is
@@ -48,11 +53,11 @@ impl TextSource {
         let bytes = Arc::new(AtomicU64::new(0));
         if compression == Compression::Gzip {
             let source = Reader::Gzip(Box::new(Gzip::new(raw, simd)));
-            return Ok(TextSource { source, bytes });
+            return Ok(TextSource { source, bytes, begun: Vec::new() });
         }
         let counted = Counted { reader: raw, bytes: bytes.clone() };
         let reader = decompress::reader(Box::new(counted), compression, threads)?;
-        Ok(TextSource { source: Reader::Plain(reader), bytes })
+        Ok(TextSource { source: Reader::Plain(reader), bytes, begun: Vec::new() })
     }
 
     /// Stored (compressed) bytes read so far.
@@ -65,12 +70,29 @@ impl TextSource {
 
     /// Take text from a reader that counts the stored bytes itself.
     pub fn from_reader(reader: Box<dyn Read + Send>, bytes: Arc<AtomicU64>) -> TextSource {
-        TextSource { source: Reader::Plain(reader), bytes }
+        TextSource { source: Reader::Plain(reader), bytes, begun: Vec::new() }
+    }
+
+    /// The first byte that is not blank, if it stands at the beginning; the text is read as if nobody
+    /// had looked.
+    pub fn first_byte(&mut self) -> io::Result<Option<u8>> {
+        let mut begun = vec![0; LOOKED_AT + SLACK];
+        let end = self.fill(&mut begun, 0, LOOKED_AT)?;
+        begun.truncate(end);
+        let first = begun.iter().find(|byte| !byte.is_ascii_whitespace()).copied();
+        self.begun = begun;
+        Ok(first)
     }
 
     /// Read text into `out[from..]`, about up to `limit`; returns the new end, `from` itself at the
-    /// end of the input.
+    /// end of the input. `out` has `SLACK` bytes and [`LOOKED_AT`] more behind `limit`.
     pub fn fill(&mut self, out: &mut [u8], from: usize, limit: usize) -> io::Result<usize> {
+        let begun = std::mem::take(&mut self.begun);
+        out[from..from + begun.len()].copy_from_slice(&begun);
+        let from = from + begun.len();
+        if from >= limit {
+            return Ok(from);
+        }
         let reader = match &mut self.source {
             Reader::Gzip(gzip) => return gzip.fill(out, from, limit),
             Reader::Plain(reader) => reader,

@@ -11,6 +11,7 @@ use std::io;
 use crate::columnar::{BatchError, BatchReader};
 use crate::computed::Computed;
 use crate::error::Fail;
+use crate::input::json_array;
 use crate::input::queue::InputReader;
 use crate::input::read_ahead::Piece;
 use crate::input::rewrite::rewrite;
@@ -18,7 +19,7 @@ use crate::input::source::TextSource;
 use crate::output::Output;
 use crate::progress::{InputSummary, Progress};
 use crate::simd::Simd;
-use crate::spec::{Input, Spec};
+use crate::spec::{Format, Input, Spec};
 use crate::text::fields::ReadOptions;
 use crate::text::layout::Layout;
 use crate::worker::block_writer::BlockWriter;
@@ -96,14 +97,21 @@ impl<'a> Worker<'a> {
     }
 
     /// Open the text of an input, which so many threads may decompress.
-    pub fn open(&self, raw: io::Result<InputReader>, threads: usize) -> io::Result<TextSource> {
+    pub fn open(
+        &self,
+        input: &Input,
+        raw: io::Result<InputReader>,
+        threads: usize,
+    ) -> io::Result<TextSource> {
         let Spec { format, compression, dialect, .. } = self.block.spec;
         let opened = raw.and_then(|raw| TextSource::new(raw, *compression, self.simd, threads));
-        match dialect {
-            None => opened,
-            Some(dialect) => opened
-                .and_then(|found| rewrite(found, dialect, format.is_csv(), format.has_names())),
-        }
+        let text = match dialect {
+            None => opened?,
+            Some(dialect) => rewrite(opened?, dialect, format.is_csv(), format.has_names())?,
+        };
+        // A range knows nothing of what is before it; that of an array is declined.
+        let whole = input.start == 0 && input.stop.is_none();
+        if *format == Format::Json && whole { json_array::as_lines(text) } else { Ok(text) }
     }
 
     /// Decode a whole input of text.
@@ -112,7 +120,7 @@ impl<'a> Worker<'a> {
         input: &Input,
         raw: io::Result<InputReader>,
     ) -> Result<InputSummary, Fail> {
-        let source = self.open(raw, 1).map_err(|error| Fail::io(input.name(), &error))?;
+        let source = self.open(input, raw, 1).map_err(|error| Fail::io(input.name(), &error))?;
         self.text.read(&mut self.block, input, source)
     }
 
