@@ -124,3 +124,9 @@ def test_few_bytes_are_not_worth_it() -> None:
     size = 2 * LEAST - 1
     split = Split("f", "/f", "", size)
     assert cut_files([split], CSV, COLUMNS, 2, lambda *_: b"\n") is None
+
+
+def test_an_array_of_objects_stays_whole() -> None:
+    rows = b'{"a":1},\n' * 90
+    assert Files({"/f": b" \n[" + rows, "/g": rows}).cut(JSON) is None
+    assert Files({"/f": rows, "/g": b"[]"}).cut(JSON) is not None
