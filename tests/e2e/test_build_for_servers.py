@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from e2e.fleet import Fleet
 from e2e.lake import RIGHTS, SYSTEM, Lake
 from e2e.tools import Shell
 from lab.clickhouse import ClickHouse
@@ -336,3 +337,36 @@ def test_a_column_is_added_while_parts_are_built(watched: Watched) -> None:
     assert lake.row("SELECT count(), uniqExact(id), sum(more) FROM {db}.t") == [
         10_000, 10_000, 70_000
     ]  # fmt: skip
+
+
+# --- clusters -------------------------------------------------------------------------------------
+
+
+@long
+def test_every_shard_takes_over_its_own_parts(fleet: Fleet) -> None:
+    """Of replicated tables one replica does, and the other one fetches them."""
+    source = write(fleet.shell, files=4)
+    given = (source, "--table", "t", "--build", "on")
+    assert fleet.ok("plan", *given, "--json").document["delivery"] == "build"
+    report = fleet.load(*given, "--verify", "--wait", "replicas")
+    assert [(s["shard"], s["rows"]) for s in report["shards"]] == [(1, 10_000), (2, 10_000)]
+    assert report["notes"] == []
+    assert fleet.counts("t_local") == [10_000, 10_000]
+    fleet.sync("t_local")
+    for node in fleet.cluster.nodes:
+        assert node.query((CHECKED % "t_local").format(db=fleet.database)) == "1\n"
+        assert fleet.ask(node, "SELECT count() FROM {db}.t_local") == [[10_000]]
+    assert fleet.numbers("t") == [20_000, 20_000]
+    assert not fleet.left()
+    again = fleet.load(*given)
+    assert (again["splits_loaded"], again["splits_skipped"]) == (0, 4)
+
+
+@long
+def test_rows_with_a_sharding_key_are_loaded_in_another_way(fleet: Fleet) -> None:
+    source = write(fleet.shell)
+    given = (source, "--table", "t", "--shard-key", "cityHash64(id)")
+    refused = fleet.ends(2, "load", *given, "--build", "on")
+    assert "the sharding key cityHash64(id) says on which shard a row belongs" in refused.talk
+    assert fleet.load(*given, "--spare-servers")["rows"] == 10_000
+    assert fleet.numbers("t") == [10_000, 10_000]
