@@ -83,6 +83,8 @@ class Bench:
             Side("rowfall --pull, decoder installed", "inside", lambda: self._rowfall("--pull")),
             Side("rowfall --pull --direct (S3)", "direct",
                  lambda: self._rowfall("--pull", "--direct")),
+            Side("rowfall --spare-servers (S3)", "spare",
+                 lambda: self._rowfall("--spare-servers")),
         ]  # fmt: skip
 
     def _base(self) -> list[str | Path]:
@@ -139,10 +141,16 @@ class Bench:
             told = report(sample.output)
             kept = ("seconds", "phases", "limited_by")
             result.notes.append({name: told.get(name) for name in kept})
+        result.notes.append({"server_cpu": server, "merged_cpu": self._merged(pid) - before})
         rows, parts, checksum = self._stored()
         result.add(Sample(sample.wall, sample.cpu + server, _peak(pid), 0, b""), rows)
         result.parts.append(parts)
         result.checksums.append(checksum)
+
+    def _merged(self, pid: int) -> float:
+        """Merge what is left; returns the CPU seconds of the server so far."""
+        self.server.query("OPTIMIZE TABLE bench.t FINAL")
+        return _cpu(pid)
 
     def _equip(self, installed: bool) -> None:
         """Give the server rowfall-decode, or take it away."""
@@ -208,9 +216,9 @@ def page(found: dict[str, Any]) -> str:
     for case in found["cases"].values():
         results = [Result.from_json(side) for side in case["sides"]]
         by = {kind: [r for r in results if r.kind == kind] for kind in
-              ("client", "select", "push", "plan", "pull", "inside", "direct")}  # fmt: skip
-        push, plan, pull, inside, direct = (
-            by[kind][0] for kind in ("push", "plan", "pull", "inside", "direct")
+              ("client", "select", "push", "plan", "pull", "inside", "direct", "spare")}  # fmt: skip
+        push, plan, pull, inside, direct, spare = (
+            by[kind][0] for kind in ("push", "plan", "pull", "inside", "direct", "spare")
         )
         client, select = fastest(by["client"]), fastest(by["select"])
         lines += [
@@ -228,6 +236,10 @@ def page(found: dict[str, Any]) -> str:
             f"pull takes {_share(pull, direct)} of what it takes with `--direct`, which does "
             "without them.",
             "",
+            f"With --spare-servers the server itself takes {_server(spare):.2f} CPU seconds, and "
+            f"{_server(select):.2f} for {select.name}; all in one part for each partition, "
+            f"{_server(spare, 'merged_cpu'):.2f} and {_server(select, 'merged_cpu'):.2f}.",
+            "",
         ]
     return "\n".join(lines).rstrip() + "\n"
 
@@ -235,6 +247,11 @@ def page(found: dict[str, Any]) -> str:
 def _share(one: Result, other: Result) -> str:
     return (f"{ratio(one, other):.2f} of the time and "
             f"{median(one.cpu) / median(other.cpu):.2f} of the CPU")  # fmt: skip
+
+
+def _server(one: Result, what: str = "server_cpu") -> float:
+    """The server's own CPU seconds of a side."""
+    return median([note[what] for note in one.notes if what in note])
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

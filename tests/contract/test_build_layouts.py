@@ -21,6 +21,7 @@ from contract.test_build import (
     wide,
 )
 from lab.clickhouse import ClickHouse
+from rowfall.systems.clickhouse.part_server import TABLE, PartServer
 
 __all__ = ["parts"]
 # What a server of 24.10 knows: strings behind their lengths, and no versions of types.
@@ -135,3 +136,29 @@ def test_a_server_of_24_10_reads_them(kind: str, parts: Parts, service: ClickHou
         for table in ("built", "own"):
             service.query(f"DROP TABLE {table} SYNC")
         parts.drop(ours)
+
+
+@pytest.mark.parametrize("kind", [WIDE, pytest.param(COMPACT, marks=pytest.mark.long)])
+def test_the_newest_engine_restores_parts_of_the_oldest_layout(kind: str, parts: Parts) -> None:
+    """As a server does that takes over what was built for servers of any version."""
+    columns, path = everything(parts, ["Int32", "String", "LowCardinality(String)"], 9_000)
+    ours = parts.create(columns, "(b, a)", OLD + kind)
+    parts.build(ours, columns, "(b, a)", [path], format="Native", block_rows=3_500)
+    there = parts.create(columns, "(b, a)", kind)
+    server = PartServer()
+    try:
+        folders = sorted(parts.place(ours).glob("all_*"))
+        offer = server.offer_parts({f"all_{n}_{n}_0": at for n, at in enumerate(folders, 1)})
+        parts.sql(
+            f"RESTORE TABLE {TABLE} AS {there} FROM S3({offer.access().reveal()}) "
+            "SETTINGS create_table = 'must-exist', allow_different_table_def = 1"
+        )
+        assert len(folders) == 3
+        assert server.sent > offer.bytes / 2
+    finally:
+        server.close()
+    assert parts.check(there) == []
+    assert parts.sql(checksum(columns, there)) == parts.sql(checksum(columns, ours))
+    parts.sql(f"OPTIMIZE TABLE {there} FINAL")
+    assert parts.check(there) == []
+    assert parts.sql(checksum(columns, there)) == parts.sql(checksum(columns, ours))
