@@ -168,13 +168,21 @@ def test_what_is_declined_is_named(lake: Lake) -> None:
     reasons = {
         "the column made is EPHEMERAL": (source, "--table", "e"),
         "--pull has the server read the source": (source, "--table", "t", "--pull"),
-        "rowfall-decode does not make these rows": ("generate://trips?rows=10", "--table", "t"),
+        "rowfall-decode does not parse here: the rows are made by the engine": (
+            "generate://trips?rows=10",
+            "--table",
+            "t",
+        ),
     }
     for why, asked in list(reasons.items())[::2]:
         refused = lake.ends(2, "load", *asked, "--build", "on")
         assert f"parts cannot be built: {why}" in refused.talk
         assert "Leave out --build on" in refused.talk
-    plan = lake.ok("plan", source, "--table", "e", "--spare-servers").talk
+    lake.shell.ends(2, "plan", source, "--to", "folder", "--spare-servers")
+    many = " ".join(lake.ok("plan", source, "--table", "t", "--build", "on").out.split())
+    assert "and the server takes them over" in many
+    assert "server CPU from source to servers build " in many
+    plan = " ".join(lake.ok("plan", source, "--table", "e", "--spare-servers").out.split())
     assert "parts the engine's: the column made is EPHEMERAL" in plan
     assert lake.load(source, "--table", "e", "--spare-servers")["rows"] == 2_000
     assert taken_over(lake) == 0

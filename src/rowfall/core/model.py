@@ -757,6 +757,27 @@ class Transport:
 
 
 @dataclass(frozen=True, slots=True)
+class DeliveryForecast:
+    """The expected cost of one delivery into servers.
+
+    Attributes:
+        delivery: ``pull``, ``push`` or ``build``. ``refused``: why it cannot be; "" where it can.
+        seconds: wall seconds; ``cpu_here``, ``cpu_servers``: CPU seconds.
+        source_here, source_servers: bytes that come from the source.
+        sent: bytes from this machine to servers; None where that is not known.
+    """
+
+    delivery: str
+    seconds: float
+    cpu_here: float
+    cpu_servers: float
+    source_here: int
+    source_servers: int
+    sent: int | None
+    refused: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class PlannedTarget:
     """Where the rows of a plan go, and what holds there.
 
@@ -769,6 +790,7 @@ class PlannedTarget:
         views: materialized views that read the rows of the load, ``database.name``.
         upsert: what it costs to replace rows by their key; "" where that is not asked for.
         upkeep: what each row costs in a table of another database; "" for nothing.
+        deliveries: into servers, what each way would cost; none where rows are not known.
     """
 
     text: str
@@ -780,6 +802,7 @@ class PlannedTarget:
     views: tuple[str, ...] = ()
     upsert: str = ""
     upkeep: str = ""
+    deliveries: tuple[DeliveryForecast, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

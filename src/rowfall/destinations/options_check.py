@@ -58,6 +58,10 @@ _RULES = (
         "Leave it out, or give a server with --to clickhouse://host:8123/database.",
     ),
     _Rule(
+        ("spare_servers", "build_address"), SERVER, "",
+        "needs a server of ClickHouse, and {target} is not one", "Leave it out.",
+    ),
+    _Rule(
         ("shard_key", "replicated", "skip_unavailable_shards", "method"), CLUSTER, "",
         "needs a cluster, and {target} is not one",
         "Name one with --to 'clickhouse://host:8123/database?cluster=NAME'.",

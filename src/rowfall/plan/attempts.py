@@ -19,6 +19,10 @@ from rowfall.core.listing import Listing
 from rowfall.core.model import (
     BUILD,
     ENGINE,
+    HERE,
+    PULL,
+    PUSH,
+    DeliveryForecast,
     Encoding,
     Facts,
     Forecast,
@@ -274,7 +278,7 @@ def expect(facts: LoadFacts, transport: Transport, work: WriterWork) -> Forecast
     unknown = encoding is not None and listing.total_size is None
     seconds = None
     if not unknown:
-        cpu = _cpu_seconds(facts, transport, size, count)
+        cpu = _cpu_seconds(facts, transport.parser.value, size, count)
         seconds = _START_SECONDS + cpu / (_BUSY * engine.cores)
     block_rows, block_bytes = block(share, shape)
     threads = insert_threads(share, shape)
@@ -311,19 +315,66 @@ def expect(facts: LoadFacts, transport: Transport, work: WriterWork) -> Forecast
     )
 
 
+# CPU seconds of a server, measured on 24.10 (docs/decisions/0120-parts-for-servers.md): of a byte
+# in memory that comes as sorted blocks (400,000 to 10 M rows of trips and taxi: 1e-9 to 3e-9); of a
+# byte on disk and of an attempt whose parts it takes over.
+_TAKEN_BLOCKS, _TAKEN_PARTS, _TAKEN_ATTEMPT = 2e-9, 3e-9, 0.03
+
+
+def expect_deliveries(
+    facts: LoadFacts, transport: Transport, groups: int
+) -> tuple[DeliveryForecast, ...]:
+    """Return what each delivery into servers would cost; () where that is not known.
+
+    Args:
+        groups: number of attempts.
+    """
+    todo, reach = facts.todo, facts.reach
+    count = rows(facts, todo)
+    if reach is None or count is None or facts.encoding is None or not todo:
+        return ()
+    size = sum(weight(facts.listing, i, facts.schema.row_bytes) for i in todo)
+    stored = sum(facts.listing.size(i) or 0 for i in todo)
+    memory = round(count * facts.schema.row_bytes)
+    disk = None if facts.stored_row_bytes is None else round(count * facts.stored_row_bytes)
+    parsed = _cpu_seconds(facts, ENGINE if facts.program is None else HERE, size, count)
+    cores = sum(writer.engine.cores for writer in facts.writers)
+
+    def one(
+        delivery: str, here: float, servers: float, sent: int | None, why: str
+    ) -> DeliveryForecast:
+        busiest = max(here / facts.cores_here, servers / cores)
+        there = stored if delivery == PULL else 0
+        return DeliveryForecast(
+            delivery, _START_SECONDS + busiest / _BUSY, here, servers, stored - there, there, sent,
+            why,
+        )  # fmt: skip
+
+    inside = all(writer.no_decoder is None for writer in facts.writers)
+    pulled = _cpu_seconds(facts, HERE if inside else ENGINE, size, count)
+    taken = groups * _TAKEN_ATTEMPT + (disk or memory // 4) * _TAKEN_PARTS
+    unbuilt = "" if transport.delivery.value == BUILD else transport.parts.reason
+    return (
+        one(BUILD, parsed, taken, disk, unbuilt),
+        one(PUSH, parsed, memory * _TAKEN_BLOCKS, memory, facts.rows_refused or ""),
+        one(PULL, 0.0, pulled, 0, "" if reach.pull else reach.reason),
+    )
+
+
 def _cpu_seconds(
-    facts: LoadFacts, transport: Transport, size: float, count: int | None
+    facts: LoadFacts, parser: str, size: float, count: int | None
 ) -> float:  # fmt: skip
     """Return the CPU seconds of some rows.
 
     Args:
+        parser: who parses them, see :attr:`rowfall.core.model.Transport.parser`.
         size: bytes, by :func:`weight`. ``count``: number of rows, None where it is unknown.
     """
     encoding = facts.encoding
     if encoding is not None and count is not None:
         packed = encoding.compression not in ("none", "auto")
         costs = _COSTS.get((encoding.kind, packed))
-        if transport.parser.value == ENGINE:
+        if parser == ENGINE:
             # It parses text for three times as much, which its rate by bytes knows.
             costs = _ENGINE_COSTS if encoding.kind is Kind.TYPED else None
         if costs is not None:

@@ -87,6 +87,7 @@ def make_plan(facts: LoadFacts, options: Options) -> Plan:
             visibility=facts.destination.visibility(facts, transport, options),
             upkeep=facts.table.database.upkeep,
             upsert=upserts.said(facts, options, attempts.rows(facts, facts.todo)),
+            deliveries=attempts.expect_deliveries(facts, transport, len(groups)),
         ),
         transport=transport,
         encoding=facts.encoding,

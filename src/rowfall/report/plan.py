@@ -13,6 +13,7 @@ from rich.text import Text
 from rowfall.core import engine_formats, formats, units
 from rowfall.core.listing import Listing
 from rowfall.core.model import (
+    BUILD,
     ENGINE,
     NOT_SPARED,
     SEND,
@@ -100,6 +101,7 @@ def plan_document(plan: Plan, *, every_split: bool = False) -> dict[str, Any]:
         "spread": transport.sharding.value if by_key else "",
         "why_spread": transport.sharding.reason if by_key else "",
         "cutting": list(transport.ranges),
+        "deliveries": [asdict(one) for one in plan.to.deliveries],
     }
     if every_split:
         splits = listing.splits(_into(plan))
@@ -136,6 +138,7 @@ def plan_text(
         (f"{plan.listing.unit.title()}s", _every_split(plan.listing) if every_split else []),
         ("Target", [_target(plan, verbose)]),
         ("Shards", _shards(plan)),
+        ("Deliveries (estimated)", _deliveries(plan, verbose)),
         ("Forecast (estimated)", [_forecast(plan)]),
     ]
     if verbose:
@@ -255,6 +258,8 @@ def _every_split(listing: Listing) -> list[RenderableType]:
 def _target(plan: Plan, verbose: bool) -> RenderableType:
     transport = plan.transport
     delivery = f"{transport.delivery.value}: {_DELIVERIES[transport.delivery.value]}"
+    if transport.delivery.value == BUILD and plan.to.placement != "embedded":
+        delivery = f"{BUILD}: this machine writes finished parts, and the server takes them over"
     by_key = transport.sharding.value in (FILTER, DISTRIBUTED)
     machine = (
         f"{plan.to.placement}, ClickHouse {plan.facts.version}, {plan.facts.cores} cores, "
@@ -300,6 +305,25 @@ def _shards(plan: Plan) -> list[RenderableType]:
             machine += f", ClickHouse {writer.version}"
         rows.append((f"shard {writer.shard}", writer.node, share, machine))
     return [grid(rows)] if rows else []
+
+
+def _deliveries(plan: Plan, verbose: bool) -> list[RenderableType]:
+    """Return what each delivery into servers would cost, beside each other; [] if nobody asks."""
+    if not verbose and plan.transport.parts.reason == NOT_SPARED:
+        return []
+    head = ("", "time", "CPU here", "server CPU", "from source", "to servers")
+    lines: list[tuple[str, ...]] = [head]
+    for one in plan.to.deliveries:
+        if one.refused and one.refused != NOT_SPARED:
+            continue
+        source = one.source_here + one.source_servers
+        name = f"{one.delivery} (--spare-servers)" if one.refused else one.delivery
+        lines.append((
+            name, units.forecast(one.seconds), f"{one.cpu_here:.2g} s",
+            f"{one.cpu_servers:.2g} s", units.size(source),
+            "" if one.sent is None else units.size(one.sent),
+        ))  # fmt: skip
+    return [grid(lines)] if len(lines) > 1 else []
 
 
 def _parser(plan: Plan) -> list[tuple[str, str]]:

@@ -243,7 +243,7 @@ def test_plan_json_has_the_fields_of_the_plan() -> None:
     assert document.pop("rowfall_plan") == 3
     transport = {
         "delivery", "why", "streams", "decoder", "why_decoder", "sorted_by", "why_unbuilt",
-        "compress", "why_compress", "spread", "why_spread", "cutting",
+        "compress", "why_compress", "spread", "why_spread", "cutting", "deliveries",
     }  # fmt: skip
     target = {"target", *(f.name for f in fields(PlannedTarget))} - {"text"}
     named = {f.name for kind in (Plan, PlannedWork, PlanTexts) for f in fields(kind)}
