@@ -215,10 +215,10 @@ def page(found: dict[str, Any]) -> str:
              f"{found['load']:.2f}.", ""]  # fmt: skip
     for case in found["cases"].values():
         results = [Result.from_json(side) for side in case["sides"]]
-        by = {kind: [r for r in results if r.kind == kind] for kind in
-              ("client", "select", "push", "plan", "pull", "inside", "direct", "spare")}  # fmt: skip
-        push, plan, pull, inside, direct, spare = (
-            by[kind][0] for kind in ("push", "plan", "pull", "inside", "direct", "spare")
+        kinds = "client", "select", "push", "plan", "pull", "inside", "direct", "spare"
+        by = {kind: [r for r in results if r.kind == kind] for kind in kinds}
+        push, plan, pull, inside, direct = (
+            by[kind][0] for kind in ("push", "plan", "pull", "inside", "direct")
         )
         client, select = fastest(by["client"]), fastest(by["select"])
         lines += [
@@ -236,11 +236,14 @@ def page(found: dict[str, Any]) -> str:
             f"pull takes {_share(pull, direct)} of what it takes with `--direct`, which does "
             "without them.",
             "",
-            f"With --spare-servers the server itself takes {_server(spare):.2f} CPU seconds, and "
-            f"{_server(select):.2f} for {select.name}; all in one part for each partition, "
-            f"{_server(spare, 'merged_cpu'):.2f} and {_server(select, 'merged_cpu'):.2f}.",
-            "",
         ]
+        for spare in by["spare"]:  # older results have none
+            lines += [
+                f"With --spare-servers the server itself takes {_server(spare):.2f} CPU seconds, "
+                f"and {_server(select):.2f} for {select.name}; all in one part for each partition, "
+                f"{_server(spare, 'merged_cpu'):.2f} and {_server(select, 'merged_cpu'):.2f}.",
+                "",
+            ]
     return "\n".join(lines).rstrip() + "\n"
 
 

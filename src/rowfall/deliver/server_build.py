@@ -112,8 +112,11 @@ class BuildForServer(Build):
         """Return the spec of parts; what it holds in memory is this machine's, not the server's."""
         asked = super()._prepare(run, asked)
         room = machine.free_memory() // 2 // self._rules.lanes
-        # As many blocks for each thread: one is parsed, one is written.
-        most = max(4 << 20, room // (4 * self._rules.threads))
+        # Each thread holds some blocks: one is parsed, one is written.
+        most = max(4 << 20, min(attempts.SERVER_BLOCK, room // (4 * self._rules.threads)))
+        if asked.partition_by is None:
+            rows = asked.block_rows * max(1, most // asked.block_bytes)
+            asked = replace(asked, block_bytes=most, block_rows=rows)
         asked = replace(asked, block_bytes=min(asked.block_bytes, most))
         if asked.partition_by is not None:
             held = replace(asked.partition_by, hold_bytes=room // attempts.HELD_SHARE)
