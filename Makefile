@@ -35,6 +35,7 @@ PYTEST := $(BIN)/pytest -n 4 --dist loadgroup --no-loadscope-reorder
 # Wheels are made in an environment of their own: its linker is 200 MB that no test needs.
 WHEELS_FOR ?= x86_64 aarch64
 WHEELS_PROFILE ?= release
+RELEASE_URL ?=
 DIST ?= dist
 DOCS_ENV := build/docs-$(shell sha256sum < requirements-docs.lock | cut -c1-16)
 WHEELS_ENV := build/wheels-$(shell sha256sum < requirements-wheels.lock | cut -c1-16)
@@ -46,7 +47,7 @@ charts:  ## build the chart library of report pages from charts/package-lock.jso
 .PHONY: charts
 .PHONY: help venv decoder demo rust memcheck miri aarch64 test test-all test-singlestore fast check faults simulate bench
 .PHONY: bench-100b figures lock
-.PHONY: wheels docs clean
+.PHONY: wheels release image docs clean
 
 help:  ## list the targets
 	@sed -nE 's/^([a-z-]+):.*  ## (.*)/\1|\2/p' $(MAKEFILE_LIST) | \
@@ -95,11 +96,21 @@ wheels: $(WHEELS_ENV)  ## build into dist/: rowfall, and rowfall-decode for x86-
 	mkdir -p $(DIST)
 	$(WHEELS_ENV)/bin/python -m hatchling build -t wheel -d $(DIST)
 	for cpu in $(WHEELS_FOR); do \
-		! command -v rustup >/dev/null || rustup -q target add $$cpu-unknown-linux-gnu; \
-		PATH="$(CURDIR)/$(WHEELS_ENV)/bin:$$PATH" $(WHEELS_ENV)/bin/python -m maturin build -q \
+		[ -n "$${RUSTC:-}" ] || ! command -v rustup >/dev/null || \
+			rustup -q target add $$cpu-unknown-linux-gnu; \
+		PATH="$(abspath $(WHEELS_ENV))/bin:$$PATH" $(WHEELS_ENV)/bin/python -m maturin build -q \
 			-m $(CRATE)/Cargo.toml --profile $(WHEELS_PROFILE) --zig \
 			--target $$cpu-unknown-linux-gnu --compatibility manylinux2014 -o $(DIST); \
 	done
+
+# RELEASE_URL is where the files will be published: the recipes of Homebrew and conda lead there.
+release: $(WHEELS_ENV)  ## build into dist/release, twice, what a release of this commit needs
+	@command -v cargo >/dev/null || { echo "make release needs a Rust toolchain (cargo)"; exit 1; }
+	$(WHEELS_ENV)/bin/python packaging/release.py --out $(DIST)/release --env $(WHEELS_ENV) \
+		--cpus "$(WHEELS_FOR)" --profile $(WHEELS_PROFILE) --url "$(RELEASE_URL)" --twice
+
+image:  ## build dist/image.tar from dist/release and Debian's packages, for docker and podman
+	bash packaging/image.sh $(DIST)/release $(DIST)/image.tar
 
 # In the environment of developers, where it is made; otherwise in one with what the demo needs, which
 # is ready within a minute.

@@ -30,41 +30,6 @@ def test_there_is_one_version() -> None:
     assert f"rowfall-decode=={__version__}" in "".join(project["dependencies"])
 
 
-def test_the_image_starts_what_the_wheels_hold() -> None:
-    """No image can be built here: its steps are read as a linter would, and run by the other test.
-
-    The context is the folder of the wheels, which `make wheels` makes, and nothing else.
-    """
-    text = (ROOT / "Dockerfile").read_text(encoding="utf-8")
-    assert text.startswith("# syntax=docker/dockerfile:1\n"), "mounts need BuildKit"
-    lines = re.sub(r"^#.*\n|\\\n", "", text, flags=re.M).splitlines()
-    steps = [tuple(line.split(maxsplit=1)) for line in lines if line.strip()]
-    named = [name for name, _ in steps]
-    assert named == ["FROM", "RUN", "RUN", "USER", "WORKDIR", "ENTRYPOINT", "CMD"]
-    known = dict(steps)
-    image, _, tag = known["FROM"].partition(":")
-    oldest = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    assert image == "python"
-    assert re.fullmatch(r"3\.\d+-slim", tag), "a version, and not the latest"
-    assert int(tag.split("-")[0].split(".")[1]) >= int(oldest["requires-python"].split(".")[1])
-    kept = (ROOT / ".dockerignore").read_text(encoding="utf-8").split()
-    assert kept == ["*", "!dist"], "the context is the wheels and nothing else"
-    install = steps[1][1]
-    assert "--mount=type=bind,source=dist,target=/wheels" in install
-    assert install.count("--no-cache-dir") == install.count("pip install") == 2
-    first = install.partition("&&")[0]
-    assert first.split("--find-links /wheels")[1].split() == ["rowfall", "rowfall-decode"]
-    more = set(re.findall(r"rowfall\[([\w,]+)\]", install)[0].split(","))
-    assert more == set(oldest["optional-dependencies"]), "all extras"
-    assert "--no-index --no-deps" in first, "nobody else's package of that name"
-    assert f"mkdir {known['WORKDIR']}" in steps[2][1]
-    assert f"useradd --uid 1000 --create-home {known['USER']}" in steps[2][1]
-    for name in ("ENTRYPOINT", "CMD"):
-        assert isinstance(json.loads(known[name]), list), "a shell would take the signals"
-    assert json.loads(known["ENTRYPOINT"]) == ["rowfall"]
-    assert "rowfall" in oldest["scripts"]
-
-
 @pytest.fixture(scope="module")
 def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of both wheels."""
@@ -88,7 +53,7 @@ class Installation:
         for what in (
             own,
             [f"rowfall[{extra}]" if extra else "rowfall"],
-        ):  # as the Dockerfile has it
+        ):
             self.python("-m", "pip", "install", "-q", *what)
 
     def python(self, *words: str | Path, check: bool = True) -> subprocess.CompletedProcess[str]:
