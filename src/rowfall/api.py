@@ -291,6 +291,8 @@ def _tables_request(
             f"--tables takes one source, and {len(texts)} are given",
             hint="Run one command for each.",
         )
+    if options.table_per_file and options.tables is None:
+        options = replace(options, tables="*")
     if options.tables is None:
         raise UsageError(
             "--exclude leaves out some of the tables that --tables names, and it names none",
@@ -305,7 +307,7 @@ def _check_one(options: Options) -> None:
     Raises:
         UsageError: they are.
     """
-    if options.tables is not None or options.exclude:
+    if options.many_tables:
         raise UsageError(
             "tables= and exclude= are for many tables, and this is one load",
             hint="Call rowfall.load_tables or rowfall.plan_tables, which take them.",
@@ -376,7 +378,9 @@ def resume(
         return load(
             sources, to=to or asked["to"], table=asked["table"],
             # One of many is resumed alone.
-            options=replace(restored(asked["options"]), tables=None, exclude=()),
+            options=replace(
+                restored(asked["options"]), tables=None, exclude=(), table_per_file=False
+            ),
             on_event=on_event, progress=progress,
             password=password, began=began,
         )  # fmt: skip

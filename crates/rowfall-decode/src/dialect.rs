@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::input::rewrite::lines::LineForm;
+
 /// How text is written that is rewritten first. The attributes are those of `Dialect` in
 /// `src/rowfall/core/model.py`.
 #[derive(Debug, Clone, Deserialize, Serialize)]
@@ -42,6 +44,9 @@ pub struct Dialect {
     /// Names in the header by which `numbers` and `dates` count; a file whose header has another
     /// order is read by its names.
     pub header: Vec<String>,
+    /// The form of lines that no delimiter divides, and its words: `widths 10 5`, `common`,
+    /// `combined`, `logfmt level msg`; nothing for delimiters.
+    pub lines: Vec<String>,
 }
 
 impl Default for Dialect {
@@ -64,6 +69,7 @@ impl Default for Dialect {
             numbers: Vec::new(),
             dates: Vec::new(),
             header: Vec::new(),
+            lines: Vec::new(),
         }
     }
 }
@@ -109,6 +115,7 @@ impl Dialect {
         need(one(&self.decimal), "the decimal mark is one ASCII character");
         need(self.thousands.len() <= 4 && !ends(&self.thousands), "thousands have a short mark");
         need(!self.fill || self.columns > 0, "records are filled up to a number of fields");
+        need(LineForm::of(&self.lines).is_ok(), "the form of lines is not known");
         need(self.thousands != self.decimal, "decimals and thousands have marks of their own");
         reasons
     }

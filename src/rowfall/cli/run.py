@@ -154,7 +154,7 @@ def _rows_loader(output: CommandOutput, password: Secret | None) -> Any:
     from rowfall.systems.clickhouse.prestart import prestart
 
     def load_rows(load: NamedLoad) -> LoadReport:
-        if load.options.tables is not None or load.options.exclude:
+        if load.options.many_tables:
             with output.listener(busy="looking at the tables of the source") as listener:
                 return api.load_tables(
                     load.sources, to=load.to, table=load.table, options=load.options,
@@ -292,7 +292,7 @@ def _plans(
         color, width = output.data_color, output.columns
         with chdir(load.folder), output.listener():
             hooks.check(load)
-            if load.options.tables is not None or load.options.exclude:
+            if load.options.many_tables:
                 many = api.plan_tables(load.sources, **asked)
                 document = tables_plan_document(many)
                 text = tables_plan_text(many, color=color, every=output.verbose, width=width)

@@ -73,7 +73,10 @@ _COMPRESSION_NAMES = {"none": "none", "gz": "gzip", "zst": "zstd", "bzip2": "bz2
     name: name for name in COMPRESSIONS.values()
 }
 # `json` in lower case has always been one object a line; the document of that name is `JSON`.
+LINES = {"nginx": "combined", "apache": "combined", "logfmt": "logfmt"}
+"""Formats whose lines are rewritten to CSV, by the names that ``--format`` takes."""
 _BY_NAME = {n: f for f in reversed(FORMATS) for n in (f.name.lower(), *f.aliases)}
+_BY_NAME |= dict.fromkeys(LINES, _BY_NAME["csv"])
 _BY_EXACT_NAME = {f.name: f for f in FORMATS}
 _BY_EXTENSION = {extension: f for f in FORMATS for extension in f.extensions}
 _MAGIC = (
@@ -177,6 +180,42 @@ def with_dialect(encoding: Encoding, options: Options) -> Encoding:
     Raises:
         UsageError: an option makes no sense, or not for this format.
     """
+    found = _with_marks(encoding, options)
+    form = LINES.get((options.format or "").lower(), "widths" if options.widths else "")
+    if not form:
+        return found
+    if found.binary or not found.is_csv or (options.widths and form != "widths"):
+        given = "--widths" if options.widths else f"--format {options.format}"
+        raise UsageError(
+            f"{given} is for lines of text, and the source is read as "
+            f"{options.format or found.format}{' of any bytes' * found.binary}",
+            hint="Leave one of the options out.",
+        )
+    for name in ("delimiter", "quote", "escape", *(("header",) if form != "widths" else ())):
+        if getattr(options, name) is not None:
+            what = "lines of fixed widths" if form == "widths" else f"{options.format} logs"
+            raise UsageError(f"--{name} is for CSV, and {what} have none", hint="Leave it out.")
+    dialect = replace(found.dialect or Dialect(), lines=(form, *_widths(options.widths)))
+    return replace(found, dialect=dialect, delimiter=",")
+
+
+def _widths(text: str | None) -> tuple[str, ...]:
+    """Return the widths of ``--widths``.
+
+    Raises:
+        UsageError: one is no number above 0.
+    """
+    widths = tuple(word.strip() for word in (text or "").split(",")) if text else ()
+    if not all(word.isdigit() and int(word) for word in widths):
+        raise UsageError(
+            f"--widths {text} are no widths",
+            hint="Give the characters of each column, as in --widths 10,5,8.",
+        )
+    return widths
+
+
+def _with_marks(encoding: Encoding, options: Options) -> Encoding:
+    """Return the encoding with what options say of its characters, see :func:`with_dialect`."""
     charset = charsets.find(options.encoding) if options.encoding else charsets.UTF_8
     values = [
         flag for flag, value in (
@@ -304,6 +343,10 @@ def describe(encoding: Encoding) -> str:
     mark = given.delimiter if given else encoding.delimiter
     if encoding.is_csv:
         words.append(f"delimiter {spelled(mark)}")
+    if given and given.lines:
+        form, *more = given.lines
+        what = "access log" if form in ("common", "combined") else form
+        return f"{what} ({', '.join(more) or form}), {given.charset}{packed}"
     words.append(f"header {'yes' if encoding.has_header else 'no'}")
     if given:
         words += [f"quote {given.quote or 'none'}"] if given.quote != '"' else []

@@ -48,6 +48,9 @@ class ReadKeywords(TypedDict, total=False):
     sample.
     """
 
+    widths: str | None
+    """Text of fixed widths: the characters of each column. Blanks around values are left out."""
+
     sheet: str | None
     """Sheet of a workbook (.xlsx, .xlsm, .xlsb, .xls, .ods): its name, or its number from 1.
     Default: the only one that holds anything.
@@ -167,6 +170,11 @@ class PlanKeywords(ReadKeywords, total=False):
     tables: str | None
     """Load many tables of the source, each exactly once: names or patterns as 'public.*', of a
     database, a file of DuckDB or SQLite, an Iceberg namespace, or a folder of folders.
+    """
+
+    table_per_file: bool
+    """Load each file of the source into a table of its own, named after the file; --tables and
+    --exclude choose among them.
     """
 
     exclude: str | Iterable[str] | Mapping[str, object]

@@ -53,6 +53,8 @@ class Dialect:
         skip_blank: blank lines are left out also where there is one column only.
         header: names by which ``numbers`` and ``dates`` count, where there is a header: a file
             with another order of columns is read by them.
+        lines: of text that no delimiter divides, the form of its lines and words of it:
+            ``("widths", "10", "5")``, ``("combined",)``, ``("logfmt", "level", "msg")``.
     """
 
     charset: str = "utf-8"
@@ -72,6 +74,7 @@ class Dialect:
     columns: int = 0
     fill: bool = False
     skip_blank: bool = False
+    lines: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -174,6 +174,14 @@ class Options:
         "Source",
         _READS,
     )
+    widths: str | None = _opt(
+        None,
+        "--widths",
+        "N,N,...",
+        "Text of fixed widths: the characters of each column. Blanks around values are left out.",
+        "Source",
+        _READS,
+    )
     sheet: str | None = _opt(
         None,
         "--sheet",
@@ -293,6 +301,15 @@ class Options:
         "PATTERN,...",
         "Load many tables of the source, each exactly once: names or patterns as 'public.*', of a "
         "database, a file of DuckDB or SQLite, an Iceberg namespace, or a folder of folders.",
+        "Source",
+        (LOAD, PLAN),
+    )
+    table_per_file: bool = _opt(
+        False,
+        "--table-per-file",
+        "",
+        "Load each file of the source into a table of its own, named after the file; --tables and "
+        "--exclude choose among them.",
         "Source",
         (LOAD, PLAN),
     )
@@ -1078,6 +1095,11 @@ class Options:
         """Return what leaves most rows of the source out, as it was given; "" where nothing."""
         limit = f"--limit {self.limit}" if self.limit else ""
         return " ".join(filter(None, (limit, self.sample and f"--sample {self.sample}")))
+
+    @property
+    def many_tables(self) -> bool:
+        """Return True where many tables are asked for, each a load of its own."""
+        return self.tables is not None or bool(self.exclude) or self.table_per_file
 
 
 def from_keywords(command: str, base: Options | None, values: dict[str, Any]) -> Options:

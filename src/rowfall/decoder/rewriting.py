@@ -50,6 +50,9 @@ def _missing(dialect: Dialect) -> UsageError:
 
 def describe(dialect: Dialect) -> str:
     """Return half a sentence that says what is foreign about a text."""
+    if dialect.lines:
+        form = dialect.lines[0]
+        return {"widths": "text of fixed widths", "logfmt": "logfmt"}.get(form, "an access log")
     if dialect.charset != "utf-8":
         return f"text in {dialect.charset}"
     return "text of this dialect"

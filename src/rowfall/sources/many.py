@@ -142,6 +142,8 @@ def open_tables(text: str, options: Options) -> TableSet:
     """
     scheme = uri.scheme_of(text)
     shown = uri.mask(text)
+    if options.table_per_file:
+        return cast("TableSet", find("stores.folders:FileTables", "sources")(text, options))
     if scheme == uri.FILE:
         path = uri.file_path(text)
         scheme = file_databases.scheme_of_file(path) or scheme

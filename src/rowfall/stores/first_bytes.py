@@ -18,7 +18,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import NamedTuple, Protocol
 
-from rowfall.core import charsets, formats
+from rowfall.core import charsets, formats, log_forms
 from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import DataError, SourceError, UsageError
 from rowfall.core.file_databases import NAMES, scheme_of_head
@@ -175,6 +175,8 @@ def with_format(
     if options.format or any(map(formats.is_data, names)):
         return options, ()
     _refuse_no_tables({head.name: head.data for head in heads}, options)
+    if options.widths:
+        return replace(options, format="CSV"), ()
     filled = {head.name: head for head in heads if head.text()}
     texts = {name: head.text() for name, head in filled.items()}
     _refuse_no_tables(texts, options)
@@ -184,7 +186,9 @@ def with_format(
             hint="Name it with --format, e.g. --format CSV.",
         )
     found = {
-        name: formats.sniff(texts[name])[0] or format_of(name, texts[name], whole=head.is_whole)
+        name: formats.sniff(texts[name])[0]
+        or log_forms.form_of(texts[name])
+        or format_of(name, texts[name], whole=head.is_whole)
         for name, head in filled.items()
     }
     first, only = next(iter(found.items()))

@@ -1,18 +1,23 @@
-"""Many tables of one folder, on a disk or in a bucket: each sub-folder is a table."""
+"""Many tables of one folder, on a disk or in a bucket: each sub-folder is a table, or each file."""
 
 from __future__ import annotations
 
 import os
+import re
+from collections import Counter
 from collections.abc import Sequence
 
 from rowfall.core import uri
 from rowfall.core.errors import SourceError, UsageError
 from rowfall.core.options import Options
+from rowfall.core.patterns import regex
 from rowfall.core.tables import FoundTable
 from rowfall.sources import open_source
-from rowfall.sources.base import Source
+from rowfall.sources.base import Source, Streamed
+from rowfall.sources.compression import path_of
 from rowfall.sources.databases import one_table
 from rowfall.sources.many import SeparateTables
+from rowfall.stores.objects import ObjectSource
 
 # Folders that make their parent a table of a lake.
 _LOGS = (("delta", "_delta_log"), ("iceberg", "metadata"))
@@ -102,6 +107,72 @@ class SubFolders(SeparateTables):
 
     def close(self) -> None:
         """Do nothing: nothing is shared."""
+
+
+class FileTables(SeparateTables):
+    """The files of a source, each of which is a table: ``--table-per-file``."""
+
+    _MOMENT = SubFolders._MOMENT
+
+    def __init__(self, text: str, options: Options) -> None:
+        self.text = uri.mask(text)
+        self._options = options
+        self._source = open_source([text], options)
+        self._uris: dict[str, str] = {}
+
+    def list_tables(self) -> Sequence[FoundTable]:
+        """See :class:`rowfall.sources.many.TableSet`.
+
+        Raises:
+            UsageError: the source has no files.
+        """
+        listing = self._source.listing()
+        files = {split.uri: split.size for split in listing.splits("")}
+        if not isinstance(self._source, ObjectSource) or listing.continued:
+            raise UsageError(
+                f"--table-per-file is for files, and {self.text} has none",
+                hint="Tables of a database are loaded with --tables '*'.",
+            )
+        names = {file: _stem(file) for file in files}
+        twice = {name for name, count in Counter(names.values()).items() if count > 1}
+        for file, name in names.items():
+            if name in twice:  # then its folder tells it from the others
+                names[file] = f"{_plain(file.rpartition('/')[0].rpartition('/')[2])}_{name}"
+        found = [FoundTable("", names[file], bytes=size) for file, size in files.items()]
+        for file, name in names.items():
+            if self._uris.setdefault(name, file) != file:
+                raise UsageError(
+                    f"{self._uris[name]} and {file} would both be the table {name}",
+                    hint="Load one of them alone, with --table NAME.",
+                )
+        return found
+
+    def address(self, table: FoundTable) -> str:
+        """See :class:`rowfall.sources.many.TableSet`."""
+        return self._uris[table.name]
+
+    def open(self, table: FoundTable, options: Options) -> Source:
+        """See :class:`rowfall.sources.many.TableSet`."""
+        return open_source([self.address(table)], options)
+
+    def close(self) -> None:
+        """End what the listing needed."""
+        if isinstance(self._source, Streamed):
+            self._source.close()
+
+
+_OF_FILE = regex(r"\.(gz|gzip|zst|zstd|lz4|xz|bz2)\Z", re.I)
+
+
+def _stem(file: str) -> str:
+    """Return the name of a file without its folders and extensions, as a name of a table."""
+    name = _OF_FILE.sub("", path_of(file).replace("::", "/").rpartition("/")[2])
+    return _plain(os.path.splitext(name)[0] or name)
+
+
+def _plain(text: str) -> str:
+    name = re.sub(r"\W+", "_", text).strip("_") or "t"
+    return f"t_{name}" if name[0].isdigit() else name
 
 
 def _lake(folder: str) -> str:

@@ -18,7 +18,7 @@ _UUID = regex(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|(?<![0-9a-z])[0-9a-f]{
 _UUID_BEHIND = regex(r"[-_]([0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|[0-9a-f]{32})\Z", re.I)
 _COPY = regex(r"( - )?\b(copy|kopie)\b( \(\d+\))?\Z|\(\d+\)", re.I)
 _ENDS = regex(
-    r"\.(csv|tsv|tab|psv|tbl|txt|dat|log|json|ndjson|jsonl|geojson|parquet|pq|orc|arrow|feather|"
+    r"\.(csv|tsv|tab|psv|tbl|txt|dat|prn|log|json|ndjson|jsonl|geojson|parquet|pq|orc|arrow|feather|"
     r"avro|native|xml|sql|xls[xmb]?|ods|duckdb|sqlite3?|db3?|gz|gzip|zst|zstd|lz4|xz|bz2|snappy|zip|tar|tgz|tbz2?|txz|tzst|br|deflate)"
     r"(\.\d+)?\Z",  # the last: logs that were rotated
     re.I,

@@ -8,6 +8,8 @@ in. An option that is named because of data has been tried on it: a test pastes 
 from __future__ import annotations
 
 PASTED_BY = {
+    "Tables of a database are loaded with --tables '*'.": 'e2e/test_sqlite.py::test_tables_of_all_kinds',
+    'Load one of them alone, with --table NAME.': 'e2e/test_table_per_file.py::test_names_that_meet',
     'End what holds it, or wait longer: --patience 10m': 'e2e/test_sqlite.py::test_a_file_that_is_locked',
     ' --short-rows null': 'e2e/test_tried_hints.py::test_a_short_row_is_filled_where_its_columns_take_null',
     ', or all files into a new one with --union-by-name': 'e2e/test_data_hints.py::test_files_of_parquet_with_other_columns',
@@ -50,6 +52,8 @@ PASTED_BY = {
 """About data: text -> the test that pastes the option."""
 
 NOT_TRIED = {
+    'Look at them, and name another --format.': 'which format nobody knows',
+    'Look at them, and name another --format, or other --widths.': 'which widths nobody knows',
     'A sheet is read as a whole. Save it as CSV, or give it more: --memory': 'how much it takes nobody knows',
     'Name the other tables with --tables, or leave this one out: --exclude.': 'the other tables are for the user to name',
     'as --type says': 'a reason, and no hint',

@@ -171,6 +171,10 @@ def bad_row_error(
         hint = _with_key(schema, bad.value or "")
     elif encoding.kind is Kind.TEXT and bad.fields < width and not bad.breaks:
         text, hint = f"{where} has {counted(bad.fields, 'field')} instead of {width}", out
+        form = encoding.dialect.lines[:1] if encoding.dialect else ()
+        if form:
+            text = f"{where} is no line of {_FORMS[form[0]]}" + (f": {shown}" if shown else "")
+            trial = replace(trial, filled=None)
         if bad.fields == 0 and trial.rewritten:
             hint = "Load it with --blank-lines skip, which leaves blank lines out."
         elif trial.filled is not None and not (encoding.dialect and encoding.dialect.fill):
@@ -187,6 +191,13 @@ def bad_row_error(
             hint = _encodings(bad.value)
         return DataError(text, uri=split.uri, line=line, column=column.name, value=shown, hint=hint)
     return DataError(text, uri=split.uri, line=line, value=shown, hint=hint)
+
+
+_FORMS = {
+    "widths": "these widths", "logfmt": "logfmt with the keys of the first lines, each once",
+    "common": "an access log without referer and agent", "combined": "an access log with referer "
+    "and agent",
+}  # fmt: skip
 
 
 def _filling(types: Mapping[str, str], schema: Schema, out: str) -> str:

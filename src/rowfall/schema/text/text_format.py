@@ -16,7 +16,6 @@ from dataclasses import replace
 from typing import Any
 
 from rowfall.core import formats
-from rowfall.core.dataclass import dataclass
 from rowfall.core.dialect import (
     Asked,
     AskedLines,
@@ -42,8 +41,9 @@ from rowfall.core.sqltext import SqlText
 from rowfall.core.value_kinds import NULL_WORDS, kind, kind_of, value_class
 from rowfall.decoder import rewriting
 from rowfall.engines.base import on_all
-from rowfall.schema.text import marked_values
+from rowfall.schema.text import log_lines, marked_values
 from rowfall.schema.text.last_rows import find_last_rows
+from rowfall.schema.text.log_lines import TextFormat
 from rowfall.schema.text.other_headers import hint_of
 from rowfall.schema.text.records import APART, lines_relation
 from rowfall.sources.base import Once, Source
@@ -70,23 +70,6 @@ LINES = 256
 # Rows, from all over the sample, in which numbers and dates with other marks are looked for: nine
 # of ten have to have them. All 29,000 rows of narrow files took 0.2 s of each load.
 _FOR_HINTS = 1000
-
-
-@dataclass(frozen=True, slots=True)
-class TextFormat:
-    """Encoding and columns of text files, by their first bytes.
-
-    Attributes:
-        encoding: delimiter and header as found.
-        names: of all columns, with the class of their first values, see :func:`value_class`.
-        bom: some file begins with a byte order mark.
-        notes: (subject, reason) for the plan.
-    """
-
-    encoding: Encoding
-    names: tuple[tuple[str, str], ...]
-    bom: bool
-    notes: tuple[tuple[str, str], ...]
 
 
 def asked_of(options: Options) -> Asked:
@@ -159,6 +142,8 @@ def find_text_format(
     """
     each = max(SAMPLE // len(splits), SAMPLE // 16)
     samples = _read(source, splits, encoding, ask, each, LINES)
+    if encoding.dialect is not None and encoding.dialect.lines:
+        return log_lines.find_format(samples, encoding, asked)
     if encoding.dialect is not None:
         asked = _of_dialect(encoding.dialect, asked)
     elif encoding.binary:

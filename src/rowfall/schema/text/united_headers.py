@@ -20,8 +20,9 @@ from rowfall.core.errors import UsageError
 from rowfall.core.listing import Listing, Split
 from rowfall.core.model import Encoding, Kind, Schema
 from rowfall.schema.text.headers import Headers
+from rowfall.schema.text.log_lines import TextFormat
 from rowfall.schema.text.records import APART
-from rowfall.schema.text.text_format import RunSelect, TextFormat, find_text_format
+from rowfall.schema.text.text_format import RunSelect, find_text_format
 from rowfall.sources.base import Source
 
 if TYPE_CHECKING:

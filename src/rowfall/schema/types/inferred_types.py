@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rowfall.core import units
+from rowfall.core import log_forms, units
 from rowfall.core.model import Kind
 from rowfall.core.patterns import regex
 from rowfall.core.time_range import WIDE, TimeRange
@@ -58,7 +58,18 @@ def infer_type(
     if found.values.nulls or found.values.blanks:
         empty = found.values.nulls + found.values.blanks
         return f"Nullable({type_})", f"{reason}; {empty:,} of {found.values.rows:,} empty"
+    if _may_lack(found, sample):
+        return f"Nullable({type_})", f"{reason}; any line may lack it"
     return type_, reason
+
+
+def _may_lack(found: ColumnFacts, sample: SourceSample) -> bool:
+    """Tell whether lines of a log may lack a value that all lines of the sample have."""
+    dialect = sample.encoding.dialect
+    form = dialect.lines[:1] if dialect is not None else ()
+    return form == ("logfmt",) or (
+        form in (("common",), ("combined",)) and found.name not in log_forms.ALWAYS
+    )
 
 
 def _nested(found: ColumnFacts, *, json_type: bool) -> tuple[str, str]:
@@ -190,7 +201,7 @@ def _string(found: ColumnFacts, sample: SourceSample, reason: str) -> tuple[str,
     words = sample.encoding.dialect is not None and sample.encoding.dialect.nulls
     # Words for NULL are rewritten to unquoted empty fields: these are NULL where words are named.
     null = found.values.marks > 0 if csv and not words else found.values.nulls > 0
-    if empty * 2 > found.values.rows or (found.optional and text):
+    if empty * 2 > found.values.rows or (found.optional and text) or _may_lack(found, sample):
         null = True
     inner = "Nullable(String)" if null else "String"
     why = [reason, f"{empty:,} of {found.values.rows:,} empty" if null else ""]

@@ -6,6 +6,7 @@ use std::collections::VecDeque;
 use memchr::{memchr2, memchr3};
 
 use crate::dialect::{DateOrder, Dialect};
+use crate::input::rewrite::lines::LineForm;
 use crate::input::rewrite::values::{Marks, date, number};
 
 /// What was done with the text from a position on.
@@ -41,6 +42,8 @@ pub struct Records {
     columns: usize,
     fill: bool,
     skip_blank: bool,
+    /// Of lines that no delimiter divides.
+    form: Option<LineForm>,
     /// Words for NULL, which is written as nothing. Without any, `\N` stays as it is: whoever reads
     /// plain CSV knows it, and tells it from an empty text.
     nulls: Vec<Vec<u8>>,
@@ -99,7 +102,8 @@ impl Records {
             trim: dialect.trim,
             columns: dialect.columns,
             fill: dialect.fill,
-            skip_blank: dialect.skip_blank,
+            skip_blank: dialect.skip_blank || !dialect.lines.is_empty(),
+            form: LineForm::of(&dialect.lines).expect("checked with the dialect"),
             longest_null: nulls.iter().map(Vec::len).max().unwrap_or(0),
             nulls,
             marks: Marks {
@@ -161,7 +165,10 @@ impl Records {
             }
         }
         let start = out.len();
-        let step = self.record(text, at, last, out);
+        let step = match self.form.is_some() {
+            true => self.line_of_form(text, at, last, out),
+            false => self.record(text, at, last, out),
+        };
         match step {
             Step::Record(next) => self.count(&text[at..next], &out[start..]),
             _ => out.truncate(start),
@@ -180,6 +187,47 @@ impl Records {
         }
         self.out_line += lines;
         self.line += count_lines(read);
+    }
+
+    /// Take a line that no delimiter divides. One that is not of its form is written as one field,
+    /// so that whoever reads the rows finds too few of them.
+    fn line_of_form(&mut self, text: &[u8], at: usize, last: bool, out: &mut Vec<u8>) -> Step {
+        let Some(next) = line_end(text, at, last) else { return Step::More };
+        let line = &text[at..next];
+        let line = line.strip_suffix(b"\n").unwrap_or(line);
+        let line = line.strip_suffix(b"\r").unwrap_or(line);
+        let form = self.form.as_ref().expect("seen by the caller");
+        let mut names = Vec::new();
+        match form.split(line, self.fill) {
+            Some(fields) => {
+                for (number, (value, text)) in fields.into_iter().enumerate() {
+                    if number > 0 {
+                        out.push(b',');
+                    }
+                    if self.header_comes {
+                        names.push(String::from_utf8_lossy(&value).into_owned());
+                    }
+                    let null = !text && self.nulls.iter().any(|n| n.as_slice() == value.as_ref());
+                    let value = if null { &[] } else { value.as_ref() };
+                    self.write(value, number, text && value.is_empty(), out);
+                }
+            }
+            None => {
+                write_field(line, true, out);
+                if form.width() == 1 {
+                    out.extend_from_slice(b",");
+                }
+            }
+        }
+        out.push(b'\n');
+        self.width = form.width();
+        if self.header_comes {
+            self.header_comes = false;
+            if let Err(message) = self.follow_header(&names) {
+                return Step::Wrong(message);
+            }
+        }
+        Step::Record(next)
     }
 
     fn record(&mut self, text: &[u8], mut at: usize, last: bool, out: &mut Vec<u8>) -> Step {

@@ -1,0 +1,36 @@
+"""Tells logs by their lines: access logs of nginx and Apache, and logfmt. Pure."""
+
+from __future__ import annotations
+
+from rowfall.core.patterns import regex
+
+ACCESS = regex(r'\S+ \S+ \S+ \[[^\]]+\] "(?:[^"\\]|\\.)*" \d{3} (?:\d+|-)(?:\s*\Z|( ".*))')
+"""A line of an access log; a group for referer and agent, where it has them."""
+ALWAYS = frozenset({"remote_addr", "time", "path", "status"})
+"""Columns of access logs that each line has; others may be -."""
+_PAIR = regex(r'([^\s="]+)(?:=("(?:[^"\\]|\\.)*"|[^\s"]*))?(?:\s+|\Z)')
+_LEAST = 2 / 3  # of the lines have to be of a form that is found by looking
+_LOOKED_AT = 100
+
+
+def form_of(head: bytes) -> str:
+    """Return the format of a text's first lines, as ``--format`` takes it; "" for no log."""
+    text = head.decode("utf-8", "replace")
+    lines = [line for line in text.split("\n")[:_LOOKED_AT] if line.strip()]
+    if sum(map(bool, map(ACCESS.match, lines))) > _LEAST * len(lines):
+        return "nginx"
+    pairs = sum(len(keys) > 1 for keys in map(keys_of, lines))
+    return "logfmt" if pairs > _LEAST * len(lines) else ""
+
+
+def keys_of(line: str) -> list[str]:
+    """Return the keys of a line of logfmt; none where it is none, or holds no value."""
+    keys, at, text, pairs = list[str](), 0, line.strip(), False
+    while at < len(text):
+        found = _PAIR.match(text, at)
+        if found is None:
+            return []
+        keys.append(found[1])
+        pairs = pairs or found[2] is not None
+        at = found.end()
+    return keys if pairs else []
