@@ -63,6 +63,7 @@ if TYPE_CHECKING:
         Explanation,
         Leftover,
         ScaleReport,
+        TargetTable,
         Undone,
     )
     from rowfall.core.tables import TablesPlan, TablesReport
@@ -75,7 +76,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Verification", "adopt", "bench", "bench_articles", "clean", "doctor", "explain", "forget",
     "install_decoder", "leftovers", "load", "load_tables", "loads", "plan", "plan_tables", "query",
-    "report", "resume", "scale", "status", "tune", "undo", "verify", "worker",
+    "report", "resume", "scale", "status", "tables", "tune", "undo", "verify", "worker",
 ]  # fmt: skip
 
 Where = str | PathLike[str]
@@ -530,6 +531,24 @@ def loads(*, to: Where | None = None, everywhere: bool = False) -> list[Report]:
     from rowfall.run import history
 
     return history.reports(_text(to), everywhere=everywhere)
+
+
+def tables(*, to: Where | None = None, password: Secret | str | None = None) -> list[TargetTable]:
+    """Return the tables of a target, with what this user has loaded into them.
+
+    Args:
+        to: default: ``./rowfall-data``.
+
+    Raises:
+        TargetError: it is out of reach, or refuses.
+    """
+    from rowfall.destinations import open_destination
+    from rowfall.run import history
+    from rowfall.run.target_tables import list_tables
+
+    target = open_target(_text(to), "any", Options(), _secret(password))
+    folder = target.text if to is None else _text(to)
+    return list_tables(target, open_destination(target), history.reports(folder))
 
 
 def report(load_id: str, *, to: Where | None = None) -> Report:

@@ -278,6 +278,7 @@ def test_the_commands_for_those_who_know_other_tools(shell: Shell) -> None:
         "rowfall load a.csv --to out.parquet",
         "rowfall plan a.csv",
         "rowfall status",
+        "rowfall tables",
         "rowfall query 'SHOW TABLES'",
         "rowfall query 'SELECT * FROM trips LIMIT 5'",
         "rowfall query 'DESCRIBE TABLE trips'",

@@ -471,6 +471,11 @@ class Destination(Protocol):
             BrokenPipeError: nobody reads the rows any more.
         """
 
+    def tables_query(self, target: Target) -> str | None:
+        """Return SQL that lists the tables of a target: schema, name, rows and bytes, NULL for what
+        is not known. None where it cannot be asked.
+        """
+
     def clean(self, target: Target, *, dry: bool, emit: Listener) -> list[Leftover]:
         """Drop what dead loads have left, and finish what they had committed.
 

@@ -120,9 +120,8 @@ SHORT = {
 """Short options of other tools, without the dash -> what does the same here."""
 
 COMMANDS = {
-    "tables": "To list them: rowfall query 'SHOW TABLES'.",
-    "ls": "To list tables: rowfall query 'SHOW TABLES'; loads: rowfall status.",
-    "list": "To list tables: rowfall query 'SHOW TABLES'; loads: rowfall status.",
+    "ls": "To list tables: rowfall tables; loads: rowfall status.",
+    "list": "To list tables: rowfall tables; loads: rowfall status.",
     "show": "To look at rows: rowfall query 'SELECT * FROM TABLE LIMIT 5'.",
     "describe": "To see the columns: rowfall query 'DESCRIBE TABLE NAME'.",
     "drop": "To drop a table: rowfall query --write 'DROP TABLE NAME'.",

@@ -621,3 +621,24 @@ class Undone:
     parts: int = 0
     by: str = "parts"
     views: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TargetTable:
+    """One table of a target, and what is known of loads into it.
+
+    Attributes:
+        rows, bytes: as its catalogue has them; None where it does not say. Those of PostgreSQL,
+            MySQL and DuckDB are estimates.
+        there: the table is there; None where nobody can be asked.
+        loads: done by this user; ``last``: when the last one began (UTC, ISO 8601), "" for none.
+        source: of the last load.
+    """
+
+    name: str
+    rows: int | None
+    bytes: int | None
+    there: bool | None
+    loads: int = 0
+    last: str = ""
+    source: str = ""

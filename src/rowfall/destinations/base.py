@@ -125,6 +125,9 @@ class BaseDestination:
     def query(self, target: Target, query: Query) -> None:
         raise UsageError(f"{target.text} has no tables to query")
 
+    def tables_query(self, target: Target) -> str | None:
+        return None
+
     def clean(self, target: Target, *, dry: bool, emit: Listener) -> list[Leftover]:
         raise no_tables(target)
 

@@ -186,6 +186,10 @@ class RecordedDatabase(BaseDestination):
                 database.accept()  # whoever forgets says that its rows are not to be asked about
             return max(gone, ledger.forget(load_id))
 
+    def tables_query(self, target: Target) -> str | None:
+        at = target.address
+        return getattr(database_class(at.kind), "LIST_TABLES", None) if at is not None else None
+
     def undo(self, target: Target, asked: Undo) -> Undone:
         from rowfall.destinations.undo import undo_by_column
 

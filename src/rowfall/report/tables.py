@@ -8,6 +8,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from rowfall.core import units
+from rowfall.core.results import TargetTable
 from rowfall.core.tables import NOT_BEGUN, PlannedTable, TableReport, TablesPlan, TablesReport
 from rowfall.report.layout import WIDTH, facts, grid, render, wrap
 
@@ -159,3 +160,18 @@ def _total(tables: Sequence[PlannedTable]) -> str:
         return ""
     more = " and those of others" if len(known) < len(tables) else ""
     return f", about {units.count(sum(known))} rows{more}"
+
+
+def target_tables_text(tables: Sequence[TargetTable]) -> str:
+    """Return a line for each table of a target."""
+    if not tables:
+        return "no tables yet"
+    head = ("table", "rows", "bytes", "loads", "last load (UTC)", "source of it")
+    rows = [
+        (_cut(table.name) if table.there is not False else f"{_cut(table.name)} (gone)",
+         "-" if table.rows is None else units.count(table.rows),
+         "-" if table.bytes is None else units.size(table.bytes),
+         units.exact(table.loads), table.last[5:16].replace("T", " "), table.source)
+        for table in tables
+    ]  # fmt: skip
+    return render([grid([head, *rows], right={1, 2, 3}, indent=0)])

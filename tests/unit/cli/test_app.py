@@ -231,7 +231,7 @@ def test_mistakes_in_the_command_line(api: Api, line: str, capsys: Captured) -> 
         ("load x.csv --sep ;", "It is --delimiter TEXT."),
         ("load x.csv -t trips", "The table is --table NAME."),
         ("load x.csv --overwrite", "--replace replaces the table."),
-        ("tables", "To list them: rowfall query 'SHOW TABLES'."),
+        ("ls", "To list tables: rowfall tables; loads: rowfall status."),
         ("load x.csv --null", "Write --null WORD,...."),
     ],
 )

@@ -39,4 +39,4 @@ def test_they_are_no_options_and_commands_of_ours() -> None:
 def test_spelling_does_not_matter() -> None:
     assert option_hint("--dry_run") == option_hint("--dry-run") != ""
     assert option_hint("--nonsense") == option_hint("-z") == command_hint("nonsense") == ""
-    assert command_hint("Tables").startswith("To list them: rowfall query")
+    assert command_hint("LS").startswith("To list tables: rowfall tables")

@@ -15,6 +15,7 @@ from rowfall.core.load_record import PartSizes
 from rowfall.core.model import Encoding, MergeWork, Plan, Schema, Transport
 from rowfall.core.options import Options
 from rowfall.core.results import Leftover, Link, Undone, Verification
+from rowfall.core.sqltext import quote
 from rowfall.core.tuned import Cell
 from rowfall.destinations.base import BaseDestination, ledger_of
 from rowfall.engines.base import ExistingTable, table_uuid
@@ -220,6 +221,18 @@ class ClickHouseTables(BaseDestination):
             TargetError: there is none, or it is out of reach.
         """
         raise NotImplementedError
+
+    def tables_query(self, target: Target) -> str | None:
+        # A folder has all that its databases hold; a server has others' databases, too.
+        where = f"database = {quote(target.database)}" if target.folder is None else (
+            "database NOT IN ('system', 'information_schema', 'INFORMATION_SCHEMA')"
+        )  # fmt: skip
+        return (
+            "SELECT database, name, total_rows, total_bytes FROM system.tables WHERE "
+            f"{where} AND NOT is_temporary AND NOT startsWith(name, '_rowfall_') AND "
+            "NOT startsWith(name, '.inner') AND engine NOT LIKE '%View' AND "
+            "engine != 'Dictionary' ORDER BY database, name"
+        )
 
     def clean(self, target: Target, *, dry: bool, emit: Listener) -> list[Leftover]:
         from rowfall.destinations.clickhouse.clean import clean

@@ -31,8 +31,17 @@ _KEY = regex(r'[Dd]uplicate key "([^":]+): (.*?)"')
 _NOT_NULL = regex(r"NOT NULL constraint failed: .*\.(\S+)")
 
 
+LIST_TABLES = (
+    "SELECT schema_name, table_name, estimated_size, NULL::BIGINT FROM duckdb_tables() WHERE "
+    "database_name = current_database() AND NOT internal AND NOT temporary AND "
+    "NOT starts_with(table_name, '_rowfall_') ORDER BY 1, 2"
+)
+
+
 class DuckDBDatabase(FileDatabase):
     """One table of a file; see :class:`rowfall.engines.database.Database`."""
+
+    LIST_TABLES = LIST_TABLES
 
     @property
     def kind(self) -> str:

@@ -71,8 +71,17 @@ _UTF8 = frozenset({"utf8", "utf8mb3", "utf8mb4", "ascii", "binary"})
 _IDS = frozenset({"uuid", "inet4", "inet6"})
 
 
+LIST_TABLES = (
+    "SELECT table_schema, table_name, table_rows, data_length + index_length FROM "
+    "information_schema.tables WHERE table_schema = DATABASE() AND table_type = 'BASE TABLE' AND "
+    "LEFT(table_name, 9) <> '_rowfall_' ORDER BY 2"
+)
+
+
 class MySQLDatabase(Transactions):
     """A database of a server, opened for one table."""
+
+    LIST_TABLES = LIST_TABLES
 
     def __init__(self, at: ServerAt, database: str, table: str, options: Options) -> None:
         self._login = Login(

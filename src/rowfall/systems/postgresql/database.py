@@ -71,8 +71,18 @@ _NO_TEXT = "22021"
 """Bytes that are not text. The server looks at whole lines then, and names no column."""
 
 
+LIST_TABLES = (
+    "SELECT n.nspname, c.relname, greatest(c.reltuples, 0)::bigint, pg_total_relation_size(c.oid) "
+    "FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = "
+    "current_schema() AND c.relkind IN ('r', 'p') AND NOT starts_with(c.relname, '_rowfall_') "
+    "ORDER BY 2"
+)
+
+
 class PostgresDatabase(Transactions):
     """One table of a PostgreSQL server; see :class:`rowfall.engines.database.Database`."""
+
+    LIST_TABLES = LIST_TABLES
 
     def __init__(self, at: ServerAt, schema: str, table: str, options: Options) -> None:
         given = dict(at.options)
