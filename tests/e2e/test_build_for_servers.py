@@ -17,7 +17,7 @@ from e2e.lake import RIGHTS, SYSTEM, Lake
 from e2e.tools import Shell
 from lab.clickhouse import ClickHouse
 from lab.disk import SmallDisk
-from lab.faulty import Fault, Faulty, Request
+from lab.faulty import Fault, Faulty, Request, exception
 from rowfall.decoder import installed
 from rowfall.deliver.server_build import FOLDER
 
@@ -378,3 +378,31 @@ def test_rows_with_a_sharding_key_are_loaded_in_another_way(fleet: Fleet) -> Non
     assert "the sharding key cityHash64(id) says on which shard a row belongs" in refused.talk
     assert fleet.load(*given, "--spare-servers")["rows"] == 10_000
     assert fleet.numbers("t") == [10_000, 10_000]
+
+
+@long
+def test_a_server_that_cannot_read_the_layout(watched: Watched) -> None:
+    """The probe tells before the first rows; they come in another way, or not with --build on."""
+    lake, source = watched.lake, write(watched.lake.shell)
+    probed: list[int] = []
+
+    def script(request: Request) -> Fault | None:
+        if RESTORE in request.sql and not restores(request):
+            probed.append(request.number)
+            return exception(33, "Cannot read all data: parts are of a newer version")
+        assert not restores(request)
+        return None
+
+    watched.proxy.script = script
+    given = ("load", source, "--table", "t", "--to", watched.to, "--json")
+    refused = lake.shell.ends(5, *given, "--build", "on")
+    assert "the server does not take parts that are built here: Cannot read" in refused.talk
+    assert "Leave out --build on" in refused.talk
+    # Less than 10 MiB of rows for each core of the server are not worth it.
+    enough = write(lake.shell, files=3, rows=200_000), "--threads", "1"
+    report = lake.shell.ok(*given[:1], *enough, *given[2:], "--spare-servers").document
+    assert report["rows"] == 600_000
+    assert any("parts cannot be handed over: Cannot read" in note for note in report["notes"])
+    assert len(probed) >= 2
+    assert lake.row("SELECT count(), uniqExact(id) FROM {db}.t") == [600_000, 600_000]
+    assert lake.staging() == set()
