@@ -23,6 +23,7 @@ from rowfall.decoder.documents import (
     KeyExpression,
     OutputConnection,
     PartLayout,
+    PartMerge,
     PartPartition,
     RewriteRequest,
     SampleRequest,
@@ -90,6 +91,7 @@ SPECS = {
         ),
     ),
     "strings inline": replace(PARTS, layout=PartLayout(strings="inline")),
+    "merged": replace(PARTS, merge=PartMerge(1 << 20, "rows")),
 }  # fmt: skip
 
 

@@ -94,10 +94,8 @@ def test_a_load_is_built_where_it_is_large(shell: Shell) -> None:
     assert not list((shell.folder / "rowfall-data" / PIPES).iterdir())
     again = shell.ok("load", "in/*.csv.gz", "--table", "t", "--json", *options).document
     assert (again["rows"], again["splits_skipped"]) == (0, 2)
-    left = built["merges"]
-    assert (left["parts"], left["into"]) == (built["parts_active"], 1)
-    text = "SELECT sum(data_uncompressed_bytes) FROM system.parts WHERE active AND table = 't'"
-    assert shell.ok("query", text, "--format", "TSV").out.split() == [str(left["bytes"])]
+    # Blocks of both threads are merged: there is nothing left for the engine.
+    assert (found[0], built["merges"]) == ("1", None)
 
 
 @pytest.mark.sampled(1)

@@ -14,6 +14,7 @@
 //! | `block` | decodes batches of rows into the columns of a block, sorts the block |
 //! | `computed` | asks for the values of a key that are no columns |
 //! | `partition` | finds the partitions of rows, and holds blocks until a part is whole |
+//! | `merge` | holds sorted blocks until all of them become one part |
 //! | `output` | writes blocks: Native to pipes and files, or as parts of a table |
 //! | `sort` | puts the rows of a block into the order of the table's key |
 //! | `values` | turns the fields of a column into its values, one loop for each type |
@@ -48,6 +49,7 @@ mod cpu_time;
 pub mod dialect;
 pub mod error;
 pub mod input;
+mod merge;
 pub mod native_string;
 mod output;
 mod packets;

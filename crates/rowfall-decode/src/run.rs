@@ -16,12 +16,13 @@ use crate::error::Fail;
 use crate::input::buffer::TextBuffer;
 use crate::input::queue::InputQueue;
 use crate::input::read_ahead::ReadAhead;
+use crate::merge::Merging;
 use crate::output::Output;
 use crate::progress::{InputSummary, Progress};
 use crate::simd::Simd;
 use crate::spec::{Format, Spec};
 use crate::text::layout::Layout;
-use crate::worker::{Partitioned, Worker};
+use crate::worker::{Common, Partitioned, Worker};
 
 /// The state that all workers share.
 struct Shared<'a> {
@@ -34,6 +35,7 @@ struct Shared<'a> {
     stop: AtomicBool,
     partitioned: Option<Partitioned>,
     computed: Option<Computed>,
+    merging: Option<Merging>,
     /// All workers have read what there is.
     all_read: Barrier,
     progress: Progress,
@@ -79,6 +81,7 @@ pub fn run(spec: &Spec) -> Result<Value, Fail> {
         stop: AtomicBool::new(false),
         partitioned: Partitioned::new(spec),
         computed: Computed::new(spec),
+        merging: spec.merge.as_ref().map(|asked| Merging::new(asked, spec)),
         all_read: Barrier::new(spec.outputs.len()),
         progress: Progress::default(),
         done: Mutex::new(vec![None; spec.inputs.len()]),
@@ -190,7 +193,7 @@ impl Shared<'_> {
 
     fn work(&self, path: &str) {
         let worker = self.read(path);
-        if self.partitioned.is_some() {
+        if self.partitioned.is_some() || self.merging.is_some() {
             self.all_read.wait();
             if let Some(mut worker) = worker.filter(|_| !self.stop.load(Ordering::Relaxed))
                 && let Err(fail) = worker.write_rest()
@@ -213,9 +216,13 @@ impl Shared<'_> {
                 return None;
             }
         };
-        let (partitioned, computed) = (self.partitioned.as_ref(), self.computed.as_ref());
-        let mut worker =
-            Worker::new(self.spec, self.simd, output, &self.progress, partitioned, computed);
+        let common = Common {
+            progress: &self.progress,
+            partitioned: self.partitioned.as_ref(),
+            computed: self.computed.as_ref(),
+            merging: self.merging.as_ref(),
+        };
+        let mut worker = Worker::new(self.spec, self.simd, output, common);
         if self.spec.format.is_columnar() {
             if let Err((input, fail)) = self.copy(&mut worker) {
                 self.fail(input, fail);

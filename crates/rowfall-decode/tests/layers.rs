@@ -25,6 +25,7 @@ const LAYERS: &[&str] = &[
     "values",
     "sort",
     "output",
+    "merge",
     "partition",
     "computed",
     "block",

@@ -8,7 +8,8 @@ mod parts;
 use rowfall_decode::spec::Spec;
 use serde_json::json;
 
-use crate::parts::compare;
+use crate::common::{Temporary, native};
+use crate::parts::{compare, compare_parts};
 
 const COLUMNS: &[(&str, &str)] = &[
     ("number", "Int64"),
@@ -152,5 +153,43 @@ fn few_columns_are_counted_into_order() {
     let columns = [("a", "UInt8"), ("b", "UInt32")];
     for keys in [json!([0]), json!([0, 1]), json!([1, 0])] {
         assert_eq!(compare(text.as_bytes(), "CSV", &columns, &json!({"sort_by": keys})), 1);
+    }
+}
+
+/// Write the rows of a text as one sorted block, and as one part of each kind that is merged of many
+/// blocks, which hold the same rows in the same order.
+fn compare_merged(
+    text: &[u8],
+    columns: &[(&str, &str)],
+    sort_by: &[usize],
+    (block_rows, hold_bytes): (usize, usize),
+) {
+    let block = native(text, "TSV", columns, json!({"sort_by": sort_by}));
+    for least in [0, u64::MAX] {
+        let file = Temporary::new(b"").0.with_extension("scratch");
+        let more = json!({
+            "sort_by": sort_by, "block_rows": block_rows, "layout": {"wide_bytes": least},
+            "merge": {"hold_bytes": hold_bytes, "file": file},
+        });
+        assert_eq!(compare_parts(text, "TSV", columns, &more, &block), 1);
+        assert!(!file.exists(), "the scratch file has a name");
+    }
+}
+
+/// Blocks that are merged hold the rows as one block that is sorted: in memory and in the scratch file,
+/// by keys of few and of many values, of numbers that fit into 64 and into 128 bits, and of text.
+#[test]
+fn merged_blocks_are_one_part() {
+    let text = rows(12_000);
+    for sort_by in [&[][..], &[0], &[1], &[3, 0], &[4, 6], &[6], &[7], &[5, 2, 0]] {
+        for held in [(1_000, usize::MAX), (2_001, 1 << 19), (700, 0)] {
+            compare_merged(text.as_bytes(), COLUMNS, sort_by, held);
+        }
+    }
+    let text = nested_rows(8_000);
+    for sort_by in [&[][..], &[0]] {
+        for held in [(999, usize::MAX), (999, 1 << 19), (12_000, 0)] {
+            compare_merged(text.as_bytes(), NESTED, sort_by, held);
+        }
     }
 }

@@ -99,6 +99,19 @@ class PartPartition:
     hold_bytes: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class PartMerge:
+    """How sorted blocks are kept until they become one part.
+
+    Attributes:
+        hold_bytes: of rows that are held in memory; others go into a file.
+        file: where that file is made; it has no name a moment later.
+    """
+
+    hold_bytes: int
+    file: str
+
+
 Strings = Literal["apart", "inline", "inline_typed"]
 
 
@@ -165,6 +178,7 @@ class Spec:
     parts: bool = False
     layout: PartLayout = PartLayout()
     partition_by: PartPartition | None = None
+    merge: PartMerge | None = None
     chunk_bytes: int = 256 << 10
     memory_bytes: int | None = None
     record_bytes: int = 64 << 20

@@ -35,7 +35,7 @@ from rowfall.deliver.decode import (
 )
 from rowfall.deliver.streams import into_file
 from rowfall.engines.base import Engine, Tick
-from rowfall.plan import attempts, decoding, keys, statements, table_definition
+from rowfall.plan import attempts, decoding, keys, merging, statements, table_definition
 from rowfall.plan.keys import PartitionKey, SortingKey
 from rowfall.plan.table_definition import Definition
 from rowfall.schema.projection import Scan
@@ -100,7 +100,8 @@ class Build(Decode):
             ),
             layout=self._layout(table, set(loaded)),
         )
-        return self._partitioned(run, table, held, self._sorted(run, table, held, asked))
+        asked = self._partitioned(run, table, held, self._sorted(run, table, held, asked))
+        return self._merged(run, table, asked)
 
     def _sorted(
         self, run: BuildRun, table: Definition, stored: Sequence[Column], asked: Spec
@@ -146,16 +147,22 @@ class Build(Decode):
         if isinstance(found, str):
             raise DeclinedError(found, None)
         run.partitioning, order = found, run.order
-        limit = int(order.settings.get("max_memory_usage", 0)) or _UNLIMITED
         held = documents.PartPartition(
             found.used,
             file=str(Path(run.outputs[0]).parent / "keys.native"),
             max_partitions=int(order.settings.get("max_partitions_per_insert_block", 0)),
-            hold_bytes=limit // attempts.HELD_SHARE,
+            hold_bytes=_held_bytes(order),
         )
         least, most = _HELD_BLOCK
         block = min(most, max(least, order.schema.layout.partitions * _HELD_SLICE))
         return replace(asked, partition_by=held, block_bytes=block)
+
+    def _merged(self, run: BuildRun, table: Definition, asked: Spec) -> Spec:
+        """Return the spec with what it says about merging all blocks into one part, if they are."""
+        if not merging.of_table(table, asked.format):
+            return asked
+        file = str(Path(run.outputs[0]).parent / "rows")
+        return replace(asked, merge=documents.PartMerge(_held_bytes(run.order), file))
 
     def _answers(self, run: DecoderRun) -> Answers:
         """Return a function that computes sorting or partition keys of values from the decoder.
@@ -307,6 +314,12 @@ class Build(Decode):
             query_id=order.attempt, alters=None,
         )  # fmt: skip
         return self._engine.run(statement, lane=run.lane).cpu_seconds
+
+
+def _held_bytes(order: Order) -> int:
+    """Return the bytes of rows that one attempt may hold in memory until they are a part."""
+    limit = int(order.settings.get("max_memory_usage", 0)) or _UNLIMITED
+    return limit // attempts.HELD_SHARE
 
 
 def _of(run: DecoderRun) -> BuildRun:

@@ -34,7 +34,7 @@ from rowfall.core.model import (
 from rowfall.core.options import Options
 from rowfall.core.units import parse_size
 from rowfall.decoder.abilities import flat_types
-from rowfall.plan import balance
+from rowfall.plan import balance, merging
 from rowfall.plan.decoding import zone
 from rowfall.plan.settings import ENGINE_BASE, Shape, block, insert_threads
 from rowfall.schema.text.text_format import UNSURE
@@ -288,6 +288,8 @@ def expect(facts: LoadFacts, transport: Transport, work: WriterWork) -> Forecast
     threads = insert_threads(share, shape)
     block_size = min(block_bytes, int(block_rows * shape.row_bytes))
     built = transport.delivery.value == BUILD
+    # Of servers each block stays a part.
+    merged = built and facts.reach is None and merging.of_load(facts, _built_of(facts, transport))
     if built and facts.reach is not None and shape.partitions <= 1:
         block_size, block_rows = SERVER_BLOCK, int(SERVER_BLOCK / max(1.0, shape.row_bytes))
     if count is not None and groups:
@@ -298,13 +300,17 @@ def expect(facts: LoadFacts, transport: Transport, work: WriterWork) -> Forecast
         sorting = SORT_BYTES if facts.schema.layout.order_by not in ("", "tuple()") else 0
         held = lanes * threads * block_size
         memory = BUILD_BASE + held + int(held / max(1.0, shape.row_bytes)) * sorting
+        if merged and count is not None:
+            memory += min(int(count * shape.row_bytes), lanes * share.memory // HELD_SHARE)
     parts, merges = 0, None
     if count is not None and facts.destination.makes_parts:
         held_back = built and shape.partitions > 1
         for group in groups:
             own = count * len(group.indexes) / max(1, len(todo))
             blocks = max(1, round(own / block_rows + threads / 2))
-            if held_back:
+            if merged:
+                blocks = 1
+            elif held_back:
                 # The rows of a partition are held until they are a part.
                 blocks = math.ceil(own * shape.row_bytes / (share.memory // HELD_SHARE))
             parts += max(1, blocks) * shape.partitions
@@ -320,6 +326,12 @@ def expect(facts: LoadFacts, transport: Transport, work: WriterWork) -> Forecast
         merges=merges,
         unmeasured=_UNMEASURED if facts.remote and seconds is not None else "",
     )
+
+
+def _built_of(facts: LoadFacts, transport: Transport) -> str:
+    """Return the format of what rowfall-decode makes parts of."""
+    engine_reads = facts.encoding is None or transport.parser.value == ENGINE
+    return "Native" if engine_reads or facts.encoding is None else facts.encoding.format
 
 
 # CPU seconds of a server, measured on 24.10 (docs/decisions/0120-parts-for-servers.md): of a byte

@@ -351,6 +351,12 @@ def _least_wide(table: Definition, filled: Collection[str]) -> dict[str, int]:
     return dict.fromkeys(wide, 0) if completions(table, filled) else wide
 
 
+def least_wide(table: Definition) -> tuple[int, int]:
+    """Return the bytes and rows of a wide part at least, by the settings of a table."""
+    wide = _least_wide(table, [column.name for column in table.columns])
+    return wide["wide_bytes"], wide["wide_rows"]
+
+
 def are_compact(table: Definition, filled: Collection[str], size: float, rows: float) -> bool:
     """Tell whether parts of so many bytes and rows are compact."""
     wide = _least_wide(table, filled)

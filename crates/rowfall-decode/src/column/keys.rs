@@ -88,6 +88,11 @@ impl Keys {
         number
     }
 
+    /// The number of a string that is there; None of others.
+    pub fn find(&self, value: &[u8]) -> Option<u32> {
+        self.slots[self.slot(value)].checked_sub(1)
+    }
+
     /// The slot of a string: where it is, or the empty one that it would take.
     fn slot(&self, value: &[u8]) -> usize {
         let mut hasher = MultiplyHasher::default();

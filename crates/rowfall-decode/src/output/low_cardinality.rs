@@ -67,6 +67,34 @@ pub fn dictionary_of(column: &Column, default: bool) -> Dictionary {
     }
 }
 
+/// The dictionary of `keys`, and the indexes into it of a column of some of them, whose first one is the
+/// default.
+pub fn dictionary_in(keys: &Keys, column: &Column) -> Dictionary {
+    let before = u32::from(column.data_type.nullable);
+    let mut found = Dictionary { keys: vec![0; before as usize], count: before, indexes: vec![] };
+    (0..keys.len() as u32).for_each(|key| append_string(&mut found.keys, keys.text(key)));
+    found.count += keys.len() as u32;
+    let index = |value: &[u8]| keys.find(value).expect("one of them") + before;
+    found.indexes = values(column).map(|value| value.map_or(0, index)).collect();
+    found
+}
+
+/// The different strings of a column besides the default, unless they are more than `most`: each behind
+/// its length.
+pub fn keys_of(column: &Column, most: usize) -> Option<Vec<u8>> {
+    let mut numbering = Numbering::from(0);
+    let mut found = Vec::new();
+    for value in values(column).flatten() {
+        if numbering.number(value).1 {
+            append_string(&mut found, value);
+        }
+        if numbering.next() as usize > most {
+            return None;
+        }
+    }
+    Some(found)
+}
+
 /// The numbers that keys of a column have in a dictionary of some of its rows.
 pub struct Renumbering {
     /// For each key of the column its number in the dictionary, or NONE.

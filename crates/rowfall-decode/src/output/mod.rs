@@ -3,7 +3,7 @@
 #[cfg(feature = "arrow")]
 pub mod arrow;
 mod compressed;
-mod low_cardinality;
+pub mod low_cardinality;
 mod native;
 mod part;
 pub mod text;
@@ -13,8 +13,11 @@ use std::io;
 
 use crate::column::Column;
 use crate::columnar::Batch;
-pub use crate::output::part::PartWriter;
+pub use crate::output::part::defaults::Counts;
 pub use crate::output::part::partition::Partition;
+pub use crate::output::part::pieces::{Facts, PiecePart, WrittenColumn};
+pub use crate::output::part::stream::Streams;
+pub use crate::output::part::{MAX_SHARED_KEYS, PartWriter, bytes_between};
 use crate::spec::{OutputCompression, OutputFormat, Spec};
 
 /// The output of one worker.
@@ -95,6 +98,26 @@ impl Output {
         match &mut self.to {
             To::Parts(output) => output.begin_wide(rows, bytes, order),
             _ => Ok(None),
+        }
+    }
+
+    /// Begin a part whose columns come in pieces, of about so many bytes; None where whole blocks have to
+    /// come.
+    pub fn begin_pieces(&mut self, rows: usize, bytes: usize) -> io::Result<Option<PiecePart>> {
+        match &mut self.to {
+            To::Parts(output) => output.begin_pieces(rows, bytes),
+            _ => Ok(None),
+        }
+    }
+
+    /// The streams of a thread that writes parts.
+    ///
+    /// # Panics
+    /// Panics where the output is none of parts.
+    pub fn streams(&mut self) -> &mut Streams {
+        match &mut self.to {
+            To::Parts(output) => output.streams(),
+            _ => unreachable!("only parts are written in pieces"),
         }
     }
 

@@ -74,6 +74,15 @@ impl KeyRange {
         let dropped = self.bits.saturating_sub(most);
         KeyRange { bits: self.bits - dropped, dropped, ..self }
     }
+
+    /// The range of all values that have one of some ranges; None where NULLs do not fit behind it.
+    pub fn joined(ranges: impl Iterator<Item = KeyRange>, nullable: bool) -> Option<KeyRange> {
+        let null = u64::from(nullable);
+        let ends = ranges.map(|range| (range.low, range.low + (range.last - null)));
+        let (low, high) = ends.reduce(|(a, b), (low, high)| (a.min(low), b.max(high)))?;
+        let last = (high - low).checked_add(null)?;
+        Some(KeyRange { low, last, bits: 64 - last.leading_zeros(), dropped: 0 })
+    }
 }
 
 /// Find the range of a column; None for types wider than 64 bits, and where NULLs do not fit behind
@@ -188,6 +197,13 @@ impl PackedKey for u64 {
     }
 }
 
+impl PackedKey for u128 {
+    #[inline(always)]
+    fn append(self, bits: u32, number: u64) -> u128 {
+        self << bits | u128::from(number)
+    }
+}
+
 impl PackedKey for u16 {
     #[inline(always)]
     /// The number with `bits` more at its lower end.
@@ -213,6 +229,15 @@ pub fn numbers(column: &Values<'_>) -> Option<Vec<u64>> {
     let range = key_range(column)?;
     let mut found = vec![Whole(0); column.data.len() / column.width()];
     pack_keys(column, &range, 0, &mut found);
+    Some(found.into_iter().map(|Whole(number)| number).collect())
+}
+
+/// For each row a number that is in the order of the values of all columns of the type; None for types
+/// wider than 64 bits. Those of NULLs are 0.
+pub fn ordered_numbers(column: &Values<'_>) -> Option<Vec<u64>> {
+    let range = KeyRange { low: 0, last: 0, bits: 64, dropped: 0 };
+    let mut found = vec![Whole(0); column.data.len() / column.width().max(1)];
+    visit(column, PackKeys { keys: &mut found, nulls: column.nulls, range, from: 0 })?;
     Some(found.into_iter().map(|Whole(number)| number).collect())
 }
 

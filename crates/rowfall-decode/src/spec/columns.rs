@@ -132,6 +132,16 @@ pub struct PartitionKey {
     pub hold_bytes: usize,
 }
 
+/// How the sorted rows of blocks are kept until they become one part.
+#[derive(Debug, Clone, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Merge {
+    /// Bytes of rows that are held in memory; others go into a file.
+    pub hold_bytes: usize,
+    /// Where that file is made; it has no name a moment later.
+    pub file: String,
+}
+
 /// Expressions of a sorting key. Their values are asked for, see [`crate::questions`].
 #[derive(Debug, Clone, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]

@@ -13,7 +13,7 @@ use crate::types::postgresql::Field;
 use crate::types::{BaseType, Type};
 
 pub use crate::spec::columns::{
-    ColumnSpec, ComputedKeys, KeyColumn, KeyExpression, PartLayout, PartitionKey, Same,
+    ColumnSpec, ComputedKeys, KeyColumn, KeyExpression, Merge, PartLayout, PartitionKey, Same,
     StringStreams,
 };
 pub use crate::spec::formats::{
@@ -136,6 +136,10 @@ pub struct Spec {
     /// The partition key of the table, for `parts`; none where it has no partitions.
     #[serde(default)]
     pub partition_by: Option<PartitionKey>,
+    /// All rows become one part in the end, for `parts` of a table without partitions; none to make a
+    /// part of each block.
+    #[serde(default)]
+    pub merge: Option<Merge>,
     /// Bytes of text that are decoded together; for tests.
     #[serde(default = "chunk")]
     pub chunk_bytes: usize,
@@ -344,6 +348,10 @@ impl Spec {
         need(
             self.parts || (self.partition_by.is_none() && self.computed.is_none()),
             "only parts have partitions, and keys that are computed",
+        );
+        need(
+            self.merge.is_none() || (self.parts && self.partition_by.is_none()),
+            "only parts of a table without partitions are merged",
         );
         let plain =
             |types: Vec<Type>| types.iter().all(|t| t.children().is_empty() && !t.low_cardinality);

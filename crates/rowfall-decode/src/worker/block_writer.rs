@@ -11,6 +11,7 @@ use crate::columnar::Batch;
 use crate::computed::Computed;
 use crate::cpu_time;
 use crate::error::Fail;
+use crate::merge::Merging;
 use crate::output::{Output, Partition};
 use crate::partition::Partitions;
 use crate::partition::held::{Held, HeldBlock, partitions_of};
@@ -47,6 +48,18 @@ impl Partitioned {
     }
 }
 
+/// What all workers have in common.
+#[derive(Clone, Copy)]
+pub struct Common<'a> {
+    pub progress: &'a Progress,
+    /// Of a table that has partitions.
+    pub partitioned: Option<&'a Partitioned>,
+    /// Of a key that has expressions.
+    pub computed: Option<&'a Computed>,
+    /// The rows become one part in the end.
+    pub merging: Option<&'a Merging>,
+}
+
 /// The block that one thread fills; its memory is kept from block to block.
 pub struct BlockWriter<'a> {
     pub spec: &'a Spec,
@@ -54,6 +67,11 @@ pub struct BlockWriter<'a> {
     progress: &'a Progress,
     partitioned: Option<&'a Partitioned>,
     computed: Option<&'a Computed>,
+    merging: Option<&'a Merging>,
+    /// How many blocks have been held to be merged.
+    held: usize,
+    /// No rows follow those of the block.
+    is_last: bool,
     /// Values of the key that are no columns, of the block that is written.
     key_values: Vec<Column>,
     /// The partition or the class of each row, and what counts them.
@@ -74,19 +92,15 @@ pub struct BlockWriter<'a> {
 
 impl<'a> BlockWriter<'a> {
     /// A writer of blocks of the spec's columns.
-    pub fn new(
-        spec: &'a Spec,
-        output: Output,
-        progress: &'a Progress,
-        partitioned: Option<&'a Partitioned>,
-        computed: Option<&'a Computed>,
-    ) -> BlockWriter<'a> {
+    pub fn new(spec: &'a Spec, output: Output, common: Common<'a>) -> BlockWriter<'a> {
+        let Common { progress, partitioned, computed, merging } = common;
         let types = spec.types().expect("checked before workers start");
         let row_bytes = types.iter().map(Type::row_bytes).sum::<usize>().max(1);
         let mut columns: Vec<Column> = types.into_iter().map(Column::new).collect();
         // Blocks that are held come together from all workers, whose keys have other numbers.
         let whole = spec.output_format == OutputFormat::Native;
-        if spec.format.has_dictionaries() && partitioned.is_none() && whole {
+        let at_once = partitioned.is_none() && merging.is_none();
+        if spec.format.has_dictionaries() && at_once && whole {
             for (number, column) in columns.iter_mut().enumerate() {
                 // What is handed over has its strings.
                 let handed = spec.computed.as_ref().is_some_and(|keys| keys.uses(number));
@@ -105,6 +119,9 @@ impl<'a> BlockWriter<'a> {
             progress,
             partitioned,
             computed,
+            merging,
+            held: 0,
+            is_last: false,
             key_values,
             numbers: Vec::new(),
             counting: CountingSort::default(),
@@ -116,6 +133,12 @@ impl<'a> BlockWriter<'a> {
             limits: (spec.block_rows, spec.block_bytes),
             unwritten_bytes: 0,
         }
+    }
+
+    /// Write the rows of the block, if there are any, behind which no others follow.
+    pub fn flush_last(&mut self) -> Result<(), Fail> {
+        self.is_last = true;
+        self.flush()
     }
 
     /// Write the rows of the block, if there are any.
@@ -158,7 +181,15 @@ impl<'a> BlockWriter<'a> {
         let order = self.sorting.sort(&mut self.columns, rows);
         let began = cpu_time::thread_nanoseconds();
         let (names, columns) = (&self.names, &self.columns);
-        let result = self.output.write(names, columns, rows, order, partition);
+        let result = match self.merging {
+            Some(merging) if merging.takes_more(self.is_last && self.spec.outputs.len() == 1) => {
+                let worker = self.spec.outputs.iter().position(|path| *path == self.output.path);
+                let place = (worker.unwrap_or_default(), self.held);
+                self.held += 1;
+                merging.hold(place, columns, (rows, names.len()), order)
+            }
+            _ => self.output.write(names, columns, rows, order, partition),
+        };
         result.map_err(|error| self.unwritable(&error))?;
         if self.spec.parts {
             self.progress
@@ -186,9 +217,17 @@ impl<'a> BlockWriter<'a> {
         Ok(())
     }
 
-    /// Write the rows that all workers hold in the end, partition after partition that no other has
-    /// taken.
+    /// Write the rows that all workers hold in the end: partition after partition, or column after
+    /// column, that no other has taken.
     pub fn write_rest(&mut self) -> Result<(), Fail> {
+        if let Some(merging) = self.merging {
+            let began = cpu_time::thread_nanoseconds();
+            let written =
+                merging.write(&self.names, &self.columns, &self.key_values, &mut self.output);
+            written.map_err(|error| self.unwritable(&error))?;
+            let spent = cpu_time::thread_nanoseconds() - began;
+            self.progress.part_nanoseconds.fetch_add(spent, Ordering::Relaxed);
+        }
         let Some(partitioned) = self.partitioned else { return Ok(()) };
         let blocks = partitioned.held.all();
         let all = partitions_of(&blocks);
@@ -230,7 +269,7 @@ impl<'a> BlockWriter<'a> {
     /// True where columns may be written one after the other, without a block.
     pub fn takes_columns(&self) -> bool {
         let of_columns = self.partitioned.is_none() && self.computed.is_none();
-        self.spec.parts && of_columns && self.sorting.moves_none()
+        self.spec.parts && self.merging.is_none() && of_columns && self.sorting.moves_none()
     }
 
     /// What such columns are written to; None where the block has rows, which come first.

@@ -9,7 +9,6 @@ pub mod text_reader;
 use std::io;
 
 use crate::columnar::{BatchError, BatchReader};
-use crate::computed::Computed;
 use crate::error::Fail;
 use crate::input::json_array;
 use crate::input::queue::InputReader;
@@ -17,13 +16,13 @@ use crate::input::read_ahead::Piece;
 use crate::input::rewrite::rewrite;
 use crate::input::source::TextSource;
 use crate::output::Output;
-use crate::progress::{InputSummary, Progress};
+use crate::progress::InputSummary;
 use crate::simd::Simd;
 use crate::spec::{Format, Input, Spec};
 use crate::text::fields::ReadOptions;
 use crate::text::layout::Layout;
 use crate::worker::block_writer::BlockWriter;
-pub use crate::worker::block_writer::Partitioned;
+pub use crate::worker::block_writer::{Common, Partitioned};
 use crate::worker::column_reader::{ColumnReader, unreadable};
 use crate::worker::packet_reader::PacketReader;
 use crate::worker::text_reader::{RecordCounts, TextReader};
@@ -39,14 +38,7 @@ pub struct Worker<'a> {
 
 impl<'a> Worker<'a> {
     /// A worker that writes to an output.
-    pub fn new(
-        spec: &'a Spec,
-        simd: Simd,
-        output: Output,
-        progress: &'a Progress,
-        partitioned: Option<&'a Partitioned>,
-        computed: Option<&'a Computed>,
-    ) -> Worker<'a> {
+    pub fn new(spec: &'a Spec, simd: Simd, output: Output, common: Common<'a>) -> Worker<'a> {
         let options = ReadOptions {
             simd,
             null_is_empty: spec.null.is_empty(),
@@ -54,7 +46,7 @@ impl<'a> Worker<'a> {
             line_breaks: spec.allow_line_breaks,
             tuples_apart: spec.tuples_are_fields(),
         };
-        let block = BlockWriter::new(spec, output, progress, partitioned, computed);
+        let block = BlockWriter::new(spec, output, common);
         Worker {
             simd,
             columns: ColumnReader::new(&block),
@@ -64,14 +56,14 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// Write all rows that have been read as a block or a part.
+    /// Write all rows that have been read as a block or a part: the last one.
     pub fn flush(&mut self) -> Result<(), Fail> {
         self.columns.write_pieces(&mut self.block)?;
-        self.block.flush()
+        self.block.flush_last()
     }
 
-    /// Write the rows that all workers hold in the end, partition after partition that no other has
-    /// taken.
+    /// Write the rows that all workers hold in the end: partition after partition, or column after
+    /// column, that no other has taken.
     pub fn write_rest(&mut self) -> Result<(), Fail> {
         self.block.write_rest()
     }

@@ -37,7 +37,12 @@ pub fn compare(text: &[u8], format: &str, columns: &[(&str, &str)], more: &Value
     wide
 }
 
-fn compare_parts(
+/// Write the rows of a text as parts of a kind, and compare them with Native blocks of the same rows.
+/// Returns how many there are.
+///
+/// # Panics
+/// Where they differ, or a part's files do not agree with each other.
+pub fn compare_parts(
     text: &[u8],
     format: &str,
     columns: &[(&str, &str)],

@@ -107,6 +107,11 @@ impl Checksums {
         self.files.insert(name, (stored, text));
     }
 
+    /// Add all files of others.
+    pub fn join(&mut self, others: Checksums) {
+        self.files.extend(others.files);
+    }
+
     /// The bytes of `checksums.txt`.
     pub fn text(&self) -> Vec<u8> {
         let mut list = Vec::new();

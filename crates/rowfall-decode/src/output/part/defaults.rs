@@ -3,18 +3,76 @@
 
 use serde_json::{Value, json};
 
-use crate::column::Column;
 use crate::column::strings::strings_of;
+use crate::column::{Column, filled};
 use crate::types::{BaseType, Type};
 
 /// Rows of which the engine looks at each; of more tuples it looks at a tenth.
 const ALL_ROWS: usize = 1000;
 
+/// How many values of a column are defaults, of a tuple those of its elements.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Counts {
+    defaults: usize,
+    elements: Vec<Counts>,
+}
+
+impl Counts {
+    /// Count the values of a column.
+    pub fn of(column: &Column, rows: usize) -> Counts {
+        let width = column.data_type.width();
+        let flat = !column.data_type.nullable && column.data_type.children().is_empty();
+        let defaults = match width {
+            0 if flat && column.keeps_sizes => column.sizes.iter().filter(|s| **s == 1).count(),
+            0 if flat => strings_of(&column.data).filter(|text| text.is_empty()).count(),
+            _ if flat => rows - filled::count(&filled::filled(&column.data, width)),
+            _ => return counted(column, rows).0,
+        };
+        Counts { defaults, elements: Vec::new() }
+    }
+
+    /// Add those of more rows.
+    pub fn add(&mut self, more: &Counts) {
+        self.defaults += more.defaults;
+        self.elements.iter_mut().zip(&more.elements).for_each(|(own, more)| own.add(more));
+    }
+
+    /// How many defaults there are.
+    pub fn defaults(&self) -> usize {
+        self.defaults
+    }
+
+    /// Those of an element of a tuple; None of other types.
+    pub fn element(&self, number: usize) -> Option<&Counts> {
+        self.elements.get(number)
+    }
+
+    /// What is said of a column of so many rows; None of types that are never sparse.
+    pub fn kind(&self, data_type: &Type, rows: usize, above: f32) -> Option<Value> {
+        match data_type.base {
+            BaseType::Tuple(..) => Some(self.of_element(rows, above)),
+            BaseType::Array(_) | BaseType::Map(_) => None,
+            _ if data_type.nullable || data_type.low_cardinality => None,
+            _ => Some(exact(self.defaults, rows, above)),
+        }
+    }
+
+    /// What is said of an element of a tuple, of whatever type.
+    fn of_element(&self, rows: usize, above: f32) -> Value {
+        if self.elements.is_empty() {
+            return exact(self.defaults, rows, above);
+        }
+        let kinds: Vec<Value> = self.elements.iter().map(|e| e.of_element(rows, above)).collect();
+        json!({"kind": "Default", "num_defaults": self.defaults, "num_rows": rows,
+               "subcolumns": kinds})
+    }
+}
+
 /// What is said of a column: of a flat one it has been `counted`, and of tuples their elements count.
 /// None of columns that are never sparse. `above` is the share of defaults of a dense column at most.
 pub fn kind(column: &Column, rows: usize, counted: Option<usize>, above: f32) -> Option<Value> {
     match column.data_type.base {
-        BaseType::Tuple(..) => Some(element(column, rows, above).0),
+        BaseType::Tuple(..) => Some(Counts::of(column, rows).of_element(rows, above)),
         _ => counted.map(|defaults| exact(defaults, rows, above)),
     }
 }
@@ -36,22 +94,21 @@ fn exact(defaults: usize, rows: usize, above: f32) -> Value {
     json!({"kind": kind, "num_defaults": defaults, "num_rows": rows, "exact_num_defaults": true})
 }
 
-/// What is said of an element of a tuple, of whatever type, and for each row whether it is the
-/// default.
-fn element(column: &Column, rows: usize, above: f32) -> (Value, Vec<bool>) {
+/// Count the values of a column or of an element of a tuple, of whatever type, and for each row whether
+/// it is the default.
+fn counted(column: &Column, rows: usize) -> (Counts, Vec<bool>) {
     if !matches!(column.data_type.base, BaseType::Tuple(..)) {
         let found = defaults(column, rows);
-        return (exact(found.iter().filter(|is| **is).count(), rows, above), found);
+        let defaults = found.iter().filter(|is| **is).count();
+        return (Counts { defaults, elements: Vec::new() }, found);
     }
-    let (mut all, mut kinds) = (vec![true; rows], Vec::new());
+    let (mut all, mut elements) = (vec![true; rows], Vec::new());
     for child in &column.children {
-        let (kind, found) = element(child, rows, above);
+        let (counts, found) = counted(child, rows);
         all.iter_mut().zip(found).for_each(|(all, is)| *all &= is);
-        kinds.push(kind);
+        elements.push(counts);
     }
-    let kind = json!({"kind": "Default", "num_defaults": sampled(&all), "num_rows": rows,
-                      "subcolumns": kinds});
-    (kind, all)
+    (Counts { defaults: sampled(&all), elements }, all)
 }
 
 /// For each value of a column that is not a tuple whether it is the default.

@@ -10,9 +10,10 @@
 mod block_file;
 mod checksums;
 mod compact;
-mod defaults;
+pub mod defaults;
 pub mod partition;
-mod stream;
+pub mod pieces;
+pub mod stream;
 mod strings;
 
 use std::io;
@@ -28,15 +29,16 @@ use crate::column::strings::{append_string, append_varint, starts_of, strings_of
 use crate::column::{Column, Values};
 use crate::output::low_cardinality::{self, Dictionary, Renumbering};
 use crate::output::part::checksums::{Checksums, FileHash};
+use crate::output::part::defaults::Counts;
 use crate::output::part::partition::Partition;
-use crate::output::part::stream::Stream;
+use crate::output::part::stream::{Stream, Streams};
 use crate::output::part::strings::{StringLayout, text_span};
 use crate::spec::{PartLayout, Spec, StringStreams};
 use crate::types::streams::{array_sizes, element_name, element_names, escaped};
 use crate::types::{BaseType, Type};
 
 /// Keys at most of a dictionary that a whole column shares: low_cardinality_max_dictionary_size.
-const MAX_SHARED_KEYS: usize = 8192;
+pub const MAX_SHARED_KEYS: usize = 8192;
 /// Flags before the indexes of a granule: their keys are those of the column, or the granule's own.
 const SHARED_KEYS: u64 = 1 << 8;
 const OWN_KEYS: u64 = 1 << 9;
@@ -55,7 +57,7 @@ pub struct Output {
     chains: Vec<Vec<Chains>>,
     layout: PartLayout,
     parts: usize,
-    stream: Stream,
+    streams: Streams,
 }
 
 impl Output {
@@ -75,7 +77,7 @@ impl Output {
             chains,
             layout: spec.layout,
             parts: 0,
-            stream: Stream::new(spec.layout),
+            streams: Streams::new(spec.layout),
         })
     }
 
@@ -127,20 +129,17 @@ impl Output {
         let folder = self.folder.join(format!("{id}{}", self.parts));
         self.parts += 1;
         std::fs::create_dir(&folder)?;
-        self.stream.begin_part(shape.compact);
+        self.streams.begin_part(shape.compact);
         Ok(PartWriter {
             folder,
             keys: &self.keys,
             chains: &self.chains,
             layout: self.layout,
-            stream: &mut self.stream,
+            streams: &mut self.streams,
             block: PartBlock { rows, shape, order },
             checksums: Checksums::default(),
             bounds: (0, 0),
-            kinds: Vec::new(),
-            streams: String::new(),
-            listed: String::new(),
-            count: 0,
+            lists: Lists::default(),
         })
     }
 }
@@ -151,53 +150,104 @@ pub struct PartWriter<'a> {
     keys: &'a [usize],
     chains: &'a [Vec<Chains>],
     layout: PartLayout,
-    stream: &'a mut Stream,
+    streams: &'a mut Streams,
     block: PartBlock<'a>,
     checksums: Checksums,
     /// Bytes of the columns so far in the engine's memory: between these.
     bounds: (usize, usize),
+    lists: Lists,
+}
+
+/// What the files about all columns say of those so far.
+#[derive(Default)]
+struct Lists {
     /// What `serialization.json` says of the columns, with their names.
     kinds: Vec<(String, Value)>,
     /// The lists of `columns_substreams.txt` and `columns.txt`.
     streams: String,
     listed: String,
-    /// Columns so far.
     count: usize,
+}
+
+impl Lists {
+    /// Add the next column: its streams, and its kind of serialization if the engine counts that.
+    fn add(&mut self, name: &str, data_type: &Type, streams: &[String], kind: Option<Value>) {
+        if let Some(mut kind) = kind {
+            kind["name"] = json!(name);
+            self.kinds.push((name.to_owned(), kind));
+        }
+        let name = quoted(name);
+        self.streams += &format!("{} substreams for column {name}:\n", streams.len());
+        streams.iter().for_each(|stream| self.streams += &format!("\t{stream}\n"));
+        self.listed += &format!("{name} {}\n", data_type.name);
+        self.count += 1;
+    }
+
+    /// Write the files about all columns of a part of so many rows, the last ones of it.
+    fn write(
+        mut self,
+        folder: &Path,
+        rows: usize,
+        compact: bool,
+        layout: PartLayout,
+        mut checksums: Checksums,
+    ) -> io::Result<()> {
+        self.kinds.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
+        let kinds: Vec<Value> = self.kinds.into_iter().map(|(_, kind)| kind).collect();
+        let typed = |string: u8| {
+            json!({
+                "columns": kinds, "propagate_types_serialization_versions_to_nested_types": true,
+                "types_serialization_versions": {"string": string}, "version": 1,
+            })
+        };
+        let kinds = match layout.strings {
+            StringStreams::Apart => typed(1),
+            StringStreams::InlineTyped => typed(0),
+            StringStreams::Inline => json!({"columns": kinds, "version": 0}),
+        };
+        let (count, listed) = (self.count, self.listed);
+        write_file(folder, "serialization.json", &kinds.to_string(), Some(&mut checksums))?;
+        write_file(folder, "count.txt", &rows.to_string(), Some(&mut checksums))?;
+        write_file(folder, "uuid.txt", &uuid()?, Some(&mut checksums))?;
+        let text = format!("columns format version: 1\n{count} columns:\n{listed}");
+        write_file(folder, "columns.txt", &text, None)?;
+        if !compact || layout.substream_marks {
+            let streams = &self.streams;
+            let text = format!("columns substreams version: 1\n{count} columns:\n{streams}");
+            write_file(folder, "columns_substreams.txt", &text, None)?;
+        }
+        write_file(folder, "default_compression_codec.txt", "CODEC(LZ4)", None)?;
+        write_file(folder, "metadata_version.txt", "0", None)?;
+        std::fs::write(folder.join("checksums.txt"), checksums.text())
+    }
 }
 
 impl PartWriter<'_> {
     /// Write the next column.
     pub fn column(&mut self, name: &str, column: &Column) -> io::Result<()> {
         let (rows, above) = (self.block.rows, self.layout.sparse_above);
+        self.streams.begin_column();
         let mut writer = ColumnWriter {
             block: &self.block,
             folder: &self.folder,
-            stream: self.stream,
+            streams: self.streams,
             checksums: &mut self.checksums,
-            chains: &self.chains[self.count],
-            sparse_above: above,
-            sizes_apart: self.layout.strings == StringStreams::Apart,
+            chains: &self.chains[self.lists.count],
+            layout: self.layout,
+            totals: None,
             arrays: Vec::new(),
             reordered: false,
             dictionaries: Vec::new(),
-            streams: Vec::new(),
+            names: Vec::new(),
         };
-        let defaults = writer.column(&escaped(name.as_bytes()), column, rows)?;
-        let found = [writer.dictionaries, writer.streams].concat();
+        let defaults = writer.column(&escaped(name.as_bytes()), column, rows, None)?;
+        let found = [writer.dictionaries, writer.names].concat();
         // Where nothing is ever sparse the engine does not count.
         let counted = defaults::kind(column, rows, defaults, above).filter(|_| above < 1.0);
-        if let Some(mut kind) = counted {
-            kind["name"] = json!(name);
-            self.kinds.push((name.to_owned(), kind));
-        }
-        let name = quoted(name);
-        self.streams += &format!("{} substreams for column {name}:\n", found.len());
-        found.iter().for_each(|stream| self.streams += &format!("\t{stream}\n"));
-        self.listed += &format!("{name} {}\n", column.data_type.name);
-        self.stream.end_column();
+        self.lists.add(name, &column.data_type, &found, counted);
+        self.streams.end_column();
         let (least, most) = bytes_between(column, rows);
         self.bounds = (self.bounds.0 + least, self.bounds.1 + most);
-        self.count += 1;
         Ok(())
     }
 
@@ -223,39 +273,13 @@ impl PartWriter<'_> {
     pub fn end(mut self, columns: &[Column]) -> io::Result<()> {
         let PartBlock { rows, shape, .. } = self.block;
         let granules = self.block.granules().map(|rows| rows.len());
-        self.stream.end_part(&self.folder, granules, &mut self.checksums)?;
+        self.streams.end_part(&self.folder, granules, &mut self.checksums)?;
         let keys: Vec<Values<'_>> = self.keys.iter().map(|&key| columns[key].values()).collect();
         if !keys.is_empty() {
             let index = self.block.primary_index(&keys);
-            self.stream.small_file(&self.folder, "primary.cidx", &index, &mut self.checksums)?;
+            self.streams.small_file(&self.folder, "primary.cidx", &index, &mut self.checksums)?;
         }
-        self.kinds.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
-        let kinds: Vec<Value> = self.kinds.into_iter().map(|(_, kind)| kind).collect();
-        let typed = |string: u8| {
-            json!({
-                "columns": kinds, "propagate_types_serialization_versions_to_nested_types": true,
-                "types_serialization_versions": {"string": string}, "version": 1,
-            })
-        };
-        let kinds = match self.layout.strings {
-            StringStreams::Apart => typed(1),
-            StringStreams::InlineTyped => typed(0),
-            StringStreams::Inline => json!({"columns": kinds, "version": 0}),
-        };
-        let (folder, count, checksums) = (&self.folder, self.count, &mut self.checksums);
-        write_file(folder, "serialization.json", &kinds.to_string(), Some(checksums))?;
-        write_file(folder, "count.txt", &rows.to_string(), Some(checksums))?;
-        write_file(folder, "uuid.txt", &uuid()?, Some(checksums))?;
-        let text = format!("columns format version: 1\n{count} columns:\n{}", self.listed);
-        write_file(folder, "columns.txt", &text, None)?;
-        if !shape.compact || self.layout.substream_marks {
-            let streams = &self.streams;
-            let text = format!("columns substreams version: 1\n{count} columns:\n{streams}");
-            write_file(folder, "columns_substreams.txt", &text, None)?;
-        }
-        write_file(folder, "default_compression_codec.txt", "CODEC(LZ4)", None)?;
-        write_file(folder, "metadata_version.txt", "0", None)?;
-        std::fs::write(folder.join("checksums.txt"), self.checksums.text())
+        self.lists.write(&self.folder, rows, shape.compact, self.layout, self.checksums)
     }
 }
 
@@ -317,7 +341,7 @@ fn engine_bytes(column: &Column, rows: usize) -> usize {
 }
 
 /// The same without a look at the values, between two bounds.
-fn bytes_between(column: &Column, rows: usize) -> (usize, usize) {
+pub fn bytes_between(column: &Column, rows: usize) -> (usize, usize) {
     let data = column.data.len();
     if column.data_type.low_cardinality {
         let keys = column.keys.as_ref().map_or(0, Keys::bytes);
@@ -401,37 +425,43 @@ impl PartBlock<'_> {
 
     /// The primary index: the key of the first row of each granule, and of the last row.
     fn primary_index(&self, keys: &[Values<'_>]) -> Vec<u8> {
-        let starts: Vec<_> = keys
-            .iter()
-            .map(|key| match (&key.data_type.base, key.keys) {
-                (BaseType::String, None) => starts_of(*key, self.rows),
-                _ => Vec::new(),
-            })
-            .collect();
-        let mut out = Vec::new();
-        for row in self.starts().chain([self.rows - 1]) {
-            let row = self.order.map_or(row, |order| order[row] as usize);
-            for (key, starts) in keys.iter().zip(&starts) {
-                if key.data_type.nullable {
-                    out.push(key.nulls[row]);
-                    if key.nulls[row] == 1 {
-                        continue;
-                    }
-                }
-                if let Some(strings) = key.keys {
-                    let number = key.data.as_chunks::<4>().0[row];
-                    append_string(&mut out, strings.text(u32::from_le_bytes(number)));
+        let rows = self.starts().chain([self.rows - 1]);
+        let rows = rows.map(|row| self.order.map_or(row, |order| order[row] as usize));
+        index_of(keys, self.rows, rows)
+    }
+}
+
+/// The keys of some of the `count` rows, one behind the other.
+fn index_of(keys: &[Values<'_>], count: usize, rows: impl Iterator<Item = usize>) -> Vec<u8> {
+    let starts: Vec<_> = keys
+        .iter()
+        .map(|key| match (&key.data_type.base, key.keys) {
+            (BaseType::String, None) => starts_of(*key, count),
+            _ => Vec::new(),
+        })
+        .collect();
+    let mut out = Vec::new();
+    for row in rows {
+        for (key, starts) in keys.iter().zip(&starts) {
+            if key.data_type.nullable {
+                out.push(key.nulls[row]);
+                if key.nulls[row] == 1 {
                     continue;
                 }
-                let (from, to) = match starts[..] {
-                    [] => (row * key.data_type.width(), (row + 1) * key.data_type.width()),
-                    _ => (starts[row] as usize, starts[row + 1] as usize),
-                };
-                out.extend_from_slice(&key.data[from..to]);
             }
+            if let Some(strings) = key.keys {
+                let number = key.data.as_chunks::<4>().0[row];
+                append_string(&mut out, strings.text(u32::from_le_bytes(number)));
+                continue;
+            }
+            let (from, to) = match starts[..] {
+                [] => (row * key.data_type.width(), (row + 1) * key.data_type.width()),
+                _ => (starts[row] as usize, starts[row + 1] as usize),
+            };
+            out.extend_from_slice(&key.data[from..to]);
         }
-        out
     }
+    out
 }
 
 /// The elements of an array column in the order of a part; or the values of a sparse column that are
@@ -458,14 +488,14 @@ impl Elements {
 struct ColumnWriter<'a> {
     block: &'a PartBlock<'a>,
     folder: &'a Path,
-    stream: &'a mut Stream,
+    streams: &'a mut Streams,
     checksums: &'a mut Checksums,
     /// The codecs of the flat types that are still to be written, in their order.
     chains: &'a [Chains],
-    /// The share of defaults of a dense column at most.
-    sparse_above: f32,
-    /// Sizes of strings have a stream of their own.
-    sizes_apart: bool,
+    layout: PartLayout,
+    /// Of a column that comes in pieces: how many rows all of them have, and its dictionary, if it has
+    /// one.
+    totals: Option<(usize, Option<&'a Keys>)>,
     /// The elements of the arrays and maps around what is written, from the outermost on.
     arrays: Vec<Elements>,
     /// The values that are written are in the order of the part already.
@@ -473,17 +503,19 @@ struct ColumnWriter<'a> {
     /// The names of the streams, in the order in which the engine lists them: dictionaries, then all
     /// others.
     dictionaries: Vec<String>,
-    streams: Vec<String>,
+    names: Vec<String>,
 }
 
 impl<'a> ColumnWriter<'a> {
     /// Write a column of so many values. Returns how many of them are the type's default, None where
-    /// the engine does not count them or where they are not of a flat column.
+    /// the engine does not count them or where they are not of a flat column. `counts` are those of
+    /// all pieces, where it comes in pieces and may be sparse.
     fn column(
         &mut self,
         name: &str,
         column: &'a Column,
         count: usize,
+        counts: Option<&Counts>,
     ) -> io::Result<Option<usize>> {
         let array = match column.data_type.base {
             BaseType::Array(_) | BaseType::Map(_) => true,
@@ -494,7 +526,7 @@ impl<'a> ColumnWriter<'a> {
                 return Ok(None);
             }
             _ => {
-                let defaults = self.flat(name, column, count)?;
+                let defaults = self.flat(name, column, count, counts)?;
                 self.chains = &self.chains[1..];
                 return Ok(defaults);
             }
@@ -508,9 +540,10 @@ impl<'a> ColumnWriter<'a> {
         let count = column.elements(count);
         let names = element_names(&column.data_type);
         for (number, child) in column.children.iter().enumerate() {
+            let counts = counts.and_then(|all| all.element(number));
             match names.get(number) {
-                Some(element) => self.column(&element_name(name, element), child, count)?,
-                None => self.column(name, child, count)?,
+                Some(element) => self.column(&element_name(name, element), child, count, counts)?,
+                None => self.column(name, child, count, counts)?,
             };
         }
         if array {
@@ -544,20 +577,26 @@ impl<'a> ColumnWriter<'a> {
     ) -> io::Result<()> {
         let chains = &self.chains[0];
         let codecs = if beside { &chains.beside } else { &chains.values };
-        self.stream.begin(self.folder, &name, codecs)?;
+        let stream = self.streams.begin(self.folder, &name, codecs)?;
         let block =
             PartBlock { order: self.block.order.filter(|_| !self.reordered), ..*self.block };
         for (number, rows) in block.granules().enumerate() {
-            self.stream.mark(rows.len())?;
+            stream.mark(rows.len())?;
             let values = self.arrays.last().map_or(rows, |elements| elements.granule(number));
-            fill(values, self.stream)?;
+            fill(values, stream)?;
         }
-        self.streams.push(name);
-        self.stream.end(self.folder, self.checksums)
+        self.names.push(name);
+        self.streams.end(self.folder, self.checksums)
     }
 
     /// Write the values of a flat type; returns how many of a whole column are the default.
-    fn flat(&mut self, name: &str, column: &Column, count: usize) -> io::Result<Option<usize>> {
+    fn flat(
+        &mut self,
+        name: &str,
+        column: &Column,
+        count: usize,
+        counts: Option<&Counts>,
+    ) -> io::Result<Option<usize>> {
         let data_type = &column.data_type;
         if data_type.nullable {
             let same = all_equal(&column.nulls, 1);
@@ -569,10 +608,14 @@ impl<'a> ColumnWriter<'a> {
         if width == 0 {
             let mut texts = StringLayout::new(column.values(), count);
             let defaults = if data_type.nullable { 0 } else { texts.count_empty(count) };
-            let sparse = self.sparse(name, data_type, defaults, count, || texts.filled(count))?;
+            let sparse =
+                self.is_sparse(data_type, counts.map_or(defaults, Counts::defaults), count);
+            if sparse {
+                self.sparse(name, defaults < count, texts.filled(count))?;
+            }
             let order = self.block.order.filter(|_| self.arrays.is_empty());
             self.reordered = order.is_some_and(|order| texts.reorder(order));
-            let apart = self.sizes_apart;
+            let apart = self.layout.strings == StringStreams::Apart;
             if apart {
                 self.write(format!("{name}.size"), true, &mut |rows, out| {
                     texts.write_sizes(rows, out)
@@ -589,7 +632,10 @@ impl<'a> ColumnWriter<'a> {
         let same = all_equal(&column.data, width);
         let found = if data_type.nullable { Vec::new() } else { filled(&column.data, width) };
         let defaults = if data_type.nullable { 0 } else { count - count_filled(&found) };
-        let sparse = self.sparse(name, data_type, defaults, count, || found)?;
+        let sparse = self.is_sparse(data_type, counts.map_or(defaults, Counts::defaults), count);
+        if sparse {
+            self.sparse(name, defaults < count, found)?;
+        }
         self.write(name.to_owned(), false, &mut |rows, out| {
             reorder::gather_fixed(&column.data, width, in_any_order(same, rows), out)
         })?;
@@ -597,32 +643,26 @@ impl<'a> ColumnWriter<'a> {
         Ok((!data_type.nullable).then_some(defaults))
     }
 
+    /// True where so many defaults of all values of a column that is in no array make it sparse.
+    fn is_sparse(&self, data_type: &Type, defaults: usize, count: usize) -> bool {
+        let rows = self.totals.map_or(count, |(rows, _)| rows);
+        let above = self.layout.sparse_above;
+        self.arrays.is_empty() && defaults::is_sparse(data_type, defaults, rows, above)
+    }
+
     /// Where nearly all values of a column are defaults, write how many of them there are before
-    /// each other value; true then, and what is written next has only these others, until the
-    /// elements that are added here are dropped. `filled` makes a bit for each of them.
-    fn sparse(
-        &mut self,
-        name: &str,
-        data_type: &Type,
-        defaults: usize,
-        count: usize,
-        filled: impl FnOnce() -> Vec<u64>,
-    ) -> io::Result<bool> {
-        if !self.arrays.is_empty()
-            || !defaults::is_sparse(data_type, defaults, count, self.sparse_above)
-        {
-            return Ok(false);
-        }
-        let bits = filled();
+    /// each other value; what is written next has only these others, until the elements that are
+    /// added here are dropped. Of the others there are `any`; `bits` has one for each of them.
+    fn sparse(&mut self, name: &str, any: bool, bits: Vec<u64>) -> io::Result<()> {
         let name = format!("{name}.sparse.idx");
-        self.stream.begin(self.folder, &name, &self.chains[0].beside)?;
+        let stream = self.streams.begin(self.folder, &name, &self.chains[0].beside)?;
         let (mut runs, mut granules, mut gaps) = (Vec::new(), Vec::new(), Vec::new());
         for rows in self.block.granules() {
-            self.stream.mark(rows.len())?;
+            stream.mark(rows.len())?;
             let before = runs.len();
             let mut next = 0;
             // Of defaults only no row need be looked at.
-            let rows_left = if defaults < count { rows } else { RowSelection::Range(0, 0) };
+            let rows_left = if any { rows } else { RowSelection::Range(0, 0) };
             each_filled(&bits, rows_left, |place, row| {
                 append_varint(&mut gaps, place - next);
                 next = place + 1;
@@ -632,13 +672,13 @@ impl<'a> ColumnWriter<'a> {
                 }
             });
             append_varint(&mut gaps, rows.len() - next + END_OF_GRANULE);
-            self.stream.buffer_for(gaps.len())?.append(&mut gaps);
+            stream.buffer_for(gaps.len())?.append(&mut gaps);
             granules.push((before, runs.len()));
         }
-        self.streams.push(name);
-        self.stream.end(self.folder, self.checksums)?;
+        self.names.push(name);
+        self.streams.end(self.folder, self.checksums)?;
         self.arrays.push(Elements { runs: Some(runs), granules });
-        Ok(true)
+        Ok(())
     }
 
     /// Write LowCardinality values: with one dictionary for all of them where the engine would have
@@ -646,7 +686,14 @@ impl<'a> ColumnWriter<'a> {
     fn low_cardinality(&mut self, name: &str, column: &Column, count: usize) -> io::Result<()> {
         let nullable = column.data_type.nullable;
         let compact = self.block.shape.compact;
-        let found = (!compact).then(|| low_cardinality::dictionary_of(column, true));
+        let found = match self.totals {
+            // Who merges has counted them.
+            Some((_, keys)) => {
+                let keys = keys.filter(|_| self.arrays.is_empty());
+                keys.map(|keys| low_cardinality::dictionary_in(keys, column))
+            }
+            None => (!compact).then(|| low_cardinality::dictionary_of(column, true)),
+        };
         let found = found.filter(|all| all.count as usize <= MAX_SHARED_KEYS && count > 0);
         self.dictionary(name, found.as_ref())?;
         // In a compact part they are a dictionary like that of a column.
@@ -694,29 +741,31 @@ impl<'a> ColumnWriter<'a> {
         let (dictionary, codecs) = (format!("{name}.dict"), &self.chains[0].values);
         let compact = self.block.shape.compact;
         if compact {
-            self.stream.begin(self.folder, name, codecs)?;
-            self.stream.is_prefix();
+            let stream = self.streams.begin(self.folder, name, codecs)?;
+            stream.is_prefix();
             for rows in self.block.granules() {
-                self.stream.mark(rows.len())?;
-                self.stream.buffer_for(8)?.extend_from_slice(&low_cardinality::VERSION);
+                stream.mark(rows.len())?;
+                stream.buffer_for(8)?.extend_from_slice(&low_cardinality::VERSION);
             }
-            self.stream.end(self.folder, self.checksums)?;
+            self.streams.end(self.folder, self.checksums)?;
             self.dictionaries.push(format!("{dictionary}_prefix"));
         }
-        self.stream.begin(self.folder, &dictionary, codecs)?;
-        if !compact {
-            self.stream.buffer_for(8)?.extend_from_slice(&low_cardinality::VERSION);
+        let (is_first, is_last) = self.streams.ends();
+        let stream = self.streams.begin(self.folder, &dictionary, codecs)?;
+        if !compact && is_first {
+            stream.buffer_for(8)?.extend_from_slice(&low_cardinality::VERSION);
         }
         for rows in self.block.granules() {
-            self.stream.mark(rows.len())?;
+            stream.mark(rows.len())?;
         }
-        if let Some(found) = found {
-            let out = self.stream.buffer_for(8 + found.keys.len())?;
+        // Marks of all granules stand before the keys.
+        if let Some(found) = found.filter(|_| is_last) {
+            let out = stream.buffer_for(8 + found.keys.len())?;
             out.extend_from_slice(&u64::from(found.count).to_le_bytes());
             out.extend_from_slice(&found.keys);
         }
-        self.stream.end(self.folder, self.checksums)?;
-        if compact { &mut self.streams } else { &mut self.dictionaries }.push(dictionary);
+        self.streams.end(self.folder, self.checksums)?;
+        if compact { &mut self.names } else { &mut self.dictionaries }.push(dictionary);
         Ok(())
     }
 }

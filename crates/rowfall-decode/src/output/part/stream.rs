@@ -17,6 +17,97 @@ use crate::types::streams::file_name;
 /// Bytes of a block of marks or keys.
 const SMALL_BLOCK: usize = 64 << 10;
 
+/// The streams that are open. A column that is there as a whole is written stream after stream, by one
+/// of them; of one that comes in pieces each stays open until the last piece.
+#[derive(Default)]
+pub struct Streams {
+    layout: PartLayout,
+    all: Vec<Stream>,
+    /// Of the next stream of the piece.
+    next: usize,
+    first: bool,
+    last: bool,
+}
+
+impl Streams {
+    /// Streams whose blocks have such sizes.
+    pub fn new(layout: PartLayout) -> Streams {
+        let all = vec![Stream::new(layout)];
+        Streams { layout, all, ..Streams::default() }
+    }
+
+    /// Begin a part, whose streams are held where it is compact.
+    pub fn begin_part(&mut self, compact: bool) {
+        self.all[0].begin_part(compact);
+    }
+
+    /// Begin a column that is there as a whole.
+    pub fn begin_column(&mut self) {
+        self.begin_piece(true, true);
+    }
+
+    /// Begin a piece of a column, of a wide part.
+    pub fn begin_piece(&mut self, first: bool, last: bool) {
+        (self.next, self.first, self.last) = (0, first, last);
+    }
+
+    /// Whether the piece is the first one of its column, and whether it is the last.
+    pub fn ends(&self) -> (bool, bool) {
+        (self.first, self.last)
+    }
+
+    /// Begin the stream `name` in a part's folder, which is compressed by `codecs`, or go on with it
+    /// in the next piece: there its number is the same.
+    pub fn begin(
+        &mut self,
+        folder: &Path,
+        name: &str,
+        codecs: &[Codec],
+    ) -> io::Result<&mut Stream> {
+        let place = if self.first && self.last { 0 } else { self.next };
+        self.next = place + 1;
+        if place == self.all.len() {
+            self.all.push(Stream::new(self.layout));
+        }
+        let stream = &mut self.all[place];
+        if self.first {
+            stream.begin(folder, name, codecs)?;
+        }
+        Ok(stream)
+    }
+
+    /// Write what is left of the stream that was begun last, and the marks, where no piece follows.
+    pub fn end(&mut self, folder: &Path, checksums: &mut Checksums) -> io::Result<()> {
+        if self.last { self.all[self.next - 1].end(folder, checksums) } else { Ok(()) }
+    }
+
+    /// All streams of a column are there.
+    pub fn end_column(&mut self) {
+        self.all[0].end_column();
+    }
+
+    /// All columns are there: write the files of a compact part, whose granules have so many rows.
+    pub fn end_part(
+        &mut self,
+        folder: &Path,
+        rows: impl Iterator<Item = usize>,
+        checksums: &mut Checksums,
+    ) -> io::Result<()> {
+        self.all[0].end_part(folder, rows, checksums)
+    }
+
+    /// Write a small file of compressed blocks: marks, or the primary index.
+    pub fn small_file(
+        &mut self,
+        folder: &Path,
+        name: &str,
+        text: &[u8],
+        checksums: &mut Checksums,
+    ) -> io::Result<()> {
+        self.all[0].small_file(folder, name, text, checksums)
+    }
+}
+
 /// A stream that is being written; its buffers are kept for the next one.
 #[derive(Default)]
 pub struct Stream {

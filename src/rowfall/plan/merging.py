@@ -1,0 +1,43 @@
+"""Decides whether rowfall-decode merges the sorted blocks of an attempt into one part. Pure.
+
+Partitions are parts of their own anyway, see :mod:`rowfall.deliver.build`.
+"""
+
+from __future__ import annotations
+
+from rowfall.contracts.facts import LoadFacts
+from rowfall.plan import keys, table_definition
+from rowfall.plan.table_definition import Definition
+
+# Engines that do more in a merge than to put rows in order collapse the rows, too, so that their
+# merge is still to come.
+_PLAIN = "MergeTree"
+# Columns of a compact part are in memory as a whole: below these bytes and rows they may be.
+_COMPACT = (64 << 20, 1 << 20)
+# Whole columns of these go straight into parts, without a block that could be held.
+_WHOLE_COLUMNS = frozenset({"Parquet", "ArrowStream"})
+
+
+def of_table(table: Definition, format_: str) -> bool:
+    """Tell whether all rows of an attempt become one part of a table.
+
+    Args:
+        format_: of what rowfall-decode reads.
+    """
+    partition = table.clauses.get("PARTITION", "").removeprefix("BY ")
+    size, rows = table_definition.least_wide(table)
+    small = size <= _COMPACT[0] and rows <= _COMPACT[1]
+    return small and _merges(table.engine, partition, format_)
+
+
+def of_load(facts: LoadFacts, format_: str) -> bool:
+    """Tell the same of a load whose table may be a new one."""
+    existing, layout = facts.table.existing, facts.schema.layout
+    if existing is None:
+        return _merges(layout.engine.partition("(")[0].strip(), layout.partition_by, format_)
+    table = table_definition.parse(existing.create_query)
+    return table is not None and of_table(table, format_)
+
+
+def _merges(engine: str, partition: str, format_: str) -> bool:
+    return engine == _PLAIN and not keys.elements(partition) and format_ not in _WHOLE_COLUMNS
