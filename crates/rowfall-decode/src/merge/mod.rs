@@ -16,13 +16,17 @@ use crate::column::Column;
 use crate::column::keys::Keys;
 use crate::column::strings::strings_of;
 use crate::merge::order::{MOST_RUNS, Picks, merge};
-use crate::merge::run::{Reader, Run};
+use crate::merge::run::{PIECE_BYTES, Reader, Run};
 use crate::merge::scratch::Scratch;
 use crate::output::{Facts, MAX_SHARED_KEYS, Output, PiecePart, WrittenColumn};
 use crate::spec::{Merge, Spec};
 
 /// The part of the memory for rows that the order of all rows may take.
 const PICK_SHARE: usize = 4;
+/// The part of it that pieces of all runs may take, which are read side by side; and how many runs may
+/// be held anyway.
+const READ_SHARE: usize = 4;
+const LEAST_RUNS: usize = 64;
 
 /// The rows of all workers that become one part.
 pub struct Merging {
@@ -67,7 +71,8 @@ impl Merging {
     /// True where one more block can be held, as it then is. The `only` one need not be.
     pub fn takes_more(&self, only: bool) -> bool {
         let before = self.count.fetch_add(1, Ordering::Relaxed);
-        before < MOST_RUNS && !(only && before == 0)
+        let most = (self.most / READ_SHARE / PIECE_BYTES).clamp(LEAST_RUNS, MOST_RUNS);
+        before < most && !(only && before == 0)
     }
 
     /// Hold the rows of a block, of which `named` columns are those of the table. `place` is of the

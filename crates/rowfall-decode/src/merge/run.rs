@@ -13,7 +13,7 @@ use crate::sort::keys::{KeyRange, key_range};
 use crate::types::BaseType;
 
 /// Bytes of a piece of a column in the scratch file, about: hundreds of runs have one of each in memory.
-const PIECE_BYTES: usize = 128 << 10;
+pub const PIECE_BYTES: usize = 128 << 10;
 
 /// The rows of a block in their order.
 pub struct Run {

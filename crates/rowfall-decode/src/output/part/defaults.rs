@@ -18,15 +18,17 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// Count the values of a column.
+    /// Count the values of a column, as far as it may be sparse.
     pub fn of(column: &Column, rows: usize) -> Counts {
-        let width = column.data_type.width();
-        let flat = !column.data_type.nullable && column.data_type.children().is_empty();
-        let defaults = match width {
-            0 if flat && column.keeps_sizes => column.sizes.iter().filter(|s| **s == 1).count(),
-            0 if flat => strings_of(&column.data).filter(|text| text.is_empty()).count(),
-            _ if flat => rows - filled::count(&filled::filled(&column.data, width)),
-            _ => return counted(column, rows).0,
+        let Type { nullable, low_cardinality, .. } = column.data_type;
+        let defaults = match column.data_type.width() {
+            _ if matches!(column.data_type.base, BaseType::Tuple(..)) => {
+                return counted(column, rows).0;
+            }
+            _ if nullable || low_cardinality || !column.children.is_empty() => 0,
+            0 if column.keeps_sizes => column.sizes.iter().filter(|size| **size == 1).count(),
+            0 => strings_of(&column.data).filter(|text| text.is_empty()).count(),
+            width => rows - filled::count(&filled::filled(&column.data, width)),
         };
         Counts { defaults, elements: Vec::new() }
     }

@@ -16,8 +16,10 @@ use crate::output::part::{
 };
 use crate::spec::PartLayout;
 
-/// Rows of a piece at least, about: they stay in the cache, and calls for each piece do not matter.
+/// Rows of a piece, about: a column of them stays in the cache, and calls for each piece do not matter.
 const PIECE_ROWS: usize = 32 << 10;
+/// Bytes of all columns of a piece where rows are wide; a granule has as many at most.
+const PIECE_BYTES: usize = 8 << 20;
 
 /// A part that is written in pieces.
 pub struct PiecePart {
@@ -28,6 +30,8 @@ pub struct PiecePart {
     layout: PartLayout,
     rows: usize,
     shape: Shape,
+    /// Rows of a piece: whole granules.
+    piece: usize,
 }
 
 /// What one column has left for the files about all columns.
@@ -55,7 +59,9 @@ impl Output {
         }
         let folder = self.begin(rows, shape, None, None)?.folder;
         let (keys, chains) = (self.keys.clone(), self.chains.clone());
-        Ok(Some(PiecePart { folder, keys, chains, layout: self.layout, rows, shape }))
+        let fitting = PIECE_BYTES / (bytes / rows).max(1);
+        let piece = fitting.clamp(1, PIECE_ROWS).next_multiple_of(shape.granule);
+        Ok(Some(PiecePart { folder, keys, chains, layout: self.layout, rows, shape, piece }))
     }
 
     /// The streams of the thread that this output belongs to.
@@ -80,11 +86,9 @@ impl PiecePart {
             streams: Vec::new(),
             index: Column::new(column.data_type.clone()),
         };
-        let granule = self.shape.granule;
-        let most = PIECE_ROWS.div_ceil(granule) * granule;
         let mut done = 0;
         while done < self.rows {
-            let rows = most.min(self.rows - done);
+            let rows = self.piece.min(self.rows - done);
             let last = done + rows == self.rows;
             column.clear();
             fill(rows, column)?;
