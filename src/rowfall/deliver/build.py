@@ -159,7 +159,8 @@ class Build(Decode):
 
     def _merged(self, run: BuildRun, table: Definition, asked: Spec) -> Spec:
         """Return the spec with what it says about merging all blocks into one part, if they are."""
-        if not merging.of_table(table, asked.format):
+        # Memory that servers have is not for this machine, and their parts are of large blocks.
+        if not self._moves or not merging.of_table(table, asked.format):
             return asked
         file = str(Path(run.outputs[0]).parent / "rows")
         return replace(asked, merge=documents.PartMerge(_held_bytes(run.order), file))
