@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import inspect
 import os
+import secrets
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import chdir, contextmanager, nullcontext
@@ -178,6 +179,8 @@ def load(
     """
     options = tuned.applied(from_keywords(LOAD, options, dict(keywords)))
     _check_one(options)
+    if options.on is not None and options.fleet is None:
+        options = replace(options, fleet=f"ray-{secrets.token_hex(4)}")  # nobody else is to join
     opened = _sources(sources, batch_id)
     _prestart(opened, to)
     from rowfall.core.signals import GO_ON, terminable
@@ -198,6 +201,11 @@ def load(
                     from rowfall.run.follow import follow
 
                     return _loaded(follow(session))
+                if session.options.on is not None:
+                    from rowfall.run.on_ray import started
+
+                    with started(session, work_on_ray):
+                        return _loaded(run_load(session))
                 return _loaded(run_load(session))
         except NothingFoundError as error:
             from rowfall.run.after import nothing_left
@@ -453,6 +461,18 @@ def worker(
         ),
         on_event=on_event, password=secret,
     )  # fmt: skip
+
+
+def work_on_ray(name: str, to: str) -> tuple[str, str]:
+    """Load a part of a shared load, as a task of Ray; see :func:`rowfall.run.on_ray.started`."""
+    import socket
+
+    try:
+        # Listing a million objects, before which there is no plan, takes minutes.
+        worker(name, to=to, wait="10m")
+    except RowfallError as error:
+        return socket.gethostname(), error.message
+    return socket.gethostname(), ""
 
 
 @overload

@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
+import gzip
 import json
+import random
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 import rowfall
 from e2e.lake import JOURNAL, Lake
 from e2e.tools import csv
 from lab.clickhouse import ClickHouse
 from lab.http import Web
-from lab.process import wait_until
+from lab.packages import packages
+from lab.process import let_pass, wait_until
+from lab.seaweed import Seaweed
 from rowfall.ledger.team import TABLE
 
 pytestmark = pytest.mark.xdist_group("server")
@@ -43,7 +50,8 @@ INSERTS = "rowfall.run.attempts:AttemptRunner._deliver"
 COMMITS = "rowfall.ledger.journal:Journal.commit"
 PUBLISHES = "rowfall.publish.tables:TableReceiver.publish"
 SMALL = ("in/*.csv", "--attempt-bytes", "1")
-KILLER = Path(__file__).parents[1] / "faults/killer.py"
+ROOT = Path(__file__).parents[2]
+KILLER = ROOT / "tests/faults/killer.py"
 
 
 class Workers:
@@ -216,6 +224,80 @@ def test_who_cannot_take_part_says_why(workers: Workers) -> None:
     first.kill()
 
 
+@pytest.mark.long
+@pytest.mark.parametrize("at", [INSERTS, COMMITS])
+def test_a_worker_that_comes_back_loads_nothing_twice(workers: Workers, at: str) -> None:
+    """Its process is stopped for longer than its leases: others have loaded its files meanwhile."""
+    lake = workers.lake
+    first = workers.hurt("STOP", at)
+    second = workers.join()
+    report, _ = ended(second)
+    assert (report["rows"], report["outcome"]) == (FILES * ROWS, "done")
+    assert [w["state"] for w in report["workers"]] == ["lost", "done"]
+    first.send_signal(signal.SIGCONT)
+    back, _ = ended(first)
+    check_rows(lake)
+    assert back["outcome"] == "done"
+
+
+@pytest.mark.long
+def test_two_of_four_workers_are_killed(lake: Lake) -> None:
+    """Whenever that is: every row is there once, and the report adds up."""
+    many = 120
+    write_files(lake, many)
+    workers = Workers(lake)
+    draw = random.Random()
+    processes = [workers.load(*SMALL) for _ in range(4)]
+    for process, share in zip(processes[:2], (0.2, 0.5), strict=True):
+        wait_rows(lake, round(many * ROWS * share))
+        let_pass(draw.random() * 0.3, "a kill comes at any moment of an attempt")
+        process.kill()
+    found = [ended(process)[0] for process in processes[2:]]
+    check_rows(lake, many)
+    (whole,) = [report for report in found if report["workers"]]
+    assert (whole["rows"], loaded(whole["workers"])) == (many * ROWS, many * ROWS)
+    states = sorted(worker["state"] for worker in whole["workers"])
+    assert states == ["done", "done", "lost", "lost"]
+    assert whole["splits_loaded"] + whole["splits_skipped"] == many
+
+
+def skewed(seconds: int) -> tuple[str, ...]:
+    """A program whose clock is wrong, for all that it asks."""
+    text = (
+        f"import time; real, ns = time.time, time.time_ns; time.time = lambda: real() + {seconds}"
+        f"; time.time_ns = lambda: ns() + {seconds} * 10**9; from rowfall.cli import main; main()"
+    )
+    return sys.executable, "-c", text
+
+
+@pytest.mark.long
+def test_clocks_of_workers_differ_by_hours(workers: Workers) -> None:
+    started = [workers.load(*SMALL, program=skewed(n)) for n in (-3_600, 0, 3_600)]
+    found = [ended(process)[0] for process in started]
+    check_rows(workers.lake)
+    whole = max(found, key=lambda report: report["rows"] * bool(report["workers"]))
+    assert (whole["rows"], whole["outcome"]) == (FILES * ROWS, "done")
+    assert 0 < whole["seconds"] < 600
+
+
+@pytest.mark.long
+def test_the_pods_of_the_job_share_a_load(lake: Lake, s3: Seaweed, bucket: str) -> None:
+    """The arguments of ``deploy/workers.yaml``, by four processes."""
+    for number in range(FILES):
+        text = csv([(number * ROWS + i, f"n{i}") for i in range(ROWS)], *HEAD)
+        s3.put(bucket, f"trips/{number}.csv.gz", gzip.compress(text.encode()))
+    _, job = yaml.safe_load_all((ROOT / "deploy/workers.yaml").read_text())
+    pod = job["spec"]["template"]["spec"]["containers"][0]
+    assert (job["spec"]["completionMode"], job["spec"]["completions"]) == ("Indexed", 4)
+    args = [arg.replace("s3://lake/", f"s3://{bucket}/") for arg in pod["args"]]
+    args = [arg for arg in args if not arg.startswith(("--to=", "--table=", "--log-format="))]
+    workers = Workers(lake)
+    pods = [workers.start(*args, "--table", "t", "--json", **s3.env) for _ in range(4)]
+    for process in pods:
+        ended(process)
+    check_rows(lake)
+
+
 def test_one_alone_shares_with_nobody(lake: Lake) -> None:
     """What is cheap enough for the gate: commands that come one after the other."""
     write_files(lake, 2)
@@ -234,6 +316,8 @@ def test_one_alone_shares_with_nobody(lake: Lake) -> None:
     )  # fmt: skip
     assert "is left to do" in lake.ok("worker", report["load_id"][:6]).talk
     assert "exclude each other" in lake.ends(2, "load", *command, "--atomic").talk
+    assert "no place to run workers on" in lake.ends(2, "load", *command, "--on", "dask").talk
+    assert "rowfall[ray]" in lake.ends(2, "load", *command, "--on", "ray").talk
     again = lake.load(*command)
     assert (again["rows"], again["splits_skipped"], again["outcome"]) == (0, 2, "done")
 
@@ -258,3 +342,29 @@ def test_secrets_of_a_source_are_not_shared(lake: Lake) -> None:
         talk = lake.ends(2, "worker", "f").talk
         assert "whose secrets are not shared hint: Give the sources in full here as well" in talk
         assert "s3cret" not in talk
+
+
+@pytest.mark.long
+@pytest.mark.timeout(400)  # Ray takes 20 s to start on a busy machine, and as long to end
+def test_ray_starts_two_workers(lake: Lake) -> None:
+    """A real Ray of this machine: the load is shared by its workers and this process."""
+    write_files(lake)
+    # Ray's sockets have paths of at most 107 bytes, and the folders of tests are long.
+    folder = tempfile.mkdtemp(prefix="ray-", dir="/tmp")
+    ray = str(packages(Path(__file__).parents[1] / "lab/ray.txt"))
+    env = {"PYTHONPATH": ray, "RAY_TMPDIR": folder, "RAY_USAGE_STATS_ENABLED": "0",
+           "ROWFALL_PASSWORD": lake.server.password}  # fmt: skip
+    try:
+        loads = Workers(lake)
+        process = loads.start(
+            "load", *SMALL, "--table", "t", "--on", "ray", "--workers", "2", "--json", **env
+        )
+        report, talk = ended(process)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    assert "2 workers on 1 node of Ray" in talk
+    assert "has failed" not in talk
+    check_rows(lake)
+    assert (report["rows"], report["outcome"]) == (FILES * ROWS, "done")
+    assert loaded(report["workers"]) == FILES * ROWS
+    assert lake.server.password not in talk

@@ -8,8 +8,6 @@ and flask-cors, and of boto3, for the locked botocore); none is in the environme
 
 from __future__ import annotations
 
-import fcntl
-import hashlib
 import os
 import subprocess
 import sys
@@ -18,6 +16,7 @@ from pathlib import Path
 from typing import Self
 from urllib.request import Request, urlopen
 
+from lab.packages import packages
 from lab.process import ServiceError, free_ports, wait_until
 
 _HERE = Path(__file__).parent / "glue"
@@ -34,14 +33,14 @@ class Glue:
     """
 
     def __init__(self) -> None:
-        self.client = _packages("client")
+        self.client = packages(_HERE / "client.txt")
         (port,) = free_ports(1)
         self.endpoint = f"http://127.0.0.1:{port}"
         main = f"from moto.server import main; main(['-H', '127.0.0.1', '-p', '{port}'])"
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 - as long as the process
         self._process = subprocess.Popen(
             [sys.executable, "-c", main],
-            env={**os.environ, "PYTHONPATH": str(_packages("server"))},
+            env={**os.environ, "PYTHONPATH": str(packages(_HERE / "server.txt"))},
             stdin=subprocess.DEVNULL, stdout=self._log, stderr=self._log,
         )  # fmt: skip
 
@@ -82,28 +81,3 @@ class Glue:
             "AWS_ACCESS_KEY_ID": "lab", "AWS_SECRET_ACCESS_KEY": "lab-secret",
             "PYTHONPATH": str(self.client),
         }  # fmt: skip
-
-
-def _packages(name: str) -> Path:
-    """The packages that a list of hashes pins, fetched once for all test processes."""
-    pinned = _HERE / f"{name}.txt"
-    cache = Path.home() / ".cache" / "rowfall-lab"
-    cache.mkdir(parents=True, exist_ok=True)
-    path = cache / f"glue-{name}-{hashlib.sha256(pinned.read_bytes()).hexdigest()[:16]}"
-    with (cache / "glue.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not path.exists():
-            with tempfile.TemporaryDirectory(dir=cache, prefix="fetch-") as folder:
-                made = Path(folder, "made")
-                command = [
-                    sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--require-hashes",
-                    "--target", str(made), "-r", str(pinned),
-                ]  # fmt: skip
-                done = subprocess.run(
-                    command, stdin=subprocess.DEVNULL, capture_output=True, text=True,
-                    timeout=600, check=False,
-                )  # fmt: skip
-                if done.returncode != 0:
-                    raise ServiceError(f"cannot fetch {pinned}: {done.stderr.strip()[-800:]}")
-                made.rename(path)
-    return path

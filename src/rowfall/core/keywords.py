@@ -476,6 +476,14 @@ class LoadKeywords(PlanKeywords, total=False):
     same command. Default: this process loads alone.
     """
 
+    on: str | None
+    """Start workers of this load on a Ray cluster: of this machine, or at an address. Needs rowfall
+    there as well.
+    """
+
+    workers: int | None
+    """Workers that --on starts. Default: one for each node of the cluster."""
+
     prefill: bool
     """Tables of other databases: fill the buffers of all connections, 64 MiB each, before the first
     byte is sent and the clock of the report starts.

@@ -955,6 +955,23 @@ class Options:
         "Run",
         (LOAD,),
     )
+    on: str | None = _opt(
+        None,
+        "--on",
+        "ray|ray://HOST:PORT",
+        "Start workers of this load on a Ray cluster: of this machine, or at an address. Needs "
+        "rowfall there as well.",
+        "Run",
+        (LOAD,),
+    )
+    workers: int | None = _opt(
+        None,
+        "--workers",
+        "N",
+        "Workers that --on starts. Default: one for each node of the cluster.",
+        "Run",
+        (LOAD,),
+    )
     prefill: bool = _opt(
         False,
         "--prefill",

@@ -52,7 +52,7 @@ _RULES = (
         "Give a server with --to clickhouse://host:8123/database.",
     ),
     _Rule(
-        ("fleet",), SERVER, "",
+        ("fleet", "on", "workers"), SERVER, "",
         "needs a ClickHouse server, where leases of files are kept, and {target} is none: one "
         "process at a time has it",
         "Leave it out, or give a server with --to clickhouse://host:8123/database.",

@@ -19,7 +19,7 @@ from rowfall.contracts.load import LoadRun
 from rowfall.contracts.session import Session
 from rowfall.core import units, uri
 from rowfall.core.errors import RowfallError, SourceError, UsageError
-from rowfall.core.events import Doing, Event, Note, Progressed, RunBegan
+from rowfall.core.events import AttemptPublished, Doing, Event, Note, Progressed, RunBegan
 from rowfall.core.listing import Listing
 from rowfall.core.model import Plan
 from rowfall.core.options import Options, changed
@@ -46,8 +46,8 @@ LOOK_SECONDS = 0.5
 """Between two looks of one that waits for others: a small SELECT."""
 # Of one machine alone: they decide nothing about rows, or are said for each.
 _OWN = frozenset((
-    "fleet", "memory", "threads", "lanes", "streams", "metrics_port", "metrics_host", "rejects",
-    "no_adapt", "patience", "decoder", "compress",
+    "fleet", "memory", "threads", "streams", "metrics_port", "metrics_host", "rejects",
+    "no_adapt", "patience", "decoder", "compress", "on", "workers",
 ))  # fmt: skip
 # Failures that a worker tells who leads; a report prints twenty.
 _MOST_FAILURES = 1_000
@@ -122,7 +122,7 @@ class Worker:
         self._emit, self._team = session.emit, team
         self.session = session.heard_by(self._hear)
         self._plan: SharedPlan | None = None
-        self._done = False
+        self._done, self._splits = False, 0
         self._ended = threading.Event()
         self._beat = threading.Thread(target=self._beats, name="fleet", daemon=True)
         team.join()
@@ -133,6 +133,9 @@ class Worker:
             case RunBegan():
                 self._team.says(load=event.load_id, state=LOADING)
                 self._team.sign(WORK)
+            case AttemptPublished() if not self._done:
+                self._splits += event.splits
+                self._team.says(splits=self._splits)
             case Progressed() if not self._done:
                 self._team.says(
                     rows=event.rows, bytes=event.bytes or 0, seconds=round(event.seconds, 1)

@@ -94,7 +94,8 @@ def test_help_of_a_command_with_many_options_is_short(name: str, capsys: Capture
     assert run([name, "--help"]) == Exit.DONE
     text = capsys.readouterr().out
     assert text.count("\n") < 100
-    listed = [item.name for item, flag in flags_of(name) if f"  {flag.flags[0]}" in text]
+    words = set(text.split())  # one option may begin as another one does
+    listed = [item.name for item, flag in flags_of(name) if {flag.flags[0]} & words]
     assert set(listed) == MAIN & {item.name for item, _ in flags_of(name)}
     listed_topics = " ".join(text.rpartition("TOPIC is")[2].split())
     topics = listed_topics.replace(" or ", ", ").strip(".").split(", ")

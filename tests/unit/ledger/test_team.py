@@ -36,6 +36,9 @@ def test_who_came_first_leads_and_its_plan_counts() -> None:
     assert two.plan is not None
     assert (two.plan.said["load"], two.plan.seconds) == ("x", 9.0)
     assert [m.owner for m in two.members] == [A, B]
+    # One that an error has ended is waited for no more.
+    gone = read_lines([*PLANNED, line(4, QUIT, B, state=LOADING)], A).members[1]
+    assert (gone.state, gone.works) == ("failed", False)
     # Before the plan there is nobody to load with.
     assert read_lines(PLANNED[:2], B).plan is None
 
