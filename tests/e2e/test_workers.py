@@ -317,6 +317,7 @@ def test_one_alone_shares_with_nobody(lake: Lake) -> None:
     assert "is left to do" in lake.ok("worker", report["load_id"][:6]).talk
     assert "exclude each other" in lake.ends(2, "load", *command, "--atomic").talk
     assert "no place to run workers on" in lake.ends(2, "load", *command, "--on", "dask").talk
+    assert "it is --threads N" in lake.ends(2, "load", *command, "--workers", "4").talk
     assert "rowfall[ray]" in lake.ends(2, "load", *command, "--on", "ray").talk
     again = lake.load(*command)
     assert (again["rows"], again["splits_skipped"], again["outcome"]) == (0, 2, "done")

@@ -88,7 +88,6 @@ OPTIONS = {
     "SIZE says what a crash loads again.",
     "block-size": "It is computed; --set min_insert_block_size_rows=N sets it.",
     "chunk-size": "It is computed; --set min_insert_block_size_rows=N sets it.",
-    "workers": "It is --threads N, or --streams N for the connections to a server.",
     "parallel": "It is --threads N, or --streams N for the connections to a server.",
     "parallelism": "It is --threads N, or --streams N for the connections to a server.",
     "jobs": "It is --threads N, or --streams N for the connections to a server.",

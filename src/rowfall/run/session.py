@@ -305,6 +305,12 @@ def _check_choices(options: Options) -> None:
         raise UsageError(f"--limit {options.limit} is no number of rows", hint="Give 1 or more.")
     if options.limit and options.files not in (None, 1):
         raise UsageError("--limit writes one file", hint="Leave out --files, or take --sample 1%.")
+    if options.workers is not None and options.on is None:
+        raise UsageError(
+            "--workers says how many --on starts on a cluster, and it is not given",
+            hint="For more cores of this machine it is --threads N, for more connections to a "
+            "server --streams N.",
+        )
     if options.method not in METHODS:
         raise UsageError(f"--method {options.method} is not one of {', '.join(METHODS)}")
     if options.decoder not in ("auto", "always", "never"):
