@@ -275,10 +275,10 @@ def test_text_is_not_rewritten_without_the_program(
 ) -> None:
     from rowfall.decoder import installed
 
-    monkeypatch.setattr(installed, "program", lambda: None)
+    monkeypatch.setattr(installed, "_found", lambda: None)
     shell.write("t.csv", PLAIN.encode("latin-1"))
     done = shell.ends(2, "load", "t.csv", "--encoding", "latin-1")
-    assert "rewritten by rowfall-decode, which is not installed" in done.talk
+    assert "rewritten by rowfall-decode, and rowfall-decode is not installed" in done.talk
     assert "iconv -f windows-1252 -t utf-8" in done.talk
 
 

@@ -55,3 +55,28 @@ echo '{says}' >&2; exit 2""",
     assert done.code in (1, 2)
     said(shell, done.talk, what)
     assert "To resume" not in done.talk
+
+
+@pytest.mark.parametrize("head", ["aarch64", pytest.param("Mach-O", marks=pytest.mark.long)])
+def test_a_program_for_another_processor(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch, head: str
+) -> None:
+    """As a wheel for another machine leaves it: the engine parses, and that is said."""
+    real = installed.program()
+    assert real is not None
+    program = bytearray(Path(real).read_bytes()[:4096])
+    if head == "aarch64":
+        program[18:20] = b"\xb7\0"
+    else:
+        program[:4] = b"\xcf\xfa\xed\xfe"
+    path = shell.write("other/rowfall-decode", bytes(program))
+    path.chmod(0o755)
+    monkeypatch.setattr(installed, "_found", lambda: str(path))
+    shell.write("a.csv", "id,n\n1,2\n")
+    done = shell.ok("load", "a.csv")
+    kind = "another processor (aarch64)" if head == "aarch64" else "another system"
+    said = f"rowfall-decode at {path} is a program for {kind}"
+    assert f"warning: {said}: the engine parses text instead" in done.talk
+    assert f"--force-reinstall --no-cache-dir rowfall-decode=={__version__}" in done.talk
+    assert shell.row("SELECT * FROM a") == [1, 2]
+    assert said in shell.ends(2, "load", "a.csv", "--force", "--decoder", "always").talk

@@ -31,9 +31,44 @@ class ProgramExit(IntEnum):
 
 
 def program() -> str | None:
-    """Return the path of the program: beside this Python, or on PATH; None where it is not."""
+    """Return the path of the program: beside this Python, or on PATH; None for none that runs."""
+    path = _found()
+    return path if path is not None and not _foreign(path) else None
+
+
+def absence() -> str:
+    """Return why there is no program, a clause."""
+    path = _found()
+    return _foreign(path) if path is not None else f"{PROGRAM} is not installed"
+
+
+def wrong() -> str:
+    """Return what is wrong with the program that is installed, a clause; "" for nothing."""
+    path = _found()
+    return _foreign(path) if path is not None else ""
+
+
+def _found() -> str | None:
     # Both look for what may be run: a copy without that right is none.
     return shutil.which(PROGRAM, path=Path(sys.executable).parent) or shutil.which(PROGRAM)
+
+
+# e_machine of ELF (/usr/include/elf.h).
+_MACHINES = {0x03: "x86", 0x28: "arm", 0x3E: "x86_64", 0xB7: "aarch64", 0xF3: "riscv"}
+
+
+def _foreign(path: str) -> str:
+    """Return what keeps a program from running here: it is for another processor or system."""
+    try:
+        with open(path, "rb") as file, open("/proc/self/exe", "rb") as own:
+            head, here = file.read(20), own.read(20)
+    except OSError:
+        return ""
+    if head[:2] == b"#!" or (head[:6], head[18:]) == (here[:6], here[18:]):
+        return ""
+    made = _MACHINES.get(int.from_bytes(head[18:20], "little"), "unknown")
+    kind = f"another processor ({made})" if head[:4] == b"\x7fELF" else "another system"
+    return f"{PROGRAM} at {path} is a program for {kind}"
 
 
 def outdated(what: str) -> UsageError:

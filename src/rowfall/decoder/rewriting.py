@@ -43,7 +43,7 @@ def _missing(dialect: Dialect) -> UsageError:
     if dialect.charset != "utf-8":
         convert = f" Or convert the file: iconv -f {dialect.charset} -t utf-8 FILE | rowfall load -"
     return UsageError(
-        f"{describe(dialect)} is rewritten by {PROGRAM}, which is not installed",
+        f"{describe(dialect)} is rewritten by {PROGRAM}, and {installed.absence()}",
         hint=f"Install it: pip install {PROGRAM}.{convert}",
     )
 

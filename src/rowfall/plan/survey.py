@@ -42,6 +42,7 @@ from rowfall.core.model import (
 from rowfall.core.options import Options
 from rowfall.core.sqltext import SqlText
 from rowfall.core.time_range import WIDE, TimeRange, time_range
+from rowfall.core.version import __version__
 from rowfall.decoder import installed, rewriting
 from rowfall.engines.base import ExistingTable, on_all
 from rowfall.plan import attempts, cutting, transport
@@ -117,6 +118,10 @@ def survey(
     listing, known = continue_streams(
         session, set(destination.loaded_ids(session) if known is None else known)
     )
+    if wrong := installed.wrong():
+        again = f"pip install --force-reinstall --no-cache-dir {installed.PROGRAM}=={__version__}"
+        text = f"{wrong}: the engine parses text instead. To have the right one: {again}"
+        session.emit(Note("warning", text))
     reached = _ask_reach(session, listing)
     transport.check_pull(reached, options)  # before anything is read
     listed = destination.existing_table(session, table or session.first_target.table)

@@ -55,7 +55,7 @@ def install(target: Target, folder: str = "") -> Installed:
     program = installed.program()
     if program is None:
         raise UsageError(
-            f"{installed.PROGRAM} is not installed here",
+            installed.wrong() or f"{installed.PROGRAM} is not installed here",
             hint="Build it from crates/rowfall-decode: make decoder.",
         )
     with ExitStack() as stack:
