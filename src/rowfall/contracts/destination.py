@@ -72,6 +72,13 @@ class Receiving:
         return self.plan.work.writers[self.writer.number].settings
 
 
+class OpensReader(Protocol):
+    """Opens the engine of this machine."""
+
+    def __call__(self, *, late: bool = False) -> Embedded:
+        """Return it; with ``late`` it starts when it is needed."""
+
+
 @dataclass(frozen=True, slots=True)
 class Opening:
     """Inputs of :meth:`Destination.open`.
@@ -82,7 +89,7 @@ class Opening:
         stack: closes what is opened.
         check_setting_names: raises UsageError where an engine lacks a setting of ``--set``.
         reader: opens the engine of this machine for a source that can be read again; None where the
-            source has to be listed first.
+            source has to be listed first. With ``late`` it starts when it is needed.
     """
 
     target: Target
@@ -91,7 +98,7 @@ class Opening:
     stack: ExitStack
     dry: bool
     check_setting_names: Callable[[Engine], None]
-    reader: Callable[[], Embedded] | None
+    reader: OpensReader | None
     scratch: bool = False
 
 

@@ -46,6 +46,14 @@ def free_memory() -> int:
     return available
 
 
+def local_timezone() -> str:
+    """Return the name of this machine's time zone as ClickHouse finds it; UTC where it has none."""
+    named = os.environ.get("TZ", "").removeprefix(":") or "/etc/localtime"
+    path = os.path.realpath(named) if named.startswith("/") else named
+    zone = path.rpartition("/zoneinfo/")[2]
+    return "UTC" if zone.startswith("/") or zone in ("Etc/UTC", "") else zone
+
+
 def resident(pid: int) -> tuple[int, int]:
     """Return the bytes resident in a process now and at its highest; zeros when it is gone.
 

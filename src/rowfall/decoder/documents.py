@@ -191,12 +191,14 @@ class SampleRequest:
 
     Attributes:
         texts: not facts are wanted but the texts of objects, of so many bytes of each input.
+        null_lists: not facts are wanted but the columns of Parquet that hold a NULL list or map.
     """
 
     spec: Spec
     rows: int
     more: str = ""
     texts: int = 0
+    null_lists: bool = False
 
 
 @dataclass(frozen=True, slots=True)

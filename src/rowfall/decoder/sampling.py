@@ -41,6 +41,15 @@ def first_objects(program: str, sample: SampleRequest) -> list[str] | None:
     return None if found is None else [text for texts in found["texts"] for text in texts]
 
 
+def typed_files(program: str, sample: SampleRequest) -> dict[str, Any] | None:
+    """Return what is asked about Parquet files; None where the program declines one.
+
+    Raises:
+        UsageError: the program is of another version.
+    """
+    return _asked(program, sample)
+
+
 def _asked(program: str, sample: SampleRequest) -> dict[str, Any] | None:
     # No time limit: it reads files that the engine would read as long.
     done = subprocess.run(

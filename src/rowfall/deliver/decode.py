@@ -74,11 +74,15 @@ class DeclinedError(RowfallError):
 
     Attributes:
         split: the object, None when it does not say which.
+        line: of text, from 1; 0 where it is not known.
+        column: its name, "" where it is about none.
     """
 
-    def __init__(self, message: str, split: Split | None) -> None:
+    def __init__(
+        self, message: str, split: Split | None, *, line: int = 0, column: str = ""
+    ) -> None:
         super().__init__(message)
-        self.split = split
+        self.split, self.line, self.column = split, line, column
 
 
 @dataclass(frozen=True, slots=True)
@@ -355,7 +359,7 @@ class Decode:
                 split_id=split.id if split is not None else "",
                 line=line or None, column=ended.column or None,
             )  # fmt: skip
-        raise DeclinedError(f"{name}: {ended.message}", split)
+        raise DeclinedError(f"{name}: {ended.message}", split, line=line, column=ended.column)
 
     def kill(self, attempt: str) -> None:
         run = self._running.get(attempt)

@@ -88,8 +88,9 @@ class RecordedDatabase(BaseDestination):
     offers = frozenset({DATABASE})
 
     def open(self, opening: Opening) -> Opened:
-        """Connect while the engine of this machine opens, 0.1 s either."""
-        reader = opening.reader() if opening.reader is not None else None
+        """Connect; the engine of this machine starts when something asks it."""
+        late = opening.options.decoder != "never" and not opening.options.set
+        reader = opening.reader(late=late) if opening.reader is not None else None
         database = open_database(opening.target, opening.options)
         opening.stack.callback(database.close)
         database.check(dry=opening.dry)

@@ -28,7 +28,7 @@ from rowfall.contracts.receiver import (
     Revivals,
     first_line,
 )
-from rowfall.core import retry, units
+from rowfall.core import extras, retry, units
 from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import (
     DataError,
@@ -89,6 +89,8 @@ from rowfall.systems.clickhouse.codes import (
     broken_off,
     is_one_value,
 )
+from rowfall.systems.clickhouse.embedded import EngineMissingError
+from rowfall.systems.clickhouse.prestart import is_installed
 
 # Ctrl-C must be answered within two seconds: one for a polite KILL, then the engine is left.
 POLITE_SECONDS = 1.0
@@ -287,6 +289,7 @@ class AttemptRunner:
         self._pieces = OutputPieces(whole=receiver.output_files)
         self._decodes = True  # until the decoder has declined too much
         self._declined = 0
+        self._declined_at: dict[str, DeclinedError] = {}  # by the ids of splits
         self._guard = threading.Lock()
         self._running: set[str] = set()
         self._publishing: threading.Thread | None = None
@@ -651,6 +654,8 @@ class AttemptRunner:
             return self._halves(work, self._bad_rows.locate(work.splits, error))
         if isinstance(error, DeclinedError):
             return self._read_by_engine(work, error)
+        if not is_installed() and (told := self._declined_row(work, error)):
+            return self._without(work, [told])
         if isinstance(error, MemoryOverrunError) and not error.own:
             return [work]  # whose statement it was fails, or is cut in two
         if error.code == MEMORY_LIMIT and not work.failed.lowered:
@@ -799,6 +804,8 @@ class AttemptRunner:
     def _read_by_engine(self, work: Work, error: DeclinedError) -> Sequence[Work]:
         """Let the engine, which has the last word, read what the decoder declined."""
         self._declined += 1
+        if error.split is not None and error.line:
+            self._declined_at[error.split.id] = error
         self._notes.add("info", f"{first_line(error)}; the engine reads it instead")
         rest = [s for s in work.splits if s != error.split]
         if self._declined > retry.MOST_DECLINED or error.split is None or not rest:
@@ -807,6 +814,28 @@ class AttemptRunner:
             return [replace(work, engine_reads=True)]
         own = replace(work, splits=[error.split], engine_reads=True)
         return [replace(work, splits=rest), own]
+
+    def _declined_row(self, work: Work, error: RowfallError) -> tuple[Split, DataError] | None:
+        """Return the file of an attempt and where rowfall-decode has declined a value of it.
+
+        Without an engine here nobody else finds the line of what a server refuses. None where
+        ``error`` is about something else.
+        """
+        found = [s for s in work.splits if s.id in self._declined_at]
+        judged = isinstance(error, EngineMissingError) or error.code in DATA_CODES
+        if len(found) != 1 or not judged:
+            return None
+        split = found[0]
+        declined = self._declined_at[split.id]
+        cause = declined.message.removeprefix(f"{split.name}: ")
+        column = f", column {declined.column}" if declined.column else ""
+        said = f" ({first_line(error)})" if not isinstance(error, EngineMissingError) else ""
+        return split, DataError(
+            f"{split.name} line {declined.line:,}{column}: {cause}{said}",
+            uri=split.uri, line=declined.line, column=declined.column or None,
+            hint="Correct the row. More ways to write values are read, and rows left out with "
+            f"--max-errors, by the embedded ClickHouse: {extras.command('embedded')}",
+        )  # fmt: skip
 
     def _bad_data(self, work: Work, error: RowfallError) -> Sequence[Work]:
         """Return the next attempts after bad data: by another reader, or without rows or files."""

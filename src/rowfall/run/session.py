@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from rowfall.contracts.destination import Opening
 from rowfall.core.dataclass import dataclass
@@ -172,11 +172,16 @@ def open_session(request: Request, emit: Listener, *, dry: bool) -> Iterator[Ses
         if folder is not None and dry and not folder.is_dir():
             folder = None
 
-        def open_reader(*, served: bool = False) -> Embedded:
+        def open_reader(*, served: bool = False, late: bool = False) -> Embedded:
             opened = None if shared is None else shared.engine(source, folder)
             if opened is None:
                 opened = _engine_here(
-                    source, folder, options, memory, served=served, reads=PLAN if dry else ""
+                    source,
+                    folder,
+                    options,
+                    memory,
+                    idle="late" if late else served,
+                    reads=PLAN if dry else "",
                 )
             stack.callback(opened.close)
             return opened
@@ -225,19 +230,20 @@ def _engine_here(
     options: Options,
     memory: int | None,
     *,
-    served: bool = False,
+    idle: bool | Literal["late"] = False,
     reads: str = "",
 ) -> Embedded:
-    """Return the engine of this machine; it opens meanwhile, unless a server does the work.
+    """Return the engine of this machine; it opens meanwhile, unless others do the work.
 
     Args:
         memory: bytes for it, of those that ``--memory`` allows.
+        idle: a server stores the rows; "late": a database does, of what rowfall-decode reads.
     """
-    if memory is not None and not served:
+    if memory is not None and idle is not True:
         _check_memory(options)
     return Embedded(
-        folder, memory=None if served else memory,
-        threads=options.threads, fds=source.fds, idle=served, durable=not options.no_sync,
+        folder, memory=None if idle is True else memory,
+        threads=options.threads, fds=source.fds, idle=idle, durable=not options.no_sync,
         work=source.work if isinstance(source, Folders) else "", reads=reads,
     )  # fmt: skip
 

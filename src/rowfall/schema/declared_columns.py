@@ -26,19 +26,23 @@ def described(
         "input_format_parallel_parsing": 0,
     }  # fmt: skip
     rows = ask(SqlText.of("DESCRIBE TABLE ", relate(splits[:1], encoding, "")), fixed)
+    if not rows:
+        raise SourceError(f"{splits[0].uri} holds no columns")
+    return as_described([(str(row[0]), str(row[1])) for row in rows], encoding)
+
+
+def as_described(types: Sequence[tuple[str, str]], encoding: Encoding) -> list[ColumnFacts]:
+    """Return columns as their names and types say."""
     columns = []
-    for row in rows:
-        type_ = parse_type(str(row[1]))
+    for name, declared in types:
+        type_ = parse_type(declared)
         if type_.base in _SHAPES and encoding.format == "Parquet":
-            columns.append(ColumnFacts(str(row[0]), DeclaredType("Nullable(String)", why=_WKB)))
+            columns.append(ColumnFacts(name, DeclaredType("Nullable(String)", why=_WKB)))
             continue
         nested = type_.base in ("Array", "Tuple", "Map", "JSON", "Object", "Variant", "Dynamic")
-        declared = str(row[1])
         days = days_of(declared) if encoding.format in ("Arrow", "ArrowStream") else declared
         given = DeclaredType(days, nested, stored=declared if days != declared else "")
-        columns.append(ColumnFacts(str(row[0]), given))
-    if not columns:
-        raise SourceError(f"{splits[0].uri} holds no columns")
+        columns.append(ColumnFacts(name, given))
     return columns
 
 

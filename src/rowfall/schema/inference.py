@@ -118,6 +118,7 @@ def schema_for(
             text=_with_added(asked_of(options), added),
             union=options.union_by_name,
             skip_bad_lines=bool(options.max_errors or options.max_error_ratio),
+            alone=target.alone,
         )
         wanted = replace(wanted, without=own.skips)
         sample = sampling.take_sample(source, listing, encoding, ask, reading, wanted)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import csv
 import shlex
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import field, replace
 from itertools import islice
@@ -49,14 +49,19 @@ from rowfall.schema.column_facts import (
     WantedFacts,
     typed_facts,
 )
-from rowfall.schema.declared_columns import described, merged_columns, note_geometries
+from rowfall.schema.declared_columns import (
+    as_described,
+    described,
+    merged_columns,
+    note_geometries,
+)
 from rowfall.schema.json_sample import KNOWN_VALUES, OBJECTS, JsonSample
 from rowfall.schema.text.excerpts import excerpts
 from rowfall.schema.text.last_rows import find_last_rows, odd_values
 from rowfall.schema.text.text_facts import text_facts
 from rowfall.schema.text.text_format import OTHERWISE, UNSURE, check_width, find_text_format
 from rowfall.schema.text.united_headers import SAMPLED_FILES, unite
-from rowfall.schema.types import footers, json_objects
+from rowfall.schema.types import footers, json_objects, parquet_files
 from rowfall.schema.types.footers import Footer
 from rowfall.schema.types.reader_settings import MISSING_COLUMNS, reader_settings
 from rowfall.sources.base import Source
@@ -129,11 +134,13 @@ class SampleOptions:
         text: what the user has said about text; None for nothing.
         union: files may lack columns.
         skip_bad_lines: bad rows will be left out, so lines that are not JSON are left out here.
+        alone: no engine runs that reads the files, so rowfall-decode is asked about Parquet first.
     """
 
     text: Asked | None = None
     union: bool = False
     skip_bad_lines: bool = False
+    alone: bool = False
 
 
 def take_sample(
@@ -154,6 +161,7 @@ def take_sample(
         raise SourceError(f"{source.text} holds no data to infer columns from")
     sampler = _Sampler(source, listing, splits, encoding, ask, wanted or WantedFacts())
     options = options or SampleOptions()
+    sampler = replace(sampler, alone=options.alone and encoding.format == "Parquet")
     if encoding.kind is Kind.TEXT:
         return sampler.sample_text(options)
     if engine_formats.is_engine_only(encoding.format):
@@ -169,6 +177,7 @@ class _Sampler:
 
     Attributes:
         splits: the objects of the sample.
+        alone: see :class:`SampleOptions`, of Parquet.
     """
 
     source: Source
@@ -177,6 +186,7 @@ class _Sampler:
     encoding: Encoding
     ask: RunSelect
     wanted: WantedFacts
+    alone: bool = False
 
     # --- text ---------------------------------------------------------------------------------
 
@@ -304,7 +314,7 @@ class _Sampler:
             check_width(splits, len(columns), options.text.most_columns)
         more = excerpts(self.source, splits, encoding, ())
         read = [c for c in columns if c.name not in self.wanted.without]
-        found = self.measure(read or columns, more)
+        found = self.measure_typed(read or columns) or self.measure(read or columns, more)
         if 0 < len(read) < len(columns):
             facts = {c.name: c for c in found}
             found = tuple(facts.get(c.name, c) for c in columns)
@@ -317,7 +327,36 @@ class _Sampler:
         )  # fmt: skip
 
     def described(self, splits: Sequence[Split]) -> list[ColumnFacts]:
+        file = self.footers_here(splits[:1])
+        if file and (known := parquet_files.described(file[0])):
+            return as_described(known, self.encoding)
         return described(self.source.relation, splits, self.encoding, self.ask)
+
+    def footers_here(self, splits: Sequence[Split]) -> Sequence[Mapping[str, Any]]:
+        """Return the footers of files by rowfall-decode; () where the engine has to be asked."""
+        sample = parquet_files.read(self.source, splits, self.encoding) if self.alone else None
+        return sample.files if sample is not None else ()
+
+    def measure_typed(self, columns: Sequence[ColumnFacts]) -> tuple[ColumnFacts, ...]:
+        """Return the facts about columns of Parquet as rowfall-decode finds them.
+
+        Returns () where the engine has to be asked.
+        """
+        query = FactQuery.of(columns, self.encoding, self.wanted)
+        numbers = sorted(n for members in query.groups.values() for n in members)
+        if not self.alone or not numbers:
+            return () if numbers else tuple(columns)
+        splits, limit = self.rows_to_read(columns, query.groups)
+        names = [columns[number].name for number in numbers]
+        sample = parquet_files.read(self.source, splits, self.encoding, names, limit)
+        if sample is None:
+            return ()
+        told = dict(zip(numbers, sample.columns, strict=True))
+        given: list[dict[str, Any]] = [{"rows": sample.rows} for _ in columns]
+        for (_, facts), members in query.groups.items():
+            for number in members:
+                given[number] |= typed_facts({fact: told[number][fact] for fact in facts})
+        return query.with_facts(given)
 
     def looked_at(self) -> Sequence[Split]:
         """Return the files whose columns are looked at: of files here more than are sampled."""
@@ -336,10 +375,9 @@ class _Sampler:
         """
         splits = self.looked_at()
         first = self.described(splits[:1])
-        question = footers.question(self.source, splits, self.encoding)
         found: list[tuple[Footer, list[ColumnFacts]]] = []
         with suppress(RowfallError):  # a broken file: the load finds out which
-            for footer in footers.read_answer(self.ask(question, {})):
+            for footer in self.footers_of(splits):
                 own = [s for s in splits if any(same_object(s.uri, path) for path in footer.paths)]
                 if own[0] == splits[0]:
                     found.insert(0, (footer, first))
@@ -353,6 +391,12 @@ class _Sampler:
         all_footers = tuple(footer for footer, _ in found) if every else ()
         return merged_columns(kinds, union=union), all_footers
 
+    def footers_of(self, splits: Sequence[Split]) -> list[Footer]:
+        if here := self.footers_here(splits):
+            return parquet_files.footers_of(here)
+        question = footers.question(self.source, splits, self.encoding)
+        return footers.read_answer(self.ask(question, {}))
+
     def columns_of_each(self) -> list[ColumnFacts]:
         """Return the columns of all files that name their columns, each of which is asked."""
         splits = self.looked_at()
@@ -364,17 +408,27 @@ class _Sampler:
             return self.described(splits[:1])
         return merged_columns(kinds, union=True)
 
-    def null_counts(self, nulls: str) -> SqlText:
-        """Return the question for the paths of leaves that have so many NULLs by their footers."""
-        metadata = replace(self.encoding, format="ParquetMetadata", compression="none")
+    def null_counts(self, *, some: bool) -> set[str]:
+        """Return the paths of leaves whose row groups may hold a NULL, or surely hold none.
+
+        Args:
+            some: those that may.
+
+        Raises:
+            RowfallError: a footer is broken.
+        """
         splits = [self.listing.split(n, "") for n in range(len(self.listing))]
-        return SqlText.of(
+        if here := self.footers_here(splits):
+            return parquet_files.leaves_with_nulls(here, some=some)
+        metadata = replace(self.encoding, format="ParquetMetadata", compression="none")
+        query = SqlText.of(
             "SELECT tupleElement(c, 'path') FROM (SELECT arrayJoin(arrayFlatten(arrayMap("
             "g -> tupleElement(g, 'columns'), row_groups))) AS c FROM ",
             self.source.relation(splits, metadata, ""), ") GROUP BY 1 HAVING countIf("
             "ifNull(tupleElement(tupleElement(c, 'statistics'), 'null_count'), 1) != 0)"
-            f" {nulls}",
+            f" {'> 0' if some else '= 0'}",
         )  # fmt: skip
+        return {str(path) for (path,) in self.ask(query, {})}
 
     def without_null_lists(self, columns: Sequence[ColumnFacts]) -> frozenset[str]:
         """Return the lists, maps and structs in Parquet none of which is NULL or empty."""
@@ -382,10 +436,9 @@ class _Sampler:
         if not names or self.encoding.format != "Parquet" or len(self.listing) > FOOTERS:
             return frozenset()
         try:
-            rows = self.ask(self.null_counts("> 0"), {})
+            paths = self.null_counts(some=True)
         except RowfallError:  # a broken footer: whoever reads the file says so
             return frozenset()
-        paths = [str(path) for (path,) in rows]
         return frozenset(n for n in names if not any(p.startswith(f"{n}.") for p in paths))
 
     def filled(self, found: Sequence[ColumnFacts], *, whole: bool) -> Collection[str]:
@@ -398,9 +451,8 @@ class _Sampler:
             return names
         if self.encoding.format != "Parquet" or len(self.listing) > FOOTERS:
             return ()
-        query = self.null_counts("= 0")
         with suppress(RowfallError):  # a broken footer: whoever reads the file says so
-            return names & {str(row[0]) for row in self.ask(query, {})}
+            return names & self.null_counts(some=False)
         return ()
 
     def sample_by_engine(self) -> SourceSample:

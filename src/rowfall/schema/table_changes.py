@@ -65,6 +65,7 @@ class TargetColumns:
         json_type: there is the type JSON, for objects whose keys vary.
         null_tuples: there is the type Nullable(Tuple).
         times: that the target holds.
+        alone: no engine runs that could be asked about the source for nothing.
     """
 
     existing: Rows | None = None
@@ -73,6 +74,7 @@ class TargetColumns:
     json_type: bool = True
     null_tuples: bool = True
     times: TimeRange = WIDE
+    alone: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,7 @@
 """Options that describe a new table: ``--schema``, ``--schema-file``, ``--type`` and the layout.
 
-The engine itself parses column lists and statements, so every type that it knows is understood.
+Plain columns are known here; all else the engine itself parses, so every type that it knows is
+understood.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from rowfall.core.options import Options
 from rowfall.core.patterns import regex
 from rowfall.core.sqltext import SqlText, quote
 from rowfall.core.time_range import WIDE, TimeRange
-from rowfall.core.type_names import without_nested
+from rowfall.core.type_names import arguments, without_nested
 from rowfall.schema.column_facts import RunSelect
 
 _CLAUSE = regex(r"(ENGINE = |PARTITION BY |ORDER BY |PRIMARY KEY |SETTINGS |TTL |SAMPLE BY )")
@@ -170,6 +171,8 @@ def parse_ddl(text: str, ask: RunSelect) -> TableOptions:
 def _describe(columns: str, ask: RunSelect) -> tuple[tuple[str, str], ...]:
     """Return (name, type) of a column list as the engine reads it."""
     hint = "Write 'name Type, name Type'; quote odd names in backticks."
+    if plain := plain_columns(columns):
+        return plain
     try:
         # On one line each, as the catalogue has the types of a table that is there.
         pretty = {"print_pretty_type_names": 0}
@@ -184,6 +187,42 @@ def _describe(columns: str, ask: RunSelect) -> tuple[tuple[str, str], ...]:
             hint="Create the table first with rowfall query, then load into it.",
         )
     return tuple((str(row[0]), str(row[1])) for row in rows)
+
+
+_FLAT = (
+    r"U?Int(?:8|16|32|64|128|256)|Float32|Float64|String|Bool|Date|Date32|UUID|IPv4|IPv6|"
+    r"DateTime(?:\('UTC'\))?|DateTime64\([0-9](?:, ?'UTC')?\)|FixedString\([1-9]\d{0,2}\)|"
+    r"Decimal\(\d{1,2}, ?\d{1,2}\)"
+)
+_PLAIN_TYPE = regex(
+    rf"(?:{_FLAT})|(?:Nullable|Array)\((?:{_FLAT})\)|LowCardinality\((?:Nullable\()?String\)?\)"
+)
+_PLAIN_COLUMN = regex(r"(?:`([^`\\]+)`|([A-Za-z_]\w*))\s+(\S.*)", re.ASCII)
+_DIGITS = regex(r"Decimal\((\d+), (\d+)\)")
+
+
+def plain_columns(text: str) -> tuple[tuple[str, str], ...]:
+    """Return (name, type) of a column list of plain types, as the engine writes them.
+
+    Returns () where the engine has to read it. It needs 4 ms, and 0.3 s to start.
+    """
+    found = []
+    for part in arguments(text):
+        column = _PLAIN_COLUMN.fullmatch(part.strip())
+        type_ = regex(r", ?").sub(", ", column[3].strip()) if column else ""
+        if column is None or not _PLAIN_TYPE.fullmatch(type_):
+            return ()
+        if type_.count("(") != type_.count(")") or (column[2] or "").upper() in _WORDS:
+            return ()
+        decimal = _DIGITS.search(type_)
+        if (decimal and not int(decimal[2]) <= int(decimal[1]) <= 76) or "Decimal(0" in type_:
+            return ()
+        found.append((column[1] or column[2], type_))
+    names = [name for name, _ in found]
+    return tuple(found) if len({*names}) == len(names) else ()
+
+
+_WORDS = frozenset({"INDEX", "PROJECTION", "CONSTRAINT", "PRIMARY", "FOREIGN", "UNIQUE"})
 
 
 def read_text(path: str) -> str:

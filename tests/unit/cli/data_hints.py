@@ -57,6 +57,7 @@ NOT_TRIED = {
     'A sheet is read as a whole. Save it as CSV, or give it more: --memory': 'how much it takes nobody knows',
     'Name the other tables with --tables, or leave this one out: --exclude.': 'the other tables are for the user to name',
     'as --type says': 'a reason, and no hint',
+    'Correct the row. More ways to write values are read, and rows left out with --max-errors, by the embedded ClickHouse: {}': 'it needs the engine, which is not there',
     'A server may have answered with an error or a login page: look at the file. Where it is a table all the same, name its format with --format.': 'what it is, nobody knows',
     'A server may have answered with an error: look at the file. Where its rows are objects, name the format: --format json': 'what it is, nobody knows',
     'Correct the files, or allow more with --max-errors or --max-error-ratio.': 'how many may be left out is for the user to say',

@@ -2,12 +2,16 @@
 //! counts per column how they are written. A plan asks for that before every load of text.
 //!
 //! Text that is not clean is declined: whoever asked then asks the engine, which reads it in its
-//! own way.
+//! own way. Of Parquet it says besides what the footers hold.
 
 mod facts;
+#[cfg(feature = "arrow")]
+mod footers;
 mod objects;
 mod pieces;
 mod reader;
+#[cfg(feature = "arrow")]
+mod typed;
 
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -41,6 +45,9 @@ struct Wanted {
     /// Not facts are wanted but the texts of objects, of so many bytes of each input.
     #[serde(default)]
     texts: Option<usize>,
+    /// Not facts are wanted but the columns of Parquet in which a list or a map is NULL.
+    #[serde(default)]
+    null_lists: bool,
 }
 
 /// Measure what a document asks for: `{"rows": N, "columns": [{"nulls": 0, ...}, ...]}`, or
@@ -62,7 +69,11 @@ pub fn measure(text: &str) -> Result<Value, Fail> {
             Some(bytes) => object_texts(&spec, wanted.rows, bytes, simd),
             None => measure_objects(&spec, &wanted, simd),
         },
-        _ => Err(Fail::spec("a sample is CSV, TSV or JSONEachRow")),
+        #[cfg(feature = "arrow")]
+        Format::Parquet if wanted.null_lists => typed::null_lists(&spec),
+        #[cfg(feature = "arrow")]
+        Format::Parquet => typed::measure(&spec, wanted.rows),
+        _ => Err(Fail::spec("a sample is CSV, TSV, JSONEachRow or Parquet")),
     }
 }
 

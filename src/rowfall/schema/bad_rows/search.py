@@ -61,7 +61,13 @@ from rowfall.schema.text.whole_rows import (
     with_loose_blanks,
     with_open_end,
 )
-from rowfall.schema.types import bytes_columns, footers, nested_reading, strict_reading
+from rowfall.schema.types import (
+    bytes_columns,
+    footers,
+    nested_reading,
+    parquet_files,
+    strict_reading,
+)
 from rowfall.schema.types.footers import Footer
 from rowfall.schema.types.nested_nulls import with_empty_lists
 from rowfall.schema.types.null_lists import null_lists
@@ -625,6 +631,8 @@ class BadRows:
 
     def _footers(self, splits: Sequence[Split], encoding: Encoding) -> list[Footer]:
         """Return the columns of Parquet files."""
+        if here := parquet_files.read(self._source, splits, encoding):
+            return parquet_files.footers_of(here.files)
         query = footers.question(self._source, splits, encoding)
         return footers.read_answer(self._ask(query, {}))
 

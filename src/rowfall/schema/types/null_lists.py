@@ -1,7 +1,8 @@
-"""Finds lists and maps that are NULL in files of Parquet, ORC and Arrow, by pyarrow.
+"""Finds lists and maps that are NULL in files of Parquet, ORC and Arrow.
 
-The engine's readers of these formats make ``[]`` and ``{}`` of them. pyarrow comes with the
-embedded engine; it reads only the lists, and of Parquet only row groups whose footers count a NULL.
+The engine's readers of these formats make ``[]`` and ``{}`` of them. rowfall-decode looks at
+Parquet; what it declines, and the other formats, are pyarrow's, which comes with the embedded
+engine. Only the lists are read, and of Parquet only row groups whose footers count a NULL.
 The engine is asked for these counts: pyarrow's own way to them (``RowGroupMetaData.column``) ends
 the process where a footer contradicts itself, by a C++ exception that nobody may catch.
 """
@@ -11,9 +12,9 @@ from __future__ import annotations
 import io
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from rowfall.core import extras
 from rowfall.core.errors import RowfallError
 from rowfall.core.formats import LAKES
 from rowfall.core.listing import Split
@@ -21,6 +22,7 @@ from rowfall.core.model import Column, Encoding, Kind
 from rowfall.core.sqltext import SqlText
 from rowfall.core.type_names import elements, parse_type
 from rowfall.schema.column_facts import RunSelect
+from rowfall.schema.types import parquet_files
 from rowfall.sources.base import InFiles, Ranged, Source
 from rowfall.stores.objects import ObjectSource
 
@@ -69,9 +71,17 @@ def null_lists(
         owner = source
     else:
         return []
-    import pyarrow as pa
-
     kind = "Parquet" if encoding.format in LAKES else encoding.format
+    if kind == "Parquet":
+        plain = Encoding("Parquet", "none", Kind.TYPED)
+        told = parquet_files.null_lists(owner, split, plain, list(names))
+        if told is not None:
+            return sorted(names[name] for name in told)
+    try:
+        import pyarrow as pa
+    except ImportError:
+        what = f"lists and maps of {kind} are looked at by pyarrow, which is not installed"
+        raise extras.missing(what, "arrow") from None
     counted = _paths_with_nulls(owner, split, ask) if kind == "Parquet" else None
     try:
         with as_file(owner, split) as file:
@@ -92,19 +102,12 @@ def _paths_with_nulls(owner: Ranged, split: Split, ask: RunSelect) -> list[list[
     query = SqlText.of(
         "SELECT arrayMap(g -> arrayMap(c -> tupleElement(c, 'path'), "
         f"arrayFilter(c -> {counts}, tupleElement(g, 'columns'))), row_groups) FROM ",
-        owner.relation([_whole(split)], metadata, ""),
+        owner.relation([parquet_files.whole_file(split)], metadata, ""),
     )
     with suppress(RowfallError):  # a broken footer: whoever reads the rows says so
         for (groups,) in ask(query, {}):
             return [list(map(str, paths)) for paths in groups]
     return None
-
-
-def _whole(split: Split) -> Split:
-    """Return the file of a range of rows, which has its footer at its end."""
-    if split.part is None or split.of_text:
-        return split
-    return replace(split, size=split.part.size, start=None, stop=None, part=None)
 
 
 def _arrays(
@@ -179,7 +182,7 @@ class _Parts(io.RawIOBase):
     """An object as a file, read by its ranges."""
 
     def __init__(self, source: Ranged, split: Split) -> None:
-        self._source, self._split, self._at = source, _whole(split), 0
+        self._source, self._split, self._at = source, parquet_files.whole_file(split), 0
 
     def readable(self) -> bool:
         return True

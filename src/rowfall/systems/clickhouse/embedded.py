@@ -30,7 +30,7 @@ from rowfall.core.errors import (
     TargetError,
     UsageError,
 )
-from rowfall.core.machine import free_memory, resident, usable_cores
+from rowfall.core.machine import free_memory, local_timezone, resident, usable_cores
 from rowfall.core.masked import Secret, redact
 from rowfall.core.model import Facts, Outcome, Statement
 from rowfall.core.sql import AboutTables, settings_clause
@@ -64,6 +64,8 @@ _SMALL = {"compile_expressions": 0, "compile_aggregate_expressions": 0}
 # CPU time of such a question, and a load asks 20.
 _CATALOGUE = {**_SMALL, "max_threads": 1}
 
+VERSION = "26.9"
+"""The engine of the chDB that pyproject.toml names, as far as plans depend on it."""
 LOCK_NAME = "rowfall.lock"
 STATUS_NAME = "status"
 """File that the engine writes its process number to."""
@@ -91,19 +93,23 @@ _Waiting = dict[int, queue.SimpleQueue[dict[str, Any]]]
 """Queues for the answers of one process, by the number of the request; 0 is its opening."""
 
 
+class EngineMissingError(UsageError):
+    """chDB is not installed, and something needs it."""
+
+
 def _check_installed(folder: Path | None) -> None:
     """Check that there is an engine to start.
 
     Raises:
-        UsageError: chDB is not installed.
+        EngineMissingError: chDB is not installed.
     """
     if is_installed():
         return
-    what = f"the folder {folder}" if folder else "reading this source"
-    raise UsageError(
+    what = f"the folder {folder}" if folder else "this load"
+    raise EngineMissingError(
         f"{what} needs the embedded ClickHouse (chDB), which is not installed",
-        hint=f"Install it: {extras.command('embedded')}. Without it, CSV, TSV, JSON lines and "
-        "databases load into servers of ClickHouse.",
+        hint=f"Install it: {extras.command('embedded')}. Without it, CSV, TSV, JSON lines, Parquet "
+        "and databases load into servers of ClickHouse, and text into other databases.",
     )
 
 
@@ -115,7 +121,8 @@ class Embedded(Asking):
         memory: bytes the load may use altogether; default half of what is free.
         threads: override of the usable cores.
         fds: descriptors that the child inherits (stdin sources, output of queries).
-        idle: start the child only when there is something to run.
+        idle: start the child only when there is something to run; "late": until then what a plan
+            asks of the engine is what it will be.
         durable: what was written is flushed when :meth:`sync` asks for it.
         reads: what has the folder only to read it ("query"), for those that wait for it.
         work: folder to work in: "." is the current one, so that relative file names in a user's
@@ -142,7 +149,7 @@ class Embedded(Asking):
         memory: int | None = None,
         threads: int | None = None,
         fds: Sequence[int] = (),
-        idle: bool = False,
+        idle: bool | Literal["late"] = False,
         work: str = "",
         durable: bool = True,
         reads: str = "",
@@ -150,6 +157,7 @@ class Embedded(Asking):
         if folder is not None:
             _check_installed(folder)  # before a folder is made
         self.folder = folder
+        self._assumed = idle == "late"
         self.pause = POLL_SECONDS
         self._work = work
         self._durable = durable
@@ -246,7 +254,18 @@ class Embedded(Asking):
         return self._memory
 
     @property
+    def idle(self) -> bool:
+        """Tell whether no child was needed so far."""
+        return self._process is None and not self._version
+
+    @property
     def facts(self) -> Facts:
+        """Return what is known of the engine; until one that begins idle is needed, what it is.
+
+        A plan asks for version and time zone. The version is that which pyproject.toml names.
+        """
+        if self._assumed and self.idle:
+            return Facts(VERSION, self.cores, self._memory, timezone=local_timezone())
         self.opened()
         if not hasattr(self, "_settings"):
             rows = self.run(
@@ -274,6 +293,9 @@ class Embedded(Asking):
             raise EngineError("the embedded engine reads rows by itself; none can be sent to it")
         self.logged(statement)
         settings, sql = statement.settings, statement.sql.reveal()
+        if self._assumed:
+            self.opened()
+            settings = self.facts.known(settings)
         if statement.format and out_fd is None:
             settings = {**(_CATALOGUE if _of_catalogue(sql) else _SMALL), **settings}
         if statement.alters is None:
@@ -447,6 +469,8 @@ class Embedded(Asking):
 
     def kill(self, query_id: str) -> None:
         """End a running statement. The comment in front of it is how it is found."""
+        if self.idle:
+            return
         with contextlib.suppress(EngineError):
             self.run(
                 Statement(

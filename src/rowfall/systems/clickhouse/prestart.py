@@ -10,6 +10,7 @@ import os
 import re
 import subprocess
 import sys
+from itertools import pairwise
 
 from rowfall.core import environment
 
@@ -45,8 +46,12 @@ class Child:
 
 _waiting: list[Child] = []
 _SERVERS = ("clickhouse://", "clickhouses://")
+_DATABASES = ("postgresql://", "postgres://", "mysql://", "mariadb://", "duckdb://", "kafka://")
+_DUCKDB = (".duckdb", ".ddb")
 _TEXT = re.compile(r"\.(csv|tsv|tab|txt|jsonl|ndjson|json)(\.\w+)?$", re.IGNORECASE)
-"""Ends of names for which an engine is rarely wanted where a server stores the rows."""
+_PARQUET = re.compile(r"\.(parquet|pq)$", re.IGNORECASE)
+"""Ends of names for which an engine is rarely wanted where a server stores the rows; of text also
+where a database does."""
 _START = "from rowfall.systems.clickhouse.chdb_child import main; main()"
 
 
@@ -58,7 +63,12 @@ def prestart(sources: Sequence[str], to: str | None) -> None:
     process.
     """
     served = to is not None and to.startswith(_SERVERS)
-    unused = served and all("://" in source or _TEXT.search(source) for source in sources)
+    unused = served and all(
+        "://" in source or _TEXT.search(source) or _PARQUET.search(source) for source in sources
+    )
+    if to is not None and (to.startswith(_DATABASES) or to.endswith(_DUCKDB)):
+        own = (*_DATABASES, *_SERVERS, "generate://")
+        unused = all(s.startswith(own) or _TEXT.search(s) for s in sources)
     if not _waiting and "-" not in sources and not unused and is_installed():
         # What keeps Python from being started is said where the engine is wanted.
         with contextlib.suppress(OSError):
@@ -71,6 +81,8 @@ def prestart_early(arguments: Sequence[str]) -> None:
     Only where there is no doubt; other commands start it when they know more.
     """
     doubtful = {"-", "-h", "--help"}.intersection(arguments) or "clickhouse" in " ".join(arguments)
+    to = next((b for a, b in pairwise(arguments) if a == "--to"), "")
+    doubtful = doubtful or to.startswith(_DATABASES) or to.endswith(_DUCKDB)
     if arguments[:1] in (["load"], ["plan"]) and len(arguments) > 1 and not doubtful:
         prestart(arguments[1:], None)
 
