@@ -11,6 +11,8 @@ import tomllib
 import zipfile
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from lab.clickhouse import ClickHouse
@@ -121,6 +123,10 @@ def test_a_small_installation_loads_into_a_server(
     assert (made["outcome"], made["rows"]) == ("done", 2)
     assert "in.csv" in own.rowfall("plan", "in.csv", "--to", to, "--table", "small2").stdout
     assert clickhouse.query("SELECT sum(id) FROM default.small") == "3\n"
+    lists = pa.array([[1, 2], []], pa.list_(pa.int32()))
+    pq.write_table(pa.table({"id": [3, 4], "tags": lists}), tmp_path / "in.parquet")
+    own.rowfall("load", "in.parquet", "--to", to, "--table", "small_parquet")
+    assert clickhouse.query("SELECT sum(id) FROM default.small_parquet") == "7\n"
     # What is missing is named with the command that brings it, and nothing is made.
     for extra, words in (
         ("embedded", ["load", "in.csv", "--to", "./folder"]),
@@ -168,6 +174,11 @@ def test_each_driver_is_an_extra(
         source = _with_a_row(server)
     own.rowfall("load", source, "--to", clickhouse.uri("default"), "--table", table)
     assert clickhouse.query(f"SELECT id FROM {table}") == "7\n"
+    # Text goes into the database without the engine.
+    (tmp_path / "in.csv").write_text("id,name\n1,a\n2,b\n")
+    to = "made.duckdb" if "duckdb" in extra else source.rpartition("/")[0]
+    made = own.rowfall("load", "in.csv", "--to", to, "--table", "packed_text", "--json").stdout
+    assert json.loads(made)["rows"] == 2
 
 
 def _with_a_row(server: PostgresqlServer | MariaDB) -> str:

@@ -293,7 +293,7 @@ class Embedded(Asking):
             raise EngineError("the embedded engine reads rows by itself; none can be sent to it")
         self.logged(statement)
         settings, sql = statement.settings, statement.sql.reveal()
-        if self._assumed:
+        if self._assumed and settings:  # chosen before the engine has said what it knows
             self.opened()
             settings = self.facts.known(settings)
         if statement.format and out_fd is None:
