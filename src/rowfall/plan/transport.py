@@ -160,7 +160,8 @@ def _reading(facts: LoadFacts, options: Options) -> tuple[Choice, Choice]:
         if why is None:
             return delivery, Choice(HERE, "it makes these rows for less CPU than the engine")
     elif why is None and encoding is not None and decoding.copies(encoding):
-        if delivery.value == PUSH and facts.program is not None:
+        own = encoding == facts.encoding and encoding.format == "Parquet"
+        if own and delivery.value == PUSH and facts.program is not None:
             return delivery, Choice(HERE, "it copies columns into blocks, and no engine starts")
         why = _why_not_copied(facts, options)
         if why is None:
