@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import xlsxwriter
 
-from e2e.tools import Shell
+from e2e.tools import Shell, kill_while_it_loads
 from lab.seaweed import Seaweed
 
 DAY = dt.date(2024, 1, 31)
@@ -199,3 +199,15 @@ def test_workbooks_of_a_bucket(shell: Shell, s3: Seaweed, bucket: str) -> None:
     load = ("load", f"s3://{bucket}/in/*.xlsx", "--table", "b", "--json")
     assert shell.ok(*load, env=s3.env).document["rows"] == 2
     assert shell.ok(*load, env=s3.env).document["rows"] == 0
+
+
+@pytest.mark.long
+def test_a_load_that_is_killed_in_the_middle(shell: Shell) -> None:
+    """Each row of each workbook once afterwards."""
+    for n in range(4):
+        body = [(5000 * n + row, row / 4) for row in range(5000)]
+        book(shell.folder / f"{n}.xlsx", {"S": [("id", "x"), *body]})
+    kill_while_it_loads(shell, "load", "*.xlsx", "--table", "t", "--threads", "1")
+    shell.ok("load", "*.xlsx", "--table", "t")
+    assert shell.rows("SELECT count(), uniqExact(id), sum(x) FROM t") == [
+        [20_000, 20_000, 12_497_500]]  # fmt: skip

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import gzip
-import os
-import signal
 
 import pytest
 
-from e2e.tools import Shell
+from e2e.tools import Shell, kill_while_it_loads
 
 AGENT = '"https://x.org/\\"q\\"" "Mozilla/5.0 (X11; \\x22)"'
 
@@ -107,12 +105,7 @@ def test_a_log_that_is_killed_in_the_middle(shell: Shell) -> None:
     """Each line once afterwards, of all files."""
     for n in range(6):
         (shell.folder / f"{n}.log").write_text(access(60_000, f" {AGENT}"))
-    child = shell.cli.start("load", "*.log", "--table", "t", "--threads", "1", "--json")
-    for line in child.stderr:
-        if "creating" in line:
-            break
-    os.kill(child.pid, signal.SIGKILL)
-    child.communicate()
+    kill_while_it_loads(shell, "load", "*.log", "--table", "t", "--threads", "1")
     shell.ok("load", "*.log", "--table", "t")
     assert shell.rows("SELECT count(), sum(bytes) FROM t") == [
         [360_000, 6 * sum(n for n in range(60_000) if n % 7)]]  # fmt: skip

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from e2e.tools import Shell
+from e2e.tools import Shell, kill_while_it_loads
 
 
 @contextmanager
@@ -214,3 +214,17 @@ def test_a_column_that_is_followed(shell: Shell, file: Path) -> None:
     assert shell.ok(*options).document["rows"] == 2
     assert shell.ok(*options).document["rows"] == 0
     assert shell.rows("SELECT count(), uniqExact(id) FROM e") == [[4, 4]]
+
+
+@pytest.mark.long
+def test_a_load_that_is_killed_in_the_middle(shell: Shell) -> None:
+    """Each row once afterwards; ranges that were loaded before are not read again."""
+    with sqlite_at(shell.folder / "big.db") as big:
+        big.execute("CREATE TABLE t (id INTEGER PRIMARY KEY, x REAL, s TEXT)")
+        rows = ((n, n / 4, f"row {n} of a table") for n in range(1, 300_001))
+        big.executemany("INSERT INTO t VALUES (?, ?, ?)", rows)
+    for _ in range(2):
+        kill_while_it_loads(shell, "load", "big.db", "--table", "t", "--threads", "1")
+    shell.ok("load", "big.db", "--table", "t")
+    assert shell.rows("SELECT count(), uniqExact(id), sum(x) FROM t") == [
+        [300_000, 300_000, 11_250_037_500]]  # fmt: skip

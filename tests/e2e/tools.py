@@ -201,3 +201,13 @@ def decoder_of(process: subprocess.Popen[Any]) -> int:
                         return int(child)
         let_pass(0.005, "a decoder may live for some milliseconds")
     raise AssertionError("no decoder was seen before the load was over")
+
+
+def kill_while_it_loads(shell: Shell, *args: str) -> None:
+    """Start a load and kill it as soon as it has said what it loads."""
+    child = shell.cli.start(*args)
+    for line in child.stderr:
+        if line.startswith("load "):
+            break
+    child.kill()
+    child.communicate()
