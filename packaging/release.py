@@ -5,7 +5,7 @@ extras), two bills of materials (CycloneDX: Python packages, Rust crates), the r
 a Homebrew formula and a conda recipe with version and checksums in them, and SHA256SUMS over all.
 
 The same commit gives the same bytes: times are that of the commit, and paths of this machine are
-kept out of the program. ``--twice`` builds it a second time elsewhere and compares.
+kept out of the program. ``--twice`` builds it a second time and compares.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ import sys
 import tempfile
 import tomllib
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -127,6 +128,14 @@ def roots_of(project: dict[str, object], *extras: str) -> list[str]:
     return sorted({name for name in names if name != "rowfall-decode"})
 
 
+def locked(project: dict[str, object], lock: str) -> list[str]:
+    """Return the extras that the lock file pins; Ray, which users bring themselves, is in none."""
+    names = set(re.findall(r"^([\w.-]+)==", lock, re.M))
+    own = set(roots_of(project))
+    extras: list[str] = list(project["optional-dependencies"])  # type: ignore[call-overload]
+    return [extra for extra in extras if set(roots_of(project, extra)) - own <= names]
+
+
 def build(wanted: Wanted, folder: Path) -> Path:
     """Build everything from a commit in a folder of its own; return the folder of the results."""
     source, out = folder / "source", folder / "release"
@@ -159,8 +168,7 @@ def build(wanted: Wanted, folder: Path) -> Path:
     small = out / f"requirements-{version}.txt"
     small.write_text(needed(lock, roots_of(project)), encoding="utf-8")
     whole = out / f"requirements-all-{version}.txt"
-    extras = project["optional-dependencies"]
-    whole.write_text(needed(lock, roots_of(project, *extras)), encoding="utf-8")
+    whole.write_text(needed(lock, roots_of(project, *locked(project, lock))), encoding="utf-8")
     write_bills(wanted, source, out, version, same)
     fill_recipes(wanted, source, out, version, same["SOURCE_DATE_EPOCH"])
     write_sums(out)
@@ -245,6 +253,24 @@ def compare(first: Path, second: Path) -> None:
         raise ReleaseError(f"the second build is not the same: {', '.join(differ)}")
 
 
+@contextmanager
+def _place() -> Iterator[Path]:
+    """Make the folder to build in: always of one name, as bills of materials have it in them.
+
+    Raises:
+        ReleaseError: it is there.
+    """
+    place = Path(tempfile.gettempdir(), "rowfall-release")
+    try:
+        place.mkdir(0o700)
+    except FileExistsError:
+        raise ReleaseError(f"{place} is there: another release is made, or remove it") from None
+    try:
+        yield place
+    finally:
+        shutil.rmtree(place)
+
+
 def main(words: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="make release", description=str(__doc__).partition("\n")[0]
@@ -256,7 +282,7 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--homepage", default="")
     parser.add_argument("--cpus", default="x86_64 aarch64")
     parser.add_argument("--profile", default="release")
-    parser.add_argument("--twice", action="store_true", help="build again elsewhere, and compare")
+    parser.add_argument("--twice", action="store_true", help="build again, and compare")
     given = parser.parse_args(words)
     try:
         if given.commit == "HEAD" and (changed := run("git", "status", "--porcelain").strip()):
@@ -268,13 +294,12 @@ def main(words: Sequence[str] | None = None) -> int:
             given.commit, url, given.homepage or url, tuple(given.cpus.split()), given.profile,
             given.env.absolute(),
         )  # fmt: skip
-        with tempfile.TemporaryDirectory(
-            prefix="rowfall-release-", dir=os.environ.get("TMPDIR")
-        ) as folder:
-            made = build(wanted, Path(folder, "one"))
+        with _place() as place:
+            made = build(wanted, place / "build").rename(place / "made")
+            shutil.rmtree(place / "build")
             if given.twice:
-                print("the same again elsewhere", flush=True)
-                compare(made, build(wanted, Path(folder, "the-other-one")))
+                print("the same again", flush=True)
+                compare(made, build(wanted, place / "build"))
             shutil.rmtree(given.out, ignore_errors=True)
             shutil.copytree(made, given.out)
     except ReleaseError as error:
