@@ -69,7 +69,8 @@ def located(text: str, parameters: tuple[str, ...]) -> tuple[str, str, dict[str,
                 f"Parameters: {', '.join(parameters) or 'none'}.",
             )
     folder, _, last = path.rpartition("/")
-    if os.path.isfile(os.path.expanduser(folder)) or scheme_of_new(folder):
+    here = folder[1:] if folder.count("/") == 1 and folder.startswith("/") else folder
+    if any(map(os.path.isfile, (os.path.expanduser(folder), here))) or scheme_of_new(folder):
         path, table = folder, last
     if path.count("/") == 1 and path.startswith("/") and not os.path.exists(path):
         path = path[1:]
