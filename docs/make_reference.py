@@ -23,7 +23,7 @@ from rowfall.cli.options import ALL_TOPICS, GroupedCommand
 from rowfall.core.engine_formats import BY_NAME, ENGINE_FORMATS
 from rowfall.core.errors import Exit
 from rowfall.core.formats import FORMATS
-from rowfall.core.options import ADOPT, LOAD, PLAN, SCALE, TUNE, Flag, Options, flags_of
+from rowfall.core.options import ADOPT, LOAD, PLAN, READ, SCALE, TUNE, Flag, Options, flags_of
 from rowfall.telemetry.figures import COUNTER, METRICS
 from rowfall.telemetry.otlp import otel_name
 
@@ -89,13 +89,27 @@ def options() -> str:
 
 def keywords() -> str:
     """Return src/rowfall/core/keywords.py: the keyword options with their types."""
-    load, plan, scale, adopt, tune = (
+    load, plan, scale, adopt, tune, rows = (
         {item.name: item for item, _ in flags_of(command)}
-        for command in (LOAD, PLAN, SCALE, ADOPT, TUNE)
+        for command in (LOAD, PLAN, SCALE, ADOPT, TUNE, READ)
     )
+    both, only = rows.keys() & scale.keys(), (rows.keys() & plan.keys()) - scale.keys()
     classes = (
-        ("ReadKeywords", "TypedDict", "load, plan and scale", plan.keys() & scale.keys()),
-        ("PlanKeywords", "ReadKeywords", "load and plan", plan.keys() - scale.keys()),
+        ("SourceKeywords", "TypedDict", "read, load, plan and scale", both),
+        ("SelectKeywords", "TypedDict", "read, load and plan", only),
+        ("RowKeywords", "SourceKeywords, SelectKeywords", "read", rows.keys() - plan.keys()),
+        (
+            "ReadKeywords",
+            "SourceKeywords",
+            "load, plan and scale",
+            plan.keys() & scale.keys() - both,
+        ),
+        (
+            "PlanKeywords",
+            "ReadKeywords, SelectKeywords",
+            "load and plan",
+            plan.keys() - scale.keys() - only,
+        ),
         ("LoadKeywords", "PlanKeywords", "load", load.keys() - plan.keys()),
         ("ScaleKeywords", "ReadKeywords", "scale", scale.keys() - plan.keys()),
         ("AdoptKeywords", "TypedDict", "adopt", adopt.keys()),

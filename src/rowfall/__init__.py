@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         plan,
         plan_tables,
         query,
+        read,
         report,
         resume,
         scale,
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
     from rowfall.core.results import Adopted, Report, Verification
     from rowfall.core.tables import TablesPlan, TablesReport
     from rowfall.report.query_result import QueryResult
+    from rowfall.run.read import RowReader
 
 __all__ = [
     "Adopted",
@@ -64,6 +66,7 @@ __all__ = [
     "Plan",
     "QueryResult",
     "Report",
+    "RowReader",
     "RowfallError",
     "SourceError",
     "TablesPlan",
@@ -84,6 +87,7 @@ __all__ = [
     "plan",
     "plan_tables",
     "query",
+    "read",
     "report",
     "resume",
     "scale",
@@ -98,6 +102,7 @@ _ELSEWHERE = {
     "Plan": "core.model",
     "QueryResult": "report.query_result",
     "Report": "core.results",
+    "RowReader": "run.read",
     "TablesPlan": "core.tables",
     "TablesReport": "core.tables",
     "Verification": "core.results",

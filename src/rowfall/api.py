@@ -35,6 +35,7 @@ from rowfall.core.options import (
     DOCTOR,
     LOAD,
     PLAN,
+    READ,
     SCALE,
     TUNE,
     Options,
@@ -55,6 +56,7 @@ if TYPE_CHECKING:
         AdoptKeywords,
         LoadKeywords,
         PlanKeywords,
+        RowKeywords,
         ScaleKeywords,
         TuneKeywords,
     )
@@ -72,12 +74,14 @@ if TYPE_CHECKING:
     from rowfall.destinations.clickhouse.install import Installed
     from rowfall.report.query_result import QueryResult
     from rowfall.run.many import TablesRequest
+    from rowfall.run.read import RowReader
     from rowfall.run.session import OpenSource
 
 __all__ = [
     "Verification", "adopt", "bench", "bench_articles", "clean", "doctor", "explain", "forget",
     "install_decoder", "leftovers", "load", "load_tables", "loads", "plan", "plan_tables", "query",
-    "report", "resume", "scale", "status", "tables", "tune", "undo", "verify", "worker",
+    "read", "report", "resume", "scale", "status", "tables", "tune", "undo", "verify",
+    "worker",
 ]  # fmt: skip
 
 Where = str | PathLike[str]
@@ -214,6 +218,42 @@ def load(
                 raise
             emit(Note("info", f"nothing to load: {error.message}"))
             return nothing
+
+
+def read(
+    sources: Where | Iterable[Where],
+    *,
+    table: str | None = None,
+    options: Options | None = None,
+    on_event: Listener = silent,
+    **keywords: Unpack[RowKeywords],
+) -> RowReader:
+    """Read ``sources`` as a stream of Arrow, which polars, DuckDB, pandas and pyarrow take.
+
+    polars.DataFrame(rowfall.read("trips/*.csv.gz"))
+
+    Types are found, and rows that do not fit refused or left out, as by :func:`load`. Nothing is
+    read before the stream is asked for its schema or a row, and nothing is written but bad rows.
+
+    Args:
+        sources: as of :func:`load`, but for rows in memory.
+        table: of a data folder that is the source.
+        on_event: called with every event of the load, from another thread.
+
+    Returns:
+        The rows, which are read once.
+
+    Raises:
+        UsageError: options that contradict each other. What the source is to blame for is raised
+            where rows are taken: a LoadError names file, line, column and value.
+    """
+    from rowfall.run.read import RowReader
+    from rowfall.run.session import Request
+
+    request = Request(
+        _texts(sources), None, table, from_keywords(READ, options, dict(keywords))
+    )
+    return RowReader(request, one_at_a_time(on_event))
 
 
 def load_tables(
@@ -1052,8 +1092,10 @@ def _verification_html(value: Verification) -> str:
     return verification_html(value)
 
 
-for _function, _command in ((load, LOAD), (load_tables, LOAD), (plan, PLAN), (plan_tables, PLAN),
-                             (scale, SCALE), (adopt, ADOPT), (doctor, DOCTOR)):  # fmt: skip
+for _function, _command in (
+    (load, LOAD), (read, READ), (load_tables, LOAD), (plan, PLAN), (plan_tables, PLAN),
+    (scale, SCALE), (adopt, ADOPT), (doctor, DOCTOR),
+):  # fmt: skip
     _list_options(_function, _command)
 # core's values know nothing of reports, and a notebook asks the value itself: so their classes get
 # here what they do not declare.

@@ -15,6 +15,7 @@ from rowfall.core.masked import MASK, Secret
 from rowfall.core.model import Dialect
 from rowfall.decoder import documents, installed
 from rowfall.decoder.documents import (
+    ArrowOutput,
     BlockInput,
     ComputedKeys,
     Input,
@@ -80,6 +81,9 @@ SPECS = {
     "parameters": replace(PLAIN, output_format="MariaDB", output_texts=(0,)),
     "connection": replace(
         PLAIN, output_format="MySQL", output_connection=OutputConnection(7, 1, 1 << 20, 1 << 26)
+    ),
+    "Arrow": replace(
+        PLAIN, output_format="ArrowStream", output_arrow=ArrowOutput(skip_rows=3)
     ),
     "parts": replace(
         PARTS, sort_by=(0, 1), primary=1,

@@ -102,6 +102,12 @@ pub fn run(spec: &Spec) -> Result<Value, Fail> {
     });
     if let Some(((input, piece), mut fail)) = shared.failed.into_inner().expect("no worker panics")
     {
+        if spec.output_arrow.is_some() {
+            // Whoever has these rows goes on behind them.
+            let done = shared.done.lock().expect("no worker panics");
+            let rows: Vec<u64> = done.iter().flatten().map(|done| done.rows).collect();
+            eprintln!("{}", json!({"input_rows": rows, "failed": input}));
+        }
         let inputs = shared.shared_inputs.into_inner().expect("no worker panics");
         if let (Fail::Value(decline), Some(found)) =
             (&mut fail, inputs.iter().find(|found| found.number == input))

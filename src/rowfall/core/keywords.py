@@ -10,8 +10,8 @@ from os import PathLike
 from typing import Literal, TypedDict
 
 
-class ReadKeywords(TypedDict, total=False):
-    """Options of load, plan and scale."""
+class SourceKeywords(TypedDict, total=False):
+    """Options of read, load, plan and scale."""
 
     format: str | None
     """Format of the source: CSV, CSVWithNames, TSV, TSVWithNames, JSONEachRow (or NDJSON), Parquet,
@@ -108,17 +108,6 @@ class ReadKeywords(TypedDict, total=False):
     query: str | None
     """SELECT whose rows are loaded, of a database that is the source: in its own SQL."""
 
-    cursor: str | None
-    """Column of a database's table or query whose values grow, as updated_at: later runs load only
-    the rows at or behind the last value. The first run loads all.
-    """
-
-    cursor_overlap: str | None
-    """Values in front of the last one whose rows are compared with those in the target, so that
-    late ones are loaded. Default: 5m of times, 1d of dates, 1000 of integers, else 0: the last
-    value.
-    """
-
     s3_endpoint: str | None
     """S3 endpoint other than AWS, e.g. http://127.0.0.1:9000. Default: AWS_ENDPOINT_URL_S3 or
     AWS_ENDPOINT_URL.
@@ -142,14 +131,6 @@ class ReadKeywords(TypedDict, total=False):
     type: str | Iterable[str] | Mapping[str, object]
     """Type of one column, the others stay inferred."""
 
-    order_by: str | None
-    """Sorting key of a new table. Default: proposed from names and cardinalities. MySQL: its
-    primary key; SingleStore: its SORT KEY; Iceberg: columns.
-    """
-
-    partition_by: str | None
-    """Partition key of a new table; of Iceberg, transforms as in day(t). Default: none."""
-
     max_record: str | int
     """Bytes of one record of text, about; a longer one, or a quote that is never closed, is refused
     with its place.
@@ -160,8 +141,6 @@ class ReadKeywords(TypedDict, total=False):
     as long.
     """
 
-    attempt_bytes: str | int | None
-    """Source bytes that one attempt loads: what a crash loads again. Default: computed."""
 
 
 class PlanKeywords(ReadKeywords, total=False):
@@ -207,19 +186,9 @@ class PlanKeywords(ReadKeywords, total=False):
     ignore leaves it out, error loads nothing. Default: error.
     """
 
-    on_missing_column: str
-    """What becomes of a column that the table has and files lack: default takes the default of the
-    column, error loads nothing. Default: error, unless the table names a DEFAULT.
-    """
-
     narrow: bool
     """Give integers of text files and JSON the narrowest type that the values seen allow, as UInt8.
     A later file may not fit it. Default: 64 bits.
-    """
-
-    widen: bool
-    """Change columns of the table to types that the values of the files fit, before the load; those
-    that --type names to that type.
     """
 
     select: str | None
@@ -293,11 +262,6 @@ class PlanKeywords(ReadKeywords, total=False):
     skip_unavailable_shards: bool
     """Cluster only: load into the other shards when one does not answer. Default: an error."""
 
-    decoder: Literal["auto", "always", "never"]
-    """Let rowfall-decode parse text. auto: where it can; always: fail where it cannot; never.
-    Default: auto.
-    """
-
     presort: Literal["auto", "on", "off"]
     """Let rowfall-decode sort blocks by the table's key before they are sent, which spares the
     engine its own sort; on fails where it cannot. Default: auto.
@@ -350,26 +314,8 @@ class PlanKeywords(ReadKeywords, total=False):
     with fewer is refused.
     """
 
-    threads: int | None
-    """Threads of the engine. Default: the cores that this process may use."""
-
-    memory: str | int | None
-    """Memory for the whole load, e.g. 4GiB. Default: half of what is free."""
-
-    set: str | Iterable[str] | Mapping[str, object]
-    """An engine setting for every INSERT; wins over the computed one."""
-
     tuned: str | None
     """Load as 'rowfall tune --save NAME' has found it fastest; options given here win."""
-
-    max_errors: int
-    """Bad rows to leave out before a load fails."""
-
-    max_error_ratio: float
-    """Bad rows to leave out, as a share of the rows read, 0 to 1."""
-
-    rejects: str | PathLike[str] | None
-    """File for the rows left out, with file, line and reason. Default: rowfall-rejects.tsv here."""
 
     wait: str | None
     """At the end, wait until fewer than N parts of the table are active; of a cluster, until all

@@ -48,8 +48,19 @@ FOLLOW_ONLY = (
 
 LOAD, PLAN, QUERY, STATUS, REPORT, VERIFY = "load", "plan", "query", "status", "report", "verify"
 SCALE, ADOPT, DOCTOR, TUNE = "scale", "adopt", "doctor", "tune"
+READ = "read"
 FOLLOW = "follow"
 """Scope of options that only a load has which goes on: those of a pipeline in ``rowfall.toml``."""
+_READ_TAKES = frozenset((
+    "format", "compression", "delimiter", "header", "columns", "quote", "escape", "comment",
+    "skip_lines", "blanks", "null_lists", "short_rows", "blank_lines", "encoding", "null",
+    "decimal", "thousands", "dates", "snapshot", "since", "query", "s3_endpoint", "s3_region",
+    "s3_profile", "s3_anonymous", "start_at", "until", "schema", "schema_file", "type", "rename",
+    "skip", "add_column", "union_by_name", "on_new_column", "narrow", "select", "where", "decoder",
+    "threads", "memory", "max_record", "max_columns", "set", "max_errors", "max_error_ratio",
+    "rejects", "patience",
+))  # fmt: skip
+"""Options of ``rowfall.read``: what there is of the others is for tables and for loads."""
 ANSWERS = ("force", "force_append", "loaded")
 """Options that answer what one load has asked: they stand in no file and no variable."""
 _BOTH = (LOAD, PLAN, DOCTOR, TUNE)
@@ -1240,5 +1251,5 @@ def flags_of(command: str) -> Iterator[tuple[Field[Any], Flag]]:
     """Give the options that ``command`` takes, in table order."""
     for item in fields(Options):
         flag: Flag = item.metadata["flag"]
-        if command in flag.commands:
+        if command in flag.commands or (command == READ and item.name in _READ_TAKES):
             yield item, flag

@@ -141,6 +141,13 @@ class OutputConnection:
 
 
 @dataclass(frozen=True, slots=True)
+class ArrowOutput:
+    """A stream of Arrow with Arrow's own types, without its first rows."""
+
+    skip_rows: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Spec:
     """The task of a run: the document of ``rowfall-decode run`` and ``check``."""
 
@@ -175,6 +182,7 @@ class Spec:
     output_texts: tuple[int, ...] = ()
     output_types: tuple[str, ...] = ()
     output_connection: OutputConnection | None = None
+    output_arrow: ArrowOutput | None = None
     parts: bool = False
     layout: PartLayout = PartLayout()
     partition_by: PartPartition | None = None

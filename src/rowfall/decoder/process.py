@@ -59,27 +59,49 @@ class Declined:
     column: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class Given:
+    """Rows of a program that has failed while it wrote Arrow.
+
+    Attributes:
+        inputs: rows that were decoded of each input, in their order, up to the last one that was
+            begun; more may be in memory than were written.
+        failed: number of the input that it is about; behind the last one for none.
+    """
+
+    inputs: tuple[int, ...]
+    failed: int
+
+
 class DecoderProcess:
     """The running program. Its spec, which may hold signed addresses, goes through stdin only.
 
     stdin stays open: its end tells the program that rowfall has been killed.
 
+    Args:
+        stdout: descriptor that the output "-" goes to.
+
     Attributes:
+        given: what a program says that has failed while it wrote Arrow; None where it says nothing.
         killed: by this process.
         filled: set when it holds what it was to hold before it sends, or has ended.
         on_progress: called when the program has said how far it is.
         inputs: what it reads; of a stream with the path of its pipe.
     """
 
-    def __init__(self, program: str, spec: Spec, answers: Answers | None = None) -> None:
+    def __init__(
+        self, program: str, spec: Spec, answers: Answers | None = None,
+        stdout: int = subprocess.DEVNULL,
+    ) -> None:  # fmt: skip
         self._answers = answers
         self.inputs: Sequence[Split] = ()
         self.on_progress: Callable[[], None] | None = None
+        self.given: Given | None = None
         to = spec.output_connection
         self._process = subprocess.Popen(
             [program, "run", "--spec", "stdin-line"],
             pass_fds=() if to is None else (to.descriptor,),
-            stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+            stdin=subprocess.PIPE, stdout=stdout, stderr=subprocess.PIPE,
             env=environment.of_child(),
         )  # fmt: skip
         self._stdin = cast("IO[bytes]", self._process.stdin)
@@ -126,6 +148,9 @@ class DecoderProcess:
                         continue
                     if "held_bytes" in report:
                         self.filled.set()
+                        continue
+                    if "input_rows" in report:
+                        self.given = Given(tuple(report["input_rows"]), report["failed"])
                         continue
                     self._written = (report["written_rows"], report["written_bytes"])
                     # Older programs count what they have written only.

@@ -388,16 +388,8 @@ NATIVE = Encoding("Native", "none", Kind.TYPED)
 _OF_PARTS = ("input_format_parquet_max_block_size", "input_format_parquet_prefer_block_bytes")
 
 
-class BuildFromEngine(Build):
-    """Delivers what the engine reads: it writes Native blocks into a pipe, of which parts are made.
-
-    The engine then neither sorts nor compresses a row. It halves the CPU of tables of numbers.
-    """
-
-    def insert(self, order: Order, lane: int, on_tick: Tick) -> Outcome:
-        if order.engine_reads:
-            return self._input.fallback.insert(order, lane, on_tick)
-        return self.in_folder(order, lane, on_tick)
+class FromEngine(Decode):
+    """Delivers what the engine reads: it writes Native blocks into a pipe of rowfall-decode."""
 
     def _insert(self, order: Order, lane: int, on_tick: Tick, folder: Path) -> Outcome:
         pipe = str(folder / "blocks")
@@ -428,7 +420,7 @@ class BuildFromEngine(Build):
             let_go(pipe)  # of no rows the engine might not have opened it
             built = self._insert_blocks(run, _silent)
         except BaseException as error:
-            child.kill()
+            self._abandon(run, pipe)
             self.result_of(child, order)  # what the program reports explains what the engine met
             raise error
         finally:
@@ -442,6 +434,22 @@ class BuildFromEngine(Build):
             cpu_seconds=made.cpu_seconds + built.cpu_seconds + report.cpu_seconds,
             helper=HelperSeconds(report.cpu_seconds, built.helper.writing, report.waited_seconds),
         )
+
+    def _abandon(self, run: DecoderRun, pipe: str) -> None:
+        """End the program: the engine has failed."""
+        run.process.kill()
+
+
+class BuildFromEngine(FromEngine, Build):
+    """Delivers what the engine reads as parts.
+
+    The engine then neither sorts nor compresses a row. It halves the CPU of tables of numbers.
+    """
+
+    def insert(self, order: Order, lane: int, on_tick: Tick) -> Outcome:
+        if order.engine_reads:
+            return self._input.fallback.insert(order, lane, on_tick)
+        return self.in_folder(order, lane, on_tick)
 
 
 def _silent(progress: object) -> None:

@@ -10,6 +10,7 @@ import os
 import secrets
 import select
 import shutil
+import subprocess
 import tempfile
 import threading
 from collections.abc import Iterator, Mapping, Sequence
@@ -185,12 +186,14 @@ class DecoderRun:
     Attributes:
         outputs: paths that the program writes into.
         child: the program; None before it has started.
+        stdout: descriptor of what it writes as "-".
     """
 
     order: Order
     outputs: Sequence[str]
     lane: int
     child: DecoderProcess | None = None
+    stdout: int = subprocess.DEVNULL
 
     @property
     def process(self) -> DecoderProcess:
@@ -302,7 +305,8 @@ class Decode:
         Args:
             asked: its spec so far; this kind of delivery says more.
         """
-        run.child = DecoderProcess(self._program, self._prepare(run, asked), self._answers(run))
+        spec = self._prepare(run, asked)
+        run.child = DecoderProcess(self._program, spec, self._answers(run), run.stdout)
         self._running[run.order.attempt] = run
         return run.child
 

@@ -30,6 +30,7 @@ from rowfall.systems.clickhouse.target import Table
 
 # What only some loads need is imported by these: 100 kB of code, 4 ms of a start.
 if TYPE_CHECKING:
+    from rowfall.core.arrow_channel import ArrowChannel
     from rowfall.deliver.rows import Prefill
     from rowfall.targets.base import FileTarget
     from rowfall.targets.transactional import TransactionalTable
@@ -91,6 +92,28 @@ def open_writing(
     """
     laid_out = replace(writer, target=target.laid_out(layout.partition_by))
     return WriteFiles(_open(session, facts, plan, laid_out), layout.order_by)
+
+
+def open_streaming(
+    session: Session, facts: LoadFacts, plan: Plan, writer: Writer, channel: ArrowChannel
+) -> Delivery:
+    """Return the delivery into a stream of Arrow."""
+    from rowfall.deliver.arrow_stream import StreamRows
+    from rowfall.deliver.build import NATIVE
+
+    assert facts.program is not None  # noqa: S101 - the destination has looked for it
+    source, encoding = facts.source_for(plan.transport), facts.encoding
+    headers = _headers(session, facts)
+    read = read_encoding(source, encoding)
+    decodes = read is not None and plan.transport.parser.value != ENGINE
+    pull = Pull(writer.engine, source, writer.target, encoding, headers)
+    most = parse_size(session.options.max_record)
+    given = DecoderInput(
+        source, writer.target, read if decodes and read else NATIVE, encoding, (), pull, headers,
+        most,
+    )  # fmt: skip
+    emit = session.emit
+    return StreamRows(facts.program, writer.engine, given, channel, emit, decodes=decodes)
 
 
 def _headers(session: Session, facts: LoadFacts) -> Headers:

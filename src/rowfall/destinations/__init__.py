@@ -2,7 +2,8 @@
 
 ``clickhouse`` stages rows in tables beside the target and attaches them; ``transactional`` commits
 them in a database together with the record of their files; ``lake`` gathers data files for one
-commit; ``files`` writes files and objects; ``nothing`` drops the rows.
+commit; ``files`` writes files and objects; ``arrow_stream`` gives the rows to a program of this
+process; ``nothing`` drops them.
 Imports deliver, publish, plan, contracts, cluster, ledger, schema, systems, stores, sources,
 targets, engines, decoder, core.
 """
@@ -25,6 +26,7 @@ REGISTRY = {
     Publish.COMMIT: "lake:LakeTable",
     Publish.RENAME: "files:WrittenFiles",
     Publish.AT_ONCE: "files:WrittenObjects",
+    Publish.STREAM: "arrow_stream:StreamedRows",
     Publish.NONE: "nothing:Nothing",
 }
 """How rows become visible -> module in this package and class."""

@@ -62,6 +62,7 @@ class Publish(StrEnum):
     TRANSACTION = "transaction"  # rows and the record of their splits are committed together
     MESSAGES = "messages"  # the same in a topic, where no rows can be asked for
     COMMIT = "commit"  # files of all attempts, by one commit at the end of the load
+    STREAM = "stream"  # given to a program of this process
     NONE = "none"  # nothing is kept
 
 

@@ -21,6 +21,7 @@ use arrow_schema::{ArrowError, DataType, Field, Schema, TimeUnit};
 
 use crate::column::Column;
 use crate::column::strings::read_varint;
+use crate::output::arrow_types::{self, Values};
 use crate::output::native;
 use crate::output::text::Texts;
 use crate::spec::Spec;
@@ -37,10 +38,32 @@ const CHECKED: (&str, &str) = ("rowfall.text", "utf-8");
 pub struct Output {
     to: StreamWriter<BufWriter<File>>,
     schema: Arc<Schema>,
-    texts: Vec<Texts>,
+    columns: Columns,
+    /// Rows that are left out before the first one that is written.
+    skip: usize,
+    checked: bool,
 }
 
-fn kind(data_type: &Type) -> DataType {
+/// How columns become arrays.
+enum Columns {
+    /// In types that every database has: all else as text.
+    Plain(Vec<Texts>),
+    /// In Arrow's own.
+    Typed(Vec<Values>),
+}
+
+/// The unit of points in time.
+pub fn unit(digits: u8) -> TimeUnit {
+    match digits {
+        0 => TimeUnit::Second,
+        1..=3 => TimeUnit::Millisecond,
+        4..=6 => TimeUnit::Microsecond,
+        _ => TimeUnit::Nanosecond,
+    }
+}
+
+/// The type of Arrow for values of a type that is not nested.
+pub fn kind(data_type: &Type) -> DataType {
     let utc = || Some(Arc::from("UTC"));
     match &data_type.base {
         BaseType::Int(1, true) => DataType::Int8,
@@ -59,15 +82,7 @@ fn kind(data_type: &Type) -> DataType {
         BaseType::Bool => DataType::Boolean,
         BaseType::Date | BaseType::Date32 => DataType::Date32,
         BaseType::DateTime(_) => DataType::Timestamp(TimeUnit::Second, utc()),
-        BaseType::DateTime64(digits, _) => {
-            let unit = match digits {
-                0 => TimeUnit::Second,
-                1..=3 => TimeUnit::Millisecond,
-                4..=6 => TimeUnit::Microsecond,
-                _ => TimeUnit::Nanosecond,
-            };
-            DataType::Timestamp(unit, utc())
-        }
+        BaseType::DateTime64(digits, _) => DataType::Timestamp(unit(*digits), utc()),
         BaseType::FixedString(n) => DataType::FixedSizeBinary(*n as i32),
         _ => DataType::Utf8,
     }
@@ -76,27 +91,63 @@ fn kind(data_type: &Type) -> DataType {
 impl Output {
     /// Open for writing, and write the types; of a named pipe this waits for its reader.
     pub fn open(path: &str, types: &[Type], spec: &Spec) -> io::Result<Output> {
-        let fields = types.iter().zip(&spec.columns);
-        let fields = fields.map(|(t, c)| Field::new(&c.name, kind(t), t.nullable));
-        let mut schema = Schema::new(fields.collect::<Vec<_>>());
-        if spec.format.is_csv() && !spec.binary {
+        let arrow = spec.output_arrow.as_ref();
+        let field = |(t, name): (&Type, &String)| match arrow {
+            None => Field::new(name, kind(t), t.nullable),
+            Some(_) => arrow_types::field(name, t, spec.binary),
+        };
+        let names = spec.columns.iter().map(|column| &column.name);
+        let mut schema = Schema::new(types.iter().zip(names).map(field).collect::<Vec<_>>());
+        let checked = spec.format.is_csv() && !spec.binary;
+        if checked && arrow.is_none() {
             schema.metadata.insert(CHECKED.0.to_owned(), CHECKED.1.to_owned());
         }
         let schema = Arc::new(schema);
         let file = BufWriter::with_capacity(BUFFER_BYTES, native::open(path)?);
         let mut to = StreamWriter::try_new(file, &schema).map_err(failed)?;
         to.flush().map_err(failed)?; // there may be no rows
-        let texts = types.iter().map(Texts::of).collect();
-        Ok(Output { to, schema, texts })
+        let columns = match arrow {
+            None => Columns::Plain(types.iter().map(Texts::of).collect()),
+            Some(_) => Columns::Typed(types.iter().map(|t| Values::of(t, spec.binary)).collect()),
+        };
+        let skip = arrow.map_or(0, |asked| asked.skip_rows);
+        Ok(Output { to, schema, columns, skip, checked: checked || spec.binary })
     }
 
-    /// Write the rows of one block.
+    /// Write the rows of one block. Values that Arrow has not are an error of the kind InvalidData.
     pub fn write(&mut self, columns: &[Column], rows: usize) -> io::Result<()> {
-        let columns = columns.iter().zip(&self.texts);
-        let arrays = columns.map(|(column, texts)| array(column, rows, texts)).collect();
+        if self.skip >= rows {
+            self.skip -= rows;
+            return Ok(());
+        }
+        let arrays = match &mut self.columns {
+            Columns::Plain(texts) => columns
+                .iter()
+                .zip(texts)
+                .map(|(column, texts)| array(column, rows, texts))
+                .collect(),
+            Columns::Typed(values) => {
+                let pairs = columns.iter().zip(values).enumerate();
+                let arrays = pairs.map(|(at, (column, values))| {
+                    let found = values.array(column, rows, self.checked);
+                    found.map_err(|error| in_column(error, self.schema.field(at).name()))
+                });
+                arrays.collect::<io::Result<Vec<_>>>()?
+            }
+        };
         let batch = RecordBatch::try_new(self.schema.clone(), arrays).map_err(failed)?;
-        self.to.write(&batch).map_err(failed)?;
+        let skip = std::mem::take(&mut self.skip);
+        self.to.write(&batch.slice(skip, rows - skip)).map_err(failed)?;
         self.to.flush().map_err(failed)
+    }
+}
+
+fn in_column(error: io::Error, name: &str) -> io::Error {
+    match error.kind() {
+        kind @ io::ErrorKind::InvalidData => {
+            io::Error::new(kind, format!("{error} in column {name}"))
+        }
+        _ => error,
     }
 }
 
@@ -107,7 +158,7 @@ fn failed(error: ArrowError) -> io::Error {
     }
 }
 
-fn nulls_of(column: &Column, rows: usize) -> Option<NullBuffer> {
+pub fn nulls_of(column: &Column, rows: usize) -> Option<NullBuffer> {
     let nulls = &column.nulls;
     let valid = || BooleanBuffer::collect_bool(rows, |row| nulls[row] == 0);
     (!nulls.is_empty()).then(|| NullBuffer::new(valid()))
@@ -149,7 +200,7 @@ fn moments(column: &Column, rows: usize, kind: &DataType, digits: u8) -> ArrayRe
     }
 }
 
-fn array(column: &Column, rows: usize, texts: &Texts) -> ArrayRef {
+pub fn array(column: &Column, rows: usize, texts: &Texts) -> ArrayRef {
     let to = &kind(&column.data_type);
     match &column.data_type.base {
         BaseType::Int(1, true) => same::<Int8Type>(column, rows, to),
@@ -194,6 +245,12 @@ fn array(column: &Column, rows: usize, texts: &Texts) -> ArrayRef {
 }
 
 fn strings(column: &Column, rows: usize) -> ArrayRef {
+    let (ends, bytes) = string_parts(column, rows);
+    text_array(ends, bytes, nulls_of(column, rows))
+}
+
+/// Where the strings of a column begin and end, and their bytes.
+pub fn string_parts(column: &Column, rows: usize) -> (Vec<i32>, Vec<u8>) {
     let data = &column.data[..];
     let mut bytes = Vec::with_capacity(data.len());
     let mut ends = Vec::with_capacity(rows + 1);
@@ -206,11 +263,11 @@ fn strings(column: &Column, rows: usize) -> ArrayRef {
         at += len;
         ends.push(bytes.len() as i32);
     }
-    text_array(ends, bytes, nulls_of(column, rows))
+    (ends, bytes)
 }
 
 /// Any bytes: whoever reads the stream knows whether they have to be text.
-fn text_array(ends: Vec<i32>, bytes: Vec<u8>, nulls: Option<NullBuffer>) -> ArrayRef {
+pub fn text_array(ends: Vec<i32>, bytes: Vec<u8>, nulls: Option<NullBuffer>) -> ArrayRef {
     let ends = OffsetBuffer::new(ends.into());
     // SAFETY: the bytes are looked at by nobody here, and written as they are.
     Arc::new(unsafe { StringArray::new_unchecked(ends, Buffer::from_vec(bytes), nulls) })

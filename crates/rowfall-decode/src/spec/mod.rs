@@ -19,7 +19,7 @@ pub use crate::spec::columns::{
 pub use crate::spec::formats::{
     Compression, Format, OutputCompression, OutputFormat, Tuples, UnknownColumns,
 };
-pub use crate::spec::objects::{Block, Connection, Input, Secret};
+pub use crate::spec::objects::{ArrowOutput, Block, Connection, Input, Secret};
 
 /// The version of the document: another one has other names.
 pub const VERSION: u32 = 2;
@@ -126,6 +126,10 @@ pub struct Spec {
     /// waits for rows, and gets the number of the packet behind the last one.
     #[serde(default)]
     pub output_connection: Option<Connection>,
+    /// A stream of Arrow has Arrow's own types: nested ones, dictionaries, time zones. It has one output,
+    /// whose rows are in the order of the inputs.
+    #[serde(default)]
+    pub output_arrow: Option<ArrowOutput>,
     /// Outputs are folders that are made, and each block becomes a part of a MergeTree table that
     /// is sorted by `sort_by`.
     #[serde(default)]
@@ -162,14 +166,6 @@ const TEXT_BLOCK: (usize, usize) = (4096, 1 << 20);
 /// are in the cache.
 const ARROW_BLOCK: (usize, usize) = (16_384, 4 << 20);
 
-/// Why values of a type are not written as Arrow.
-fn arrow_reason(data_type: &Type) -> Option<&'static str> {
-    if !cfg!(feature = "arrow") {
-        return Some("this program was built without Arrow");
-    }
-    (!data_type.is_written_as_arrow()).then_some("Arrow has other values")
-}
-
 fn comma() -> String {
     ",".into()
 }
@@ -201,7 +197,9 @@ impl Spec {
         if matches!(spec.format, Format::Tsv | Format::TsvWithNames) {
             spec.delimiter = "\t".into();
         }
-        if spec.output_format == OutputFormat::ArrowStream {
+        if spec.output_arrow.is_some() {
+            // As it was asked for: each batch costs whoever takes it some work.
+        } else if spec.output_format == OutputFormat::ArrowStream {
             spec.block_rows = spec.block_rows.min(ARROW_BLOCK.0);
             spec.block_bytes = spec.block_bytes.min(ARROW_BLOCK.1);
         } else if spec.output_format != OutputFormat::Native {
@@ -327,6 +325,12 @@ impl Spec {
             self.output_connection.is_none() || (lines && self.outputs.len() == 1),
             "one thread writes lines of text into a connection",
         );
+        let arrow = self.output_format == OutputFormat::ArrowStream;
+        need(!arrow || cfg!(feature = "arrow"), "this program was built without Arrow");
+        need(
+            self.output_arrow.is_none() || (arrow && self.outputs.len() == 1),
+            "one stream of Arrow has its own types",
+        );
         let expressions = self.computed.iter().flat_map(|keys| &keys.expressions);
         let values = self.columns.len() + expressions.clone().count();
         let sort = self.sort_by.iter().flatten();
@@ -383,11 +387,12 @@ impl Spec {
                 {
                     "the server takes its values as text only".to_owned()
                 }
-                Ok(data_type) if self.output_format == OutputFormat::ArrowStream => {
-                    match arrow_reason(&data_type) {
-                        Some(reason) => reason.to_owned(),
-                        None => continue,
-                    }
+                Ok(data_type)
+                    if self.output_format == OutputFormat::ArrowStream
+                        && self.output_arrow.is_none()
+                        && !data_type.is_written_as_arrow() =>
+                {
+                    "Arrow has other values".to_owned()
                 }
                 Ok(Type { base: BaseType::Tuple(..), .. })
                     if self.tuples_are_fields()
@@ -396,7 +401,9 @@ impl Spec {
                 {
                     self.apart_reason().unwrap_or_default().to_owned()
                 }
-                Ok(data_type) if lines && !data_type.children().is_empty() => {
+                Ok(data_type)
+                    if lines && self.output_arrow.is_none() && !data_type.children().is_empty() =>
+                {
                     "lines of text have flat columns only".to_owned()
                 }
                 Ok(data_type)

@@ -101,6 +101,15 @@ pub struct Connection {
     pub prefill_bytes: usize,
 }
 
+/// A stream of Arrow for a program that computes with the values: they keep their types.
+#[derive(Debug, Clone, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct ArrowOutput {
+    /// Rows at the beginning that are left out: whoever reads the stream has them.
+    #[serde(default)]
+    pub skip_rows: usize,
+}
+
 /// A block of a file in HDFS.
 #[derive(Debug, Clone, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]

@@ -284,8 +284,11 @@ impl<'a> BlockWriter<'a> {
         })
     }
 
-    /// The failure of the output.
+    /// The failure of the output, which may lack some value.
     pub fn unwritable(&self, error: &std::io::Error) -> Fail {
+        if error.kind() == std::io::ErrorKind::InvalidData {
+            return self.declined_block(&error.to_string());
+        }
         Fail::output(&self.output.path, error)
     }
 

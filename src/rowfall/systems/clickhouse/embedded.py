@@ -154,6 +154,8 @@ class Embedded(Asking):
         durable: bool = True,
         reads: str = "",
     ) -> None:
+        self._facts: Facts | None = None
+        self._rests = False
         if folder is not None:
             _check_installed(folder)  # before a folder is made
         self.folder = folder
@@ -200,13 +202,23 @@ class Embedded(Asking):
         self._send(child, f"open {sizes}", b"".join(words))
         return child
 
+    def assume(self, facts: Facts | None) -> None:
+        """Answer who asks for facts with these, so that no child is started for them."""
+        self._facts = facts
+
+    def rest(self) -> None:
+        """Start no child any more, where none has been needed: it would tell of itself only."""
+        self._rests = self._process is None
+
     def opened(self) -> Child:
         """Wait until the folder is open.
 
         Raises:
-            EngineError: chDB cannot open it.
+            EngineError: chDB cannot open it; or see :meth:`rest`.
         """
         with self._opening:
+            if self._rests:
+                raise EngineError("the engine has run nothing")
             child = self._process or self._start()
             if self._version and child.process.poll() == OVERRUN:
                 self._version = ""  # it has ended itself, and another one goes on
@@ -264,6 +276,8 @@ class Embedded(Asking):
 
         A plan asks for version and time zone. The version is that which pyproject.toml names.
         """
+        if self._facts is not None:
+            return self._facts
         if self._assumed and self.idle:
             return Facts(VERSION, self.cores, self._memory, timezone=local_timezone())
         self.opened()

@@ -45,7 +45,7 @@ class Child:
 
 
 _waiting: list[Child] = []
-_SERVERS = ("clickhouse://", "clickhouses://")
+_SERVERS = ("clickhouse://", "clickhouses://", "arrow:")
 _DATABASES = ("postgresql://", "postgres://", "mysql://", "mariadb://", "duckdb://", "kafka://")
 _DUCKDB = (".duckdb", ".ddb")
 _TEXT = re.compile(r"\.(csv|tsv|tab|txt|jsonl|ndjson|json)(\.\w+)?$", re.IGNORECASE)

@@ -1,0 +1,108 @@
+"""rowfall.read against what polars, pandas and DuckDB read by themselves, in turns.
+
+    python bench/read.py [--rows 1000000] [--rounds 3] [--folder DIR] [CASE ...]
+
+CPU-seconds of the call, with its programs, in a process of its own that has imported the libraries;
+medians of the rounds, and the share of the library's own. Writes results-read.json.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+from importlib.metadata import version
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+
+OWN, OURS = "own", "rowfall"
+# What each side does with {path}; `frame` is what comes out of it.
+CASES: dict[str, tuple[str, str, str, str, float]] = {
+    "csv.gz to polars": (
+        "csv.gz", "import polars, rowfall",
+        "frame = polars.read_csv(path, try_parse_dates=True)",
+        "frame = polars.DataFrame(rowfall.read(path))", 0.5,
+    ),
+    "csv.gz to pandas": (
+        "csv.gz", "import pandas, pyarrow, rowfall", "frame = pandas.read_csv(path)",
+        "frame = rowfall.read(path).df()", 0.3,
+    ),
+    "json.gz to DuckDB": (
+        "json.gz", "import duckdb, rowfall",
+        "duckdb.sql(f\"CREATE TABLE t AS SELECT * FROM read_json('{path}')\")",
+        "rows = rowfall.read(path); duckdb.sql('CREATE TABLE t AS SELECT * FROM rows')", 0.6,
+    ),
+}  # fmt: skip
+"""Case -> end of the file, imports, the library's own call, that with rowfall, and the aim."""
+
+_CALL = """
+import os, sys, time
+{imports}
+path = sys.argv[1]
+before, began = os.times(), time.monotonic()
+{call}
+after, seconds = os.times(), time.monotonic() - began
+print(sum(after[:4]) - sum(before[:4]), seconds)
+"""
+
+
+def call_once(imports: str, call: str, path: Path) -> tuple[float, float]:
+    """Return CPU-seconds and seconds of one call."""
+    text = _CALL.format(imports=imports, call=call)
+    done = subprocess.run(
+        [sys.executable, "-c", text, str(path)], check=True, capture_output=True, text=True
+    )
+    cpu, seconds = map(float, done.stdout.split())
+    return cpu, seconds
+
+
+def main() -> None:
+    """Run the cases, print a table, write the results."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("cases", nargs="*", default=list(CASES))
+    parser.add_argument("--rows", type=int, default=1_000_000)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--folder", type=Path)
+    asked = parser.parse_args()
+    results = {}
+    with tempfile.TemporaryDirectory() as made:
+        folder = asked.folder or Path(made)
+        for name in asked.cases:
+            end, imports, own, ours, aim = CASES[name]
+            path = folder / f"taxi-{asked.rows}.{end}"
+            if not path.exists():
+                form = "JSONEachRow" if end.startswith("json") else "CSVWithNames"
+                source = f"generate://taxi?rows={asked.rows}"
+                command = [sys.executable, "-m", "rowfall", "load", source, "--to", str(path)]
+                subprocess.run([*command, "--to-format", form, "--quiet"], check=True)
+            found: dict[str, list[tuple[float, float]]] = {OWN: [], OURS: []}
+            for _ in range(asked.rounds):
+                found[OWN].append(call_once(imports, own, path))
+                found[OURS].append(call_once(imports, ours, path))
+            cpu = {side: statistics.median(c for c, _ in all_) for side, all_ in found.items()}
+            share = cpu[OURS] / cpu[OWN]
+            results[name] = {
+                "rows": asked.rows, "bytes": path.stat().st_size, "rounds": found,
+                "cpu_seconds": cpu, "share": round(share, 3), "aim": aim,
+            }  # fmt: skip
+            print(
+                f"{name:<20} own {cpu[OWN]:6.2f}  rowfall {cpu[OURS]:6.2f} CPU-seconds"
+                f"  share {share:.2f} (aim {aim})",
+                flush=True,
+            )
+    libraries = ("polars", "pandas", "duckdb", "pyarrow", "nanoarrow")
+    document = {
+        "cores": len(os.sched_getaffinity(0)),
+        "versions": {name: version(name) for name in libraries},
+        "cases": results,
+    }
+    (HERE / "results-read.json").write_text(json.dumps(document, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
