@@ -250,9 +250,7 @@ def read(
     from rowfall.run.read import RowReader
     from rowfall.run.session import Request
 
-    request = Request(
-        _texts(sources), None, table, from_keywords(READ, options, dict(keywords))
-    )
+    request = Request(_texts(sources), None, table, from_keywords(READ, options, dict(keywords)))
     return RowReader(request, one_at_a_time(on_event))
 
 

@@ -18,7 +18,8 @@ LONG_FUNCTIONS = 14
 LARGE_CLASSES = 14
 # One field an option; core/keywords.py is made of them by docs/make_reference.py.
 OPTIONS = {
-    "Options", "SourceKeywords", "ReadKeywords", "PlanKeywords", "LoadKeywords", "AdoptKeywords",
+    "Options", "SourceKeywords", "SelectKeywords", "ReadKeywords", "PlanKeywords", "LoadKeywords",
+    "AdoptKeywords",
 }  # fmt: skip
 # Values that mean two things; see the test.
 

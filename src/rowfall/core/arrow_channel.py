@@ -28,7 +28,7 @@ _MOST_METADATA = 256 << 20
 
 
 class StreamClosedError(LockLostError):
-    """The reader has gone: read no more."""
+    """The reader has gone, or cannot be given the rest: read no more."""
 
 
 class ChannelStream:

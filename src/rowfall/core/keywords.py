@@ -201,6 +201,86 @@ class PlanKeywords(ReadKeywords, total=False):
     already.
     """
 
+    decoder: Literal["auto", "always", "never"]
+    """Let rowfall-decode parse text. auto: where it can; always: fail where it cannot; never.
+    Default: auto.
+    """
+
+    threads: int | None
+    """Threads of the engine. Default: the cores that this process may use."""
+
+    memory: str | int | None
+    """Memory for the whole load, e.g. 4GiB. Default: half of what is free."""
+
+    set: str | Iterable[str] | Mapping[str, object]
+    """An engine setting for every INSERT; wins over the computed one."""
+
+    max_errors: int
+    """Bad rows to leave out before a load fails."""
+
+    max_error_ratio: float
+    """Bad rows to leave out, as a share of the rows read, 0 to 1."""
+
+    rejects: str | PathLike[str] | None
+    """File for the rows left out, with file, line and reason. Default: rowfall-rejects.tsv here."""
+
+
+class RowKeywords(SourceKeywords, SelectKeywords, total=False):
+    """Options of read."""
+
+    patience: str
+    """Time that a server may be away (a restart, a network that fails) before the load ends and can
+    be resumed: 30s, 5m, 2h.
+    """
+
+
+class ReadKeywords(SourceKeywords, total=False):
+    """Options of load, plan and scale."""
+
+    cursor: str | None
+    """Column of a database's table or query whose values grow, as updated_at: later runs load only
+    the rows at or behind the last value. The first run loads all.
+    """
+
+    cursor_overlap: str | None
+    """Values in front of the last one whose rows are compared with those in the target, so that
+    late ones are loaded. Default: 5m of times, 1d of dates, 1000 of integers, else 0: the last
+    value.
+    """
+
+    order_by: str | None
+    """Sorting key of a new table. Default: proposed from names and cardinalities. MySQL: its
+    primary key; SingleStore: its SORT KEY; Iceberg: columns.
+    """
+
+    partition_by: str | None
+    """Partition key of a new table; of Iceberg, transforms as in day(t). Default: none."""
+
+    attempt_bytes: str | int | None
+    """Source bytes that one attempt loads: what a crash loads again. Default: computed."""
+
+
+class PlanKeywords(ReadKeywords, SelectKeywords, total=False):
+    """Options of load and plan."""
+
+    tables: str | None
+    """Load many tables of the source, each exactly once: names or patterns as 'public.*', of a
+    database, a file of DuckDB or SQLite, an Iceberg namespace, or a folder of folders.
+    """
+
+    exclude: str | Iterable[str] | Mapping[str, object]
+    """Tables that --tables leaves out."""
+
+    on_missing_column: str
+    """What becomes of a column that the table has and files lack: default takes the default of the
+    column, error loads nothing. Default: error, unless the table names a DEFAULT.
+    """
+
+    widen: bool
+    """Change columns of the table to types that the values of the files fit, before the load; those
+    that --type names to that type.
+    """
+
     limit: int | None
     """Load the first N rows of the source, and read no more of it than that takes: to look at them.
     A load of its own, by which no file counts as loaded.

@@ -54,9 +54,10 @@ FOLLOW = "follow"
 _READ_TAKES = frozenset((
     "format", "compression", "delimiter", "header", "columns", "quote", "escape", "comment",
     "skip_lines", "blanks", "null_lists", "short_rows", "blank_lines", "encoding", "null",
-    "decimal", "thousands", "dates", "snapshot", "since", "query", "s3_endpoint", "s3_region",
-    "s3_profile", "s3_anonymous", "start_at", "until", "schema", "schema_file", "type", "rename",
-    "skip", "add_column", "union_by_name", "on_new_column", "narrow", "select", "where", "decoder",
+    "decimal", "thousands", "dates", "sheet", "snapshot", "since", "query", "s3_endpoint",
+    "s3_region", "s3_profile", "s3_anonymous", "start_at", "until", "schema", "schema_file",
+    "type", "rename", "skip", "add_column", "union_by_name", "on_new_column", "narrow", "select",
+    "where", "decoder",
     "threads", "memory", "max_record", "max_columns", "set", "max_errors", "max_error_ratio",
     "rejects", "patience",
 ))  # fmt: skip

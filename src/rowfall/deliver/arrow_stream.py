@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import pairwise
 
 from rowfall.contracts.delivery import Order
 from rowfall.core.arrow_channel import ArrowChannel, ChannelStream, StreamClosedError
@@ -22,7 +21,7 @@ from rowfall.core.model import Outcome
 from rowfall.decoder.abilities import TEXT_FORMATS
 from rowfall.decoder.documents import ArrowOutput, Spec
 from rowfall.decoder.installed import PROGRAM
-from rowfall.decoder.process import DecoderProcess
+from rowfall.decoder.process import DecoderProcess, Summary
 from rowfall.deliver.build import FromEngine
 from rowfall.deliver.decode import (
     DeclinedError,
@@ -33,6 +32,7 @@ from rowfall.deliver.decode import (
 )
 from rowfall.engines.base import Engine, Tick
 from rowfall.engines.database import RefusedRowError
+from rowfall.stores.objects import ObjectSource
 
 # Rows and bytes of a batch. Each costs whoever takes it some work, and waits in memory: csv.gz into
 # polars takes 4 % less CPU than with 16,384 rows, and no less with more.
@@ -64,6 +64,7 @@ class _Streaming(Decode):
     ) -> None:  # fmt: skip
         super().__init__(program, engine, input_)
         self._channel, self._given = channel, given
+        self._broken: RowfallError | None = None  # why nothing may be read again
         self._failed_at = 0  # number of the split of the last attempt that was declined
 
     def _pipes(self, order: Order) -> int:
@@ -87,10 +88,8 @@ class _Streaming(Decode):
 
     def _known(self, order: Order) -> int:
         """Return the first rows of an order that the reader has got: they are left out."""
-        counts = [self._given.get(split.id, 0) for split in order.splits]
-        # Those of a split that was read in part are the last ones.
-        assert all(a or not b for a, b in pairwise(counts))  # noqa: S101 - as _note has it
-        return sum(counts)
+        # Those of a split that was read in part come last: _note has it so.
+        return sum(self._given.get(split.id, 0) for split in order.splits)
 
     def _start(self, run: DecoderRun, asked: Spec) -> DecoderProcess:
         try:
@@ -108,21 +107,38 @@ class _Streaming(Decode):
         try:
             report = self.result_of(child, run.order)
         except RowfallError:
-            self._note(run)
+            try:
+                self._note(run)
+            except RowfallError as error:
+                self._broken = error
+                raise
             told = child.given
             self._failed_at = 0 if told is None else told.failed
             raise
         rows = 0 if report is None else report.rows
         return Outcome(rows_read=rows, rows_written=rows)
 
+    def result_of(self, child: DecoderProcess, order: Order) -> Summary | None:
+        """See :meth:`Decode.result_of`; whoever asks what has failed hears why that is the end."""
+        if self._broken is not None:
+            raise self._broken
+        return super().result_of(child, order)
+
     def _note(self, run: DecoderRun) -> None:
         """Note which rows of which splits the reader has got, before they are read again.
 
         Raises:
             EngineError: nobody knows.
+            StreamClosedError: they may come in another order then.
         """
         order, told = run.order, run.process.given
         rows = _of(run).rows
+        if rows and not isinstance(self._input.source, ObjectSource):
+            raise StreamClosedError(
+                f"reading {order.splits[0].name} failed after {rows:,} rows: the others cannot be "
+                "told from them when it is read again",
+                hint="Call rowfall.read again, and take all rows anew.",
+            )
         if rows and told is None and len(order.splits) > 1:
             raise EngineError(f"{PROGRAM} was ended, and has not said which files its rows were of")
         left, last = self._known(order) + rows, len(order.splits) - 1

@@ -93,8 +93,9 @@ class StreamedRows(Nothing):
     ) -> tuple[Group, ...]:
         """Put neighbours together, in the order of the source."""
         groups = []
-        # Which rows are left out is known of one file only.
-        most = 1 if options.max_errors or options.max_error_ratio else _MOST_FILES
+        # Which rows are left out, and which ranges were read, is known of one alone.
+        alone = options.max_errors or options.max_error_ratio or facts.listing.parts
+        most = 1 if alone else _MOST_FILES
         for at in range(0, len(todo), most):
             some = tuple(todo[at : at + most])
             sizes = [facts.listing.size(i) for i in some]
