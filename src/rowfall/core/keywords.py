@@ -48,9 +48,6 @@ class SourceKeywords(TypedDict, total=False):
     sample.
     """
 
-    widths: str | None
-    """Text of fixed widths: the characters of each column. Blanks around values are left out."""
-
     sheet: str | None
     """Sheet of a workbook (.xlsx, .xlsm, .xlsb, .xls, .ods): its name, or its number from 1.
     Default: the only one that holds anything.
@@ -142,22 +139,8 @@ class SourceKeywords(TypedDict, total=False):
     """
 
 
-
-class PlanKeywords(ReadKeywords, total=False):
-    """Options of load and plan."""
-
-    tables: str | None
-    """Load many tables of the source, each exactly once: names or patterns as 'public.*', of a
-    database, a file of DuckDB or SQLite, an Iceberg namespace, or a folder of folders.
-    """
-
-    table_per_file: bool
-    """Load each file of the source into a table of its own, named after the file; --tables and
-    --exclude choose among them.
-    """
-
-    exclude: str | Iterable[str] | Mapping[str, object]
-    """Tables that --tables leaves out."""
+class SelectKeywords(TypedDict, total=False):
+    """Options of read, load and plan."""
 
     start_at: str | None
     """Where a topic is loaded from. OFFSET may be PARTITION:OFFSET,...; TIME is ISO 8601, UTC
@@ -237,6 +220,9 @@ class RowKeywords(SourceKeywords, SelectKeywords, total=False):
 class ReadKeywords(SourceKeywords, total=False):
     """Options of load, plan and scale."""
 
+    widths: str | None
+    """Text of fixed widths: the characters of each column. Blanks around values are left out."""
+
     cursor: str | None
     """Column of a database's table or query whose values grow, as updated_at: later runs load only
     the rows at or behind the last value. The first run loads all.
@@ -266,6 +252,11 @@ class PlanKeywords(ReadKeywords, SelectKeywords, total=False):
     tables: str | None
     """Load many tables of the source, each exactly once: names or patterns as 'public.*', of a
     database, a file of DuckDB or SQLite, an Iceberg namespace, or a folder of folders.
+    """
+
+    table_per_file: bool
+    """Load each file of the source into a table of its own, named after the file; --tables and
+    --exclude choose among them.
     """
 
     exclude: str | Iterable[str] | Mapping[str, object]
