@@ -56,7 +56,7 @@ class StreamedRows(Nothing):
         if installed.program() is None:
             raise UsageError(
                 f"rowfall.read needs {PROGRAM}, which is not installed",
-                hint="It comes with rowfall on Linux: pip install rowfall-decode.",
+                hint="Install it: pip install rowfall-decode (Linux).",
             )
         if opening.reader is None:
             return Opened()
