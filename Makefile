@@ -6,7 +6,7 @@ SHELL := /bin/bash
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 LOCKS := requirements.lock requirements-dev.lock
 # Optional dependencies that the tests need: all of pyproject.toml but the decoder, which is built.
-EXTRAS := embedded aws arrow read postgresql mysql kafka iceberg delta duckdb excel metrics otel openlineage
+EXTRAS := embedded aws arrow read postgresql mysql kafka iceberg delta duckdb excel metrics otel openlineage mcp
 # The stamp's name holds the lock's hash: a changed lock makes a new environment.
 KEY := $(shell sha256sum < requirements-dev.lock | cut -c1-16)
 STAMP := .venv/.made-$(KEY)

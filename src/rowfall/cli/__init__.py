@@ -1,6 +1,6 @@
 """The command line. Here is what has to happen before anything else is imported.
 
-Imports api, service, project, report, telemetry, run, systems, lab, core.
+Imports api, agents, service, project, report, telemetry, run, systems, lab, core.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 COMMANDS = (
     "load", "worker", "run", "watch", "pipeline", "plan", "query", "status", "tables", "report",
     "explain", "verify", "resume", "adopt", "forget", "undo", "clean", "init", "config", "doctor",
-    "tune", "scale", "bench", "install-decoder", "lab", "completion", "help",
+    "tune", "scale", "bench", "mcp", "install-decoder", "lab", "completion", "help",
 )  # fmt: skip
 _USAGE, _INTERRUPTED = 2, 130  # see rowfall.core.errors.Exit, which is not imported yet
 

@@ -1,0 +1,194 @@
+"""The server of the Model Context Protocol: the tools, and what each may do.
+
+Nothing is written but by ``load``, which takes the id of a plan that this server has shown, and
+looks again before it starts: what would be loaded otherwise than it was shown is refused.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from mcp.server import MCPServer
+from mcp.server.mcpserver.exceptions import ToolError
+from mcp.types import ToolAnnotations
+
+from rowfall.agents import commands
+from rowfall.agents.commands import Answer, load_arguments
+from rowfall.core.errors import RowfallError
+from rowfall.core.version import __version__
+
+INSTRUCTIONS = """rowfall loads files, buckets, databases and topics into ClickHouse, PostgreSQL,
+MySQL, DuckDB, Kafka and Iceberg, each row exactly once. Call plan first and look at columns and
+first_rows; then load with its plan_id. A load that failed in part or was interrupted goes on where
+it was when it is planned and loaded again. Never put passwords or keys into arguments: name a
+connection of rowfall.toml, or ask the person who runs this server to set them in its environment.
+"""
+# What makes a plan another one: which rows come from where, and what is made of them. Forecasts
+# differ from one look to the next.
+_BINDING = ("source", "target", "database", "table", "ddl", "listing", "loaded", "schema")
+# What helps to judge a plan. Its attempts and settings are thousands of lines of a large load.
+_SHOWN = (
+    "source", "target", "database", "table", "delivery", "placement", "decoder", "promise",
+    "visibility", "upsert", "views", "ddl", "first_rows", "listing", "loaded", "forecast",
+)  # fmt: skip
+_READS = ToolAnnotations(read_only_hint=True, open_world_hint=True)
+
+
+def serve(to: str | None) -> None:
+    """Answer an agent over stdin and stdout until it hangs up.
+
+    Args:
+        to: the target of tools that are not told one; None for that of the command line.
+    """
+    made(to).run("stdio")
+
+
+def made(to: str | None) -> MCPServer[Any]:
+    """Return the server; see :func:`serve`."""
+    server: MCPServer[Any] = MCPServer(
+        "rowfall", version=__version__, instructions=INSTRUCTIONS, log_level="WARNING"
+    )
+    plans: dict[str, list[str]] = {}
+    own = to
+
+    @server.tool(annotations=_READS)
+    async def plan(
+        source: list[str],
+        to: str | None = None,
+        table: str | None = None,
+        options: dict[str, Any] | None = None,
+    ) -> dict[str, Any]:
+        """Show what a load would do, and write nothing: columns, first rows, forecast, plan_id.
+
+        source: paths, globs and addresses (s3://, https://, postgresql://, kafka://, ...).
+        to: the target or a connection of rowfall.toml. options: those of `rowfall load` by their
+        names, as {"max_errors": 10, "delimiter": ";"}.
+        """
+        arguments = _arguments(source, to or own, table, options)
+        found = await _planned(arguments)
+        plans[found["plan_id"]] = arguments
+        return found
+
+    @server.tool(
+        annotations=ToolAnnotations(
+            read_only_hint=False, destructive_hint=False, idempotent_hint=True, open_world_hint=True
+        )
+    )
+    async def load(plan_id: str) -> dict[str, Any]:
+        """Load what a plan has shown, exactly once; returns the report.
+
+        plan_id: of a call of plan. Where source or target have changed since then, nothing is
+        loaded: plan again. Files that are loaded already are skipped.
+        """
+        arguments = plans.get(plan_id)
+        if arguments is None:
+            raise ToolError(f"no plan {plan_id} was shown: call plan first, and use its plan_id")
+        now = (await _planned(arguments))["plan_id"]
+        if now != plan_id:
+            raise ToolError(
+                "nothing was loaded: source or target have changed since the plan was shown; call "
+                "plan again, look at it, and load with its plan_id"
+            )
+        answer = await commands.run("load", "--json", *arguments)
+        if isinstance(answer.document, dict) and "rowfall_report" in answer.document:
+            return {**answer.document, "notes_and_errors": answer.said, "failed": answer.error}
+        return _document(answer)
+
+    @server.tool(annotations=_READS)
+    async def doctor(
+        source: list[str],
+        to: str | None = None,
+        table: str | None = None,
+        options: dict[str, Any] | None = None,
+    ) -> dict[str, Any]:
+        """Measure each link of a load and name the slowest; takes about 20 seconds.
+
+        Samples are loaded into places of their own beside the target, and removed.
+        """
+        arguments = _arguments(source, to or own, table, options)
+        return _document(await commands.run("doctor", "--json", *arguments))
+
+    @server.tool(annotations=_READS)
+    async def status(load: str | None = None, to: str | None = None) -> dict[str, Any]:
+        """List the loads of a target, newest first, or show one, by its id or `last`."""
+        return _document(await commands.run("status", "--json", *_target(to or own), *_load(load)))
+
+    @server.tool(annotations=_READS)
+    async def report(load: str, to: str | None = None) -> dict[str, Any]:
+        """Show what a load has done, by its id or `last`: rows, rate, what limited it, failures."""
+        return _document(await commands.run("report", "--json", *_target(to or own), *_load(load)))
+
+    @server.tool(annotations=_READS)
+    async def query(sql: str, to: str | None = None) -> dict[str, Any]:
+        """Run one statement that only reads, where the data was loaded; returns its rows.
+
+        The engine refuses statements that write. Ask for few rows: an answer of more than 256 KiB
+        is an error.
+        """
+        try:
+            commands.check_no_secrets(sql)
+        except RowfallError as error:
+            raise _refused(error) from None
+        answer = await commands.run("query", "--json", *_target(to or own), "--", sql)
+        if answer.cut:
+            raise ToolError("the answer is longer than 256 KiB: ask for fewer rows or columns")
+        return _document(answer)
+
+    return server
+
+
+async def _planned(arguments: list[str]) -> dict[str, Any]:
+    """Return what an agent sees of a plan, and its id."""
+    answer = await commands.run("plan", "--json", *arguments)
+    document = answer.document
+    if answer.code or not isinstance(document, dict):
+        if answer.cut:
+            raise ToolError("the plan is longer than 256 KiB: load with fewer columns or files")
+        raise ToolError(answer.error)
+    binding = [arguments, {key: document.get(key) for key in _BINDING}]
+    made = hashlib.sha256(json.dumps(binding, sort_keys=True).encode()).hexdigest()
+    columns = [
+        {key: column.get(key) for key in ("name", "type", "reason")}
+        for column in document["schema"]["columns"]
+    ]
+    shown = {key: document.get(key) for key in _SHOWN}
+    return {"plan_id": made[:16], **shown, "columns": columns, "notes": answer.said.splitlines()}
+
+
+def _arguments(
+    source: list[str], to: str | None, table: str | None, options: Mapping[str, Any] | None
+) -> list[str]:
+    try:
+        return load_arguments(source, to, table, options or {})
+    except RowfallError as error:
+        raise _refused(error) from None
+
+
+def _target(to: str | None) -> list[str]:
+    try:
+        commands.check_no_secrets(to)
+    except RowfallError as error:
+        raise _refused(error) from None
+    return [] if to is None else [f"--to={to}"]
+
+
+def _load(load: str | None) -> list[str]:
+    return [] if load is None else ["--", load]
+
+
+def _refused(error: RowfallError) -> ToolError:
+    return ToolError(f"{error}. {error.hint or ''}".strip())
+
+
+def _document(answer: Answer) -> dict[str, Any]:
+    """Return the document of a command.
+
+    Raises:
+        ToolError: it failed.
+    """
+    if answer.code or not isinstance(answer.document, dict):
+        raise ToolError(answer.error or "the answer is longer than 256 KiB: ask for less")
+    return {**answer.document, "notes": answer.said.splitlines()}
