@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::input::rewrite::lines::LineForm;
+use crate::line_forms::LineForm;
 
 /// How text is written that is rewritten first. The attributes are those of `Dialect` in
 /// `src/rowfall/core/model.py`.

@@ -25,6 +25,7 @@
 //! | `column` | holds the values of a column as the Native format has them |
 //! | `spec` | is the JSON document that says what to do |
 //! | `dialect` | says how foreign text is written |
+//! | `line_forms` | takes lines apart that no delimiter divides: fixed widths, logs |
 //! | `codec` | encodes the values of a column as its codecs say |
 //! | `types` | parses the names of ClickHouse types |
 //! | `questions` | asks whoever started the program |
@@ -49,6 +50,7 @@ mod cpu_time;
 pub mod dialect;
 pub mod error;
 pub mod input;
+pub mod line_forms;
 mod merge;
 pub mod native_string;
 mod output;

@@ -15,6 +15,7 @@ const LAYERS: &[&str] = &[
     "questions",
     "types",
     "codec",
+    "line_forms",
     "dialect",
     "spec",
     "column",

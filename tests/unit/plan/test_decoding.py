@@ -61,7 +61,6 @@ def test_what_it_reads(type_: str) -> None:
         ("zone", (listing(), CSV, schema("DateTime('Asia/Urumqi')"), FACTS)),
         ("zone of a DateTime64", (listing(), CSV, schema("DateTime64(3, 'Asia/Urumqi')"), FACTS)),
         ("server's zone", (listing(), CSV, schema("DateTime"), replace(FACTS, timezone="CET"))),
-        ("padded", (listing(), CSV, schema("UInt8", TextTraits(padded=True)), FACTS)),
         ("epoch", (listing(), CSV, schema("DateTime", TextTraits(shape="epoch")), FACTS)),
         ("stdin", (listing("-"), CSV, schema("UInt8"), FACTS)),
         ("format", (listing(), replace(CSV, format="TSKV"), schema("UInt8"), FACTS)),
@@ -154,6 +153,7 @@ def test_types_of_what_is_handed_over(type_: str, plain: str) -> None:
 
 def test_a_number_that_looks_like_an_epoch_is_a_number() -> None:
     assert refusal(listing(), CSV, schema("UInt32", TextTraits(shape="epoch")), FACTS) is None
+    assert refusal(listing(), CSV, schema("UInt8", TextTraits(padded=True)), FACTS) is None
 
 
 def test_spec_takes_blocks_from_the_settings() -> None:

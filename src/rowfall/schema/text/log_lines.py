@@ -1,6 +1,6 @@
 """Finds out how lines are written that no delimiter divides: access logs, logfmt, fixed widths.
 
-rowfall-decode rewrites such lines to CSV (crates/rowfall-decode/src/input/rewrite/lines.rs), also
+rowfall-decode rewrites such lines to CSV (crates/rowfall-decode/src/line_forms.rs), also
 those of the sample; whose first fields and names then tell the columns, as of any CSV.
 """
 

@@ -2,7 +2,6 @@
 //! delimiter, quote and escape, comments, words for NULL, numbers and dates written another way.
 //! What reads CSV then needs to know none of that, be it this program or the engine.
 
-pub mod lines;
 mod records;
 mod values;
 

@@ -6,8 +6,8 @@ use std::collections::VecDeque;
 use memchr::{memchr2, memchr3};
 
 use crate::dialect::{DateOrder, Dialect};
-use crate::input::rewrite::lines::LineForm;
 use crate::input::rewrite::values::{Marks, date, number};
+use crate::line_forms::LineForm;
 
 /// What was done with the text from a position on.
 pub enum Step {
