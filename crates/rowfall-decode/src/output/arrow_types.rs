@@ -18,7 +18,7 @@ use arrow_schema::{DataType, Field, Fields, TimeUnit};
 use crate::column::Column;
 use crate::column::keys::Keys;
 use crate::column::strings::strings_of;
-use crate::output::arrow;
+use crate::output::arrow_plain as plain;
 use crate::output::text::Texts;
 use crate::types::{BaseType, Type};
 
@@ -60,7 +60,7 @@ pub fn kind(data_type: &Type, binary: bool) -> DataType {
     match &data_type.base {
         BaseType::DateTime(_) => DataType::Timestamp(TimeUnit::Second, zone(data_type)),
         BaseType::DateTime64(digits, _) => {
-            DataType::Timestamp(arrow::unit(*digits), zone(data_type))
+            DataType::Timestamp(plain::unit(*digits), zone(data_type))
         }
         BaseType::Enum(..) => dictionary(DataType::Int16, DataType::Utf8),
         BaseType::String if data_type.low_cardinality => dictionary(DataType::Int32, text),
@@ -79,7 +79,7 @@ pub fn kind(data_type: &Type, binary: bool) -> DataType {
             let fields = elements.iter().enumerate().map(|(at, e)| field(&name(at), e));
             DataType::Struct(fields.collect())
         }
-        _ => arrow::kind(data_type),
+        _ => plain::kind(data_type),
     }
 }
 
@@ -113,7 +113,7 @@ impl Values {
     ///
     /// `checked`: all text is known to be UTF-8. The error says in which column it is not.
     pub fn array(&mut self, column: &Column, rows: usize, checked: bool) -> io::Result<ArrayRef> {
-        let nulls = arrow::nulls_of(column, rows);
+        let nulls = plain::nulls_of(column, rows);
         match (&column.data_type.base, &self.kind.clone()) {
             (BaseType::Array(_), DataType::List(field)) => {
                 let element = self.child(column, 0, rows, checked)?;
@@ -151,7 +151,7 @@ impl Values {
             (BaseType::Enum(bytes, _), _) => self.numbered(column, rows, *bytes),
             (BaseType::String, DataType::Dictionary(..)) => self.dictionary(column, rows, checked),
             (BaseType::String, _) => {
-                let (ends, bytes) = arrow::string_parts(column, rows);
+                let (ends, bytes) = plain::string_parts(column, rows);
                 if !checked {
                     check_text(&ends, &bytes)?;
                 }
@@ -173,7 +173,7 @@ impl Values {
 
     /// Values that have the same form in every stream of Arrow, but for the time zone.
     fn flat(&self, column: &Column, rows: usize) -> ArrayRef {
-        let found = arrow::array(column, rows, &self.texts);
+        let found = plain::array(column, rows, &self.texts);
         let DataType::Timestamp(unit, _) = &self.kind else { return found };
         let kind = self.kind.clone();
         macro_rules! zoned {
@@ -211,7 +211,7 @@ impl Values {
             }
         };
         let indexes =
-            PrimitiveArray::<Int16Type>::new(indexes.into(), arrow::nulls_of(column, rows));
+            PrimitiveArray::<Int16Type>::new(indexes.into(), plain::nulls_of(column, rows));
         DictionaryArray::try_new(indexes, names.clone())
             .map(|found| Arc::new(found) as ArrayRef)
             .map_err(|error| io::Error::other(error.to_string()))
@@ -219,7 +219,7 @@ impl Values {
 
     /// Strings by their numbers in a dictionary, which grows.
     fn dictionary(&mut self, column: &Column, rows: usize, checked: bool) -> io::Result<ArrayRef> {
-        let nulls = arrow::nulls_of(column, rows);
+        let nulls = plain::nulls_of(column, rows);
         let binary =
             matches!(&self.kind, DataType::Dictionary(_, words) if **words == DataType::Binary);
         let Words::Grown { keys, blank, known } = &mut self.words else { unreachable!() };
@@ -286,7 +286,7 @@ fn offsets(column: &Column, rows: usize) -> OffsetBuffer<i32> {
 
 fn text_array(ends: Vec<i32>, bytes: Vec<u8>, nulls: Option<NullBuffer>, binary: bool) -> ArrayRef {
     if !binary {
-        return arrow::text_array(ends, bytes, nulls);
+        return plain::text_array(ends, bytes, nulls);
     }
     let ends = OffsetBuffer::new(ends.into());
     Arc::new(BinaryArray::new(ends, Buffer::from_vec(bytes), nulls))

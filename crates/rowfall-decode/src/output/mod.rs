@@ -3,6 +3,8 @@
 #[cfg(feature = "arrow")]
 pub mod arrow;
 #[cfg(feature = "arrow")]
+mod arrow_plain;
+#[cfg(feature = "arrow")]
 mod arrow_types;
 mod compressed;
 pub mod low_cardinality;
