@@ -103,9 +103,15 @@ class Both:
         known = _UNKNOWN.sub(lambda m: "" if m[0].startswith(",") else "0", text)
         found = self.model.carry_out(self._translated(known))
         mine = real if known == text else self.engine.ask(known, settings, lane=lane)
-        mine = [[self.uuids.get(x, x) if isinstance(x, str) else x for x in row] for row in mine]
+        mine = self._known(mine)
         assert _plain(found) == _plain(mine), f"{text}\nmodel: {found}\nreal:  {mine}"
         return real
+
+    def _known(self, value: Any) -> Any:
+        """Name the parts of the real engine as the model does, also in arrays."""
+        if isinstance(value, list):
+            return [self._known(one) for one in value]
+        return self.uuids.get(value, value) if isinstance(value, str) else value
 
     def _translated(self, text: str) -> str:
         for real, model in self.uuids.items():

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+import functools
 from pathlib import Path
+
+import pytest
 
 SRC = Path(__file__).parents[2] / "src/rowfall"
 
@@ -24,10 +26,24 @@ OPTIONS = {
 # Values that mean two things; see the test.
 
 
-def nodes() -> Iterator[tuple[str, ast.AST]]:
-    for path in sorted(SRC.rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            yield str(path.relative_to(SRC)), node
+pytestmark = pytest.mark.xdist_group("sizes")  # so that one worker parses the code, once
+
+
+@functools.cache
+def modules() -> list[tuple[str, ast.Module]]:
+    paths = sorted(SRC.rglob("*.py"))
+    return [(str(p.relative_to(SRC)), ast.parse(p.read_text(encoding="utf-8"))) for p in paths]
+
+
+@functools.cache
+def nodes() -> list[tuple[str, ast.FunctionDef | ast.ClassDef]]:
+    """Functions and classes with the files that they are in."""
+    return [
+        (path, node)
+        for path, module in modules()
+        for node in ast.walk(module)
+        if isinstance(node, ast.FunctionDef | ast.ClassDef)
+    ]
 
 
 def parameters(function: ast.FunctionDef) -> int:
@@ -57,10 +73,10 @@ def test_values_with_many_fields_do_not_become_more() -> None:
 
 def test_a_class_name_means_one_thing() -> None:
     places: dict[str, set[str]] = {}
-    for path in SRC.rglob("*.py"):
-        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+    for path, module in modules():
+        for node in module.body:
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
-                places.setdefault(node.name, set()).add(str(path.relative_to(SRC)))
+                places.setdefault(node.name, set()).add(path)
     twice = {name for name, found in places.items() if len(found) > 1}
     assert not twice, {name: places[name] for name in twice}
 

@@ -122,19 +122,18 @@ def test_structs_of_a_file_with_bad_rows_are_sent_to_an_older_server(lake: Lake)
 
 @pytest.mark.parametrize("what", ["half", "split stream"])
 def test_newer_kinds_of_parquet(lake: Lake, what: str) -> None:
-    """24.10 knows neither; the reader here does."""
+    """24.10 knows neither; rowfall-decode does."""
     path = lake.shell.folder / "a.parquet"
     if what == "half":
         pq.write_table(pa.table({"v": pa.array(np.array([1.5, -2.25, 65504], np.float16))}), path)
     else:
         options = {"use_dictionary": False, "column_encoding": {"v": "BYTE_STREAM_SPLIT"}}
         pq.write_table(pa.table({"v": pa.array([1, -2, 65504], pa.int32())}), path, **options)
-    done = lake.ok("load", "a.parquet", "--table", "t")
+    lake.ok("load", "a.parquet", "--table", "t")
     assert lake.row("SELECT sum(v), count() FROM {db}.t") == [
         65503.25 if what == "half" else 65503,
         3,
     ]
-    assert "the engine here reads it instead" in " ".join(done.talk.split())
 
 
 def test_uuids_of_parquet(lake: Lake) -> None:

@@ -87,7 +87,7 @@ def held(folder: Path) -> Iterator[int]:
     [
         (["a.csv"], None, True),
         (["s3://bucket/a.csv"], "./folder", True),
-        (["a.parquet"], "clickhouse://host", True),
+        (["a.parquet"], "clickhouse://host", False),
         (["s3://bucket/a.csv", "b.avro"], "clickhouse://host", True),
         (["a.csv", "b.TSV.gz", "c.jsonl"], "clickhouse://host", False),
         (["s3://bucket/a.csv"], "clickhouse://host", False),

@@ -43,7 +43,7 @@ _MEANINGS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class CommandResult:
     """What a command has said.
 
     Attributes:
@@ -67,7 +67,7 @@ class Answer:
         return f"exit code {self.code} ({why}): {self.said.strip() or 'nothing was said'}"
 
 
-async def run(*arguments: str) -> Answer:
+async def run(*arguments: str) -> CommandResult:
     """Run ``rowfall ARGUMENTS``; a request that is taken back interrupts it."""
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "rowfall", "--no-color", *arguments,
@@ -93,7 +93,7 @@ async def run(*arguments: str) -> Answer:
     if not cut:
         with suppress(ValueError):
             document = json.loads(out)
-    return Answer(code, document, redact(out), cut, redact(errors))
+    return CommandResult(code, document, redact(out), cut, redact(errors))
 
 
 async def _read(stream: asyncio.StreamReader) -> tuple[str, bool]:

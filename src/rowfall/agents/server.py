@@ -16,7 +16,7 @@ from mcp.server.mcpserver.exceptions import ToolError
 from mcp.types import ToolAnnotations
 
 from rowfall.agents import commands
-from rowfall.agents.commands import Answer, load_arguments
+from rowfall.agents.commands import CommandResult, load_arguments
 from rowfall.core.errors import RowfallError
 from rowfall.core.version import __version__
 
@@ -38,7 +38,7 @@ _READS = ToolAnnotations(read_only_hint=True, open_world_hint=True)
 
 
 def serve(to: str | None) -> None:
-    """Answer an agent over stdin and stdout until it hangs up.
+    """CommandResult an agent over stdin and stdout until it hangs up.
 
     Args:
         to: the target of tools that are not told one; None for that of the command line.
@@ -183,7 +183,7 @@ def _refused(error: RowfallError) -> ToolError:
     return ToolError(f"{error}. {error.hint or ''}".strip())
 
 
-def _document(answer: Answer) -> dict[str, Any]:
+def _document(answer: CommandResult) -> dict[str, Any]:
     """Return the document of a command.
 
     Raises:

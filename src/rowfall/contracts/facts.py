@@ -270,7 +270,7 @@ class FirstFacts:
         sharding: None where any row may be stored by any writer.
         remote: the source is read over the network.
         cores_here: usable CPU cores of this machine.
-        program: path of rowfall-decode on this machine, None where it is not installed.
+        program: path of rowfall-decode on this machine; None where it is not, for ``no_program``.
         rows_per_byte: rows in a stored byte, by a sample; None where only the types of columns
             give an idea of it.
     """
@@ -288,6 +288,7 @@ class FirstFacts:
     remote: bool = False
     cores_here: int = 1
     program: str | None = None
+    no_program: str = "rowfall-decode is not installed"
     rows_per_byte: float | None = None
 
     @property

@@ -188,8 +188,8 @@ class RecordedDatabase(BaseDestination):
             return max(gone, ledger.forget(load_id))
 
     def tables_query(self, target: Target) -> str | None:
-        at = target.address
-        return getattr(database_class(at.kind), "LIST_TABLES", None) if at is not None else None
+        database = open_database(target, Options())
+        return getattr(type(database), "LIST_TABLES", None)
 
     def undo(self, target: Target, asked: Undo) -> Undone:
         from rowfall.destinations.undo import undo_by_column

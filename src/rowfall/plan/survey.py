@@ -155,6 +155,7 @@ def survey(
         remote=session.remote,
         cores_here=usable_cores(),
         program=installed.program(),
+        no_program=installed.absence(),
         rows_per_byte=_ask_density(session, listing, encoding, thorough=thorough),
     )
     first = replace(first, writers=_ask_decoders(session, first))
@@ -179,6 +180,7 @@ def survey(
         remote=first.remote,
         cores_here=first.cores_here,
         program=first.program,
+        no_program=first.no_program,
         rows_per_byte=first.rows_per_byte,
         loaded=loaded,
         known=frozenset(known),

@@ -37,7 +37,7 @@ from rowfall.core.patterns import regex
 from rowfall.core.sqltext import SqlText
 from rowfall.core.type_names import parse_type, without_nested
 from rowfall.decoder import rewriting
-from rowfall.decoder.installed import PROGRAM, absence
+from rowfall.decoder.installed import PROGRAM
 from rowfall.engines.base import ExistingTable
 from rowfall.plan import attempts, decoding, keys, table_definition
 from rowfall.plan.statements import insert_raw, is_json
@@ -175,7 +175,7 @@ def _reading(facts: LoadFacts, options: Options) -> tuple[Choice, Choice]:
         if nearer is not None:
             return Choice(PUSH, nearer), Choice(HERE, nearer)
     elif why is None and facts.program is None:
-        why = absence()
+        why = facts.no_program
     if why is None:
         return delivery, Choice(HERE, "it parses for a quarter of the CPU that the engine takes")
     if wish == "always":
@@ -258,7 +258,7 @@ def _why_not_built(facts: LoadFacts, options: Options) -> str | None:
     engine makes them; 4 M as text into another database 3.9, and 5.0 (on a busy machine).
     """
     if facts.program is None:
-        return absence()
+        return facts.no_program
     return (
         None
         if facts.destination.takes_text or facts.reach is not None
@@ -273,7 +273,7 @@ def _why_not_copied(facts: LoadFacts, options: Options) -> str | None:
     CPU for Native blocks as for Parquet.
     """
     if facts.program is None:
-        return absence()
+        return facts.no_program
     if options.decoder == "always":
         return None if facts.destination.builds_parts else "rows go into no folder"
     if options.build == "off":
@@ -655,7 +655,7 @@ def _not_handed_over(facts: LoadFacts, options: Options, parser: Choice) -> str 
     if parser.value != HERE:
         return f"{PROGRAM} does not parse here: {parser.reason}"
     if facts.program is None:
-        return absence()
+        return facts.no_program
     encoding = decoding.read_encoding(facts.source, facts.encoding)
     if encoding is None:
         return f"{PROGRAM} does not make these rows"

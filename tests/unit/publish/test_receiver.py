@@ -54,14 +54,16 @@ TARGETS = {
 }
 
 
-@pytest.mark.parametrize("kind", list(Publish))
+# A stream of Arrow has no address: rowfall.read opens it.
+@pytest.mark.parametrize("kind", [kind for kind in Publish if kind is not Publish.STREAM])
 def test_every_kind_of_target_has_a_destination(kind: Publish) -> None:
     (address,) = (text for text, own in TARGETS.items() if own is kind)
     target = open_target(address, "t", Options(s3_anonymous=True))
     assert target.caps.publish is kind
     destination = open_destination(target)
     for name in (name for name in vars(Destination) if not name.startswith("_")):
-        assert callable(getattr(destination, name)), name
+        found = getattr(destination, name)
+        assert callable(found) or isinstance(found, bool), name
 
 
 def test_a_committed_attempt_without_tables_is_written_again(tmp_path: Path) -> None:

@@ -26,6 +26,7 @@ from rowfall.core.model import (
     Group,
     Kind,
     MergeWork,
+    Notation,
     Plan,
     PlannedTarget,
     PlannedWork,
@@ -302,6 +303,7 @@ def test_the_page_about_json_lists_the_fields_that_there_are(tmp_path: Path) -> 
         merges=left,
         part_sizes=PartSizes(((1024, 1),), 1, 3000, 1.0, 1000, 3000),
         steering=(SteeringStep(1.0, "back off", "parts", "so", 0.5, 1.0, waits=False),),
+        workers=(results.WorkerReport("h", 1, "id", "done"),),
     )
     plan = replace(a_plan(), work=replace(a_plan().work, writers=(a_writer(1),)))
     plan = replace(plan, forecast=replace(plan.forecast, merges=left))
@@ -371,5 +373,12 @@ def test_the_page_about_json_lists_the_fields_that_there_are(tmp_path: Path) -> 
     real |= shapes(
         "rowfall_pipeline_test", preview_document("a", "x", "f", 1, ((), ()), (True, ""))
     )
+    undone = results.Undone("id", "t", "x", 1, 1, "file")
+    real["rowfall_undo"] = {"rowfall_undo", "done", *asdict(undone)}
+    listed_table = results.TargetTable("x", 1, 1, True)
+    tables = {"rowfall_target_tables": 1, "tables": [asdict(listed_table)]}
+    real |= shapes("rowfall_target_tables", tables)
+    real["rowfall_pipelines"] = {"rowfall_pipelines", "pipelines"}
+    real["rowfall_plan/notation"] = {field.name for field in fields(Notation)}
     real["rowfall_error"] = set(error_document("a", None, 1))
     assert documented() == real
