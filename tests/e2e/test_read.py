@@ -9,6 +9,8 @@ import os
 import signal
 import subprocess
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from textwrap import dedent
 from typing import Any
@@ -19,7 +21,10 @@ import pyarrow as pa
 import pytest
 
 import rowfall
+from lab.http import Web
+from lab.postgresql import PostgresqlServer
 from lab.process import wait_until
+from lab.seaweed import Seaweed
 from rowfall.systems.clickhouse import prestart
 from rowfall.systems.clickhouse.embedded import Embedded
 
@@ -49,14 +54,19 @@ def no_engine(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def programs() -> int:
     """Return the number of programs that this process has started and that run."""
-    found = 0
+    return len(found_programs())
+
+
+def found_programs() -> list[int]:
+    found = []
     for stat in Path("/proc").glob("[0-9]*/stat"):
         try:
             fields = stat.read_text().rpartition(")")
         except OSError:
             continue
         own = fields[2].split()[1] == str(os.getpid())
-        found += own and "rowfall-decode" in fields[0]
+        if own and "rowfall-decode" in fields[0]:
+            found.append(int(stat.parent.name))
     return found
 
 
@@ -194,6 +204,94 @@ def test_text_that_is_no_text_is_refused_or_bytes(tmp_path: Path) -> None:
     names = rowfall.read(path, encoding="binary").arrow().column("name").to_pylist()
     assert names[0] in (b"ok", "ok")
     assert len(names) == 2
+
+
+def test_rows_belong_to_one_process(trips: Path) -> None:
+    rows = rowfall.read(trips)
+    batches = iter(rows)
+    total = len(next(batches))
+    child = os.fork()
+    if not child:
+        try:
+            next(batches)
+        except rowfall.UsageError as error:
+            os._exit("forked" in error.message)
+        os._exit(2)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 1
+    assert total + sum(map(len, batches)) == ROWS
+
+
+def test_one_of_several_threads_takes_the_rows(trips: Path) -> None:
+    rows, together = rowfall.read(trips), threading.Barrier(4)
+
+    def take(_: int) -> int:
+        together.wait()
+        try:
+            return pa.table(rows).num_rows
+        except rowfall.UsageError:
+            return 0
+
+    with ThreadPoolExecutor(4) as pool:
+        assert sorted(pool.map(take, range(4))) == [0, 0, 0, ROWS]
+    assert programs() == 0
+
+
+def test_rows_that_are_missing_are_an_error(trips: Path) -> None:
+    """Neither a program that is killed nor one who reads from its pipe makes a short table."""
+    rows = rowfall.read(trips)
+    batches = iter(rows)
+    next(batches)
+    present = rows._loading.channel._present  # type: ignore[union-attr]
+    assert present is not None
+    while os.read(present.descriptor, 1 << 20):
+        pass
+    with pytest.raises(rowfall.RowfallError, match="200,000 rows were decoded, and 65,536"):
+        next(batches)
+    rows, total = rowfall.read(trips), 0
+    try:
+        for batch in rows:
+            total += len(batch)
+            for program in found_programs():
+                os.kill(program, signal.SIGKILL)
+        assert total == ROWS  # the others were read again
+    except rowfall.RowfallError as error:
+        assert "rowfall-decode" in error.message  # noqa: PT017 - either is right
+    assert programs() == 0
+
+
+@pytest.mark.long
+@pytest.mark.xdist_group("postgresql")
+def test_tables_of_a_database(
+    postgresql: PostgresqlServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    postgresql.run(
+        "CREATE TABLE read_some AS SELECT n AS id, n / 8.0 AS price "
+        "FROM generate_series(1, 200000) AS n",
+        "CREATE TABLE read_none (id int NOT NULL, name text)",
+    )
+    monkeypatch.setenv("PGPASSWORD", postgresql.password)
+    frame = rowfall.read(f"{postgresql.uri}/read_some").pl()
+    assert frame["id"].to_list() == list(range(1, 200_001))
+    empty = rowfall.read(f"{postgresql.uri}/read_none").pl()
+    assert empty.schema == {"id": polars.Int32, "name": polars.String}
+    assert empty.height == 0
+    with rowfall.read(f"{postgresql.uri}/read_some") as rows:
+        assert len(next(iter(rows))) == 65_536
+    assert programs() == 0
+
+
+@pytest.mark.long
+def test_objects_of_a_bucket_and_of_a_web_server(
+    bucket: str, s3: Seaweed, web: Web, trips: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in s3.env.items():
+        monkeypatch.setenv(name, value)
+    for name in ("read/a.csv.gz", "read/b.csv.gz"):
+        s3.put(bucket, name, trips.read_bytes())
+    frame = rowfall.read(f"s3://{bucket}/read/*.csv.gz").pl()
+    assert frame["id"].to_list() == [*range(ROWS)] * 2
+    assert rowfall.read(web.put("trips.csv.gz", trips.read_bytes())).pl().height == ROWS
+    assert programs() == 0
 
 
 @pytest.mark.long

@@ -14,7 +14,7 @@ import threading
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from rowfall.core.errors import EngineError, LockLostError, RowfallError
+from rowfall.core.errors import EngineError, LockLostError, RowfallError, UsageError
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
@@ -59,6 +59,7 @@ class ArrowChannel:
     Attributes:
         rows: that the reader has got.
         stopped: set when nothing is to be read any more; whoever reads for it looks at that.
+        offered: there was a stream, and with it the schema.
         failed: something could not be read: the rest is not wanted.
         error: why the rows end early; None where they do not.
     """
@@ -66,7 +67,7 @@ class ArrowChannel:
     def __init__(self) -> None:
         self.rows = 0
         self.stopped = threading.Event()
-        self.failed = False
+        self.offered = self.failed = False
         self.error: BaseException | None = None
         self._streams: queue.SimpleQueue[ChannelStream | None] = queue.SimpleQueue()
         self._present: ChannelStream | None = None
@@ -90,6 +91,7 @@ class ArrowChannel:
             fcntl.fcntl(reads, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
         stream = ChannelStream(reads)
         self._streams.put(stream)
+        self.offered = True
         if self.stopped.is_set():
             self.close()
         return stream, writes
@@ -131,6 +133,19 @@ class ArrowChannel:
             finally:
                 self._reading.release()
 
+    def forsake(self) -> None:
+        """Leave the rows to the process that this one was forked from: they are in its pipe once.
+
+        Locks are made anew: a thread may have held them, which is not in this process.
+        """
+        self.error = UsageError(
+            "the process that this one was forked from reads these rows",
+            hint="Call rowfall.read in the process that takes the rows.",
+        )
+        self._reading, self.stopped = threading.Lock(), threading.Event()
+        self.stopped.set()
+        self._drop()
+
     def _drop(self) -> None:
         self._head, self._body = memoryview(b""), 0
         self._leave()
@@ -161,7 +176,10 @@ class ArrowChannel:
         length = os.readv(self._present.descriptor, [view])
         if not length:
             self._leave()
-            raise EngineError("rowfall-decode was ended in the middle of a batch of rows")
+            raise EngineError(
+                "rowfall-decode was ended in the middle of a batch of rows",
+                hint="Call rowfall.read again, and take all rows anew.",
+            )
         return length
 
     def _exactly(self, count: int) -> bytes:

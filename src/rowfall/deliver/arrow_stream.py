@@ -17,12 +17,12 @@ from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import DataError, EngineError, RowfallError, UsageError, headline
 from rowfall.core.events import Listener, Note
 from rowfall.core.listing import Split
-from rowfall.core.model import Outcome
+from rowfall.core.model import Column, Outcome, Schema
 from rowfall.decoder.abilities import TEXT_FORMATS
 from rowfall.decoder.documents import ArrowOutput, Spec
 from rowfall.decoder.installed import PROGRAM
 from rowfall.decoder.process import DecoderProcess, Summary
-from rowfall.deliver.build import FromEngine
+from rowfall.deliver.build import NATIVE, FromEngine
 from rowfall.deliver.decode import (
     DeclinedError,
     Decode,
@@ -32,6 +32,7 @@ from rowfall.deliver.decode import (
 )
 from rowfall.engines.base import Engine, Tick
 from rowfall.engines.database import RefusedRowError
+from rowfall.plan import decoding
 from rowfall.stores.objects import ObjectSource
 
 # Rows and bytes of a batch. Each costs whoever takes it some work, and a few wait in memory.
@@ -115,6 +116,9 @@ class _Streaming(Decode):
             self._failed_at = 0 if told is None else told.failed
             raise
         rows = 0 if report is None else report.rows
+        got = self._known(run.order) + _of(run).rows
+        if report is not None and got != rows:  # somebody else has read from the pipe
+            raise EngineError(f"{rows:,} rows were decoded, and {got:,} arrived")
         return Outcome(rows_read=rows, rows_written=rows)
 
     def result_of(self, child: DecoderProcess, order: Order) -> Summary | None:
@@ -231,6 +235,27 @@ class StreamRows(_Streaming):
     def kill(self, attempt: str) -> None:
         super().kill(attempt)
         self._from_engine.kill(attempt)
+
+
+def write_no_rows(program: str, channel: ArrowChannel, schema: Schema) -> None:
+    """Write the columns of a stream without rows, and wait until the reader has them.
+
+    Raises:
+        EngineError: rowfall-decode did not write them.
+    """
+    columns = tuple(Column(c.name, c.type, source=c.name) for c in schema.columns)
+    asked = replace(
+        decoding.spec((), NATIVE, Schema(columns), {}, ["-"]),
+        output_format="ArrowStream", output_arrow=ArrowOutput(0),
+    )  # fmt: skip
+    stream, writes = channel.offer()
+    try:
+        child = DecoderProcess(program, asked, stdout=writes)
+    finally:
+        os.close(writes)
+    stream.wait()
+    if not isinstance(child.result(), Summary) and not channel.stopped.is_set():
+        raise EngineError(f"{PROGRAM} wrote no columns")
 
 
 def _of(run: DecoderRun) -> ChannelStream:

@@ -15,7 +15,7 @@ from rowfall.contracts.delivery import Delivery, Order
 from rowfall.contracts.facts import LoadFacts
 from rowfall.contracts.session import Session, Writer
 from rowfall.core.errors import EngineError, RowfallError
-from rowfall.core.model import BUILD, ENGINE, INSIDE, PUSH, Outcome, Plan, Setting
+from rowfall.core.model import BUILD, ENGINE, INSIDE, PUSH, Outcome, Plan, Schema, Setting
 from rowfall.core.options import DISTRIBUTED, FILTER
 from rowfall.core.units import parse_size
 from rowfall.deliver.decode import Decode, DecodeInside, DecodePush, DecoderInput
@@ -114,6 +114,16 @@ def open_streaming(
     )  # fmt: skip
     emit = session.emit
     return StreamRows(facts.program, writer.engine, given, channel, emit, decodes=decodes)
+
+
+def give_no_rows(channel: ArrowChannel, schema: Schema) -> None:
+    """Give the columns of a source that has nothing to read."""
+    from rowfall.decoder import installed
+    from rowfall.deliver.arrow_stream import write_no_rows
+
+    program = installed.program()
+    assert program is not None  # noqa: S101 - the destination has looked for it
+    write_no_rows(program, channel, schema)
 
 
 def _headers(session: Session, facts: LoadFacts) -> Headers:

@@ -18,7 +18,7 @@ from rowfall.core.units import parse_size
 from rowfall.decoder import installed
 from rowfall.decoder.abilities import flat_types, knows_flat
 from rowfall.decoder.installed import PROGRAM
-from rowfall.deliver.route import open_streaming
+from rowfall.deliver.route import give_no_rows, open_streaming
 from rowfall.destinations.nothing import Nothing, PreparedNothing
 from rowfall.targets.arrow_stream import ArrowStream
 
@@ -38,6 +38,11 @@ class PreparedStream(PreparedNothing):
         return open_streaming(self._load.session, facts, plan, writer, target.channel)
 
     def finish(self, plan: Plan, done: Done) -> Finished:
+        """End the rows; an empty table has nothing to read, and its columns are told here."""
+        target = self._load.session.target
+        assert isinstance(target, ArrowStream)  # noqa: S101 - by its kind
+        if not target.channel.offered and not target.channel.failed:
+            give_no_rows(target.channel, plan.schema)
         self._load.session.reader.rest()
         return super().finish(plan, done)
 

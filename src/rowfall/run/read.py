@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import atexit
 import html
+import os
 import re
 import shutil
 import tempfile
@@ -58,6 +59,7 @@ class RowReader:
         self._stream: Any = None
         self._schema: Any = None
         self._taken = self._closed = False
+        self._opening = threading.RLock()  # two threads may ask for the rows at once
 
     # --- what others ask --------------------------------------------------------------------------
 
@@ -196,19 +198,23 @@ class RowReader:
         self.close()
 
     def _take(self) -> Any:
-        if self._taken:
-            raise UsageError(
-                "the rows of this reader have been taken",
-                hint="Each is read once: call rowfall.read again, or keep what took them.",
-            )
-        stream = self._opened()
-        self._taken, self._stream = True, None
-        return stream
+        with self._opening:
+            if self._taken:
+                raise UsageError(
+                    "the rows of this reader have been taken",
+                    hint="Each is read once: call rowfall.read again, or keep what took them.",
+                )
+            stream = self._opened()
+            self._taken, self._stream = True, None
+            return stream
 
     def _opened(self) -> Any:
         """Begin to read, unless that has happened; return the stream."""
-        if self._stream is not None or self._taken:
-            return self._stream
+        with self._opening:
+            return self._stream if self._stream is not None or self._taken else self._begun()
+
+    def _begun(self) -> Any:
+        """Begin to read; return the stream."""
         if self._closed:
             raise UsageError("this reader is closed", hint="Call rowfall.read again.")
         try:
@@ -335,4 +341,11 @@ def _end_all() -> None:
         loading.close()
 
 
+def _forsake_all() -> None:
+    """Leave what reads to the process that was forked, which has its threads."""
+    for loading in list(_RUNNING):
+        loading.channel.forsake()
+
+
 atexit.register(_end_all)
+os.register_at_fork(after_in_child=_forsake_all)
