@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import _thread
+import functools
 import gc
 import gzip
 import json
+import operator
 import os
 import signal
 import subprocess
@@ -25,6 +28,7 @@ from lab.http import Web
 from lab.postgresql import PostgresqlServer
 from lab.process import wait_until
 from lab.seaweed import Seaweed
+from rowfall.run.read import _Bytes
 from rowfall.systems.clickhouse import prestart
 from rowfall.systems.clickhouse.embedded import Embedded
 
@@ -256,6 +260,24 @@ def test_rows_that_are_missing_are_an_error(trips: Path) -> None:
         assert total == ROWS  # the others were read again
     except rowfall.RowfallError as error:
         assert "rowfall-decode" in error.message  # noqa: PT017 - either is right
+    assert programs() == 0
+
+
+def test_ctrl_c_is_no_end_of_rows(trips: Path) -> None:
+    """It comes where the library calls, before anything of ours has begun."""
+    rows = rowfall.read(trips)
+    batches = iter(rows)
+    next(batches)
+    loading = rows._loading
+    assert loading is not None
+    reader, buffer = _Bytes(loading), bytearray(8)
+    # Both are called by C, so that no line of Python is between them.
+    calls = [_thread.interrupt_main, functools.partial(reader.readinto, buffer)]
+    with pytest.raises(RuntimeError, match="interrupted"):
+        list(map(operator.call, calls))
+    assert isinstance(rows.error, KeyboardInterrupt)
+    with pytest.raises(KeyboardInterrupt):
+        next(batches)
     assert programs() == 0
 
 

@@ -124,6 +124,12 @@ class ArrowChannel:
             self.close()
         return done
 
+    def break_off(self, error: BaseException) -> str:
+        """End what is read, as the reader cannot go on; returns why, in words for people."""
+        self.error = self.error or error
+        self.close()
+        return told(self.error)
+
     def close(self) -> None:
         """End what is read, from any thread; safe to call twice."""
         self.stopped.set()

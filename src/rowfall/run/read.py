@@ -14,7 +14,7 @@ import shutil
 import tempfile
 import threading
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -243,16 +243,36 @@ class RowReader:
 
 
 class _Bytes:
-    """The bytes of a stream for a library, which lets go of them when it wants no more."""
+    """The bytes of a stream for a library, which lets go of them when it wants no more.
+
+    Attributes:
+        readinto: fills a buffer; an Exception is all that it raises.
+    """
 
     def __init__(self, loading: _Loading) -> None:
         self._loading = loading
-
-    def readinto(self, buffer: WriteableBuffer) -> int:
-        return self._loading.channel.readinto(buffer)
+        filling = _filling(loading.channel)
+        next(filling)
+        self.readinto = filling.send
 
     def __del__(self) -> None:
         self._loading.close()
+
+
+def _filling(channel: ArrowChannel) -> Generator[int, WriteableBuffer, None]:
+    """Fill each buffer that is sent, and give how many bytes are in it.
+
+    nanoarrow takes an exception that is no Exception for the end of the rows, and Ctrl-C raises one
+    where a function begins, in front of its first ``try``. A generator goes on inside of it.
+    """
+    done = 0
+    while True:
+        try:
+            done = channel.readinto((yield done))
+        except GeneratorExit:
+            return
+        except BaseException as error:
+            raise RuntimeError(channel.break_off(error)) from None
 
 
 # Of this process, to be ended before its threads are.
