@@ -90,6 +90,7 @@ class Definition:
 
     Attributes:
         engine: its name, without arguments.
+        version: by which VersionedCollapsingMergeTree sorts after the key; "" for other engines.
         constraints: conditions that rows have to meet.
         clauses: what follows the engine, by the first word.
     """
@@ -102,16 +103,22 @@ class Definition:
     clauses: Mapping[str, str] = field(default_factory=dict)
     settings: Mapping[str, str] = field(default_factory=dict)
     unknown: tuple[str, ...] = ()
+    version: str = ""
 
     @property
     def sorting_key(self) -> str:
-        """Return ``(a, f(b))``; "" for none."""
-        return self.clauses.get("ORDER", "").removeprefix("BY ")
+        """Return ``(a, f(b))``, with the column of the version; "" for none."""
+        given = self.clauses.get("ORDER", "").removeprefix("BY ")
+        if not self.version:
+            return given
+        return f"({', '.join([*sorting_elements(given), self.version])})"
 
     @property
     def primary_elements(self) -> int | None:
         """Return the number of elements of the PRIMARY KEY; None where it is the sorting key."""
         primary = self.clauses.get("PRIMARY")
+        if primary is None and self.version:  # which is in no index
+            return len(sorting_elements(self.sorting_key)) - 1
         return None if primary is None else len(sorting_elements(primary.removeprefix("KEY ")))
 
     @property
@@ -149,13 +156,15 @@ def _parsed(listed: Sequence[str], rest: Sequence[str]) -> Definition | None:
     head = [w for w in tokens(pieces.pop("")) if not w.isspace()]
     if head[:2] != ["ENGINE", "="]:
         return None
+    # The last argument: path and replica stand before the sign.
+    version = items(head[4:-1])[-1] if head[2].endswith("VersionedCollapsingMergeTree") else ""
     settings = {}
     for item in items(tokens(pieces.pop("SETTINGS", ""))):
         name, _, value = item.partition("=")
         settings[name.strip()] = value.strip().strip("'")
     return Definition(
         tuple(columns), head[2], tuple(named["INDEX"]), tuple(named["PROJECTION"]),
-        tuple(named["CHECK"]), pieces, settings, tuple(unknown),
+        tuple(named["CHECK"]), pieces, settings, tuple(unknown), version,
     )  # fmt: skip
 
 

@@ -111,3 +111,23 @@ def test_a_default_is_made_after_what_it_is_computed_from() -> None:
 )  # fmt: skip
 def test_what_is_refused(column: str, tail: str, filled: Sequence[str], why: str | None) -> None:
     assert refusal(plain(column, tail), set(filled)) == why
+
+
+@pytest.mark.parametrize(
+    ("tail", "key", "primary"),
+    [
+        ("(s, v) ORDER BY (k, f(b))", "(k, f(b), v)", 2),
+        ("(s, `v x`) PRIMARY KEY k ORDER BY (k, b)", "(k, b, `v x`)", 1),
+        ("(s, v) ORDER BY tuple()", "(v)", 0),
+    ],
+)
+@pytest.mark.parametrize("replicated", [False, True])
+def test_versions_are_sorted_by_and_in_no_index(
+    tail: str, key: str, primary: int, replicated: bool
+) -> None:
+    engine = f"VersionedCollapsingMergeTree{tail}"
+    if replicated:
+        engine = f"Replicated{engine}".replace("(s", "('/path', '{replica}', s")
+    found = parse(f"CREATE TABLE d.t (`k` UInt8) ENGINE = {engine}")
+    assert found is not None
+    assert (found.sorting_key, found.primary_elements) == (key, primary)
