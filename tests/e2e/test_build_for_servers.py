@@ -18,6 +18,7 @@ from e2e.tools import Shell
 from lab.clickhouse import ClickHouse
 from lab.disk import SmallDisk
 from lab.faulty import Fault, Faulty, Request, exception
+from lab.process import wait_until
 from rowfall.decoder import installed
 from rowfall.deliver.server_build import FOLDER
 
@@ -153,6 +154,63 @@ def test_the_server_adds_what_the_builder_cannot_make(lake: Lake) -> None:
         "AND table = 't'"
     )
     assert lake.row(parts) == [1, 1, 1]
+
+
+@long
+def test_rows_of_versions_are_in_the_order_that_merges_ask_for(lake: Lake) -> None:
+    """VersionedCollapsingMergeTree sorts by the version, too, and takes it for granted."""
+    lake.do(
+        "CREATE TABLE {db}.t (k UInt32, v UInt32, s Int8 DEFAULT if(cityHash64(x) % 2, 1, -1), "
+        "x String) ENGINE = VersionedCollapsingMergeTree(s, v) ORDER BY k",
+        "CREATE TABLE {db}.sent AS {db}.t",
+    )
+    rows = "SELECT number % 50 AS k, cityHash64(number) % 100 AS v, toString(number) AS x"
+    text = lake.server.query(f"{rows} FROM numbers(20000) FORMAT JSONEachRow")
+    lake.shell.write("all.ndjson", text)
+    for table, build in (("t", "on"), ("sent", "off")):
+        lake.load("all.ndjson", "--table", table, "--build", build)
+        lake.do(f"OPTIMIZE TABLE {{db}}.{table} FINAL")
+    assert taken_over(lake) == 1
+    counts = "SELECT count(), sum(s), uniqExact(k, v) FROM {db}."
+    assert lake.row(f"{counts}t") == lake.row(f"{counts}sent")
+
+
+@long
+def test_a_server_that_allows_one_restore_at_a_time(watched: Watched) -> None:
+    """Attempts wait for their turn."""
+    lake, refused = watched.lake, [0]
+
+    def script(request: Request) -> Fault | None:
+        if RESTORE in request.sql and refused[0] < 4:
+            refused[0] += 1
+            return exception(587, "Concurrent restores not supported")
+        return None
+
+    watched.proxy.script = script
+    source = write(lake.shell)
+    given = ("load", source, "--table", "t", "--build", "on", "--to", watched.to, "--json")
+    assert lake.shell.ok(*given).document["notes"] == []
+    assert refused == [4]
+    assert taken_over(lake) == 1
+    assert lake.row("SELECT count(), uniqExact(id) FROM {db}.t") == [10_000, 10_000]
+
+
+@long
+def test_a_server_gives_up_a_builder_that_is_gone(watched: Watched, tmp_path: Path) -> None:
+    """By default it would ask for hours, and KILL QUERY does not end that."""
+    lake = watched.lake
+    process: list[subprocess.Popen[str]] = []
+
+    def kill() -> None:
+        process[0].send_signal(signal.SIGKILL)
+        process[0].wait()
+
+    watched.at_first(Fault(before=kill))
+    given = (write(lake.shell), "--table", "t", "--build", "on")
+    process.append(watched.start(*given, temporary=tmp_path))
+    process[0].communicate(timeout=60)
+    runs = "SELECT count() FROM system.processes WHERE query LIKE 'RESTORE %{db}%'"
+    wait_until(lambda: lake.row(runs) == [0], 20, "the end of the RESTORE")
 
 
 @long

@@ -13,6 +13,7 @@ import os
 import shutil
 import tempfile
 import threading
+import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -35,7 +36,7 @@ from rowfall.plan import attempts, table_definition
 from rowfall.plan.space import free_bytes
 from rowfall.plan.statements import plain_type
 from rowfall.plan.table_definition import Definition
-from rowfall.systems.clickhouse.codes import GONE, QUERY_WAS_CANCELLED
+from rowfall.systems.clickhouse.codes import CONCURRENT_RESTORE, GONE, QUERY_WAS_CANCELLED
 from rowfall.systems.clickhouse.part_server import TABLE, PartServer
 
 FOLDER = "rowfall-parts-"
@@ -45,6 +46,15 @@ _RESERVE = 256 << 20
 # Rows that prove that a server reads these parts: they take it milliseconds.
 _PROBE_ROWS = 1_000
 _COMPLETES = "_completes"
+# A RESTORE of a load's own parts takes a second or so; somebody else's may take hours.
+_TURN_SECONDS, _TURN_PAUSE_SECONDS = 60.0, 0.2
+# A server tries each request to a builder that is gone a thousand times by default, for hours, and
+# is not ended by KILL QUERY then (24.10). With these it gives up after 1.6 s where nothing listens,
+# and after some minutes where nothing answers.
+_PATIENCE = {
+    "backup_restore_s3_retry_attempts": 6, "s3_retry_attempts": 6, "s3_max_single_read_retries": 2,
+    "s3_connect_timeout_ms": 5_000, "s3_request_timeout_ms": 20_000,
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,11 +165,30 @@ class BuildForServer(Build):
                     f"RESTORE TABLE {TABLE} AS {into} FROM S3(", offer.access(),
                     ") SETTINGS create_table = 'must-exist', allow_different_table_def = 1",
                 ),
-                query_id=query_id, alters=table,
+                self._engine.facts.known(_PATIENCE), query_id=query_id, alters=table,
             )  # fmt: skip
-            return self._engine.run(statement, lane=lane).cpu_seconds
+            return self._alone(statement, lane)
         finally:
             self._parts.withdraw(offer)
+
+    def _alone(self, statement: Statement, lane: int) -> float:
+        """Run a RESTORE, after others where the server allows one at a time; returns CPU seconds.
+
+        Raises:
+            DeclinedError: the others take long.
+        """
+        deadline = time.monotonic() + _TURN_SECONDS
+        while True:
+            try:
+                return self._engine.run(statement, lane=lane).cpu_seconds
+            except EngineError as error:
+                if error.code != CONCURRENT_RESTORE:
+                    raise
+                if time.monotonic() > deadline:
+                    raise DeclinedError(
+                        "another RESTORE runs there, and its allow_concurrent_restores is off", None
+                    ) from None
+                time.sleep(_TURN_PAUSE_SECONDS)
 
     # --- questions ----------------------------------------------------------------------------
 

@@ -42,6 +42,7 @@ SETTING_CONSTRAINT_VIOLATION = 452
 ACCESS_DENIED = 497
 S3_ERROR = 499
 AUTHENTICATION_FAILED = 516
+CONCURRENT_RESTORE = 587  # CONCURRENT_ACCESS_NOT_SUPPORTED
 CLUSTER_DOES_NOT_EXIST = 701  # and: no port of the kind that getServerPort was asked for
 
 # The second comes where the table went while the statement waited for its lock.

@@ -9,23 +9,28 @@ that no log of a server holds; the name of the bucket is a random word besides.
 from __future__ import annotations
 
 import contextlib
+import errno
 import functools
 import hashlib
 import hmac
+import ipaddress
 import os
 import secrets
 import socket
+import socketserver
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 from urllib.parse import parse_qsl, quote, unquote, urlsplit
 from xml.sax.saxutils import escape
 
 from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import UsageError
 from rowfall.core.masked import Secret
+from rowfall.core.patterns import regex
 from rowfall.core.sqltext import SqlText
 from rowfall.core.sqltext import quote as literal
 
@@ -36,10 +41,17 @@ TABLE = "rowfall.parts"
 _DEFINITION = b"CREATE TABLE rowfall.parts (x UInt8) ENGINE = MergeTree ORDER BY x"
 # What a request may stand still: a server that is gone without a word holds a thread until then.
 _SILENCE_SECONDS = 120.0
+# The same before the first request that is signed: a server sends that at once.
+_STRANGERS_SECONDS = 10.0
+# Connections without a signed request at a time: of more, the oldest is closed. Servers open up to
+# 16 each, and their requests follow within milliseconds.
+_STRANGERS = 256
 _LIST = (
     '<?xml version="1.0" encoding="UTF-8"?>'
     '<ListBucketResult xmlns="http://s3.amazonaws.com/doc/2006-03-01/">'
 )
+# Of a position in a file; longer ones are no numbers for Python.
+_NUMBER = regex(r"[0-9]{1,19}")
 _TIME = "2020-01-01T00:00:00.000Z"
 Content = Path | bytes
 
@@ -97,8 +109,8 @@ class PartServer:
     """Answers signed requests for objects; a thread each.
 
     Args:
-        host: by which servers reach this machine; all of its interfaces are listened at where it
-            is not the loopback. ``port``: 0 for any that is free.
+        host: by which servers reach this machine. Only there it listens if that is a number of
+            this machine, else at all of its interfaces. ``port``: 0 for any that is free.
 
     Raises:
         UsageError: the port is taken, or may not be had.
@@ -110,10 +122,8 @@ class PartServer:
         self._objects: dict[str, Content] = {}
         self._guard = threading.Lock()
         self.sent = 0
-        at = LOOPBACK if host in (LOOPBACK, "localhost") else ""
         try:
-            kind = _Server6 if ":" in host else _Server
-            self._server = kind((at, port), partial(_Handler, self))
+            self._server = _listening(host, port, partial(_Handler, self))
         except OSError as error:
             raise UsageError(
                 f"port {port} of this machine cannot be listened at: {error.strerror}",
@@ -199,6 +209,35 @@ class _Server(ThreadingHTTPServer):
     # A server reads the files of a part at the same time.
     request_queue_size = 128
 
+    def __init__(self, *args: Any) -> None:
+        self._strangers: dict[Any, None] = {}
+        self._guard = threading.Lock()
+        super().__init__(*args)
+
+    def server_bind(self) -> None:
+        """Bind; that of HTTPServer asks for its own name, which takes seconds without a DNS."""
+        socketserver.TCPServer.server_bind(self)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Answer a connection; who has opened many and asks for nothing loses the oldest."""
+        with self._guard:
+            self._strangers[request] = None
+            oldest = next(iter(self._strangers)) if len(self._strangers) > _STRANGERS else None
+            if oldest is not None:
+                del self._strangers[oldest]
+                with contextlib.suppress(OSError):  # its thread closes it
+                    oldest.shutdown(socket.SHUT_RDWR)
+        super().process_request(request, client_address)
+
+    def shutdown_request(self, request: Any) -> None:
+        self.introduce(request)
+        super().shutdown_request(request)
+
+    def introduce(self, request: Any) -> None:
+        """Count a connection no longer among those that have shown no signed request."""
+        with self._guard:
+            self._strangers.pop(request, None)
+
     def handle_error(self, request: object, client_address: object) -> None:
         """Say nothing of a peer that went away: its statement says what became of it."""
 
@@ -207,9 +246,29 @@ class _Server6(_Server):
     address_family = socket.AF_INET6
 
 
+def _listening(host: str, port: int, handler: Callable[..., BaseHTTPRequestHandler]) -> _Server:
+    """Return a server that listens where a host is, see :class:`PartServer`.
+
+    Raises:
+        OSError: it cannot.
+    """
+    kind = _Server6 if ":" in host else _Server
+    try:
+        at = LOOPBACK if host == "localhost" else str(ipaddress.ip_address(host))
+    except ValueError:
+        # A name may stand for the loopback here, as that of the machine does on Debian.
+        return kind(("", port), handler)
+    try:
+        return kind((at, port), handler)
+    except OSError as error:
+        if error.errno != errno.EADDRNOTAVAIL:
+            raise
+        return kind(("", port), handler)  # of a gateway that forwards the port
+
+
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
-    timeout = _SILENCE_SECONDS
+    timeout = _STRANGERS_SECONDS
     disable_nagle_algorithm = True
     server_version, sys_version = "rowfall", ""
 
@@ -228,8 +287,11 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _answer(self, *, head: bool) -> None:
         if not self._parts.is_signed(self):
+            self.close_connection = True
             self._say(403, _error("AccessDenied"), head=head)
             return
+        self.connection.settimeout(_SILENCE_SECONDS)
+        self.server.introduce(self.connection)  # type: ignore[attr-defined]
         url = urlsplit(self.path)
         bucket, _, key = unquote(url.path).lstrip("/").partition("/")
         if not key:
@@ -246,7 +308,8 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _listing(self, bucket: str, asked: Mapping[str, str]) -> bytes:
         prefix = asked.get("prefix", "")
-        found = self._parts.listed(prefix, int(asked.get("max-keys", 1000)))
+        most = asked.get("max-keys", "")
+        found = self._parts.listed(prefix, int(most) if _NUMBER.fullmatch(most) else 1000)
         lines = [
             f"<Contents><Key>{escape(name)}</Key><LastModified>{_TIME}</LastModified>"
             f'<ETag>"{_etag(name)}"</ETag><Size>{size}</Size></Contents>'
@@ -299,9 +362,10 @@ def _range(text: str, size: int) -> tuple[int, int]:
     """Return the first byte and the one behind the last of ``bytes=1-9``; all of them for ""."""
     unit, _, bounds = text.partition("=")
     first, _, last = bounds.partition("-")
-    if unit != "bytes" or not first.isdigit():
+    if unit != "bytes" or not _NUMBER.fullmatch(first):
         return 0, size
-    return int(first), min(size, int(last) + 1 if last.isdigit() else size)
+    stop = min(size, int(last) + 1 if _NUMBER.fullmatch(last) else size)
+    return (int(first), stop) if int(first) < stop or int(first) >= size else (0, size)
 
 
 def _error(code: str) -> bytes:

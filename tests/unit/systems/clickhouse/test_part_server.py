@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -13,6 +14,7 @@ from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
 
 from rowfall.core.errors import UsageError
+from rowfall.systems.clickhouse import part_server
 from rowfall.systems.clickhouse.part_server import Offer, PartServer, parse_address
 
 
@@ -102,3 +104,62 @@ def test_addresses() -> None:
             PartServer("127.0.0.1", int(taken.address.rpartition(":")[2]))
     finally:
         taken.close()
+
+
+def test_ranges_that_make_no_sense(server: PartServer, tmp_path: Path) -> None:
+    (tmp_path / "x").write_bytes(b"0123456789")
+    offer = server.offer({"x": tmp_path / "x"})
+    for asked in ("bytes=5-2", "bytes=-3", "bytes=²-", "bytes=a-b", "lines=1-2", "bytes=1-2,4-5"):
+        status, body = ask(offer, "x", range=asked)
+        assert (status, body) in ((200, b"0123456789"), (206, b"123456789")), asked
+    assert ask(offer, "x", range="bytes=99999999999-")[0] == 416
+    bucket = offer.url.rstrip("/").rpartition("/")[0]
+    assert ask(offer, "?list-type=2&prefix=none&max-keys=many", url=bucket)[0] == 200
+    assert ask(offer, "../../x")[0] == 404
+    assert ask(offer, "x%2F..%2Fx")[0] in (403, 404)
+
+
+def test_only_named_addresses_are_listened_at() -> None:
+    def listens(host: str) -> str:
+        server = PartServer(host)
+        try:
+            return str(server._server.server_address[0])
+        finally:
+            server.close()
+
+    assert listens("127.0.0.1") == listens("localhost") == "127.0.0.1"
+    assert listens("127.0.0.2") == "127.0.0.2"
+    everywhere = "0.0.0.0"  # noqa: S104 - what is asked for
+    assert listens("loader.lan") == everywhere
+    assert listens("192.0.2.7") == everywhere  # no address of this machine: a gateway's
+
+
+def test_strangers_do_not_keep_a_server_from_its_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of many connections that ask for nothing the oldest is closed, of others none."""
+    monkeypatch.setattr(part_server, "_STRANGERS", 4)
+    own = PartServer()
+    offer = own.offer({"word": b"secret"})
+    at = urlsplit(offer.url)
+    request = AWSRequest("GET", offer.url + "word")
+    S3SigV4Auth(Credentials(offer.key, offer.secret.reveal()), "s3", "us-east-1").add_auth(request)
+    known = http.client.HTTPConnection(str(at.hostname), at.port, timeout=10)
+
+    def signed() -> bytes:
+        known.request("GET", f"{at.path}word", headers=dict(request.headers.items()))
+        return known.getresponse().read()
+
+    strangers: list[socket.socket] = []
+    try:
+        assert signed() == b"secret"
+        place = (str(at.hostname), at.port or 0)
+        strangers += [socket.create_connection(place, timeout=10) for _ in range(5)]
+        assert strangers[0].recv(1) == b""
+        assert ask(offer, "word") == (200, b"secret")
+        assert signed() == b"secret"
+        strangers[-1].sendall(b"GET / HTTP/1.1\r\n\r\n")
+        assert b" 403 " in strangers[-1].recv(100)
+    finally:
+        for stranger in strangers:
+            stranger.close()
+        known.close()
+        own.close()
