@@ -33,7 +33,7 @@ SCRIPTS = ROOT / "crates/rowfall-decode/tests"
 @pytest.mark.parametrize(
     ("script", "options"),
     [
-        ("differential.py", ["--rows", "10", "--every", "1" if ALL else "3"]),
+        ("differential.py", ["--rows", "10", "--every", "1" if ALL else "6"]),
         ("nested.py", ["--rows", "15", "--kind", "Tuple", "--types", "20"]),
     ],
     ids=["flat", "tuples"],

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shlex
+import subprocess
 from collections import Counter
 
 import pytest
@@ -209,3 +211,24 @@ def test_the_error_in_a_pretty_printed_file_counts_objects(shell: Shell) -> None
     failed = shell.ends(1, "load", "bad.json", "--table", "t")
     assert "is not a JSON object" not in failed.talk
     assert "bad.json" in failed.talk
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("indent", [None, 1])
+def test_a_bad_value_in_an_array(shell: Shell, indent: int | None) -> None:
+    """Lines mean nothing there: the row is named, and no hint says to leave it out."""
+    values = [{"id": "no" if n == 150 else n, "s": "x"} for n in range(200)]
+    shell.write("a.json", json.dumps(values, indent=indent))
+    failed = shell.ends(1, "load", "a.json", "--type", "id Int64")
+    assert 'a.json row 151 column "id": "no" does not fit Int64' in failed.talk
+    assert "--max-errors" not in failed.talk
+    failed = shell.ends(4, "load", "a.json", "--type", "id Int64", "--max-errors", "1")
+    assert "has no line for each row" in failed.talk
+    piped = failed.talk.partition("Give each one: ")[2].partition(" | rowfall load ")
+    command = shlex.split(piped[0])
+    objects = subprocess.run(command, cwd=shell.folder, capture_output=True, check=True).stdout
+    shell.write("lines.ndjson", objects)
+    words = piped[2].split("\n")[0].replace("NAME", "t").replace("-errors N", "-errors 1")
+    words = words.replace("- ", "lines.ndjson ", 1)
+    shell.ok("load", *words.split(), "--type", "id Int64")
+    assert shell.row("SELECT count() FROM t") == [199]

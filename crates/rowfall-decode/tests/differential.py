@@ -75,14 +75,22 @@ class Way:
     bare: bool = False
     whole: bool = False
     last: bool = False
+    blank: bool = False
+    padded: bool = False
+    canonical: bool = False
+    mixed: bool = False
+    array: bool = False
 
     @property
     def label(self) -> str:
         marks = [
             n
-            for n in ("native", "quoted", "crlf", "trim", "bare", "whole", "last")
+            for n in (
+                "native", "quoted", "crlf", "trim", "bare", "whole", "last", "blank", "padded",
+                "canonical", "mixed", "array",
+            )
             if getattr(self, n)
-        ]
+        ]  # fmt: skip
         return " ".join([self.encoding.format, *marks, self.shape])
 
 
@@ -113,6 +121,7 @@ def value(rng: random.Random, t: Any) -> str:
                 f"{rng.randint(0, 10 ** rng.randint(1, 25))}."
                 f"{rng.randint(0, 10 ** rng.randint(1, 25))}",
                 f"{rng.randint(-99, 99)}e{rng.randint(-45, 45)}",
+                rng.choice(["nan", "NaN", "NAN", "Nan", "-nan", "+nan", "inf", "-inf", "nan "]),
                 f"0.{rng.randint(0, 10**17):017d}",
                 "-0.0",
                 f"{2**24 + rng.randint(-3, 3)}",
@@ -146,7 +155,7 @@ def value(rng: random.Random, t: Any) -> str:
     if base.startswith("Enum"):
         return rng.choice(["a", "it's", "x", "y,z", "1", "2", "-5", "b", ""])
     if base == "Bool":
-        return rng.choice(["true", "false", "1", "0", "True", "TRUE", "yes", "t", "on", "2"])
+        return rng.choice(["true", "false", "1", "0", "True", "TRUE", "FALSE", "tRUE", "2"])
     alphabet = "abc\b\f\r\0\x01\x7f \t,\"\\'N\n\u00e4\u20ac0-" if rng.random() < 0.5 else "abcxyz"
     size = rng.choice([0, 1, 1, 2, 3, 3, 4, 10, 40, 200])
     return "".join(rng.choices(alphabet, k=size))
@@ -182,9 +191,35 @@ def row(way: Way, k: int, text: str) -> str | None:
         if not way.bare and text != "\\N":
             text = text.replace("\\", "\\\\").replace("\t", "\\t").replace("\n", "\\n")
         return f"{k}\t{text}{end}"
-    if way.quoted:
+    if way.quoted or (way.mixed and k % 2):
         text = '"' + text.replace('"', '""') + '"'
     return f"{k},{text}{end}" if way.last else f"{text},{k}{end}"
+
+
+def beside(rng: random.Random, way: Way, values: list[str]) -> list[str]:
+    """Values as other programs write them: with blanks around them, or none at all."""
+    found = []
+    for text in values:
+        if way.padded and rng.random() < 0.5:
+            blanks = rng.choices(["", " ", "  ", "\t", " \t "], k=2)
+            text = blanks[0] + text + blanks[1]
+        if way.blank and rng.random() < 0.2:
+            text = rng.choice(["", "", " ", "   ", "\t", "\\N", " \\N", "\\N "])
+        found.append(text)
+    return found
+
+
+def whole_file(way: Way, lines: dict[int, bytes]) -> tuple[bytes, dict[int, tuple[int, int]]]:
+    """The lines as a file, and where each stands in it."""
+    array, places, data = way.array, {}, b"[" if way.array else b""
+    for number, (k, line) in enumerate(lines.items(), 1):
+        written = line
+        if array and number < len(lines):
+            end = line[len(line.rstrip()) :]
+            written = line.rstrip() + b"," + end
+        places[k] = (len(data), len(data) + len(written))
+        data += written
+    return data + (b"]" if array else b""), places
 
 
 class Side:
@@ -209,7 +244,7 @@ class Side:
             "tuples": "value" if way.whole else "fields",
             "columns": [
                 {"name": n, "position": i, "type": kinds[n],
-                 "time_notation": way.shape if n == "v" else ""} for i, n in enumerate(names)
+                 **(notation(way, type_) if n == "v" else {})} for i, n in enumerate(names)
             ],
             "outputs": [str(self.native)],
         }  # fmt: skip
@@ -300,7 +335,10 @@ class Side:
                               file=replace(seen.file, csv=encoding.format.startswith("CSV")),
                               **(
                                   {"whole": way.whole} if n == "v"
-                                  else {"shape": "", "blank": False}
+                                  else {
+                                      "shape": "", "blank": False, "padded": False,
+                                      "canonical": False,
+                                  }
                               ),
                           ))
                     for n in self.names(way)
@@ -323,6 +361,18 @@ class Side:
         return self.rows(relation, type_, sql.settings_clause(reader))
 
 
+def notation(way: Way, type_: str) -> dict[str, Any]:
+    """What the document says of the column of values, as a plan would."""
+    made = strict_column(
+        "v", "v", type_, way.encoding.kind,
+        traits=replace(evidences(way)[0], blank=way.blank),
+    ).notation  # fmt: skip
+    if made is None:
+        return {"time_notation": way.shape}
+    found = {"canonical": made.canonical, "blank": made.blank, "padded": made.padded}
+    return {"time_notation": way.shape, **found}
+
+
 def in_utc(type_: str) -> str:
     """The type of a column whose moments are written in UTC."""
     return re.sub(r"'[A-Z][a-z]+/\w+'", "'UTC'", type_)
@@ -330,8 +380,12 @@ def in_utc(type_: str) -> str:
 
 def evidences(way: Way) -> list[TextTraits]:
     """The stricter one first: what the sample showed is not known here."""
-    base = TextTraits(shape=way.shape, file=FileTraits(native=way.native))
-    return [base, replace(base, blank=True)]
+    base = TextTraits(
+        shape=way.shape, padded=way.padded, canonical=way.canonical,
+        file=FileTraits(native=way.native),
+    )  # fmt: skip
+    blank = replace(base, blank=True)
+    return [blank] if way.blank else [base, blank]
 
 
 def check(
@@ -340,15 +394,15 @@ def check(
     """Differences, as lines."""
     lines = {k: r.encode() for k, t in enumerate(values) if (r := row(way, k, t)) is not None}
     while True:
-        data = b"".join(lines.values())
+        data, starts = whole_file(way, lines)
+        if way.array and not lines:
+            break
         declined = side.decode(way, type_, data)
         if declined is None:
             break
-        starts, at = {}, 0
-        for k, line in lines.items():
-            starts[k] = (at, at + len(line))
-            at += len(line)
         bad = [k for k, (a, b) in starts.items() if a <= declined["offset"] < b]
+        if not bad and way.array:
+            bad = [*lines][-1:]  # behind a quote that was never closed
         if not bad:
             return [f"{way.label} {type_}: declined nowhere: {declined}"]
         before = data[: declined["offset"]].count(b"\n") + 1
@@ -365,7 +419,7 @@ def check(
         many = list(lines.values()) * times
         random.Random(len(many)).shuffle(many)
         found["read again"] += len(many)
-        if declined := side.decode(way, type_, b"".join(many)):
+        if declined := side.decode(way, type_, whole_file(way, dict(enumerate(many)))[0]):
             return [f"{way.label} {type_}: declined among others: {declined}"]
         return compare(side, way, type_, dict(enumerate(many)))
     return []
@@ -375,7 +429,7 @@ def compare(side: Side, way: Way, type_: str, lines: dict[int, bytes]) -> list[s
     """Differences between both sides in a file that was just decoded."""
     ours = side.decoded(way, type_)
     try:
-        theirs = side.read(way, type_, b"".join(lines.values()))
+        theirs = side.read(way, type_, whole_file(way, lines)[0])
         if ours == theirs:
             return side.differing_text(type_)
     except ChdbError as error:
@@ -388,6 +442,7 @@ def single(side: Side, way: Way, type_: str, lines: dict[int, bytes]) -> list[st
     """The rows that differ, each read by itself."""
     wrong = []
     for line in lines.values():
+        line = whole_file(way, {0: line})[0]
         declined = side.decode(way, type_, line)
         ours = [] if declined else side.decoded(way, type_)
         try:
@@ -409,6 +464,26 @@ def ways(rng: random.Random) -> list[Way]:
         Way(TSV, crlf=crlf, chunk=chunk, bare=True),
         Way(JSON, crlf=crlf, chunk=chunk),
         Way(JSON, crlf=crlf, chunk=chunk, bare=True),
+        Way(JSON, crlf=crlf, chunk=chunk, array=True, bare=native),
+        *odd_ways(rng, Way(CSV, native=native, crlf=crlf, chunk=chunk, trim=trim)),
+    ]
+
+
+def odd_ways(rng: random.Random, csv: Way) -> list[Way]:
+    """Ways whose notation lets values be blank, have blanks beside them, or be inferred."""
+
+    def some(way: Way) -> Way:
+        blank, padded, canonical = (rng.random() < 0.6 for _ in range(3))
+        return replace(way, blank=blank, padded=padded, canonical=canonical)
+
+    rest = {"crlf": csv.crlf, "chunk": csv.chunk}
+    return [
+        some(replace(csv, mixed=True)),
+        some(replace(csv, mixed=True, last=True)),
+        some(Way(TSV, **rest)),
+        some(Way(TSV, bare=True, **rest)),
+        replace(some(Way(JSON, **rest)), padded=False),
+        replace(some(Way(JSON, bare=True, array=True, **rest)), padded=False),
     ]
 
 
@@ -443,6 +518,7 @@ def main() -> None:
                     written = values
                     if shape:
                         written = [v.replace(" ", "T") + shape.replace("T", "") for v in values]
+                    written = beside(rng, way, written)
                     turned = replace(way, shape=shape)
                     for line in check(side, turned, full, written, found, given.times):
                         wrong.append(line)

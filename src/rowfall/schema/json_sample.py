@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from rowfall.core import sql
+from rowfall.core import formats, sql
 from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import DataError, RowfallError, SourceError
 from rowfall.core.listing import Split
@@ -22,6 +22,7 @@ from rowfall.schema.text.text_format import OTHERWISE, UNSURE
 from rowfall.schema.types import json_objects, nested_reading
 from rowfall.schema.types.strict_reading import has_spellings
 from rowfall.sources.base import Source
+from rowfall.sources.compression import compression_of
 
 OBJECTS = 20_000
 """Objects that are looked at, of all sampled files together."""
@@ -160,6 +161,29 @@ class JsonSample:
         query = SqlText.of("SELECT line FROM (", *parts, f") WHERE {fits}")
         rows = self.ask(query, {"max_threads": 4, "input_format_parallel_parsing": 0})
         return [str(row[0]) for row in rows]
+
+    def check_lines(self) -> None:
+        """Check that rows have lines of their own, which a bad one is left out by.
+
+        Raises:
+            SourceError: no line is one, and there are rows.
+        """
+        try:
+            rows = self.source.replayable and self.objects(frozenset(), 1)
+        except RowfallError:
+            return
+        if not rows:
+            return
+        relation = lines_relation(self.source, self.splits[:1], self.encoding)
+        first = self.ask(SqlText.of("SELECT line FROM ", relation, " LIMIT 1"), {})
+        each = "'.[]'" if str(first[0][0]).lstrip().startswith("[") else "."
+        uri = self.splits[0].uri
+        plain = "://" not in uri and compression_of(uri, formats.AUTO) == "none"
+        raise SourceError(
+            f"{uri} has no line for each row, by which --max-errors leaves bad ones out",
+            hint=f"Give each one: jq -c {each} {shlex.quote(uri) if plain else 'FILE'} | "
+            "rowfall load - --format JSONEachRow --table NAME --max-errors N",
+        )
 
     def broken_line(self) -> DataError | None:
         """Find the first line that is no JSON object, by object and number."""

@@ -272,6 +272,8 @@ class _Sampler:
         read = splits
         if options.skip_bad_lines:
             objects = lines.valid_lines()
+            if not objects:
+                lines.check_lines()
             relate, read = json_sample.as_text(objects), splits[:1]
             columns = lines.keys(objects)
         else:

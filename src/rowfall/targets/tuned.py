@@ -99,6 +99,9 @@ def find(name: str) -> Tuned:
         found = json.loads(path.read_text(encoding="utf-8"))
         if found["rowfall_tuned"] != _VERSION:
             raise ValueError(f"it is of version {found['rowfall_tuned']}")
+        if odd := set(found["options"]) - {item.name for item in fields(Options)}:
+            raise ValueError(f"there is no option {min(odd)}")
+        replace(Options(), **found["options"])
         return Tuned(**{item.name: found[item.name] for item in fields(Tuned)})
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise UsageError(

@@ -121,6 +121,7 @@ RUN_BY = {
     "{}: --format {} --delimiter {}": "e2e/test_dialects.py::test_a_delimiter_that_does_not_split_is_said_before_the_first_row",
     "Leave it out: jq -c 'del(.[\"\"])' {} | rowfall load - --format JSONEachRow --table NAME": "e2e/test_odd_exports.py::test_a_key_without_a_name",
     "If that line is a row: {}--header no --columns {}.": "e2e/test_odd_exports.py::test_files_with_other_headers_are_loaded_as_the_hint_says",
+    "Give each one: jq -c {} {} | rowfall load - --format JSONEachRow --table NAME --max-errors N": "e2e/test_json.py::test_a_bad_value_in_an_array",
     "Make lines of them: tr '\\036' '\\n' <{} | rowfall load - --table NAME": "e2e/test_odd_exports.py::test_records_without_lines",
 }  # fmt: skip
 """Text of a hint -> the test that runs its command."""

@@ -62,3 +62,18 @@ def test_a_file_of_a_newer_version(home: Path) -> None:
     path.write_text(path.read_text().replace('"rowfall_tuned": 1', '"rowfall_tuned": 2'))
     with pytest.raises(UsageError, match="it is of version 2"):
         tuned.find("mine")
+
+
+@pytest.mark.parametrize(
+    "text", ["", '{"rowfall_tuned": 1', "[]", "\0" * 90, '{"rowfall_tuned": 1, "options": 5}']
+)
+def test_a_file_that_is_damaged(home: Path, text: str) -> None:
+    tuned.save(MINE).write_text(text)
+    with pytest.raises(UsageError, match="cannot read"):
+        tuned.find("mine")
+
+
+def test_an_option_that_there_is_not(home: Path) -> None:
+    tuned.save(replace(MINE, options={"streems": 4}))
+    with pytest.raises(UsageError, match="there is no option streems"):
+        tuned.applied(Options(tuned="mine"))

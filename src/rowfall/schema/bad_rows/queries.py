@@ -110,12 +110,14 @@ class LenientReader:
         source: as the engine that runs the queries has to name it.
         schema: with all integers of text read as text.
         opened: names of splits that end in a delimiter: their last field is not an empty string.
+        objects: rows of JSON are the objects of an array, or go over several lines.
     """
 
     source: Source
     encoding: Encoding
     schema: Schema
     opened: frozenset[str] = frozenset()
+    objects: bool = False
 
     @property
     def settings(self) -> dict[str, str | int | float]:
@@ -215,7 +217,11 @@ class LenientReader:
         where = f" WHERE match({LINE}, '[^ \\t\\r]')"
         # Numbered before empty lines are left out: it is the number of the line.
         columns = f"{LINE}, {nested_reading.with_numbers_as_strings(LINE)} AS {WRITTEN}"
-        numbered = _numbered(columns, lines_relation(self.source, [split], self.encoding, LINE))
+        lines = lines_relation(self.source, [split], self.encoding, LINE)
+        if self.objects:
+            texts = self.encoding.read_as("JSONAsString")
+            lines = self.source.relation([split], texts, f"`{LINE}` String")
+        numbered = _numbered(columns, lines)
         return SqlText.of(f"(SELECT {', '.join(parts)} FROM ", numbered, where, ")"), which
 
     def _line_breaks(self) -> str:

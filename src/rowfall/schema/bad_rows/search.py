@@ -100,6 +100,7 @@ class BadRowSearch:
         schema: with all integers of text read as text.
         ask: runs a SELECT with settings and gives its rows.
         opened: names of splits that end in a delimiter, without a line end.
+        objects: rows of JSON have no lines of their own.
     """
 
     source: Source
@@ -107,11 +108,12 @@ class BadRowSearch:
     schema: Schema
     ask: RunSelect
     opened: frozenset[str] = frozenset()
+    objects: bool = False
 
     @property
     def reader(self) -> LenientReader:
         """Return the queries of this search."""
-        return LenientReader(self.source, self.encoding, self.schema, self.opened)
+        return LenientReader(self.source, self.encoding, self.schema, self.opened, self.objects)
 
     def explain(
         self, splits: Sequence[Split], error: RowfallError
@@ -154,11 +156,13 @@ class BadRowSearch:
             return None
         bad, before = read_bad_row(rows[0]), 0
         if bad.which == MALFORMED and _goes_on(bad.value or ""):
-            return None  # no line of this file is a row: the engine's error counts objects
+            # No line of this file is a row.
+            return None if self.objects else replace(self, objects=True)._first_object(split)
         query = reader.breaks_query(split, bad.row, header)
         if query is not None:
             ((before,),) = self.ask(query, reader.settings)
         line, where = reader.line_of(bad.row, int(before or 0)), ""
+        line = None if self.objects else line
         if bad.which == LONG and line is not None:
             bad = replace(bad, fields=self._fields_of(split, line))
         if split.of_text and line is not None:
@@ -175,10 +179,17 @@ class BadRowSearch:
             return data_errors.without_file(error)
         return error
 
+    def _first_object(self, split: Split) -> DataError | None:
+        """Return the first bad row where rows are objects of an array; None where none is known."""
+        try:
+            return self.find_first(split)
+        except RowfallError:
+            return None  # something in it is no object: the engine's error says what
+
     def _try_remedies(self, split: Split, header: Sequence[str], bad: BadRow) -> TriedRemedies:
         """Return the remedies for a bad row, after trying other types on its value."""
         columns = self.schema.columns
-        left_out = not_checkable(columns, self.encoding) is None
+        left_out = not_checkable(columns, self.encoding) is None and not self.objects
         rewritten = self.encoding.kind is Kind.TEXT and isinstance(self.source, Rewritten)
         if bad.which <= 0 or data_errors.is_foreign(bad.value):
             return TriedRemedies(left_out=left_out)
