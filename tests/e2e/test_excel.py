@@ -14,6 +14,7 @@ import xlsxwriter
 
 from e2e.tools import Shell, kill_while_it_loads
 from lab.seaweed import Seaweed
+from unit.stores import test_error_cells as error_cells
 
 DAY = dt.date(2024, 1, 31)
 
@@ -126,6 +127,42 @@ def test_cells_that_do_not_fit(shell: Shell) -> None:
     assert 'row 12 column "id": "Total" does not fit' in done.talk
     shell.ok("load", "total.xlsx", "--max-errors", "1")
     assert shell.rows("SELECT count(), sum(n) FROM total") == [[10, 90]]
+
+
+@pytest.mark.long
+def test_cells_that_look_empty(shell: Shell) -> None:
+    """Errors of older formats, and formulas that nobody has calculated, are no NULL in silence."""
+    text = '<c r="{}1" t="inlineStr"><is><t>{}</t></is></c>'
+    rows = f'<row r="1">{text.format("A", "n")}{text.format("B", "m")}</row><row r="2"><c r="A2">'
+    error_cells.xlsx(shell.folder / "f.xlsx", f'{rows}<v>1</v></c><c r="B2"><f>A2</f></c></row>')
+    error_cells.xlsb(shell.folder / "b.xlsb")
+    error_cells.xls(shell.folder / "o.xls")
+    for name, said in (
+        ("f.xlsx", 'sheet S, cell B2, column "m": the file does not hold the result'),
+        ("b.xlsb", "sheet S, cell A3: #N/A is an error"),
+        ("o.xls", 'sheet S, cell A3, column "n": #DIV/0! is an error'),
+    ):
+        done = shell.run("load", name)
+        assert done.code in (1, 4)
+        assert said in done.talk
+    done = shell.ends(1, "load", "f.xlsx")
+    shell.ok("load", "f.xlsx", *shlex.split(done.err.partition("as NULL: ")[2].splitlines()[0]))
+    assert shell.rows("SELECT n, m FROM f") == [[1, None]]
+    shell.ok("load", "o.xls", "--null", "#N/A,#DIV/0!,true", "--type", "n Nullable(String)")
+    assert shell.rows("SELECT count(), count(n) FROM o") == [[4, 2]]
+
+
+@pytest.mark.long
+def test_durations_numbers_and_gaps(shell: Shell) -> None:
+    """Of durations neither sign nor fraction is lost; what is rounded or left out is said."""
+    took = [(value, "[h]:mm:ss") for value in (1.5, -0.5, 1.5 / 86400, -30 / 86400)]
+    body = [(n, None, each, 123_456_789_012_345_678) for n, each in enumerate(took)]
+    book(shell.folder / "d.xlsx", {"S": [("n", None, "took", "big"), *body]}, date_1904=True)
+    done = shell.ok("load", "d.xlsx")
+    assert "1 empty column between others left out" in done.talk
+    assert "numbers of 16 digits and more are rounded, as Excel does, in big" in done.talk
+    assert shell.rows("SELECT groupArray(took) FROM (SELECT took FROM d ORDER BY n)") == [
+        [["36:00:00", "-12:00:00", "0:00:01.5", "-0:00:30"]]]  # fmt: skip
 
 
 @pytest.mark.long

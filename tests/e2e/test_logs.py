@@ -43,6 +43,24 @@ def test_an_access_log_that_is_found(shell: Shell) -> None:
 
 @pytest.mark.parametrize("decoder", ["auto", "never"])
 @pytest.mark.long
+def test_fields_behind_those_of_combined(shell: Shell, decoder: str) -> None:
+    """The format main that nginx is packaged with has one more; others have more of them."""
+    (shell.folder / "main.log").write_text(access(300, f' {AGENT} "10.0.0.1, ::1"'))
+    shell.ok("load", "main.log", "--decoder", decoder)
+    assert shell.rows("SELECT count(), uniqExact(user_agent), any(x_forwarded_for) FROM main") == [
+        [300, 1, "10.0.0.1, ::1"]]  # fmt: skip
+    lines = access(300, f" {AGENT} 0.25 -").splitlines()
+    lines[200] = access(1, f" {AGENT}").strip()
+    (shell.folder / "more.log").write_text("\n".join(lines) + "\n")
+    done = shell.ends(1, "load", "more.log", "--decoder", decoder)
+    assert "more.log line 201 is no line of an access log" in done.talk
+    shell.ok("load", "more.log", "--decoder", decoder, "--max-errors", "1")
+    assert shell.rows("SELECT count(), sum(field_12), count(field_13) FROM more") == [
+        [299, 74.75, 0]]  # fmt: skip
+
+
+@pytest.mark.parametrize("decoder", ["auto", "never"])
+@pytest.mark.long
 def test_lines_that_are_none(shell: Shell, decoder: str) -> None:
     """They are bad rows by file and line, whoever reads the log."""
     lines = access(500).splitlines()

@@ -114,6 +114,10 @@ def test_values_that_are_none_of_their_column(shell: Shell) -> None:
         ("x", "'12'", "'12' is of the type text"),
         ("b BLOB", "7", "7 is of the type integer"),
         ("d DATETIME", "1700000000", "1700000000 is of the type integer"),
+        ("n INTEGER", "''", "'' is of the type text"),
+        ("x REAL", "''", "'' is of the type text"),
+        ("d DATETIME", "''", "'' is of the type text"),
+        ("x NUMERIC", "9007199254740993", "9007199254740993 is of the type integer"),
     ],
 )
 def test_values_that_a_reader_would_take_for_others(
@@ -126,7 +130,8 @@ def test_values_that_a_reader_would_take_for_others(
         bad.execute(f"INSERT INTO t VALUES ({value})")
     done = shell.ends(1, "load", "bad.db")
     assert f't, rowid 51, column "{column[0]}": {said}' in done.talk
-    command = shlex.split(done.err.partition("of the column: rowfall ")[2].splitlines()[0])
+    hint = done.err.partition("have SQLite make ")[2]
+    command = shlex.split(hint.partition(": rowfall ")[2].splitlines()[0])
     shell.ok(*command)
     assert shell.rows("SELECT count() FROM t") == [[51]]
 
@@ -140,6 +145,7 @@ def test_moments_of_all_kinds(shell: Shell) -> None:
             ("2024-01-31T10:00:00.25Z", 1700000000, 1700000000123, "2024-01-31"),
             ("2024-01-31 10:00:00.123456+02:00", 0, -1, "1969-12-31"),
             ("2024-01-31T10:00", None, None, None),
+            ("2024-01-31T12:59:59.999999+02:00", None, None, None),
         ])  # fmt: skip
     shell.ok("load", "m.db")
     assert shell.rows("SELECT toString(a), toString(b), toString(c), d FROM m ORDER BY a") == [
@@ -148,6 +154,7 @@ def test_moments_of_all_kinds(shell: Shell) -> None:
         ["2024-01-31 10:00:00.000000", None, None, None],
         ["2024-01-31 10:00:00.250000", "2023-11-14 22:13:20.000000", "2023-11-14 22:13:20.123000",
          "2024-01-31"],
+        ["2024-01-31 10:59:59.999999", None, None, None],
     ]  # fmt: skip
 
 

@@ -20,6 +20,8 @@ pub enum LineForm {
     Access {
         /// With them.
         combined: bool,
+        /// Fields behind them, quoted or not, as nginx has `"$http_x_forwarded_for"`.
+        more: usize,
     },
     /// `key=value`, by the keys that become columns.
     Logfmt(Vec<Vec<u8>>),
@@ -38,7 +40,8 @@ impl LineForm {
                 }
                 LineForm::Widths(widths)
             }
-            "common" | "combined" => LineForm::Access { combined: name == "combined" },
+            "common" if rest.is_empty() => LineForm::Access { combined: false, more: 0 },
+            "combined" => LineForm::Access { combined: true, more: rest.len() },
             "logfmt" if !rest.is_empty() => {
                 LineForm::Logfmt(rest.iter().map(|k| k.clone().into_bytes()).collect())
             }
@@ -50,7 +53,7 @@ impl LineForm {
     pub fn width(&self) -> usize {
         match self {
             LineForm::Widths(widths) => widths.len(),
-            LineForm::Access { combined } => COMMON + 2 * usize::from(*combined),
+            LineForm::Access { combined, more } => COMMON + 2 * usize::from(*combined) + more,
             LineForm::Logfmt(keys) => keys.len(),
         }
     }
@@ -61,7 +64,7 @@ impl LineForm {
     pub fn split<'a>(&self, line: &'a [u8], fill: bool) -> Option<Vec<Field<'a>>> {
         match self {
             LineForm::Widths(widths) => by_widths(line, widths, fill),
-            LineForm::Access { combined } => access(line, *combined),
+            LineForm::Access { combined, more } => access(line, *combined, *more),
             LineForm::Logfmt(keys) => logfmt(line, keys),
         }
     }
@@ -87,8 +90,8 @@ fn by_widths<'a>(line: &'a [u8], widths: &[usize], fill: bool) -> Option<Vec<Fie
     rest.trim_ascii().is_empty().then_some(fields)
 }
 
-fn access(line: &[u8], combined: bool) -> Option<Vec<Field<'_>>> {
-    let mut fields = Vec::with_capacity(COMMON + 2);
+fn access(line: &[u8], combined: bool, more: usize) -> Option<Vec<Field<'_>>> {
+    let mut fields = Vec::with_capacity(COMMON + 2 + more);
     let mut rest = line;
     for _ in 0..3 {
         fields.push(known(Cow::Borrowed(word(&mut rest)?)));
@@ -117,6 +120,21 @@ fn access(line: &[u8], combined: bool) -> Option<Vec<Field<'_>>> {
         fields.push(known(quoted(&mut rest)?));
         rest = rest.strip_prefix(b" ")?;
         fields.push(known(quoted(&mut rest)?));
+    }
+    for _ in 0..more {
+        rest = rest.strip_prefix(b" ")?;
+        fields.push(known(match rest.first()? {
+            b'"' => quoted(&mut rest)?,
+            _ => {
+                let end = memchr::memchr(b' ', rest).unwrap_or(rest.len());
+                let found = rest[..end].trim_ascii_end();
+                rest = &rest[end..];
+                if found.is_empty() {
+                    return None;
+                }
+                Cow::Borrowed(found)
+            }
+        }));
     }
     rest.trim_ascii().is_empty().then_some(fields)
 }
@@ -349,6 +367,13 @@ mod tests {
         let combined = [&common[..], &["http://x/\"y\"", "Mozilla \\x22"]].concat();
         assert_eq!(split(&["combined"], &more), fields(&combined));
         assert_eq!(split(&["common"], &more), None);
+        let behind = ["combined", "x_forwarded_for", "field_13"];
+        let longer = [&combined[..], &["10.0.0.2, 10.0.0.3", "0.25"]].concat();
+        let tail = r#" "10.0.0.2, 10.0.0.3" 0.25"#;
+        assert_eq!(split(&behind, &format!("{more}{tail}")), fields(&longer));
+        for tail in ["", " \"-\"", " \"-\" ", " - - -", " \"open 0.25", "\"-\" 1"] {
+            assert_eq!(split(&behind, &format!("{more}{tail}")), None, "{tail}");
+        }
         for (old, new) in [
             ("10/Oct", "31/Sep"),
             ("10/Oct", "10/Okt"),

@@ -8,6 +8,7 @@ ACCESS = regex(r'\S+ \S+ \S+ \[[^\]]+\] "(?:[^"\\]|\\.)*" \d{3} (?:\d+|-)(?:\s*\
 """A line of an access log; a group for referer and agent, where it has them."""
 ALWAYS = frozenset({"remote_addr", "time", "path", "status"})
 """Columns of access logs that each line has; others may be -."""
+_BEHIND = regex(r' ("(?:[^"\\]|\\.)*"|[^ "]\S*)')
 _PAIR = regex(r'([^\s="]+)(?:=("(?:[^"\\]|\\.)*"|[^\s"]*))?(?:\s+|\Z)')
 _LEAST = 2 / 3  # of the lines have to be of a form that is found by looking
 _LOOKED_AT = 100
@@ -19,8 +20,19 @@ def form_of(head: bytes) -> str:
     lines = [line for line in text.split("\n")[:_LOOKED_AT] if line.strip()]
     if sum(map(bool, map(ACCESS.match, lines))) > _LEAST * len(lines):
         return "nginx"
-    pairs = sum(len(keys) > 1 for keys in map(keys_of, lines))
-    return "logfmt" if pairs > _LEAST * len(lines) else ""
+    found = sum(len(keys_of(line)) > 1 and _mostly_pairs(line) for line in lines)
+    return "logfmt" if found > _LEAST * len(lines) else ""
+
+
+def _mostly_pairs(line: str) -> bool:
+    """Tell a line of logfmt from a sentence, as of syslog, in which some word has a = in it."""
+    return line.count("=") * 2 > len(keys_of(line))
+
+
+def fields_behind(line: str) -> list[str]:
+    """Return the fields of an access log behind its bytes: referer, agent, and what follows."""
+    found = ACCESS.match(line)
+    return _BEHIND.findall((found[1] or "").rstrip()) if found else []
 
 
 def keys_of(line: str) -> list[str]:

@@ -11,17 +11,16 @@ import json
 import re
 import resource
 import sys
-import zipfile
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, field
 from datetime import date, datetime, time, timedelta
-from html import unescape
 from typing import Any
 
 from rowfall.core.dataclass import dataclass
 from rowfall.core.header_line import unique_names
 from rowfall.core.units import counted
+from rowfall.stores.error_cells import UNCALCULATED, error_cells
 
 TYPES = {
     "integer": "Int64", "number": "Float64", "boolean": "Bool", "day": "Date32",
@@ -40,8 +39,9 @@ _ERRORS = frozenset((
     "#CALC!",
 ))  # fmt: skip
 _ESCAPES = str.maketrans({"\\": r"\\", "\t": r"\t", "\n": r"\n", "\r": r"\r"})
-_OVERLAP, _PIECE = 64 << 10, 4 << 20
 _SHOWN = 60
+_ROUNDED = 1 << 53
+"""From here on a float does not hold each integer, and a workbook has floats alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,9 +141,13 @@ class _Sheet:
         self.sheet = sheet
         self.merged = sheet.merged_cell_ranges or []
         # calamine gives cells with errors as empty ones.
-        self.errors, self.sees_errors = _error_cells(asked.path, self.name)
+        try:
+            self.errors, self.sees_errors = error_cells(asked.path, self.name)
+        except ValueError as error:
+            raise SheetError(f"sheet {self.name}: {error}", "Save it by Excel again.") from None
         self.notes: list[str] = []
         self._find_table()
+        self._check_edge()
 
     def _chosen(self, book: Any) -> str:
         sheets = [meta for meta in book.sheets_metadata if "WorkSheet" in str(meta.typ)]
@@ -207,10 +211,16 @@ class _Sheet:
             if number >= self.first:
                 for at, cell in enumerate(cells):
                     used[at] = used[at] or self._is_filled(cell)
-        for _, column in self.errors:
-            used[column - self.low[1]] = True
+        for row_, column in self.errors:
+            if row_ >= self.first + self.low[0] and 0 <= column - self.low[1] < len(used):
+                used[column - self.low[1]] = True
         names = [_text(cell).strip() if has_header else "" for cell in row]
         kept = [at for at in range(len(row)) if used[at] or names[at]]
+        if gaps := sum(at not in kept for at in range(kept[0], kept[-1])):
+            self.notes.append(
+                f"sheet {self.name}: {counted(gaps, 'empty column')} between others left out; "
+                "tables beside each other are loaded as one"
+            )
         if has_header:
             at_row = self.first - 1 + self.low[0]
             for (top, left), (bottom, right) in self.merged:
@@ -233,6 +243,18 @@ class _Sheet:
             found = self.asked.names
         return kept, tuple(found)
 
+    def _check_edge(self) -> None:
+        """Check that no cell with an error stands behind the cells that calamine sees.
+
+        Raises:
+            SheetError: one does: its row, or its column, would be left out.
+        """
+        bottom, right = self.sheet.end or (0, 0)
+        for (row, column), error in self.errors.items():
+            behind = row > bottom or column > right
+            if behind and row >= self.first + self.low[0] and error not in self.asked.nulls:
+                raise self._error(f"sheet {self.name}, cell {cell_name(row, column)}", error)
+
     def _is_filled(self, cell: Any) -> bool:
         return cell != "" and not (isinstance(cell, str) and cell.isspace())
 
@@ -249,7 +271,7 @@ class _Sheet:
 
     def describe(self) -> SheetFacts:
         """Look at all values."""
-        kinds = [Counter[str]() for _ in self.columns]
+        kinds, rounded = [Counter[str]() for _ in self.columns], set[str]()
         blank, count, before, last = list[int](), 0, self.first + self.low[0] - 1, list[Any]()
         for number, row in self._body():
             blank += range(before + 2, number + 1)
@@ -257,12 +279,19 @@ class _Sheet:
             for own, at in zip(kinds, self.columns, strict=True):
                 if (found := self._kind(row[at])) is not None:
                     own[found] += 1
+                    if found == "number" and abs(row[at]) >= _ROUNDED:
+                        rounded.add(self.names[self.columns.index(at)])
         words = [cell for cell in last if isinstance(cell, str) and _TOTAL.match(cell.strip())]
         if count > 1 and words:
             place = cell_name(before, last.index(words[0]) + self.low[1])
             self.notes.append(
                 f"sheet {self.name}: the last row looks like totals ({words[0]!r} in {place}) and "
                 "is loaded like the others"
+            )
+        if rounded:
+            self.notes.append(
+                f"sheet {self.name}: numbers of 16 digits and more are rounded, as Excel does, in "
+                f"{', '.join(sorted(rounded))}"
             )
         if blank:
             self.notes.append(f"sheet {self.name}: {counted(len(blank), 'empty row')} left out")
@@ -321,7 +350,9 @@ class _Sheet:
         if error is None and isinstance(cell, str) and cell in _ERRORS:
             error = cell
         if error is not None and error not in self.asked.nulls:
-            raise self._wrong(row, at, f"{error} is an error", f"--null {_quoted(error)}")
+            name = self.names[self.columns.index(at)]
+            place = cell_name(row, at + self.low[1])
+            raise self._error(f'sheet {self.name}, cell {place}, column "{name}"', error)
         if error is not None or not self._is_filled(cell) or cell in self.asked.nulls:
             return r"\N"
         found = self._kind(cell) or "text"
@@ -331,18 +362,23 @@ class _Sheet:
         if found in _fitting(kind) or word or (found, kind) == ("number", "integer"):
             text = _text(cell) if kind != "moment" or type(cell) is not date else f"{cell} 00:00:00"
             return text.translate(_ESCAPES)
-        raise self._wrong(row, at, f"{_text(cell)[:_SHOWN]!r} is {_A[found]}", None, kind)
+        raise self._wrong(row, at, f"{_text(cell)[:_SHOWN]!r} is {_A[found]}", kind)
 
-    def _wrong(
-        self, row: int, at: int, what: str, option: str | None, kind: str = ""
-    ) -> SheetError:
+    def _error(self, where: str, error: str) -> SheetError:
+        option = f"load such cells as NULL: --null {_quoted(error)}"
+        if error == UNCALCULATED:
+            return SheetError(
+                f"{where}: the file does not hold the result of its formula",
+                f"Open it in Excel or LibreOffice and save it, or {option}",
+            )
+        return SheetError(f"{where}: {error} is an error", f"Correct the cell, or {option}")
+
+    def _wrong(self, row: int, at: int, what: str, kind: str) -> SheetError:
         place = cell_name(row, at + self.low[1])
         name = self.names[self.columns.index(at)]
-        reads = f", and most of the column are {kind}s" if kind else ""
-        hint = f"Correct the cell, or load such cells as NULL: {option}" if option else (
-            f"Correct the cell, or load the column as text: --type {_quoted(f'{name} String')}"
-        )  # fmt: skip
-        return SheetError(f'sheet {self.name}, cell {place}, column "{name}": {what}{reads}', hint)
+        hint = f"Correct the cell, or load the column as text: --type {_quoted(f'{name} String')}"
+        return SheetError(f'sheet {self.name}, cell {place}, column "{name}": {what}, '
+                          f"and most of the column are {kind}s", hint)  # fmt: skip
 
 
 _KINDS = {
@@ -358,8 +394,11 @@ def _text(cell: Any) -> str:
     if isinstance(cell, float):
         return str(int(cell)) if cell.is_integer() and abs(cell) < 1 << 53 else repr(cell)
     if isinstance(cell, timedelta):
-        seconds = cell // timedelta(seconds=1)
-        return f"{seconds // 3600}:{seconds % 3600 // 60:02}:{seconds % 60:02}"
+        micros = abs(cell) // timedelta(microseconds=1)
+        seconds, rest = divmod(micros, 1_000_000)
+        text = f"{seconds // 3600}:{seconds % 3600 // 60:02}:{seconds % 60:02}"
+        sign = "-" * (cell < timedelta())
+        return sign + text + (f".{rest:06}".rstrip("0") if rest else "")
     return str(cell)
 
 
@@ -381,53 +420,6 @@ def _quoted(text: str) -> str:
     import shlex
 
     return shlex.quote(text)
-
-
-# --- cells with errors ----------------------------------------------------------------------------
-
-_CELL = re.compile(rb'<c\b[^>]*?\bt="e"[^>]*>(?:<f\b.*?</f>|<f\b[^>]*/>)?<v>([^<]*)</v>', re.DOTALL)
-_PLACE = re.compile(rb'\br="([A-Z]+)(\d+)"')
-
-
-def _error_cells(path: str, sheet: str) -> tuple[dict[tuple[int, int], str], bool]:
-    """Return the cells of a sheet that hold errors, by row and column; False: nobody can tell."""
-    if not zipfile.is_zipfile(path):
-        return {}, False
-    with zipfile.ZipFile(path) as book:
-        names = set(book.namelist())
-        if "xl/workbook.xml" not in names:
-            return {}, "content.xml" in names  # of ODS they come as their texts
-        part = _part_of(book, sheet)
-        if part not in names:
-            return {}, False
-        found: dict[tuple[int, int], str] = {}
-        with book.open(part) as file:
-            rest = b""
-            while piece := file.read(_PIECE):
-                data = rest + piece
-                for cell in _CELL.finditer(data) if b't="e"' in data else ():
-                    if place := _PLACE.search(cell[0]):
-                        column = 0
-                        for letter in place[1]:
-                            column = column * 26 + letter - 64
-                        found[int(place[2]) - 1, column - 1] = unescape(cell[1].decode())
-                rest = data[-_OVERLAP:]
-        return found, True
-
-
-def _part_of(book: zipfile.ZipFile, sheet: str) -> str:
-    """Return the name of the file that holds a sheet."""
-    listed = book.read("xl/workbook.xml").decode("utf-8", "replace")
-    related = book.read("xl/_rels/workbook.xml.rels").decode("utf-8", "replace")
-    for tag in re.findall(r"<(?:\w+:)?sheet\b[^>]*>", listed):
-        name, key = re.search(r'\bname="([^"]*)"', tag), re.search(r'\br:id="([^"]*)"', tag)
-        if name and key and unescape(name[1]) == sheet:
-            for link in re.findall(r"<Relationship\b[^>]*>", related):
-                target = re.search(r'\bTarget="([^"]*)"', link)
-                if f'Id="{key[1]}"' in link and target:
-                    own = target[1]
-                    return own.lstrip("/") if own.startswith("/") else f"xl/{own}"
-    return ""
 
 
 # --- the program ----------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ those of the sample; whose first fields and names then tell the columns, as of a
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -14,7 +15,7 @@ from rowfall.core.dataclass import dataclass
 from rowfall.core.dialect import Asked, AskedLines, AskedMarks, TextSample, sniff
 from rowfall.core.errors import SourceError, UsageError
 from rowfall.core.header_line import body_of
-from rowfall.core.log_forms import ACCESS, keys_of
+from rowfall.core.log_forms import ACCESS, fields_behind, keys_of
 from rowfall.core.model import Dialect, Encoding
 from rowfall.core.value_kinds import value_class
 from rowfall.decoder import rewriting
@@ -60,7 +61,9 @@ def find_format(samples: Sequence[TextSample], encoding: Encoding, asked: Asked)
         names, width = asked.columns, len(words)
     else:
         form, names = _of_log(form, lines, samples)
-        words, width = [*names] if form == "logfmt" else [], len(names)
+        words, width = [*names] if form == "logfmt" else [*names[len(NAMES[form]) :]], len(names)
+        if form == "combined" and words:
+            notes.append(("columns", f"{', '.join(words)} stand behind those of combined"))
         if form == "logfmt":
             notes.append(("columns", f"the keys of the first {len(lines):,} lines"))
     if asked.columns and len(asked.columns) != width:
@@ -119,12 +122,23 @@ def _of_log(
     else:
         ends = [bool(found[1]) for found in map(ACCESS.match, lines) if found]
         if ends:
-            form = "combined" if sum(ends) * 2 > len(ends) else "common"
-            return form, NAMES[form]
+            if sum(ends) * 2 <= len(ends):
+                return "common", _COMMON
+            return "combined", (*NAMES["combined"], *_names_behind(lines))
     raise SourceError(
         f"{samples[0].uri}: none of its first lines are {_WHAT[form]}",
         hint="Look at them, and name another --format.",
     )
+
+
+def _names_behind(lines: Sequence[str]) -> list[str]:
+    """Return names of the columns behind those of combined, as most lines have them."""
+    ends = [found for found in map(fields_behind, lines) if found]
+    most = Counter(map(len, ends)).most_common(1)[0][0]
+    odd = next(found for found in ends if len(found) == most)[2:]
+    if len(odd) == 1 and odd[0].startswith('"'):  # the format main of nginx as it is packaged
+        return ["x_forwarded_for"]
+    return [f"field_{len(NAMES['combined']) + n}" for n in range(1, len(odd) + 1)]
 
 
 def _lines_of(sample: TextSample, charset: str) -> list[str]:

@@ -41,6 +41,11 @@ def _escaped(text: str) -> str:
     return f"CASE WHEN {' OR '.join(found)} THEN {escaped} ELSE {text} END"
 
 
+def _word(text: str) -> str:
+    """Return SQL of a text in a column of another type; NULL for '', which readers take for one."""
+    return f"nullif({text}, '')"
+
+
 def _case(**texts: str) -> str:
     """Return SQL of a value's text, by its storage class; NULL for one that has none here."""
     cases = "".join(f" WHEN '{kind}' THEN {text}" for kind, text in texts.items())
@@ -56,7 +61,9 @@ _REAL = (
 _UTC = (
     "CASE WHEN substr({x}, -1) = 'Z' THEN substr({x}, 1, length({x}) - 1) "
     "WHEN substr({x}, -6) GLOB '[-+][0-9][0-9]:[0-9][0-9]' AND length({x}) > 16 THEN "
-    "strftime('%Y-%m-%d %H:%M:%S', {x}) || CASE WHEN length({x}) > 25 THEN "
+    # Without its fraction: strftime rounds 59.9996 up to the next minute.
+    "strftime('%Y-%m-%d %H:%M:%S', substr({x}, 1, min(19, length({x}) - 6)) || substr({x}, -6)) "
+    "|| CASE WHEN length({x}) > 25 THEN "
     "substr({x}, 20, length({x}) - 25) ELSE '' END ELSE {x} END"
 )
 _D = "[0-9]"
@@ -133,14 +140,23 @@ def written_here(column: SourceColumn) -> bool:
     return not column.select
 
 
+def is_float(column: SourceColumn) -> bool:
+    """Tell whether a column is read as Float64, which does not hold each integer above 2**53."""
+    return "Float64" in column.type
+
+
 def misfits(column: SourceColumn) -> str:
     """Return the condition on values for which there is no text."""
     own = identifier(column.name)
     if written_here(column):
         if column.bytes:
             return f"typeof({own}) NOT IN ('blob', 'text', 'null')"
-        like = f"lower(CAST({own} AS TEXT)) GLOB '*[0-9]*' OR lower(CAST({own} AS TEXT)) GLOB '*n*'"
-        return f"typeof({own}) IN ('blob', 'text')" + f" AND ({like})" * bool(column.wire)
+        text = f"lower(CAST({own} AS TEXT))"
+        like = f"{text} GLOB '*[0-9]*' OR {text} GLOB '*n*' OR {text} = ''"
+        wrong = f"typeof({own}) IN ('blob', 'text')" + f" AND ({like})" * bool(column.wire)
+        if is_float(column):
+            wrong += f" OR (typeof({own}) = 'integer' AND CAST({own} AS REAL) <> {own})"
+        return wrong
     return f"{own} IS NOT NULL AND ({column.select}) IS NULL"
 
 
@@ -166,7 +182,7 @@ def _found(column: DeclaredColumn, values: Values) -> FoundType:
 
 
 def _integer(column: DeclaredColumn) -> str:
-    text = {"text": _escaped("{x}")} if column.converts else {}
+    text = {"text": _word(_escaped("{x}"))} if column.converts else {}
     return _case(integer="{x}", real=_REAL, **text)
 
 
@@ -227,15 +243,15 @@ def _moment(column: DeclaredColumn, values: Values, kinds: Counter[str]) -> Foun
     numbers = [abs(int(str(value))) for kind, value in values if kind == INTEGER]
     most = len(values) / 2  # the others are bad rows
     if days > most and days == moments:
-        return FoundType("Date32", "by its values", _case(text=_escaped("{x}")), 4.0)
+        return FoundType("Date32", "by its values", _case(text=_word(_escaped("{x}"))), 4.0)
     if moments > most:
         why = "by its values, in UTC where they name no zone"
-        return FoundType("DateTime64(6, 'UTC')", why, _case(text=_ISO))
+        return FoundType("DateTime64(6, 'UTC')", why, _case(text=_word(_ISO)))
     if len(numbers) > most:
         highest = max(numbers)
         unit = 1 if highest < _SECONDS else 1000 if highest < _MILLISECONDS else 10**6
         name = {1: "seconds", 1000: "milliseconds", 10**6: "microseconds"}[unit]
-        sql = _case(integer=_since_1970(unit), text=_escaped("{x}"))
+        sql = _case(integer=_since_1970(unit), text=_word(_escaped("{x}")))
         return FoundType("DateTime64(6, 'UTC')", f"by its values: {name} since 1970", sql)
     return None
 

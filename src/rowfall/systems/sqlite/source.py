@@ -12,6 +12,7 @@ import itertools
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from hashlib import blake2b
 from typing import Any
 
@@ -46,6 +47,7 @@ from rowfall.systems.sqlite.client import SCHEMA, connect, rows, said
 from rowfall.systems.sqlite.columns import (
     DeclaredColumn,
     Values,
+    is_float,
     misfits,
     read_column,
     written_here,
@@ -347,8 +349,9 @@ class SQLiteSource(DatabaseSource):
                 )
             if found:
                 ((at, kind, value),) = found
+                cast = f"nullif({name}, '')" if value == "''" else f"CAST({name} AS TEXT)"
                 casts = ", ".join(
-                    f"CAST({name} AS TEXT) AS {name}" if one is column else identifier(one.name)
+                    f"{cast} AS {name}" if one is column else identifier(one.name)
                     for one in self.described.columns
                 )
                 of = f"({self.query})" if self.query else own
@@ -357,7 +360,8 @@ class SQLiteSource(DatabaseSource):
                 return SourceError(
                     f'{table}, {at}, column "{column.name}": {value} is of the type {kind}, and '
                     f"the column is read as {column.type} ({column.reason})",
-                    hint="Correct the row, or have SQLite make text of the column: "
+                    hint="Correct the row, or have SQLite make "
+                    f"{'NULL of such texts' if value == chr(39) * 2 else 'text of the column'}: "
                     + address.command(f"SELECT {casts} FROM {of}"),
                 )
         return SourceError(f"cannot read {split.name}: a row has no text")
@@ -381,7 +385,8 @@ def _line(columns: Sequence[SourceColumn]) -> tuple[list[str], list[Callable[[An
     for column in columns:
         if written_here(column):
             pieces.append(identifier(column.name))
-            number = _number_or_word if column.wire else _number
+            number = _float if is_float(column) else _number
+            number = partial(_number_or_word, number) if column.wire else number
             writers.append(_blob if column.bytes else number)
         elif writers and writers[-1] is _same:
             pieces[-1] += f" || char(9) || {column.select}"
@@ -407,13 +412,19 @@ def _number(value: Any) -> bytes:
     return repr(value).encode()
 
 
-def _number_or_word(value: Any) -> bytes:
+def _float(value: Any) -> bytes:
+    if isinstance(value, int) and float(value) != value:
+        raise TypeError  # a reader would round it
+    return _number(value)
+
+
+def _number_or_word(number: Callable[[Any], bytes], value: Any) -> bytes:
     if isinstance(value, bytes):
         with contextlib.suppress(ValueError):
-            float(value)
+            float(value or b"0")  # which a reader takes for NULL
             raise TypeError  # nan, or bytes
         return _escaped(value)
-    return _number(value)
+    return number(value)
 
 
 def _blob(value: Any) -> bytes:
