@@ -15,6 +15,7 @@ import pytest
 
 from contract.test_build import (
     COMPACT,
+    NULL,
     SEED,
     TYPES,
     WIDE,
@@ -143,3 +144,74 @@ def test_threads_write_columns_of_one_part(merged: Any) -> None:
 
 def count_of(merged: Any, table: str) -> int:
     return int(merged.sql(f"SELECT count() FROM {table} WHERE NOT ignore(*)"))
+
+
+def quoted(*values: str) -> list[str]:
+    return [f'"{value}"' for value in values]
+
+
+# Values whose order is easily got wrong.
+ODD = {
+    "Float32": ["nan", "-0.0", "0", "inf", "-inf", "1e-45", "-1e-45", "1"],
+    "Float64": ["nan", "-0.0", "0", "inf", "-inf", "5e-324", "-5e-324", "1"],
+    "String": quoted("", "\0", "\0\0", "\0a", "a", "a\0", "a\0\0", "a\x01", "a\0b", "é", "z" * 300),
+    "FixedString(3)": quoted("\0\0a", "a", "a\0b", "a\x01", "é"),
+    "Int64": [str(-(1 << 63)), str((1 << 63) - 1), "0", "-1"],
+    "UInt64": [str((1 << 64) - 1), "0", "1"],
+    "Int128": [str(-(1 << 127)), str((1 << 127) - 1), "0", "-1"],
+}
+
+
+@pytest.mark.parametrize("type_", ODD)
+@pytest.mark.long
+def test_keys_of_odd_values(type_: str, merged: Any) -> None:
+    """NULLs, NaN, both zeros, ends of strings; whole blocks of them, and of one value."""
+    rng = random.Random(f"{SEED} {type_}")
+    columns = {"k": f"Nullable({type_})", "l": type_, "m": "Nullable(UInt64)", "n": "UInt32"}
+    values, most = ODD[type_], str((1 << 64) - 1)
+    rows = [
+        [
+            rng.choice([*values, NULL]) if not 2000 < n < 5100 else NULL,
+            rng.choice(values) if not 4000 < n < 9000 else values[0],
+            rng.choice([NULL, "0", most] if n > 7000 else [NULL]),
+            str(n),
+        ]
+        for n in range(12_000)
+    ]
+    for key in ("k", "(l, k)", "(m, l)", "(m, k, l)"):
+        # Text with nan and inf is the engine's to read.
+        format = "Native" if type_.startswith("Float") else "CSV"
+        more = ", allow_nullable_key = 1"
+        merged.drop(compared(merged, columns, key, rows, format=format, settings=more))
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 1009, 1010, 8191, 8192, 8193, 32_768, 32_769])
+@pytest.mark.long
+def test_sizes_at_limits(count: int, merged: Any) -> None:
+    """Of blocks, granules and pieces."""
+    rng = random.Random(f"{SEED} {count}")
+    columns = {"a": "UInt8", "s": "String", "n": "Nullable(Int32)"}
+    rows = table_of(
+        pool(rng, "UInt8", count, 0.2), pool(rng, "String", count, 0.2),
+        pool(rng, "Int32", count, 0.2, 0.2),
+    )  # fmt: skip
+    if not count:
+        path = merged.file(columns, rows)
+        table = merged.create(columns, "a")
+        merged.build(table, columns, "a", [path])
+        assert count_of(merged, table) == 0
+        return
+    for key in ("", "a", "(s, a)"):
+        merged.drop(compared(merged, columns, key, rows, settings=WIDE))
+
+
+@pytest.mark.long
+def test_long_keys_and_wide_rows(merged: Any) -> None:
+    """A piece has a few rows only; keys are longer than those that are looked at together."""
+    rng = random.Random(SEED)
+    columns = {"k": "String", "n": "UInt32", "w": "String"}
+    rows = [
+        [rng.choice("ab") * rng.randrange(9_000), str(n), "w" * rng.randrange(20_000)]
+        for n in range(2_500)
+    ]
+    merged.drop(compared(merged, columns, "(k, n)", rows, settings=WIDE))

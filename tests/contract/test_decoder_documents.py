@@ -95,7 +95,7 @@ SPECS = {
         ),
     ),
     "strings inline": replace(PARTS, layout=PartLayout(strings="inline")),
-    "merged": replace(PARTS, merge=PartMerge(1 << 20, "rows")),
+    "merged": replace(PARTS, merge=PartMerge(1 << 20, "rows", 1 << 16)),
 }  # fmt: skip
 
 

@@ -106,10 +106,12 @@ class PartMerge:
     Attributes:
         hold_bytes: of rows that are held in memory; others go into a file.
         file: where that file is made; it has no name a moment later.
+        block_bytes: of a block that is held in memory.
     """
 
     hold_bytes: int
     file: str
+    block_bytes: int
 
 
 Strings = Literal["apart", "inline", "inline_typed"]

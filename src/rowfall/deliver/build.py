@@ -163,7 +163,8 @@ class Build(Decode):
         if not self._moves or not merging.of_table(table, asked.format):
             return asked
         file = str(Path(run.outputs[0]).parent / "rows")
-        return replace(asked, merge=documents.PartMerge(_held_bytes(run.order), file))
+        held = documents.PartMerge(_held_bytes(run.order), file, merging.HELD_BLOCK)
+        return replace(asked, merge=held)
 
     def _answers(self, run: DecoderRun) -> Answers:
         """Return a function that computes sorting or partition keys of values from the decoder.

@@ -34,6 +34,9 @@ pub struct Merging {
     keys: Vec<usize>,
     /// Bytes of rows in memory at most.
     most: usize,
+    /// Blocks at most, and the bytes of one that is held in memory.
+    most_runs: usize,
+    block: usize,
     scratch: Scratch,
     held: AtomicUsize,
     count: AtomicUsize,
@@ -60,6 +63,10 @@ impl Merging {
         Merging {
             keys: spec.sort_by.clone().unwrap_or_default(),
             most: asked.hold_bytes,
+            // Each worker reads a column of its own.
+            most_runs: (asked.hold_bytes / READ_SHARE / PIECE_BYTES / spec.outputs.len().max(1))
+                .clamp(LEAST_RUNS, MOST_RUNS),
+            block: asked.block_bytes.map_or(spec.block_bytes, |b| b.clamp(1, spec.block_bytes)),
             scratch: Scratch::new(&asked.file),
             held: AtomicUsize::new(0),
             count: AtomicUsize::new(0),
@@ -71,8 +78,14 @@ impl Merging {
     /// True where one more block can be held, as it then is. The `only` one need not be.
     pub fn takes_more(&self, only: bool) -> bool {
         let before = self.count.fetch_add(1, Ordering::Relaxed);
-        let most = (self.most / READ_SHARE / PIECE_BYTES).clamp(LEAST_RUNS, MOST_RUNS);
-        before < most && !(only && before == 0)
+        before < self.most_runs && !(only && before == 0)
+    }
+
+    /// The bytes of the next block where it will be held in memory: it is sorted in the cache. None for
+    /// others, of which there should be few: each is read in pieces of its own.
+    pub fn block_bytes(&self) -> Option<usize> {
+        let fits = self.held.load(Ordering::Relaxed).saturating_add(self.block) <= self.most;
+        (fits && self.count.load(Ordering::Relaxed) < self.most_runs).then_some(self.block)
     }
 
     /// Hold the rows of a block, of which `named` columns are those of the table. `place` is of the

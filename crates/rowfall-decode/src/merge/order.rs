@@ -82,9 +82,27 @@ impl PickReader<'_> {
     /// Append so many next rows to a column.
     pub fn take(
         &mut self,
-        mut rows: usize,
+        rows: usize,
         readers: &mut [Reader<'_>],
         to: &mut Column,
+    ) -> io::Result<()> {
+        match to.data_type.width() {
+            1 => self.follow(rows, readers, to, Reader::take_value::<1>),
+            2 => self.follow(rows, readers, to, Reader::take_value::<2>),
+            4 => self.follow(rows, readers, to, Reader::take_value::<4>),
+            8 => self.follow(rows, readers, to, Reader::take_value::<8>),
+            _ => self.follow(rows, readers, to, |_, _| false),
+        }
+    }
+
+    /// Append so many next rows to a column; `take_value` appends one row, or says that it does not.
+    #[inline(always)]
+    fn follow<'a>(
+        &mut self,
+        mut rows: usize,
+        readers: &mut [Reader<'a>],
+        to: &mut Column,
+        take_value: impl Fn(&mut Reader<'a>, &mut Column) -> bool,
     ) -> io::Result<()> {
         while rows > 0 {
             if self.left.1 == 0 {
@@ -96,7 +114,11 @@ impl PickReader<'_> {
                 self.left = ((pick >> ROW_BITS) as usize, pick as usize & ROWS);
             }
             let now = rows.min(self.left.1);
-            readers[self.left.0].take(now, to)?;
+            let reader = &mut readers[self.left.0];
+            // Of keys in no order one row comes after the other.
+            if now > 1 || !take_value(reader, to) {
+                reader.take(now, to)?;
+            }
             self.left.1 -= now;
             rows -= now;
         }
@@ -161,6 +183,7 @@ impl Given<'_> {
             let mut source = Source::<K> {
                 columns: columns.collect(),
                 left: run.rows,
+                step: STEP.min(run.key_rows),
                 keys: K::default(),
                 at: 0,
             };
@@ -237,15 +260,17 @@ fn gallop(from: usize, len: usize, holds: impl Fn(usize) -> bool) -> usize {
 /// The keys of the next rows of a run.
 struct Source<'a, K> {
     columns: Vec<(Reader<'a>, Column)>,
-    /// Rows whose keys are not looked at yet.
+    /// Rows whose keys are not looked at yet, and how many of them are together: long keys are in
+    /// memory once more.
     left: usize,
+    step: usize,
     keys: K,
     at: usize,
 }
 
 impl<K: Keys> Source<'_, K> {
     fn load(&mut self, ranges: &[KeyRange]) -> io::Result<()> {
-        let rows = STEP.min(self.left);
+        let rows = self.step.min(self.left);
         self.left -= rows;
         for (reader, column) in &mut self.columns {
             column.clear();

@@ -26,6 +26,8 @@ pub struct Run {
     pub dictionaries: Vec<Option<Vec<u8>>>,
     /// The range of each column of the key; None of types wider than 64 bits.
     pub ranges: Vec<Option<KeyRange>>,
+    /// How many rows, about, have a piece of each column of the key: at least one.
+    pub key_rows: usize,
     columns: Vec<Stored>,
 }
 
@@ -46,12 +48,14 @@ impl Run {
         scratch: Option<&Scratch>,
     ) -> io::Result<Run> {
         let of_key = |key: &usize| key_range(&columns[*key].values());
+        let key_bytes = keys.iter().map(|key| columns[*key].bytes()).max().unwrap_or(0).max(1);
         let mut run = Run {
             rows,
             engine_bytes: columns[..named].iter().map(|c| bytes_between(c, rows).1).sum(),
             counts: columns.iter().map(|column| Counts::of(column, rows)).collect(),
             dictionaries: columns.iter().map(dictionary).collect(),
             ranges: keys.iter().map(of_key).collect(),
+            key_rows: (rows.saturating_mul(PIECE_BYTES) / key_bytes).max(1),
             columns: Vec::with_capacity(columns.len()),
         };
         for column in columns {
@@ -133,6 +137,26 @@ pub struct Reader<'a> {
 }
 
 impl Reader<'_> {
+    /// Append the next row, whose value has `N` bytes; false where it is not in memory.
+    #[inline(always)]
+    pub fn take_value<const N: usize>(&mut self, to: &mut Column) -> bool {
+        if self.left == 0 {
+            return false;
+        }
+        let from = match self.stored {
+            Stored::Memory(column) => column,
+            Stored::Scratch(_) => &self.piece,
+        };
+        let row = self.at.row;
+        to.data.extend_from_slice(&from.data.as_chunks::<N>().0[row]);
+        if from.data_type.nullable {
+            to.nulls.push(from.nulls[row]);
+        }
+        self.at.row = row + 1;
+        self.left -= 1;
+        true
+    }
+
     /// Append so many next rows to a column.
     pub fn take(&mut self, mut rows: usize, to: &mut Column) -> io::Result<()> {
         loop {

@@ -140,6 +140,9 @@ pub struct Merge {
     pub hold_bytes: usize,
     /// Where that file is made; it has no name a moment later.
     pub file: String,
+    /// Bytes that fill a block that is held in memory; those of other blocks where it is absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub block_bytes: Option<usize>,
 }
 
 /// Expressions of a sorting key. Their values are asked for, see [`crate::questions`].

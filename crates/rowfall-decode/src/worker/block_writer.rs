@@ -113,7 +113,7 @@ impl<'a> BlockWriter<'a> {
         let key_values: Vec<Column> = key_types.into_iter().flatten().map(Column::new).collect();
         let keys = spec.sort_by.as_deref().unwrap_or(&[]);
         let sorting = Sorting::new(keys, &mut columns, &key_values);
-        BlockWriter {
+        let mut writer = BlockWriter {
             spec,
             output,
             progress,
@@ -132,7 +132,15 @@ impl<'a> BlockWriter<'a> {
             rows: 0,
             limits: (spec.block_rows, spec.block_bytes),
             unwritten_bytes: 0,
-        }
+        };
+        writer.limits = writer.full();
+        writer
+    }
+
+    /// Rows and bytes that fill the next block.
+    fn full(&self) -> (usize, usize) {
+        let held = self.merging.and_then(Merging::block_bytes);
+        (self.spec.block_rows, held.unwrap_or(self.spec.block_bytes))
     }
 
     /// Write the rows of the block, if there are any, behind which no others follow.
@@ -335,7 +343,8 @@ impl<'a> BlockWriter<'a> {
         let unwritten = self.unwritten_bytes + held;
         let ending = left.is_some_and(|left| left <= unwritten / TAIL_FRACTION);
         let more = |size: usize| if ending { size + size / TAIL_FRACTION as usize } else { size };
-        self.limits = (more(self.spec.block_rows), more(self.spec.block_bytes));
+        let (rows, bytes) = self.full();
+        self.limits = (more(rows), more(bytes));
         self.add_rows(0)
     }
 
