@@ -403,7 +403,9 @@ def resume(
     if load_id:
         known = report(load_id, to=to)
     else:
-        open_loads = [r for r in loads(to=to) if r.outcome != "done"]
+        # What was taken out again is not to come back by itself.
+        over = ("done", "undone", "adopted")
+        open_loads = [r for r in loads(to=to) if r.outcome not in over]
         if not open_loads:
             raise UsageError(
                 "no load is unfinished",

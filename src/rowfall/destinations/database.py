@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import closing
+from contextlib import closing, nullcontext
 from typing import Any
 
 from rowfall.contracts.destination import Opened, Opening
@@ -192,18 +192,16 @@ class RecordedDatabase(BaseDestination):
         return getattr(type(database), "LIST_TABLES", None)
 
     def undo(self, target: Target, asked: Undo) -> Undone:
-        from rowfall.destinations.undo import undo_by_column
+        from rowfall.destinations.undo import alone, undo_by_column
 
         with self.beside(target) as tables, closing(Ledger(target.ledger_path)) as ledger:
             if tables is None:
                 return super().undo(target, asked)
-            return undo_by_column(
-                asked,
-                ledger,
-                tables,
-                target.table,
-                lambda: self.forget(target, asked.load_id, asked.options),
-            )
+            with nullcontext() if asked.dry else alone(asked, ledger):
+                return undo_by_column(
+                    asked, ledger, tables, target.table,
+                    lambda: self.forget(target, asked.load_id, asked.options),
+                )  # fmt: skip
 
     def forget_attempt(self, target: Target, attempt: str) -> int:
         raise UsageError(

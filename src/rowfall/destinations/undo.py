@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from rowfall.contracts.undo import Undo
@@ -11,8 +12,8 @@ from rowfall.core import units
 from rowfall.core.errors import LedgerError, UsageError
 from rowfall.core.results import Undone
 from rowfall.engines.small_tables import SmallTables
-from rowfall.ledger import Ledger, target_key
-from rowfall.ledger.ledger import UNDO
+from rowfall.ledger import Ledger
+from rowfall.ledger.ledger import UNDO, UNDOING
 
 AWAY = "rows away"
 """Step of a load none of whose rows is in the table any more."""
@@ -42,6 +43,12 @@ def check_undo(asked: Undo, ledger: Ledger) -> None:
             f"load {name} was stopped, and some of its rows are neither visible nor gone",
             hint=f"Let it come to its end first: rowfall resume {name}",
         )
+    if ledger.joined_to(report.load_id):
+        raise asked.refused(
+            "it stands for many loads of a followed source, whose files are not remembered one "
+            "by one",
+            "Load all of it with --replace.",
+        )
     for option in ("replace", "upsert"):
         if options.get(option):
             raise asked.refused(
@@ -56,13 +63,28 @@ def check_undo(asked: Undo, ledger: Ledger) -> None:
         )
 
 
+@contextmanager
+def alone(asked: Undo, ledger: Ledger) -> Iterator[None]:
+    """Keep other processes of this ledger from taking out the rows of the same load.
+
+    Raises:
+        LedgerError: one does so now.
+    """
+    if not ledger.claim(asked.load_id, UNDOING):
+        raise asked.refused("another process is doing that", "Wait until it has ended.")
+    try:
+        yield
+    finally:
+        ledger.unclaim(asked.load_id, UNDOING)
+
+
 def begun(asked: Undo, ledger: Ledger) -> Mapping[str, Any] | None:
     """Return what an undo of this load has written down that was stopped; None for none."""
     steps = ledger.steps(asked.load_id)
     for name, state in steps.items():
         word, _, text = name.partition(" ")
         if word == UNDO and state != "done":
-            away = AWAY in steps
+            away = steps.get(AWAY) == "done"
             return {**json.loads(text), "away": away, "step": name}
     return None
 
@@ -84,6 +106,11 @@ def marked_files(asked: Undo, ledger: Ledger, key: str) -> list[str]:
             f"load {some} has brought rows of the same files",
             "Undo the later one first where that can be done, or load all of it with --replace.",
         )
+    if ledger.counts_no_more(asked.load_id, key):
+        raise asked.refused(
+            "other loads have taken the place of its rows since, or files of them count as theirs",
+            "Load all of it with --replace.",
+        )
     if len(names) > MOST_FILES:
         raise asked.refused(
             f"{units.counted(len(names), 'file')} are more than a statement can name",
@@ -97,6 +124,12 @@ def marked_files(asked: Undo, ledger: Ledger, key: str) -> list[str]:
     return names
 
 
+def _key_of(asked: Undo, ledger: Ledger) -> str:
+    """Return the key of the target of a load: of a database, not what its tables are named by."""
+    (row,) = ledger.loads("WHERE id = ?", asked.load_id)
+    return row.target_key
+
+
 def stopped_undo(ledger: Ledger, key: str) -> LedgerError | None:
     """Return the error of a load into a table from which rows are half taken out; None for none."""
     for load_id, _ in ledger.steps_begun(UNDO, key):
@@ -108,12 +141,31 @@ def stopped_undo(ledger: Ledger, key: str) -> LedgerError | None:
     return None
 
 
-def record_undone(asked: Undo, ledger: Ledger, step: str) -> None:
+def begin(asked: Undo, ledger: Ledger, plan: Mapping[str, Any]) -> str:
+    """Write down what is going to be taken out; return the name of the step."""
+    step = f"{UNDO} {json.dumps(plan)}"
+    ledger.step(asked.load_id, AWAY, "started")
+    ledger.step(asked.load_id, step, "started")
+    return step
+
+
+def give_up(asked: Undo, ledger: Ledger, but: str = "") -> None:
+    """Record that nothing more is going to be taken out, so that loads go on.
+
+    Args:
+        but: the step of what is, nevertheless.
+    """
+    for name in ledger.steps(asked.load_id):
+        if name.startswith(f"{UNDO} ") and name != but:
+            ledger.step(asked.load_id, name, "done")
+
+
+def record_undone(asked: Undo, ledger: Ledger) -> None:
     """Record that an undo is at its end."""
     for row in ledger.loads("WHERE id = ?", asked.load_id):
         if row.report is not None:
             ledger.end(row.id, "done", json.dumps({**json.loads(row.report), "outcome": "undone"}))
-    ledger.step(asked.load_id, step, "done")
+    give_up(asked, ledger)
 
 
 def undo_by_column(
@@ -132,24 +184,60 @@ def undo_by_column(
     if not asked.column:
         raise asked.refused("nothing tells them from others", f"Load all with --replace. {KEEP}")
     if stopped is None:
-        files = marked_files(asked, ledger, target_key(tables.place, table))
+        files = marked_files(asked, ledger, _key_of(asked, ledger))
         rows = asked.report.rows
     else:
         files, rows = list(stopped["files"]), int(stopped["rows"])
     where = f"{tables.dialect.name(asked.column)} IN ({', '.join(map(tables.value, files))})"
-    if stopped is None:
-        ((count,),) = tables.ask(f"SELECT count(*) FROM {tables.name(table)} WHERE {where}")
-        check_count(asked, int(count or 0), rows)
+    counted = f"SELECT count(*) FROM {tables.name(table)} WHERE {where}"
+
+    def count() -> int:
+        ((found,),) = tables.ask(counted)
+        return int(found or 0)
+
+    away = bool(stopped and stopped["away"])
+    if not away:
+        found = count()
+        if stopped is None or found:
+            # A statement deletes all or nothing: other rows have come since it was stopped.
+            _check_stopped(asked, ledger, found, rows)
     result = asked.undone(len(files), rows=rows, by=asked.column)
     if asked.dry:
         return result
-    step = f"{UNDO} {json.dumps({'files': files, 'rows': rows})}"
-    step = step if stopped is None else str(stopped["step"])
-    ledger.step(asked.load_id, step, "started")
-    tables.delete(table, where)
+    if stopped is None:
+        begin(asked, ledger, {"files": files, "rows": rows})
+    if not away:
+        # Counted in the same statement: what others have brought since is not deleted. A table of
+        # its own, because MySQL reads no table that it deletes from.
+        same = f"(SELECT * FROM ({counted}) AS counted) = {rows}"
+        tables.delete(table, f"{where} AND {same}")
+        # Fewer have come behind it.
+        if (left := count()) >= rows > 0:
+            give_up(asked, ledger)
+            raise asked.refused(
+                f"others have brought rows of its files just now: {left:,} have their names in "
+                f"{asked.column}; none was taken out",
+                "Load all of it with --replace.",
+            )
+        # Before the record: who is stopped behind it must not delete what others load then.
+        ledger.step(asked.load_id, AWAY, "done")
     forget()
-    record_undone(asked, ledger, step)
+    record_undone(asked, ledger)
     return result
+
+
+def _check_stopped(asked: Undo, ledger: Ledger, found: int, rows: int) -> None:
+    """Check the rows that have the names of a load's files; where they are others, go no further.
+
+    Raises:
+        LedgerError: they are more or fewer.
+    """
+    try:
+        check_count(asked, found, rows)
+    except LedgerError:
+        if not asked.dry:
+            give_up(asked, ledger)
+        raise
 
 
 def check_count(asked: Undo, found: int, rows: int, why: str = "") -> None:

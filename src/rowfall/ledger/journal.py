@@ -44,6 +44,8 @@ QUIT = "quit"
 KEPT = "kept"
 # In the detail of a line: UUIDs of tables whose rows are in this one.
 _FOLLOWS = "follows"
+# The same, of the load whose rows are being taken out.
+_UNDO = "undo"
 # The same, of rows that were there before the first load.
 ACCEPTED = "accepted"
 # An event, and the field of EventBlocks that holds its block.
@@ -525,6 +527,31 @@ class Journal:
             alive = not JournalEntry("", str(owner), idle=idle, quit=bool(quits)).dead
             found[load_id] = alive or found.get(load_id, False)
         return found
+
+    def announce_undo(self, load_id: str) -> bool:
+        """Record that this process takes out the rows of a load; return True where others do, too.
+
+        Of two that begin at the same moment both are told so.
+        """
+        RUNNING.add(self._owner)
+        self._announced = True
+        self._append("alive", "", detail=json.dumps({_UNDO: load_id}))
+        return self.is_undone_now(load_id)
+
+    def is_undone_now(self, load_id: str) -> bool:
+        """Tell whether another living process takes out the rows of a load."""
+        said = quote(json.dumps({_UNDO: load_id}))
+        rows = self._ask(
+            f"SELECT owner, countIf(event = '{QUIT}'), dateDiff('millisecond', "
+            f"argMax(at, _block_number), now64(3)) / 1000 FROM {self._name} WHERE owner IN "
+            f"(SELECT owner FROM {self._name} WHERE event = 'alive' AND detail = {said}) "
+            "GROUP BY owner"
+        )
+        return any(
+            owner != self._owner
+            and not JournalEntry("", str(owner), idle=idle, quit=bool(quits)).dead
+            for owner, quits, idle in rows
+        )
 
     def tables_of(self, loads: Collection[str]) -> list[str]:
         """Return the UUIDs of the tables that attempts of some loads are for."""

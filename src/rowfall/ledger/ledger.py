@@ -33,6 +33,10 @@ from rowfall.targets.base import SHADOW_SUFFIX, kept_in
 VERSION = 2
 REBUILT = "upsert"
 """Step of a load with ``--upsert``, followed by the name of the table that it has rebuilt."""
+AGAIN = "again"
+"""Step of a load by force, followed by a split and the attempt that had brought it before."""
+UNDOING = "undoing"
+"""Step of a load whose rows a process takes out now, followed by the process."""
 UNDO = "undo"
 """Step of a load whose rows are being taken out again, followed by JSON about them."""
 # Stands in schema.sql before what later versions have added, each with IF NOT EXISTS.
@@ -274,23 +278,119 @@ class Ledger:
         )  # fmt: skip
         return [(str(load_id), str(rest)) for load_id, rest in rows]
 
+    def claim(self, load_id: str, word: str) -> bool:
+        """Claim a load for what this process does with it; False while another one claims it.
+
+        Args:
+            word: that the step begins with; the process follows.
+        """
+        with self._store.change() as db:
+            of, like = "FROM step WHERE load_id = ? AND name LIKE ?", f"{word} %"
+            names = db.execute(f"SELECT name {of}", (load_id, like)).fetchall()
+            if any(not leases.has_ended(name.partition(" ")[2]) for (name,) in names):
+                return False
+            db.execute(f"DELETE {of}", (load_id, like))
+            me = leases.this_process()
+            db.execute("INSERT INTO step VALUES (?, ?, 'started')", (load_id, f"{word} {me}"))
+            return True
+
+    def unclaim(self, load_id: str, word: str) -> None:
+        """End what :meth:`claim` has begun."""
+        with self._store.change() as db:
+            db.execute("DELETE FROM step WHERE load_id = ? AND name LIKE ?", (load_id, f"{word} %"))
+
     def sources_of(self, load_id: str) -> set[str]:
-        """Return the names of the files and ranges that a load has brought in."""
+        """Return the names of the files and ranges that a load has brought in itself."""
         rows = self._store.rows(
-            "SELECT uri FROM split WHERE load_id = ? AND state = 'landed' AND id NOT LIKE '~%'",
+            "SELECT s.uri FROM split s JOIN attempt a ON a.id = s.attempt_id WHERE s.load_id = ? "
+            "AND s.state = 'landed' AND a.state = 'published' AND s.id NOT LIKE '~%'",
             load_id,
         )
         return {str(uri) for (uri,) in rows}
 
     def loads_of_sources(self, key: str, names: Collection[str]) -> set[str]:
-        """Return the loads that have brought files of some names into a target."""
+        """Return the loads that have brought files of some names into a target.
+
+        By whichever attempts: those with ``--replace`` or ``--upsert`` have keys of their own.
+        """
         rows = self._store.rows(
-            "SELECT DISTINCT a.load_id FROM split s JOIN attempt a ON a.id = s.attempt_id WHERE "
-            "a.into_table = ? AND a.state = 'published' AND "
+            "SELECT DISTINCT l.id FROM split s JOIN load l ON l.id = s.load_id WHERE "
+            "l.into_table = ? AND s.state = 'landed' AND s.id NOT LIKE '~%' AND "
             "s.uri IN (SELECT value FROM json_each(?))",
             key, json.dumps(list(names)),
         )  # fmt: skip
         return {str(load_id) for (load_id,) in rows}
+
+    def counts_no_more(self, load_id: str, key: str) -> int:
+        """Return how many splits that a load has brought do not count as loaded by it any more.
+
+        Another load has brought them since, or has taken the place of all rows.
+        """
+        ((count,),) = self._store.rows(
+            "SELECT count(*) FROM split s JOIN attempt a ON a.id = s.attempt_id WHERE "
+            "s.load_id = ? AND s.state = 'landed' AND a.state = 'published' AND "
+            "s.id NOT LIKE '~%' AND NOT EXISTS (SELECT 1 FROM landed l JOIN attempt b ON "
+            "b.id = l.attempt_id WHERE l.into_table = ? AND l.id = s.id AND b.load_id = s.load_id)",
+            load_id, key,
+        )  # fmt: skip
+        return int(count)
+
+    def brought_before(self, load_id: str, key: str) -> dict[str, str]:
+        """Return the attempts of other loads that had brought splits before this one did, by force.
+
+        Only of splits that count as loaded by this one, and without loads that are forgotten.
+
+        Args:
+            key: of the target.
+        """
+        rows = self._store.rows(
+            "SELECT s.load_id, s.name FROM step s JOIN load l ON l.id = s.load_id WHERE "
+            "l.into_table = ? AND substr(s.name, 1, ?) = ?",
+            key, len(AGAIN) + 1, f"{AGAIN} ",
+        )  # fmt: skip
+        before = {(str(load), (two := str(name).split(" "))[1]): two[2] for load, name in rows}
+        found = {}
+        for split, attempt in before.items():
+            if split[0] == load_id and self.is_loaded_by(load_id, key, split[1]):
+                # Of a load that was forgotten since, what was there before that counts.
+                seen = {load_id}
+                while attempt and not self._counts(attempt, split[1]):
+                    other = attempt.partition("_")[0]
+                    attempt = "" if other in seen else before.get((other, split[1]), "")
+                    seen.add(other)
+                if attempt:
+                    found[split[1]] = attempt
+        return found
+
+    def is_loaded_by(self, load_id: str, key: str, split: str) -> bool:
+        """Tell whether a split counts as loaded by a load."""
+        rows = self._store.rows(
+            "SELECT 1 FROM landed l JOIN attempt a ON a.id = l.attempt_id WHERE l.into_table = ? "
+            "AND l.id = ? AND a.load_id = ?",
+            key, split, load_id,
+        )  # fmt: skip
+        return bool(rows)
+
+    def _counts(self, attempt: str, split: str) -> bool:
+        rows = self._store.rows(
+            "SELECT 1 FROM split s JOIN attempt a ON a.id = s.attempt_id WHERE s.id = ? AND "
+            "s.attempt_id = ? AND s.state = 'landed' AND a.state = 'published'",
+            split, attempt,
+        )  # fmt: skip
+        return bool(rows)
+
+    def staged_parts(self, attempt: str) -> list[str]:
+        """Return the UUIDs of the parts of an attempt; [] where they are not remembered."""
+        rows = self._store.rows("SELECT uuid FROM staged_part WHERE attempt_id = ?", attempt)
+        return [str(uuid) for (uuid,) in rows]
+
+    def give_back(self, key: str, attempts: Mapping[str, str]) -> None:
+        """Record splits as loaded by the attempts that have brought them before a load by force."""
+        with self._store.change() as db:
+            db.executemany(
+                "INSERT OR IGNORE INTO landed VALUES (?, ?, ?)",
+                ((key, split, attempt) for split, attempt in attempts.items()),
+            )
 
     def identify(self, load_id: str, stream: str, text: str) -> None:
         """Record what tells a stream of a load from another one of its name."""
@@ -578,6 +678,14 @@ class Ledger:
         with self._store.change() as db:
             db.execute("UPDATE attempt SET state = 'published' WHERE id = ?", (attempt_id,))
             db.execute("UPDATE split SET state = 'landed' WHERE attempt_id = ?", (attempt_id,))
+            # By force: when these rows are taken out again, the first ones are still there.
+            db.execute(
+                f"INSERT OR IGNORE INTO step SELECT s.load_id, '{AGAIN} ' || s.id || ' ' || "
+                "l.attempt_id, 'done' FROM split s JOIN landed l ON l.into_table = ? AND "
+                "l.id = s.id WHERE s.attempt_id = ? AND "
+                "substr(l.attempt_id, 1, length(s.load_id) + 1) <> s.load_id || '_'",
+                (key, attempt_id),
+            )
             db.execute(
                 "INSERT OR REPLACE INTO landed "
                 "SELECT ?, id, attempt_id FROM split WHERE attempt_id = ?",
