@@ -345,6 +345,11 @@ def _tables_request(
             "--exclude leaves out some of the tables that --tables names, and it names none",
             hint="Add --tables '*' for all tables of the source.",
         )
+    if options.fleet is not None or options.on is not None:
+        raise UsageError(
+            "--fleet and --on share the files of one table, and these are many tables",
+            hint="Give each table a load and a name of its own, or leave them out.",
+        )
     return TablesRequest(texts[0], _text(to), table, options, _secret(password))
 
 

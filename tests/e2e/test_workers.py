@@ -261,6 +261,22 @@ def test_two_of_four_workers_are_killed(lake: Lake) -> None:
     assert whole["splits_loaded"] + whole["splits_skipped"] == many
 
 
+@pytest.mark.long
+def test_the_table_of_workers_is_dropped(workers: Workers) -> None:
+    """In the middle: every row is there once, and each worker reports its own part."""
+    lake = workers.lake
+    first = workers.hurt("STOP", INSERTS)
+    second = workers.join()
+    wait_rows(lake, (FILES - 1) * ROWS)
+    lake.do(f"DROP TABLE {{db}}.{TABLE} SYNC")
+    first.send_signal(signal.SIGCONT)
+    reports = [ended(process)[0] for process in (first, second)]
+    assert loaded(reports) == FILES * ROWS
+    assert lake.row("SELECT count(), uniqExact(id) FROM {db}.t") == [FILES * ROWS, FILES * ROWS]
+    for report in reports:
+        assert any(n.startswith("what the other workers have loaded") for n in report["notes"])
+
+
 def skewed(seconds: int) -> tuple[str, ...]:
     """A program whose clock is wrong, for all that it asks."""
     text = (
@@ -315,7 +331,16 @@ def test_one_alone_shares_with_nobody(lake: Lake) -> None:
         report["load_id"], "done", 2 * ROWS,
     )  # fmt: skip
     assert "is left to do" in lake.ok("worker", report["load_id"][:6]).talk
+    # The beginning of an id is not short: any name of one letter would be some load's.
+    talk = lake.ends(2, "worker", report["load_id"][:2], "--wait", "0.1s").talk
+    assert f"no load {report['load_id'][:2]} runs into" in talk
     assert "exclude each other" in lake.ends(2, "load", *command, "--atomic").talk
+    assert "is no name for a load" in lake.ends(2, "load", *command[:3], "--fleet", " ").talk
+    talk = lake.ends(2, "load", "in/*.csv", "--table-per-file", "--fleet", "f").talk
+    assert "these are many tables" in talk
+    talk = lake.ends(2, "load", *command, "--set", "format_schema=https://h/?key=hunter22").talk
+    assert "where others may read them" in talk
+    assert "hunter22" not in talk
     assert "no place to run workers on" in lake.ends(2, "load", *command, "--on", "dask").talk
     assert "it is --threads N" in lake.ends(2, "load", *command, "--workers", "4").talk
     assert "rowfall[ray]" in lake.ends(2, "load", *command, "--on", "ray").talk

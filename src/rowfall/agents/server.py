@@ -6,8 +6,11 @@ looks again before it starts: what would be loaded otherwise than it was shown i
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import json
+import os
+import signal
 from collections.abc import Mapping
 from typing import Any
 
@@ -17,7 +20,7 @@ from mcp.types import ToolAnnotations
 
 from rowfall.agents import commands
 from rowfall.agents.commands import CommandResult, load_arguments
-from rowfall.core.errors import RowfallError
+from rowfall.core.errors import Exit, RowfallError
 from rowfall.core.version import __version__
 
 INSTRUCTIONS = """rowfall loads files, buckets, databases and topics into ClickHouse, PostgreSQL,
@@ -34,6 +37,8 @@ _SHOWN = (
     "source", "target", "database", "table", "delivery", "placement", "decoder", "promise",
     "visibility", "upsert", "views", "ddl", "first_rows", "listing", "loaded", "forecast",
 )  # fmt: skip
+# Documents of a load that began, and of one of many tables, whatever became of it.
+_REPORTS = {"rowfall_report", "rowfall_tables"}
 _READS = ToolAnnotations(read_only_hint=True, open_world_hint=True)
 
 
@@ -43,7 +48,22 @@ def serve(to: str | None) -> None:
     Args:
         to: the target of tools that are not told one; None for that of the command line.
     """
-    made(to).run("stdio")
+    asyncio.run(_serve(made(to)))
+
+
+async def _serve(server: MCPServer[Any]) -> None:
+    loop, stopped = asyncio.get_running_loop(), asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stopped.set)
+    serving = asyncio.create_task(server.run_stdio_async())
+    stopping = asyncio.create_task(stopped.wait())
+    await asyncio.wait((serving, stopping), return_when=asyncio.FIRST_COMPLETED)
+    await commands.end_all()
+    if stopped.is_set():
+        # A thread of the SDK waits for the next line of stdin, and the interpreter for the thread.
+        os._exit(Exit.INTERRUPTED)
+    stopping.cancel()
+    await serving
 
 
 def made(to: str | None) -> MCPServer[Any]:
@@ -74,7 +94,11 @@ def made(to: str | None) -> MCPServer[Any]:
 
     @server.tool(
         annotations=ToolAnnotations(
-            read_only_hint=False, destructive_hint=False, idempotent_hint=True, open_world_hint=True
+            # With replace or upsert rows take the place of others.
+            read_only_hint=False,
+            destructive_hint=True,
+            idempotent_hint=True,
+            open_world_hint=True,
         )
     )
     async def load(plan_id: str) -> dict[str, Any]:
@@ -93,11 +117,15 @@ def made(to: str | None) -> MCPServer[Any]:
                 "plan again, look at it, and load with its plan_id"
             )
         answer = await commands.run("load", "--json", *arguments)
-        if isinstance(answer.document, dict) and "rowfall_report" in answer.document:
+        if isinstance(answer.document, dict) and _REPORTS & answer.document.keys():
             return {**answer.document, "notes_and_errors": answer.said, "failed": answer.error}
         return _document(answer)
 
-    @server.tool(annotations=_READS)
+    @server.tool(
+        annotations=ToolAnnotations(
+            read_only_hint=False, destructive_hint=False, idempotent_hint=True, open_world_hint=True
+        )
+    )
     async def doctor(
         source: list[str],
         to: str | None = None,
@@ -129,7 +157,7 @@ def made(to: str | None) -> MCPServer[Any]:
         is an error.
         """
         try:
-            commands.check_no_secrets(sql)
+            commands.check_query(sql)
         except RowfallError as error:
             raise _refused(error) from None
         answer = await commands.run("query", "--json", *_target(to or own), "--", sql)
@@ -148,14 +176,21 @@ async def _planned(arguments: list[str]) -> dict[str, Any]:
         if answer.cut:
             raise ToolError("the plan is longer than 256 KiB: load with fewer columns or files")
         raise ToolError(answer.error)
+    if "rowfall_tables_plan" in document:  # names, places and rows are all that it says
+        made = _digest([arguments, document])
+        return {"plan_id": made, **document, "notes": answer.said.splitlines()}
     binding = [arguments, {key: document.get(key) for key in _BINDING}]
-    made = hashlib.sha256(json.dumps(binding, sort_keys=True).encode()).hexdigest()
+    made = _digest(binding)
     columns = [
         {key: column.get(key) for key in ("name", "type", "reason")}
         for column in document["schema"]["columns"]
     ]
     shown = {key: document.get(key) for key in _SHOWN}
-    return {"plan_id": made[:16], **shown, "columns": columns, "notes": answer.said.splitlines()}
+    return {"plan_id": made, **shown, "columns": columns, "notes": answer.said.splitlines()}
+
+
+def _digest(binding: object) -> str:
+    return hashlib.sha256(json.dumps(binding, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def _arguments(
@@ -169,18 +204,23 @@ def _arguments(
 
 def _target(to: str | None) -> list[str]:
     try:
-        commands.check_no_secrets(to)
+        commands.check_texts(to)
     except RowfallError as error:
         raise _refused(error) from None
     return [] if to is None else [f"--to={to}"]
 
 
 def _load(load: str | None) -> list[str]:
+    try:
+        commands.check_texts(load)
+    except RowfallError as error:
+        raise _refused(error) from None
     return [] if load is None else ["--", load]
 
 
 def _refused(error: RowfallError) -> ToolError:
-    return ToolError(f"{error}. {error.hint or ''}".strip())
+    hint = error.hint or ""
+    return ToolError(f"{error}. {hint[:1].upper()}{hint[1:]}".strip())
 
 
 def _document(answer: CommandResult) -> dict[str, Any]:

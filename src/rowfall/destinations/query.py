@@ -41,6 +41,8 @@ _UNKNOWN = regex(r"Unknown table expression identifier '([^']+)'|[Tt]able (\S+) 
 ARROW = "ArrowStream"
 NO_ROWS = "Null"
 """Format of a statement whose rows nobody wants."""
+# Settings that keep a statement from writing do not keep it from writing files.
+_WRITES_FILE = regex(r"\b(?:OUTFILE|DUMPFILE)\b", re.I)
 _SELECT = regex(r"\s*(\(|SELECT\b|WITH\b|FROM\b)", re.I)
 # What Arrow has no type for arrives as bare numbers or bytes: a time as seconds, an Enum without
 # its names. Dots of JSON(a.b DateTime) are no matter: JSON arrives as text whatever is in it.
@@ -106,6 +108,11 @@ def run_query(
             f"the statement is not valid UTF-8: {text[error.start - 20 : error.end]!r}",
             hint="Write the character in UTF-8, or as an escape of the string: '\\xFF'",
         ) from None
+    if not write and (found := _WRITES_FILE.search(text)):
+        raise UsageError(
+            f"the statement writes a file ({found[0]}), and it may only read",
+            hint="Give --write, or send what is printed into a file: --format CSVWithNames > FILE",
+        )
     open_destination(target).query(target, Query(text, format, write, out_fd, convert))
 
 

@@ -21,7 +21,7 @@ from itertools import islice
 from typing import Any, TypeVar
 
 from rowfall.core.dataclass import dataclass
-from rowfall.core.errors import RowfallError
+from rowfall.core.errors import RowfallError, UsageError
 from rowfall.core.results import WorkerReport
 from rowfall.core.version import __version__
 from rowfall.engines.small_tables import SmallTables
@@ -293,20 +293,35 @@ class Team:
                 yield uri, version, start, stop
 
 
+# Shorter ones are names: of the ids of a month some begin with any letter, or any two.
+_LEAST_ID = 6
+
+
 def name_of(tables: SmallTables, load_id: str) -> str:
     """Return the name under which a load is shared, by the beginning of its id; "" for none.
 
+    Args:
+        load_id: a name that is one already is no id.
+
     Raises:
-        RowfallError: the table is not there.
+        UsageError: several loads begin so. RowfallError: the table is not there.
     """
-    if not load_id.isalnum():
+    if len(load_id) < _LEAST_ID or not load_id.isalnum():
         return ""
-    like = tables.value(f'%"load": "{load_id}%')
+    like, text = tables.value(f'%"load": "{load_id}%'), tables.value(load_id)
     found = tables.ask(
-        f"SELECT pipeline FROM {tables.name(TABLE)} WHERE event = {tables.value(PLAN)} AND "
-        f"detail LIKE {like} LIMIT 1"
+        f"SELECT DISTINCT pipeline FROM {tables.name(TABLE)} WHERE event = {tables.value(PLAN)} "
+        f"AND (detail LIKE {like} OR pipeline = {text})"
     )
-    return str(found[0][0]) if found else ""
+    names = {str(row[0]) for row in found}
+    if load_id in names or not names:
+        return ""
+    if len(names) > 1:
+        raise UsageError(
+            f"the ids of several shared loads begin with {load_id}: {', '.join(sorted(names))}",
+            hint="Give the name of one, or more of its id.",
+        )
+    return names.pop()
 
 
 def batched(files: Iterable[File], size: int) -> Iterator[Sequence[File]]:

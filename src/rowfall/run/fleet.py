@@ -9,6 +9,7 @@ that one adds the report up. Which one that is, and what becomes of it when it d
 from __future__ import annotations
 
 import os
+import shlex
 import threading
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -18,9 +19,10 @@ from typing import Any
 from rowfall.contracts.load import LoadRun
 from rowfall.contracts.session import Session
 from rowfall.core import units, uri
-from rowfall.core.errors import RowfallError, SourceError, UsageError
+from rowfall.core.errors import EngineError, RowfallError, SourceError, UsageError, headline
 from rowfall.core.events import AttemptPublished, Doing, Event, Note, Progressed, RunBegan
 from rowfall.core.listing import Listing
+from rowfall.core.masked import is_shown
 from rowfall.core.model import Plan
 from rowfall.core.options import Options, changed
 from rowfall.core.results import Failure, Report, WorkerReport
@@ -65,6 +67,20 @@ def check_fleet(session: Session) -> None:
         UsageError: they cannot, and why.
     """
     options, source = session.options, session.source
+    name = options.fleet or ""
+    if not name.strip() or name[0] == "-" or not name.isprintable():
+        raise UsageError(
+            f"--fleet {name!r} is no name for a load",
+            hint="Give letters and digits, as --fleet nightly-2026-01-31.",
+        )
+    for text in options.set:
+        key, _, value = text.partition("=")
+        if not is_shown(key, value, web=False):
+            raise UsageError(
+                f"--fleet and --set {key} exclude each other: the options of a shared load are "
+                "written down beside its table, where others may read them",
+                hint="Set it in the profile of the server's user.",
+            )
     whole = "each worker makes what it has loaded visible by itself"
     for given, flag, why in (
         (options.atomic, "--atomic", whole), (options.replace, "--replace", whole),
@@ -267,7 +283,7 @@ class Worker:
         team = self._team
         session, listing = load.session, load.session.listing
         number = next(m.number for m in state.standing.lines if m.owner == team.owner)
-        sources = [os.path.abspath(s) if "://" not in s else uri.mask(s) for s in session.sources]
+        sources = [*map(_anywhere, session.sources)]
         said: dict[str, Any] = {
             "version": __version__, "host": os.uname().nodename, "load": load.id,
             "sources": sources, "to": session.target.text, "table": session.table_text,
@@ -279,7 +295,7 @@ class Worker:
         team.write_plan(said)
         self._plan = SharedPlan(team.owner, said, 0.0)
         name = session.options.fleet
-        where = f"rowfall worker {name} --to {session.target.text}"
+        where = shlex.join(["rowfall", "worker", name or "", "--to", session.target.text])
         load.emit(Note("info", f"other machines join this load by: {where}"))
 
     # --- the end ----------------------------------------------------------------------------------
@@ -301,6 +317,17 @@ class Worker:
         if report.outcome not in ("done", "partial", "failed"):
             self._team.says(state=report.outcome)
             return report
+        try:
+            return self._reported(load, plan, report)
+        except EngineError as error:
+            if error.transient:
+                raise
+            # The rows are loaded and on record: only who has brought which is not known.
+            note = f"what the other workers have loaded is not known: {headline(error.message)}"
+            load.emit(Note("warning", note))
+            return replace(report, notes=(*report.notes, note))
+
+    def _reported(self, load: LoadRun, plan: Plan, report: Report) -> Report:
         self._team.sign(WORK)
         while True:
             state = self._team.look()
@@ -424,6 +451,14 @@ def _version(text: str) -> str:
         at = datetime.fromtimestamp(int(stamp) / 1e9, UTC)
         return f"{int(size):,} bytes of {at:%Y-%m-%d %H:%M:%S.%f}"
     return text
+
+
+def _anywhere(source: str) -> str:
+    """Return a source as it is named in any folder of a machine, without secrets."""
+    if "://" in source:
+        return uri.mask(source)
+    folder = uri.lake_address(source)  # without delta+ in front of it
+    return source[: len(source) - len(folder)] + os.path.abspath(folder)
 
 
 def _shown(value: object) -> str:
