@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 
 _CGROUP = Path("/sys/fs/cgroup")
+_ZONES = Path("/usr/share/zoneinfo")
 
 
 def usable_cores() -> int:
@@ -47,11 +48,30 @@ def free_memory() -> int:
 
 
 def local_timezone() -> str:
-    """Return the name of this machine's time zone as ClickHouse finds it; UTC where it has none."""
+    """Return the name of this machine's time zone as ClickHouse finds it; UTC where it has none.
+
+    That is the name of the file below :data:`_ZONES`, or of one there that holds the same.
+    """
     named = os.environ.get("TZ", "").removeprefix(":") or "/etc/localtime"
-    path = os.path.realpath(named) if named.startswith("/") else named
-    zone = path.rpartition("/zoneinfo/")[2]
-    return "UTC" if zone.startswith("/") or zone in ("Etc/UTC", "") else zone
+    if not named.startswith("/"):
+        return "UTC" if named == "Etc/UTC" else named
+    zone = os.path.realpath(named).rpartition("/zoneinfo/")[2]
+    if zone.startswith("/"):  # a copy, as installers and images make it
+        zone = _zone_like(Path(named))
+    return "UTC" if zone in ("Etc/UTC", "") else zone
+
+
+def _zone_like(path: Path) -> str:
+    """Return the name of a zone whose file holds the same; "" where there is none."""
+    try:
+        held = path.read_bytes()
+        for folder, _, names in os.walk(_ZONES):
+            for found in (Path(folder, name) for name in names):
+                if found.stat().st_size == len(held) and found.read_bytes() == held:
+                    return str(found.relative_to(_ZONES))
+    except OSError:
+        pass
+    return ""
 
 
 def resident(pid: int) -> tuple[int, int]:

@@ -48,6 +48,9 @@ class Declined:
         uri: of the input as the program knows it; None where it is about none, "" for several.
         too_long: a record is longer than it may be; ``line`` and ``offset`` are where it begins.
         unclosed: a quote in ``column`` is opened at ``line`` and ``offset`` and never closed.
+        line: of text, from 1; 0 where it is not known.
+        column: its name, "" where it is about none; ``type``: of its values.
+        value: the text that was declined, of at most 100 characters.
     """
 
     message: str
@@ -57,6 +60,8 @@ class Declined:
     offset: int = 0
     unclosed: bool = False
     column: str = ""
+    value: str = ""
+    type: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,7 +243,8 @@ class DecoderProcess:
             offset = int(said.get("offset", 0))
             return Declined(
                 what, str(said.get("uri", "")), kind == "too_long", line, offset,
-                kind == "unclosed", str(said.get("column", "")),
+                kind == "unclosed", str(said.get("column", "")), str(said.get("value", "")),
+                str(said.get("type", "")),
             )  # fmt: skip
         if code == ProgramExit.READER_LEFT or (code == -signal.SIGKILL and self.killed):
             return None

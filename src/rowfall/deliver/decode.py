@@ -75,15 +75,12 @@ class DeclinedError(RowfallError):
 
     Attributes:
         split: the object, None when it does not say which.
-        line: of text, from 1; 0 where it is not known.
-        column: its name, "" where it is about none.
+        said: what the program has said about it; None where it has said nothing.
     """
 
-    def __init__(
-        self, message: str, split: Split | None, *, line: int = 0, column: str = ""
-    ) -> None:
+    def __init__(self, message: str, split: Split | None, said: Declined | None = None) -> None:
         super().__init__(message)
-        self.split, self.line, self.column = split, line, column
+        self.split, self.said = split, said
 
 
 @dataclass(frozen=True, slots=True)
@@ -363,7 +360,7 @@ class Decode:
                 split_id=split.id if split is not None else "",
                 line=line or None, column=ended.column or None,
             )  # fmt: skip
-        raise DeclinedError(f"{name}: {ended.message}", split, line=line, column=ended.column)
+        raise DeclinedError(f"{name}: {ended.message}", split, replace(ended, line=line))
 
     def kill(self, attempt: str) -> None:
         run = self._running.get(attempt)

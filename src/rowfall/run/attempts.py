@@ -28,7 +28,7 @@ from rowfall.contracts.receiver import (
     Revivals,
     first_line,
 )
-from rowfall.core import extras, retry, units
+from rowfall.core import retry, units
 from rowfall.core.dataclass import dataclass
 from rowfall.core.errors import (
     DataError,
@@ -59,6 +59,7 @@ from rowfall.core.options import FILTER
 from rowfall.core.results import AttemptRecord, Failure
 from rowfall.core.signals import GO_ON, check_stopped, undisturbed
 from rowfall.decoder import rewriting
+from rowfall.decoder.process import Declined
 from rowfall.deliver.decode import DeclinedError
 from rowfall.deliver.route import sending_since
 from rowfall.deliver.watch import TotalProgress, Watch
@@ -72,6 +73,7 @@ from rowfall.run.steering import Steering
 from rowfall.run.work_queue import OutputPiece, Work, WorkQueue
 from rowfall.schema import avro_blocks
 from rowfall.schema.bad_rows import data_errors
+from rowfall.schema.bad_rows.declined_rows import declined_row
 from rowfall.schema.bad_rows.search import BadRows, TooManyBadRowsError
 from rowfall.schema.text import long_records, open_quotes
 from rowfall.schema.types import strict_reading
@@ -89,7 +91,6 @@ from rowfall.systems.clickhouse.codes import (
     broken_off,
     is_one_value,
 )
-from rowfall.systems.clickhouse.embedded import EngineMissingError
 from rowfall.systems.clickhouse.prestart import is_installed
 
 # Ctrl-C must be answered within two seconds: one for a polite KILL, then the engine is left.
@@ -289,7 +290,7 @@ class AttemptRunner:
         self._pieces = OutputPieces(whole=receiver.output_files)
         self._decodes = True  # until the decoder has declined too much
         self._declined = 0
-        self._declined_at: dict[str, DeclinedError] = {}  # by the ids of splits
+        self._declined_at: dict[str, Declined] = {}  # by the ids of splits
         self._guard = threading.Lock()
         self._running: set[str] = set()
         self._publishing: threading.Thread | None = None
@@ -803,39 +804,33 @@ class AttemptRunner:
 
     def _read_by_engine(self, work: Work, error: DeclinedError) -> Sequence[Work]:
         """Let the engine, which has the last word, read what the decoder declined."""
+        split, alone = error.split, not is_installed()
+        if alone and split is not None and error.said is not None:
+            if self._writer.engine.kind == "embedded":
+                return self._without(work, [(split, declined_row(self._source, split, error.said))])
+            self._declined_at[split.id] = error.said
         self._declined += 1
-        if error.split is not None and error.line:
-            self._declined_at[error.split.id] = error
         self._notes.add("info", f"{first_line(error)}; the engine reads it instead")
-        rest = [s for s in work.splits if s != error.split]
-        if self._declined > retry.MOST_DECLINED or error.split is None or not rest:
+        rest = [s for s in work.splits if s != split]
+        # Without an engine here only what rowfall-decode has said about a file names its bad row.
+        most = self._declined > retry.MOST_DECLINED and not alone
+        if most or split is None or not rest:
             # The next ones would be declined, too.
-            self._decodes = self._decodes and self._declined <= retry.MOST_DECLINED
+            self._decodes = self._decodes and not most
             return [replace(work, engine_reads=True)]
-        own = replace(work, splits=[error.split], engine_reads=True)
+        own = replace(work, splits=[split], engine_reads=True)
         return [replace(work, splits=rest), own]
 
     def _declined_row(self, work: Work, error: RowfallError) -> tuple[Split, DataError] | None:
-        """Return the file of an attempt and where rowfall-decode has declined a value of it.
+        """Return the file of an attempt that a server refused, and the value that was declined.
 
-        Without an engine here nobody else finds the line of what a server refuses. None where
-        ``error`` is about something else.
+        None where ``error`` is about something else.
         """
         found = [s for s in work.splits if s.id in self._declined_at]
-        judged = isinstance(error, EngineMissingError) or error.code in DATA_CODES
-        if len(found) != 1 or not judged:
+        if len(found) != 1 or error.code not in DATA_CODES:
             return None
         split = found[0]
-        declined = self._declined_at[split.id]
-        cause = declined.message.removeprefix(f"{split.name}: ")
-        column = f", column {declined.column}" if declined.column else ""
-        said = f" ({first_line(error)})" if not isinstance(error, EngineMissingError) else ""
-        return split, DataError(
-            f"{split.name} line {declined.line:,}{column}: {cause}{said}",
-            uri=split.uri, line=declined.line, column=declined.column or None,
-            hint="Correct the row. More ways to write values are read, and rows left out with "
-            f"--max-errors, by the embedded ClickHouse: {extras.command('embedded')}",
-        )  # fmt: skip
+        return split, declined_row(self._source, split, self._declined_at[split.id], error)
 
     def _bad_data(self, work: Work, error: RowfallError) -> Sequence[Work]:
         """Return the next attempts after bad data: by another reader, or without rows or files."""

@@ -31,6 +31,7 @@ from rowfall.core.header_line import AGAIN
 from rowfall.core.listing import Listing, Split
 from rowfall.core.load_command import quoted
 from rowfall.core.model import Encoding, Kind
+from rowfall.core.patterns import regex
 from rowfall.core.sqltext import SqlText, quote
 from rowfall.core.time_range import WIDE, TimeRange
 from rowfall.core.type_names import parse_type
@@ -220,7 +221,7 @@ class _Sampler:
         types = self.wanted.types(encoding, [column.name for column in columns])
         # Where all types are known, no header among the values changes them.
         open_ = not here or any(column.name not in types for column in columns)
-        if open_ and (seen or (encoding.has_header and any(map(_is_broken, found)))):
+        if open_ and (seen or (encoding.has_header and _may_repeat_header(found))):
             # The header among their values made the kinds of columns unknown.
             unknown = [replace(column, declared=DeclaredType()) for column in columns]
             anew = unknown if seen else columns
@@ -637,6 +638,18 @@ def _is_broken(found: ColumnFacts) -> bool:
     """Tell whether nearly all values of a column are of one kind, and a few are not."""
     most = found.kinds.most
     return 0 < found.filled - most <= max(8, found.filled // 20) and most > 0
+
+
+def _may_repeat_header(found: Sequence[ColumnFacts]) -> bool:
+    """Tell whether a row may hold the names of the columns: that breaks all columns of a kind.
+
+    The names in it are no numbers. To look for such rows takes the engine, 0.3 s to start.
+    """
+    whole = (c for c in found if c.kinds.most and c.filled == c.kinds.most)
+    return any(map(_is_broken, found)) and not any(_WORD.fullmatch(c.name.lower()) for c in whole)
+
+
+_WORD = regex(r"(?!(?:true|false|nan|inf|infinity|null)\Z)[a-z][a-z_]*[0-9]{0,3}")
 
 
 def rows_each(columns: int, splits: int, values: int = VALUES) -> int:

@@ -153,7 +153,7 @@ def bad_row_error(
     """
     split, line, where = place.split, place.line, place.name(bad.row)
     width = width or len(schema.columns)
-    shown = None if bad.value is None else _shorten(bad.value)
+    shown = None if bad.value is None else shorten(bad.value)
     trial = trial or TriedRemedies()
     out = _OUT if trial.left_out else CORRECT
     if bad.which == LONG:
@@ -163,7 +163,7 @@ def bad_row_error(
         mark = encoding.delimiter
         text, hint = f"{where} does not end with a delimiter {mark!r}, as other rows do", out
     elif bad.which == MALFORMED and is_foreign(bad.value):
-        text, hint = f"{where} is not UTF-8: {_shorten(bad.value or '')}", _encodings(bad.value)
+        text, hint = f"{where} is not UTF-8: {shorten(bad.value or '')}", _encodings(bad.value)
     elif bad.which == MALFORMED:
         return broken_json(split, line, bad.value or "", where, others=trial.left_out)
     elif bad.which == UNKNOWN:
@@ -240,7 +240,7 @@ def broken_json(
             named += f" {type_options(types)}" if types else ""
             left = "Leave bad rows out with --max-errors N, or write" if others else "Write"
             hint = f"{left} null in its place: {named}"
-    shown = _shorten(text)
+    shown = shorten(text)
     where = where or f"{name} line {line}"
     whole = f": {shown}" if json_objects.is_no_object(fault) else ""
     return DataError(f"{where} {fault}{whole}", uri=name, line=line, value=shown, hint=hint)
@@ -268,7 +268,7 @@ def _value_error(
     row: str, column: Column, bad: BadRow, schema: Schema, trial: TriedRemedies, encoding: Encoding
 ) -> tuple[str, str]:
     where = f'{row} column "{column.name}"'
-    shown = None if bad.value is None else _shorten(bad.value)
+    shown = None if bad.value is None else shorten(bad.value)
     target = parse_type(column.type)
     bad = replace(bad, value=without_null_mark(bad.value, target))
     if target.base == "String" and (is_foreign(bad.value) or (bad.value and not bad.breaks)):
@@ -355,7 +355,7 @@ def _lost(column: Column, target: Type, value: str | None) -> tuple[str, str | N
 
 
 def _no_fit(column: Column, value: str | None) -> str:
-    shown = "an empty value" if value is None else f'"{_shorten(value)}"'
+    shown = "an empty value" if value is None else f'"{shorten(value)}"'
     return f'{shown} in "{column.name}" {column.type}'
 
 
@@ -420,7 +420,8 @@ def is_foreign(value: str | None) -> bool:
     return any("\udc80" <= letter <= "\udcff" for letter in value or "")
 
 
-def _shorten(text: str) -> str:
+def shorten(text: str) -> str:
+    """Return a value on one line, of at most :data:`SHOWN` characters."""
     clean = text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
     clean = clean.replace("\n", "\\n").replace("\r", "\\r").replace("\t", "\\t")
     return clean if len(clean) <= SHOWN else clean[: SHOWN - 3] + "..."

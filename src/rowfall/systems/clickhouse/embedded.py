@@ -93,20 +93,16 @@ _Waiting = dict[int, queue.SimpleQueue[dict[str, Any]]]
 """Queues for the answers of one process, by the number of the request; 0 is its opening."""
 
 
-class EngineMissingError(UsageError):
-    """chDB is not installed, and something needs it."""
-
-
 def _check_installed(folder: Path | None) -> None:
     """Check that there is an engine to start.
 
     Raises:
-        EngineMissingError: chDB is not installed.
+        UsageError: chDB is not installed.
     """
     if is_installed():
         return
     what = f"the folder {folder}" if folder else "this load"
-    raise EngineMissingError(
+    raise UsageError(
         f"{what} needs the embedded ClickHouse (chDB), which is not installed",
         hint=f"Install it: {extras.command('embedded')}. Without it, CSV, TSV, JSON lines, Parquet "
         "and databases load into servers of ClickHouse, and text into other databases.",
