@@ -9,6 +9,7 @@ from datetime import datetime
 from functools import partial
 from pathlib import Path
 
+import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -135,6 +136,28 @@ def test_a_bad_row_is_named_without_an_engine(
         said = str(refused.value)
         assert f'{path} line 30002 column "id": "oops" {verb} fit Int64' in said, said
         assert "rowfall[embedded]" in f"{refused.value.hint} {said}"
+
+
+def test_each_bad_file_is_named_without_an_engine(tmp_path: Path, not_installed: None) -> None:
+    """The third one ended the load, and what was good was not loaded."""
+    for number in range(8):
+        rows = "".join(f"{n},x\n" for n in range(20_000))
+        bad = "oops,x\n" if number % 2 else ""
+        (tmp_path / f"{number}.csv").write_text(f"id,name\n{rows}{bad}{rows}")
+    to = f"duckdb://{tmp_path}/own.duckdb"
+    with pytest.raises(rowfall.RowfallError) as refused:
+        rowfall.load(str(tmp_path / "*.csv"), to=to, table="t")
+    assert "4 of 8 files" in str(refused.value) or "4 files" in str(refused.value)
+    with duckdb.connect(str(tmp_path / "own.duckdb")) as database:
+        assert database.sql("SELECT count(*) FROM t").fetchall() == [(4 * 40_000,)]
+
+
+def test_a_value_of_another_kind_in_the_sample_starts_no_engine(tmp_path: Path) -> None:
+    """It was looked for rows that repeat the header, which would break the ids as well."""
+    days = "".join(f"{n},2024-01-{n % 28 + 1:02}\n" for n in range(50))
+    (tmp_path / "a.csv").write_text(f"id,day\n{days}50,2024-13-45\n")
+    to = f"duckdb://{tmp_path}/own.duckdb"
+    assert rowfall.load(str(tmp_path / "a.csv"), to=to, table="t").rows == 51
 
 
 def test_types_are_chosen_without_an_engine(

@@ -34,7 +34,8 @@ def declined_row(
     shown = shorten(said.value)
     if said.type and what == f"a value that may not fit {said.type}":
         verb = "may not" if refused is None else "does not"
-        text = f'{where}: "{shown}" {verb} fit {said.type}'
+        quoted = shown if shown[:1] == shown[-1:] == '"' else f'"{shown}"'
+        text = f"{where}: {quoted} {verb} fit {said.type}"
     else:
         text = f"{where}: {what}" + (f": {shown}" if shown else "")
         if refused is not None:
