@@ -397,6 +397,12 @@ def test_commands_on_the_target(into: Into) -> None:
     shown = into.ends(0, "query", "SELECT NULL AS a, ARRAY[1,2] AS b, true AS c").out
     assert shown == "a\tb\tc\n\\N\t{1,2}\ttrue\n"
     assert "read-only" in into.ends(5, "query", "DELETE FROM t").talk
+    writes = "COMMIT; BEGIN READ WRITE; DROP TABLE t; COMMIT"
+    for several in (
+        f"SHOW search_path; {writes}",
+        f"SELECT 1) AS a; {writes}; SELECT * FROM (SELECT 1",
+    ):
+        assert "multiple commands" in into.ends(5, "query", several).talk
     assert load_id[:8] in into.ends(0, "status").out
     found = into.ends(0, "verify", load_id, "--json").document
     assert (found["ok"], found["source_rows"], found["target_rows"]) == (True, 100, 100)

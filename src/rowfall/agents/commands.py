@@ -27,8 +27,9 @@ from rowfall.core.patterns import regex
 MOST_BYTES = 256 << 10
 """Of what a command prints: more is no help to a model, whose context it fills. 256 KiB are some
 60,000 tokens, and the plan of a table of 1,000 columns."""
-# A load that is told to end takes back what is not visible yet; the next run would do it, too.
-_END_SECONDS = 10.0
+# A load that is told to end takes back what is not visible yet; the next run would do it, too. Ten
+# seconds were too few on a busy machine.
+_END_SECONDS = 30.0
 _NOT_FOR_AGENTS = {
     "follow": "it goes on for ever: let a person start a pipeline (rowfall pipeline start)",
     "after_load": "it moves or deletes the files of the source, which a person has to ask for",

@@ -619,9 +619,16 @@ class _Table:
         )
 
 
-def described(connection: Connection[Any], relation: str) -> list[tuple[str, int, int]]:
-    """Return name, number of the type and its modifier of each column of a relation."""
-    cursor = connection.execute(f"SELECT * FROM {relation} LIMIT 0".encode())
+def described(
+    connection: Connection[Any], relation: str, *, alone: bool = False
+) -> list[tuple[str, int, int]]:
+    """Return name, number of the type and its modifier of each column of a relation.
+
+    Args:
+        alone: text of a user is in it, in which no second statement may stand that makes the
+            connection write again: what is asked for in binary takes one.
+    """
+    cursor = connection.execute(f"SELECT * FROM {relation} LIMIT 0".encode(), binary=alone)
     found = cursor.pgresult
     return [
         (str(column.name), int(column.type_code), found.fmod(n) if found else -1)

@@ -629,7 +629,8 @@ class PostgresDatabase(Transactions):
                 connection.execute("SET default_transaction_read_only = on")
             connection.execute(f"SET search_path = {identifier(self._schema)}, public".encode())
             if not re.match(r"\s*(\(|SELECT|WITH|VALUES|TABLE)\b|\s*\(", text, re.I):
-                cursor = connection.execute(text.encode())
+                # In binary it is one statement: no second one lets the connection write again.
+                cursor = connection.execute(text.encode(), binary=not write)
                 if cursor.description is None:
                     return None
                 names = [(str(column.name), "Nullable(String)") for column in cursor.description]
@@ -637,7 +638,7 @@ class PostgresDatabase(Transactions):
             names_of_types = type_names(connection)
             columns = [
                 (name, read_type(names_of_types.get(oid, ""), modifier, nullable=True))
-                for name, oid, modifier in described(connection, f"({text}\n) AS q")
+                for name, oid, modifier in described(connection, f"({text}\n) AS q", alone=True)
             ]
         return Result(columns, self._copied(text))
 
