@@ -84,6 +84,7 @@ def checksum(columns: dict[str, str], table: str) -> str:
     return f"SELECT count(), {sums} FROM {table} FORMAT TSV"
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.xdist_group("server")
 @pytest.mark.parametrize("kind", [WIDE, COMPACT])
 def test_a_server_of_24_10_reads_them(kind: str, parts: Parts, service: ClickHouse) -> None:

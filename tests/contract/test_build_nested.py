@@ -233,9 +233,9 @@ def test_they_merge_with_the_engines_parts(parts: Parts) -> None:
     parts.drop(ours, theirs)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("by", ["s", "k % 7"])
 @pytest.mark.parametrize("wide", [False, True])
-@pytest.mark.sampled(3)
 def test_partitions(by: str, wide: bool, parts: Parts) -> None:
     """Of several blocks, whose rows come in any order, and in that of their partitions."""
     some = ["UInt32", "String", "LowCardinality(String)"]

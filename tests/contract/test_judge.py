@@ -416,7 +416,7 @@ JUDGES: dict[str, Callable[..., list[str]]] = {
 }
 
 
-@pytest.mark.sampled(11)
+@pytest.mark.sampled(7)
 @pytest.mark.timeout(60 + 60 * ROUNDS)  # a round takes some 3 s of CPU
 @pytest.mark.xdist_group("judge")
 @pytest.mark.parametrize("judge", JUDGES)

@@ -121,7 +121,7 @@ def test_identity_is_stable_and_follows_the_content(store: Store) -> None:
     assert next(store.open("a.csv")[1].splits("t")).id != first.id
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 def test_no_other_version_is_read(store: Store, engine: Embedded) -> None:
     """What was listed is asked for by its ETag: an object that changes back is noticed, too."""
     names = ["v/a.csv", "v/b{c}.csv"] if store.globs else ["v/a.csv", "v/b%7Bc%7D.csv"]

@@ -40,8 +40,8 @@ def test_each_case_is_complete() -> None:
     assert {case.source for case in CASES} == set(SOURCES)
 
 
+@pytest.mark.sampled(18)
 @pytest.mark.parametrize(("case", "into"), PAIRS)
-@pytest.mark.sampled(30)
 def test_values_arrive_as_they_are(
     request: pytest.FixtureRequest, shell: Shell, case: Case, into: str
 ) -> None:

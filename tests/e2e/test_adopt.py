@@ -47,6 +47,7 @@ def lose(shell: Shell, how: str) -> None:
         shutil.copy(shell.folder / "elsewhere/rowfall.ledger", ledger)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("how", ["deleted", "empty", "another folder's"])
 def test_a_ledger_that_is_gone(shell: Shell, how: str) -> None:
     files(shell, "a", "b")
@@ -190,6 +191,7 @@ def put_back(shell: Shell, copy: Path, *names: str) -> None:
                 shutil.copy(old, now)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("merged", [False, True])
 @pytest.mark.parametrize("load", [(), ("--atomic",)])
 def test_an_older_copy_of_the_ledger(shell: Shell, merged: bool, load: tuple[str, ...]) -> None:

@@ -104,7 +104,7 @@ def test_a_fault_is_survived(lake: Lake, proxy: Faulty, kind: str, name: str) ->
     assert lake.staging() == set()
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("kind", "name"),
     [*itertools.product(("profile", "target", "make target", "rows", "count", "publish"), BUSY)],

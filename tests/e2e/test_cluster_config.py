@@ -65,6 +65,7 @@ def fleet(shell: Shell, s3: Seaweed, bucket: str) -> Iterator[Fleet]:
         yield Fleet(shell, cluster)
 
 
+@pytest.mark.long
 def test_a_second_replica_adds_no_second_copy(fleet: Fleet, s3: Seaweed, bucket: str) -> None:
     on = "ON CLUSTER lab"
     fleet.do(f"CREATE DATABASE {{db}} {on}")

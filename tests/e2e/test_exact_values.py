@@ -111,8 +111,8 @@ ENGINE_ONLY = [
 ]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("type_", "odd", "good"), ENGINE_ONLY, ids=lambda v: str(v))
-@pytest.mark.sampled(5)
 def test_types_whose_values_the_engine_alone_reads(
     shell: Shell, type_: str, odd: Any, good: Any
 ) -> None:
@@ -199,6 +199,7 @@ def test_a_variant_has_the_first_type_that_a_value_fits(
     assert shell.row("SELECT toString(variantType(v)) FROM t") == [said]
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("format_", ["parquet", "arrow"])
 def test_times_of_day_by_numbers_and_other_times(shell: Shell, format_: str) -> None:
     def write(name: str, values: list[Any], type_: pa.DataType) -> None:

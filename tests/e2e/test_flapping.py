@@ -129,7 +129,7 @@ def _plans_show_no_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "first_rows", lambda *_: ())
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.long
 @pytest.mark.parametrize(("scheme", "kind", "checks"), readings(NAMES))
 def test_the_embedded_engine_reads_what_was_listed(
     shell: Shell, home: Scripted, versions: dict[str, tuple[bytes, bytes]], scheme: str, kind: str,
@@ -231,7 +231,6 @@ def test_a_file_without_etag_is_known_by_its_time(
     assert shell.row(TOTALS) == [ROWS, ROWS, 1, 1]
 
 
-@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("scheme", "kind"),
     [

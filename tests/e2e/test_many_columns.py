@@ -43,6 +43,7 @@ def test_more_columns_than_allowed_are_refused(shell: Shell, name: str) -> None:
     assert shell.row(f"SELECT count(), sum(c{COUNT - 1}) FROM t") == [2, 3 * (COUNT - 1)]
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", ["a.csv", "a.json"])
 def test_the_bound_of_columns_is_met_at_once(shell: Shell, name: str) -> None:
     write(shell.folder / name, 100_000)

@@ -120,6 +120,7 @@ def test_a_struct_whose_fields_take_no_null(shell: Shell) -> None:
         assert "NULL" in refused.talk
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("format_", FORMATS)
 @pytest.mark.parametrize("more", [(), pytest.param(("--decoder", "never"), marks=pytest.mark.long)])
 def test_a_null_list_is_refused(shell: Shell, format_: str, more: tuple[str, ...]) -> None:

@@ -43,7 +43,7 @@ def is_listing(request: Request) -> bool:
     )  # fmt: skip
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", FAULTS)
 def test_a_listing_of_s3(shell: Shell, s3: Seaweed, bucket: str, name: str) -> None:
     for n in range(3):
@@ -77,7 +77,7 @@ def test_a_listing_goes_on_behind_its_last_key(shell: Shell, s3: Seaweed, bucket
     assert pages[2] == "in/0999.csv"
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", FAULTS)
 def test_a_listing_of_azure(shell: Shell, azure: Azure, name: str) -> None:
     container = f"patience-{name}"

@@ -120,6 +120,7 @@ def _closed(trips: Path) -> rowfall.RowReader:
     return rows
 
 
+@pytest.mark.long
 def test_reader_that_is_let_go_ends_its_program(trips: Path) -> None:
     rows: Any = rowfall.read(trips)
     assert rows.schema is not None

@@ -94,6 +94,7 @@ def _set_back(base: OfPostgresql | OfMariaDB) -> None:
             "INSERT INTO {s}._rowfall_loaded SELECT * FROM {s}.kept")  # fmt: skip
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("large", [False, True])
 @pytest.mark.parametrize("kind", [OfPostgresql, OfMariaDB])
 def test_an_older_copy_of_the_record(

@@ -122,6 +122,7 @@ LISTED = (
 )
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("source", ["s3://bucket/a.csv", "s3://bucket/*.csv"])
 @pytest.mark.parametrize(
     "status", [307, *(pytest.param(n, marks=pytest.mark.long) for n in (301, 302, 308))]

@@ -13,6 +13,7 @@ import pytest
 import rowfall
 from e2e.tools import Shell, csv
 from lab.clickhouse import ClickHouse
+from lab.process import LabError
 from rowfall.core.events import Event, Steered
 
 FILES, ROWS = 40, 2_000
@@ -61,9 +62,12 @@ def others(clickhouse: ClickHouse, table: str) -> Iterator[Callable[[], None]]:
 
     def calm() -> None:
         if not merging.is_set():
-            clickhouse.query(f"SYSTEM START MERGES {table}")
-            clickhouse.query(f"OPTIMIZE TABLE {table} FINAL")
-            merging.set()
+            while not merging.is_set():
+                clickhouse.query(f"SYSTEM START MERGES {table}")
+                # Another one of these may cancel the merge of this one.
+                with contextlib.suppress(LabError):
+                    clickhouse.query(f"OPTIMIZE TABLE {table} FINAL")
+                    merging.set()
 
     client = threading.Thread(target=work)
     client.start()

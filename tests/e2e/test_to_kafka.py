@@ -144,6 +144,7 @@ def test_partitions_are_as_many_as_asked_for(shell: Shell, kafka: Kafka) -> None
     assert "--alter" in fewer.err
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("made", ["by the broker", "by us"])
 def test_the_record_never_expires(shell: Shell, kafka: Kafka, made: str) -> None:
     """A record that the broker makes keeps seven days, in as many partitions as it likes."""
@@ -317,6 +318,7 @@ def test_avro_with_a_schema_registry(shell: Shell, kafka: Kafka) -> None:
     assert shell.row("SELECT count(), sum(id) FROM back") == [2, 12]
 
 
+@pytest.mark.long
 def test_avro_that_cannot_be_written(shell: Shell, kafka: Kafka) -> None:
     topic = kafka.create()
     to = f"kafka://{kafka.servers}/{topic}"

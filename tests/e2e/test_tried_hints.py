@@ -78,8 +78,8 @@ BAD = {
 }  # fmt: skip
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", BAD)
-@pytest.mark.sampled(6)
 def test_types_that_hints_name_take_the_value(shell: Shell, name: str) -> None:
     bad = BAD[name]
     shell.write(bad.name, bad.text)
@@ -163,9 +163,9 @@ FAULTS = {
 }
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", FAULTS)
 @pytest.mark.parametrize("before", [0, 3, MANY], ids=["alone", "in the sample", "behind it"])
-@pytest.mark.sampled(6)
 def test_lines_that_are_no_json(shell: Shell, name: str, before: int) -> None:
     line, said = FAULTS[name]
     good = '{"a":[1]}\n' if "[" in line else '{"a":"1"}\n' if "u" in line else '{"a":1}\n'
@@ -188,9 +188,9 @@ def test_lines_that_are_no_json(shell: Shell, name: str, before: int) -> None:
         assert shell.row("SELECT count() FROM NAME") == [before + 1]
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("type_", ["Int32", "Int64", "UInt256", "Nullable(Int16)", "Array(Int8)"])
 @pytest.mark.parametrize("decoder", ["auto", "never"])
-@pytest.mark.sampled(3)
 def test_whole_numbers_of_json_may_be_written_with_a_point(
     shell: Shell, type_: str, decoder: str
 ) -> None:

@@ -52,6 +52,7 @@ def test_a_server_that_stays_busy_is_named(shell: Shell) -> None:
     assert "a.csv: the server answered 503" in done.talk
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("decoder", ["auto", "never"])
 def test_an_answer_without_its_length_is_as_long_as_the_listing_says(
     shell: Shell, decoder: str

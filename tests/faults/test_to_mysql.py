@@ -151,6 +151,7 @@ def test_rowfall_is_killed(here: Place, step: str, passes: bool) -> None:
 _MADE = 40_000
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("who", ["decoder", "rowfall", "connection", "session"])
 def test_rows_that_go_from_a_pipe_into_the_socket_stop(here: Place, who: str) -> None:
     """rowfall-decode makes them: somebody is killed in the middle of LOAD DATA."""

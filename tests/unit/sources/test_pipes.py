@@ -44,6 +44,8 @@ class Owner:
 @pytest.fixture
 def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pipes]:
     monkeypatch.setattr(pipes.tempfile, "tempdir", str(tmp_path))
+    _others.clear()
+    _others.update(threading.enumerate())
     owner = Owner()
     made = Pipes(owner)
     yield made
@@ -67,8 +69,13 @@ def paths_of(made: Pipes, *objects: tuple[str, Callable[[], Iterator[bytes]]]) -
     return [pipe.path for pipe in made._waiting[: len(objects)]]
 
 
+_others: set[threading.Thread] = set()
+"""Threads of tests that the same worker has run before."""
+
+
 def threads() -> list[str]:
-    return [t.name for t in threading.enumerate() if t.name.startswith("pipe")]
+    own = set(threading.enumerate()) - _others
+    return [t.name for t in own if t.name.startswith("pipe")]
 
 
 def wait(ready: Callable[[], object]) -> None:

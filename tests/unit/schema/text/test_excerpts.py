@@ -25,6 +25,7 @@ def types(engine: Chdb, path: Path, encoding: Encoding) -> dict[str, str]:
     return {c.name: c.type for c in made.columns}
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("encoding", "sign", "where"),
     [(CSV, ",", ROWS // 2 + 100), (TSV, "\t", ROWS - 2), (JSON, "", ROWS - 2)],
