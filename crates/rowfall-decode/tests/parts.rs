@@ -5,6 +5,7 @@ mod common;
 #[path = "common/parts.rs"]
 mod parts;
 
+use rowfall_decode::run::run;
 use rowfall_decode::spec::Spec;
 use serde_json::json;
 
@@ -174,6 +175,43 @@ fn compare_merged(
         assert_eq!(compare_parts(text, "TSV", columns, &more, &block), 1);
         assert!(!file.exists(), "the scratch file has a name");
     }
+}
+
+/// Blocks beyond those that can be merged are parts of their own, and small ones are compact: the
+/// streams of a worker that has written one are no longer held when it writes columns of the wide part.
+#[test]
+fn a_wide_part_follows_a_compact_one() {
+    let text: String =
+        (0..300_000u64).map(|n| format!("{}{}\n", n * 7919 % 300_000, "\t7".repeat(39))).collect();
+    let names: Vec<String> = (0..40).map(|n| format!("c{n}")).collect();
+    let columns: Vec<(&str, &str)> = names.iter().map(|name| (&name[..], "UInt32")).collect();
+    let (input, one) = (Temporary::new(text.as_bytes()), Temporary::new(b""));
+    let folders = ["a", "b"].map(|name| Temporary(one.0.with_extension(name)));
+    let more = json!({
+        "sort_by": [0], "block_rows": 3_000, "read_ahead": true, "chunk_bytes": 250_000, "parts": true,
+        "outputs": folders.each_ref().map(|folder| &folder.0),
+        "layout": {"wide_bytes": 0, "wide_rows": 20_000, "sparse_above": 1.0},
+        "merge": {"hold_bytes": 8 << 20, "block_bytes": 1 << 20, "file": one.0.with_extension("scratch")},
+    });
+    let spec = common::spec(&input, &one, "TSV", &columns, &more);
+    Spec::parse(&spec.to_string()).and_then(|spec| run(&spec)).expect("parts");
+    let mut wide = 0;
+    for part in folders.iter().flat_map(|folder| std::fs::read_dir(&folder.0).expect("parts")) {
+        let part = part.expect("a part").path();
+        let rows: u64 = std::fs::read_to_string(part.join("count.txt"))
+            .expect("a count")
+            .parse()
+            .expect("rows");
+        if rows >= 20_000 {
+            wide += 1;
+            names
+                .iter()
+                .for_each(|name| assert!(part.join(format!("{name}.bin")).exists(), "{name}"));
+        }
+        std::fs::remove_dir_all(part).expect("a part");
+    }
+    assert_eq!(wide, 1);
+    folders.iter().for_each(|folder| std::fs::remove_dir(&folder.0).expect("a folder"));
 }
 
 /// Blocks that are merged hold the rows as one block that is sorted: in memory and in the scratch file,

@@ -184,6 +184,8 @@ impl Merging {
         mut columns: Vec<Column>,
         output: &mut Output,
     ) -> io::Result<()> {
+        // The last part of this worker may have been a compact one, and this one is wide.
+        output.streams().begin_part(false);
         loop {
             let number = task.next.fetch_add(1, Ordering::Relaxed);
             let Some(column) = columns.get_mut(number) else { return Ok(()) };
