@@ -97,7 +97,7 @@ def measure(given: argparse.Namespace, port: int) -> dict[str, object]:
     from rowfall.sources.base import ListedObject
     from rowfall.stores.s3 import S3
 
-    os.environ.update(AWS_ACCESS_KEY_ID="a", AWS_SECRET_ACCESS_KEY="b", AWS_REGION="us-east-1")  # noqa: S106
+    os.environ.update(AWS_ACCESS_KEY_ID="a", AWS_SECRET_ACCESS_KEY="b", AWS_REGION="us-east-1")  # noqa: S106 - of a server that asks for none
     os.environ["AWS_ENDPOINT_URL"] = f"http://127.0.0.1:{port}"
     new: set[str] = set()
 
@@ -113,7 +113,7 @@ def measure(given: argparse.Namespace, port: int) -> dict[str, object]:
     while watch._listings[0]._first:
         watch.look(0)
     first, first_cpu = time.monotonic() - begun, time.process_time() - cpu
-    polls, times, draw = [], [], random.Random(1)  # noqa: S311
+    polls, times, draw = [], [], random.Random(1)  # noqa: S311 - the same names each time
     for number in range(given.polls):
         name = f"in/{given.objects + number:010}.csv"
         if given.random:

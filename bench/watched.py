@@ -57,7 +57,7 @@ class Cost:
 def follow_page(url: str) -> None:
     """Read the states of the page as a browser does."""
     asked = f"{url}events"
-    with contextlib.suppress(OSError), urllib.request.urlopen(asked, timeout=60) as states:  # noqa: S310
+    with contextlib.suppress(OSError), urllib.request.urlopen(asked, timeout=60) as states:  # noqa: S310 - our own
         for _ in states:
             pass
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import hashlib
-import json
 import os
 import re
 import shutil
@@ -25,6 +24,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 CRATE = "crates/rowfall-decode"
@@ -112,28 +112,31 @@ def needed(lock: str, roots: Sequence[str]) -> str:
         asked.setdefault(name, set()).update(via)
     wanted = {name for name in roots if name in blocks}
     if missing := sorted(set(roots) - wanted):
-        raise ReleaseError(f"requirements.lock does not have {', '.join(missing)}")
+        raise ReleaseError(f"requirements-dev.lock does not have {', '.join(missing)}")
     while more := {name for name, by in asked.items() if by & wanted} - wanted:
         wanted |= more
     kept = "".join(block for name in blocks if name in wanted for block in blocks[name])
     return re.sub(r"^ +#.*\n", "", kept, flags=re.M)
 
 
-def roots_of(project: dict[str, object], *extras: str) -> list[str]:
+def roots_of(project: dict[str, Any], *extras: str) -> list[str]:
     """Return the names of what the project and some of its extras ask for, but rowfall-decode."""
-    lines = list(project["dependencies"])  # type: ignore[call-overload]
+    lines = list(project["dependencies"])
     for extra in extras:
-        lines += project["optional-dependencies"][extra]  # type: ignore[index]
+        lines += project["optional-dependencies"][extra]
     names = [re.split(r"[\[<>=!;\s]", line, maxsplit=1)[0] for line in lines]
     return sorted({name for name in names if name != "rowfall-decode"})
 
 
-def locked(project: dict[str, object], lock: str) -> list[str]:
+def locked(project: dict[str, Any], lock: str) -> list[str]:
     """Return the extras that the lock file pins; Ray, which users bring themselves, is in none."""
     names = set(re.findall(r"^([\w.-]+)==", lock, re.M))
     own = set(roots_of(project))
-    extras: list[str] = list(project["optional-dependencies"])  # type: ignore[call-overload]
-    return [extra for extra in extras if set(roots_of(project, extra)) - own <= names]
+    return [
+        extra
+        for extra in project["optional-dependencies"]
+        if set(roots_of(project, extra)) - own <= names
+    ]
 
 
 def build(wanted: Wanted, folder: Path) -> Path:
@@ -192,7 +195,6 @@ def write_bills(
         if len(bills) != 1:
             raise ReleaseError(f"{wheel.name} holds {len(bills)} bills of materials instead of one")
         bill = packed.read(bills[0])
-    json.loads(bill)
     (out / f"rowfall-decode-{version}.cdx.json").write_bytes(bill)
 
 
@@ -201,7 +203,7 @@ def fill_recipes(wanted: Wanted, source: Path, out: Path, version: str, epoch: s
     project = tomllib.loads((source / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     lines = []
     for line in project["dependencies"]:
-        name, limit = re.fullmatch(r"([\w-]+)([^;]*)(?:;.*)?", line).groups()  # type: ignore[union-attr]
+        (name, limit), *_ = re.findall(r"^([\w-]+)([^;]*)", line)
         if name != "rowfall-decode":
             lines.append(f"        - {_CONDA.get(name, name)} {limit.strip()}".rstrip())
     filled = {"VERSION": version, "URL": wanted.url.rstrip("/"), "HOMEPAGE": wanted.homepage,
@@ -246,9 +248,10 @@ def compare(first: Path, second: Path) -> None:
     Raises:
         ReleaseError: they are not; it names the files that differ.
     """
-    one, two = [dict(reversed(line.split("  ")) for line in  # type: ignore[misc]
-                     (out / "SHA256SUMS").read_text(encoding="ascii").splitlines())
-                for out in (first, second)]  # fmt: skip
+    one, two = (
+        dict(line.split("  ")[::-1] for line in (out / "SHA256SUMS").read_text().splitlines())
+        for out in (first, second)
+    )
     if differ := sorted(name for name in {*one, *two} if one.get(name) != two.get(name)):
         raise ReleaseError(f"the second build is not the same: {', '.join(differ)}")
 

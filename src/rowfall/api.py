@@ -76,6 +76,7 @@ if TYPE_CHECKING:
     from rowfall.run.many import TablesRequest
     from rowfall.run.read import RowReader
     from rowfall.run.session import OpenSource
+    from rowfall.targets.base import Target
 
 __all__ = [
     "Verification", "adopt", "bench", "bench_articles", "clean", "doctor", "explain", "forget",
@@ -664,6 +665,17 @@ def _whose(known: Report) -> str:
     return f"{known.load_id[:8]} of {known.source} into {into}"
 
 
+def _target_of(
+    asked: Mapping[str, Any], to: Where | None, password: Secret | str | None
+) -> tuple[Target, Options]:
+    """Return the target of a load, and the options of its store of objects."""
+    given = restored(asked["options"])
+    store = Options(s3_endpoint=given.s3_endpoint, s3_region=given.s3_region,
+                    s3_profile=given.s3_profile)  # fmt: skip
+    name = asked["table"] or "any"
+    return open_target(_text(to) or asked["to"], name, Options(), _secret(password)), store
+
+
 def forget(load_id: str, *, to: Where | None = None, password: Secret | str | None = None) -> int:
     """Make what a load has loaded count as not loaded; its rows stay where they are.
 
@@ -683,13 +695,7 @@ def forget(load_id: str, *, to: Where | None = None, password: Secret | str | No
     from rowfall.run import history
 
     asked = history.request(known.load_id, _text(to))
-
-    given = restored(asked["options"])  # its store of objects
-    options = Options(s3_endpoint=given.s3_endpoint, s3_region=given.s3_region,
-                      s3_profile=given.s3_profile)  # fmt: skip
-    target = open_target(
-        _text(to) or asked["to"], asked["table"] or "any", Options(), _secret(password)
-    )
+    target, options = _target_of(asked, to, password)
     destination = open_destination(target)
     if number:
         return destination.forget_attempt(target, f"{known.load_id}_{number}")
@@ -720,12 +726,7 @@ def undo(
     from rowfall.run import history
 
     asked = history.request(known.load_id, _text(to))
-    given = restored(asked["options"])
-    options = Options(s3_endpoint=given.s3_endpoint, s3_region=given.s3_region,
-                      s3_profile=given.s3_profile)  # fmt: skip
-    target = open_target(
-        _text(to) or asked["to"], asked["table"] or "any", Options(), _secret(password)
-    )
+    target, options = _target_of(asked, to, password)
     return open_destination(target).undo(target, Undo(known, asked, options, dry, views))
 
 

@@ -25,8 +25,8 @@ from rowfall.core.options import ANSWERS, LOAD, Flag, Options, several
 from rowfall.core.patterns import regex
 
 MOST_BYTES = 256 << 10
-"""Of what a command prints: more is no help to a model, whose context it fills. 256 KiB are some
-60,000 tokens, and the plan of a table of 1,000 columns."""
+"""Bytes of a command's output that are kept. More is no help to a model, whose context it fills:
+256 KiB are some 60,000 tokens, and the plan of a table of 1,000 columns."""
 # A load that is told to end takes back what is not visible yet; the next run would do it, too. Ten
 # seconds were too few on a busy machine.
 _END_SECONDS = 30.0
@@ -63,7 +63,7 @@ _MEANINGS = {
 
 @dataclass(frozen=True, slots=True)
 class CommandResult:
-    """What a command has said.
+    """Result of a command.
 
     Attributes:
         code: exit code. ``document``: of stdout; None where it is no JSON.

@@ -43,7 +43,7 @@ _READS = ToolAnnotations(read_only_hint=True, open_world_hint=True)
 
 
 def serve(to: str | None) -> None:
-    """CommandResult an agent over stdin and stdout until it hangs up.
+    """Answer an agent over stdin and stdout until it hangs up.
 
     Args:
         to: the target of tools that are not told one; None for that of the command line.

@@ -82,7 +82,7 @@ def _restart_in_utf8() -> None:
     os.environ["PYTHONUTF8"] = "1"
     os.environ.setdefault("PYTHONIOENCODING", sys.stdout.encoding if sys.stdout else "ascii")
     with contextlib.suppress(OSError):
-        os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])  # noqa: S606
+        os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])  # noqa: S606 - itself
 
 
 def _process_began() -> float:

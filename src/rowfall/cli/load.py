@@ -51,7 +51,7 @@ def load(
     load and skips what is loaded. With --tables many tables of a source are loaded, each by a load
     of its own; {table} in --table or --to stands for the name of each.
     """
-    if values["tables"] is not None or values["exclude"] or values["table_per_file"]:
+    if options_of(values).many_tables:
         return _load_tables(output, sources, (to, table), password, watch_port, values)
     with _live(output, watch_port, to) as live:
         from rowfall.systems.clickhouse.prestart import prestart

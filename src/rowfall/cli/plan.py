@@ -39,7 +39,7 @@ def plan(
     Takes the arguments of 'rowfall load'; prints the table, the settings with their reasons, a
     forecast and the SQL. With -v every column says why it got its type.
     """
-    if values["tables"] is not None or values["exclude"] or values["table_per_file"]:
+    if options_of(values).many_tables:
         _plan_tables(output, sources, (to, table), password, every=every_split, values=values)
         return
     from rowfall.systems.clickhouse.prestart import prestart

@@ -7,7 +7,7 @@ so a line may have more fields than its header has names.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import accumulate
 
 from rowfall.core.dataclass import dataclass
@@ -88,6 +88,12 @@ def parse_type(text: str) -> Type:
     if base in _LENGTHS:
         base, args = "Decimal", f"{_LENGTHS[base]}, {args}"
     return Type(full, base, args, nullable)
+
+
+def text_columns(given: Iterable[str]) -> set[str]:
+    """Return the columns whose type is text among those of ``--type``, as ``name String``."""
+    pairs = (item.split(None, 1) for item in given)
+    return {name for name, *type_ in pairs if type_ and parse_type(type_[0]).text}
 
 
 def without_nested(type_: str) -> str:

@@ -153,7 +153,7 @@ class _Streaming(Decode):
 
 
 class _FromEngine(FromEngine, _Streaming):
-    """What the engine reads, of one split: so its rows can be told from those of others."""
+    """Reader of one split at a time by the engine: its rows can be told from those of others."""
 
     def _abandon(self, run: DecoderRun, pipe: str) -> None:
         """Let the program end by itself, which ends its last batch."""

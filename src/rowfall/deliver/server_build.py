@@ -59,7 +59,7 @@ _PATIENCE = {
 
 @dataclass(frozen=True, slots=True)
 class BuilderRules:
-    """What a builder has of this machine, and whether it may leave the work to a server.
+    """Share of this machine that a builder has, and whether it may leave the work to a server.
 
     Attributes:
         threads: each of which makes parts.

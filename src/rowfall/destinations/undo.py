@@ -85,7 +85,7 @@ def begun(asked: Undo, ledger: Ledger) -> Mapping[str, Any] | None:
         word, _, text = name.partition(" ")
         if word == UNDO and state != "done":
             away = steps.get(AWAY) == "done"
-            return {**json.loads(text), "away": away, "step": name}
+            return {**json.loads(text), "away": away}
     return None
 
 
@@ -132,7 +132,7 @@ def _key_of(asked: Undo, ledger: Ledger) -> str:
 
 def stopped_undo(ledger: Ledger, key: str) -> LedgerError | None:
     """Return the error of a load into a table from which rows are half taken out; None for none."""
-    for load_id, _ in ledger.steps_begun(UNDO, key):
+    for load_id in ledger.begun(UNDO, key):
         return LedgerError(
             f"the rows of load {load_id[:8]} are half taken out of the table: rowfall undo was "
             "stopped",

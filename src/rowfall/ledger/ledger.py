@@ -85,7 +85,7 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True)
 class LoadedParts:
-    """What an attempt has brought into one table: the target, or one behind a view.
+    """Rows and parts of an attempt in one table: the target, or one behind a view.
 
     Attributes:
         attempt_rows: rows of the attempt in the target. ``rows``: those in this table.
@@ -265,18 +265,18 @@ class Ledger:
         )  # fmt: skip
         return [(str(load_id), str(key), str(rest)) for load_id, key, rest in rows]
 
-    def steps_begun(self, word: str, key: str) -> list[tuple[str, str]]:
-        """Return (load, rest of the name) of steps that begin with a word and are not done.
+    def begun(self, word: str, key: str) -> list[str]:
+        """Return the loads with a step that begins with a word and is not done.
 
         Args:
             key: of the target of their loads.
         """
         rows = self._store.rows(
-            "SELECT l.id, substr(s.name, ?) FROM step s JOIN load l ON l.id = s.load_id "
+            "SELECT DISTINCT l.id FROM step s JOIN load l ON l.id = s.load_id "
             "WHERE s.name LIKE ? AND s.state <> 'done' AND l.into_table = ?",
-            len(word) + 2, f"{word} %", key,
+            f"{word} %", key,
         )  # fmt: skip
-        return [(str(load_id), str(rest)) for load_id, rest in rows]
+        return [str(load_id) for (load_id,) in rows]
 
     def claim(self, load_id: str, word: str) -> bool:
         """Claim a load for what this process does with it; False while another one claims it.

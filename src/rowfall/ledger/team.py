@@ -108,7 +108,7 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class SharedPlan:
-    """What the workers of a load have to agree on.
+    """Plan of a shared load: all of its workers have to agree on it.
 
     Attributes:
         owner: who has written it. ``idle``: seconds since then.
@@ -130,7 +130,7 @@ class SharedPlan:
 
 @dataclass(frozen=True, slots=True)
 class TeamState:
-    """What the lines say at one moment.
+    """State of a shared load at one moment, as the lines say.
 
     Attributes:
         standing: who leads.
@@ -298,7 +298,7 @@ _LEAST_ID = 6
 
 
 def name_of(tables: SmallTables, load_id: str) -> str:
-    """Return the name under which a load is shared, by the beginning of its id; "" for none.
+    """Return the name under which a load is shared, by that name or the beginning of its id.
 
     Args:
         load_id: a name that is one already is no id.
@@ -307,7 +307,7 @@ def name_of(tables: SmallTables, load_id: str) -> str:
         UsageError: several loads begin so. RowfallError: the table is not there.
     """
     if len(load_id) < _LEAST_ID or not load_id.isalnum():
-        return ""
+        return load_id
     like, text = tables.value(f'%"load": "{load_id}%'), tables.value(load_id)
     found = tables.ask(
         f"SELECT DISTINCT pipeline FROM {tables.name(TABLE)} WHERE event = {tables.value(PLAN)} "
@@ -315,7 +315,7 @@ def name_of(tables: SmallTables, load_id: str) -> str:
     )
     names = {str(row[0]) for row in found}
     if load_id in names or not names:
-        return ""
+        return load_id
     if len(names) > 1:
         raise UsageError(
             f"the ids of several shared loads begin with {load_id}: {', '.join(sorted(names))}",

@@ -330,8 +330,9 @@ def expect(facts: LoadFacts, transport: Transport, work: WriterWork) -> Forecast
 
 def _built_of(facts: LoadFacts, transport: Transport) -> str:
     """Return the format of what rowfall-decode makes parts of."""
-    engine_reads = facts.encoding is None or transport.parser.value == ENGINE
-    return "Native" if engine_reads or facts.encoding is None else facts.encoding.format
+    if facts.encoding is None or transport.parser.value == ENGINE:
+        return "Native"
+    return facts.encoding.format
 
 
 # CPU seconds of a server, measured on 24.10 (docs/decisions/0120-parts-for-servers.md): of a byte

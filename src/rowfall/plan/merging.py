@@ -2,9 +2,8 @@
 
 Partitions are parts of their own anyway, see :mod:`rowfall.deliver.build`.
 
-What it adds is a fraction of the merge that it saves the engine, of narrow and of wide rows: 20 M
-trips take 2.3 CPU seconds either way, and save 0.8 of ``OPTIMIZE FINAL``; 1 M taxi rows of 51
-columns take 0.5 more (2 parts become one), and save 4.2. One block is written as it is.
+20 M trips take 1.6 CPU seconds either way, and save the engine 0.8 of ``OPTIMIZE FINAL``. One block
+is written as it is.
 """
 
 from __future__ import annotations
@@ -22,11 +21,10 @@ HELD_BLOCK = 16 << 20
 """Bytes of rows of a block that is held in memory until it is merged.
 
 Small enough to be sorted in the cache, which pays for its copy: 20 M trips of csv.gz took 2.07 and
-2.08 CPU seconds with 8 and 16 MiB, 2.21 with 32, 2.51 with 256, and 2.11 without merging. Of 1 M
-taxi rows it does not matter: 4.35, 4.42, 4.42 (8, 16, 32 MiB), and 3.91 without.
+2.08 CPU seconds with 8 and 16 MiB, 2.21 with 32, 2.51 with 256, and 2.11 without merging.
 """
-# Of wider tables a load would take longer for what a merge saves the engine later: 1 M taxi rows of
-# 51 columns took 2.1 seconds (3.4 of CPU) on two quiet cores, and 1.6 (2.6) without.
+# Of wider tables a load takes longer for what the engine saves later: 1 M taxi rows of 51 columns
+# took 2.1 seconds (3.4 of CPU) on two quiet cores, 1.6 (2.6) without, and saved 4.2.
 _MOST_COLUMNS = 12
 # Whole columns of these go straight into parts, without a block that could be held.
 _WHOLE_COLUMNS = frozenset({"Parquet", "ArrowStream"})

@@ -87,7 +87,6 @@ def check_fleet(session: Session) -> None:
         (options.upsert, "--upsert", whole),
         (options.direct, "--direct", "what a dead worker has inserted could not be taken back"),
         (options.force, "--force", "each worker would load all files once more"),
-        (options.follow, "--follow", "a pipeline has one watcher at a time"),
         (options.cursor, "--cursor", "the rows that are new are one worker's"),
         (options.after_load != "nothing", "--after", "others may still read the files"),
     ):  # fmt: skip
@@ -375,9 +374,7 @@ class Worker:
         known = int(said.get("before", 0))
         seconds = max(own.seconds, state.plan.seconds if state.plan else 0.0)
         loaded = int(totals["splits_loaded"])
-        outcome = own.outcome
-        if own.outcome in ("done", "partial", "failed"):
-            outcome = "done" if not left else "partial" if loaded or known else "failed"
+        outcome = "done" if not left else "partial" if loaded or known else "failed"
         notes: list[str] = list(own.notes)
         dead = [w for w in workers if w.state == LOST]
         if dead:

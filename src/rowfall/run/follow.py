@@ -198,7 +198,7 @@ def check_options(options: Options) -> None:
     Raises:
         UsageError: one makes no sense, or excludes another.
     """
-    for name in ("until", "snapshot", "force", "atomic", "replace", "upsert"):
+    for name in ("until", "snapshot", "force", "atomic", "replace", "upsert", "on", "fleet"):
         if getattr(options, name):
             raise UsageError(f"--follow and --{name} exclude each other")
     if options.on_change not in (LOAD, IGNORE):

@@ -177,7 +177,7 @@ def _plan(load: LoadRun, known: frozenset[str] | None) -> tuple[Settled, LoadFac
             from rowfall.run.after import check_after  # only here: other loads save it
 
             check_after(load.session)
-        if load.ledger.steps_begun(UNDO, load.session.target_key):
+        if load.ledger.begun(UNDO, load.session.target_key):
             from rowfall.destinations.undo import stopped_undo  # hardly ever
 
             refused = stopped_undo(load.ledger, load.session.target_key)

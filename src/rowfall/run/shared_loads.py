@@ -59,7 +59,7 @@ def find_load(
         while True:
             state = None
             with suppress(EngineError):  # nobody has shared a load there yet
-                shared = name_of(tables, name) or name
+                shared = name_of(tables, name)
                 state = Team(tables, shared, make=False).look()
             if state is not None and state.plan is not None and not state.standing.dead:
                 return _shared_load(shared, state.plan.said, to)
@@ -112,7 +112,7 @@ def report_of(to: str, name: str, password: Secret | None) -> Report | None:
         return None
     with destination.beside(target) as tables, suppress(EngineError):
         assert tables is not None  # noqa: S101 - who shares loads has them
-        state = Team(tables, name_of(tables, name) or name, make=False).look()
+        state = Team(tables, name_of(tables, name), make=False).look()
         plan = state.plan or state.last
         if plan is None:
             return None

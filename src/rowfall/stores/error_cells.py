@@ -27,7 +27,7 @@ _CELL = re.compile(
 _PLACE = re.compile(rb"""\br=["']([A-Z]+)(\d+)["']""")
 _KIND = re.compile(rb"""\bt=["'](\w+)["']""")
 _OVERLAP, _PIECE = 64 << 10, 4 << 20
-_CODES = {
+CODES = {
     0x00: "#NULL!", 0x07: "#DIV/0!", 0x0F: "#VALUE!", 0x17: "#REF!", 0x1D: "#NAME?", 0x24: "#NUM!",
     0x2A: "#N/A", 0x2B: "#GETTING_DATA",
 }  # fmt: skip
@@ -60,7 +60,7 @@ def error_cells(path: str, sheet: str) -> tuple[Cells, bool]:
 
 
 def _error(code: int) -> str:
-    return _CODES.get(code, f"#ERROR{code}!")
+    return CODES.get(code, f"#ERROR{code}!")
 
 
 # --- .xlsx ----------------------------------------------------------------------------------------

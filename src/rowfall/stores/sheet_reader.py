@@ -20,7 +20,7 @@ from typing import Any
 from rowfall.core.dataclass import dataclass
 from rowfall.core.header_line import unique_names
 from rowfall.core.units import counted
-from rowfall.stores.error_cells import UNCALCULATED, error_cells
+from rowfall.stores.error_cells import CODES, UNCALCULATED, error_cells
 
 TYPES = {
     "integer": "Int64", "number": "Float64", "boolean": "Bool", "day": "Date32",
@@ -34,10 +34,7 @@ _LOOKED_AT = 100
 _TOTAL = re.compile(
     r"(grand |sub ?)?totals?\b|sum\b|gesamt|summe\b|insgesamt|total g", re.IGNORECASE
 )
-_ERRORS = frozenset((
-    "#N/A", "#DIV/0!", "#VALUE!", "#REF!", "#NAME?", "#NUM!", "#NULL!", "#GETTING_DATA", "#SPILL!",
-    "#CALC!",
-))  # fmt: skip
+_ERRORS = frozenset((*CODES.values(), "#SPILL!", "#CALC!"))
 _ESCAPES = str.maketrans({"\\": r"\\", "\t": r"\t", "\n": r"\n", "\r": r"\r"})
 _SHOWN = 60
 _ROUNDED = 1 << 53
@@ -86,11 +83,18 @@ class SheetFacts:
 
 
 class SheetError(Exception):
-    """What is wrong with a workbook; ``hint`` says what helps, ``usage``: the user chooses."""
+    """A workbook that cannot be read as asked.
 
-    def __init__(self, text: str, hint: str | None = None, *, usage: bool = False) -> None:
+    Attributes:
+        hint: what helps. ``usage``: the user chooses. ``sheets``: that are to be chosen from.
+    """
+
+    def __init__(
+        self, text: str, hint: str | None = None, *, usage: bool = False,
+        sheets: Sequence[str] = (),
+    ) -> None:  # fmt: skip
         super().__init__(text)
-        self.hint, self.usage = hint, usage
+        self.hint, self.usage, self.sheets = hint, usage, sheets
 
 
 def kind_of_column(kinds: Counter[str]) -> str:
@@ -167,7 +171,7 @@ class _Sheet:
             raise SheetError("no sheet of it holds anything")
         if len(filled) > 1:
             shown = ", ".join(f"{name} ({rows:,} rows)" for name, rows in filled.items())
-            raise SheetError(f"it has several sheets: {shown}", next(iter(filled)), usage=True)
+            raise SheetError(f"has several sheets: {shown}", sheets=tuple(filled))
         return next(iter(filled))
 
     # --- the table --------------------------------------------------------------------------------
@@ -317,7 +321,7 @@ class _Sheet:
         if not self._is_filled(cell) or cell in self.asked.nulls or cell in _ERRORS:
             return None
         return _KINDS[type(cell)] if not isinstance(cell, float) else (
-            "integer" if cell.is_integer() and abs(cell) < 1 << 53 else "number"
+            "integer" if cell.is_integer() and abs(cell) < _ROUNDED else "number"
         )  # fmt: skip
 
     def write(self, out: Any) -> None:
@@ -392,7 +396,7 @@ def _text(cell: Any) -> str:
     if isinstance(cell, bool):
         return str(cell).lower()
     if isinstance(cell, float):
-        return str(int(cell)) if cell.is_integer() and abs(cell) < 1 << 53 else repr(cell)
+        return str(int(cell)) if cell.is_integer() and abs(cell) < _ROUNDED else repr(cell)
     if isinstance(cell, timedelta):
         micros = abs(cell) // timedelta(microseconds=1)
         seconds, rest = divmod(micros, 1_000_000)
@@ -440,7 +444,7 @@ def main() -> int:
             json.dump(asdict(sheet.describe()), sys.stdout)
         sys.stdout.flush()
     except SheetError as error:
-        json.dump({"error": str(error), "hint": error.hint, "usage": error.usage}, sys.stderr)
+        json.dump({"error": str(error), **vars(error)}, sys.stderr)
         return 1
     except BrokenPipeError:
         return 1

@@ -30,6 +30,7 @@ from rowfall.core.model import Column, Encoding, Kind, Schema, TableLayout
 from rowfall.core.options import Options
 from rowfall.core.patterns import regex
 from rowfall.core.tables import FoundTable
+from rowfall.core.type_names import text_columns
 from rowfall.core.units import memory, parse_size
 from rowfall.sources.base import Source
 from rowfall.sources.compression import path_of
@@ -222,12 +223,7 @@ class Workbooks(Streams):
             for column, own in zip(facts.names, facts.kinds, strict=True):
                 kinds.setdefault(column, Counter()).update(own)
             notes += [note if len(names) == 1 else f"{name}: {note}" for note in facts.notes]
-        given = [item.split(None, 1) for item in self._options.type]
-        texts = {
-            name
-            for name, *type_ in given
-            if type_ and type_[0].startswith(("String", "Nullable(String"))
-        }
+        texts = text_columns(self._options.type)
         self._found = tuple(
             (name, "text" if name in texts else kind_of_column(own)) for name, own in kinds.items()
         )
@@ -294,8 +290,8 @@ class Workbooks(Streams):
                 f"cannot read {name}: the sheet takes more than the {asked} of --memory",
                 hint="A sheet is read as a whole. Save it as CSV, or give it more: --memory",
             ) from None
-        if found["error"].startswith("it has several sheets: "):
-            raise _SeveralSheetsError(name, found)
+        if found["sheets"]:
+            raise _SeveralSheetsError(name, found["error"], found["sheets"])
         if found["usage"]:
             raise UsageError(f"{name}: {found['error']}", hint=found["hint"])
         raise SourceError(f"{name}: {found['error']}", hint=found["hint"])
@@ -316,14 +312,12 @@ class Workbooks(Streams):
 class _SeveralSheetsError(UsageError):
     """A workbook has several sheets that hold something, and none is named."""
 
-    def __init__(self, name: str, found: dict[str, Any]) -> None:
-        shown = found["error"].partition(": ")[2]
-        self.names = re.findall(r"(.+?) \([\d,]+ rows\)(?:, |\Z)", shown)
-        book = shlex.quote(name)
+    def __init__(self, book: str, why: str, names: Sequence[str]) -> None:
+        self.names = names
         super().__init__(
-            f"{name} {found['error'].removeprefix('it ')}",
-            hint=f"Name one: --sheet {shlex.quote(found['hint'])}, or load each into a table of "
-            f"its own: rowfall load {book} --tables '*'",
+            f"{book} {why}",
+            hint=f"Name one: --sheet {shlex.quote(names[0])}, or load each into a table of its "
+            f"own: rowfall load {shlex.quote(book)} --tables '*'",
         )
 
 

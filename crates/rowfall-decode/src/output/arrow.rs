@@ -77,7 +77,7 @@ impl Output {
             Columns::Plain(texts) => columns
                 .iter()
                 .zip(texts)
-                .map(|(column, texts)| array(column, rows, texts))
+                .map(|(column, texts)| array(column, rows, &kind(&column.data_type), texts))
                 .collect(),
             Columns::Typed(values) => {
                 let pairs = columns.iter().zip(values).enumerate();

@@ -99,8 +99,8 @@ fn moments(column: &Column, rows: usize, kind: &DataType, digits: u8) -> ArrayRe
     }
 }
 
-pub fn array(column: &Column, rows: usize, texts: &Texts) -> ArrayRef {
-    let to = &kind(&column.data_type);
+/// The array of so many values; `to`: its type, which may have a time zone.
+pub fn array(column: &Column, rows: usize, to: &DataType, texts: &Texts) -> ArrayRef {
     match &column.data_type.base {
         BaseType::Int(1, true) => same::<Int8Type>(column, rows, to),
         BaseType::Int(2, true) => same::<Int16Type>(column, rows, to),

@@ -4,10 +4,7 @@
 use std::io;
 use std::sync::Arc;
 
-use arrow_array::types::{
-    Int16Type, Int32Type, TimestampMicrosecondType, TimestampMillisecondType,
-    TimestampNanosecondType, TimestampSecondType,
-};
+use arrow_array::types::{Int16Type, Int32Type, TimestampNanosecondType};
 use arrow_array::{
     Array, ArrayRef, BinaryArray, DictionaryArray, ListArray, MapArray, PrimitiveArray,
     StringArray, StructArray,
@@ -157,7 +154,7 @@ impl Values {
                 }
                 Ok(text_array(ends, bytes, nulls, self.kind == DataType::Binary))
             }
-            _ => Ok(self.flat(column, rows)),
+            _ => Ok(plain::array(column, rows, &self.kind, &self.texts)),
         }
     }
 
@@ -169,31 +166,6 @@ impl Values {
         checked: bool,
     ) -> io::Result<ArrayRef> {
         self.children[at].array(&column.children[at], column.elements(rows), checked)
-    }
-
-    /// Values that have the same form in every stream of Arrow, but for the time zone.
-    fn flat(&self, column: &Column, rows: usize) -> ArrayRef {
-        let found = plain::array(column, rows, &self.texts);
-        let DataType::Timestamp(unit, _) = &self.kind else { return found };
-        let kind = self.kind.clone();
-        macro_rules! zoned {
-            ($kind:ty) => {
-                Arc::new(
-                    found
-                        .as_any()
-                        .downcast_ref::<PrimitiveArray<$kind>>()
-                        .expect("its unit")
-                        .clone()
-                        .with_data_type(kind),
-                ) as ArrayRef
-            };
-        }
-        match unit {
-            TimeUnit::Second => zoned!(TimestampSecondType),
-            TimeUnit::Millisecond => zoned!(TimestampMillisecondType),
-            TimeUnit::Microsecond => zoned!(TimestampMicrosecondType),
-            TimeUnit::Nanosecond => zoned!(TimestampNanosecondType),
-        }
     }
 
     /// The names of an Enum.

@@ -93,7 +93,7 @@ def _undo(opened: OpenedTables, target: Target, asked: Undo) -> Undone:
         _check_settled(opened, target, asked, uuid)
         plan = {**_plan(opened, asked, (target.database, target.table)), "uuid": uuid}
     else:
-        plan = {k: v for k, v in stopped.items() if k not in ("away", "step")}
+        plan = {k: v for k, v in stopped.items() if k != "away"}
     away = bool(stopped and stopped["away"])
     parts = [_Part(*part) for part in plan["parts"]]
     splits = len(ledger.sources_of(asked.load_id))

@@ -232,7 +232,7 @@ def _decimal(column: DeclaredColumn, values: Values, kinds: Counter[str]) -> Fou
 
 def _fits(text: str, whole: int, scale: int) -> bool:
     left, _, right = text.lstrip("-").partition(".")
-    return (left + right).isdigit() and len(left) <= whole - scale and (
+    return (left + right).isdigit() and len(left.lstrip("0")) <= whole - scale and (
         len(right) <= scale or right == "0"
     )  # fmt: skip
 

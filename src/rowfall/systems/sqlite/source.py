@@ -21,7 +21,7 @@ from rowfall.core.listing import Listing, Split
 from rowfall.core.model import Encoding
 from rowfall.core.options import Options
 from rowfall.core.sqltext import identifier, literal
-from rowfall.core.type_names import parse_type
+from rowfall.core.type_names import parse_type, text_columns
 from rowfall.engines.file_database import OpenFile
 from rowfall.sources.cursor import CursorSql
 from rowfall.sources.databases import (
@@ -175,8 +175,7 @@ class SQLiteSource(DatabaseSource):
             [(row[2 * n], row[2 * n + 1]) for row in sampled if row[2 * n] != "null"]
             for n in range(len(declared))
         ]
-        given = [item.split(None, 1) for item in self.options.type]
-        texts = {name for name, *type_ in given if type_ and parse_type(type_[0]).text}
+        texts = text_columns(self.options.type)
         return tuple(
             read_column(column, held, as_text=column.name in texts)
             for column, held in zip(declared, values, strict=True)
