@@ -46,7 +46,7 @@ charts:  ## build the chart library of report pages from charts/package-lock.jso
 
 .PHONY: charts
 .PHONY: help venv decoder demo rust memcheck miri aarch64 test test-all test-singlestore fast check faults simulate bench
-.PHONY: bench-100b figures lock
+.PHONY: bench-100b figures lock lock-integrations test-integrations
 .PHONY: wheels release image docs clean
 
 help:  ## list the targets
@@ -183,6 +183,12 @@ test: $(TESTED)  ## what a merge has to pass: style, types, the crate, and the t
 test-all: $(TESTED)  ## the same with every test and more examples of each: an hour
 	@export ROWFALL_TESTS=all ROWFALL_FAULT_ROUNDS=$${ROWFALL_FAULT_ROUNDS:-20}; $(call BESIDE,$(PYTEST) --durations=20)
 
+# Each in an environment of its own, made from its lock file: orchestrators bring hundreds of packages.
+INTEGRATIONS ?= $(patsubst integrations/%/requirements.lock,%,$(wildcard integrations/*/requirements.lock))
+
+test-integrations: $(TESTED)  ## the tests of integrations/; INTEGRATIONS=dagster for one
+	@bash integrations/test.sh $(INTEGRATIONS)
+
 # What MariaDB stands in for otherwise: its own tests, every source into it, and connections that are
 # cut and a rowfall that is killed at each step. In the database of the URL the tables t_* and
 # _rowfall_loaded are dropped; all else is in databases db_* and into_*, which are made and dropped.
@@ -236,6 +242,14 @@ lock: venv  ## pin every dependency with its hashes again
 			--group $$group -o requirements-$$group.lock; \
 	done
 
+lock-integrations: venv  ## pin what integrations are tested with again; INTEGRATIONS=dagster for one
+	for name in $(INTEGRATIONS); do \
+		$(BIN)/uv pip compile -q --upgrade --python-version 3.11 --generate-hashes --no-emit-index-url \
+			--custom-compile-command "make lock-integrations" \
+			pyproject.toml --extra embedded --group build integrations/$$name/pyproject.toml \
+			--group integrations/$$name/pyproject.toml:dev -o integrations/$$name/requirements.lock; \
+	done
+
 clean:  ## remove what the other targets made
 	rm -rf .venv .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache build dist
-	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
+	find src tests integrations -name __pycache__ -type d -prune -exec rm -rf {} +
