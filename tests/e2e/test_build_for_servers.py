@@ -79,11 +79,16 @@ def test_parts_hold_the_rows_that_would_be_sent(lake: Lake, key: str) -> None:
     source = write(lake.shell)
     planned = lake.ok("plan", source, "--table", "t", "--build", "on", "--json", *KEYS[key])
     assert (planned.document["delivery"], planned.document["why_unbuilt"]) == ("build", "")
-    report = lake.load(source, "--table", "t", "--build", "on", "--verify", *KEYS[key])
+    small = ("--set", "min_insert_block_size_rows=1000")
+    report = lake.load(source, "--table", "t", "--build", "on", "--verify", *small, *KEYS[key])
     assert (report["rows"], report["notes"]) == (10_000, [])
     lake.load(source, "--table", "sent", "--build", "off", *KEYS[key])
     same(lake, "t", "sent")
     assert taken_over(lake) == 1
+    # Blocks of 2,000 rows, sorted one by one, and nothing is left to merge.
+    parts = "SELECT count(), max(rows) FROM system.parts WHERE active AND database = '{db}' "
+    parts += "AND table = 't'"
+    assert lake.row(parts) == ([12, 834] if key == "partitions" else [1, 10_000])
     assert lake.staging() == set()
     again = lake.load(source, "--table", "t", "--build", "on", *KEYS[key])
     assert (again["rows"], again["splits_skipped"]) == (0, 2)

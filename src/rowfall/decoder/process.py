@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import threading
@@ -85,6 +86,7 @@ class DecoderProcess:
 
     Args:
         stdout: descriptor that the output "-" goes to.
+        nice: how much less of the cores it gets than others, from 0 to 19.
 
     Attributes:
         given: what a program says that has failed while it wrote Arrow; None where it says nothing.
@@ -96,7 +98,7 @@ class DecoderProcess:
 
     def __init__(
         self, program: str, spec: Spec, answers: Answers | None = None,
-        stdout: int = subprocess.DEVNULL,
+        stdout: int = subprocess.DEVNULL, nice: int = 0,
     ) -> None:  # fmt: skip
         self._answers = answers
         self.inputs: Sequence[Split] = ()
@@ -109,6 +111,9 @@ class DecoderProcess:
             stdin=subprocess.PIPE, stdout=stdout, stderr=subprocess.PIPE,
             env=environment.of_child(),
         )  # fmt: skip
+        if nice:  # its threads, which it has once it has the spec, inherit that
+            with suppress(ProcessLookupError):
+                os.setpriority(os.PRIO_PROCESS, self._process.pid, nice)
         self._stdin = cast("IO[bytes]", self._process.stdin)
         self._written = self._read = (0, 0)
         self._last = b""

@@ -159,8 +159,7 @@ class Build(Decode):
 
     def _merged(self, run: BuildRun, table: Definition, asked: Spec) -> Spec:
         """Return the spec with what it says about merging all blocks into one part, if they are."""
-        # Memory that servers have is not for this machine, and their parts are of large blocks.
-        if not self._moves or not merging.of_table(table, asked.format):
+        if not merging.of_table(table, asked.format, spares=not self._moves):
             return asked
         file = str(Path(run.outputs[0]).parent / "rows")
         held = documents.PartMerge(_held_bytes(run.order), file, merging.HELD_BLOCK)

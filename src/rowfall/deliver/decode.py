@@ -207,6 +207,7 @@ class Decode:
     """
 
     _packed = False
+    _nice = 0
 
     def __init__(self, program: str, engine: Engine, input_: DecoderInput) -> None:
         self._program = program
@@ -303,7 +304,9 @@ class Decode:
             asked: its spec so far; this kind of delivery says more.
         """
         spec = self._prepare(run, asked)
-        run.child = DecoderProcess(self._program, spec, self._answers(run), run.stdout)
+        run.child = DecoderProcess(
+            self._program, spec, self._answers(run), run.stdout, self._nice
+        )  # fmt: skip
         self._running[run.order.attempt] = run
         return run.child
 

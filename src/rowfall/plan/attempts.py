@@ -288,8 +288,7 @@ def expect(facts: LoadFacts, transport: Transport, work: WriterWork) -> Forecast
     threads = insert_threads(share, shape)
     block_size = min(block_bytes, int(block_rows * shape.row_bytes))
     built = transport.delivery.value == BUILD
-    # Of servers each block stays a part.
-    merged = built and facts.reach is None and merging.of_load(facts, _built_of(facts, transport))
+    merged = built and merging.of_load(facts, _built_of(facts, transport))
     if built and facts.reach is not None and shape.partitions <= 1:
         block_size, block_rows = SERVER_BLOCK, int(SERVER_BLOCK / max(1.0, shape.row_bytes))
     if count is not None and groups:

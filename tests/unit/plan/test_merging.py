@@ -22,3 +22,23 @@ def test_narrow_plain_tables(columns: int, engine: str, format_: str, merged: bo
     table = table_definition.parse(f"CREATE TABLE d.t ({names}) ENGINE = {engine} ORDER BY c0")
     assert table is not None
     assert merging.of_table(table, format_) == merged
+
+
+@pytest.mark.parametrize(
+    ("engine", "format_", "merged"),
+    [
+        ("MergeTree", "CSV", True),
+        ("MergeTree", "Parquet", True),
+        ("ReplicatedMergeTree", "CSV", True),
+        ("MergeTree PARTITION BY c0", "CSV", False),
+        ("ReplacingMergeTree", "CSV", False),
+        ("ReplicatedReplacingMergeTree", "CSV", False),
+    ],
+)
+def test_servers_are_spared_the_merges_of_wide_tables(
+    engine: str, format_: str, merged: bool
+) -> None:
+    names = ", ".join(f"`c{n}` Int64" for n in range(51))
+    table = table_definition.parse(f"CREATE TABLE d.t ({names}) ENGINE = {engine} ORDER BY c0")
+    assert table is not None
+    assert merging.of_table(table, format_, spares=True) == merged

@@ -1,0 +1,21 @@
+"""The process of rowfall-decode."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from rowfall.decoder.documents import Spec
+from rowfall.decoder.process import DecoderProcess
+
+
+def test_a_program_that_leaves_the_cores_to_others(tmp_path: Path) -> None:
+    """It has its priority before it has the spec, and so before it has threads."""
+    program, said = tmp_path / "program", tmp_path / "said"
+    program.write_text(f"#!/bin/sh\nread spec\nnice > {said}\n")
+    program.chmod(0o755)
+    spec = Spec(inputs=(), format="CSV", columns=(), outputs=())
+    process = DecoderProcess(str(program), spec, nice=7)
+    process.wait()
+    assert process.result() is None
+    assert int(said.read_text()) == min(19, os.nice(0) + 7)
