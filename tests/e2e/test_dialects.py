@@ -240,6 +240,10 @@ def test_blank_lines_behind_the_sample(shell: Shell) -> None:
 
 def test_a_delimiter_that_does_not_split_is_said_before_the_first_row(shell: Shell) -> None:
     shell.write("a.csv", "id,name\n1,a\n2,b\n")
+    shell.write("n.csv", "id,n\n1,2\n2,3\n")
+    said = shell.ok("plan", "n.csv", "--delimiter", ";").out
+    assert "--delimiter comma" in said
+    assert "--decimal" not in said  # commas between fields stand before no decimals
     for given, said in (
         (("--delimiter", ";"), "--delimiter comma"),
         (("--format", "TSVWithNames"), "--format CSVWithNames --delimiter comma"),

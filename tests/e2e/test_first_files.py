@@ -121,7 +121,7 @@ def test_geometries_of_geoparquet_keep_their_bytes_and_their_nulls(shell: Shell)
 
 
 @pytest.mark.parametrize("format", ["parquet", "orc", "arrow", "avro"])
-@pytest.mark.parametrize("damage", ["cut", "end"])
+@pytest.mark.parametrize("damage", ["cut", "end", "head"])
 @pytest.mark.sampled
 def test_a_damaged_file_of_columns_is_said_to_be_one(
     shell: Shell, format: str, damage: str
@@ -130,6 +130,7 @@ def test_a_damaged_file_of_columns_is_said_to_be_one(
     shell.ok("load", "generate://random?rows=3000&bytes=64", "--to", f"a.{format}")
     whole = (shell.folder / f"a.{format}").read_bytes()
     half = whole[: len(whole) // 2]
-    shell.write(f"b.{format}", half if damage == "cut" else whole[:-20] + b"x" * 16 + whole[-4:])
+    bodies = {"cut": half, "end": whole[:-20] + b"x" * 16 + whole[-4:], "head": whole[:6]}
+    shell.write(f"b.{format}", bodies[damage])
     said = shell.ends(4, "load", f"b.{format}").talk
     assert "is not a whole file of its format hint: Fetch the file again" in said

@@ -323,18 +323,22 @@ def _best(sources: _Sources, asked: Asked) -> tuple[_Try, tuple[tuple[str, int],
     others = {t.marks.delimiter: t.width for t in sorted(tries, key=lambda t: t.score)
               if t.width > 1 and t.even >= _LEAST_EVEN}  # fmt: skip
     others.pop(best.marks.delimiter, None)
-    if others.get(":") == 2 and all(map(_ONE_VALUE.fullmatch, _lines_of(single))):
-        del others[":"]
+    if (":" in others or "::" in others) and all(map(_ONE_VALUE.fullmatch, _lines_of(single))):
+        others = {mark: width for mark, width in others.items() if mark.strip(":")}
     return best, tuple(reversed(others.items()))
 
 
-# Addresses, paths of Windows, times: nobody means two columns.
-_ONE_VALUE = regex(r"\s*|\w+://\S*|[A-Za-z]:\\.*|[012]?\d:[0-5]\d( ?[ap]m)?", re.I)
+# Addresses (IPv6 and MAC, too), paths of Windows, times: nobody means several columns.
+_ONE_VALUE = regex(
+    r"\s*|\w+://\S*|[A-Za-z]:\\.*|\d{1,2}:[0-5]\d(:[0-5]\d(\.\d+)?)?( ?[ap]m)?|"
+    r"(?=.*::)[0-9a-f:]{2,39}(%\w+)?(/\d{1,3})?|([0-9a-f]{1,4}:){7}[0-9a-f]{1,4}|"
+    r"([0-9a-f]{2}:){5}[0-9a-f]{2}", re.I,
+)  # fmt: skip
 
 
 def _lines_of(found: _Try) -> list[str]:
-    """Return the only fields of rows, without the first of each file, which may be a name."""
-    return [row[0] for file in found.files for row in file.rows[1:]]
+    """Return the only fields of rows; the first of a file may be a name, which holds no colon."""
+    return [row[0] for file in found.files for n, row in enumerate(file.rows) if n or ":" in row[0]]
 
 
 def _occurs(mark: str, sources: _Sources) -> bool:

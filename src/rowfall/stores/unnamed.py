@@ -29,7 +29,8 @@ _LOG = regex(
 _YAML = regex(r"\s*(?:- )?[\w./-]+:(?: .*)?\Z|\s*- .*\Z")
 _INI = regex(r"\[[\w .:-]+\]\s*\Z")
 _MARKDOWN = regex(r"#{1,6} \S|```|\|? ?:?-{3,}:? ?\|")
-_RULE = regex(r"\|? ?:?-{3,}:? ?\|[-:| ]*\Z")
+_RULE = regex(r"(?:\|? ?:?-{3,}|\| ?:?-+):? ?\|[-:| ]*\Z")
+_ELEMENT = regex(r"\s*</?[A-Za-z_!][^>]*(?:>|\Z)")
 _SECTIONS = ("---", "%YAML")
 _CONTROL = frozenset(range(32)) - frozenset(b"\t\n\r\x01\x1f\x1e\x1d\x1c\x0c\x1b")
 
@@ -108,6 +109,8 @@ def _is_document(lines: list[str]) -> str:
         return "it looks like YAML"
     if any(_MARKDOWN.match(line) for line in filled[:3]) and "," not in filled[0]:
         return "it looks like Markdown"
+    if _ELEMENT.match(filled[0]):
+        return "it looks like XML"
     if _INI.match(filled[0]):
         return "it looks like a file of settings"
     if sum(bool(_YAML.match(line)) for line in filled) * 10 > 9 * len(filled) > 9:

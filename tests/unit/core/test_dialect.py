@@ -62,6 +62,25 @@ def test_delimiters(text: str, mark: str, width: int) -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "others"),
+    [
+        ("16:9\n4:3\n", ((":", 2),)),  # may be pairs
+        ("10:00:00\n11:30:15.5\n", ()),
+        ("http://a.b:80/c\nhttp://d.e:81/f\n", ()),
+        ("ip\nfe80::1\n2001:db8::2/64\n", ()),
+        ("00:1B:44:11:3A:B7\n00:1B:44:11:3A:B8\n", ()),
+        ("id:n\n1:2\n3:4\n", ((":", 2),)),
+        ("a:1\nb:2\n", ((":", 2),)),
+    ],
+)
+def test_colons_inside_of_values_are_not_proposed(
+    text: str, others: tuple[tuple[str, int], ...]
+) -> None:
+    """--delimiter : was named for times and addresses, which it would have cut."""
+    assert found(text).others == others
+
+
+@pytest.mark.parametrize(
     ("text", "header"),
     [
         ("user_id,$amount\n1,5\n", True),

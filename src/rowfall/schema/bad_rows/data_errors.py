@@ -49,7 +49,8 @@ _NESTED = regex(r"tuple element|elements in named tuple|while reading the value 
 _AT_KEY = regex(r"while reading the value of key ([^):]+)")
 # What the engine says of typed formats that are cut off or damaged: nothing of a value.
 _BROKEN = regex(
-    r"Not an? (Parquet|ORC|Arrow) file|metadata size in parquet|Expected a record batch|"
+    r"Not an? (Parquet|ORC|Arrow) file|file too short|file is too small|to be an Arrow file|"
+    r"metadata size in parquet|Expected a record batch|"
     r"structure cannot be extracted from an? \w+ format file\. Error|avro::Exception: "
     r"(EOF|Sync|Cannot have negative|Snappy|Checksum|Invalid)|Malformed \w+ compressed page|"
     r"Failed to read \w+ data: (bad |\S+ stream not found)",

@@ -224,7 +224,9 @@ def find_text_format(
         encoding.dialect or Dialect(), found.names, some, narrow, dict(found.null_words),
         narrow[0] if narrow and _has_units(found) else found.names,
     )  # fmt: skip
-    for said in () if encoding.binary else seen:
+    # A name with a comma shows a delimiter that was not taken: its commas stand before no decimals.
+    unsplit = any(mark == "," for mark, _ in found.others) and "," in "".join(found.names)
+    for said in () if encoding.binary or unsplit else seen:
         notes.append((UNSURE, said.text))
         notes += [(OTHERWISE, said.flags)] if said.flags is not None else []
     return TextFormat(encoding, named, found.bom, tuple(notes))
