@@ -302,6 +302,24 @@ def load_tables(
         return run_tables(request, told, lambda emit: watched(emit, watching))
 
 
+def exported(table: str | None, source: Where, file: Where, options: Options) -> str:
+    """Return the source that :func:`load` reads to write a table to a file.
+
+    Args:
+        table: perhaps ``schema.table``; None where ``options`` have a query.
+        source: a data folder, the address of a database, or a file of one.
+
+    Raises:
+        UsageError: it has no such table, or ``file`` is none. SourceError: it cannot be reached.
+    """
+    from rowfall.run.exported import address_of
+    from rowfall.targets.kinds import check_file
+
+    check_file(str(_text(file)), options)
+    place = str(_text(source))
+    return place if table is None else address_of(table, place, options)
+
+
 def plan_tables(
     source: Where | Iterable[Where],
     *,

@@ -11,6 +11,7 @@ import sqlite3
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -258,3 +259,117 @@ def test_copies_of_a_folder_in_an_archive_and_in_a_bucket_are_no_data(
         assert rows.rows(f"SELECT * FROM {table}") == [[7]]
     wrong = rows.ends(4, "load", f"s3://{bucket}/in/{DATA}/", "--table", "w")
     assert "of rowfall's own" in wrong.talk
+
+
+# --- many tables ----------------------------------------------------------------------------------
+
+
+def outcomes(document: dict[str, Any]) -> dict[str, int]:
+    return {table["source"]: table["rows"] for table in document["tables"]}
+
+
+@pytest.fixture
+def two(rows: Shell) -> Shell:
+    """Give a folder with the tables ``s``, ``shop.t`` and a view."""
+    rows.ok("query", "--write", "CREATE DATABASE shop")
+    rows.ok("query", "--write", "CREATE TABLE shop.t ENGINE = MergeTree ORDER BY id PARTITION BY "
+            "id % 2 AS SELECT id, n FROM s")  # fmt: skip
+    rows.ok("query", "--write", "CREATE VIEW v AS SELECT count() FROM s")
+    return rows
+
+
+def test_all_tables_of_a_folder(two: Shell) -> None:
+    plan = two.ok("plan", DATA, "--tables", "*", "--to", "other")
+    assert "all tables are of one moment" in plan.talk + " ".join(plan.out.split())
+    assert not (two.folder / "other").exists()
+    many = ("load", DATA, "--tables", "*", "--to", "other", "--json")
+    done = two.ok(*many).document
+    assert outcomes(done) == {"default.s": 3, "shop.t": 3}
+    assert any("1 view left out" in note for note in done["notes"])
+    assert two.row("SELECT count(), sum(id) FROM t", "--to", "other") == [3, 6]
+    # Together or one by one, it is the same load of each.
+    assert outcomes(two.ok(*many).document) == {"default.s": 0, "shop.t": 0}
+    for words in ((DATA, "--table", "s"), (f"folder://./{DATA}/shop.t", "--table", "t")):
+        one = two.ok("load", *words, "--to", "other", "--json").document
+        assert (one["rows"], one["splits_skipped"]) == (0, 1 if "s" in words else 2)
+    two.ok("query", "--write", "INSERT INTO shop.t VALUES (9, 'z')")
+    assert outcomes(two.ok(*many).document) == {"default.s": 0, "shop.t": 1}
+    wrong = two.ends(2, "load", DATA, "--tables", "*")
+    assert "is the source and the target" in wrong.talk
+    wrong = two.ends(2, "load", DATA, "--tables", "x*", "--to", "other")
+    assert "Its tables: default.s, default.v, shop.t" in wrong.talk
+
+
+@pytest.mark.long
+def test_a_table_of_a_folder_has_an_address(two: Shell) -> None:
+    at = f"folder://{two.folder / DATA}"
+    two.ok("load", f"{at}/shop.t", "--to", "other", "--table", "mine")
+    assert two.row("SELECT count() FROM mine", "--to", "other") == [3]
+    two.ok("load", f"folder://./{DATA}/s", "--to", "other")
+    assert two.row("SELECT count() FROM s", "--to", "other") == [3]
+    wrong = two.ends(4, "load", f"{at}/nothing", "--to", "other")
+    assert "without a table nothing" in wrong.talk
+    wrong = two.ends(2, "load", "folder:///nowhere/t", "--to", "other")
+    assert "names no data folder" in wrong.talk
+    wrong = two.ends(2, "load", f"{at}/s", "--query", "SELECT 1", "--to", "other")
+    assert "exclude each other" in wrong.talk
+    wrong = two.ends(2, "load", f"{at}/s", "--tables", "*", "--to", "other")
+    assert f"{at} --tables" in wrong.talk
+
+
+@pytest.mark.long
+def test_an_export_of_one_of_several_tables_is_verified_and_gone_on_with(two: Shell) -> None:
+    """The record names the table: its folder alone would not."""
+    done = two.ok("load", DATA, "--table", "shop.t", "--to", "t.csv", "--json").document
+    assert "equal" in two.ok("verify", done["load_id"]).out
+
+
+@pytest.mark.long
+def test_all_tables_into_a_server_and_a_database(
+    two: Shell, clickhouse: ClickHouse, postgresql: PostgresqlServer
+) -> None:
+    lake = Lake(two, clickhouse)
+    to = ("--to", clickhouse.uri(lake.database))
+    assert outcomes(two.ok("load", DATA, "--tables", "*", *to, "--json").document) == {
+        "default.s": 3, "shop.t": 3,
+    }  # fmt: skip
+    assert lake.row("SELECT count(), sum(id), max(n) FROM {db}.t") == [3, 6, 'c "x"']
+    two.env["PGPASSWORD"] = postgresql.password
+    schema = f"folders{os.getpid()}"
+    postgresql.run(f"CREATE SCHEMA {schema}")
+    to = ("--to", f"{postgresql.uri}?schema={schema}")
+    two.ok("load", DATA, "--tables", "*", "--table", "of_{table}", *to)
+    assert postgresql.ask(f"SELECT sum(id) FROM {schema}.of_t") == [(6,)]
+    assert two.ok("load", DATA, "--tables", "*", "--table", "of_{table}", *to, "--json").document[
+        "rows"
+    ] == 0  # fmt: skip
+
+
+@pytest.mark.long
+def test_a_killed_command_of_many_tables_is_finished_by_the_same(shell: Shell) -> None:
+    for n in range(4):
+        shell.ok("load", f"generate://trips?rows={(n + 1) * 100_000}&seed={n}", "--table", f"t{n}",
+                 "--partition-by", "vehicle_id % 8")  # fmt: skip
+    args = ("load", DATA, "--tables", "t*", "--to", "other", "--attempt-bytes", "1K")
+    process = shell.cli.start(*args)
+    ledger = shell.folder / "other" / "rowfall.ledger"
+
+    def some() -> bool:
+        if not ledger.exists():
+            return False
+        with contextlib.closing(sqlite3.connect(f"file:{ledger}?mode=ro", uri=True)) as db:
+            try:
+                found = db.execute("SELECT count(*) FROM attempt WHERE state = 'published'")
+                return int(found.fetchone()[0]) >= 2
+            except sqlite3.OperationalError:  # its tables are not there yet
+                return False
+
+    wait_until(some, 60, "nothing is loaded")
+    process.kill()
+    process.communicate()
+    done = shell.ok(*args, "--json").document
+    assert 0 < done["rows"] < 1_000_000
+    for n in range(4):
+        look = f"SELECT count(), sum(cityHash64(*)) FROM t{n}"
+        assert shell.row(look) == shell.row(look, "--to", "other")
+    assert not list((shell.folder / DATA).glob("rowfall.query-*"))

@@ -9,6 +9,8 @@ from click.core import ParameterSource
 
 from rowfall.cli.output import CommandOutput
 from rowfall.core.config_files import find_files
+from rowfall.core.errors import UsageError
+from rowfall.core.own_files import is_data_folder_at
 
 if TYPE_CHECKING:
     import click
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
     from rowfall.project import Project
 
 TO = "ROWFALL_TO"
+_USUAL = "./rowfall-data"
 
 
 def project_of(ctx: click.Context, *, needed: bool = True) -> Project:
@@ -47,6 +50,36 @@ def target_of(ctx: click.Context, to: str | None) -> str | None:
         to = default[0]
     found = None if to is None else project.described_connection(to)
     return to if found is None else found.uri
+
+
+def source_of(ctx: click.Context, source: str | None) -> str:
+    """Return the source that a command line means; without one that is where loads go.
+
+    The password of a connection is known to whoever opens the address.
+
+    Raises:
+        UsageError: a file of the project holds a mistake, or nothing was loaded here.
+    """
+    source = os.environ.get(TO) or None if source is None else source
+    connection = None
+    if find_files(ctx.ensure_object(CommandOutput).config):
+        project = project_of(ctx, needed=source is not None and not {"/", ":"} & set(source))
+        if source is None and (default := project.default_target()) is not None:
+            source = default[0]
+        connection = None if source is None else project.connection(source)
+    if source is None and not is_data_folder_at(_USUAL):
+        raise UsageError(
+            f"there is no data folder {_USUAL}, where loads go",
+            hint="Load something first, or name where the table is: --from postgresql://host/db, "
+            "--from FOLDER",
+        )
+    if connection is None:
+        return source or _USUAL
+    if connection.password is not None:
+        from rowfall.core import passwords
+
+        passwords.remember(connection.uri, connection.password)
+    return connection.uri
 
 
 def apply_settings(ctx: click.Context) -> None:

@@ -251,7 +251,8 @@ class PlanKeywords(ReadKeywords, SelectKeywords, total=False):
 
     tables: str | None
     """Load many tables of the source, each exactly once: names or patterns as 'public.*', of a
-    database, a file of DuckDB or SQLite, an Iceberg namespace, or a folder of folders.
+    database, a file of DuckDB or SQLite, an Iceberg namespace, a data folder, or a folder of
+    folders.
     """
 
     table_per_file: bool

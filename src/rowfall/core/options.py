@@ -46,6 +46,7 @@ FOLLOW_ONLY = (
 )  # fmt: skip
 """Options that mean nothing without ``--follow``."""
 
+EXPORT = "export"
 LOAD, PLAN, QUERY, STATUS, REPORT, VERIFY = "load", "plan", "query", "status", "report", "verify"
 SCALE, ADOPT, DOCTOR, TUNE = "scale", "adopt", "doctor", "tune"
 READ = "read"
@@ -62,6 +63,13 @@ _READ_TAKES = frozenset((
     "rejects", "patience",
 ))  # fmt: skip
 """Options of ``rowfall.read``: what there is of the others is for tables and for loads."""
+_EXPORT_TAKES = frozenset((
+    "query", "select", "where", "rename", "skip", "limit", "sample", "files", "to_format",
+    "replace", "verify", "threads", "memory", "s3_endpoint", "s3_region", "s3_profile",
+    "s3_anonymous",
+))  # fmt: skip
+"""Options of ``rowfall export``: of the others some are for text, and some for tables to write."""
+_TAKES = {READ: _READ_TAKES, EXPORT: _EXPORT_TAKES}
 ANSWERS = ("force", "force_append", "loaded")
 """Options that answer what one load has asked: they stand in no file and no variable."""
 _BOTH = (LOAD, PLAN, DOCTOR, TUNE)
@@ -312,7 +320,8 @@ class Options:
         "--tables",
         "PATTERN,...",
         "Load many tables of the source, each exactly once: names or patterns as 'public.*', of a "
-        "database, a file of DuckDB or SQLite, an Iceberg namespace, or a folder of folders.",
+        "database, a file of DuckDB or SQLite, an Iceberg namespace, a data folder, or a folder of "
+        "folders.",
         "Source",
         (LOAD, PLAN),
     )
@@ -1252,5 +1261,5 @@ def flags_of(command: str) -> Iterator[tuple[Field[Any], Flag]]:
     """Give the options that ``command`` takes, in table order."""
     for item in fields(Options):
         flag: Flag = item.metadata["flag"]
-        if command in flag.commands or (command == READ and item.name in _READ_TAKES):
+        if command in flag.commands or item.name in _TAKES.get(command, ()):
             yield item, flag

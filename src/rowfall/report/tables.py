@@ -141,7 +141,10 @@ def tables_plan_text(
         parts.append(f"  and {units.exact(len(plan.tables) - len(tables))} more; --all lists them")
     notes = [lanes, plan.snapshot, *plan.notes]
     parts += ["", *(wrap(note, first="  - ", indent="    ", width=width) for note in notes)]
-    alone = f"rowfall plan {shlex.quote(plan.tables[0].address)} --table {plan.tables[0].table}"
+    first = plan.tables[0]
+    # Into files the place is that of the rows, and there is no name of a table.
+    place = "--to" if "{table}" in plan.target else "--table"
+    alone = f"rowfall plan {shlex.quote(first.address)} {place} {shlex.quote(first.table)}"
     parts += ["", wrap(f"One of them in full: {alone}", indent="  ", width=width, whole=alone)]
     return render(parts, color=color, width=width)
 

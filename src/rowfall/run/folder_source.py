@@ -11,7 +11,6 @@ from rowfall.core.errors import SourceError, TargetError, UsageError
 from rowfall.core.machine import free_memory
 from rowfall.core.own_files import LEDGER_NAME
 from rowfall.ledger import Ledger
-from rowfall.sources.base import KeptInTables
 from rowfall.systems.clickhouse.embedded import QUERY, Embedded, FolderInUseError, take_folder
 from rowfall.systems.clickhouse.folder_reader import FolderReader
 from rowfall.systems.clickhouse.snapshot import snapshot
@@ -29,16 +28,16 @@ def split_memory(memory: int) -> tuple[int, int]:
     return here, memory - here
 
 
-def check_other(source: KeptInTables, target: Target) -> None:
+def check_other(source: Path, target: Target) -> None:
     """Check that a folder is not loaded into itself.
 
     Raises:
         UsageError: it is.
     """
     folder = target.folder
-    if folder is not None and folder.resolve() == source.folder.resolve():
+    if folder is not None and folder.resolve() == source.resolve():
         raise UsageError(
-            f"{source.folder} is the source and the target of this load",
+            f"{source} is the source and the target of this load",
             hint="Name a file, a server or another folder with --to.",
         )
 

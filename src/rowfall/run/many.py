@@ -42,9 +42,10 @@ from rowfall.core.tables import (
 from rowfall.core.units import counted, parse_size
 from rowfall.core.units import memory as memory_text
 from rowfall.plan.settings import LEAST_MEMORY
+from rowfall.run import folder_source
 from rowfall.run.session import Request, open_session
 from rowfall.sources.base import Folders
-from rowfall.sources.many import TableSet, open_tables
+from rowfall.sources.many import FolderOfTables, TableSet, open_tables
 from rowfall.systems.clickhouse.embedded import Embedded
 from rowfall.systems.clickhouse.engine_share import EngineShare
 from rowfall.targets import open_target
@@ -209,11 +210,19 @@ def _surveyed(request: TablesRequest) -> Iterator[_Survey]:
             raise UsageError(f"--tables and {flag} exclude each other", hint=hint)
     patterns = many.split_patterns(options.tables or "")
     exclude = [p for text in options.exclude for p in many.split_patterns(text)]
-    with closing(open_tables(request.source, options)) as tables:
+    memory = parse_size(options.memory) if options.memory else free_memory() // 2
+    with closing(open_tables(request.source, options)) as tables, ExitStack() as stack:
+        if isinstance(tables, FolderOfTables):
+            theirs, memory = folder_source.split_memory(memory)
+            tables.read_with(stack.enter_context(
+                folder_source.open_reader(tables.folder, theirs, options.threads)
+            ))  # fmt: skip
         chosen = many.choose(tables.list_tables(), patterns, exclude, tables.text)
         found = tables.measure(chosen.tables)
         first = many.places(found[:1], request.to, None, takes_name=False)[0].to
         target = open_target(first, "any", options, request.password)
+        if isinstance(tables, FolderOfTables):
+            folder_source.check_other(tables.folder, target)
         kind = target.caps
         takes_name = kind.takes_table_name
         places = many.places(found, request.to, request.table, takes_name=takes_name)
@@ -225,7 +234,6 @@ def _surveyed(request: TablesRequest) -> Iterator[_Survey]:
                 hint=f"Put {many.TABLE_PLACE} into its name: --rejects "
                 f"'{many.TABLE_PLACE}_{Path(options.rejects).name}'",
             )
-        memory = parse_size(options.memory) if options.memory else free_memory() // 2
         slots, why = _slots(tables, options, memory, target, len(found))
         jobs = [
             _Job(table, place, _weight(table, slots), tables.address(table))

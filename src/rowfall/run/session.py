@@ -131,8 +131,12 @@ def open_session(request: Request, emit: Listener, *, dry: bool) -> Iterator[Ses
         raise UsageError("--cursor-overlap is for --cursor", hint="Name a column with --cursor.")
     named = default_table(texts) if table is None else table
     derived = table is None
-    if isinstance(source, KeptInTables) and (read := source.choose(table)):
-        named, table, derived = read, None, False  # that of the target has the same name
+    # Of many tables that are loaded together the reader is shared, and each is chosen.
+    kept = source if shared is None and isinstance(source, KeptInTables) else None
+    if kept is not None:
+        if read := kept.choose(table):
+            named, table, derived = read, None, False  # that of the target has the same name
+        texts = (kept.address,)  # whoever goes on with the load knows which table it was
     target = scratch or open_target(to, named, options, request.password)
     destination = open_destination(target)
     # What is remembered of a load then names the target as its table.
@@ -156,15 +160,15 @@ def open_session(request: Request, emit: Listener, *, dry: bool) -> Iterator[Ses
         )
     memory = parse_size(options.memory) if options.memory else None
     with ExitStack() as stack:
-        if isinstance(source, KeptInTables):
+        if kept is not None:
             from rowfall.run import folder_source  # 50 ms of the ledger that others save
 
-            folder_source.check_other(source, target)
+            folder_source.check_other(kept.folder, target)
             theirs = None
             if memory is not None:
                 theirs, memory = folder_source.split_memory(memory)
-            source.read_with(stack.enter_context(
-                folder_source.open_reader(source.folder, theirs, options.threads)
+            kept.read_with(stack.enter_context(
+                folder_source.open_reader(kept.folder, theirs, options.threads)
             ))  # fmt: skip
         if isinstance(source, Streamed):
             stack.callback(source.close)

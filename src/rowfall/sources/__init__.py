@@ -44,6 +44,7 @@ REGISTRY = {
     "singlestore": "systems.mysql.source:MySQLSource",
     "clickhouse": "systems.clickhouse.source:ClickHouse",
     "clickhouses": "systems.clickhouse.source:ClickHouse",
+    "folder": "systems.clickhouse.data_folder:DataFolder",
     "duckdb": "systems.duckdb.source:DuckDBSource",
     "sqlite": "systems.sqlite.source:SQLiteSource",
     "postgresql": "systems.postgresql.source:PostgresSource",
@@ -52,7 +53,6 @@ REGISTRY = {
 """Scheme -> module in this package, ``stores.file`` or ``systems.folder.file``, and class, which
 takes (texts, options)."""
 
-_TABLES = "systems.clickhouse.data_folder:DataFolder"
 _ARCHIVES = "stores.archives:open_archives"
 _BOOKS = "stores.workbooks:open_workbooks"
 # Those that nobody writes as scheme://.
@@ -134,7 +134,7 @@ def _class_of(text: str) -> str:
     if scheme == "file":
         path = os.path.expanduser(uri.file_path(text))
         if own_files.is_data_folder_at(path):
-            return _TABLES
+            return REGISTRY["folder"]
         if database := file_databases.scheme_of_file(path):
             return REGISTRY[database]
     return REGISTRY["stdin"] if text == "/dev/stdin" else REGISTRY[scheme]

@@ -242,8 +242,12 @@ class KeptInTables(Protocol):
 
     folder: Path
 
+    @property
+    def address(self) -> str:
+        """Return the SOURCE argument that names the chosen table as well."""
+
     def choose(self, table: str | None) -> str:
-        """Take the table to read, and return its name; "" for a query.
+        """Take the table to read, and return its name; "" for a query or where the address has it.
 
         Raises:
             UsageError: it has to be named. SourceError: there is none of that name.

@@ -7,9 +7,11 @@ alone would open, over connections that all of them share.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Sequence
-from typing import ClassVar, Protocol, cast
+from pathlib import Path
+from typing import ClassVar, Protocol, cast, runtime_checkable
 
 from rowfall.core import file_databases, own_files, uri
 from rowfall.core.dataclass import dataclass
@@ -18,7 +20,7 @@ from rowfall.core.options import Options
 from rowfall.core.patterns import regex
 from rowfall.core.registry import find
 from rowfall.core.tables import FoundTable
-from rowfall.sources.base import Source
+from rowfall.sources.base import Source, TableReader
 
 REGISTRY = {
     "file": "stores.folders:SubFolders",
@@ -33,6 +35,7 @@ REGISTRY = {
     "singlestore": "systems.mysql.tables:MySQLTables",
     "clickhouse": "systems.clickhouse.tables:ClickHouseTableSet",
     "clickhouses": "systems.clickhouse.tables:ClickHouseTableSet",
+    "folder": "systems.clickhouse.tables:DataFolderTables",
     "duckdb": "systems.duckdb.tables:DuckDBTables",
     "sqlite": "systems.sqlite.tables:SQLiteTables",
     "postgresql": "systems.postgresql.tables:PostgresTables",
@@ -108,6 +111,27 @@ class TableSet(Protocol):
         """End what is shared; safe to call twice."""
 
 
+@runtime_checkable
+class FolderOfTables(Protocol):
+    """A set of the tables of a data folder, which its own engine reads.
+
+    Attributes:
+        folder: absolute.
+    """
+
+    folder: Path
+
+    def address_by_name(self, name: str) -> str:
+        """Return the SOURCE argument that loads a table alone, without that reader.
+
+        Raises:
+            SourceError: there is no such table.
+        """
+
+    def read_with(self, reader: TableReader) -> None:
+        """Take the engine that reads the folder, before anything is listed."""
+
+
 class SeparateTables:
     """A base of :class:`TableSet` whose tables are read one by one: nothing is begun for all."""
 
@@ -147,18 +171,15 @@ def open_tables(text: str, options: Options) -> TableSet:
     if scheme == uri.FILE:
         path = uri.file_path(text)
         scheme = file_databases.scheme_of_file(path) or scheme
-        if own_files.is_data_folder_at(path):
-            raise UsageError(
-                f"{shown} is a data folder of rowfall, and --tables does not read those",
-                hint="Load its tables one after the other, each with --table NAME.",
-            )
+        if own_files.is_data_folder_at(os.path.expanduser(path)):
+            scheme = "folder"
     if _BOOK.search(text):
         return cast("TableSet", find("stores.workbooks:Sheets", "sources")(text, options))
     if scheme not in REGISTRY:
         raise UsageError(
             f"--tables is for sources with many tables, and {shown} is none",
             hint="Such are postgresql://host/db, mysql://host/db, clickhouse://host/db, "
-            "file.duckdb, file.db of SQLite, iceberg://CATALOG/namespace, and a folder whose "
-            "sub-folders hold files.",
+            "file.duckdb, file.db of SQLite, iceberg://CATALOG/namespace, a data folder of "
+            "rowfall, and a folder whose sub-folders hold files.",
         )
     return cast("TableSet", find(REGISTRY[scheme], "sources")(text, options))

@@ -67,6 +67,22 @@ def kind_of(text: str, options: Options, kinds: tuple[str, ...]) -> str:
     return scheme
 
 
+def check_file(text: str, options: Options) -> None:
+    """Check that ``text`` names files to write, in a format that is known.
+
+    Raises:
+        UsageError: it does not.
+    """
+    scheme = uri.scheme_of(text)
+    if scheme == "s3" or (scheme == "file" and (_FILE.search(text) or options.to_format)):
+        return
+    raise UsageError(
+        f"{uri.mask(text)} is not a file to write",
+        hint="Files to write end in a format, as out.csv or out.parquet; of others --to-format "
+        "names it.",
+    )
+
+
 def _kind_of_path(text: str, options: Options) -> str:
     """Return ``file``, ``folder`` or a scheme; a folder that exists is one, whatever its name."""
     path = text.removeprefix("file://")

@@ -45,7 +45,7 @@ _LONGEST = 60
 # What they name has a name already, which is not a file's.
 _NAMED = frozenset((
     "kafka", "mysql", "mariadb", "singlestore", "postgresql", "postgres", "clickhouse",
-    "clickhouses", *SCHEMES,
+    "clickhouses", "folder", *SCHEMES,
 ))  # fmt: skip
 
 

@@ -96,7 +96,6 @@ OF_THE_COMMAND = {
     "Choose among them with --tables 'PATTERN'.",
     'Give a shorter one with --cursor-overlap, as long as transactions last.',
     'Load all of it anew: the same command with --replace. Where only rows were deleted, --loaded all goes on behind the loaded value.',
-    'Load its tables one after the other, each with --table NAME.',
     'Name other columns that tell rows apart with --key: integers, texts, dates or UUIDs.',
     'Name the columns whose values together only one row has: --key id',
     'Only a column of which no two rows have the same value, and whose values are committed in order, can do without: --cursor-overlap 0',

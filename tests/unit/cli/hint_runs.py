@@ -8,6 +8,9 @@ cases of ``e2e/test_hint_commands.py``.
 from __future__ import annotations
 
 RUN_BY = {
+    "Name the file alone: rowfall export --query 'SELECT ...' FILE": "e2e/test_export_command.py::test_hints_are_typed",
+    "Write rowfall export {} {}.parquet; rowfall tables lists the tables.": "e2e/test_export_command.py::test_hints_are_typed",
+    "To write a file: rowfall export TABLE out.parquet.": "e2e/test_export_command.py::test_hints_are_typed",
     "Correct the cell, or load the column as text: --type {}": "e2e/test_excel.py::test_cells_that_do_not_fit",
     "Name one: --sheet {}, or load each into a table of its own: rowfall load {} --tables '*'": "e2e/test_excel.py::test_the_sheet_is_named",
     "Write a file of DuckDB: --to {}": "e2e/test_sqlite.py::test_it_is_no_target",
@@ -113,7 +116,6 @@ RUN_BY = {
     "To see the columns: rowfall query 'DESCRIBE TABLE NAME'.": "e2e/test_hint_commands.py::test_the_commands_for_those_who_know_other_tools",
     'To load: rowfall load SOURCE... --table NAME.': "e2e/test_hint_commands.py::test_the_commands_for_those_who_know_other_tools",
     'To load: rowfall load SOURCE... --table NAME; what is loaded already is left out.': "e2e/test_hint_commands.py::test_the_commands_for_those_who_know_other_tools",
-    'To write files: rowfall load SOURCE... --to out.parquet.': "e2e/test_hint_commands.py::test_the_commands_for_those_who_know_other_tools",
     "To run SQL: rowfall query 'SELECT ...'.": "e2e/test_hint_commands.py::test_the_commands_for_those_who_know_other_tools",
     'To list loads: rowfall status.': "e2e/test_hint_commands.py::test_the_commands_for_those_who_know_other_tools",
     "{}; --skip-lines {} leaves them out": "e2e/test_tried_hints.py::test_lines_above_the_rows_are_left_out_by_the_option_that_is_named",

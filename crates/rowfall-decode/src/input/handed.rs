@@ -93,6 +93,13 @@ impl Drop for Answer {
     }
 }
 
+// No program that is started meanwhile gets the descriptor. macOS lacks the flag; nothing here starts
+// another program.
+#[cfg(not(target_vendor = "apple"))]
+const FLAGS: libc::c_int = libc::MSG_CMSG_CLOEXEC;
+#[cfg(target_vendor = "apple")]
+const FLAGS: libc::c_int = 0;
+
 /// Receive one descriptor.
 fn receive(owner: &UnixStream) -> io::Result<File> {
     let mut byte = 0_u8;
@@ -106,8 +113,7 @@ fn receive(owner: &UnixStream) -> io::Result<File> {
     message.msg_control = control.as_mut_ptr().cast();
     message.msg_controllen = mem::size_of_val(&control) as _;
     // SAFETY: what the message points to lives as long as the call.
-    let count =
-        unsafe { libc::recvmsg(owner.as_raw_fd(), &raw mut message, libc::MSG_CMSG_CLOEXEC) };
+    let count = unsafe { libc::recvmsg(owner.as_raw_fd(), &raw mut message, FLAGS) };
     if count < 0 {
         return Err(io::Error::last_os_error());
     }

@@ -1,8 +1,8 @@
 """Tables of a data folder of rowfall: ``rowfall load ./rowfall-data --table t --to out.csv``.
 
-The folder's own engine reads them, from a copy made of links, so a load may go on meanwhile. What a
-split is, and what a later run loads, is as of a server's table: see
-:mod:`rowfall.systems.clickhouse.source`.
+The address of one is ``folder:///path/of/the/folder/table``. The folder's own engine reads them,
+from a copy made of links, so a load may go on meanwhile. What a split is, and what a later run
+loads, is as of a server's table: see :mod:`rowfall.systems.clickhouse.source`.
 """
 
 from __future__ import annotations
@@ -18,12 +18,16 @@ from rowfall.core import uri
 from rowfall.core.errors import EngineError, SourceError, UsageError
 from rowfall.core.nearest import did_you_mean
 from rowfall.core.options import Options
+from rowfall.core.own_files import is_data_folder_at
 from rowfall.sources.base import TableReader
+from rowfall.sources.databases import with_table
 from rowfall.systems.clickhouse.source import Tables
 
+SCHEME = "folder"
 _OWN = "_rowfall_"
 _SHOWN = 10
 _DEFAULT = "default"
+_PARAMETERS = ("schema", "table")
 # The engine's own, and those whose tables are made by it.
 _NO_TABLES = frozenset({"system", "information_schema", "INFORMATION_SCHEMA"})
 
@@ -48,14 +52,24 @@ class DataFolder(Tables):
                     "are in tables",
                     hint="Leave it out.",
                 )
-        path = uri.file_path(texts[0])
-        self.folder = Path(os.path.abspath(os.path.expanduser(path)))
-        base = f"folder://{uri.encode(str(self.folder))}"
-        super().__init__(texts[0], base, _DEFAULT, "", options)
+        self.folder, self._named = located(texts[0])
+        super().__init__(texts[0], address_of(self.folder), _DEFAULT, "", options)
+        if self._named and self.query:
+            raise UsageError(
+                f"--query and the table {self._named[1]} exclude each other",
+                hint=f"Write {shlex.quote(address_of(self.folder))} --query ...",
+            )
         self._reader: TableReader | None = None
 
+    @property
+    def address(self) -> str:
+        """Return the SOURCE argument that names the chosen table as well; as typed for a query."""
+        if self.query:
+            return self.text
+        return address_of(self.folder, self.database, self.table)
+
     def choose(self, table: str | None) -> str:
-        """Take the table to read, and return its name; "" for a query.
+        """Take the table to read, and return its name; "" for a query or where the address has it.
 
         Args:
             table: may be ``database.table``; None for the only one that there is.
@@ -67,7 +81,7 @@ class DataFolder(Tables):
             return ""
         tables = self._tables()
         names = sorted(tables)
-        if table is None and len(names) > 1:
+        if table is None and len(names) > 1 and not self._named:
             raise UsageError(
                 f"{self.text} is a data folder with {len(names)} tables: {_listed(names)}",
                 hint=f"Name one with --table, as in --table {shlex.quote(names[0])}.",
@@ -78,6 +92,8 @@ class DataFolder(Tables):
                 hint=f"Load something into it first: rowfall load FILE --to "
                 f"{shlex.quote(self.text)}",
             )
+        if self._named:
+            table = ".".join(self._named)
         wanted = names[0] if table is None else table.removeprefix(f"{_DEFAULT}.")
         if wanted not in names:
             raise SourceError(
@@ -86,7 +102,7 @@ class DataFolder(Tables):
             )
         self.database, self.table = tables[wanted]
         self.base += f"/{uri.encode(self.database)}"
-        return self.table
+        return "" if self._named else self.table
 
     def read_with(self, reader: TableReader) -> None:
         """Take the engine that reads the folder."""
@@ -132,6 +148,46 @@ class DataFolder(Tables):
                 if entry.name.endswith(".sql") and not name.startswith(_OWN):
                     found[f"{before}{name}"] = named, name
         return found
+
+
+def address_of(folder: Path, database: str = _DEFAULT, table: str = "") -> str:
+    """Return the address of a data folder, or of one of its tables."""
+    base = f"{SCHEME}://{uri.encode(str(folder))}"
+    return with_table(base, "" if database == _DEFAULT else database, table) if table else base
+
+
+def located(text: str) -> tuple[Path, tuple[str, str] | None]:
+    """Return the data folder that a SOURCE argument names, and database and table behind it.
+
+    Raises:
+        UsageError: there is no data folder, or a parameter that is not known.
+    """
+    if uri.scheme_of(text) == uri.FILE:
+        return _absolute(uri.file_path(text)), None
+    at = uri.parse(text)
+    path = f"{at.host}{at.path}".rstrip("/")
+    for name in at.query:
+        if name not in _PARAMETERS:
+            raise UsageError(
+                f"{SCHEME}:// has no parameter {name!r}",
+                hint=f"{did_you_mean(name, _PARAMETERS)}Parameters: {', '.join(_PARAMETERS)}.",
+            )
+    database, table = at.query.get("schema", _DEFAULT), at.query.get("table", "")
+    if not table and not is_data_folder_at(str(_absolute(path))):
+        path, _, named = path.rpartition("/")
+        before, dot, behind = named.partition(".")
+        database, table = (before, behind) if dot else (database, named)
+    # A host in front of the path would be written in small letters.
+    if at.host not in ("", ".", "..", "~") or not is_data_folder_at(str(_absolute(path))):
+        raise UsageError(
+            f"{text} names no data folder of rowfall",
+            hint=f"Write {SCHEME}:///path/of/the/folder/table, or the path of the folder alone.",
+        )
+    return _absolute(path), (database, table) if table else None
+
+
+def _absolute(path: str) -> Path:
+    return Path(os.path.abspath(os.path.expanduser(path)))
 
 
 def _entries(folder: Path) -> list[os.DirEntry[str]]:

@@ -1,17 +1,19 @@
-"""Many tables of another ClickHouse server; each SELECT reads the parts that are there then."""
+"""Many tables of ClickHouse: of another server, or of a data folder."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Any
 
 from rowfall.core import uri
 from rowfall.core.options import Options
 from rowfall.core.sqltext import quote, quoted_list
 from rowfall.core.tables import TABLE, FoundTable
-from rowfall.sources.base import Source
-from rowfall.sources.databases import parse, with_table
+from rowfall.sources.base import Source, TableReader
+from rowfall.sources.databases import one_table, parse, with_table
 from rowfall.sources.many import SeparateTables
+from rowfall.systems.clickhouse.data_folder import DataFolder, address_of, located
 from rowfall.systems.clickhouse.source import ClickHouse
 
 _SYSTEM = ("system", "information_schema", "INFORMATION_SCHEMA")
@@ -21,7 +23,10 @@ _OWN = ("Log", "TinyLog", "StripeLog", "Memory", "Join", "EmbeddedRocksDB", "Kee
 
 
 class ClickHouseTableSet(SeparateTables):
-    """The tables of one database, or of all of them where the address names none."""
+    """The tables of one database of a server, or of all of them where the address names none.
+
+    Each SELECT reads the parts that are there then.
+    """
 
     _MOMENT = (
         "ClickHouse has no snapshot of several tables: each is read as it is when it is asked for"
@@ -38,22 +43,7 @@ class ClickHouseTableSet(SeparateTables):
 
     def list_tables(self) -> Sequence[FoundTable]:
         """See :class:`rowfall.sources.many.TableSet`."""
-        where = f"database NOT IN ({quoted_list(_SYSTEM)})"
-        if self._at.database:
-            where = f"database = {quote(self._at.database)}"
-        rows = self._server.ask(
-            "SELECT database, name, engine, toInt64(total_rows), toInt64(total_bytes) "
-            f"FROM system.tables WHERE {where} AND NOT is_temporary "
-            "AND NOT startsWith(name, '_rowfall_') ORDER BY database, name"
-        )
-        return [
-            FoundTable(
-                str(database), str(name), _kind(str(name), str(engine)),
-                rows=None if count is None else int(count),
-                bytes=None if size is None else int(size),
-            )
-            for database, name, engine, count, size in rows
-        ]  # fmt: skip
+        return _list(self._server.ask, self._at.database)
 
     def address(self, table: FoundTable) -> str:
         """See :class:`rowfall.sources.many.TableSet`."""
@@ -75,6 +65,74 @@ class ClickHouseTableSet(SeparateTables):
             return self._typed
         base, mark, query = self._typed.partition("?")
         return f"{base.rstrip('/')}/{uri.encode(database, safe='')}{mark}{query}"
+
+
+class DataFolderTables(SeparateTables):
+    """The tables of a data folder; all are read from the one copy of it that its reader has.
+
+    Attributes:
+        folder: absolute.
+    """
+
+    _MOMENT = "all tables are of one moment: they are read from a copy of the folder made of links"
+
+    def __init__(self, text: str, options: Options) -> None:
+        self.text, self._options = text, options
+        self.folder, named = located(text)
+        if named:
+            raise one_table(text, f"{address_of(self.folder)} --tables '{named[1]}'")
+        DataFolder([text], options)  # says which options are for files
+        self._reader: TableReader | None = None
+
+    def address_by_name(self, name: str) -> str:
+        """See :class:`rowfall.sources.many.FolderOfTables`."""
+        source = DataFolder([self.text], self._options)
+        source.choose(name)
+        return source.address
+
+    def read_with(self, reader: TableReader) -> None:
+        """See :class:`rowfall.sources.many.FolderOfTables`."""
+        self._reader = reader
+
+    def list_tables(self) -> Sequence[FoundTable]:
+        """See :class:`rowfall.sources.many.TableSet`."""
+        assert self._reader is not None  # noqa: S101 - whoever has opened the set gives one
+        return _list(self._reader.ask, "")
+
+    def address(self, table: FoundTable) -> str:
+        """See :class:`rowfall.sources.many.TableSet`."""
+        return address_of(self.folder, table.schema, table.name)
+
+    def open(self, table: FoundTable, options: Options) -> Source:
+        """See :class:`rowfall.sources.many.TableSet`."""
+        assert self._reader is not None  # noqa: S101 - whoever has opened the set gives one
+        source = DataFolder([self.address(table)], options)
+        source.choose(None)
+        source.read_with(self._reader)
+        return source
+
+    def close(self) -> None:
+        """See :class:`rowfall.sources.many.TableSet`; whoever has opened the reader closes it."""
+
+
+def _list(ask: Callable[[str], list[list[Any]]], database: str) -> list[FoundTable]:
+    """Return the tables of a database, of all but the engine's own where none is named."""
+    where = f"database NOT IN ({quoted_list(_SYSTEM)})"
+    if database:
+        where = f"database = {quote(database)}"
+    rows = ask(
+        "SELECT database, name, engine, toInt64(total_rows), toInt64(total_bytes) "
+        f"FROM system.tables WHERE {where} AND NOT is_temporary "
+        "AND NOT startsWith(name, '_rowfall_') ORDER BY database, name"
+    )
+    return [
+        FoundTable(
+            str(database), str(name), _kind(str(name), str(engine)),
+            rows=None if count is None else int(count),
+            bytes=None if size is None else int(size),
+        )
+        for database, name, engine, count, size in rows
+    ]  # fmt: skip
 
 
 def _kind(name: str, engine: str) -> str:
