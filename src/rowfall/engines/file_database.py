@@ -10,13 +10,14 @@ import contextlib
 import os
 import threading
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
 from rowfall.core import units
 from rowfall.core.errors import RowfallError, SourceError, TargetError, UsageError
 from rowfall.core.listing import MARK
+from rowfall.core.open_file import OpenFile
 from rowfall.core.options import ERROR, REPLACE, Options
 from rowfall.core.server_address import ServerAt
 from rowfall.core.sqltext import SqlText, identifier, literal
@@ -33,54 +34,6 @@ GATHERS = "_rowfall_gathers_"
 """Beginning of the name of a table beside the target; the id of the load and the target follow."""
 # A statement that was cancelled ends when its rows do; the process that writes them is ended, too.
 _LAST_SECONDS = 10.0
-
-
-class OpenFile:
-    """A file that is opened at the first question; each question has a connection of its own.
-
-    Args:
-        connect: opens it. ``translated``: turns errors of the driver into ours.
-    """
-
-    def __init__(
-        self, connect: Callable[[], Any], translated: Callable[[], AbstractContextManager[None]]
-    ) -> None:
-        self._connect, self._translated = connect, translated
-        self._guard = threading.Lock()
-        self._main: Any = None
-
-    @property
-    def is_open(self) -> bool:
-        return self._main is not None
-
-    def cursor(self) -> Any:
-        """Return a connection of its own to the open file; it is used by one thread."""
-        with self._guard:
-            if self._main is None:
-                self._main = self._connect()
-            return self._main.cursor()
-
-    @contextlib.contextmanager
-    def asking(self) -> Iterator[Any]:
-        """Give a connection; its errors come as ours."""
-        cursor = self.cursor()
-        try:
-            with self._translated():
-                yield cursor
-        finally:
-            self._close(cursor)
-
-    def _close(self, connection: Any) -> None:
-        """Close a connection; one that Ctrl-C has cut off in a statement ends with that."""
-        with contextlib.suppress(RowfallError), self._translated():
-            connection.close()
-
-    def close(self) -> None:
-        """Close the file when nobody uses it any more; safe to call twice."""
-        with self._guard:
-            if self._main is not None:
-                self._close(self._main)
-            self._main = None
 
 
 class FileDatabase(Transactions):

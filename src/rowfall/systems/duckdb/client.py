@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import time
+from collections.abc import Iterator
 from types import ModuleType
 from typing import Any
 
 from rowfall.core import extras
-from rowfall.core.errors import RowfallError
+from rowfall.core.errors import RowfallError, SourceError
 from rowfall.core.machine import total_memory, usable_cores
 from rowfall.core.options import ERROR, Options
 from rowfall.core.patterns import regex
 from rowfall.core.units import parse_duration, parse_size
+from rowfall.sources.file_database import FileReader
 
-SCHEMA = "main"
 HERE = "database_name = current_database() AND schema_name = ? AND table_name = ?"
 """Condition on rows of the catalogue about a table."""
+_LISTED = "WHERE database_name = current_database() AND NOT internal"
+LIST_TABLES = (
+    f"SELECT schema_name, table_name, estimated_size, NULL::BIGINT FROM duckdb_tables() {_LISTED} "
+    "AND NOT temporary AND NOT starts_with(table_name, '_rowfall_') ORDER BY 1, 2"
+)
+LIST_VIEWS = f"SELECT schema_name, view_name FROM duckdb_views() {_LISTED} ORDER BY ALL"
 ROWS = 122_880
 """Of a row group, and of a batch."""
 # Of all memory of a load: the engine has the rest. Less does not hold the row groups of a thread.
@@ -96,3 +104,18 @@ def connect(path: str, options: Options, kind: type[RowfallError], *, read_only:
                 "DuckDB lets one process write, or several read",
                 hint=f"End it, or wait longer: --patience 10m. What it is: ps -p {holder[2]}",
             ) from None
+
+
+@contextlib.contextmanager
+def _translated(text: str, path: str, query: bool) -> Iterator[None]:
+    try:
+        yield
+    except driver().Error as error:
+        hint = "Try the query in DuckDB." if query else None
+        raise SourceError(f"cannot read {text}: {said(error)}", hint=hint) from error
+
+
+READER = FileReader(
+    "duckdb", ("schema", "table", "key"),
+    lambda path, options: connect(path, options, SourceError, read_only=True), _translated,
+)  # fmt: skip

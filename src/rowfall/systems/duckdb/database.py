@@ -15,7 +15,7 @@ from rowfall.engines.base import ExistingTable
 from rowfall.engines.database import KEY_HINT, RefusedRowError, Result
 from rowfall.engines.file_database import FileDatabase, FileTransaction
 from rowfall.sources.arrow_batches import in_frames
-from rowfall.systems.duckdb.client import HERE, ROWS, connect, driver, said
+from rowfall.systems.duckdb.client import HERE, LIST_TABLES, ROWS, connect, driver, said
 from rowfall.systems.duckdb.types import read_type, select
 
 # In the comment of a table: DuckDB numbers tables anew each time that a file is opened.
@@ -29,13 +29,6 @@ _DEPENDS_HINT = (
 )
 _KEY = regex(r'[Dd]uplicate key "([^":]+): (.*?)"')
 _NOT_NULL = regex(r"NOT NULL constraint failed: .*\.(\S+)")
-
-
-LIST_TABLES = (
-    "SELECT schema_name, table_name, estimated_size, NULL::BIGINT FROM duckdb_tables() WHERE "
-    "database_name = current_database() AND NOT internal AND NOT temporary AND "
-    "NOT starts_with(table_name, '_rowfall_') ORDER BY 1, 2"
-)
 
 
 class DuckDBDatabase(FileDatabase):
@@ -80,16 +73,21 @@ class DuckDBDatabase(FileDatabase):
 
     # --- catalogue --------------------------------------------------------------------------------
 
+    def _catalogue(self, what: str, of: str, table: str, more: str = "") -> list[Any]:
+        """Return rows of the catalogue about a table of the schema."""
+        return self.rows(
+            f"SELECT {what} FROM duckdb_{of}() WHERE {HERE} {more}", self.schema, table
+        )
+
     def kind_of(self, table: str) -> str:
-        asked = f"SELECT 'table' FROM duckdb_tables() WHERE {HERE} UNION ALL SELECT 'view' FROM "
-        asked += f"duckdb_views() WHERE {HERE.replace('table_name', 'view_name')}"
-        found = self.rows(asked, self.schema, table, self.schema, table)
-        return str(found[0][0]) if found else ""
+        if self._catalogue("1", "tables", table):
+            return "table"
+        asked = f"SELECT 1 FROM duckdb_views() WHERE {HERE.replace('table_name', 'view_name')}"
+        return "view" if self.rows(asked, self.schema, table) else ""
 
     def existing_table(self) -> ExistingTable | None:
-        """See :class:`rowfall.engines.database.Database`."""
-        asked = "SELECT column_name, is_nullable, is_generated FROM duckdb_columns() WHERE "
-        there = self.rows(f"{asked}{HERE} ORDER BY column_index", self.schema, self.bare)
+        what = "column_name, is_nullable, is_generated"
+        there = self._catalogue(what, "columns", self.bare, "ORDER BY column_index")
         types = self.types("*") if there else {}
         columns = tuple(
             (str(name), _taken(types[name], nullable=bool(null)), "MATERIALIZED" if made else "")
@@ -115,9 +113,8 @@ class DuckDBDatabase(FileDatabase):
 
     def _described(self, table: str) -> tuple[str, str]:
         """Return comment and CREATE TABLE of a table; "" for none."""
-        asked = f"SELECT coalesce(comment, ''), sql FROM duckdb_tables() WHERE {HERE}"
-        comment, made = next(iter(self.rows(asked, self.schema, table)), ("", ""))
-        return str(comment), str(made)
+        found = self._catalogue("coalesce(comment, ''), sql", "tables", table)
+        return (str(found[0][0]), str(found[0][1])) if found else ("", "")
 
     def give_id(self, cursor: Any, table: str) -> None:
         if not self.id_of(table):
@@ -140,13 +137,10 @@ class DuckDBDatabase(FileDatabase):
 
     def take_place(self, cursor: Any, name: str) -> None:
         at, (own, _), (new, _) = self.table, self._described(self.bare), self._described(name)
-        asked = f"SELECT sql FROM duckdb_indexes() WHERE sql IS NOT NULL AND {HERE}"
-        after = [str(made) for (made,) in self.rows(asked, self.schema, self.bare)]
-        asked = f"SELECT column_name, comment FROM duckdb_columns() WHERE comment <> '' AND {HERE}"
-        after += [
-            f"COMMENT ON COLUMN {at}.{identifier(column)} IS {literal(text)}"
-            for column, text in self.rows(asked, self.schema, self.bare)
-        ]
+        indexes = self._catalogue("sql", "indexes", self.bare, "AND sql IS NOT NULL")
+        after = [str(made) for (made,) in indexes]
+        told = self._catalogue("column_name, comment", "columns", self.bare, "AND comment <> ''")
+        after += [f"COMMENT ON COLUMN {at}.{identifier(c)} IS {literal(text)}" for c, text in told]
         comment = f"{_ID.sub('', own).strip()} {new}".strip()
         for statement in (
             f"DROP TABLE {at}",
@@ -157,9 +151,8 @@ class DuckDBDatabase(FileDatabase):
             cursor.execute(statement)
 
     def key(self) -> tuple[str, ...]:
-        asked = f"SELECT constraint_column_names FROM duckdb_constraints() WHERE {HERE} AND "
-        asked += "constraint_type IN ('PRIMARY KEY', 'UNIQUE') ORDER BY constraint_type LIMIT 1"
-        found = self.rows(asked, self.schema, self.bare)
+        unique = "AND constraint_type IN ('PRIMARY KEY', 'UNIQUE') ORDER BY constraint_type LIMIT 1"
+        found = self._catalogue("constraint_column_names", "constraints", self.bare, unique)
         return tuple(found[0][0]) if found else ()
 
     # --- rows -------------------------------------------------------------------------------------

@@ -13,13 +13,10 @@ from dataclasses import replace
 from hashlib import blake2b
 from typing import Any
 
-from rowfall.core.errors import SourceError
 from rowfall.core.listing import Split
-from rowfall.core.options import Options
 from rowfall.core.sqltext import identifier, literal, qualified
 from rowfall.core.type_names import parse_type
 from rowfall.engines.database import RECORD
-from rowfall.engines.file_database import OpenFile
 from rowfall.sources.arrow_database import ArrowDatabaseSource
 from rowfall.sources.cursor import Cursor, CursorSql
 from rowfall.sources.databases import (
@@ -28,21 +25,19 @@ from rowfall.sources.databases import (
     no_table,
     no_type,
     only_table,
-    parse_file,
 )
+from rowfall.sources.file_database import FileDatabaseSource
 from rowfall.sources.key_ranges import (
-    BLOCKS,
     UNINDEXED_RANGES,
     WHOLE,
     Described,
     Key,
     KeyKind,
-    RowNumber,
     SourceColumn,
     count_ranges,
     cut,
 )
-from rowfall.systems.duckdb.client import HERE, ROWS, SCHEMA, connect, driver, said
+from rowfall.systems.duckdb.client import HERE, READER, ROWS
 from rowfall.systems.duckdb.types import KEYS, read_type, select
 
 # Values of a key that are looked at to cut it, evenly from all of the table.
@@ -51,38 +46,10 @@ _SAMPLE = 10_000
 _SCATTERED = 4
 
 
-class DuckDBSource(ArrowDatabaseSource):
-    """One table, view or query of a file.
+class DuckDBSource(FileDatabaseSource, ArrowDatabaseSource):
+    """One table, view or query of a file."""
 
-    Args:
-        shared: the file, which whoever gives it closes.
-    """
-
-    remote = False
-
-    def __init__(
-        self, texts: Sequence[str], options: Options, shared: OpenFile | None = None
-    ) -> None:
-        super().__init__(parse_file(texts, options, SCHEMA), options)
-        self._shared = shared is not None
-        self._file = shared or OpenFile(
-            lambda: connect(self.address.database, options, SourceError, read_only=True), self._said
-        )
-        self._relation = self._table = ""
-
-    def close(self) -> None:
-        """Close the file when nobody reads from it any more."""
-        super().close()
-        if not self._shared:
-            self._file.close()
-
-    @contextlib.contextmanager
-    def _said(self) -> Iterator[None]:
-        try:
-            yield
-        except driver().Error as error:
-            hint = "Try the query in DuckDB." if self.query else None
-            raise SourceError(f"cannot read {self.text}: {said(error)}", hint=hint) from error
+    _reader = READER
 
     # --- catalogue --------------------------------------------------------------------------------
 
@@ -105,7 +72,6 @@ class DuckDBSource(ArrowDatabaseSource):
             made = self._ask(cursor, "SELECT sql, estimated_size FROM duckdb_tables()", table)
             if not made:
                 return Described(name, "", columns, 0, None, f"{table} is a view")
-            size_each = sum(column.bytes_each for column in columns)
             asked = "SELECT constraint_column_names FROM duckdb_constraints()"
             keys = self._ask(cursor, asked, table, "constraint_type = 'PRIMARY KEY'")
             order = tuple(keys[0][0]) if keys else ()
@@ -117,7 +83,7 @@ class DuckDBSource(ArrowDatabaseSource):
                 return found  # so that a later run loads what comes
             if "rowid" in map(str.lower, types):  # it hides the numbers of rows
                 return replace(found, why="it has a column rowid", ranges=WHOLE)
-            count = count_ranges(int(found.rows * size_each))
+            count = count_ranges(self._bytes(found))
             wanted = at.key or (order[0] if len(order) == 1 else "")
             if types.get(wanted) in KEYS:
                 default = next((str(d) for n, d, _ in rows if n == wanted), "")
@@ -175,10 +141,7 @@ class DuckDBSource(ArrowDatabaseSource):
         values = [v for (v,) in cursor.execute(asked).fetchall()] if count > 1 else []
         if any(a > b for a, b in itertools.pairwise(v for v in values if v is not None)):
             count = min(count, _SCATTERED)
-        end = high + 1 if grows and high is not None and 0 < high < key.end else key.end
-        why = "as asked for" if self.address.key else "its primary key"
-        ranges = tuple(cut(map(key.number, values), count, end))
-        return replace(found, key=key, why=why, ranges=ranges)
+        return self._cut_by(found, key, high, map(key.number, values), count)
 
     def _cut_by_place(self, cursor: Any, found: Described, count: int) -> Described:
         """Return a table cut by the numbers of its rows, which change as the table is changed."""
@@ -189,21 +152,12 @@ class DuckDBSource(ArrowDatabaseSource):
             f"segment_id) FROM pragma_storage_info({literal(self._relation)})"
         ).fetchone()
         digest = blake2b(f"{last};{state}".encode(), digest_size=4).digest()
-        low = (int.from_bytes(digest) & 0x7FFF_FFFE | 1) << 32
-        key = RowNumber("rowid", "rowid", KeyKind.BLOCK, low=low, end=low + BLOCKS)
-        places = {low + (last // ROWS + 1) * n // count * ROWS for n in range(1, count)}
-        bounds = sorted({low, *places, key.end})
-        return replace(
-            found, key=key, why="it has no integer for its key",
-            version=f"{found.version}.{low >> 32:x}", ranges=tuple(itertools.pairwise(bounds)),
-        )  # fmt: skip
+        places = ((last // ROWS + 1) * n // count * ROWS for n in range(1, count))
+        cut = self._cut_by_number(found, "rowid", int.from_bytes(digest), places)
+        # Other places are another table, whose first ones may be loaded again.
+        return replace(cut, version=f"{cut.version}.{cut.ranges[0][0] >> 32:x}")
 
     # --- a column that is followed ----------------------------------------------------------------
-
-    @property
-    def relation_text(self) -> str:
-        """See :class:`rowfall.sources.following.FollowedDatabase`."""
-        return self._relation
 
     def ask(self, query: str) -> Iterable[Sequence[Any]]:
         """See :class:`rowfall.sources.following.FollowedDatabase`."""
@@ -232,8 +186,7 @@ class DuckDBSource(ArrowDatabaseSource):
 
     def cursor_ranges(self, found: Described, cursor: Cursor) -> Sequence[tuple[int, int]]:
         """Cut by a sample or by estimates, see :mod:`rowfall.sources.following`."""
-        size = int(found.rows * sum(column.bytes_each for column in found.columns))
-        count = min(count_ranges(size), UNINDEXED_RANGES)
+        count = min(count_ranges(self._bytes(found)), UNINDEXED_RANGES)
         if count < 2 or self.query or not self._table:
             return [(0, cursor.end)]
         text, step = cursor.sql.text.format(x=cursor.key.sql), max(1, found.rows // _SAMPLE)

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from rowfall.core.model import Column, Schema
 from rowfall.core.sqltext import SqlText, identifier, qualified
-from rowfall.systems.duckdb.client import SCHEMA
+from rowfall.sources.file_database import SCHEMA
 from rowfall.systems.duckdb.types import declared_type
 from rowfall.targets.arrow_tables import ArrowFileTable
 

@@ -8,8 +8,6 @@ float has 15 digits.
 from __future__ import annotations
 
 import contextlib
-import itertools
-import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
@@ -19,31 +17,26 @@ from typing import Any
 from rowfall.core.errors import SourceError
 from rowfall.core.listing import Listing, Split
 from rowfall.core.model import Encoding
-from rowfall.core.options import Options
 from rowfall.core.sqltext import identifier, literal
 from rowfall.core.type_names import parse_type, text_columns
-from rowfall.engines.file_database import OpenFile
 from rowfall.sources.cursor import CursorSql
 from rowfall.sources.databases import (
-    DatabaseSource,
     digest,
     no_key,
     no_table,
     only_table,
-    parse_file,
 )
+from rowfall.sources.file_database import SCHEMA, FileDatabaseSource
 from rowfall.sources.key_ranges import (
     BLOCKS,
     WHOLE,
     Described,
     Key,
     KeyKind,
-    RowNumber,
     SourceColumn,
     count_ranges,
-    cut,
 )
-from rowfall.systems.sqlite.client import SCHEMA, connect, rows, said
+from rowfall.systems.sqlite.client import READER, rows
 from rowfall.systems.sqlite.columns import (
     DeclaredColumn,
     Values,
@@ -69,33 +62,11 @@ _SIX_DIGITS = (
 _ROWID = ("rowid", "_rowid_", "oid")
 
 
-class SQLiteSource(DatabaseSource):
-    """One table, view or query of a file.
+class SQLiteSource(FileDatabaseSource):
+    """One table, view or query of a file."""
 
-    Args:
-        shared: the file, which whoever gives it closes.
-    """
-
-    remote = False
-
-    def __init__(
-        self, texts: Sequence[str], options: Options, shared: OpenFile | None = None
-    ) -> None:
-        super().__init__(parse_file(texts, options, SCHEMA), options)
-        self._shared = shared is not None
-        self._file = shared or OpenFile(lambda: connect(self.address.database, options), self._said)
-        self._table = self._rowid = ""
-
-    def close(self) -> None:
-        """Close the file when nobody reads from it any more."""
-        super().close()
-        if not self._shared:
-            self._file.close()
-
-    @contextlib.contextmanager
-    def _said(self) -> Iterator[None]:
-        with translated(self.text, self.address.database, query=bool(self.query)):
-            yield
+    _reader = READER
+    _rowid = ""
 
     # --- catalogue --------------------------------------------------------------------------------
 
@@ -105,14 +76,14 @@ class SQLiteSource(DatabaseSource):
             ask = cursor.connection
             if self.query:
                 ask.execute(f"CREATE TEMP VIEW IF NOT EXISTS {_QUERY} AS {self.query}")
-                self._table = _QUERY
+                self._table = self._relation = _QUERY
                 columns = self._columns(ask, "query", self._sampled(""))
                 return Described("", digest(self.query), columns, 0, None, "a query")
             tables = list_tables(ask)
             table = at.table or only_table(at, [*tables])
             if table not in tables:
                 raise no_table(at, table, [*tables])
-            self._table = table
+            self._table, self._relation = table, identifier(table)
             kind, without_rowid, made = tables[table]
             version = blake2b(made.encode(), digest_size=8).hexdigest()
             declared = rows(ask, f"PRAGMA main.table_xinfo({literal(table)})")
@@ -183,7 +154,7 @@ class SQLiteSource(DatabaseSource):
 
     def _sampled(self, rowid: str) -> str:
         """Return SQL of rows from the beginning and, by their numbers, from all over the table."""
-        own = identifier(self._table)
+        own = self._relation
         first = f"SELECT * FROM {own} LIMIT {_FIRST}"
         if not rowid:
             return first
@@ -197,7 +168,7 @@ class SQLiteSource(DatabaseSource):
 
     def _count(self, ask: Any, kind: str) -> int:
         """Return about how many rows a table has; 0 for a view, which may take long to count."""
-        own = identifier(self._table)
+        own = self._relation
         if self._rowid:
             ((low, high),) = rows(ask, f"SELECT min({self._rowid}), max({self._rowid}) FROM {own}")
             ((pages,),) = rows(ask, "PRAGMA page_count")
@@ -213,47 +184,30 @@ class SQLiteSource(DatabaseSource):
         Args:
             made: statement that made the table whose numbers of rows these are; "" for others.
         """
-        own, table = identifier(name), identifier(self._table)
+        own, table = identifier(name), self._relation
         ((low, high),) = rows(ask, f"SELECT min({own}), max({own}) FROM {table}")
         key = Key(
             name, own, KeyKind.INTEGER, "AUTOINCREMENT" in made.upper(),
             nullable=next(c for c in found.columns if c.name == name).type != "Int64",
         )  # fmt: skip
-        why = "as asked for" if self.address.key else "its primary key"
         if high is None:  # rows of a key that was asked for, all of them without a value
             return replace(found, why="no row has a value of that key")
         if key.grows:
             last = rows(ask, "SELECT seq FROM sqlite_sequence WHERE name = ?", self._table)
             following = max(int(last[0][0]) if last else 0, high) + 1
             found = replace(found, next_key=following)
-        end = high + 1 if key.grows and 0 < high < key.end else key.end
-        ranges = tuple(cut(_places(low, high), count_ranges(self._bytes(found)), end))
-        return replace(found, key=key, why=why, ranges=ranges)
+        count = count_ranges(self._bytes(found))
+        return self._cut_by(found, key, high, _places(low, high), count)
 
     def _cut_by_rowid(self, ask: Any, found: Described) -> Described:
         """Return a table cut by the numbers of its rows, which VACUUM changes, and its counter."""
-        ((high,),) = rows(ask, f"SELECT max({self._rowid}) FROM {identifier(self._table)}")
+        ((high,),) = rows(ask, f"SELECT max({self._rowid}) FROM {self._relation}")
         ((state,),) = rows(ask, "PRAGMA main.schema_version")
-        low = (int(state) & 0x7FFF_FFFE | 1) << 32
-        key = RowNumber("rowid", self._rowid, KeyKind.BLOCK, low=low, end=low + BLOCKS)
         count = count_ranges(self._bytes(found))
-        places = {low + high * n // count for n in range(1, count) if 0 < high < BLOCKS}
-        bounds = sorted({low, *places, key.end})
-        return replace(
-            found, key=key, why="it has no integer for its key",
-            ranges=tuple(itertools.pairwise(bounds)),
-        )  # fmt: skip
-
-    @staticmethod
-    def _bytes(found: Described) -> int:
-        return int(found.rows * sum(column.bytes_each for column in found.columns))
+        places = (high * n // count for n in range(1, count) if 0 < high < BLOCKS)
+        return self._cut_by_number(found, self._rowid, int(state), places)
 
     # --- a column that is followed ----------------------------------------------------------------
-
-    @property
-    def relation_text(self) -> str:
-        """See :class:`rowfall.sources.following.FollowedDatabase`."""
-        return identifier(self._table)
 
     def ask(self, query: str) -> Iterable[Sequence[Any]]:
         """See :class:`rowfall.sources.following.FollowedDatabase`."""
@@ -329,13 +283,13 @@ class SQLiteSource(DatabaseSource):
 
     def _select(self, split: Split, columns: str) -> str:
         where, order = self.condition(split), f" ORDER BY {self._rowid}" * bool(self._rowid)
-        return f"SELECT {columns} FROM {identifier(self._table)}" + (
+        return f"SELECT {columns} FROM {self._relation}" + (
             f" WHERE {where}{order}" if where else order
         )
 
     def _misfit(self, split: Split) -> SourceError:
         """Return the error about the first value of a range that is none of its column's type."""
-        where, own = self.condition(split), identifier(self._table)
+        where, own = self.condition(split), self._relation
         keys = [self._rowid] if self._rowid else [*map(identifier, self.described.order_by)]
         place = " || ', ' || ".join(f"{literal(f'{k} ')} || quote({k})" for k in keys) or "'a row'"
         for column in self.described.columns:
@@ -458,21 +412,3 @@ def list_tables(ask: Any) -> dict[str, tuple[str, int, str]]:
             "AND t.name NOT LIKE 'sqlite!_%' ESCAPE '!' ORDER BY t.name",
         )
     }
-
-
-@contextlib.contextmanager
-def translated(text: str, path: str, *, query: bool = False) -> Iterator[None]:
-    """Turn errors of the driver into ours.
-
-    Raises:
-        SourceError: transient where another try may help.
-    """
-    try:
-        yield
-    except sqlite3.Error as error:
-        message, hint = said(error, path)
-        hint = hint or ("Try the query in the sqlite3 shell." if query else None)
-        transient = "locked" in message or "busy" in message
-        raise SourceError(
-            f"cannot read {text}: {message}", hint=hint, transient=transient
-        ) from error

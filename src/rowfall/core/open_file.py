@@ -1,0 +1,59 @@
+"""A file that several threads ask, over connections of its own each."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from typing import Any
+
+from rowfall.core.errors import RowfallError
+
+
+class OpenFile:
+    """A file that is opened at the first question; each question has a connection of its own.
+
+    Args:
+        connect: opens it. ``translated``: turns errors of the driver into ours.
+    """
+
+    def __init__(
+        self, connect: Callable[[], Any], translated: Callable[[], AbstractContextManager[None]]
+    ) -> None:
+        self._connect, self._translated = connect, translated
+        self._guard = threading.Lock()
+        self._main: Any = None
+
+    @property
+    def is_open(self) -> bool:
+        return self._main is not None
+
+    def cursor(self) -> Any:
+        """Return a connection of its own to the open file; it is used by one thread."""
+        with self._guard:
+            if self._main is None:
+                self._main = self._connect()
+            return self._main.cursor()
+
+    @contextlib.contextmanager
+    def asking(self) -> Iterator[Any]:
+        """Give a connection; its errors come as ours."""
+        cursor = self.cursor()
+        try:
+            with self._translated():
+                yield cursor
+        finally:
+            self._close(cursor)
+
+    def _close(self, connection: Any) -> None:
+        """Close a connection; one that Ctrl-C has cut off in a statement ends with that."""
+        with contextlib.suppress(RowfallError), self._translated():
+            connection.close()
+
+    def close(self) -> None:
+        """Close the file when nobody uses it any more; safe to call twice."""
+        with self._guard:
+            if self._main is not None:
+                self._close(self._main)
+            self._main = None
