@@ -115,7 +115,7 @@ class FileDatabaseSource(DatabaseSource):
         return int(found.rows * sum(column.bytes_each for column in found.columns))
 
 
-class FileTables(SeparateTables):
+class TablesInFile(SeparateTables):
     """The tables and views of one file."""
 
     _reader: ClassVar[FileReader]

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rowfall.core.tables import TABLE, FoundTable
-from rowfall.sources.file_database import SCHEMA, FileTables
+from rowfall.sources.file_database import SCHEMA, TablesInFile
 from rowfall.systems.duckdb.client import LIST_TABLES, LIST_VIEWS, READER
 from rowfall.systems.duckdb.source import DuckDBSource
 
 
-class DuckDBTables(FileTables):
+class DuckDBTables(TablesInFile):
     """The tables and views of one file."""
 
     _MOMENT = "all tables are of one moment: nobody can write into the file while it is read"

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rowfall.core.tables import FoundTable
-from rowfall.sources.file_database import FileTables
+from rowfall.sources.file_database import TablesInFile
 from rowfall.systems.sqlite.client import READER
 from rowfall.systems.sqlite.source import SQLiteSource, list_tables
 
 
-class SQLiteTables(FileTables):
+class SQLiteTables(TablesInFile):
     """The tables and views of one file."""
 
     _MOMENT = "all tables are of one moment: they are read in one transaction"
