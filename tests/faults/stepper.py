@@ -29,11 +29,14 @@ from rowfall.ledger.ledger import LedgerStore
 from rowfall.systems.clickhouse.embedded import Embedded
 from rowfall.systems.clickhouse.server import Server
 from rowfall.systems.duckdb.database import DuckDBDatabase
+from rowfall.systems.mysql import replacing
+from rowfall.systems.mysql.database import MySQLDatabase
+from rowfall.systems.mysql.transaction import MySQLTransaction
 from rowfall.systems.postgresql import database
 from rowfall.systems.postgresql.database import PostgresDatabase
 from rowfall.systems.postgresql.transaction import PostgresTransaction
 
-TRANSACTIONS = (PostgresTransaction, FileTransaction)
+TRANSACTIONS = (PostgresTransaction, FileTransaction, MySQLTransaction)
 
 
 def kill_engine() -> None:
@@ -116,8 +119,17 @@ def patch(steps: Steps) -> None:
         (FileDatabase, "prepare"), (FileDatabase, "publish_gathered"), (FileDatabase, "_add"),
         (DuckDBDatabase, "take_place"), (PostgresDatabase, "prepare"),
         (PostgresDatabase, "publish_gathered"), (database, "take_place"),
+        (MySQLDatabase, "prepare"), (MySQLDatabase, "publish_gathered"),
     ):  # fmt: skip
         setattr(owner, name, calling("file", name, getattr(owner, name)))
+    ask = replacing.run
+
+    def run_statement(session: Any, text: str) -> Any:
+        if text.startswith(("SELECT", "SET", "SHOW")):
+            return ask(session, text)
+        return calling("replace", text[:60], ask)(session, text)
+
+    replacing.run = run_statement
     # A question of rowfall-decode about partitions, and each of its parts on the way to staging.
     for name in ("partitions", "move"):
         setattr(build, name, calling("decoder", name, getattr(build, name)))

@@ -43,7 +43,7 @@ class Proxy:
         self.dropped = threading.Event()
         self.held = threading.Event()
         self._left: dict[Direction, int | None] = {"up": None, "down": None}
-        self._mark: tuple[bytes, bool] | None = None
+        self._mark: tuple[bytes, bool, int] | None = None
         self._hold: tuple[bytes, int] | None = None
         self._rate: int | None = None
         self._delay = 0.0
@@ -83,14 +83,15 @@ class Proxy:
         self.dropped.clear()
         self._left = {"up": up, "down": down}
 
-    def drop_at(self, mark: bytes, *, passes: bool) -> None:
+    def drop_at(self, mark: bytes, *, passes: bool, at: int = 1) -> None:
         """Reset a connection whose client sends ``mark``, once.
 
         Args:
             passes: the service gets it, and its answer is lost; otherwise it never arrives.
+            at: which time that it is sent.
         """
         self.dropped.clear()
-        self._mark = mark, passes
+        self._mark = mark, passes, at
 
     def hold_at(self, mark: bytes, *, at: int = 1) -> None:
         """Hold the answer back, and all that follows, when a client sends ``mark``; once.
@@ -203,8 +204,10 @@ class Proxy:
             data = await self._loop.sock_recv(source, max(1, rate // 20) if rate else _PIECE)
             await self._flowing.wait()
             if way == "up" and self._mark is not None and self._mark[0] in data:
-                passes, self._mark = self._mark[1], None
-                self._left = {"up": None, "down": 0} if passes else {"up": 0, "down": None}
+                text, passes, times = self._mark
+                self._mark = (text, passes, times - 1) if times > 1 else None
+                if self._mark is None:
+                    self._left = {"up": None, "down": 0} if passes else {"up": 0, "down": None}
             if way == "up" and self._hold is not None and self._hold[0] in data:
                 mark, times = self._hold
                 self._hold = (mark, times - 1) if times > 1 else None

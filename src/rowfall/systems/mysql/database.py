@@ -30,6 +30,7 @@ from rowfall.engines.database import (
     Transactions,
     upkeep,
 )
+from rowfall.engines.file_database import GATHERS
 from rowfall.systems.mysql import bulk, wire
 from rowfall.systems.mysql.catalogue import BLOBS, Declared, columns_query, declared, is_table
 from rowfall.systems.mysql.client import (
@@ -52,6 +53,12 @@ from rowfall.systems.mysql.client import (
     set_up,
 )
 from rowfall.systems.mysql.record import LoadedSplits
+from rowfall.systems.mysql.replacing import (
+    REPLACED,
+    check_replaceable,
+    name_beside,
+    name_replaced,
+)
 from rowfall.systems.mysql.session import Pool, end, takes_parameters
 from rowfall.systems.mysql.transaction import MySQLTransaction
 from rowfall.systems.mysql.types import declared_type, result_column, taken_column, tsv
@@ -92,9 +99,11 @@ class MySQLDatabase(Transactions):
         self._patience = parse_duration(options.patience)
         record = at.options.get(RECORD_NAME, RECORD)
         self.record = LoadedSplits(self, database, table, record, self._patience)
+        self._record_name, self._gathers = record, ""
+        self._gathered: LoadedSplits | None = None
         self._options = options
         self.name, self.on_conflict = database, options.on_conflict
-        self._sessions = Pool(self._connect)
+        self._sessions = Pool(self.open_session)
         self._packed = False
         self._holding = threading.Lock()
         self._holder: Any = None
@@ -165,6 +174,8 @@ class MySQLDatabase(Transactions):
             )
         if columns and self.updates:
             self.key()
+        if columns and self._options.replace:
+            check_replaceable(self.ask, self._database, self._table)
 
     @property
     def updates(self) -> bool:
@@ -280,12 +291,15 @@ class MySQLDatabase(Transactions):
         ))  # fmt: skip
 
     def table_id(self) -> str:
-        """Return the name of the table.
+        """Return the name of the table, and the attempt whose table has replaced the last one.
 
         Every number that a server has for a table changes when it is optimized or altered: what
         tells it from another one of its name is in the record, see :meth:`loaded`.
         """
-        return f"{self._database}.{self._table}" if self.existing_table() else ""
+        if not self.existing_table():
+            return ""
+        by = self.record.replaced_by()
+        return f"{self._database}.{self._table}" + (f" by {by}" if by else "")
 
     def prepare(self, statements: Sequence[SqlText]) -> None:
         """See :meth:`rowfall.engines.database.Database.prepare`."""
@@ -293,7 +307,12 @@ class MySQLDatabase(Transactions):
             self.do(text.reveal())
         self.record.make()
         self._columns = None
-        self.record.forget_others()
+        if self._gathered is not None:
+            beside = f"{name(self._database)}.{name(self._gathers)}"
+            self.do(f"CREATE TABLE IF NOT EXISTS {beside} LIKE {self.whole_name}")
+        else:
+            self.record.settle_swap(waits=False)
+        self.taking.forget_others()
 
     @property
     def host(self) -> str:
@@ -326,7 +345,56 @@ class MySQLDatabase(Transactions):
 
     def loaded(self) -> set[str]:
         """See :meth:`rowfall.engines.database.Database.loaded`."""
-        return self.record.loaded()
+        return self.taking.loaded()  # with --replace all of it is loaded anew
+
+    # --- a load that gathers beside the table (``--replace``) ---------------------------------
+
+    def gather(self, load: str) -> set[str]:
+        """See :class:`rowfall.engines.database.SupportsGathering`."""
+        self.record.settle_swap(waits=True)
+        self._gathers = name_beside(load, self._table)
+        self._gathered = LoadedSplits(
+            self, self._database, self._gathers, self._record_name, self._patience
+        )
+        self._gathered.dry = self.record.dry
+        return self._gathered.loaded()
+
+    def loaded_by(self, load: str) -> set[str]:
+        """See :class:`rowfall.engines.database.SupportsGathering`."""
+        return self.record.loaded_by(load)
+
+    def publish_gathered(self, attempt: str, key: Sequence[str], *, replace: bool) -> None:
+        """See :class:`rowfall.engines.database.SupportsGathering`; always all of the table."""
+        self._sessions.end_idle()
+        self.record.replacement().publish(attempt, self._gathers)
+
+    def drop_gathered(self) -> None:
+        """See :class:`rowfall.engines.database.SupportsGathering`."""
+        for table in (self._gathers, name_replaced(self._gathers)) if self._gathers else ():
+            self.drop_left(table)
+
+    def drop_left(self, name: str) -> None:
+        """See :class:`rowfall.engines.database.SupportsGathering`."""
+        self.record.drop_left(name)
+
+    def gathered_tables(self) -> list[tuple[str, str, int]]:
+        """See :class:`rowfall.engines.database.SupportsGathering`."""
+        found = []
+        for prefix in (GATHERS, REPLACED):
+            for (table,) in self.ask(
+                "SELECT TABLE_NAME FROM information_schema.TABLES WHERE TABLE_SCHEMA = "
+                f"{quote(self._database)} AND LEFT(TABLE_NAME, {len(prefix)}) = {quote(prefix)} "
+                "ORDER BY 1"
+            ):
+                ((rows,),) = self.ask(f"SELECT COUNT(*) FROM {name(self._database)}.{name(table)}")
+                load = str(table).removeprefix(prefix).partition("_")[0]
+                found.append((str(table), load, int(rows)))
+        return found
+
+    @property
+    def taking(self) -> LoadedSplits:
+        """Return the record of the table that takes rows: of the one beside where there is one."""
+        return self._gathered or self.record
 
     def unrecorded(self) -> bool:
         """See :meth:`rowfall.engines.database.Database.unrecorded`."""
@@ -366,7 +434,7 @@ class MySQLDatabase(Transactions):
     def _take_locks(self, streams: Sequence[str]) -> bool:
         """Take the locks of streams on one session, whose end lets them go."""
         if self._holder is None:
-            self._holder = self._connect()
+            self._holder = self.open_session()
             self._held.clear()
         with self._holder.cursor() as cursor:
             cursor.execute("SELECT 1")  # it is still there, and the locks with it
@@ -374,7 +442,7 @@ class MySQLDatabase(Transactions):
                 if stream in self._held:
                     continue
                 # Names of locks are of the whole server and have 64 characters at most.
-                text = f"{self.target}\0{stream}".encode()
+                text = f"{self.record.target}\0{stream}".encode()
                 lock = f"rowfall_{blake2b(text, digest_size=16).hexdigest()}"
                 cursor.execute(f"SELECT GET_LOCK({quote(lock)}, 0)")
                 if cursor.fetchone() != (1,):
@@ -457,14 +525,14 @@ class MySQLDatabase(Transactions):
     def insert_statement(self, columns: Sequence[str]) -> str:
         """Return the INSERT of parameters."""
         listed, marks = ", ".join(map(name, columns)), ", ".join("?" * len(columns))
-        return f"INSERT INTO {self.whole_name} ({listed}) VALUES ({marks})"
+        return f"INSERT INTO {self.taking.table} ({listed}) VALUES ({marks})"
 
     def load_statement(self, columns: Sequence[str]) -> str:
         """Return LOAD DATA for lines of TSV."""
         if self.on_conflict == REPLACE and self.distributed:
             self._check_whole_rows(columns)
         # Of rows with one key in a temporary table that which came last stays.
-        table = self.rows_name if self.updates else self.whole_name
+        table = self.rows_name if self.updates else self.taking.table
         skip = "SKIP DUPLICATE KEY ERRORS " if self.distributed else "IGNORE "
         action = {SKIP: skip, REPLACE: "REPLACE "}.get(self.on_conflict, "")
         kinds = {column.name: column.kind for column in self.columns}
@@ -535,11 +603,11 @@ class MySQLDatabase(Transactions):
         same = " AND ".join(f"t.{name(column)} = s.{name(column)}" for column in key)
         sets = ", ".join(f"t.{name(c)} = s.{name(c)}" for c in columns if c not in key)
         listed = ", ".join(map(name, columns))
-        update = f"UPDATE {self.whole_name} t JOIN {self.rows_name} s ON {same} SET {sets}"
+        update = f"UPDATE {self.taking.table} t JOIN {self.rows_name} s ON {same} SET {sets}"
         insert = (
-            f"INSERT INTO {self.whole_name} ({listed}) SELECT "
+            f"INSERT INTO {self.taking.table} ({listed}) SELECT "
             + ", ".join(f"s.{name(column)}" for column in columns)
-            + f" FROM {self.rows_name} s LEFT JOIN {self.whole_name} t ON {same} "
+            + f" FROM {self.rows_name} s LEFT JOIN {self.taking.table} t ON {same} "
             f"WHERE t.{name(key[0])} IS NULL"
         )
         return (update, insert) if sets else (insert,)
@@ -564,8 +632,11 @@ class MySQLDatabase(Transactions):
             return
         self._sessions.keep([connection])
 
-    def _connect(self) -> Any:
-        """Return a new session; a server that is away is asked again while patience lasts."""
+    def open_session(self) -> Any:
+        """Return a new session, which the caller ends.
+
+        A server that is away is asked again while patience lasts.
+        """
         err, deadline = driver().err, time.monotonic() + self._patience
         connection: Any = None
         while connection is None:
@@ -660,11 +731,6 @@ class MySQLDatabase(Transactions):
     def text(self) -> str:
         """Return the server and the table, for people."""
         return f"{self._database}.{self._table} at {self._login.host}:{self._login.port}"
-
-    @property
-    def target(self) -> str:
-        """Return ``database.table`` as the record has it, cut to 191 characters."""
-        return f"{self._database}.{self._table}"[:191]
 
     @property
     def whole_name(self) -> str:

@@ -13,6 +13,14 @@ from rowfall.core.listing import MARK
 from rowfall.engines.database import ACCEPTED
 from rowfall.systems.mysql.catalogue import columns_query, declared, is_table
 from rowfall.systems.mysql.client import driver, name, quote
+from rowfall.systems.mysql.replacing import (
+    NO_SPLITS,
+    REPLACING,
+    Replacement,
+    find_swap,
+    replaced_by,
+    target,
+)
 
 if TYPE_CHECKING:
     from rowfall.systems.mysql.database import MySQLDatabase
@@ -78,6 +86,7 @@ class LoadedSplits:
 
     Attributes:
         dry: nothing may be written.
+        target: ``schema.table`` as the record has it; ``table``: the same as SQL.
     """
 
     def __init__(
@@ -85,6 +94,8 @@ class LoadedSplits:
     ) -> None:
         self._database, self._schema, self._table, self._name = database, schema, table, record
         self._patience = patience
+        self.target = target(schema, table)
+        self.table = f"{name(schema)}.{name(table)}"
         self.dry = True
         self._same: dict[str, bool] = {}
 
@@ -95,7 +106,7 @@ class LoadedSplits:
 
     @property
     def _of_target(self) -> str:
-        return f"target = {quote(self._database.target)}"
+        return f"target = {quote(self.target)}"
 
     def _is_there(self) -> bool:
         return bool(self._database.ask(
@@ -163,7 +174,7 @@ class LoadedSplits:
             values = f", {quote(made)}, 0, {'NULL' if sample is None else quote(sample)}"
         self._database.do(
             f"INSERT IGNORE INTO {self.at} (target, split, attempt, load_id, name, whole, "
-            f"session, loaded{columns}) VALUES ({quote(self._database.target)}, "
+            f"session, loaded{columns}) VALUES ({quote(self.target)}, "
             f"{quote(ACCEPTED)}, '', '', 'rows of others', '', 0, UTC_TIMESTAMP(){values})"
         )
 
@@ -172,13 +183,76 @@ class LoadedSplits:
         if not self._is_there():
             return []
         more = ", table_made, sample" if self._knows_tables() else ""
-        rows = self._database.ask(
-            f"SELECT split, attempt, whole{more} FROM {self.at} WHERE {self._of_target}"
-        )
+        text = f"SELECT split, attempt, whole{more} FROM {self.at} WHERE target = "
+        rows = self._database.ask(text + quote(self.target))
+        if any(row[0] == REPLACING for row in rows):
+            swap = find_swap(self._database.ask, self.at, self._schema, self._table)
+            if swap is None:  # it has just ended
+                rows = self._database.ask(text + quote(self.target))
+            elif swap.is_done(self._table):
+                rows = self._database.ask(text + quote(target(self._schema, swap.beside)))
         return [
             RecordedSplit(str(split), str(attempt), str(whole), *(known or ("", None)))
-            for split, attempt, whole, *known in rows
-        ]
+            for split, attempt, whole, *known in rows if split not in NO_SPLITS
+        ]  # fmt: skip
+
+    def is_made(self) -> bool:
+        """Tell whether there is a table of that name."""
+        return bool(self._database.ask(
+            "SELECT TABLE_NAME FROM information_schema.TABLES WHERE "
+            f"{is_table(self._schema, self._table)}"
+        ))  # fmt: skip
+
+    # --- a table that another one replaces --------------------------------------------------------
+
+    def replacement(self, table: str = "") -> Replacement:
+        """Return what replaces the table, or another one of its schema."""
+        return Replacement(
+            self._database, self.at, self._schema, table or self._table, self._patience
+        )
+
+    @property
+    def swap_question(self) -> str:
+        """Return the question whether the table is being replaced."""
+        return f"SELECT 1 FROM {self.at} WHERE {self._of_target} AND split = {quote(REPLACING)}"
+
+    def replaced_by(self) -> str:
+        """Return the attempt whose table has replaced the last one; "" for none."""
+        if self._database.distributed or not self._is_there():
+            return ""
+        return replaced_by(self._database.ask, self.at, self._schema, self._table)
+
+    def settle_swap(self, *, waits: bool) -> None:
+        """End what a process that has died in a replacement has begun, see :class:`Replacement`."""
+        if not self._database.distributed and self._is_there():
+            self.replacement().settle(waits=waits)
+
+    def drop_left(self, table: str) -> None:
+        """Remove a table of a replacement that is given up, and its lines.
+
+        Raises:
+            TargetError: another process works on it.
+        """
+        if self._is_there():
+            for (of,) in self._database.ask(
+                f"SELECT target FROM {self.at} WHERE split = {quote(REPLACING)} AND "
+                f"{quote(table)} IN (name, whole)"
+            ):
+                own = str(of).removeprefix(f"{self._schema}.")
+                self.replacement(own).settle(waits=True)
+        self._database.do(f"DROP TABLE IF EXISTS {name(self._schema)}.{name(table)}")
+        if self._is_there():
+            gone = quote(target(self._schema, table))
+            self._database.do(f"DELETE FROM {self.at} WHERE target = {gone}")
+
+    def loaded_by(self, load: str) -> set[str]:
+        """Return the ids of the splits that a load has made visible in the table."""
+        if not self._is_there():
+            return set()
+        rows = self._database.ask(
+            f"SELECT split FROM {self.at} WHERE {self._of_target} AND load_id = {quote(load)}"
+        )
+        return self.loaded() & {str(split) for (split,) in rows}
 
     def _knows_tables(self) -> bool:
         """Tell whether the record says when a table was made: not that of earlier versions."""
@@ -223,8 +297,7 @@ class LoadedSplits:
         try:
             with connection.cursor() as cursor:
                 cursor.execute("SET TRANSACTION ISOLATION LEVEL READ UNCOMMITTED")
-                table = self._database.whole_name
-                cursor.execute(f"SELECT {row_digest(names)} FROM {table} LIMIT 1")
+                cursor.execute(f"SELECT {row_digest(names)} FROM {self.table} LIMIT 1")
                 rows = cursor.fetchall()
             return json.dumps([rows[0][0], *names]) if rows else None
         except (driver().err.MySQLError, OSError) as error:
@@ -258,7 +331,8 @@ class LoadedSplits:
         """Tell whether the table holds the rows of records, by one of them and their number."""
         if now not in self._same:
             samples = list(dict.fromkeys(one.sample for one in records if one.sample))
-            enough = self._database.count() >= self._added(records)
+            ((rows,),) = self._database.ask(f"SELECT COUNT(*) FROM {self.table}")
+            enough = int(rows) >= self._added(records)
             self._same[now] = enough and any(map(self._has, samples[:_MOST_SAMPLES]))
         return self._same[now]
 
@@ -266,8 +340,8 @@ class LoadedSplits:
         digest, *names = json.loads(sample)
         if not {column.name for column in self._database.columns}.issuperset(names):
             return False
-        table, wanted = self._database.whole_name, f"{row_digest(names)} = {quote(digest)}"
-        return bool(self._database.ask(f"SELECT 1 FROM {table} WHERE {wanted} LIMIT 1"))
+        wanted = f"{row_digest(names)} = {quote(digest)}"
+        return bool(self._database.ask(f"SELECT 1 FROM {self.table} WHERE {wanted} LIMIT 1"))
 
     def _added(self, records: Sequence[RecordedSplit]) -> int:
         """Return the rows that a table got by the attempts of records."""
@@ -279,21 +353,19 @@ class LoadedSplits:
 
     def _emptied(self) -> bool:
         database = self._database
-        return not database.columns or not database.ask(
-            f"SELECT 1 FROM {database.whole_name} LIMIT 1"
-        )
+        return not self.is_made() or not database.ask(f"SELECT 1 FROM {self.table} LIMIT 1")
 
     def has_ended(self, attempt: str) -> bool:
         """End an attempt that waits; return whether it has been committed."""
         if not self._is_there():
             return False
+        theirs = f"attempt = {quote(attempt)} AND split <> {quote(REPLACING)}"
         deadline = time.monotonic() + max(self._patience, _LOCK_SECONDS)
         self._end_session(attempt)
         while True:
             try:  # a locking read waits for who has written the row and not ended
                 return bool(self._database.ask(
-                    f"SELECT 1 FROM {self.at} WHERE attempt = {quote(attempt)} "
-                    "LIMIT 1 FOR UPDATE"
+                    f"SELECT 1 FROM {self.at} WHERE {theirs} LIMIT 1 FOR UPDATE"
                 ))  # fmt: skip
             except EngineError as error:
                 if not error.transient or time.monotonic() > deadline:

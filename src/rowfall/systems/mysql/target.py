@@ -58,7 +58,7 @@ class MySQLTable(TransactionalTable):
     password_variable: ClassVar[str] = PASSWORD_VARIABLE
     settings: ClassVar[tuple[str, ...]] = PARAMETERS
     rows: RowFormat = RowFormat(decoder="MySQL")
-    takes: ClassVar[frozenset[str]] = frozenset({"engine", "order_by", "partition_by"})
+    takes: ClassVar[frozenset[str]] = frozenset({"engine", "order_by", "partition_by", "replace"})
 
     def completed(self, text: str) -> str:
         """See :class:`rowfall.targets.transactional.TransactionalTable`: as the client does."""

@@ -76,18 +76,20 @@ class MySQLTransaction(PlainTransaction):
         """See :meth:`rowfall.engines.database.Transaction.lease`."""
         database, self._attempt = self._database, attempt
         self._connection = self._connection or database.take()
+        target = quote(database.taking.target)
         ordered = sorted(records, key=lambda record: record.id)  # or two would wait for each other
         try:
             self._execute("BEGIN")
             self._wait(LEASE_SECONDS)
             for start in range(0, len(ordered), _RECORDS_AT_ONCE):
                 values = ", ".join(
-                    f"({quote(database.target)}, {quote(one.id)}, {quote(attempt)}, {quote(load)}, "
+                    f"({target}, {quote(one.id)}, {quote(attempt)}, {quote(load)}, "
                     f"{quote(one.name[:_MOST_NAME])}, {quote(one.whole)}, NULL, CONNECTION_ID(), "
                     "UTC_TIMESTAMP())"
                     for one in ordered[start : start + _RECORDS_AT_ONCE]
                 )
                 self._execute(f"INSERT INTO {database.record.at} ({_COLUMNS}) VALUES {values}")
+            replaced = bool(self._execute(database.taking.swap_question))
             self._wait(_LOCK_SECONDS)
         except (driver().err.MySQLError, OSError) as error:
             self.release()
@@ -97,6 +99,11 @@ class MySQLTransaction(PlainTransaction):
             if number in (LOCKED, DEADLOCK):
                 raise BusyError("another load holds these files", transient=True) from None
             raise database.explained(error, f"write to {RECORD}") from None
+        if replaced:
+            # Who reads that line behind its own ones writes into no table that is renamed.
+            self.release()
+            database.taking.settle_swap(waits=False)
+            raise BusyError("another load replaces the table", transient=True)
         return frozenset()
 
     def _known(self, records: Sequence[SplitRecord]) -> frozenset[str]:
@@ -105,7 +112,7 @@ class MySQLTransaction(PlainTransaction):
         Raises:
             BusyError: it has none of them; try again.
         """
-        there = {one.split for one in self._database.record.splits()}
+        there = {one.split for one in self._database.taking.splits()}
         found = frozenset(one.id for one in records if one.id in there)
         if not found:
             raise BusyError("another load holds these files", transient=True)
@@ -257,10 +264,10 @@ class MySQLTransaction(PlainTransaction):
         "" where the server has no creation time of it.
         """
         database = self._database
-        made = None if database.distributed else self._execute(database.record.made_question)[0][0]
+        made = None if database.distributed else self._execute(database.taking.made_question)[0][0]
         if made is None:
             return ""
-        sample = database.record.sample()
+        sample = database.taking.sample()
         text = "NULL" if sample is None else quote(sample)
         return f", gained = {self._added}, table_made = {quote(str(made))}, sample = {text}"
 
