@@ -100,6 +100,7 @@ def test_a_table_is_replaced_with_all_that_it_has(into: Into) -> None:
     assert "Duplicate entry" in into.shell.ends(1, *into.args()[:-1]).talk
 
 
+@pytest.mark.long
 def test_a_table_that_is_missing_is_made(into: Into) -> None:
     into.do("DROP TABLE t")
     for n in (1, 2):
@@ -109,6 +110,7 @@ def test_a_table_that_is_missing_is_made(into: Into) -> None:
     assert into.tables() == ["_rowfall_loaded", "t"]
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("made", "words"),
     [
@@ -135,6 +137,7 @@ def test_what_would_be_lost_is_refused_before_anything_is_read(
     assert into.tables() == before
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("made", "words"),
     [
@@ -192,6 +195,7 @@ def test_a_table_that_others_use_is_waited_for_and_stays(into: Into) -> None:
     assert into.tables() == ["_rowfall_loaded", "t"]
 
 
+@pytest.mark.long
 def test_what_a_load_that_is_given_up_has_left_is_removed(into: Into) -> None:
     into.shell.write("bad.csv", "id,v,n\n1,x,1\n2,y,5000\n")  # against the CHECK
     args = [word if word != "new.csv" else "*.csv" for word in into.args()]
@@ -204,6 +208,7 @@ def test_what_a_load_that_is_given_up_has_left_is_removed(into: Into) -> None:
     assert into.do("SELECT COUNT(*) FROM _rowfall_loaded") == [(0,)]
 
 
+@pytest.mark.long
 def test_rights_that_are_missing_are_said_before_anything_is_read(into: Into) -> None:
     password = into.server.add_user(
         into.user, f"SELECT, INSERT, UPDATE, DELETE, CREATE ON {into.name}.*"

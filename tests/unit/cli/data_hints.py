@@ -93,6 +93,8 @@ OF_THE_COMMAND = {
     'Load each table alone with --cursor.',
     'Drop it and make it again after the load; or TRUNCATE the table, then load with --force.',
     'TRUNCATE it, then load with --force.',
+    'Drop it and make it again after the load; or DELETE the rows of the table, then load with --force.',
+    'Name a table with --table.',
     "Choose among them with --tables 'PATTERN'.",
     'Give a shorter one with --cursor-overlap, as long as transactions last.',
     'Load all of it anew: the same command with --replace. Where only rows were deleted, --loaded all goes on behind the loaded value.',

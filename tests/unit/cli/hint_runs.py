@@ -102,6 +102,7 @@ RUN_BY = {
     "Name it alone, as a local file: rowfall load FILE": "e2e/test_duckdb.py::test_what_is_no_table_of_a_file",
     "Write --to {} --table {}.": "e2e/test_duckdb.py::test_commands_on_the_target",
     "{}: --on-conflict {}": "e2e/test_to_postgresql.py::test_conflicts",
+    "GRANT {} ON {}.* TO {};": "e2e/test_replace_mysql.py::test_rights_that_are_missing_are_said_before_anything_is_read",
     "GRANT {} TO {};": "e2e/test_to_postgresql.py::test_refusals",
     "Write --to {} --table NAME.": "e2e/test_to_postgresql.py::test_refusals",
     "rowfall forget {} forgets the whole load.": "e2e/test_to_postgresql.py::test_commands_on_the_target",
