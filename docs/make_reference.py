@@ -7,6 +7,7 @@ which an editor completes. A test compares them with what this makes.
 from __future__ import annotations
 
 import ast
+import inspect
 import re
 import sys
 from collections.abc import Iterable
@@ -240,7 +241,8 @@ def man_page() -> str:
 def _paragraphs(command: click.Command) -> list[str]:
     """Return the text of a command; lines of examples stay lines."""
     lines: list[str] = []
-    for paragraph in (command.help or "").split("\n\n"):
+    # Python 3.13 takes the indentation out of docstrings itself.
+    for paragraph in inspect.cleandoc(command.help or "").split("\n\n"):
         rows = paragraph.strip("\n").split("\n")
         if rows[0].strip() == "\b":
             lines += [".PP", ".nf", *map(_roff, rows[1:]), ".fi"]

@@ -64,7 +64,7 @@ def test_a_program_for_another_processor(
     """As a wheel for another machine leaves it: the engine parses, and that is said."""
     real = installed.program()
     assert real is not None
-    program = bytearray(Path(real).read_bytes()[:4096])
+    program = bytearray(Path(real).read_bytes())
     if head == "aarch64":
         program[18:20] = b"\xb7\0"
     else:
@@ -78,5 +78,25 @@ def test_a_program_for_another_processor(
     said = f"rowfall-decode at {path} is a program for {kind}"
     assert f"warning: {said}: the engine parses text instead" in done.talk
     assert f"--force-reinstall --no-cache-dir rowfall-decode=={__version__}" in done.talk
+    assert shell.row("SELECT * FROM a") == [1, 2]
+    assert said in shell.ends(2, "load", "a.csv", "--force", "--decoder", "always").talk
+
+
+@pytest.mark.parametrize("kept", [0, pytest.param(100, marks=pytest.mark.long),
+                                  pytest.param(1 << 20, marks=pytest.mark.long)])  # fmt: skip
+def test_a_program_of_which_a_part_is_missing(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch, kept: int
+) -> None:
+    """As a download that broke off, a full disk or a damaged cache of pip leaves it."""
+    real = installed.program()
+    assert real is not None
+    path = shell.write("cut/rowfall-decode", Path(real).read_bytes()[:kept])
+    path.chmod(0o755)
+    monkeypatch.setattr(installed, "_found", lambda: str(path))
+    shell.write("a.csv", "id,n\n1,2\n")
+    done = shell.ok("load", "a.csv")
+    said = f"rowfall-decode at {path} is cut off after {kept} bytes"
+    assert f"warning: {said}: the engine parses text instead" in done.talk
+    assert "--force-reinstall --no-cache-dir" in done.talk
     assert shell.row("SELECT * FROM a") == [1, 2]
     assert said in shell.ends(2, "load", "a.csv", "--force", "--decoder", "always").talk

@@ -9,6 +9,7 @@ import pty
 import re
 import subprocess
 import sys
+import termios
 from pathlib import Path
 
 import pytest
@@ -22,12 +23,15 @@ COMMANDS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u2
 RICH = re.compile(r"\x1b\[[\d;]*m|\x1b\[\d*[AK]|\x1b\[\?25[hl]|\r")
 
 
-def on_terminal(shell: Shell, *args: str) -> str:
-    """What a terminal is sent by a command."""
+def on_terminal(shell: Shell, *args: str, columns: int = 0) -> str:
+    """What a terminal is sent by a command; 0 columns are those of a new one."""
     pid, terminal = pty.fork()
     if pid == 0:
         os.chdir(shell.folder)
         env = {**os.environ, "HOME": str(shell.cli.home), "TERM": "xterm-256color"}
+        if columns:
+            termios.tcsetwinsize(1, (24, columns))
+            env.pop("COLUMNS", None)
         os.execve(sys.executable, [sys.executable, "-m", "rowfall", *args], env)  # noqa: S606
     shown = b""
     with contextlib.suppress(OSError):  # EIO: its end
@@ -132,3 +136,37 @@ def test_what_a_server_says_is_not_obeyed(shell: Shell, tmp_path: Path) -> None:
             done = shell.run(*args, env=env)
             assert done.code in (4, 5)
             check(done.out + done.err, terminal=False)
+
+
+def _too_long(text: str, columns: int) -> list[str]:
+    """Return lines that the terminal breaks, but for commands to copy.
+
+    A path stays whole, and then there is as much room in all lines of its list.
+    """
+    shown = (line.rsplit("\r", 1)[-1] for line in text.replace("\r\n", "\n").split("\n"))
+    plain = [re.sub(r"\x1b\[[\d;?]*[A-Za-z]", "", line) for line in shown]
+    lines = [line for line in plain if " rowfall " not in f" {line}" and "--" not in line]
+    room = max(columns, 14 + max(len(word) for line in lines for word in (line or "-").split()))
+    return [line for line in lines if len(line) > room]
+
+
+@pytest.mark.parametrize("columns", [40, pytest.param(300, marks=pytest.mark.long)])
+def test_narrow_and_wide_terminals(shell: Shell, columns: int) -> None:
+    """No line is broken by the terminal, and nothing is left out."""
+    shell.write("a.csv", "id,name\n1,x\n2,y\n")
+    shell.write("b.csv", "id,name\n1,x\nz,y\n")
+    commands = [
+        ("load", "a.csv"), ("load", "a.csv"), ("plan", "a.csv", "--table", "b"), ("status",),
+        ("tables",), ("report", "last"), ("explain", "last"), ("load", "nothing.csv"),
+        ("load", "b.csv", "--table", "a", "--type", "id Int64"), ("--help",), ("load", "--help"),
+        ("load", "rowfall-data", "--tables", "*", "--to", "other"),
+        ("plan", "rowfall-data", "--tables", "*", "--to", "other"), ("export", "--help"),
+        ("export", "a", "a.parquet"), ("query", "SELECT * FROM a"),
+    ]  # fmt: skip
+    for words in commands if columns == 300 else commands[::2]:
+        shown = on_terminal(shell, *words, columns=columns)
+        assert not _too_long(shown, columns), (words, _too_long(shown, columns))
+    status = on_terminal(shell, "status", columns=columns)
+    for word in ("done", "started (UTC)", "rows/s", "default.a"):
+        assert word in status
+    assert "CREATE TABLE" in on_terminal(shell, "plan", "a.csv", "--table", "c", columns=columns)

@@ -44,6 +44,19 @@ _TOPIC = "rowfall.help"  # in a context's meta: the heading whose options the he
 ALL_TOPICS = "all"
 
 
+class NarrowContext(click.Context):
+    """A context whose help fits terminals that are narrower than click's least of 50 columns."""
+
+    def make_formatter(self) -> click.HelpFormatter:
+        """Return click's formatter, as wide as the terminal where that is less."""
+        import shutil  # 2 ms that only help takes
+
+        here = shutil.get_terminal_size((_NARROW, 24)).columns
+        if here < _NARROW and self.terminal_width is None:
+            return self.formatter_class(width=max(here - 1, 20))
+        return super().make_formatter()
+
+
 class GroupedCommand(click.Command):
     """Lists the options of a command under headings in its help; takes names for targets.
 
@@ -56,6 +69,7 @@ class GroupedCommand(click.Command):
     """
 
     layered = True
+    context_class = NarrowContext
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Parse the command line.
@@ -108,7 +122,8 @@ class GroupedCommand(click.Command):
             if shown or not topics:
                 groups.setdefault(name, []).append(record)
         width = max(len(flags) for records in groups.values() for flags, _ in records)
-        width = min(width, _FLAGS)
+        most = _FLAGS if formatter.width >= _NARROW else _FLAGS_NARROW
+        width = min(width, most)
         # What a command is about comes first, what all of them share comes last.
         general = groups.pop("General", [])
         for name, records in [*groups.items(), ("General", general)]:
@@ -116,7 +131,7 @@ class GroupedCommand(click.Command):
                 continue
             with formatter.section(f"{name} options"):
                 # One column for all headings, or every section is aligned on its own.
-                formatter.write_dl([(flags.ljust(width), text) for flags, text in records], _FLAGS)
+                formatter.write_dl([(flags.ljust(width), text) for flags, text in records], most)
         if topics and topic != ALL_TOPICS:
             formatter.write_paragraph()
             formatter.write_text(
@@ -129,6 +144,8 @@ class GroupedCommand(click.Command):
 _MANY = 30
 # Columns of the help for the spelling of options: longer ones have a line of their own.
 _FLAGS = 24
+# The same in terminals that are narrower than these columns: the text needs some, too.
+_FLAGS_NARROW, _NARROW = 6, 60
 
 
 def _topic_of(group: str) -> str:

@@ -52,7 +52,9 @@ def status(
     elif output.json:
         output.document(loads_document(api.loads(to=to, **more)))
     else:
-        output.data(loads_text(api.loads(to=to, **more), verbose=output.verbose))
+        output.data(
+            loads_text(api.loads(to=to, **more), verbose=output.verbose, width=output.columns)
+        )
         if to is None and not everywhere:
             output.talk("loads of other targets: rowfall status --to TARGET, or --all")
 

@@ -27,4 +27,4 @@ def tables(output: CommandOutput, to: str | None, password: Secret | None) -> No
         document = {"rowfall_target_tables": 1, "tables": [asdict(table) for table in found]}
         output.document(document)
     else:
-        output.data(target_tables_text(found))
+        output.data(target_tables_text(found, width=output.columns))

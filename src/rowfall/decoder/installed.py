@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import struct
 import sys
 from enum import IntEnum
 from pathlib import Path
@@ -54,21 +56,42 @@ def _found() -> str | None:
 
 
 # e_machine of ELF (/usr/include/elf.h).
+_HEADER_BYTES = 64
 _MACHINES = {0x03: "x86", 0x28: "arm", 0x3E: "x86_64", 0xB7: "aarch64", 0xF3: "riscv"}
 
 
 def _foreign(path: str) -> str:
-    """Return what keeps a program from running here: it is for another processor or system."""
+    """Return what keeps a program from running here.
+
+    It is for another processor or system, or a part of it is missing: a download that broke off, a
+    full disk, a cache of packages that is damaged.
+    """
     try:
         with open(path, "rb") as file, open("/proc/self/exe", "rb") as own:
-            head, here = file.read(20), own.read(20)
+            head, here = file.read(_HEADER_BYTES), own.read(20)
+            size = os.fstat(file.fileno()).st_size
     except OSError:
         return ""
-    if head[:2] == b"#!" or (head[:6], head[18:]) == (here[:6], here[18:]):
+    if head[:2] == b"#!":
+        return ""
+    if not head or (head[:4] == b"\x7fELF" and size < _whole(head)):
+        return f"{PROGRAM} at {path} is cut off after {size} bytes"
+    if (head[:6], head[18:20]) == (here[:6], here[18:]):
         return ""
     made = _MACHINES.get(int.from_bytes(head[18:20], "little"), "unknown")
     kind = f"another processor ({made})" if head[:4] == b"\x7fELF" else "another system"
     return f"{PROGRAM} at {path} is a program for {kind}"
+
+
+def _whole(head: bytes) -> int:
+    """Return the bytes of an ELF file of 64 bits by its header: its table of sections ends it."""
+    if head[4:5] != b"\x02":  # of 32 bits: for another machine
+        return 0
+    if len(head) < _HEADER_BYTES:
+        return _HEADER_BYTES
+    (sections,) = struct.unpack_from("<Q", head, 40)
+    each, count = struct.unpack_from("<HH", head, 58)
+    return int(sections) + int(each) * int(count)
 
 
 def outdated(what: str) -> UsageError:

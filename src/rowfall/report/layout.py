@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 WIDTH = 80
 ENDLESS = 1 << 16  # columns
+_LAST_COLUMN = 16  # of a table; what is narrower is read word by word
 # A word of SQL with the blanks behind it; blanks inside of quotes are part of it. A quote that a
 # backslash escapes ends nothing.
 _SQL_WORD = regex(
@@ -91,6 +92,33 @@ def grid(
     for row in cells:
         table.add_row(*row)
     return Padding(table, (0, 0, 0, indent))
+
+
+def listed(
+    head: Sequence[str], rows: Sequence[Sequence[str | Text]], *, right: Collection[int],
+    width: int, indent: int = 0,
+) -> RenderableType:  # fmt: skip
+    """Return a table with names of its columns; in a narrow terminal each row takes several lines.
+
+    A line of a table that a terminal breaks says nothing.
+    """
+    plain = [[str(cell) for cell in row] for row in rows]
+    needed = [max(map(len, column)) for column in zip(head, *plain, strict=True)]
+    last = min(needed[-1], _LAST_COLUMN)  # it is wrapped
+    if width >= WIDTH or indent + sum(needed[:-1]) + 2 * (len(needed) - 1) + last <= width:
+        return grid([[_dim(name) for name in head], *rows], right=right, indent=indent)
+    lines = []
+    for row in plain:
+        lines.append(f"{'':{indent}}{units.printable(row[0])}")
+        named = zip(head[1:], row[1:], strict=True)
+        lines.append(plain_facts(named, width=width, indent=indent + 2))
+    return "\n".join(lines)
+
+
+def _dim(name: str) -> Text:
+    from rich.text import Text
+
+    return Text(name, "dim")
 
 
 def facts(rows: Iterable[tuple[str, str]], *, indent: int = 2) -> RenderableType:

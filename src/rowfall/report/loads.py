@@ -13,7 +13,17 @@ from rowfall.core.load_command import DEFAULT_TARGETS
 from rowfall.core.load_record import PartSizes
 from rowfall.core.patterns import regex
 from rowfall.core.results import Leftover, Report, Verification, VerifiedSplit
-from rowfall.report.layout import WIDTH, bar, facts, grid, merges_left, plain_facts, render, wrap
+from rowfall.report.layout import (
+    WIDTH,
+    bar,
+    facts,
+    grid,
+    listed,
+    merges_left,
+    plain_facts,
+    render,
+    wrap,
+)
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -385,7 +395,9 @@ def query_command(into: str, target: str) -> str:
     return f"rowfall query {shlex.quote(statement)}{to}"
 
 
-def loads_text(reports: Sequence[Report], *, verbose: bool = False) -> str:
+def loads_text(
+    reports: Sequence[Report], *, verbose: bool = False, width: int = WIDTH
+) -> str:  # fmt: skip
     """Return the table of ``rowfall status``, newest first; 80 columns but for long table names.
 
     Args:
@@ -400,7 +412,7 @@ def loads_text(reports: Sequence[Report], *, verbose: bool = False) -> str:
     widths = [max(len(row[i]) for row in (head, *rows)) for i in range(len(head) - 1)]
     room = max(WIDTH - sum(widths) - 2 * len(widths), LEAST_NAME)
     rows = [(*row[:-1], _end_of(row[-1], room)) for row in rows]
-    return render([grid([head, *rows], right={3, 4, 5, 6}, indent=0)])
+    return render([listed(head, rows, right={3, 4, 5, 6}, width=width)])
 
 
 def _by_command(reports: Sequence[Report]) -> list[list[Report]]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from rowfall.core import units
 from rowfall.core.results import TargetTable
 from rowfall.core.tables import NOT_BEGUN, PlannedTable, TableReport, TablesPlan, TablesReport
-from rowfall.report.layout import WIDTH, facts, grid, render, wrap
+from rowfall.report.layout import WIDTH, facts, listed, render, wrap
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -53,7 +53,7 @@ def tables_text(
         told += f", {units.counted(before, 'table')} loaded before"
     shown = _shown(report.tables, verbose=verbose)
     head = ("table", "into", "outcome", "rows", "bytes", "time")
-    rows: list[Sequence[str | Text]] = [tuple(Text(word, "dim") for word in head)]
+    rows: list[Sequence[str | Text]] = []
     for table in shown:
         outcome = "loaded before" if table.loaded_before else table.outcome
         style = _STYLES.get(table.outcome, "red")
@@ -64,7 +64,8 @@ def tables_text(
         ))  # fmt: skip
     style = {"done": "green", "partial": "yellow"}.get(report.outcome, "red")
     parts: list[RenderableType] = [
-        Text.assemble((title, f"bold {style}"), f": {told}"), "", grid(rows, right={3, 4, 5}),
+        Text.assemble((title, f"bold {style}"), f": {told}"), "",
+        listed(head, rows, right={3, 4, 5}, width=width, indent=2),
     ]  # fmt: skip
     if len(shown) < count:
         others = units.counted(count - len(shown), "table")
@@ -126,8 +127,7 @@ def tables_plan_text(
 
     tables = plan.tables if every else plan.tables[:_SHOWN]
     head = ("table", "into", "rows", "bytes")
-    rows: list[Sequence[str | Text]] = [tuple(Text(word, "dim") for word in head)]
-    rows += [_planned(table) for table in tables]
+    rows = [_planned(table) for table in tables]
     lanes = f"{plan.parallel} at a time, the largest first: {plan.why}"
     if plan.parallel == 1:
         lanes = f"one after the other, the largest first: {plan.why}"
@@ -135,7 +135,7 @@ def tables_plan_text(
     parts: list[RenderableType] = [
         Text(f"{units.counted(len(plan.tables), 'table')}{about}", "bold"),
         facts([("source", plan.source), ("target", plan.target)]),
-        "", grid(rows, right={2, 3}),
+        "", listed(head, rows, right={2, 3}, width=width, indent=2),
     ]  # fmt: skip
     if len(tables) < len(plan.tables):
         parts.append(f"  and {units.exact(len(plan.tables) - len(tables))} more; --all lists them")
@@ -165,7 +165,7 @@ def _total(tables: Sequence[PlannedTable]) -> str:
     return f", about {units.count(sum(known))} rows{more}"
 
 
-def target_tables_text(tables: Sequence[TargetTable]) -> str:
+def target_tables_text(tables: Sequence[TargetTable], *, width: int = WIDTH) -> str:
     """Return a line for each table of a target."""
     if not tables:
         return "no tables yet"
@@ -177,4 +177,4 @@ def target_tables_text(tables: Sequence[TargetTable]) -> str:
          units.exact(table.loads), table.last[5:16].replace("T", " "), table.source)
         for table in tables
     ]  # fmt: skip
-    return render([grid([head, *rows], right={1, 2, 3}, indent=0)])
+    return render([listed(head, rows, right={1, 2, 3}, width=width)])
